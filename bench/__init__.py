@@ -1,0 +1,1 @@
+"""How fast and how small runspec is, each figure beside the tool that does the same."""

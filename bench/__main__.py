@@ -1,0 +1,85 @@
+"""The table: `python -m bench`, or one figure: `python -m bench plan`."""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import json
+import sys
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+
+from bench.figures import FIGURES, Bench, Row
+from bench.installs import environment, ours
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Print the figures as they come; 1 when a limit is missed."""
+    parser = _parser()
+    options = parser.parse_args(arguments)
+    names = options.figure or list(FIGURES)
+    if unknown := set(names) - set(FIGURES):
+        parser.error(f"no such figure: {', '.join(sorted(unknown))}")
+    rows: list[Row] = []
+    with tempfile.TemporaryDirectory(prefix="runspec-bench-") as folder:
+        room = Path(folder)
+        bench = Bench(
+            runspec=ours(room),
+            room=room,
+            env=environment(room / "home"),
+            rounds=options.rounds or (5 if options.quick else 15),
+            losses=options.losses or (20 if options.quick else 1000),
+        )
+        print(_line("", "runspec", "peer", "", "ratio", "limit", ""))
+        for name in names:
+            for row in FIGURES[name](bench):
+                print(_shown(row), flush=True)
+                rows.append(row)
+    if options.json:
+        found = [dataclasses.asdict(row) | {"ratio": row.ratio, "ok": row.ok} for row in rows]
+        options.json.write_text(json.dumps(found, indent=2) + "\n")
+    missed = [row for row in rows if row.ok is False]
+    print(f"{len(missed)} limits missed" if missed else "all limits hold")
+    return 1 if missed else 0
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="python -m bench", description=__doc__)
+    parser.add_argument("figure", nargs="*", help=f"{', '.join(FIGURES)}; all when none is given")
+    parser.add_argument("--quick", action="store_true", help="5 rounds, and 20 runs for losses")
+    parser.add_argument("--rounds", type=int, metavar="N", help="runs of each command (15)")
+    parser.add_argument("--losses", type=int, metavar="N", help="runs to lose lines in (1000)")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="write the figures there, too")
+    return parser
+
+
+def _shown(row: Row) -> str:
+    limit = ""
+    if row.at_most is not None:
+        limit = f"<= {row.at_most:g}"
+    elif row.at_least is not None:
+        limit = f">= {row.at_least:g}"
+    return _line(
+        row.what,
+        _number(row.ours, row.unit),
+        row.peer,
+        "" if row.theirs is None else _number(row.theirs, row.unit),
+        "" if row.ratio is None else f"{row.ratio:.2f}",
+        limit,
+        {True: "ok", False: "MISSED", None: ""}[row.ok],
+    )
+
+
+def _number(value: float, unit: str) -> str:
+    digits = 3 if unit == "s" else 1 if unit == "MB" else 0
+    return f"{value:,.{digits}f} {unit}".rstrip()
+
+
+def _line(what: str, mine: str, peer: str, theirs: str, ratio: str, limit: str, end: str) -> str:
+    line = f"{what:43} {mine:>10}  {peer:16} {theirs:>10} {ratio:>6}  {limit:8} {end}"
+    return line.rstrip()
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,68 @@
+"""Container engines: podman and docker by their command line, which is the same for what we need."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import time
+from collections.abc import Callable
+
+LABEL = "runspec.run"
+ANSWER_S = 60.0  # an engine that does not answer in this time does not work
+PAUSE_S = 0.05
+
+
+def engine(name: str, *words: str, timeout_s: float = ANSWER_S) -> subprocess.CompletedProcess[str]:
+    """Run the engine's command line and give what it said.
+
+    Raises FileNotFoundError where it is not installed and TimeoutExpired where it hangs.
+    """
+    return subprocess.run(
+        [name, *words], capture_output=True, text=True, timeout=timeout_s, check=False
+    )
+
+
+def works(name: str) -> str | None:
+    """Give why the engine *name* does not work here, or None when it does."""
+    try:
+        done = engine(name, "version", "--format", "{{json .}}")
+    except FileNotFoundError:
+        return f"{name} is not installed"
+    except subprocess.TimeoutExpired:
+        return f"{name} does not answer"
+    if done.returncode == 0 and (name == "podman" or _has_server(done.stdout)):
+        return None
+    return f"{name} does not work: {last_line(done.stderr)}"
+
+
+def _has_server(text: str) -> bool:
+    """The docker command answers without its daemon; the daemon's version tells."""
+    try:
+        return bool(json.loads(text).get("Server"))
+    except ValueError:
+        return False
+
+
+def has_image(name: str, image: str) -> bool:
+    return engine(name, "image", "inspect", "--format", "{{.Id}}", image).returncode == 0
+
+
+def await_container(name: str, container: str, over: Callable[[], bool]) -> None:
+    """Wait until *container* runs, or until *over* says that it never will."""
+    line = ("container", "inspect", "--format", "{{.State.Running}}", container)
+    while not over() and engine(name, *line).stdout.strip() != "true":
+        time.sleep(PAUSE_S)
+
+
+def remove_container(name: str, container: str) -> None:
+    engine(name, "rm", "--force", container)
+
+
+def containers_of(name: str, run: str) -> list[str]:
+    """Give the containers that belong to *run*."""
+    line = ("ps", "--all", "--quiet", "--no-trunc", "--filter", f"label={LABEL}={run}")
+    return engine(name, *line).stdout.split()
+
+
+def last_line(text: str) -> str:
+    return next((line for line in reversed(text.strip().split("\n")) if line.strip()), "no reason")

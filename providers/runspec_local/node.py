@@ -1,0 +1,211 @@
+"""One node of one task: its folders, and the process or container that it is.
+
+Standard library only: the supervisor is started often and must be quick.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+INSIDE = "/.runspec"  # where a container finds what travels into the job
+# What a job on this machine takes over from whoever applied it; never the whole environment.
+INHERITED = (
+    "PATH HOME USER LOGNAME SHELL LANG LC_ALL LC_CTYPE TZ TMPDIR LD_LIBRARY_PATH "
+    "CUDA_VISIBLE_DEVICES SSL_CERT_FILE SSL_CERT_DIR HTTP_PROXY HTTPS_PROXY NO_PROXY "
+    "http_proxy https_proxy no_proxy"
+).split()
+
+
+@dataclass(frozen=True)
+class Node:
+    """Rank *rank* of task *task* in its try *attempt*; *job* are the params of `start`."""
+
+    job: Mapping[str, Any]
+    task: int
+    rank: int
+    attempt: int
+
+    @property
+    def folder(self) -> Path:
+        """The node's own working directory; the same in every attempt."""
+        return Path(self.job["folder"], "tasks", str(self.task), "nodes", str(self.rank))
+
+    @property
+    def meet(self) -> Path:
+        """The folder where the nodes of one attempt meet."""
+        return Path(self.job["folder"], "tasks", str(self.task), "meet", str(self.attempt))
+
+    @property
+    def log(self) -> Path:
+        return Path(self.job["folder"], "logs", f"{self.task}-{self.rank}.log")
+
+    @property
+    def contained(self) -> bool:
+        return bool(self.job["engine"] != "process")
+
+    @property
+    def container(self) -> str:
+        return f"{self.job['run']}-{self.task}-{self.rank}-{self.attempt}"
+
+    @property
+    def first(self) -> str:
+        """The container of the task's first node, whose network the others share."""
+        return Node(self.job, self.task, 0, self.attempt).container
+
+    def saved(self, output: Mapping[str, Any]) -> Path:
+        """Where an output of this node is kept."""
+        where = (output["name"], str(self.task), str(self.rank))
+        return Path(self.job["folder"], "outputs", *where)
+
+    def written(self, output: Mapping[str, Any]) -> Path:
+        """Where the node writes an output, as this machine sees it."""
+        return self.folder.joinpath(output["path"].lstrip("/"))
+
+    def prepare(self) -> None:
+        """Make the folders that the node works in; what an earlier attempt left stays."""
+        self.folder.mkdir(parents=True, exist_ok=True)
+        self.meet.mkdir(parents=True, exist_ok=True, mode=0o700)
+        for output in self.job["outputs"]:
+            self.written(output).mkdir(parents=True, exist_ok=True)
+            if self.contained:
+                self.written(output).chmod(0o777)  # whoever the image's user is
+        for mount in self.job["mounts"]:
+            self._mount(mount)
+
+    def _mount(self, mount: Mapping[str, Any]) -> None:
+        source, target = Path(mount["source"]), self.folder / mount["target"].lstrip("/")
+        if not mount["read_only"] and not mount["copy"]:
+            source.mkdir(parents=True, exist_ok=True)
+        target.parent.mkdir(parents=True, exist_ok=True)
+        if mount["copy"]:
+            if not target.exists():
+                shutil.copytree(source, target)
+                _writable(target)
+        elif not self.contained and not target.is_symlink():
+            target.symlink_to(source)
+
+    def argv(self) -> list[str]:
+        """Give the words that start the node."""
+        words = list(self.job["argv"])
+        if not self.contained:
+            return ["/bin/sh", str(self._inside("inside.sh")), *words]
+        return self._container(words)
+
+    def environment(self, caller: Mapping[str, str], secrets: Mapping[str, str]) -> dict[str, str]:
+        """Give the whole environment of the process that is started here."""
+        kept = {name: caller[name] for name in INHERITED if name in caller}
+        if self.contained:
+            return kept | dict(secrets)
+        own: dict[str, str] = self.job["env"]
+        return {**kept, **self._tools(), **own, **secrets, **self.words()}
+
+    def _tools(self) -> dict[str, str]:
+        """Make the job's own Python environment the first on the path, as activating it does."""
+        found = {"PYTHONPYCACHEPREFIX": str(self.folder / ".pycache")}
+        if made := self.job["environment"]:
+            path = f"{made}/bin:{os.environ.get('PATH', os.defpath)}"
+            found |= {"VIRTUAL_ENV": made, "PATH": path}
+        return found
+
+    def words(self) -> dict[str, str]:
+        """Give the variables of the contract that every job finds, whatever its provider."""
+        job, here = self.job, "" if self.contained else str(self.folder)
+        nodes = job["nodes"]
+        found = {
+            "RUNSPEC_RUN": job["run"],
+            "RUNSPEC_TASK": str(self.task),
+            "RUNSPEC_ATTEMPT": str(self.attempt),
+            "RUNSPEC_RANK": str(self.rank),
+            "RUNSPEC_NODES": str(nodes),
+            "RUNSPEC_SLOTS": str(job["slots"]),
+            "RUNSPEC_HOST": host(self.rank),
+            "RUNSPEC_LEADER": host(0),
+            "RUNSPEC_LAUNCH": job["launch"],
+            "RUNSPEC_GRACE_S": str(max(1, job["grace_s"] - 2)),
+            "RUNSPEC_MEET": f"{INSIDE}/meet" if self.contained else str(self.meet),
+            "RUNSPEC_HOSTFILE": f"{here}/tmp/hostfile" if self.contained else f"{here}/hostfile",
+            "RUNSPEC_INSIDE": str(self._inside("runspec_inside.pyz")),
+        }
+        for mount in job["mounts"]:
+            found[variable("MOUNT", mount["name"])] = here + mount["target"]
+        for output in job["outputs"]:
+            found[variable("OUTPUT", output["name"])] = here + output["path"]
+        for name, value in job["tasks"][self.task].items():
+            found[variable("SWEEP", name)] = value
+        return found
+
+    def _inside(self, name: str) -> Path:
+        return Path(INSIDE if self.contained else self.job["folder"], name)
+
+    def _container(self, words: list[str]) -> list[str]:
+        """Give the engine's command line.
+
+        The nodes of a task share the first one's network, so that loopback is all they need.
+        Secrets are named and not shown: the engine takes their values from its environment.
+        """
+        job, limits = self.job, self.job["container"]
+        line = [job["engine"], "run", "--rm", "--name", self.container]
+        line += ["--label", f"runspec.run={job['run']}", "--entrypoint", "/bin/sh"]
+        line += ["--security-opt", "no-new-privileges"]
+        if self.rank:
+            line += ["--network", f"container:{self.first}"]
+        for name, value in {**job["env"], **self.words()}.items():
+            line += ["--env", f"{name}={value}"]
+        for name in job["secrets"]:
+            line += ["--env", name]
+        for source, target, options in self._volumes():
+            line += ["--volume", f"{source}:{target}:{options}"]
+        for flag, value in self._sizes(limits):
+            line += [flag, value]
+        image = job["environment"] or limits["image"]
+        return [*line, image, f"{INSIDE}/inside.sh", *words]
+
+    def _volumes(self) -> list[tuple[Path, str, str]]:
+        job, folder = self.job, Path(self.job["folder"])
+        found = [
+            (folder / "inside.sh", f"{INSIDE}/inside.sh", "ro"),
+            (folder / "runspec_inside.pyz", f"{INSIDE}/runspec_inside.pyz", "ro"),
+            (self.meet, f"{INSIDE}/meet", "rw"),
+        ]
+        for mount in job["mounts"]:
+            target = mount["target"]
+            source = self.folder / target.lstrip("/") if mount["copy"] else Path(mount["source"])
+            found.append((source, target, "ro" if mount["read_only"] else "rw"))
+        found += [(self.written(output), output["path"], "rw") for output in job["outputs"]]
+        return found
+
+    def _sizes(self, limits: Mapping[str, Any]) -> list[tuple[str, str]]:
+        found = []
+        if limits["cpus"] and limits["cpus"] <= (os.cpu_count() or 1):
+            found.append(("--cpus", str(limits["cpus"])))
+        if limits["memory_bytes"]:
+            found.append(("--memory", str(limits["memory_bytes"])))
+        if limits["shm_bytes"]:
+            found.append(("--shm-size", str(limits["shm_bytes"])))
+        if limits["gpus"] and self.job["engine"] == "docker":
+            found.append(("--gpus", str(limits["gpus"])))
+        elif limits["gpus"]:
+            found.append(("--device", "nvidia.com/gpu=all"))
+        return found
+
+
+def host(rank: int) -> str:
+    """Give the address of a node. All of 127/8 is loopback, so each node has its own there."""
+    return f"127.0.{rank // 250}.{rank % 250 + 1}"
+
+
+def variable(kind: str, name: str) -> str:
+    return f"RUNSPEC_{kind}_{name.upper().replace('-', '_')}"
+
+
+def _writable(folder: Path) -> None:
+    for at, _, files in os.walk(folder):
+        os.chmod(at, 0o755)
+        for name in files:
+            path = os.path.join(at, name)
+            os.chmod(path, os.stat(path).st_mode | 0o200)

@@ -1,0 +1,30 @@
+"""The settings of the local provider."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import Field
+from runspec.provider import Options, Seconds, Truth, Word
+
+
+class LocalOptions(Options):
+    """`providers: {local: {...}}` in the profile or the spec."""
+
+    engine: Literal["auto", "podman", "docker", "process"] = Field(
+        default="auto",
+        description="What runs the nodes. `auto` takes podman, then docker, where the engine "
+        "works and the image can be had, else processes.",
+    )
+    python: Word | None = Field(
+        default=None, description="The interpreter for `container.requirements`, as a path."
+    )
+    root: Word | None = Field(
+        default=None, description="The folder of the local store and of runs; absolute."
+    )
+    grace: Seconds = Field(
+        default=10, description="From asking a job to end until it is ended: `10s`."
+    )
+    without_gpus: Truth = Field(
+        default=False, description="Run a job that asks for GPUs here although there are none."
+    )

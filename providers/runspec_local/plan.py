@@ -1,0 +1,178 @@
+"""From a spec to the steps that run it on this machine."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from runspec.provider import (
+    Facts,
+    Mount,
+    Request,
+    Scope,
+    Source,
+    Spec,
+    Step,
+    argv,
+    tasks,
+)
+
+SERVICE = "local"
+
+
+def steps(spec: Spec, run: str, facts: Facts) -> tuple[Step, ...]:
+    return (*_uploads(spec, facts), *_environment(spec, facts), _job(spec, run, facts))
+
+
+def request(operation: str, **params: Any) -> Request:
+    return Request(SERVICE, operation, params)
+
+
+def _uploads(spec: Spec, facts: Facts) -> Iterator[Step]:
+    for mount in spec.mounts:
+        if mount.scheme != "file":
+            continue
+        source, path = facts.sources[mount.name], _blob(facts, facts.sources[mount.name])
+        yield Step(
+            f"upload-{mount.name}",
+            f"copy {mount.source} ({source.files:,} files, {_size(source.bytes)})",
+            Scope.SITE,
+            request("put_folder", path=path, content={"$file": mount.name}),
+            request("remove_folder", path=path),
+        )
+
+
+def _size(count: float) -> str:
+    for unit in ("bytes", "KiB", "MiB", "GiB"):
+        if count < 1024:
+            break
+        count /= 1024
+    return f"{count:.0f} {unit}" if unit == "bytes" else f"{count:.1f} {unit}"
+
+
+def _blob(facts: Facts, source: Source) -> str:
+    return f"{facts.survey['root']}/blobs/{source.digest.removeprefix('sha256:')[:32]}"
+
+
+def _environment(spec: Spec, facts: Facts) -> Iterator[Step]:
+    if facts.survey["engine"] != "process":
+        yield from _image(spec, facts)
+    elif facts.requirements:
+        python = facts.survey["python"]
+        made = {
+            "requirements": list(facts.requirements),
+            "build_constraints": list(spec.container.build_constraints),
+            "python": python["version"],
+        }
+        path = f"{facts.survey['root']}/envs/{short_hash(made)}"
+        yield Step(
+            "environment",
+            f"build the environment of {len(facts.requirements)} requirements",
+            Scope.SITE,
+            request("build_environment", path=path, interpreter=python["path"], **made),
+            request("remove_environment", path=path),
+        )
+
+
+def _image(spec: Spec, facts: Facts) -> Iterator[Step]:
+    engine = facts.survey["engine"]
+    yield Step(
+        "image",
+        f"get the image {spec.container.image}",
+        Scope.SITE,
+        request("pull_image", engine=engine, image=spec.container.image),
+    )
+    if facts.requirements:
+        made = {
+            "base": spec.container.image,
+            "requirements": list(facts.requirements),
+            "build_constraints": list(spec.container.build_constraints),
+        }
+        image = f"localhost/runspec-env:{short_hash(made)}"
+        yield Step(
+            "environment",
+            f"add {len(facts.requirements)} requirements to the image",
+            Scope.SITE,
+            request("build_image", engine=engine, image=image, **made),
+            request("remove_image", engine=engine, image=image),
+        )
+
+
+def short_hash(value: Mapping[str, Any]) -> str:
+    text = json.dumps(value, sort_keys=True)
+    return hashlib.sha256(text.encode()).hexdigest()[:20]
+
+
+def _job(spec: Spec, run: str, facts: Facts) -> Step:
+    folder = f"{facts.survey['root']}/runs/{run}"
+    made = {"$ref": "environment.environment"} if facts.requirements else None
+    return Step(
+        "job",
+        f"start {_count(spec)} by {facts.survey['engine']}",
+        Scope.RUN,
+        request(
+            "start",
+            run=run,
+            folder=folder,
+            engine=facts.survey["engine"],
+            environment=made,
+            argv=list(argv(spec)),
+            tasks=list(tasks(spec)),
+            max_parallel=spec.max_parallel or _fitting(spec, facts),
+            nodes=spec.cluster.nodes.max,
+            slots=spec.processes_per_node,
+            launch=str(spec.launch),
+            mounts=[_mount(mount, facts) for mount in spec.mounts],
+            outputs=[{"name": o.name, "path": o.path, "sync_s": o.sync} for o in spec.outputs],
+            env=dict(spec.env),
+            secrets={
+                variable: {"$secret": facts.options.secrets[name]}
+                for variable, name in spec.secrets.items()
+            },
+            container=_limits(spec) if facts.survey["engine"] != "process" else None,
+            attempts=spec.retry.attempts,
+            timeout_s=spec.timeout,
+            grace_s=facts.options.grace,
+        ),
+        request("remove_run", run=run, folder=folder),
+    )
+
+
+def _count(spec: Spec) -> str:
+    nodes, count = spec.cluster.nodes.max, len(tasks(spec))
+    text = f"{nodes} nodes" if nodes > 1 else "1 node"
+    return f"{count:,} tasks of {text}" if spec.sweep else text
+
+
+def _fitting(spec: Spec, facts: Facts) -> int:
+    """Give how many tasks this machine runs at once: as many as their cores fit, at least one."""
+    needed = (spec.cluster.cpus or 1) * spec.cluster.nodes.max
+    return max(1, int(facts.survey["cpus"]) // needed)
+
+
+def _mount(mount: Mount, facts: Facts) -> dict[str, Any]:
+    root = facts.survey["root"]
+    sources = {"store": f"{root}/store/{mount.place}", "shared": f"{root}/shared/{mount.place}"}
+    if mount.scheme == "file":
+        source = _blob(facts, facts.sources[mount.name])
+    else:
+        source = sources[mount.scheme]
+    return {
+        "name": mount.name,
+        "source": source,
+        "target": mount.target,
+        "read_only": mount.read_only,
+        "copy": mount.scheme == "file" and not mount.read_only,
+    }
+
+
+def _limits(spec: Spec) -> dict[str, Any]:
+    return {
+        "image": spec.container.image,
+        "cpus": spec.cluster.cpus,
+        "memory_bytes": spec.cluster.memory,
+        "shm_bytes": spec.container.shm,
+        "gpus": spec.cluster.gpus,
+    }

@@ -1,0 +1,78 @@
+"""Processes of this machine: who they are, and ending all that belong to a run."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import signal
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+PR_SET_PDEATHSIG = 1  # prctl(2)
+KILL_PAUSE_S = 0.02
+
+_libc: Any = ctypes.CDLL(None)
+
+
+def boot_id() -> str:
+    """Give what tells this start of the machine from the one before. proc(5)"""
+    return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+
+
+def start_ticks(pid: int) -> int | None:
+    """Give when *pid* was started, in ticks since boot, or None when it is not alive.
+
+    A number may be given to another process later; the number and this together are not.
+    Field 22 of /proc/PID/stat, counted after the name, which may hold spaces. proc(5)
+    """
+    try:
+        stat = Path(f"/proc/{pid}/stat").read_bytes()
+    except OSError:
+        return None
+    fields = stat.rpartition(b")")[2].split()
+    return None if fields[0] in (b"Z", b"X") else int(fields[19])
+
+
+def alive(who: dict[str, Any]) -> bool:
+    """Say whether the process that `identity` described still runs."""
+    return bool(who["boot"] == boot_id() and start_ticks(who["pid"]) == who["ticks"])
+
+
+def identity() -> dict[str, Any]:
+    """Describe this process, so that it can be told from any other for ever."""
+    return {"pid": os.getpid(), "ticks": start_ticks(os.getpid()), "boot": boot_id()}
+
+
+def die_with_parent() -> None:
+    """Have the kernel send SIGTERM to this process when its parent ends. Called after fork."""
+    _libc.prctl(PR_SET_PDEATHSIG, signal.SIGTERM)
+
+
+def belonging(run: str) -> Iterator[int]:
+    """Give the processes whose environment says that they belong to *run*, but not this one."""
+    mark = f"RUNSPEC_RUN={run}".encode()
+    for entry in os.scandir("/proc"):
+        if entry.name.isdecimal() and int(entry.name) != os.getpid():
+            try:
+                environment = Path(entry.path, "environ").read_bytes()
+            except OSError:
+                continue
+            if mark in environment.split(b"\0"):
+                yield int(entry.name)
+
+
+def end_all(run: str, grace_s: float) -> None:
+    """End every process that belongs to *run*: asked first, ended after *grace_s* seconds."""
+    end = time.monotonic() + grace_s
+    asked: set[int] = set()
+    while pids := set(belonging(run)):
+        number = signal.SIGKILL if time.monotonic() > end else signal.SIGTERM
+        for pid in pids if number is signal.SIGKILL else pids - asked:
+            try:
+                os.kill(pid, number)
+            except ProcessLookupError:
+                continue
+        asked |= pids
+        time.sleep(KILL_PAUSE_S)

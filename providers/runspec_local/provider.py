@@ -1,0 +1,42 @@
+"""The local provider, as the core sees it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from runspec.provider import Client, Facts, Finding, Options, Problem, Spec, Step
+
+from runspec_local import check, plan
+from runspec_local.options import LocalOptions
+
+
+class LocalProvider:
+    """Runs jobs on this machine."""
+
+    name = "local"
+    options_model: type[Options] = LocalOptions
+
+    def check(self, spec: Spec, facts: Facts) -> Iterable[Problem]:
+        return check.problems(spec, facts)
+
+    def plan(self, spec: Spec, run: str, facts: Facts) -> Sequence[Step]:
+        return plan.steps(spec, run, facts)
+
+    def survey(self, spec: Spec, options: Any) -> Mapping[str, Any]:
+        from runspec_local.survey import survey  # looks at this machine: not for the pure half
+
+        return survey(spec, options)
+
+    def examine(self, options: Any) -> Iterable[Finding]:
+        from runspec_local.survey import examine
+
+        return examine(options)
+
+    def connect(self, facts: Facts) -> Client:
+        from runspec_local.client import LocalClient
+
+        return LocalClient(facts.survey["root"])
+
+
+PROVIDER = LocalProvider()

@@ -1,0 +1,114 @@
+"""What is to be read of a run on this machine: how it stands, what it prints, what it wrote."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from runspec.provider import Chunk, NodeStatus, OutputFile, State, Status
+
+from runspec_local import events, process
+
+CHUNK_BYTES = 1 << 20
+
+
+def job(folder: Path) -> dict[str, Any]:
+    """Give what was asked for, or nothing when that never got this far."""
+    try:
+        found: dict[str, Any] = json.loads((folder / "job.json").read_bytes())
+    except FileNotFoundError:
+        return {}
+    return found
+
+
+def supervisor(folder: Path) -> dict[str, Any] | None:
+    """Give the identity of the process that stays with the run, or None when there was none."""
+    try:
+        found: dict[str, Any] = json.loads((folder / "started.json").read_bytes())
+    except FileNotFoundError:
+        return None
+    return found
+
+
+def status(folder: Path) -> Status:
+    who = supervisor(folder)
+    if who is None:
+        return Status(State.GONE)
+    alive = process.alive(who)  # before the events: it may end in between
+    found = events.read(folder / "events.jsonl")
+    nodes = tuple(_nodes(found))
+    if end := events.last(found, "end"):
+        return Status(State(end["state"]), end["reason"], end["exit_code"], nodes)
+    if alive:
+        running = any(node.state is State.RUNNING for node in nodes)
+        return Status(State.RUNNING if running else State.WAITING, "", None, nodes)
+    if who["boot"] != process.boot_id():
+        reason = "the machine was restarted while it ran"
+    elif (folder / "cancel").exists():
+        return Status(State.CANCELLED, "its supervisor had been killed", None, nodes)
+    else:
+        reason = "its supervisor was killed"
+    return Status(State.FAILED, reason, None, nodes)
+
+
+def _nodes(found: list[events.Event]) -> Iterator[NodeStatus]:
+    """Give each node as its last event says."""
+    latest: dict[tuple[int, int], events.Event] = {}
+    for event in found:
+        if event["event"] == "node":
+            latest[event["task"], event["rank"]] = event
+    for (task, rank), event in sorted(latest.items()):
+        code = event.get("exit_code")
+        yield NodeStatus(task, rank, event["attempt"], State(event["state"]), "", code)
+
+
+@dataclass(frozen=True)
+class FileStream:
+    """The log of one node: a position is an offset in bytes."""
+
+    path: Path
+    task: int
+    rank: int
+
+    def read(self, position: str | None) -> Chunk:
+        offset = int(position or 0)
+        with self.path.open("rb") as file:
+            file.seek(offset)
+            data = file.read(CHUNK_BYTES)
+        return Chunk(data, str(offset + len(data)))
+
+
+def streams(folder: Path) -> list[FileStream]:
+    found = []
+    for path in (folder / "logs").glob("*-*.log"):
+        task, rank = path.stem.split("-")
+        found.append(FileStream(path, int(task), int(rank)))
+    return sorted(found, key=lambda stream: (stream.task, stream.rank))
+
+
+def outputs(folder: Path) -> list[OutputFile]:
+    found = []
+    for saved in (folder / "outputs").glob("*/*/*/manifest.json"):
+        rank, task, name = (saved.parent.name, saved.parents[1].name, saved.parents[2].name)
+        for file in _manifest(saved):
+            path = saved.parent / file["path"]
+            found.append(
+                OutputFile(
+                    name,
+                    int(task),
+                    int(rank),
+                    file["path"],
+                    file["size"],
+                    partial(path.open, "rb"),
+                )
+            )
+    return sorted(found, key=lambda f: (f.output, f.task, f.rank, f.path))
+
+
+def _manifest(path: Path) -> list[Mapping[str, Any]]:
+    found: list[Mapping[str, Any]] = json.loads(path.read_bytes())["files"]
+    return found

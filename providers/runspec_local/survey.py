@@ -1,0 +1,103 @@
+"""What this machine is and has, as facts for a plan."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from runspec.provider import Finding, Spec, Unavailable, state_folder
+
+from runspec_local import engine, environment
+from runspec_local.options import LocalOptions
+
+ENGINES = ("podman", "docker")
+
+
+def survey(spec: Spec, options: LocalOptions) -> Mapping[str, Any]:
+    root = str(_root(options))
+    places = [m.place for m in spec.mounts if m.scheme == "store"]
+    found: dict[str, Any] = {
+        "root": root,
+        "cpus": len(os.sched_getaffinity(0)),
+        "gpus": _gpus(),
+        "store": {place: Path(root, "store", place).is_dir() for place in places},
+    }
+    found |= _engine(spec, options)
+    if found["engine"] == "process" and spec.container.requirements is not None:
+        found |= _python(spec, options)
+    return found
+
+
+def _root(options: LocalOptions) -> Path:
+    return Path(options.root).expanduser() if options.root else state_folder() / "local"
+
+
+def _gpus() -> int:
+    """Count NVIDIA devices as their driver shows them."""
+    return sum(1 for path in Path("/dev").glob("nvidia[0-9]*"))
+
+
+def _engine(spec: Spec, options: LocalOptions) -> dict[str, Any]:
+    """Pick the engine: the first that works and has the image, or may be able to get it."""
+    image = spec.container.image
+    if image is None:
+        return {"engine": "process", "engine_why": "no image is asked for"}
+    if options.engine == "process":
+        return {"engine": "process", "engine_why": "engine: process"}
+    if options.engine != "auto":
+        why = engine.works(options.engine)
+        hint = f"install it, or set providers: {{local: {{engine: auto}}}} ({options.engine} now)"
+        problem = {} if why is None else {"engine_problem": [why, hint]}
+        return {"engine": options.engine, "engine_why": f"engine: {options.engine}", **problem}
+    reasons = []
+    for name in ENGINES:
+        why = engine.works(name) or _no_image(name, image)
+        if why is None:
+            return {"engine": name, "engine_why": f"{name} works here"}
+        reasons.append(why)
+    return {"engine": "process", "engine_why": "; ".join(reasons)}
+
+
+def _no_image(name: str, image: str) -> str | None:
+    """Images named localhost/... come from no registry: they are here or nowhere."""
+    if image.startswith("localhost/") and not engine.has_image(name, image):
+        return f"{name} has no image {image}"
+    return None
+
+
+def _python(spec: Spec, options: LocalOptions) -> dict[str, Any]:
+    try:
+        uv = environment.find_uv()
+        path, version = environment.find_python(uv, spec.container.python, options.python)
+    except Unavailable as exc:
+        return {"python_problem": [exc.message, exc.hint]}
+    return {"python": {"path": str(path), "version": version}}
+
+
+def examine(options: LocalOptions) -> Iterator[Finding]:
+    """Say what runs jobs here and what does not."""
+    root = _root(options)
+    yield _writable(root)
+    for name in ENGINES:
+        why = engine.works(name)
+        yield Finding(why or f"{name} works", why is None or options.engine not in (name,), why)
+    try:
+        yield Finding(f"uv builds environments: {environment.find_uv()}", True)
+    except Unavailable as exc:
+        yield Finding(exc.message, False, exc.hint)
+    gpus = _gpus()
+    yield Finding(
+        f"{len(os.sched_getaffinity(0))} cores, {gpus} GPUs, Python {sys.version.split()[0]}", True
+    )
+
+
+def _writable(root: Path) -> Finding:
+    there = next(folder for folder in (root, *root.parents) if folder.exists())
+    free = shutil.disk_usage(there).free // (1 << 20)
+    if not os.access(there, os.W_OK):
+        return Finding(f"{there} cannot be written", False, "set RUNSPEC_HOME")
+    return Finding(f"{root}: {free:,} MiB free", free > 512, "free some space")

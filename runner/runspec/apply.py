@@ -1,0 +1,208 @@
+"""Carrying a plan out, and taking it back: one path for "we died" and "they did not answer".
+
+Every step is begun in the journal, called, and done in the journal. A step that is begun and
+not done is looked for before it is called again.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from runspec import secrets
+from runspec.errors import NoAnswer, RemoteError, UnknownOutcome
+from runspec.journal import Journal
+from runspec.plan import FILE, REF, SECRET, Plan, answers_known, fill, marked
+from runspec.provider import (
+    Answer,
+    Bundle,
+    Client,
+    Progress,
+    Request,
+    Scope,
+    Stage,
+    State,
+    Status,
+    Step,
+)
+
+TRIES = 6  # of a call that was definitely refused for a reason that passes
+FIRST_PAUSE_S = 0.5
+LOOK_S = 0.2  # between two looks for what may have been made
+CANCEL_S = 300.0  # the longest that cancel waits for the end
+
+
+class Tell(Protocol):
+    """Who is told how it goes."""
+
+    def step(self, title: str) -> None:
+        """Called when a step begins."""
+
+    def progress(self, title: str) -> Progress:
+        """Called when a step moves bytes; gives what to call as they move."""
+
+
+@dataclass(frozen=True)
+class Hands:
+    """What carrying out a plan needs: the client, this machine's folders, and somebody to tell."""
+
+    client: Client
+    tell: Tell
+    bundles: Mapping[str, Callable[[], Bundle]] = field(default_factory=dict)
+    sleep: Callable[[float], None] = time.sleep
+    clock: Callable[[], float] = time.monotonic
+
+
+def make(plan: Plan, journal: Journal, hands: Hands) -> None:
+    """Carry out what is left of *plan*.
+
+    Raises UnknownOutcome when a call may or may not have been carried out; calling again is
+    safe. Raises RemoteError when a service refuses.
+    """
+    for step in plan.steps:
+        if step.id not in journal.memory.answers:
+            _make(step, journal, hands)
+
+
+def _make(step: Step, journal: Journal, hands: Hands) -> None:
+    hands.tell.step(step.title)
+    answer = _already(step, journal, hands)
+    if answer is None:
+        journal.add("begun", step=step.id)
+        answer = _call(step, journal, hands)
+    _settle(step, hands)
+    journal.add("done", step=step.id, answer=dict(answer))
+
+
+def _already(step: Step, journal: Journal, hands: Hands) -> Answer | None:
+    """Look for what *step* makes: once if it is shared, and long enough if it may have been made."""
+    if step.id in journal.memory.begun:
+        return _look(step, hands)
+    return hands.client.find(step) if step.scope is Scope.SITE else None
+
+
+def _look(step: Step, hands: Hands) -> Answer | None:
+    """Ask for *step* until it is found or the service's lists must show it."""
+    end = hands.clock() + step.settle_s
+    while True:
+        found = hands.client.find(step)
+        left = end - hands.clock()
+        if found is not None or left <= 0:
+            return found
+        hands.sleep(min(LOOK_S, left))
+
+
+def _call(step: Step, journal: Journal, hands: Hands) -> Answer:
+    pause_s = FIRST_PAUSE_S
+    for tries_left in reversed(range(TRIES)):
+        try:
+            return _send(step, journal, hands)
+        except NoAnswer as exc:
+            found = _look(step, hands)
+            if found is not None:
+                return found
+            raise UnknownOutcome(
+                f"{step.title}: no answer, and nothing to be seen of it: {exc.message}",
+                "run the same command again: it looks first and makes nothing twice",
+            ) from exc
+        except RemoteError as exc:
+            if not (exc.transient and tries_left):
+                journal.add("refused", step=step.id, why=exc.message)
+                raise
+        hands.sleep(pause_s)
+        pause_s *= 2
+    raise AssertionError("BUG: the last try neither returned nor raised")
+
+
+def _send(step: Step, journal: Journal, hands: Hands) -> Answer:
+    request = ready(step.do, journal.memory.answers)
+    files = list(marked(request.params, FILE))
+    if not files:
+        return hands.client.call(request)
+    assert isinstance(hands.client, Stage), f"BUG: {step.id} has a file, its client cannot stage"
+    bundle = hands.bundles[files[0]]()
+    return hands.client.stage(request, bundle, hands.tell.progress(step.title))
+
+
+def ready(request: Request, answers: Mapping[str, Answer]) -> Request:
+    """Give *request* with all that was not known while planning; not to be kept anywhere.
+
+    Raises CredentialsError when a secret cannot be read.
+    """
+    known = {
+        REF: answers_known(request, answers),
+        SECRET: {name: secrets.value(name) for name in marked(request.params, SECRET)},
+    }
+    return Request(request.service, request.operation, fill(request.params, known))
+
+
+def _settle(step: Step, hands: Hands) -> None:
+    while not hands.client.settled(step):
+        hands.sleep(LOOK_S)
+
+
+def cancel(run: str, journal: Journal, hands: Hands) -> Status:
+    """End every job of *run* and wait until all have; the wish is on the disk first.
+
+    Raises UnknownOutcome when they do not end in time; calling again is safe.
+    """
+    if journal.memory.want == "run":
+        journal.add("want", want="cancel")
+    status = hands.client.state(run)
+    end = hands.clock() + CANCEL_S
+    while not status.state.terminal:
+        if hands.clock() > end:
+            raise UnknownOutcome(f"{run} has not ended yet", "run the same command again")
+        hands.client.cancel(run)
+        hands.sleep(LOOK_S)
+        status = hands.client.state(run)
+    note_end(journal, status)
+    return status
+
+
+def note_end(journal: Journal, status: Status) -> None:
+    """Keep how the run ended: services forget."""
+    if status.state.terminal and status.state is not State.GONE and journal.memory.status is None:
+        journal.add("ended", state=status.state, reason=status.reason, exit_code=status.exit_code)
+
+
+def destroy(plan: Plan, journal: Journal, hands: Hands) -> None:
+    """End *plan*'s run and take away all that it made for itself, the last thing first."""
+    if journal.memory.deleted:
+        return
+    if journal.memory.want != "destroy":
+        journal.add("want", want="destroy")
+    cancel(plan.run, journal, hands)
+    undo([s for s in plan.steps if s.scope is Scope.RUN], journal, hands)
+    journal.add("deleted")
+
+
+def undo(steps: Sequence[Step], journal: Journal, hands: Hands) -> None:
+    """Take back *steps*, the last first. What was begun and not done is looked for as well."""
+    for step in reversed(steps):
+        if step.undo is None or step.id in journal.memory.undone:
+            continue
+        if step.id in journal.memory.begun:
+            answers = dict(journal.memory.answers)
+            if step.id not in answers:
+                answers |= _found(step, hands)
+            _undo(step.undo, answers, step.title, hands)
+        journal.add("undone", step=step.id)
+
+
+def _found(step: Step, hands: Hands) -> dict[str, Answer]:
+    found = _look(step, hands)
+    return {} if found is None else {step.id: found}
+
+
+def _undo(request: Request, answers: Mapping[str, Answer], title: str, hands: Hands) -> None:
+    hands.tell.step(f"undo: {title}")
+    if any(ref.split(".")[0] not in answers for ref in marked(request.params, REF)):
+        return  # it was never made: what its undo would name does not exist
+    try:
+        hands.client.call(ready(request, answers))
+    except NoAnswer as exc:
+        what = f"undo of '{title}': no answer: {exc.message}"
+        raise UnknownOutcome(what, "run the same command again") from exc

@@ -1,0 +1,115 @@
+"""From a parsed file to a spec or an options model: every problem in it, in the user's words."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any, TypeVar
+
+from pydantic import BaseModel, ValidationError
+from pydantic_core import ErrorDetails
+
+from runspec.problems import Path, Problem, did_you_mean
+from runspec.rules import broken
+from runspec.spec import Spec
+from runspec.yamlio import Document, Value
+
+M = TypeVar("M", bound=BaseModel)
+
+
+def spec(document: Document) -> tuple[Spec | None, list[Problem]]:
+    """Give the spec that *document* holds, or None, and all that is wrong with it."""
+    found, problems = model(Spec, document.value)
+    if found is None:
+        return None, problems
+    problems = list(broken(found))
+    return (None if problems else found), problems
+
+
+def model(
+    kind: type[M], value: Value | Mapping[str, Any], at: Path = ()
+) -> tuple[M | None, list[Problem]]:
+    """Give *value*, which stands at the path *at*, as a *kind*, or None, and what is wrong."""
+    if not isinstance(value, Mapping):
+        return None, [Problem(at, "a mapping belongs here", "write key: value lines")]
+    try:
+        return kind.model_validate(value), []
+    except ValidationError as exc:
+        errors = exc.errors(include_url=False)
+    return None, sorted((_problem(kind, value, at, e) for e in errors), key=lambda p: str(p.path))
+
+
+def _problem(kind: type[BaseModel], value: Any, at: Path, error: ErrorDetails) -> Problem:
+    """Translate one error of pydantic's; types that have no words here keep pydantic's."""
+    path, is_key = real(value, error["loc"])
+    context = error.get("ctx", {})
+    match error["type"]:
+        case "missing":
+            return Problem((*at, *path), f"'{error['loc'][-1]}' is missing", at="key")
+        case "extra_forbidden":
+            name = str(error["loc"][-1])
+            hint = did_you_mean(name, _known(kind, path[:-1]))
+            return Problem((*at, *path), f"unknown key '{name}'", hint, at="key")
+        case "literal_error" | "enum":
+            return _choice((*at, *path), error["input"], context["expected"])
+        case "runspec":
+            what, hint = context["what"], context["hint"]
+        case "greater_than_equal":
+            what, hint = f"{error['input']} is below {context['ge']}", None
+        case "less_than_equal":
+            what, hint = f"{error['input']} is above {context['le']}", None
+        case "string_type":
+            what, hint = "a single value belongs here", None
+        case "int_type":
+            what, hint = "a whole number belongs here", None
+        case "tuple_type" | "list_type":
+            what, hint = "a list belongs here", "write [one, two]"
+        case "model_type" | "dict_type" | "mapping_type" | "model_attributes_type":
+            what, hint = "a mapping belongs here", "write key: value lines"
+        case "too_short" | "string_too_short":
+            what, hint = "it is empty", None
+        case _:
+            what, hint = error["msg"][:1].lower() + error["msg"][1:], None
+    return Problem((*at, *path), what, hint, at="key" if is_key else "value")
+
+
+def _choice(path: Path, given: Any, expected: str) -> Problem:
+    words = [word.strip("'") for word in expected.replace(" or ", ", ").split(", ")]
+    shown = f"'{given}'" if isinstance(given, str) else "this"
+    listed = " or ".join(words) if len(words) < 3 else f"{', '.join(words[:-1])} or {words[-1]}"
+    return Problem(path, f"{shown} is not {listed}", did_you_mean(str(given), words))
+
+
+def real(value: Any, loc: Iterable[str | int]) -> tuple[Path, bool]:
+    """Give the path in *value* that pydantic's *loc* means, and whether it means a key.
+
+    A loc also holds tags of unions and "[key]", which are no part of the file.
+    """
+    path: list[str | int] = []
+    parts = list(loc)
+    for i, part in enumerate(parts):
+        if part == "[key]" and i == len(parts) - 1:
+            return tuple(path), True
+        if isinstance(value, Mapping) and part in value:
+            value = value[part]
+        elif isinstance(value, list | tuple) and isinstance(part, int) and part < len(value):
+            value = value[part]
+        else:
+            continue
+        path.append(part)
+    return tuple(path), False
+
+
+def _known(kind: type[BaseModel], path: Path) -> list[str]:
+    """Give the keys that the model at *path* inside *kind* knows."""
+    for part in path:
+        if isinstance(part, int):
+            continue
+        kind = next(iter(_models(kind.model_fields[part].annotation)), kind)
+    return list(kind.model_fields)
+
+
+def _models(annotation: Any) -> Iterable[type[BaseModel]]:
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        yield annotation
+    for inner in getattr(annotation, "__args__", ()):
+        yield from _models(inner)

@@ -1,0 +1,198 @@
+"""`runspec apply`: one run of a spec, however often and wherever it was interrupted."""
+
+from __future__ import annotations
+
+from argparse import Namespace
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from runspec import apply as engine
+from runspec import job, logs, plan, record
+from runspec.cli import console, planning
+from runspec.errors import DETACHED, OK, Conflict, JobFailed, TimedOut, UsageError
+from runspec.provider import Client, Facts, Provider, State, Status, Talks
+from runspec.record import Record
+from runspec.report import plain
+from runspec.scalars import seconds
+
+
+@dataclass(frozen=True)
+class Chosen:
+    """What apply found: the run it is about, and what is to be said of it."""
+
+    record: Record
+    client: Client
+    said: str
+    done: Status | None = None
+
+
+def apply(args: Namespace) -> int:
+    limit_s = wait_limit(args)
+    told = console.Told(quiet=args.json)
+    found = planning.load(args, told)
+    client = found.provider.connect(found.facts)
+    with record.name_lock(found.spec.name):
+        chosen = _choose(found, client, args.new)
+        if chosen.said and not args.json:
+            console.tell(chosen.said)
+        _make(chosen.record, found, client, told)
+    told.close()
+    if chosen.done is not None:
+        return _result(chosen.record, chosen.done, args)
+    if args.detach:
+        return _detached(chosen.record.run, args)
+    return watch(chosen.record, client, args, limit_s)
+
+
+def _choose(found: job.Job, client: Client, new: bool) -> Chosen:
+    """Find the run that this spec already has, or put down a new one. Hold the name's lock."""
+    preview = plan.make(found.provider, found.spec, plan.PREVIEW, found.facts)
+    for old in reversed([] if new else record.of_name(found.spec.name)):
+        chosen = _same(old, preview, client, found)
+        if chosen is not None:
+            return chosen
+    made = plan.make(found.provider, found.spec, record.new_token(), found.facts)
+    fresh = record.create(
+        found.text.data, made, found.facts, found.base.absolute(), found.spec.name
+    )
+    return Chosen(fresh, client, f"run {made.run}")
+
+
+def _same(old: Record, preview: plan.Plan, client: Client, found: job.Job) -> Chosen | None:
+    """Say what an earlier run means for this apply; None when it is over and a new one is due.
+
+    Raises Conflict when it is alive and of another spec.
+    """
+    memory, made = old.memory(), old.plan
+    if memory.want != "run":
+        return None
+    equal = made.digest == preview.digest
+    if any(step.id not in memory.answers for step in made.steps):
+        return _unfinished(old, equal, preview)
+    old_client = client if made.provider == found.provider.name else connect(old)[1]
+    status = memory.status or old_client.state(old.run)
+    if not status.state.terminal:
+        if equal:
+            return Chosen(old, client, f"run {old.run} is {status.state} already: starting nothing")
+        raise Conflict(
+            f"{old.run} is {status.state} with another spec: {_changed(made, preview)}",
+            f"runspec cancel {old.run}, or apply --new to start another beside it",
+        )
+    if equal and status.state in (State.SUCCEEDED, State.GONE):
+        said = f"run {old.run} has {status.state} already: starting nothing (--new starts another)"
+        return Chosen(old, client, said, status)
+    return None
+
+
+def _unfinished(old: Record, equal: bool, preview: plan.Plan) -> Chosen | None:
+    """An apply was cut off: the same spec goes on with it, another one leaves it if it made nothing."""
+    if equal:
+        return Chosen(old, connect(old)[1], f"run {old.run} goes on from where it was cut off")
+    with old.opened() as journal:
+        of_run = {s.id for s in old.plan.steps if s.scope == "run"}
+        if of_run & journal.memory.begun:
+            raise Conflict(
+                f"{old.run} was begun with another spec: {_changed(old.plan, preview)}",
+                f"runspec destroy {old.run} first, or apply --new",
+            )
+        journal.add("deleted")
+    return None
+
+
+def _changed(before: plan.Plan, after: plan.Plan) -> str:
+    paths = [change.path for change in plan.differences(before, after)]
+    more = f" and {len(paths) - 3} more" if len(paths) > 3 else ""
+    return f"{', '.join(paths[:3])}{more} changed" if paths else f"provider {before.provider}"
+
+
+def connect(of: Record) -> tuple[Provider, Client, Facts]:
+    """Open the client of a run on record, with the facts it was made from."""
+    from runspec import registry
+
+    provider = registry.load(of.plan.provider)
+    facts = of.facts(provider)
+    return provider, provider.connect(facts), facts
+
+
+def _make(old: Record, found: job.Job, client: Client, told: console.Told) -> None:
+    with old.opened() as journal:
+        if journal.memory.want == "run":
+            if isinstance(client, Talks):
+                client.listen(told.line)
+            hands = engine.Hands(client, told, found.bundles)
+            engine.make(old.plan, journal, hands)
+
+
+def wait_limit(args: Namespace) -> float | None:
+    """Give the seconds of `--timeout`, or None without it."""
+    if args.timeout is None:
+        return None
+    try:
+        return float(seconds(args.timeout))
+    except ValueError as exc:
+        what = f"--timeout: '{args.timeout}' is not a length of time"
+        raise UsageError(what, "write 90s, 10m, 2h or 1h30m") from exc
+
+
+def watch(
+    old: Record,
+    client: Client,
+    args: Namespace,
+    limit_s: float | None,
+    wanted: logs.Wanted = logs.chosen(None, None),
+) -> int:
+    """Follow a run to its end. Ctrl-C leaves it alone, and says how to come back."""
+    try:
+        status = logs.follow(client, old.run, show(old, args), wanted, timeout_s=limit_s)
+    except KeyboardInterrupt:
+        console.tell(f"detached; the job goes on. {ways(old.run)}")
+        return DETACHED
+    except TimedOut as exc:
+        raise TimedOut(exc.message, ways(old.run)) from None
+    with old.opened() as journal:
+        engine.note_end(journal, status)
+    return _result(old, status, args)
+
+
+def show(old: Record, args: Namespace) -> Callable[[logs.Line], None]:
+    """Give what prints one line of a log."""
+    start = next((s.do.params for s in old.plan.steps if s.id == "job"), {})
+    nodes, tasks = start.get("nodes", 1), len(start.get("tasks", [0]))
+
+    def line(found: logs.Line) -> None:
+        text = logs.text(found.text, plain)
+        if args.json and args.verb == "logs":
+            console.out_json({"task": found.task, "node": found.rank, "line": text})
+        elif not args.json:
+            console.out(logs.prefix(found, nodes, tasks) + text)
+
+    return line
+
+
+def ways(run: str) -> str:
+    return f"follow: runspec logs -f {run}   stop: runspec cancel {run}"
+
+
+def _detached(run: str, args: Namespace) -> int:
+    if args.json:
+        console.out_json({"run": run, "state": "started"})
+    else:
+        console.out(run)
+        console.tell(ways(run))
+    return OK
+
+
+def _result(old: Record, status: Status, args: Namespace) -> int:
+    if args.json:
+        console.out_json(
+            {
+                "run": old.run,
+                "provider": old.plan.provider,
+                "state": status.state,
+                "reason": status.reason,
+                "exit_code": status.exit_code,
+            }
+        )
+    else:
+        console.tell(f"{old.run} {status.state}{': ' + status.reason if status.reason else ''}")
+    return OK if status.state in (State.SUCCEEDED, State.GONE) else JobFailed.exit_code

@@ -1,0 +1,154 @@
+"""The verbs and their options. Building this imports nothing that a verb needs."""
+
+from __future__ import annotations
+
+import argparse
+from argparse import ArgumentParser, RawDescriptionHelpFormatter
+from collections.abc import Callable
+from typing import Any, NoReturn
+
+from runspec.errors import UsageError
+from runspec.problems import did_you_mean
+
+SHELLS = ("bash", "zsh", "fish")
+FORMATS = ("text", "json", "github")
+
+Make = Callable[..., ArgumentParser]
+
+
+class Parser(ArgumentParser):
+    """Tells what is wrong with a command line the way everything else is told."""
+
+    def error(self, message: str) -> NoReturn:
+        raise UsageError(message[:1].lower() + message[1:], f"see {self.prog} --help")
+
+    def _check_value(self, action: argparse.Action, value: Any) -> None:
+        if action.choices is not None and value not in action.choices:
+            words = [str(choice) for choice in action.choices]
+            hint = did_you_mean(str(value), words) or f"one of {', '.join(words)}"
+            kind = "verb" if action.dest == "verb" else f"choice for {action.option_strings[0]}"
+            raise UsageError(f"'{value}' is no {kind}", hint)
+
+
+def parser() -> ArgumentParser:
+    """Give the parser of the whole command line."""
+    top = Parser(
+        prog="runspec",
+        description="runspec apply job.yaml\n\n"
+        "One YAML file says what a job needs; runspec runs it on this machine or a batch service.",
+        formatter_class=RawDescriptionHelpFormatter,
+        allow_abbrev=False,
+    )
+    top.add_argument("--version", action="store_true", help="print the version")
+    top.add_argument("--no-color", action="store_true", help="no colours; NO_COLOR does the same")
+    verbs = top.add_subparsers(dest="verb", metavar="VERB", parser_class=Parser)
+
+    def make(name: str, example: str, what: str, *, json: bool = True) -> ArgumentParser:
+        verb = verbs.add_parser(
+            name,
+            help=what,
+            description=f"{example}\n\n{what[:1].upper()}{what[1:]}.",
+            formatter_class=RawDescriptionHelpFormatter,
+            allow_abbrev=False,
+        )
+        if json:
+            verb.add_argument("--json", action="store_true", help="print JSON, for programs")
+        return verb
+
+    _before(make)
+    _making(make)
+    _looking(make)
+    _ending(make)
+    _around(make)
+    return top
+
+
+def _before(make: Make) -> None:
+    init = make("init", "runspec init", "write a first spec to change")
+    init.add_argument("file", nargs="?", default="job.yaml", help="where (job.yaml)")
+    init.add_argument("--provider", default="local", help="where it is to run (local)")
+    validate = make("validate", "runspec validate job.yaml", "check specs, and touch nothing else")
+    validate.add_argument("files", nargs="+", metavar="FILE", help="specs, or - for standard input")
+    validate.add_argument("--quiet", "-q", action="store_true", help="say nothing when all is well")
+    _format(validate)
+    plan = make("plan", "runspec plan job.yaml", "show every request that apply would make")
+    plan.add_argument("file", metavar="FILE", help="the spec")
+    plan.add_argument("--provider", metavar="NAME", help="plan it for another provider")
+    plan.add_argument(
+        "--diff", action="store_true", help="show what changed since the last applied plan"
+    )
+    plan.add_argument(
+        "--detailed-exitcode", action="store_true", help="exit with 3 when there are changes"
+    )
+    _format(plan)
+
+
+def _format(verb: ArgumentParser) -> None:
+    verb.add_argument(
+        "--output-format", choices=FORMATS, default="text", help="how problems are printed (text)"
+    )
+
+
+def _making(make: Make) -> None:
+    apply = make("apply", "runspec apply job.yaml", "run a spec and follow it to its end")
+    apply.add_argument("file", metavar="FILE", help="the spec")
+    apply.add_argument("--detach", "-d", action="store_true", help="start it and do not follow")
+    apply.add_argument(
+        "--new", action="store_true", help="start another run even if one is alive or done"
+    )
+    _timeout(apply)
+    _format(apply)
+
+
+def _timeout(verb: ArgumentParser) -> None:
+    verb.add_argument(
+        "--timeout", metavar="TIME", help="stop waiting after this long (10m); the job goes on"
+    )
+
+
+def _run(verb: ArgumentParser) -> None:
+    verb.add_argument("run", metavar="RUN", help="a run, or the name of a spec for its newest run")
+
+
+def _looking(make: Make) -> None:
+    listing = make("list", "runspec list", "show the runs of this machine")
+    listing.add_argument("--all", "-a", action="store_true", help="destroyed ones as well")
+    _run(make("status", "runspec status mnist", "show how a run stands, and why"))
+    logs = make("logs", "runspec logs -f mnist", "show what a run prints")
+    _run(logs)
+    logs.add_argument("--follow", "-f", action="store_true", help="go on until the run has ended")
+    logs.add_argument("--save", metavar="PATH", help="save an exact copy to a file, or a folder")
+    logs.add_argument("--node", type=int, metavar="N", help="only node N")
+    logs.add_argument("--task", type=int, metavar="N", help="only task N of a sweep")
+    _timeout(logs)
+    fetch = make("fetch", "runspec fetch mnist out/", "bring back what a run wrote")
+    _run(fetch)
+    fetch.add_argument("to", nargs="?", metavar="FOLDER", help="where to (./RUN)")
+    fetch.add_argument("--output", metavar="NAME", help="only this output")
+
+
+def _ending(make: Make) -> None:
+    cancel = make("cancel", "runspec cancel mnist", "end a run, and wait until it has ended")
+    _run(cancel)
+    destroy = make(
+        "destroy", "runspec destroy mnist", "end a run and take away all that it made for itself"
+    )
+    destroy.add_argument("run", nargs="?", metavar="RUN", help="a run, or the name of a spec")
+    destroy.add_argument(
+        "--site", action="store_true", help="all that runs share: environments, uploads, queues"
+    )
+
+
+def _around(make: Make) -> None:
+    doctor = make("doctor", "runspec doctor", "look for what would stop a job")
+    doctor.add_argument("provider", nargs="?", metavar="PROVIDER", help="only this one")
+    schema = make("schema", "runspec schema > job.schema.json", "print the JSON Schema of specs")
+    schema.add_argument("--reference", action="store_true", help="the reference page instead")
+    make("providers", "runspec providers", "show what jobs can run on")
+    completion = make(
+        "completion",
+        'eval "$(runspec completion bash)"',
+        "print what makes a shell complete runspec's words",
+        json=False,
+    )
+    completion.add_argument("shell", choices=SHELLS, help="which shell")

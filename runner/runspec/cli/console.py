@@ -1,0 +1,97 @@
+"""Standard output for results, standard error for progress."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import time
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from runspec.report import plain
+
+if TYPE_CHECKING:
+    from rich.progress import Progress as Bars
+    from rich.progress import TaskID
+
+LONG_S = 0.3  # what is done sooner needs no bar
+BETWEEN_S = 0.1
+
+
+def out(text: str) -> None:
+    """Print a result."""
+    print(text, flush=True)
+
+
+def out_json(value: Any) -> None:
+    out(json.dumps(value, ensure_ascii=False))
+
+
+def tell(text: str) -> None:
+    """Print how it goes, for a person."""
+    print(f"runspec: {plain(text)}", file=sys.stderr, flush=True)
+
+
+def interactive() -> bool:
+    """Say whether somebody watches progress on a terminal that can draw it."""
+    return sys.stderr.isatty() and os.environ.get("TERM") != "dumb"
+
+
+class Told:
+    """Tells a person how a plan is carried out: bars on a terminal, lines elsewhere."""
+
+    def __init__(self, *, quiet: bool = False) -> None:
+        self.quiet = quiet
+        self._bars: Bars | None = None
+
+    def step(self, title: str) -> None:
+        self.close()
+        if not self.quiet:
+            tell(title)
+
+    def progress(self, title: str) -> Callable[[int, int], None]:
+        if self.quiet or not interactive():
+            return lambda done, whole: None
+        began, last = time.monotonic(), 0.0
+        task: TaskID | None = None
+
+        def move(done: int, whole: int) -> None:
+            nonlocal task, last
+            now = time.monotonic()
+            if now - began < LONG_S or (now - last < BETWEEN_S and done < whole):
+                return
+            last = now
+            if task is None:
+                task = self._open().add_task(plain(title), total=whole or None)
+            self._open().update(task, completed=done, total=whole or None)
+
+        return move
+
+    def line(self, text: str) -> None:
+        """Tell one line of what a tool prints while it works."""
+        if not self.quiet:
+            tell(f"  {text}")
+
+    def _open(self) -> Bars:
+        if self._bars is None:
+            from rich.console import Console
+            from rich.progress import (
+                BarColumn,
+                DownloadColumn,
+                Progress,
+                TextColumn,
+                TransferSpeedColumn,
+            )
+
+            columns = (TextColumn("{task.description}"), BarColumn(), DownloadColumn())
+            console = Console(stderr=True)
+            self._bars = Progress(*columns, TransferSpeedColumn(), console=console, transient=True)
+            self._bars.start()
+        return self._bars
+
+    def close(self) -> None:
+        """Take the bars off the terminal."""
+        if self._bars is not None:
+            self._bars.stop()
+            self._bars = None

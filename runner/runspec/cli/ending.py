@@ -1,0 +1,86 @@
+"""`runspec cancel` and `destroy`."""
+
+from __future__ import annotations
+
+from argparse import Namespace
+
+from runspec import apply as engine
+from runspec import plan, record
+from runspec.cli import applying, console
+from runspec.errors import OK, Conflict, UsageError
+from runspec.provider import Scope, Status, Step
+from runspec.record import Record
+
+
+def cancel(args: Namespace) -> int:
+    of = record.find(args.run)
+    told = console.Told(quiet=args.json)
+    _, client, _ = applying.connect(of)
+    with of.opened() as journal:
+        status = journal.memory.status
+        if status is None:
+            status = engine.cancel(of.run, journal, engine.Hands(client, told))
+    _say(of, status, args)
+    return OK
+
+
+def _say(of: Record, status: Status, args: Namespace) -> None:
+    if args.json:
+        console.out_json({"run": of.run, "state": status.state, "reason": status.reason})
+    else:
+        console.tell(f"{of.run} {status.state}")
+
+
+def destroy(args: Namespace) -> int:
+    if args.site:
+        return _destroy_site(args)
+    if args.run is None:
+        raise UsageError("which run?", "name one (see runspec list), or say --site")
+    of = record.find(args.run)
+    told = console.Told(quiet=args.json)
+    _, client, _ = applying.connect(of)
+    with of.opened() as journal:
+        engine.destroy(of.plan, journal, engine.Hands(client, told))
+    if args.json:
+        console.out_json({"run": of.run, "state": "destroyed"})
+    else:
+        console.tell(f"{of.run} destroyed")
+    return OK
+
+
+def _destroy_site(args: Namespace) -> int:
+    """Take away what runs share, unless a run may still need it."""
+    if args.run is not None:
+        raise UsageError("--site is about what all runs share", "destroy the run by itself")
+    records = record.all_runs()
+    alive = [r.run for r in records if not r.memory().deleted]
+    if alive:
+        raise Conflict(
+            f"{len(alive)} runs may still need it: {', '.join(alive[:3])}",
+            "destroy them first, each with runspec destroy RUN",
+        )
+    told = console.Told(quiet=args.json)
+    gone: list[str] = []
+    seen: set[str] = set()
+    for of in reversed(records):
+        steps = [s for s in of.plan.steps if s.scope is Scope.SITE and _fresh(s, seen)]
+        if not steps:
+            continue
+        _, client, _ = applying.connect(of)
+        with of.opened() as journal:
+            engine.undo(steps, journal, engine.Hands(client, told))
+        gone += [step.title for step in steps]
+    if args.json:
+        console.out_json({"destroyed": gone})
+    else:
+        console.tell(f"{len(gone)} shared things destroyed")
+    return OK
+
+
+def _fresh(step: Step, seen: set[str]) -> bool:
+    """Say whether nobody has asked for *step* before; equal steps make one thing."""
+    key = plan.canonical(plan.step_json(step)["do"])
+    if key in seen:
+        return False
+    seen.add(key)
+    return True

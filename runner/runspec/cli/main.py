@@ -1,0 +1,105 @@
+"""From words on the command line to an exit code; every error becomes words here and only here."""
+
+from __future__ import annotations
+
+import importlib
+import os
+import sys
+import tempfile
+import traceback
+from argparse import Namespace
+from collections.abc import Sequence
+
+from runspec import __version__, errors
+from runspec.cli import arguments, console
+
+MODULES = {
+    "init": "around",
+    "validate": "validate",
+    "plan": "planning",
+    "apply": "applying",
+    "list": "looking",
+    "status": "looking",
+    "logs": "looking",
+    "fetch": "fetching",
+    "cancel": "ending",
+    "destroy": "ending",
+    "doctor": "around",
+    "schema": "around",
+    "providers": "around",
+    "completion": "around",
+}
+# Verbs whose plain name means something else in Python, or in the module they live in.
+FUNCTIONS = {"list": "list_runs", "plan": "plan_"}
+
+
+def run(words: Sequence[str]) -> int:
+    """Carry out the command line *words*; give the exit code."""
+    args = None
+    try:
+        top = arguments.parser()
+        if "_ARGCOMPLETE" in os.environ:
+            import argcomplete
+
+            argcomplete.autocomplete(top)
+        args = top.parse_args(words)
+        if args.version:
+            console.out(f"runspec {__version__}")
+            return errors.OK
+        if args.verb is None:
+            top.print_help(sys.stderr)
+            return errors.UsageError.exit_code
+        if args.no_color:
+            os.environ["NO_COLOR"] = "1"
+        return verb(args)
+    except errors.RunspecError as exc:
+        return told(exc, args)
+    except KeyboardInterrupt:
+        console.tell("interrupted; the same command again goes on from here")
+        return errors.DETACHED
+    except BrokenPipeError:
+        # Whoever read our output has gone. Nothing of it can be told any more.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 141
+    except Exception as exc:  # the one place where our own mistakes end: never a traceback
+        return reported(exc)
+
+
+def verb(args: Namespace) -> int:
+    """Carry out one verb; its module is imported only now."""
+    module = importlib.import_module(f"runspec.cli.{MODULES[args.verb]}")
+    code: int = getattr(module, FUNCTIONS.get(args.verb, args.verb))(args)
+    return code
+
+
+def told(exc: errors.RunspecError, args: Namespace | None) -> int:
+    """Print an error, and its JSON where that was asked for."""
+    complaints = getattr(exc, "texts", None)
+    if complaints is not None:
+        from runspec.cli import complaining
+
+        complaining.print_all(complaints, args)
+    else:
+        console.tell(exc.message)
+        if exc.hint:
+            console.tell(f"  hint: {exc.hint}")
+    if args is not None and getattr(args, "json", False) and complaints is None:
+        error = {"error": exc.message, "hint": exc.hint, "exit_code": exc.exit_code}
+        console.out_json(error)
+    return exc.exit_code
+
+
+def reported(exc: Exception) -> int:
+    """Write an unexpected error as a bug report, and say in one line where it is.
+
+    The values of variables and the text of errors may hold secrets: neither is in it.
+    """
+    frames = traceback.extract_tb(exc.__traceback__)
+    lines = [f"runspec {__version__}", f"Python {sys.version}", type(exc).__name__]
+    lines += [f"{frame.filename}:{frame.lineno} {frame.name}: {frame.line}" for frame in frames]
+    with tempfile.NamedTemporaryFile(
+        "w", prefix="runspec-bug-", suffix=".txt", delete=False
+    ) as report:
+        report.write("\n".join(lines) + "\n")
+    console.tell(f"this is a bug in runspec ({type(exc).__name__}); the report is {report.name}")
+    return errors.Bug.exit_code

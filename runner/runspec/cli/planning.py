@@ -1,0 +1,108 @@
+"""`runspec plan`."""
+
+from __future__ import annotations
+
+import json
+import shlex
+from argparse import Namespace
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from runspec import job, plan, record
+from runspec.cli import complaining, console
+from runspec.errors import CHANGES, OK
+from runspec.plan import Change, Plan
+from runspec.provider import Scope
+from runspec.report import plain
+
+WIDTH = 100  # characters of a value shown to a person
+
+
+def load(args: Namespace, told: console.Told) -> job.Job:
+    """Read and gather the job that the command line names; notes are printed."""
+    path = Path(args.file)
+    text = job.read_file(path)
+    found = job.gather(text, path.parent, told.progress, getattr(args, "provider", None))
+    told.close()
+    if text.complaints and not args.json:
+        complaining.print_one(text, complaining.wanted(args))
+    return found
+
+
+def plan_(args: Namespace) -> int:
+    found = load(args, console.Told())
+    made = plan.make(found.provider, found.spec, plan.PREVIEW, found.facts)
+    before = last_applied(found.spec.name)
+    changes = None if before is None else plan.differences(before, made)
+    if args.json and args.diff:
+        console.out_json({"run": before and before.run, "changes": _changes_json(changes)})
+    elif args.json:
+        console.out(json.dumps(plan.to_json(made), indent=2, ensure_ascii=False))
+    elif args.diff:
+        _print_changes(before, changes)
+    else:
+        for line in view(made):
+            console.out(line)
+    changed = changes is None or bool(changes)
+    return CHANGES if args.detailed_exitcode and changed else OK
+
+
+def last_applied(name: str) -> Plan | None:
+    """Give the plan of the newest run of *name* that is still on record."""
+    runs = record.of_name(name)
+    return runs[-1].plan if runs else None
+
+
+def _changes_json(changes: list[Change] | None) -> list[dict[str, Any]] | None:
+    return None if changes is None else [vars(change) for change in changes]
+
+
+def _print_changes(before: Plan | None, changes: list[Change] | None) -> None:
+    if before is None or changes is None:
+        console.out("nothing of this name was applied yet")
+        return
+    console.out(f"against {before.run}: {len(changes) or 'no'} change{'s' * (len(changes) != 1)}")
+    for line in describe(changes):
+        console.out(line)
+
+
+def describe(changes: list[Change]) -> Iterator[str]:
+    """Give each change in a line or two, for a person."""
+    for change in changes:
+        if change.before is None:
+            yield f"  + {change.path}: {_short(change.after)}"
+        elif change.after is None:
+            yield f"  - {change.path}: {_short(change.before)}"
+        else:
+            yield f"  ~ {change.path}: {_short(change.before)} -> {_short(change.after)}"
+
+
+def view(made: Plan) -> Iterator[str]:
+    """Give *made* for a person: each step, its request, and what takes it away again."""
+    yield f"plan for {made.provider}, {made.digest[:19]}"
+    for number, step in enumerate(made.steps, 1):
+        shared = "  (shared between runs)" if step.scope is Scope.SITE else ""
+        yield f"\n{number}. {plain(step.title)}{shared}"
+        yield f"     {step.do.service} {step.do.operation}"
+        yield from _params(step.do.params)
+        if step.undo is not None:
+            yield f"     undone by {step.undo.service} {step.undo.operation}"
+
+
+def _params(params: Mapping[str, Any]) -> Iterator[str]:
+    for name, value in params.items():
+        if value not in (None, [], {}, ""):
+            yield f"       {name}: {_short(value)}"
+
+
+def _short(value: Any) -> str:
+    """Give a value in one line: words as a command line, what is not known yet by its name."""
+    if isinstance(value, list) and value and all(isinstance(word, str) for word in value):
+        text = shlex.join(value)
+    elif isinstance(value, str):
+        text = value
+    else:
+        text = json.dumps(value, ensure_ascii=False)
+    text = plain(text)
+    return text if len(text) <= WIDTH else text[: WIDTH - 3] + "..."

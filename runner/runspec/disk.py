@@ -1,0 +1,90 @@
+"""Writing that survives a crash: every file is whole or not there, and only its owner reads it."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import fcntl
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+from runspec.errors import Conflict, Unavailable
+
+PRIVATE_FILE = 0o600
+PRIVATE_FOLDER = 0o700
+
+
+@contextlib.contextmanager
+def told(path: Path) -> Iterator[None]:
+    """Turn what the file system refuses below *path* into words."""
+    try:
+        yield
+    except OSError as exc:
+        reason = (exc.strerror or str(exc)).lower()
+        raise Unavailable(f"cannot write {path}: {reason}", _way_out(exc.errno)) from exc
+
+
+def _way_out(number: int | None) -> str | None:
+    match number:
+        case errno.ENOSPC | errno.EDQUOT:
+            return "free some space, or set RUNSPEC_HOME to a folder on another disk"
+        case errno.EACCES | errno.EROFS | errno.EPERM:
+            return "set RUNSPEC_HOME to a folder that you may write"
+    return None
+
+
+def make_folder(path: Path) -> None:
+    """Make *path* and what is missing above it, for this user alone."""
+    if path.is_dir():
+        return
+    make_folder(path.parent)
+    with contextlib.suppress(FileExistsError):
+        os.mkdir(path, PRIVATE_FOLDER)
+    sync_folder(path.parent)
+
+
+def sync_folder(path: Path) -> None:
+    """Make names that were made, changed or removed in *path* last."""
+    fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(fd)
+    finally:
+        os.close(fd)
+
+
+def write(path: Path, data: bytes) -> None:
+    """Put *data* at *path*, all or nothing: a temporary name, fsync, then rename."""
+    temporary = path.with_name(f".{path.name}.new")
+    fd = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, PRIVATE_FILE)
+    try:
+        write_all(fd, data)
+        os.fsync(fd)
+    finally:
+        os.close(fd)
+    os.replace(temporary, path)
+    sync_folder(path.parent)
+
+
+def write_all(fd: int, data: bytes) -> None:
+    """Write all of *data*; the kernel may take it in parts."""
+    view = memoryview(data)
+    while view:
+        view = view[os.write(fd, view) :]
+
+
+@contextlib.contextmanager
+def locked(path: Path, *, wait: bool = True, busy: str = "") -> Iterator[None]:
+    """Hold the lock *path*. The kernel frees it when the process ends, however it ends.
+
+    Raises Conflict with *busy* when it is held and *wait* is False.
+    """
+    fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, PRIVATE_FILE)
+    try:
+        try:
+            fcntl.flock(fd, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
+        except BlockingIOError as exc:
+            raise Conflict(busy) from exc
+        yield
+    finally:
+        os.close(fd)

@@ -1,0 +1,14 @@
+"""What travels into the job: the text of inside.sh and the zipapp of runspec_inside."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from runspec_inside.pack import zipapp_bytes as zipapp_bytes
+
+FOLDER = Path(__file__).parent.parent / "runspec_inside"
+
+
+def inside_sh() -> bytes:
+    """Give inside.sh as it is."""
+    return (FOLDER / "inside.sh").read_bytes()

@@ -1,0 +1,138 @@
+"""The journal of a run: what was begun and what came of it, one checksummed line per event.
+
+A line is on the disk before the call it announces is made. The state of a run is the fold of
+its lines; a torn last line is dropped.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+import zlib
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from runspec import disk
+from runspec.errors import Bug
+from runspec.provider import Answer, State, Status
+
+Event = Mapping[str, Any]
+
+
+@dataclass
+class Memory:
+    """What the journal of a run says."""
+
+    want: str = "run"  # run | cancel | destroy
+    begun: set[str] = field(default_factory=set)
+    answers: dict[str, Answer] = field(default_factory=dict)
+    undone: set[str] = field(default_factory=set)
+    status: Status | None = None  # only once it is terminal
+    deleted: bool = False
+    born: float = 0.0
+
+    def learn(self, event: Event) -> None:
+        """Take in the next event."""
+        match event["event"]:
+            case "born":
+                self.born = event["at"]
+            case "begun":
+                self.begun.add(event["step"])
+            case "refused":
+                self.begun.discard(event["step"])
+            case "done":
+                self.begun.add(event["step"])
+                self.answers[event["step"]] = event["answer"]
+            case "want":
+                self.want = event["want"]
+            case "undone":
+                self.undone.add(event["step"])
+            case "ended":
+                self.status = Status(State(event["state"]), event["reason"], event["exit_code"])
+            case "deleted":
+                self.deleted = True
+
+
+class Journal:
+    """The journal in *folder*, open for writing. Hold the run's lock while it is."""
+
+    def __init__(self, folder: Path) -> None:
+        self.path = folder / "journal.jsonl"
+        with disk.told(self.path):
+            flags = os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC
+            self._fd = os.open(self.path, flags, disk.PRIVATE_FILE)
+            events, whole = parse(self.path.read_bytes(), str(self.path))
+            os.ftruncate(self._fd, whole)
+        self.memory = fold(events)
+
+    def add(self, event: str, **fields: Any) -> None:
+        """Put one event on the disk before anything else happens.
+
+        Raises Unavailable when the disk is full or read-only; then nothing was added.
+        """
+        found = {"event": event, "at": round(time.time(), 3), **fields}
+        before = os.fstat(self._fd).st_size
+        with disk.told(self.path):
+            try:
+                disk.write_all(self._fd, line(found))
+                os.fsync(self._fd)
+            except OSError:
+                os.ftruncate(self._fd, before)
+                raise
+        self.memory.learn(found)
+
+    def close(self) -> None:
+        os.close(self._fd)
+
+
+def read(folder: Path) -> Memory:
+    """Give what the journal in *folder* says, without touching it."""
+    path = folder / "journal.jsonl"
+    return fold(parse(path.read_bytes() if path.exists() else b"", str(path))[0])
+
+
+def fold(events: list[Event]) -> Memory:
+    """Give what *events* come to."""
+    memory = Memory()
+    for event in events:
+        memory.learn(event)
+    return memory
+
+
+def line(event: Event) -> bytes:
+    """Give the line of *event*: its JSON with the checksum of the rest in front."""
+    body = json.dumps(event, ensure_ascii=False)
+    return f'{{"crc": "{zlib.crc32(body.encode()):08x}", {body[1:]}\n'.encode()
+
+
+def parse(data: bytes, name: str) -> tuple[list[Event], int]:
+    """Give the events in *data* and how many of its bytes are whole lines.
+
+    Raises Bug when a line before the last is damaged: no crash does that.
+    """
+    events: list[Event] = []
+    whole = 0
+    lines = data.split(b"\n")[:-1]  # what follows the last end of line was never whole
+    for number, text in enumerate(lines, 1):
+        event = _event(text)
+        if event is None:
+            if any(_event(later) for later in lines[number:]):
+                raise Bug(f"{name}:{number}: damaged line", "restore the file, or remove the run")
+            break
+        events.append(event)
+        whole += len(text) + 1
+    return events, whole
+
+
+def _event(text: bytes) -> Event | None:
+    head, mark, body = text.partition(b'", ')
+    if not mark or not head.startswith(b'{"crc": "'):
+        return None
+    body = b"{" + body
+    if head[9:] != b"%08x" % zlib.crc32(body):
+        return None
+    event: Event = json.loads(body)
+    return event

@@ -1,0 +1,225 @@
+"""What jobs print: followed on the screen, and saved to files byte for byte."""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import BinaryIO
+
+from runspec import disk
+from runspec.errors import TimedOut, Unavailable
+from runspec.provider import Client, Status, Stream, Tail
+
+FIRST_PAUSE_S = 0.01
+LONGEST_PAUSE_S = 1.0
+STATE_SHARE = 10  # the state is asked for at most a tenth of the time
+LINE_BYTES = 1 << 20  # a longer line is shown in parts
+
+Sleep = Callable[[float], None]
+Wanted = Callable[[Stream], bool]
+
+
+@dataclass
+class Line:
+    """One line of one node's log, without its end."""
+
+    task: int
+    rank: int
+    text: bytes
+
+
+@dataclass
+class Reader:
+    """Reads one stream to lines: a line is given once, when its end has been seen or flushed."""
+
+    stream: Stream
+    position: str | None = None
+    rest: bytearray = field(default_factory=bytearray)
+
+    def lines(self) -> Iterator[Line]:
+        """Give the lines that are new; what follows the last end of line waits."""
+        while (chunk := self.stream.read(self.position)).data:
+            self.position = chunk.position
+            self.rest += chunk.data
+            whole, mark, rest = self.rest.rpartition(b"\n")
+            if mark:
+                self.rest = bytearray(rest)
+                yield from (self._line(bytes(text)) for text in whole.split(b"\n"))
+            if len(self.rest) > LINE_BYTES:
+                yield from self.flush()
+
+    def flush(self) -> Iterator[Line]:
+        if self.rest:
+            yield self._line(bytes(self.rest))
+            self.rest = bytearray()
+
+    def _line(self, text: bytes) -> Line:
+        return Line(self.stream.task, self.stream.rank, text)
+
+
+def tail(client: Client) -> Tail:
+    """Give *client* as one that can read logs. Raises Unavailable when it cannot."""
+    if not isinstance(client, Tail):
+        raise Unavailable("this provider cannot read logs")
+    return client
+
+
+def follow(
+    client: Client,
+    run: str,
+    show: Callable[[Line], None],
+    wanted: Wanted = lambda stream: True,
+    *,
+    timeout_s: float | None = None,
+    sleep: Sleep = time.sleep,
+    clock: Callable[[], float] = time.monotonic,
+) -> Status:
+    """Show every line of *run* until it has ended, then whatever is still there; give how it ended.
+
+    Raises TimedOut when that takes longer than *timeout_s*.
+    """
+    source, readers = tail(client), dict[tuple[int, int], Reader]()
+    started, pause_s, next_state, status = clock(), FIRST_PAUSE_S, 0.0, None
+    while True:
+        ended = status is not None and status.state.terminal
+        shown = sum(_pass(source, run, readers, show, wanted))
+        if ended:
+            for reader in readers.values():
+                for line in reader.flush():
+                    show(line)
+            assert status is not None, "BUG: ended without a status"
+            return status
+        if (now := clock()) >= next_state:
+            status = client.state(run)
+            next_state = clock() + STATE_SHARE * (clock() - now)
+            if status.state.terminal:
+                continue
+        if timeout_s is not None and clock() - started > timeout_s:
+            raise TimedOut(f"{run} has not ended after {timeout_s:g} s; it goes on")
+        pause_s = FIRST_PAUSE_S if shown else min(pause_s * 1.5, LONGEST_PAUSE_S)
+        sleep(min(pause_s, source.poll_s) if shown else max(pause_s, _least(source, pause_s)))
+
+
+def _least(source: Tail, pause_s: float) -> float:
+    """A service is asked no more often than it says; this machine may be asked sooner at first."""
+    return source.poll_s if source.poll_s >= LONGEST_PAUSE_S else pause_s
+
+
+def _pass(
+    source: Tail,
+    run: str,
+    readers: dict[tuple[int, int], Reader],
+    show: Callable[[Line], None],
+    wanted: Wanted,
+) -> Iterator[int]:
+    """Show what is new in every stream; give how many lines each had."""
+    for stream in source.streams(run):
+        if wanted(stream):
+            reader = readers.setdefault((stream.task, stream.rank), Reader(stream))
+            for count, line in enumerate(reader.lines(), 1):
+                show(line)
+                yield count
+
+
+def everything(client: Client, run: str, wanted: Wanted) -> Iterator[Line]:
+    """Give every line of *run* so far, one stream after the other."""
+    for stream in tail(client).streams(run):
+        if wanted(stream):
+            reader = Reader(stream)
+            yield from reader.lines()
+            yield from reader.flush()
+
+
+def names(streams: Sequence[Stream], target: Path) -> list[tuple[Stream, Path]]:
+    """Give where each stream is saved: in *target* itself, or a file each in it for several."""
+    if len(streams) == 1 and not target.is_dir():
+        return [(streams[0], target)]
+    several = any(stream.task for stream in streams)
+    return [
+        (s, target / (f"task-{s.task}-node-{s.rank}.log" if several else f"node-{s.rank}.log"))
+        for s in streams
+    ]
+
+
+def save(stream: Stream, path: Path, over: Callable[[], bool], pause: Callable[[], None]) -> int:
+    """Make *path* a byte-exact copy of *stream*; give its size.
+
+    Goes on until *over* says that nothing more will come, then reads all of it once more and
+    mends what differs. Until then the copy is `PATH.partial`, and `PATH.cursor` says how far it
+    is good, so that it can be killed at any time and taken up again.
+    """
+    partial, cursor = path.with_name(f"{path.name}.partial"), path.with_name(f"{path.name}.cursor")
+    with disk.told(path):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        position, size = _taken_up(cursor)
+        with open(os.open(partial, os.O_RDWR | os.O_CREAT, disk.PRIVATE_FILE), "r+b") as file:
+            file.truncate(size)
+            file.seek(size)
+            while True:
+                last = over()
+                position = _copy(stream, position, file, cursor)
+                if last:
+                    break
+                pause()
+            size = _mend(stream, file)
+        os.replace(partial, path)
+        cursor.unlink(missing_ok=True)
+    return size
+
+
+def _taken_up(cursor: Path) -> tuple[str | None, int]:
+    try:
+        found = json.loads(cursor.read_bytes())
+    except (FileNotFoundError, ValueError):
+        return None, 0
+    return found["position"], found["size"]
+
+
+def _copy(stream: Stream, position: str | None, file: BinaryIO, cursor: Path) -> str | None:
+    """Copy what is new; the place in the stream and the size of the copy are kept together."""
+    while (chunk := stream.read(position)).data:
+        file.write(chunk.data)
+        file.flush()
+        os.fsync(file.fileno())
+        position = chunk.position
+        disk.write(cursor, json.dumps({"position": position, "size": file.tell()}).encode())
+    return position
+
+
+def _mend(stream: Stream, file: BinaryIO) -> int:
+    """Read the stream from its beginning and write what the copy has otherwise."""
+    file.seek(0)
+    position = None
+    while (chunk := stream.read(position)).data:
+        at = file.tell()
+        if file.read(len(chunk.data)) != chunk.data:
+            file.seek(at)
+            file.write(chunk.data)
+        position = chunk.position
+    file.truncate()
+    file.flush()
+    os.fsync(file.fileno())
+    return file.tell()
+
+
+def text(line: bytes, plain: Callable[[str], str]) -> str:
+    """Give a line for the screen: of what a progress bar drew over itself, the last that shows."""
+    shown = line.rstrip(b"\r").rpartition(b"\r")[2]
+    return plain(shown.decode("utf-8", "replace").replace("\t", "    "))
+
+
+def prefix(line: Line, nodes: int, tasks: int) -> str:
+    """Give what stands before a line on the screen, to tell whose it is."""
+    parts = ([f"task {line.task}"] if tasks > 1 else []) + (
+        [f"node {line.rank}"] if nodes > 1 else []
+    )
+    return f"[{' '.join(parts)}] " if parts else ""
+
+
+def chosen(node: int | None, task: int | None) -> Wanted:
+    """Give what picks the streams of one node or task."""
+    return lambda s: (node is None or s.rank == node) and (task is None or s.task == task)

@@ -1,0 +1,47 @@
+"""What is wrong with a spec or a profile: the place in it, what, and what to do about it."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Literal
+
+Path = tuple[str | int, ...]
+
+
+@dataclass(frozen=True)
+class Problem:
+    """One thing that is wrong at *path*; the core adds file, line and column.
+
+    *at* says whether the key or its value is what the caret goes under. A problem of severity
+    "note" is told and stops nothing.
+    """
+
+    path: Path
+    what: str
+    hint: str | None = None
+    at: Literal["key", "value"] = "value"
+    severity: Literal["error", "note"] = "error"
+
+
+def dotted(path: Path) -> str:
+    """Give *path* as a person writes it.
+
+    >>> dotted(("mounts", 0, "source"))
+    'mounts[0].source'
+    """
+    text = ""
+    for part in path:
+        text += f"[{part}]" if isinstance(part, int) else f".{part}" if text else part
+    return text
+
+
+def did_you_mean(word: str, known: Iterable[str]) -> str | None:
+    """Give the hint that names the known word nearest to *word*, if one is near.
+
+    >>> did_you_mean("comand", ["command", "run"])
+    "did you mean 'command'?"
+    """
+    near = difflib.get_close_matches(word.lower(), list(known), n=1, cutoff=0.6)
+    return f"did you mean '{near[0]}'?" if near else None

@@ -1,0 +1,168 @@
+"""The records of runs on this machine: one folder each, enough to take a run up after any crash."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import re
+import secrets
+import shutil
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from runspec import disk, home, journal, plan
+from runspec.errors import UsageError
+from runspec.problems import did_you_mean
+from runspec.provider import Facts, Provider, Source
+
+TOKEN = re.compile(r"^[0-9a-z]{6}$")
+ALPHABET = "0123456789abcdefghjkmnpqrstvwxyz"  # no i, l, o, u: read aloud without doubt
+
+
+@dataclass(frozen=True)
+class Record:
+    """The folder of one run: `job.yaml`, `plan.json`, `facts.json`, `journal.jsonl`, `lock`."""
+
+    folder: Path
+
+    @property
+    def run(self) -> str:
+        return self.folder.name
+
+    @property
+    def name(self) -> str:
+        """The name of the spec it is a run of."""
+        return self.run[:-7]
+
+    @property
+    def plan(self) -> plan.Plan:
+        return plan.from_json(json.loads((self.folder / "plan.json").read_bytes()))
+
+    @property
+    def job(self) -> bytes:
+        """The text of the spec, as it was applied."""
+        return (self.folder / "job.yaml").read_bytes()
+
+    def facts(self, provider: Provider) -> Facts:
+        """Give what the plan was made from; bundles and requirements are in the plan itself."""
+        found = json.loads((self.folder / "facts.json").read_bytes())
+        return Facts(
+            options=provider.options_model.model_validate(found["options"]),
+            sources={name: Source(**source) for name, source in found["sources"].items()},
+            requirements=tuple(found["requirements"]),
+            survey=found["survey"],
+        )
+
+    @property
+    def base(self) -> Path:
+        """The folder that the spec's relative paths start from."""
+        return Path(json.loads((self.folder / "facts.json").read_bytes())["base"])
+
+    def memory(self) -> journal.Memory:
+        return journal.read(self.folder)
+
+    @contextlib.contextmanager
+    def opened(self, *, wait: bool = True) -> Iterator[journal.Journal]:
+        """Hold the run's lock and its journal.
+
+        Raises Conflict when another process holds it and *wait* is False.
+        """
+        busy = f"another runspec is at work on {self.run}"
+        with disk.locked(self.folder / "lock", wait=wait, busy=busy):
+            opened = journal.Journal(self.folder)
+            try:
+                yield opened
+            finally:
+                opened.close()
+
+
+def runs_folder() -> Path:
+    return home.home() / "runs"
+
+
+@contextlib.contextmanager
+def name_lock(name: str) -> Iterator[None]:
+    """Keep two applies of one name apart while they decide whether a run is needed."""
+    folder = home.home() / "names"
+    with disk.told(folder):
+        disk.make_folder(folder)
+        lock = disk.locked(folder / f"{name}.lock")
+        lock.__enter__()
+    try:
+        yield
+    finally:
+        lock.__exit__(None, None, None)
+
+
+def new_token() -> str:
+    return "".join(secrets.choice(ALPHABET) for _ in range(6))
+
+
+def create(text: bytes, made: plan.Plan, facts: Facts, base: Path, name: str) -> Record:
+    """Put the record of a run on the disk, whole, before any call is made for it.
+
+    Hold the name's lock.
+    """
+    runs = runs_folder()
+    record, fresh = Record(runs / made.run), runs / f".new-{name}"
+    with disk.told(fresh):
+        disk.make_folder(runs)
+        shutil.rmtree(fresh, ignore_errors=True)
+        os.mkdir(fresh, disk.PRIVATE_FOLDER)
+        disk.write(fresh / "job.yaml", text)
+        disk.write(fresh / "plan.json", _json(plan.to_json(made)))
+        disk.write(fresh / "facts.json", _json(_facts_json(facts, base)))
+        started = journal.Journal(fresh)
+        started.add("born", run=made.run, digest=made.digest)
+        started.close()
+        disk.sync_folder(fresh)
+        os.rename(fresh, record.folder)
+        disk.sync_folder(runs)
+    return record
+
+
+def _facts_json(facts: Facts, base: Path) -> Mapping[str, Any]:
+    return {
+        "base": str(base),
+        "options": facts.options.model_dump(mode="json"),
+        "sources": {name: asdict(source) for name, source in facts.sources.items()},
+        "requirements": list(facts.requirements),
+        "survey": facts.survey,
+    }
+
+
+def _json(value: Any) -> bytes:
+    return json.dumps(value, indent=1, ensure_ascii=False).encode() + b"\n"
+
+
+def all_runs() -> list[Record]:
+    """Give every record, the oldest first."""
+    runs = runs_folder()
+    if not runs.is_dir():
+        return []
+    found = [Record(f) for f in runs.iterdir() if TOKEN.match(f.name[-6:]) and f.name[:1] != "."]
+    return sorted(found, key=lambda record: (record.memory().born, record.run))
+
+
+def of_name(name: str) -> list[Record]:
+    """Give the records of runs of the spec called *name* that are not destroyed, oldest first."""
+    return [r for r in all_runs() if r.name == name and not r.memory().deleted]
+
+
+def find(run: str) -> Record:
+    """Give the record of *run*, or of the newest run of the spec of that name.
+
+    Raises UsageError when there is none.
+    """
+    records = all_runs()
+    exact = [record for record in records if record.run == run]
+    named = [r for r in records if r.name == run]
+    alive = [r for r in named if not r.memory().deleted]
+    if found := exact or alive or named:
+        return found[-1]
+    known = [*(r.run for r in records), *(r.name for r in records)]
+    hint = did_you_mean(run, known) or ("see runspec list" if known else "nothing was applied yet")
+    raise UsageError(f"there is no run '{run}'", hint)

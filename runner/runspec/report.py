@@ -1,0 +1,126 @@
+"""Problems as text with carets, as JSON lines, or as annotations of a pull request."""
+
+from __future__ import annotations
+
+import json
+import unicodedata
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+
+from runspec.problems import Problem, dotted
+from runspec.yamlio import Document, Flaw
+
+WIDTH = 160  # characters of a source line shown around the caret
+
+
+class Format(StrEnum):
+    """How problems are printed."""
+
+    TEXT = "text"
+    JSON = "json"
+    GITHUB = "github"
+
+
+@dataclass(frozen=True)
+class Complaint:
+    """A problem at its place in a file; line and column count from 1, 0 where there is none."""
+
+    file: str
+    line: int
+    column: int
+    length: int
+    path: str
+    what: str
+    hint: str | None
+    severity: str = "error"
+
+
+def placed(file: str, document: Document, problems: Iterable[Problem]) -> list[Complaint]:
+    """Give *problems* of *document* as complaints about *file*, in the order of its lines."""
+    return sorted((_placed(file, document, p) for p in problems), key=lambda c: (c.line, c.column))
+
+
+def _placed(file: str, document: Document, problem: Problem) -> Complaint:
+    path, mark = document.nearest(problem.path)
+    length = 1
+    if path:
+        if problem.at == "key" and path == problem.path and isinstance(path[-1], str):
+            mark = document.key_mark(path) or mark
+            length = len(path[-1])
+        else:
+            mark = document.value_mark(path) or mark
+            end = document.value_end(path)
+            length = end.column - mark.column if end and end.line == mark.line else 1
+    where = dotted(problem.path)
+    return Complaint(
+        file,
+        mark.line,
+        mark.column,
+        max(1, length),
+        where,
+        problem.what,
+        problem.hint,
+        problem.severity,
+    )
+
+
+def flawed(file: str, flaws: Iterable[Flaw]) -> list[Complaint]:
+    """Give the flaws of a text that could not be read as complaints about *file*."""
+    return [Complaint(file, f.mark.line, f.mark.column, 1, "", f.what, f.hint) for f in flaws]
+
+
+def render(complaints: Sequence[Complaint], form: Format, text: str = "") -> str:
+    """Give *complaints* in *form*; *text* is the file they are about, for its lines."""
+    match form:
+        case Format.JSON:
+            return "\n".join(json.dumps(vars(c), ensure_ascii=False) for c in complaints)
+        case Format.GITHUB:
+            return "\n".join(_github(c) for c in complaints)
+        case Format.TEXT:
+            lines = text.split("\n")
+            return "\n".join(_text(c, lines) for c in complaints)
+
+
+def _text(c: Complaint, lines: Sequence[str]) -> str:
+    place = f"{c.file}:{c.line}:{c.column}: " if c.line else f"{c.file}: "
+    note = "note: " if c.severity == "note" else ""
+    out = [f"{place}{note}{c.path + ': ' if c.path else ''}{plain(c.what)}"]
+    if 0 < c.line <= len(lines):
+        out += _caret(c, lines[c.line - 1].rstrip("\r"))
+    if c.hint:
+        out.append(f"  hint: {plain(c.hint)}")
+    return "\n".join(out)
+
+
+def _caret(c: Complaint, line: str) -> list[str]:
+    start = max(0, c.column - 1 - WIDTH // 2)
+    before = plain(line[start : c.column - 1].replace("\t", " "))
+    shown = plain(line[start : start + WIDTH].replace("\t", " "))
+    under = "^" * min(c.length, max(1, columns(shown) - columns(before)))
+    return [f"{c.line:5} | {shown}", f"      | {' ' * columns(before)}{under}"]
+
+
+def plain(text: str) -> str:
+    """Give *text* with control characters made visible, so that none reaches a terminal."""
+    return "".join(c if c.isprintable() else repr(c)[1:-1] for c in text)
+
+
+def columns(text: str) -> int:
+    """Give how many columns of a terminal *text* takes."""
+    return sum(
+        0 if unicodedata.combining(c) else 2 if unicodedata.east_asian_width(c) in "WF" else 1
+        for c in text
+    )
+
+
+def _github(c: Complaint) -> str:
+    """https://docs.github.com/actions/reference/workflow-commands-for-github-actions"""
+    message = f"{c.path + ': ' if c.path else ''}{c.what}{'; ' + c.hint if c.hint else ''}"
+    for raw, escaped in (("%", "%25"), ("\r", "%0D"), ("\n", "%0A")):
+        message = message.replace(raw, escaped)
+    file = c.file
+    for raw, escaped in (("%", "%25"), ("\r", "%0D"), ("\n", "%0A"), (":", "%3A"), (",", "%2C")):
+        file = file.replace(raw, escaped)
+    kind = "notice" if c.severity == "note" else "error"
+    return f"::{kind} file={file},line={max(c.line, 1)},col={max(c.column, 1)}::{message}"

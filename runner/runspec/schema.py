@@ -1,0 +1,110 @@
+"""The JSON Schema of specs, and the reference page: both made from the models."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from runspec.provider import Options
+from runspec.spec import Spec
+
+DRAFT = "http://json-schema.org/draft-07/schema#"  # what editors' YAML servers read
+LOCATION = "#/definitions/"
+
+
+def job_schema(options: Mapping[str, type[Options]]) -> dict[str, Any]:
+    """Give the JSON Schema of a spec; *options* are the models of the providers it knows."""
+    found = Spec.model_json_schema(ref_template=LOCATION + "{model}")
+    definitions = found.pop("$defs", {})
+    providers = {}
+    for name, model in options.items():
+        schema = model.model_json_schema(ref_template=LOCATION + "{model}")
+        definitions |= schema.pop("$defs", {})
+        providers[name] = _block(schema)
+    found["properties"]["providers"] = {
+        "type": "object",
+        "description": found["properties"]["providers"]["description"],
+        "properties": providers,
+        "additionalProperties": {"type": "object"},
+    }
+    found["oneOf"] = [{"required": ["command"]}, {"required": ["run"]}]
+    found["definitions"] = definitions
+    schema = {"$schema": DRAFT, "title": "runspec job", **_clean(found)}
+    schema["title"] = "runspec job"
+    return schema
+
+
+def _block(schema: dict[str, Any]) -> dict[str, Any]:
+    schema.pop("title", None)
+    return schema
+
+
+def _clean(value: Any) -> Any:
+    """Leave out what an editor has no use for: titles, and null, which no field of a spec takes."""
+    if isinstance(value, dict):
+        found = {k: _clean(v) for k, v in value.items() if not _noise(k, v)}
+        kinds = found.get("anyOf")
+        if isinstance(kinds, list):
+            kinds = [kind for kind in kinds if kind != {"type": "null"}]
+            if len(kinds) == 1:
+                found.pop("anyOf")
+                return {**kinds[0], **found}
+            found["anyOf"] = kinds
+        return found
+    return [_clean(item) for item in value] if isinstance(value, list) else value
+
+
+def _noise(key: str, value: Any) -> bool:
+    return (key == "title" and isinstance(value, str)) or (key == "default" and value is None)
+
+
+def reference(schema: Mapping[str, Any]) -> str:
+    """Give the reference page of *schema*, as Markdown."""
+    lines = [
+        "# Spec reference",
+        "",
+        "Generated from the models by `runspec schema --reference`. Do not edit.",
+        "",
+        *_table(schema),
+    ]
+    for name, part in schema["definitions"].items():
+        if part.get("type") == "object":
+            lines += ["", f"## {name}", "", part.get("description", ""), "", *_table(part)]
+    for name, part in schema["properties"]["providers"]["properties"].items():
+        lines += ["", f"## providers: {name}", "", part.get("description", ""), "", *_table(part)]
+    return "\n".join(lines) + "\n"
+
+
+def _table(part: Mapping[str, Any]) -> Iterator[str]:
+    yield "| key | type | default | what |"
+    yield "| --- | --- | --- | --- |"
+    for name, field in part["properties"].items():
+        default = "required" if name in part.get("required", ()) else _default(field)
+        what = field.get("description", "").replace("|", "\\|")
+        yield f"| `{name}` | {_type(field)} | {default} | {what} |"
+
+
+def _default(field: Mapping[str, Any]) -> str:
+    value = field.get("default")
+    return "" if value in (None, {}, [], "") or isinstance(value, dict) else f"`{value}`"
+
+
+def _type(field: Mapping[str, Any]) -> str:
+    """Give the type of a field in a few words; `|` would end the cell."""
+    if "$ref" in field:
+        name = field["$ref"].removeprefix(LOCATION)
+        return f"[{name}](#{name.lower()})"
+    for key in ("anyOf", "oneOf", "allOf"):
+        if key in field:
+            return " or ".join(_type(kind) for kind in field[key])
+    if "const" in field or "enum" in field:
+        return ", ".join(f"`{word}`" for word in field.get("enum", [field.get("const")]))
+    if examples := field.get("examples"):
+        return "such as " + ", ".join(f"`{word}`" for word in examples)
+    if field.get("type") == "array":
+        return f"list of {_type(field.get('items', {}))}"
+    if field.get("type") == "object":
+        inner = field.get("additionalProperties")
+        return f"mapping to {_type(inner)}" if isinstance(inner, dict) else "mapping"
+    kind = field.get("type", "value")
+    return "any value" if isinstance(kind, list) else str(kind)

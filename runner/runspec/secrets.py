@@ -1,0 +1,32 @@
+"""Secrets: names until the last moment, read here and nowhere else."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from runspec.errors import CredentialsError
+
+LOCAL_SOURCES = ("env", "file")
+
+
+def value(source: str) -> str:
+    """Give the secret that lives at *source*: `env:NAME` or `file:/path`.
+
+    The end of the last line of a file is not part of it. Raises CredentialsError, which names
+    the source and never the value.
+    """
+    kind, _, place = source.partition(":")
+    if kind == "env":
+        if place not in os.environ:
+            raise CredentialsError(
+                f"the secret {source} is not set", f"export {place} before you apply"
+            )
+        return os.environ[place]
+    if kind == "file":
+        try:
+            return Path(place).expanduser().read_text(encoding="utf-8").removesuffix("\n")
+        except (OSError, UnicodeDecodeError) as exc:
+            reason = getattr(exc, "strerror", None) or "it is not text"
+            raise CredentialsError(f"the secret {source} cannot be read: {reason.lower()}") from exc
+    raise CredentialsError(f"nothing here can read the secret {source}", "use env: or file:")

@@ -1,0 +1,39 @@
+"""What the providers send along: the shell text and the zipapp. Runs outside the job, on a current Python."""
+
+from __future__ import annotations
+
+import io
+import re
+import zipfile
+from importlib import resources
+
+OLDEST = (1980, 1, 1, 0, 0, 0)  # the first moment a zip can name
+START = "import sys\nfrom runspec_inside.__main__ import main\nsys.exit(main())\n"
+
+
+def inside_sh() -> str:
+    """Return inside.sh without comments and indents: the form that travels inside requests."""
+    text = resources.files(__package__).joinpath("inside.sh").read_text("utf-8")
+    lines = (line.strip() for line in text.splitlines())
+    return "".join(f"{line}\n" for line in lines if line and not line.startswith("#"))
+
+
+def zipapp_bytes() -> bytes:
+    """Return the zipapp, the same bytes on every machine: in plans it is named by its hash.
+
+    Nothing is compressed, since what zlib makes of it differs from build to build.
+    """
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(buffer, "w", zipfile.ZIP_STORED) as archive:
+        _add(archive, "__main__.py", START.encode())
+        for source in sorted(resources.files(__package__).iterdir(), key=lambda entry: entry.name):
+            if re.fullmatch(r"\w+\.py", source.name) and source.name != "pack.py":
+                _add(archive, f"runspec_inside/{source.name}", source.read_bytes())
+    return b"#!/usr/bin/env python3\n" + buffer.getvalue()
+
+
+def _add(archive: zipfile.ZipFile, name: str, content: bytes) -> None:
+    info = zipfile.ZipInfo(name, OLDEST)
+    info.create_system = 3  # unix, wherever we are
+    info.external_attr = 0o644 << 16
+    archive.writestr(info, content)

@@ -1,0 +1,101 @@
+"""The walls around every test: no network beyond this machine, no home, no settings of anybody."""
+
+from __future__ import annotations
+
+import ipaddress
+import os
+import socket
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, NoReturn
+
+import pytest
+
+# Real builds share the real cache, or every test would fetch the world again.
+REAL_CACHE = os.environ.get("XDG_CACHE_HOME") or str(Path.home() / ".cache")
+UV_CACHE = os.environ.get("UV_CACHE_DIR") or str(Path(REAL_CACHE) / "uv")
+
+XDG = {
+    "XDG_CACHE_HOME": ".cache",
+    "XDG_CONFIG_HOME": ".config",
+    "XDG_DATA_HOME": ".local/share",
+    "XDG_STATE_HOME": ".local/state",
+    "XDG_RUNTIME_DIR": ".run",
+}
+FORGOTTEN = (
+    "RUNSPEC_PROFILE",
+    "RUNSPEC_DEBUG",
+    "COLORTERM",
+    "FORCE_COLOR",
+    "CLICOLOR_FORCE",
+    "PYTHONDONTWRITEBYTECODE",
+)
+
+
+class NetworkTouched(RuntimeError):
+    """A test tried to leave this machine."""
+
+
+@pytest.fixture(autouse=True)
+def _own_world(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Give each test an empty home and the same terminal everywhere."""
+    home = tmp_path_factory.mktemp("home")
+    monkeypatch.setenv("HOME", str(home))
+    monkeypatch.setenv("RUNSPEC_HOME", str(home / "runspec"))
+    for name, place in XDG.items():
+        monkeypatch.setenv(name, str(home / place))
+    for name in FORGOTTEN:
+        monkeypatch.delenv(name, raising=False)
+    for name in [n for n in os.environ if n.startswith(("AWS_", "AZURE_", "SLURM_", "SBATCH_"))]:
+        monkeypatch.delenv(name)
+    monkeypatch.setenv("UV_CACHE_DIR", UV_CACHE)
+    monkeypatch.setenv("TERM", "dumb")
+    monkeypatch.setenv("NO_COLOR", "1")
+    monkeypatch.setenv("COLUMNS", "100")
+    monkeypatch.setenv("LINES", "40")
+    monkeypatch.setenv("LC_ALL", "C.UTF-8")
+    monkeypatch.setenv("TZ", "UTC")
+    # The commands of the environment under test come first, activated or not.
+    monkeypatch.setenv("PATH", f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}")
+
+
+@pytest.fixture(autouse=True)
+def _no_network(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Stop what this process sends beyond loopback; what child processes do is not seen here."""
+    for name in ("connect", "connect_ex", "sendto"):
+        monkeypatch.setattr(socket.socket, name, _guarded(getattr(socket.socket, name)))
+    real = socket.getaddrinfo
+
+    def getaddrinfo(host: Any, *args: Any, **kwargs: Any) -> Any:
+        if not _here(host):
+            _refuse(host)
+        return real(host, *args, **kwargs)
+
+    monkeypatch.setattr(socket, "getaddrinfo", getaddrinfo)
+
+
+def _guarded(real: Callable[..., Any]) -> Callable[..., Any]:
+    def guarded(self: socket.socket, *args: Any) -> Any:
+        address = args[-1]
+        if self.family in (socket.AF_INET, socket.AF_INET6) and not _here(address[0]):
+            _refuse(address)
+        return real(self, *args)
+
+    return guarded
+
+
+def _here(host: Any) -> bool:
+    if isinstance(host, bytes):
+        host = host.decode()
+    if host in (None, "", "localhost"):
+        return True
+    try:
+        address = ipaddress.ip_address(host)
+    except ValueError:
+        return False
+    return address.is_loopback or address.is_unspecified
+
+
+def _refuse(address: Any) -> NoReturn:
+    raise NetworkTouched(f"a test must not leave this machine: {address}")

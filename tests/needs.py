@@ -1,0 +1,31 @@
+"""What a test needs of the machine: where CI lacks it, that is a failure that names it."""
+
+from __future__ import annotations
+
+import os
+import shutil
+
+import pytest
+
+PACKAGES = {"ps": "procps", "busybox": "busybox-static"}  # where the command is not the package
+
+
+def need(*commands: str) -> None:
+    """Skip the test where one of *commands* is not installed; fail it in CI (RUNSPEC_CI=1)."""
+    missing = [command for command in commands if shutil.which(command) is None]
+    if missing:
+        names = ", ".join(PACKAGES.get(command, command) for command in missing)
+        lack(f"{names} not installed; tools/setup --test installs what the tests need")
+
+
+def need_root() -> None:
+    """Skip the test for anybody but root; fail it in CI."""
+    if os.geteuid() != 0:
+        lack("root")
+
+
+def lack(what: str) -> None:
+    """Skip for want of *what*; in CI, fail: there, everything is to be tested."""
+    if os.environ.get("RUNSPEC_CI") == "1":
+        pytest.fail(f"this run is to test everything, and lacks: {what}", pytrace=False)
+    pytest.skip(f"needs {what}")
