@@ -67,7 +67,9 @@ def peer(name: str) -> Install:
 def ours(room: Path) -> Install:
     """Give an environment in *room* with the core alone, from a wheel of this checkout."""
     command = [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(room)]
-    subprocess.run(command, cwd=ROOT, check=True, stdout=subprocess.DEVNULL, stderr=sys.stderr)
+    made = subprocess.run(command, cwd=ROOT, check=False, capture_output=True, text=True)
+    if made.returncode != 0:
+        sys.exit(f"bench: the wheel cannot be built\n{made.stdout}{made.stderr}")
     (wheel,) = room.glob("*.whl")
     pins = room / "pins.txt"
     lines = (ROOT / "constraints.txt").read_text().splitlines()

@@ -14,7 +14,10 @@ import pytest
 
 # Real builds share the real cache, or every test would fetch the world again.
 REAL_CACHE = os.environ.get("XDG_CACHE_HOME") or str(Path.home() / ".cache")
-UV_CACHE = os.environ.get("UV_CACHE_DIR") or str(Path(REAL_CACHE) / "uv")
+CACHES = {
+    name: os.environ.get(name) or str(Path(REAL_CACHE) / tool)
+    for name, tool in {"UV_CACHE_DIR": "uv", "PIP_CACHE_DIR": "pip"}.items()
+}
 
 XDG = {
     "XDG_CACHE_HOME": ".cache",
@@ -49,7 +52,8 @@ def _own_world(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.Mon
         monkeypatch.delenv(name, raising=False)
     for name in [n for n in os.environ if n.startswith(("AWS_", "AZURE_", "SLURM_", "SBATCH_"))]:
         monkeypatch.delenv(name)
-    monkeypatch.setenv("UV_CACHE_DIR", UV_CACHE)
+    for name, place in CACHES.items():
+        monkeypatch.setenv(name, place)
     monkeypatch.setenv("TERM", "dumb")
     monkeypatch.setenv("NO_COLOR", "1")
     monkeypatch.setenv("COLUMNS", "100")

@@ -92,23 +92,17 @@ def streams(folder: Path) -> list[FileStream]:
 
 def outputs(folder: Path) -> list[OutputFile]:
     found = []
-    for saved in (folder / "outputs").glob("*/*/*/manifest.json"):
-        rank, task, name = (saved.parent.name, saved.parents[1].name, saved.parents[2].name)
-        for file in _manifest(saved):
-            path = saved.parent / file["path"]
-            found.append(
-                OutputFile(
-                    name,
-                    int(task),
-                    int(rank),
-                    file["path"],
-                    file["size"],
-                    partial(path.open, "rb"),
-                )
-            )
+    for manifest in (folder / "outputs").glob("*/*/*/.runspec/manifest.json"):
+        saved = manifest.parents[1]
+        rank, task, name = saved.name, saved.parent.name, saved.parents[1].name
+        for file in _manifest(manifest):
+            path, size = saved / file["path"], file["size"]
+            opened = partial(path.open, "rb")
+            found.append(OutputFile(name, int(task), int(rank), file["path"], size, opened))
     return sorted(found, key=lambda f: (f.output, f.task, f.rank, f.path))
 
 
 def _manifest(path: Path) -> list[Mapping[str, Any]]:
+    """Give the files of an output, as runspec_inside.sync wrote them last."""
     found: list[Mapping[str, Any]] = json.loads(path.read_bytes())["files"]
     return found

@@ -20,12 +20,13 @@ import os
 import re
 import stat
 import time
-from collections import Counter
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum, auto
+from itertools import takewhile
 from pathlib import Path
-from typing import TYPE_CHECKING, BinaryIO
+from typing import TYPE_CHECKING, BinaryIO, Self
 
 from runspec.errors import Conflict, UsageError
 from runspec.provider import File, Progress, Source
@@ -54,9 +55,9 @@ SECRET_FOLDERS = frozenset(".aws .azure .gcloud .gnupg .kube .ssh".split())
 SECRET_FILES = (
     ".env .env.* *.env .envrc .netrc _netrc .pypirc .npmrc .pgpass .my.cnf .boto .s3cfg .dockercfg "
     ".htpasswd .git-credentials .databrickscfg .vault-token credentials* kaggle.json secrets.json "
-    "secrets.yaml secrets.yml secrets.toml client_secret*.json application_default_credentials.json "
-    "*service*account*.json id_rsa* id_ecdsa* id_ed25519* *.pem *.key *.ppk *.p12 *.pfx "
-    "*.jks *.keystore *.kdb *.kdbx *.tfstate *.tfstate.backup"
+    "secrets.yaml secrets.yml secrets.toml client_secret*.json *service*account*.json "
+    "application_default_credentials.json id_rsa* id_ecdsa* id_ed25519* *.pem *.key *.ppk *.p12 "
+    "*.pfx *.jks *.keystore *.kdb *.kdbx *.tfstate *.tfstate.backup"
 ).split()
 NOT_SECRET = "*.pub .env.example .env.sample .env.template .env.dist".split()
 
@@ -64,6 +65,7 @@ OPEN_FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 OPEN_FILE = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC  # a FIFO must not hang us
 SWAPPED = (errno.ELOOP, errno.ENOTDIR, errno.ENOENT, errno.ENXIO)
 
+AGAIN = "run the same command again"
 LIST_IT = f"list them in {IGNORE}"
 
 
@@ -86,7 +88,7 @@ class Trouble(Enum):
         f"move them up, or {LIST_IT}",
     )
     CHANGED = ("these change while they are read", f"wait until they are written, or {LIST_IT}")
-    IGNORE_FILE = ("these are not lists of patterns in UTF-8", "write them anew")
+    IGNORE_FILE = ("no regular UTF-8 files of 1 MiB at most", "write a pattern on each line")
 
 
 class BundleError(UsageError):
@@ -275,3 +277,393 @@ def _members(text: str, *, negated: bool) -> str:
     if not parts:
         return "[^/]" if negated else _NEVER
     return f"(?!/)[{'^' if negated else ''}{''.join(parts)}]"
+
+
+class Verdict(Enum):
+    """What becomes of a file or folder, by its name and the ignore files."""
+
+    TAKEN = auto()
+    ALLOWED = auto()  # it looks secret, and is named by a line with "!"
+    LEFT_OUT = auto()
+    SECRET = auto()
+
+
+@dataclass(frozen=True)
+class Judge:
+    """Says what becomes of each name, given the *rules* of the ignore files in their order."""
+
+    rules: tuple[Rule, ...] = ()
+
+    def verdict(self, path: str, *, folder: bool, above: Verdict = Verdict.TAKEN) -> Verdict:
+        """Judge *path*, below a folder whose verdict was *above*."""
+        name = path.rsplit("/", 1)[-1]
+        if name in LEFT_OUT or name.endswith(".pyc"):
+            return Verdict.LEFT_OUT
+        matching = [rule for rule in self.rules if rule.matches(path, name, folder=folder)]
+        if matching and not matching[-1].takes:
+            return Verdict.LEFT_OUT
+        if above is Verdict.ALLOWED:
+            return Verdict.ALLOWED
+        if not looks_secret(name, folder=folder):
+            return Verdict.TAKEN
+        allowed = any(rule.takes and rule.allows for rule in matching)
+        return Verdict.ALLOWED if allowed else Verdict.SECRET
+
+    def verdict_from_top(self, path: str) -> Verdict:
+        """Judge the file *path* as a walk would that comes by all folders above it."""
+        parts, verdict = path.split("/"), Verdict.TAKEN
+        for depth in range(1, len(parts) + 1):
+            here = "/".join(parts[:depth])
+            verdict = self.verdict(here, folder=depth < len(parts), above=verdict)
+            if verdict in (Verdict.LEFT_OUT, Verdict.SECRET):
+                break
+        return verdict
+
+
+# --- opening and walking ---
+
+
+class _Opener:
+    """Opens what lies below one folder, name after name, never through a link.
+
+    The folders on the way to the last one stay open, so that neighbours cost one call each.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self._fds = [os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)]
+        self._names: list[str] = []
+        top = os.fstat(self._fds[0])
+        self.identity = (top.st_dev, top.st_ino)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for fd in self._fds:
+            os.close(fd)
+
+    def folder(self, path: str) -> int:
+        """Give a descriptor of the folder *path*, good until the next call; "" is the top."""
+        names = path.split("/") if path else []
+        pairs = zip(self._names, names, strict=False)
+        common = sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], pairs))
+        while len(self._names) > common:
+            os.close(self._fds.pop())
+            self._names.pop()
+        for name in names[common:]:
+            self._fds.append(os.open(name, OPEN_FOLDER, dir_fd=self._fds[-1]))
+            self._names.append(name)
+        return self._fds[-1]
+
+    def open(self, path: str) -> int:
+        """Open the regular file *path* for reading; the descriptor is the caller's."""
+        folder, _, name = path.rpartition("/")
+        fd = os.open(name, OPEN_FILE, dir_fd=self.folder(folder))
+        if not stat.S_ISREG(os.fstat(fd).st_mode):
+            os.close(fd)
+            raise OSError(errno.ENXIO, "not a regular file")
+        return fd
+
+
+@dataclass(frozen=True)
+class _Found:
+    path: str
+    place: str
+    bytes: int
+
+
+_Folder = tuple[str, Verdict]
+
+
+@dataclass
+class _Walk:
+    """Finds what is taken along from the folder of *opener*, which really lies at *real*."""
+
+    opener: _Opener
+    real: str
+    judge: Judge = Judge()
+    found: list[_Found] = field(default_factory=list)
+    troubles: dict[Trouble, list[str]] = field(default_factory=dict)
+
+    def run(self) -> None:
+        self.judge = Judge((*self._rules(".gitignore"), *self._rules(IGNORE)))
+        folders: list[_Folder] = [("", Verdict.TAKEN)]
+        while folders and len(self.found) <= MAX_FILES:
+            path, verdict = folders.pop()
+            for name, status in self._entries(path):
+                folders += self._look(f"{path}/{name}" if path else name, status, verdict)
+        self.found.sort(key=lambda found: found.path)
+
+    def trouble(self, kind: Trouble, path: str, detail: str = "") -> None:
+        self.troubles.setdefault(kind, []).append(_shown(path) + (f" ({detail})" if detail else ""))
+
+    def unreadable(self, path: str, exc: OSError) -> None:
+        if exc.errno in SWAPPED:
+            self.trouble(Trouble.CHANGED, path)
+        elif exc.errno == errno.EACCES:
+            self.trouble(Trouble.UNREADABLE, path)
+        else:
+            self.trouble(Trouble.UNREADABLE, path, (exc.strerror or str(exc)).lower())
+
+    def complain(self) -> None:
+        """Raise BundleError when anything is in the way."""
+        kinds = [kind for kind in Trouble if kind in self.troubles]
+        problems: list[tuple[str, str | None]] = [
+            (_complaint(kind, self.troubles[kind]), kind.value[1]) for kind in kinds
+        ]
+        problems += _too_much(self.found)
+        if problems:
+            raise BundleError(problems)
+
+    def _rules(self, name: str) -> tuple[Rule, ...]:
+        try:
+            with os.fdopen(self.opener.open(name), "rb") as file:
+                data = file.read(MAX_IGNORE_BYTES + 1)
+            if len(data) > MAX_IGNORE_BYTES:
+                raise ValueError(f"above {MAX_IGNORE_BYTES:,} bytes")
+            return rules(data.decode(), ours=name == IGNORE)
+        except FileNotFoundError:
+            return ()
+        except (OSError, ValueError):
+            self.trouble(Trouble.IGNORE_FILE, name)
+            return ()
+
+    def _entries(self, path: str) -> list[tuple[str, os.stat_result]]:
+        try:
+            with os.scandir(self.opener.folder(path)) as entries:
+                return sorted((e.name, e.stat(follow_symlinks=False)) for e in entries)
+        except OSError as exc:
+            self.unreadable(path + "/", exc)
+            return []
+
+    def _look(self, path: str, status: os.stat_result, above: Verdict) -> list[_Folder]:
+        """Note what is at *path* as found or as trouble; give it back when it is to be walked."""
+        folder = stat.S_ISDIR(status.st_mode)
+        verdict = self.judge.verdict(path, folder=folder, above=above)
+        if verdict is Verdict.LEFT_OUT:
+            return []
+        length = _utf8_bytes(path)
+        if verdict is Verdict.SECRET:
+            self.trouble(Trouble.SECRET, path + "/" * folder)
+        elif length is None:
+            self.trouble(Trouble.NAME, path)
+        elif length > MAX_PATH_BYTES or path.count("/") > MAX_DEPTH:
+            self.trouble(Trouble.DEEP, path)
+        elif folder:
+            return [(path, verdict)]
+        else:
+            self._take(path, status)
+        return []
+
+    def _take(self, path: str, status: os.stat_result) -> None:
+        try:
+            if stat.S_ISLNK(status.st_mode):
+                self._take_link(path)
+            elif not stat.S_ISREG(status.st_mode):
+                self.trouble(Trouble.SPECIAL, path)
+            else:
+                self._take_file(path, path, status.st_size)
+        except OSError as exc:
+            self.unreadable(path, exc)
+
+    def _take_link(self, path: str) -> None:
+        try:
+            real = os.path.realpath(f"{self.real}/{path}", strict=True)
+        except OSError as exc:
+            if exc.errno not in SWAPPED:
+                raise
+            self.trouble(Trouble.NOWHERE, path)
+            return
+        top = self.real.rstrip("/") + "/"
+        status = os.stat(real, follow_symlinks=False)
+        if not f"{real}/".startswith(top):
+            self.trouble(Trouble.OUTSIDE, path, f"to {_shown(real)}")
+        elif stat.S_ISDIR(status.st_mode):
+            self.trouble(Trouble.TO_FOLDER, path)
+        elif not stat.S_ISREG(status.st_mode):
+            self.trouble(Trouble.SPECIAL, path)
+        else:
+            self._take_linked(path, real.removeprefix(top), status.st_size)
+
+    def _take_linked(self, path: str, place: str, size: int) -> None:
+        verdict = self.judge.verdict_from_top(place)
+        if verdict is Verdict.SECRET:
+            self.trouble(Trouble.SECRET, path, f"a link to {_shown(place)}")
+        elif verdict is Verdict.LEFT_OUT:
+            self.trouble(Trouble.TO_LEFT_OUT, path, f"to {_shown(place)}")
+        else:
+            self._take_file(path, place, size)
+
+    def _take_file(self, path: str, place: str, size: int) -> None:
+        folder, _, name = place.rpartition("/")
+        if os.access(name, os.R_OK, dir_fd=self.opener.folder(folder), effective_ids=True):
+            self.found.append(_Found(path, place, size))
+        else:
+            self.trouble(Trouble.UNREADABLE, path)
+
+
+def _utf8_bytes(path: str) -> int | None:
+    try:
+        return len(path.encode())
+    except UnicodeEncodeError:
+        return None
+
+
+def _complaint(kind: Trouble, names: Sequence[str]) -> str:
+    more = f" and {len(names) - MAX_NAMED:,} more" if len(names) > MAX_NAMED else ""
+    return f"{kind.value[0]}: {', '.join(names[:MAX_NAMED])}{more}"
+
+
+def _too_much(found: Sequence[_Found]) -> list[tuple[str, str | None]]:
+    hint = f"list what the job does not need in {IGNORE}, or mount large data as store://"
+    size = sum(file.bytes for file in found)
+    if len(found) > MAX_FILES:
+        most, _ = _heaviest((file.path, 1) for file in found)
+        return [(f"more than {MAX_FILES:,} files, most of them in {_shown(most)}", hint)]
+    if size > MAX_BYTES:
+        most, most_bytes = _heaviest((file.path, file.bytes) for file in found)
+        limit = f"{_gib(size)}, above the {_gib(MAX_BYTES)} that are uploaded with a job"
+        return [(f"{limit}; {_gib(most_bytes)} of it in {_shown(most)}", hint)]
+    return []
+
+
+def _heaviest(weights: Iterable[tuple[str, int]]) -> tuple[str, int]:
+    tops: dict[str, int] = defaultdict(int)
+    for path, weight in weights:
+        tops[path.split("/", 1)[0]] += weight
+    return max(tops.items(), key=lambda top: top[1])
+
+
+def _gib(size: int) -> str:
+    return f"{size / GIB:.1f} GiB"
+
+
+@contextlib.contextmanager
+def _opened(folder: Path) -> Iterator[_Opener]:
+    try:
+        opener = _Opener(folder)
+    except OSError as exc:
+        raise BundleError([_no_folder(folder, exc)]) from exc
+    with opener:
+        yield opener
+
+
+def _no_folder(folder: Path, exc: OSError) -> tuple[str, str | None]:
+    name = _shown(str(folder))
+    match exc.errno:
+        case errno.ENOENT:
+            return f"there is no folder {name}", None
+        case errno.ENOTDIR:
+            return f"{name} is not a folder", "mount the folder it lies in"
+    return f"{name} cannot be opened: {(exc.strerror or str(exc)).lower()}", None
+
+
+# --- hashing, and reading what was hashed ---
+
+
+class _Unsteady(Exception):
+    """A file was written to during every try to read it."""
+
+
+@dataclass
+class _Meter:
+    """Tells *progress* how far reading is, at most once for each MiB and at the end."""
+
+    progress: Progress | None
+    total: int
+    done: int = 0
+    told: int = 0
+
+    def at(self, done: int) -> None:
+        if self.progress and (done - self.told >= MIB or done == self.total > self.told):
+            self.progress(done, self.total)
+            self.told = done
+
+
+def _hashed(walk: _Walk, progress: Progress | None) -> tuple[File, ...]:
+    meter = _Meter(progress, sum(found.bytes for found in walk.found))
+    files = []
+    for found in walk.found:
+        try:
+            files.append(_hash(walk.opener, found, meter))
+        except _Unsteady:
+            walk.trouble(Trouble.CHANGED, found.path)
+        except OSError as exc:
+            walk.unreadable(found.path, exc)
+        meter.done += found.bytes
+        meter.at(meter.done)
+    return tuple(files)
+
+
+def _hash(opener: _Opener, found: _Found, meter: _Meter) -> File:
+    for _ in range(TRIES):
+        with io.FileIO(opener.open(found.place)) as file:
+            before = os.fstat(file.fileno())
+            size, sha256 = _read(file, before.st_size, meter)
+            after = os.fstat(file.fileno())
+        if (before.st_size, before.st_mtime_ns) == (size, after.st_mtime_ns):
+            return File(found.path, size, bool(after.st_mode & stat.S_IXUSR), sha256)
+        time.sleep(PAUSE_S)
+    raise _Unsteady
+
+
+def _read(file: io.FileIO, expected: int, meter: _Meter) -> tuple[int, str]:
+    """Give size and sha256, reading no more than one chunk above *expected* of a growing file."""
+    size, sha256 = 0, hashlib.sha256()
+    while size <= expected and (data := file.read(CHUNK_BYTES)):
+        size += len(data)
+        sha256.update(data)
+        meter.at(meter.done + min(size, expected))
+    return size, sha256.hexdigest()
+
+
+def _digest(files: Iterable[File]) -> str:
+    """Give the digest of the list of *files*; NUL ends a path, which cannot hold one."""
+    sha256 = hashlib.sha256(b"runspec.bundle/v1\n")
+    for file in files:
+        kind = "x" if file.executable else "-"
+        sha256.update(f"{file.sha256} {kind} {file.bytes} {file.path}\0".encode())
+    return f"sha256:{sha256.hexdigest()}"
+
+
+@contextlib.contextmanager
+def _changed(path: str) -> Iterator[None]:
+    try:
+        yield
+    except OSError as exc:
+        reason = (exc.strerror or str(exc)).lower()
+        raise Conflict(f"{_shown(path)} changed while it was uploaded: {reason}", AGAIN) from exc
+
+
+class _Checked(io.RawIOBase):
+    """Reads *raw*, the content of *file*, and raises Conflict where it is not what was hashed.
+
+    Whoever reads exactly as many bytes as it should have, is told before the last of them.
+    """
+
+    def __init__(self, raw: io.FileIO, file: File) -> None:
+        self._raw, self._file = raw, file
+        self._sha256, self._size = hashlib.sha256(), 0
+        if os.fstat(raw.fileno()).st_size != file.bytes:
+            raw.close()
+            raise self._conflict()
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: WriteableBuffer, /) -> int:
+        view = memoryview(buffer).cast("B")
+        count = self._raw.readinto(view) or 0
+        self._sha256.update(view[:count])
+        self._size += count
+        done = self._size >= self._file.bytes or count == 0
+        if done and (self._size, self._sha256.hexdigest()) != (self._file.bytes, self._file.sha256):
+            raise self._conflict()
+        return count
+
+    def close(self) -> None:
+        self._raw.close()
+        super().close()
+
+    def _conflict(self) -> Conflict:
+        return Conflict(f"{_shown(self._file.path)} changed while it was uploaded", AGAIN)

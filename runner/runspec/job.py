@@ -2,21 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass, field
-from functools import partial
 from pathlib import Path
 
-from runspec import check, home, profile, registry, yamlio
-from runspec.bundle import BundleError, FolderBundle, bundle
+from runspec import check, profile, registry, yamlio
 from runspec.errors import UsageError
 from runspec.problems import Problem
-from runspec.provider import Bundle, Facts, Options, Progress, Provider, Spec, Survey
+from runspec.provider import Facts, Spec
 from runspec.report import Complaint, flawed, placed
-from runspec.requirements import requirement_lines
 from runspec.tree import Document
-
-Watch = Callable[[str], Progress]  # who is told of bytes being read, by title
 
 
 @dataclass
@@ -48,18 +43,6 @@ class Wrong(UsageError):
         count = sum(len(text.complaints) for text in texts)
         super().__init__(f"{count} problem{'s' if count != 1 else ''}")
         self.texts = texts
-
-
-@dataclass(frozen=True)
-class Job:
-    """A spec with all that it takes to plan it; *bundles* give the content of its folders."""
-
-    text: Text
-    base: Path
-    spec: Spec
-    provider: Provider
-    facts: Facts
-    bundles: Mapping[str, Callable[[], Bundle]]
 
 
 def read(name: str, data: bytes) -> Text:
@@ -101,118 +84,3 @@ def validated(text: Text) -> tuple[Spec | None, list[Problem]]:
     if options is None:
         return spec, in_spec
     return spec, list(provider.check(spec, Facts(options, complete=False)))
-
-
-def gather(text: Text, base: Path, watch: Watch, provider_name: str | None = None) -> Job:
-    """Give the job in *text*, whose relative paths start from *base*, with all its facts.
-
-    Raises Wrong with every problem found, Unavailable when the provider is not installed.
-    """
-    spec = _spec(text)
-    if provider_name:
-        spec = spec.model_copy(update={"provider": provider_name})
-    provider = registry.load(spec.provider)
-    options = _options(text, base, spec, provider)
-    lines, problems = _requirements(spec, base)
-    bundles, wrong = _bundles(spec, base, watch)
-    facts = Facts(
-        options,
-        {name: bundle.source for name, bundle in bundles.items()},
-        lines,
-        provider.survey(spec, options) if isinstance(provider, Survey) else {},
-    )
-    text.complain([*problems, *wrong, *provider.check(spec, facts)])
-    if text.failed:
-        raise Wrong(text)
-    return Job(
-        text,
-        base,
-        spec,
-        provider,
-        facts,
-        {name: partial(_given, bundle) for name, bundle in bundles.items()},
-    )
-
-
-def _given(bundle: FolderBundle) -> Bundle:
-    return bundle
-
-
-def _spec(text: Text) -> Spec:
-    if text.document is not None:
-        spec, problems = check.spec(text.document)
-        text.complain(problems)
-        if spec is not None:
-            return spec
-    raise Wrong(text)
-
-
-def _options(text: Text, base: Path, spec: Spec, provider: Provider) -> Options:
-    path = home.profile_path(base)
-    found = profile.Profile()
-    settings = None
-    if path is not None:
-        settings = read_file(path)
-        found = _profile(settings)
-    options, in_spec, in_profile = profile.options(
-        provider.options_model, spec.provider, spec, found
-    )
-    text.complain(in_spec)
-    if settings is not None:
-        settings.complain(in_profile)
-    elif in_profile:
-        text.complain(in_profile)
-    if options is None:
-        raise Wrong(text, *([settings] if settings else []))
-    return options
-
-
-def read_profile(path: Path) -> profile.Profile:
-    """Give the profile at *path*. Raises Wrong with all that is wrong with it."""
-    return _profile(read_file(path))
-
-
-def _profile(settings: Text) -> profile.Profile:
-    if settings.document is not None:
-        found, problems = profile.read(settings.document.value)
-        settings.complain(problems)
-        if found is not None:
-            return found
-    raise Wrong(settings)
-
-
-def _requirements(spec: Spec, base: Path) -> tuple[tuple[str, ...], list[Problem]]:
-    """Give the lines of the requirements, from their file when they are in one."""
-    named = spec.container.requirements
-    where = ("container", "requirements")
-    try:
-        if isinstance(named, str):
-            text = (base / named).read_text(encoding="utf-8")
-            return requirement_lines(text), []
-        return requirement_lines("\n".join(named or ())), []
-    except (OSError, UnicodeDecodeError) as exc:
-        reason = getattr(exc, "strerror", None) or "it is not text"
-        return (), [Problem(where, f"cannot read {named}: {reason.lower()}")]
-    except UsageError as exc:
-        return (), [Problem(where, exc.message, exc.hint)]
-
-
-def _bundles(spec: Spec, base: Path, watch: Watch) -> tuple[dict[str, FolderBundle], list[Problem]]:
-    found, problems = {}, []
-    for i, mount in enumerate(spec.mounts):
-        if mount.scheme != "file":
-            continue
-        try:
-            found[mount.name] = open_bundle(mount.source, base, watch)
-        except BundleError as exc:
-            where = ("mounts", i, "source")
-            problems += [Problem(where, what, hint) for what, hint in exc.problems]
-    return found, problems
-
-
-def open_bundle(source: str, base: Path, watch: Watch) -> FolderBundle:
-    """Read and hash the folder that a mount's *source* names.
-
-    Raises BundleError when it holds what must not be uploaded, or is no folder.
-    """
-    return bundle(base / Path(source).expanduser(), progress=watch(f"read {source}"))

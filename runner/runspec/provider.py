@@ -12,7 +12,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
-from pathlib import Path as FilePath
 from typing import Annotated, Any, BinaryIO, Protocol, runtime_checkable
 
 from pydantic import BeforeValidator, Field, WithJsonSchema
@@ -27,8 +26,7 @@ from runspec.errors import (
     UsageError,
 )
 from runspec.home import home as state_folder
-from runspec.inside import inside_sh
-from runspec.inside import zipapp_bytes as inside_zipapp
+from runspec.inside import inside_sh, zipapp_bytes as inside_zipapp
 from runspec.problems import Path, Problem, did_you_mean
 from runspec.scalars import Bytes, Key, Positive, Seconds, Truth, Word, matching
 from runspec.spec import Capacity, Launch, Model, Mount, Nodes, Output, Spec

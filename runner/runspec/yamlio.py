@@ -381,11 +381,13 @@ def _syntax_flaw(exc: yaml.MarkedYAMLError, text: str) -> Flaw:
     if at is None:
         return Flaw(Mark(1, 1), problem)
     if tab := _tab_before(text, at):
-        return Flaw(tab, "a tab, where only spaces can indent", "indent with spaces")
+        return Flaw(tab, "a tab, where only spaces can be", "take spaces")
     what, hint = _plain_words(problem, text[at.index - at.column : at.index], text[at.index :][:1])
-    if began and began.line < at.line and (noun := COLLECTIONS.get(exc.context or "")):
+    # At its end, libyaml counts one more line than the text has.
+    mark = Mark(at.line + 1, at.column + 1) if at.index < len(text) else _mark_after(text)
+    if began and began.line + 1 < mark.line and (noun := COLLECTIONS.get(exc.context or "")):
         what += f"; the {noun} began on line {began.line + 1}"
-    return Flaw(Mark(at.line + 1, at.column + 1), what, hint)
+    return Flaw(mark, what, hint)
 
 
 def _plain_words(problem: str, before: str, found: str) -> tuple[str, str | None]:
@@ -399,11 +401,12 @@ def _plain_words(problem: str, before: str, found: str) -> tuple[str, str | None
 
 
 def _tab_before(text: str, at: Any) -> Mark | None:
-    """Give the place of a tab in the indentation of the line where the reading stopped."""
+    """Give the place of a tab where the reading stopped, or before that in the indentation."""
     start = at.index - at.column
     line = text[start : at.index + 1]
     blank = line[: len(line) - len(line.lstrip(" \t"))]
-    return Mark(at.line + 1, blank.index("\t") + 1) if "\t" in blank else None
+    column = blank.find("\t") if "\t" in blank else len(line) - 1
+    return Mark(at.line + 1, column + 1) if line[column:].startswith("\t") else None
 
 
 def _tagged(tag: str) -> tuple[str, str]:

@@ -1,7 +1,7 @@
 """The command line of the zipapp: `launch -- WORD...`, `rsh HOST WORD...`, `sync --every SECONDS|--once FROM TO`."""
 
 import sys
-from typing import Callable, Dict, List
+from typing import List
 
 from . import launcher, rsh, sync
 from .words import Failure

@@ -10,7 +10,7 @@ import subprocess
 import sys
 import time
 from types import TracebackType
-from typing import Callable, Dict, Iterable, List, Mapping, Optional, Set, Type, Union
+from typing import Callable, Iterable, List, Mapping, Optional, Set, Type, Union
 
 from .words import STOPPED, Failure
 

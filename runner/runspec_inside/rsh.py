@@ -10,7 +10,7 @@ import signal
 import subprocess
 import sys
 import uuid
-from typing import BinaryIO, Dict, List, Mapping, Optional, Tuple
+from typing import BinaryIO, List, Mapping, Optional, Tuple
 
 from . import files
 from .meet import POLL_S, Meeting

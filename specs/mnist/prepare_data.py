@@ -1,8 +1,8 @@
 """Find the pictures to train on: those of a mount, else MNIST, else scikit-learn's digits.
 
 Only the standard library is needed, but for the digits: they are drawn in an environment of their
-own, because scikit-learn and Chainer want different versions of NumPy. Either way OUT holds train.npz
-and test.npz afterwards, with `x` (uint8, pictures by 784 pixels) and `y` (the digit each one shows).
+own, because scikit-learn and Chainer want different versions of NumPy. Either way OUT gets train.npz
+and test.npz, with `x` (uint8, pictures by 784 pixels) and `y` (the digit that each picture shows).
 """
 
 from __future__ import annotations
@@ -70,8 +70,8 @@ class Images:
 def first_process(environ: Mapping[str, str]) -> bool:
     """Return whether this is the process that prepares the data for all.
 
-    The launcher's own words are asked, because MPI itself is not up yet. A process that was started by
-    hand is the only one.
+    The launcher's own words are asked, because MPI itself is not up yet. A process that was started
+    by hand is the only one.
     """
     return next((environ[word] for word in RANK_WORDS if word in environ), "0") == "0"
 
@@ -253,8 +253,8 @@ def unpack(name: str, raw: bytes) -> bytes:
 def parse_idx(name: str, data: bytes, item: tuple[int, ...]) -> bytes:
     """Return the values of an idx file of unsigned bytes that holds items of the shape *item*.
 
-    Two zero bytes, 8 for "unsigned byte", the number of dimensions, the size of each as four bytes (the
-    largest first), then the values; as in "THE IDX FILE FORMAT", http://yann.lecun.com/exdb/mnist/.
+    Two zero bytes, 8 for "unsigned byte", the number of dimensions, the size of each as four bytes
+    (big-endian), then the values: "THE IDX FILE FORMAT", http://yann.lecun.com/exdb/mnist/.
 
     >>> parse_idx("labels", bytes([0, 0, 8, 1, 0, 0, 0, 2, 7, 9]), ())
     b'\\x07\\t'
@@ -364,14 +364,14 @@ def digits_command(uv: str, out: Path) -> list[str]:
 
 
 def draw_digits() -> dict[str, Images]:
-    """Return scikit-learn's 1797 digits, of 8 by 8 pixels in 17 shades, in MNIST's size and shades."""
+    """Return scikit-learn's 1797 digits (8 by 8 pixels, 17 shades) in MNIST's size and shades."""
     import numpy as np  # these two are only in the environment that run_digits makes
     from sklearn.datasets import load_digits
 
     digits = load_digits()
     large = np.kron(digits.images, np.ones((3, 3)))  # 24 by 24
     pixels = np.pad(large, ((0, 0), (2, 2), (2, 2))) * (255 / 16)
-    # The last pictures are by other people than the first, so they are shuffled, always the same way.
+    # The last pictures are by other people than the first: they are shuffled, always the same way.
     order = np.random.RandomState(0).permutation(len(pixels))
     parts = dict(zip(SETS, np.split(order, [DIGITS_TRAINING]), strict=True))
     return {

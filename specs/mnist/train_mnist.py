@@ -111,7 +111,7 @@ def train(comm: Any, data: Data | None, args: argparse.Namespace) -> None:
 
 
 def share(comm: Any, data: Data | None, seed: int) -> Data:
-    """Return this process's part of the data. It travels as bytes, a quarter of the floats' size."""
+    """Return this process's part of the data. It travels as bytes, not as floats."""
     training, validation = data or (None, None)
     return (
         chainermn.scatter_dataset(training, comm, shuffle=True, seed=seed),
@@ -149,7 +149,7 @@ def make_trainer(
 
 
 def report(trainer: Any) -> None:
-    """Add log.json and the table. Chainer's PrintReport sends control sequences, which spoil a log."""
+    """Add log.json and the table. Chainer's PrintReport would spoil a log with control codes."""
     log = extensions.LogReport(trigger=EVERY_EPOCH, filename="log.json")
     trainer.extend(log)
 
@@ -209,7 +209,7 @@ def parse_arguments(argv: Sequence[str] | None) -> argparse.Namespace:
         "--communicator",
         choices=COMMUNICATORS,
         default=COMMUNICATORS[0],
-        help="how ChainerMN talks: naive (default) on CPUs, the others with a GPU a process and CuPy",
+        help="how ChainerMN talks: naive (default) on CPUs, the others on GPUs with CuPy",
     )
     parser.add_argument(
         "--epoch", type=count, default=20, help="how often all pictures are seen (%(default)s)"
@@ -235,10 +235,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     MPI.Init()  # the others wait here for the first
     global_except_hook.add_hook()  # one process that fails ends all, rather than leave them waiting
     comm = chainermn.create_communicator(args.communicator)
+    # Not sooner: under MPICH the others would wait for ever for one that left before MPI was up.
     if not comm.bcast_obj(data is not None):
-        return (
-            1  # only now: MPICH lets the others wait for ever for one that leaves before MPI is up
-        )
+        return 1
     if comm.rank == 0:
         print_settings(comm.size, args)
     train(comm, data, args)

@@ -6,8 +6,7 @@ from argparse import Namespace
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from runspec import apply as engine
-from runspec import job, logs, plan, record
+from runspec import apply as engine, gather, logs, plan, record
 from runspec.cli import console, planning
 from runspec.errors import DETACHED, OK, Conflict, JobFailed, TimedOut, UsageError
 from runspec.provider import Client, Facts, Provider, State, Status, Talks
@@ -44,7 +43,7 @@ def apply(args: Namespace) -> int:
     return watch(chosen.record, client, args, limit_s)
 
 
-def _choose(found: job.Job, client: Client, new: bool) -> Chosen:
+def _choose(found: gather.Job, client: Client, new: bool) -> Chosen:
     """Find the run that this spec already has, or put down a new one. Hold the name's lock."""
     preview = plan.make(found.provider, found.spec, plan.PREVIEW, found.facts)
     for old in reversed([] if new else record.of_name(found.spec.name)):
@@ -58,7 +57,7 @@ def _choose(found: job.Job, client: Client, new: bool) -> Chosen:
     return Chosen(fresh, client, f"run {made.run}")
 
 
-def _same(old: Record, preview: plan.Plan, client: Client, found: job.Job) -> Chosen | None:
+def _same(old: Record, preview: plan.Plan, client: Client, found: gather.Job) -> Chosen | None:
     """Say what an earlier run means for this apply; None when it is over and a new one is due.
 
     Raises Conflict when it is alive and of another spec.
@@ -114,7 +113,7 @@ def connect(of: Record) -> tuple[Provider, Client, Facts]:
     return provider, provider.connect(facts), facts
 
 
-def _make(old: Record, found: job.Job, client: Client, told: console.Told) -> None:
+def _make(old: Record, found: gather.Job, client: Client, told: console.Told) -> None:
     with old.opened() as journal:
         if journal.memory.want == "run":
             if isinstance(client, Talks):

@@ -8,7 +8,7 @@ import sys
 from argparse import Namespace
 from pathlib import Path
 
-from runspec import home, job, profile, registry
+from runspec import gather, home, profile, registry
 from runspec.cli import complaining, console
 from runspec.errors import OK, Conflict, RunspecError, Unavailable, UsageError
 from runspec.job import Wrong
@@ -132,7 +132,7 @@ def _profile() -> list[Finding]:
     if path is None:
         return [Finding("there is none; every provider has its defaults", True)]
     try:
-        job.read_profile(path)
+        gather.read_profile(path)
     except Wrong as exc:
         complaining.print_all(exc.texts, None)
         return [Finding(f"{path} is wrong", False, "see above")]
@@ -146,7 +146,7 @@ def _examine(name: str) -> list[Finding]:
     if not isinstance(provider, Doctor):
         return [Finding("it cannot look for trouble by itself", True)]
     path = home.profile_path(Path.cwd())
-    found = profile.Profile() if path is None else job.read_profile(path)
+    found = profile.Profile() if path is None else gather.read_profile(path)
     options = provider.options_model.model_validate(found.providers.get(name, {}))
     return list(provider.examine(options))
 

@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING, Any
 from runspec.report import plain
 
 if TYPE_CHECKING:
-    from rich.progress import Progress as Bars
-    from rich.progress import TaskID
+    from rich.progress import Progress as Bars, TaskID
 
 LONG_S = 0.3  # what is done sooner needs no bar
 BETWEEN_S = 0.1

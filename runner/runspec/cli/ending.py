@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from argparse import Namespace
 
-from runspec import apply as engine
-from runspec import plan, record
+from runspec import apply as engine, plan, record
 from runspec.cli import applying, console
 from runspec.errors import OK, Conflict, UsageError
 from runspec.provider import Scope, Status, Step

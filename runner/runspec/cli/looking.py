@@ -7,9 +7,7 @@ from argparse import Namespace
 from dataclasses import asdict
 from pathlib import Path
 
-from runspec import apply as engine
-from runspec import logs as log
-from runspec import record
+from runspec import apply as engine, logs as log, record
 from runspec.cli import applying, console
 from runspec.errors import OK, JobFailed, RunspecError
 from runspec.journal import Memory

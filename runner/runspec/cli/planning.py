@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from runspec import job, plan, record
+from runspec import gather, job, plan, record
 from runspec.cli import complaining, console
 from runspec.errors import CHANGES, OK
 from runspec.plan import Change, Plan
@@ -19,11 +19,11 @@ from runspec.report import plain
 WIDTH = 100  # characters of a value shown to a person
 
 
-def load(args: Namespace, told: console.Told) -> job.Job:
+def load(args: Namespace, told: console.Told) -> gather.Job:
     """Read and gather the job that the command line names; notes are printed."""
     path = Path(args.file)
     text = job.read_file(path)
-    found = job.gather(text, path.parent, told.progress, getattr(args, "provider", None))
+    found = gather.gather(text, path.parent, told.progress, getattr(args, "provider", None))
     told.close()
     if text.complaints and not args.json:
         complaining.print_one(text, complaining.wanted(args))

@@ -384,7 +384,11 @@ def test_a_mirror_that_does_not_answer_is_left(
     """It takes the connection and says nothing."""
     monkeypatch.setattr(prepare_data, "CONNECT_S", 0.2)
     over = threading.Event()
-    mirror.answers[f"/mnist/{FIRST}.gz"] = lambda request: over.wait() and None
+
+    def wait(request: http.server.BaseHTTPRequestHandler) -> None:
+        over.wait()
+
+    mirror.answers[f"/mnist/{FIRST}.gz"] = wait
 
     name = prepare_data.prepare(tmp_path / "out", url=mirror.url)
     over.set()
