@@ -134,6 +134,7 @@ def bundle(folder: Path, *, progress: Progress | None = None) -> FolderBundle:
         walk = _Walk(opener, os.path.realpath(folder))
         walk.run()
         walk.complain()
+        opener.folder("")  # nothing stays open: what the walk saw is looked for anew
         files = _hashed(walk, progress)
         walk.complain()
         return FolderBundle(
@@ -272,10 +273,9 @@ def _members(text: str, *, negated: bool) -> str:
             return _NEVER
         if first is None:
             parts.append(_KINDS[member["kind"]])
-        elif last is None or first <= last:
-            parts.append(re.escape(first) + (f"-{re.escape(last)}" if last else ""))
-    if not parts:
-        return "[^/]" if negated else _NEVER
+        else:
+            through = f"-{re.escape(last)}" if last and first <= last else ""  # [z-a] is [z]
+            parts.append(re.escape(first) + through)
     return f"(?!/)[{'^' if negated else ''}{''.join(parts)}]"
 
 

@@ -44,7 +44,8 @@ def _problem(kind: type[BaseModel], value: Any, at: Path, error: ErrorDetails) -
     context = error.get("ctx", {})
     match error["type"]:
         case "missing":
-            return Problem((*at, *path), f"'{error['loc'][-1]}' is missing", at="key")
+            name = error["loc"][-1]
+            return Problem((*at, *path, name), f"'{name}' is missing", at="key")
         case "extra_forbidden":
             name = str(error["loc"][-1])
             hint = did_you_mean(name, _known(kind, path[:-1]))

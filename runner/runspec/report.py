@@ -85,7 +85,7 @@ def render(complaints: Sequence[Complaint], form: Format, text: str = "") -> str
 def _text(c: Complaint, lines: Sequence[str]) -> str:
     place = f"{c.file}:{c.line}:{c.column}: " if c.line else f"{c.file}: "
     note = "note: " if c.severity == "note" else ""
-    out = [f"{place}{note}{c.path + ': ' if c.path else ''}{plain(c.what)}"]
+    out = [f"{place}{note}{plain(c.path) + ': ' if c.path else ''}{plain(c.what)}"]
     if 0 < c.line <= len(lines):
         out += _caret(c, lines[c.line - 1].rstrip("\r"))
     if c.hint:

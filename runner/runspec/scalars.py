@@ -112,7 +112,8 @@ def matching(pattern: str, what: str, hint: str) -> Callable[[Any], Any]:
 
 
 Whole = Annotated[int, BeforeValidator(_whole)]
-Positive = Annotated[Whole, Field(ge=1)]
+Positive = Annotated[int, Field(ge=1), BeforeValidator(_whole)]
+Tries = Annotated[int, Field(ge=1, le=10), BeforeValidator(_whole)]
 Truth = Annotated[bool, BeforeValidator(_truth)]
 Word = Annotated[str, Field(min_length=1), BeforeValidator(_word)]
 Free = Annotated[

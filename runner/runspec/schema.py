@@ -40,22 +40,31 @@ def _block(schema: dict[str, Any]) -> dict[str, Any]:
 
 
 def _clean(value: Any) -> Any:
-    """Leave out what an editor has no use for: titles, and null, which no field of a spec takes."""
-    if isinstance(value, dict):
-        found = {k: _clean(v) for k, v in value.items() if not _noise(k, v)}
-        kinds = found.get("anyOf")
-        if isinstance(kinds, list):
-            kinds = [kind for kind in kinds if kind != {"type": "null"}]
-            if len(kinds) == 1:
-                found.pop("anyOf")
-                return {**kinds[0], **found}
-            found["anyOf"] = kinds
-        return found
-    return [_clean(item) for item in value] if isinstance(value, list) else value
+    """Leave out what an editor has no use for, and null, which no field of a spec takes.
+
+    Draft 7 reads nothing beside a `$ref`, so one with company goes into an `allOf`.
+    """
+    if isinstance(value, list):
+        return [_clean(item) for item in value]
+    if not isinstance(value, dict):
+        return value
+    found = {k: _clean(v) for k, v in value.items() if not _noise(k, v)}
+    kinds = [kind for kind in found.pop("anyOf", []) if kind != {"type": "null"}]
+    if len(kinds) == 1:
+        found = {**kinds[0], **found}
+    elif kinds:
+        found["anyOf"] = kinds
+    if "patternProperties" in found:
+        found["additionalProperties"] = False
+    if "$ref" in found and len(found) > 1:
+        found = {"allOf": [{"$ref": found.pop("$ref")}], **found}
+    return found
 
 
 def _noise(key: str, value: Any) -> bool:
-    return (key == "title" and isinstance(value, str)) or (key == "default" and value is None)
+    if key == "default":
+        return value in (None, [], {}) or isinstance(value, dict)
+    return key == "title" and isinstance(value, str)
 
 
 def reference(schema: Mapping[str, Any]) -> str:
@@ -104,7 +113,7 @@ def _type(field: Mapping[str, Any]) -> str:
     if field.get("type") == "array":
         return f"list of {_type(field.get('items', {}))}"
     if field.get("type") == "object":
-        inner = field.get("additionalProperties")
-        return f"mapping to {_type(inner)}" if isinstance(inner, dict) else "mapping"
+        inner = list(field.get("patternProperties", {}).values())
+        return f"mapping to {_type(inner[0])}" if inner else "mapping"
     kind = field.get("type", "value")
     return "any value" if isinstance(kind, list) else str(kind)

@@ -29,6 +29,7 @@ from runspec.scalars import (
     Name,
     Positive,
     Seconds,
+    Tries,
     Variable,
     Word,
     problem,
@@ -75,6 +76,8 @@ class Nodes(Model):
             if kind(value) != "int":
                 raise problem(f"'{value}' is not a number of nodes", "write 2 or {min: 1, max: 4}")
             value = resolve(value)
+            if value < 1:
+                raise problem(f"{value} nodes are none", "write at least 1")
         return {"min": value, "max": value} if isinstance(value, int) else value
 
     @model_validator(mode="after")
@@ -216,10 +219,10 @@ class Output(Model):
 class Retry(Model):
     """How often the job is tried."""
 
-    attempts: Annotated[Positive, Field(le=10)] = Field(
+    attempts: Tries = Field(
         default=1, description="Tries in all, counting the first."
     )
-    spot_attempts: Annotated[Positive, Field(le=10)] = Field(
+    spot_attempts: Tries = Field(
         default=5, description="Tries in all when a node was reclaimed, which is not a failure."
     )
 

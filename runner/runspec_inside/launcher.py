@@ -197,7 +197,7 @@ def _lead(seat: Seat, mpirun: "Mpirun", argv: List[str]) -> int:
         )
         hostfile.write(job.hostfile, seat.nodes, words.slots)
         files.write(job.agent, agent_script(), 0o700)
-        env = dict(daemon_env(seat, argv, folder), **mpirun.env(job))
+        env = dict(mpirun.defaults(job), **daemon_env(seat, argv, folder))
         child = Child(mpirun.argv(job) + list(START), env)
         return process.run(child, seat.signals, words.grace_s, seat.watch)
     finally:
@@ -272,7 +272,7 @@ def agent_script() -> bytes:
 
 class Mpirun(NamedTuple):
     argv: Callable[[Job], List[str]]
-    env: Callable[[Job], Dict[str, str]]
+    defaults: Callable[[Job], Dict[str, str]]  # variables for mpirun that give way to the user's
 
 
 def _mpirun() -> Mpirun:
@@ -326,20 +326,25 @@ def orte_argv(job: Job) -> List[str]:
 
 def _open_mpi_argv(job: Job) -> List[str]:
     argv = ["--allow-run-as-root"] if job.root else []
-    if job.loopback:
-        # Each daemon would bind its first rank to the first core of the one machine.
-        argv += ["--bind-to", "none"]
-        # Open MPI leaves loopback out unless told (btl_tcp_if_exclude).
-        argv += _pairs("--mca", btl_tcp_if_include="lo")
-    return argv
+    # Each daemon would bind its first rank to the first core of the one machine.
+    return argv + ["--bind-to", "none"] if job.loopback else argv
 
 
-def prrte_env(job: Job) -> Dict[str, str]:
-    return {"RUNSPEC_LOOPBACK": "1"} if job.loopback else {}
-
-
-def orte_env(job: Job) -> Dict[str, str]:
-    return {}
+def open_mpi_defaults(job: Job) -> Dict[str, str]:
+    """Return parameters for daemons that share a machine, which Open MPI does not expect; mpirun passes them on."""
+    if not job.loopback:
+        return {}
+    defaults = {
+        "OMPI_MCA_btl_tcp_if_include": "lo",  # else left out, by btl_tcp_if_exclude
+        "OMPI_MCA_btl_tcp_disable_family": "6",
+    }
+    if len(job.hosts) > 1:
+        # Segments are named by hostname and rank on the node: two nodes of one machine map the same file and crash.
+        defaults["OMPI_MCA_btl"] = "^sm,vader"
+        # 5.0.11: with one rank on each of two such nodes, one of them goes into han's set-up and waits for ever.
+        defaults["OMPI_MCA_coll"] = "^han"
+        defaults["OMPI_MCA_mpi_yield_when_idle"] = "1"  # no daemon knows that the cores are shared
+    return defaults
 
 
 def hydra_argv(job: Job) -> List[str]:
@@ -356,7 +361,7 @@ def hydra_argv(job: Job) -> List[str]:
     return argv
 
 
-def hydra_env(job: Job) -> Dict[str, str]:
+def hydra_defaults(job: Job) -> Dict[str, str]:
     return {}
 
 
@@ -368,8 +373,8 @@ def _pairs(option: str, **values: str) -> List[str]:
     return [word for name, value in values.items() for word in (option, name, value)]
 
 
-PRRTE = Mpirun(prrte_argv, prrte_env)
-ORTE = Mpirun(orte_argv, orte_env)
-HYDRA = Mpirun(hydra_argv, hydra_env)
+PRRTE = Mpirun(prrte_argv, open_mpi_defaults)
+ORTE = Mpirun(orte_argv, open_mpi_defaults)
+HYDRA = Mpirun(hydra_argv, hydra_defaults)
 
 LAUNCH = {"mpi": mpi, "torchrun": torchrun}  # type: Dict[str, Callable[[Seat, List[str]], int]]

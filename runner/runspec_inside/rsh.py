@@ -5,7 +5,6 @@ the words are joined with spaces and read by the remote sh.
 """
 
 import os
-import re
 import signal
 import subprocess
 import sys
@@ -18,18 +17,7 @@ from .process import Child, Signals
 from .words import LOST, Failure, current
 
 WITH_VALUE = ("-l", "-p", "-o", "-i", "-F")  # of ssh's options, in case somebody's mpirun gives one
-# PRRTE 3 listens on every address and then names only those that are not loopback (oob_tcp_if_include=lo is "no
-# network interfaces were found"), so on one machine we change the name: tcp://ADDRESSES:PORT:MASKS[;tcp6://...]
-CONTACT = re.compile(r"tcp://[0-9.,]+:(\d+):[\d,]+(?:;tcp6://[^\";]*)?")
 ENDED_BY_SSH = 255  # what ssh answers when the connection is lost
-
-
-def over_loopback(command: str) -> str:
-    """
-    >>> over_loopback('prted --prtemca prte_hnp_uri "a@0.0;tcp://192.0.2.2,10.1.1.1:54319:24,8;tcp6://[fd00::2]:47221:64"')
-    'prted --prtemca prte_hnp_uri "a@0.0;tcp://127.0.0.1:54319:8"'
-    """
-    return CONTACT.sub(r"tcp://127.0.0.1:\1:8", command)
 
 
 def parse(argv: List[str]) -> Tuple[str, str]:
@@ -57,8 +45,6 @@ def main(argv: List[str]) -> int:
             "rsh: no node is called '{}'; there are {}".format(host, ", ".join(sorted(ranks))),
             ENDED_BY_SSH,
         )
-    if os.environ.get("RUNSPEC_LOOPBACK"):
-        command = over_loopback(command)
     if ranks[host] == words.rank:
         os.execvp("sh", ["sh", "-c", command])
     with Signals() as signals:

@@ -1,8 +1,8 @@
 """Find the pictures to train on: those of a mount, else MNIST, else scikit-learn's digits.
 
 Only the standard library is needed, but for the digits: they are drawn in an environment of their
-own, because scikit-learn and Chainer want different versions of NumPy. Either way OUT gets train.npz
-and test.npz, with `x` (uint8, pictures by 784 pixels) and `y` (the digit that each picture shows).
+own, because scikit-learn and Chainer want different versions of NumPy. Either way OUT gets
+train.npz and test.npz, with `x` (uint8, pictures by 784 pixels) and `y` (the digit that each picture shows).
 """
 
 from __future__ import annotations

@@ -234,10 +234,10 @@ def main(argv: Sequence[str] | None = None) -> int:
     data = announce_data(args) if prepare_data.first_process(os.environ) else None
     MPI.Init()  # the others wait here for the first
     global_except_hook.add_hook()  # one process that fails ends all, rather than leave them waiting
-    comm = chainermn.create_communicator(args.communicator)
     # Not sooner: under MPICH the others would wait for ever for one that left before MPI was up.
-    if not comm.bcast_obj(data is not None):
+    if not MPI.COMM_WORLD.bcast(data is not None):
         return 1
+    comm = chainermn.create_communicator(args.communicator)
     if comm.rank == 0:
         print_settings(comm.size, args)
     train(comm, data, args)

@@ -1,0 +1,26 @@
+"""The promises of `runspec.provider` as tests that every provider can be asked, by whoever wrote it.
+
+Subclass `ProviderContract` in a test module, give a fixture `world`, and run pytest; see
+docs/provider.md. The core never imports this: pytest and hypothesis are the tests' own.
+"""
+
+from __future__ import annotations
+
+import pytest
+
+# Plain asserts then say what differs, as in a test module; before the modules are imported.
+pytest.register_assert_rewrite(
+    *(f"runspec.testing.{name}" for name in ("contract", "client", "promises"))
+)
+
+from runspec.testing.contract import ProviderContract as ProviderContract  # noqa: E402 - see above
+from runspec.testing.faults import (  # noqa: E402
+    FAULTS as FAULTS,
+    Flaky as Flaky,
+    LightsOut as LightsOut,
+    Recorder as Recorder,
+    Strike as Strike,
+)
+from runspec.testing.strategies import specs as specs  # noqa: E402
+from runspec.testing.trial import Trial as Trial  # noqa: E402
+from runspec.testing.world import EXAMPLES as EXAMPLES, World as World  # noqa: E402

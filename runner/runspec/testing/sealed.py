@@ -1,0 +1,99 @@
+"""Walls around the pure half: while they stand, nothing is reached that two plannings could see change."""
+
+from __future__ import annotations
+
+import contextlib
+import datetime
+import os
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from functools import partial, wraps
+from importlib import import_module
+from typing import Any
+
+import pytest
+
+# What leads out, by what it leads to. Whatever a provider's own modules imported of it is walled
+# up as well.
+WAYS_OUT = {
+    "the clock": "time.time time.time_ns time.monotonic time.monotonic_ns time.perf_counter "
+    "time.perf_counter_ns time.process_time time.localtime time.gmtime time.ctime time.asctime "
+    "time.strftime time.sleep",
+    "dice": "os.urandom os.getrandom random.random random.randint random.randrange random.choice "
+    "random.choices random.sample random.shuffle random.uniform random.getrandbits "
+    "random.randbytes secrets.token_hex secrets.token_bytes secrets.token_urlsafe secrets.choice "
+    "secrets.randbelow secrets.randbits uuid.uuid1 uuid.uuid4 uuid.getnode",
+    "the disk": "builtins.open io.open os.open os.stat os.lstat os.listdir os.scandir os.access "
+    "os.readlink os.getcwd os.mkdir os.rename os.replace os.unlink os.statvfs tempfile.mkdtemp "
+    "tempfile.mkstemp",
+    "the machine": "os.getpid os.getuid os.getlogin os.uname os.cpu_count os.sched_getaffinity "
+    "socket.gethostname socket.getfqdn platform.node platform.uname getpass.getuser",
+    "the network": "socket.socket.__init__ socket.create_connection socket.getaddrinfo "
+    "socket.gethostbyname",
+    "other programs": "subprocess.Popen.__init__ os.system os.fork os.posix_spawn os.execv",
+}
+
+
+class Touched(AssertionError):
+    """The pure half reached for something outside."""
+
+
+@contextlib.contextmanager
+def sealed(package: str) -> Iterator[list[str]]:
+    """Wall this thread in; give what was reached for, also where that was caught.
+
+    *package* is the import name of the provider. Let it plan once before: what it imports while
+    planning is read from the disk.
+    """
+    touched: list[str] = []
+    refuse = partial(_refuse, touched, threading.get_ident())
+    with pytest.MonkeyPatch.context() as patch:
+        walled = _wall(patch, refuse)
+        for module in list(sys.modules.values()):
+            if getattr(module, "__name__", "").partition(".")[0] == package:
+                for name, value in list(vars(module).items()):
+                    if (guard := walled.get(id(value))) is not None:
+                        patch.setattr(module, name, guard)
+        yield touched
+
+
+def _wall(patch: pytest.MonkeyPatch, refuse: Callable[..., Any]) -> dict[int, Any]:
+    """Wall up every way out; give what stands there now by the identity of what stood there."""
+    walled: dict[int, Any] = {}
+    for outside, names in WAYS_OUT.items():
+        for name in names.split():
+            owner, attribute = _owner(name)
+            original = getattr(owner, attribute, None)
+            if original is not None:
+                walled[id(original)] = guard = refuse(original, f"{outside}: {name}")
+                patch.setattr(owner, attribute, guard)
+    environment = type(os.environ)
+    for attribute in ("__getitem__", "__iter__"):
+        original = getattr(environment, attribute)
+        patch.setattr(environment, attribute, refuse(original, "the environment: os.environ"))
+    for kind, ways in ((datetime.datetime, ("now", "utcnow", "today")), (datetime.date, ("today",))):
+        name = f"the clock: datetime.{kind.__name__}"
+        guards = {way: classmethod(refuse(getattr(kind, way), f"{name}.{way}")) for way in ways}
+        walled[id(kind)] = stopped = type(kind.__name__, (kind,), guards)
+        patch.setattr(datetime, kind.__name__, stopped)
+    return walled
+
+
+def _owner(name: str) -> tuple[Any, str]:
+    module, *inner, attribute = name.split(".")
+    owner: Any = import_module(module)
+    for part in inner:
+        owner = getattr(owner, part)
+    return owner, attribute
+
+
+def _refuse(touched: list[str], thread: int, original: Callable[..., Any], what: str) -> Any:
+    @wraps(original)
+    def guard(*args: Any, **kwargs: Any) -> Any:
+        if threading.get_ident() != thread:
+            return original(*args, **kwargs)
+        touched.append(what)
+        raise Touched(f"the pure half reached for {what}")
+
+    return guard

@@ -1,0 +1,117 @@
+"""Valid specs for hypothesis, drawn from the schema of the models, so that a new field is drawn too."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from hypothesis import strategies as st
+from hypothesis.strategies import SearchStrategy
+
+from runspec.problems import Path
+from runspec.provider import Spec
+from runspec.schema import LOCATION, job_schema
+from runspec.testing import documents
+from runspec.words import KINDS
+
+Schema = Mapping[str, Any]
+
+MOST = 3  # items of a list or a mapping
+LARGEST = 1_000_000  # where the models set no bound
+CHARACTERS = st.characters(exclude_categories=["Cs"])  # a file in UTF-8 holds no surrogates
+
+
+def specs(provider: str) -> SearchStrategy[Spec]:
+    """Give a strategy for specs that pass every check before those of *provider*.
+
+    Between fields some rules hold that no schema tells: what breaks one is taken away.
+    """
+    schema, skipped = job_schema({}), {"provider", "providers"}
+    ways = [way["required"] for way in schema["oneOf"]]  # command or run
+    jobs = []
+    for way in ways:
+        left_out = skipped.union(*ways) - set(way)
+        fields = {k: v for k, v in schema["properties"].items() if k not in left_out}
+        wanted = {"properties": fields, "required": [*schema["required"], *way]}
+        jobs.append(_objects(wanted, schema["definitions"]))
+    return st.one_of(jobs).map(lambda job: _mended({**job, "provider": provider}))
+
+
+def _values(schema: Schema, definitions: Schema) -> SearchStrategy[Any]:
+    """Give a strategy for what *schema*, one of the few forms that pydantic writes, lets through."""
+    if "allOf" in schema:
+        return _values(schema["allOf"][0], definitions)
+    if "$ref" in schema:
+        return _values(definitions[schema["$ref"].removeprefix(LOCATION)], definitions)
+    if "enum" in schema or "const" in schema:
+        return st.sampled_from(schema.get("enum", [schema.get("const")]))
+    if choices := schema.get("oneOf") or schema.get("anyOf"):
+        return st.one_of([_values(choice, definitions) for choice in choices])
+    match schema["type"]:
+        case "object":
+            return _objects(schema, definitions)
+        case "array":
+            return _lists(schema, definitions)
+        case "integer":
+            return st.integers(schema["minimum"], schema.get("maximum", LARGEST))
+        case "boolean":
+            return st.booleans()
+        case "string":
+            return _texts(schema)
+        case ["string", "number", "boolean"]:
+            return st.one_of(_texts({}), st.integers(-LARGEST, LARGEST), st.booleans())
+    raise AssertionError(f"BUG: nothing is known here of {schema}")
+
+
+def _objects(schema: Schema, definitions: Schema) -> SearchStrategy[dict[str, Any]]:
+    if patterns := schema.get("patternProperties"):
+        ((pattern, inner),) = patterns.items()
+        keys = _texts({"pattern": pattern})
+        return st.dictionaries(keys, _values(inner, definitions), max_size=MOST)
+    found = {key: _values(inner, definitions) for key, inner in schema["properties"].items()}
+    needed = {key: found.pop(key) for key in schema.get("required", ()) if key in found}
+    return st.fixed_dictionaries(needed, optional=found)
+
+
+def _lists(schema: Schema, definitions: Schema) -> SearchStrategy[list[Any]]:
+    items = _values(schema["items"], definitions)
+    return st.lists(items, min_size=schema.get("minItems", 0), max_size=MOST)
+
+
+def _texts(schema: Schema) -> SearchStrategy[str]:
+    if "pattern" not in schema:
+        return st.text(CHARACTERS, min_size=schema.get("minLength", 0), max_size=60)
+    found = st.from_regex(schema["pattern"], alphabet=CHARACTERS)
+    return found.map(lambda text: text.removesuffix("\n"))  # "$" matches before it, too
+
+
+def _mended(job: dict[str, Any]) -> Spec:
+    """Give *job* as a spec without what breaks a rule, and with a use of each thing it names."""
+    if "command" in job:
+        job = {**job, "command": [*job["command"], *_places(job)]}
+    while True:
+        spec, problems = documents.spec(job)
+        if spec is not None:
+            return spec
+        job = _without(job, problems[0].path) if problems[0].path else {**job, "command": ["true"]}
+
+
+def _places(job: Schema) -> Iterable[str]:
+    for kind in KINDS:
+        for item in job.get(kind, ()):
+            yield f"${{{kind}.{item if isinstance(item, str) else item['name']}}}"
+
+
+def _without(value: Any, path: Path) -> Any:
+    """Give *value* without what stands at *path*; empty where that is not there or was all."""
+    first, *rest = path
+    items: dict[Any, Any] = dict(value if isinstance(value, Mapping) else enumerate(value))
+    if first not in items:
+        return None
+    inner = items[first]
+    left = _without(inner, tuple(rest)) if rest and isinstance(inner, Mapping | list) else None
+    if left:
+        items[first] = left
+    else:
+        del items[first]
+    return items if isinstance(value, Mapping) else list(items.values())

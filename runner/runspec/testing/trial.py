@@ -1,0 +1,113 @@
+"""One run of one spec, made and taken away by the engine itself, as often as it takes."""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Callable, Iterator
+
+from runspec import apply, disk, plan
+from runspec.errors import RemoteError, UnknownOutcome
+from runspec.journal import Journal
+from runspec.provider import Client, Progress, Scope, Spec, Status, Tail
+from runspec.testing.faults import LightsOut
+from runspec.testing.world import World
+
+PAUSE_S = 0.05
+AGAIN = 5  # times that a command is given until it must have gone through
+
+
+class Quiet:
+    """Nobody is told anything."""
+
+    def step(self, title: str) -> None:
+        pass
+
+    def progress(self, title: str) -> Progress:
+        return lambda done, whole: None
+
+
+class Trial:
+    """A run of *spec* in *world*; *wrap* puts something around the client that makes it."""
+
+    def __init__(
+        self,
+        world: World,
+        spec: Spec,
+        token: str,
+        wrap: Callable[[Client], Client] = lambda client: client,
+    ) -> None:
+        facts = world.facts(spec)
+        self.world = world
+        self.plan = plan.make(world.provider, spec, token, facts)
+        self.client = world.connect(facts)
+        self.hands = apply.Hands(
+            wrap(self.client), Quiet(), world.bundles(spec), sleep=lambda s: time.sleep(min(s, 0.1))
+        )
+        self.folder = world.folder / "journals" / self.plan.run
+        disk.make_folder(self.folder)
+
+    @property
+    def run(self) -> str:
+        return self.plan.run
+
+    def make(self) -> None:
+        with self._journal() as journal:
+            apply.make(self.plan, journal, self.hands)
+
+    def destroy(self) -> None:
+        """Take away the run and then what it shares with others."""
+        with self._journal() as journal:
+            apply.destroy(self.plan, journal, self.hands)
+            site = [step for step in self.plan.steps if step.scope is Scope.SITE]
+            apply.undo(site, journal, self.hands)
+
+    def answers(self) -> dict[str, object]:
+        """Give the answer of every step that was made, as the journal has it."""
+        with self._journal() as journal:
+            return dict(journal.memory.answers)
+
+    def wait(self) -> Status:
+        """Wait until the run has ended; give how."""
+        return self.until(lambda status: status.state.terminal)
+
+    def until(self, there: Callable[[Status], bool]) -> Status:
+        """Wait until the run is as *there* wants it."""
+        end = time.monotonic() + self.world.limit_s
+        while not there(status := self.client.state(self.run)):
+            assert time.monotonic() < end, f"{status} after {self.world.limit_s:g} s"
+            time.sleep(PAUSE_S)
+        return status
+
+    def log(self, task: int = 0, rank: int = 0) -> bytes:
+        """Give all that one node has printed so far."""
+        assert isinstance(self.client, Tail), "this client reads no logs"
+        for stream in self.client.streams(self.run):
+            if (stream.task, stream.rank) == (task, rank):
+                chunk = stream.read(None)
+                data = chunk.data
+                while (chunk := stream.read(chunk.position)).data:
+                    data += chunk.data
+                return data
+        return b""
+
+    @contextlib.contextmanager
+    def _journal(self) -> Iterator[Journal]:
+        journal = Journal(self.folder)
+        try:
+            yield journal
+        finally:
+            journal.close()
+
+
+def persist(command: Callable[[], None]) -> int:
+    """Give *command* again until it goes through, as a user would; give how often it was given."""
+    for times in range(1, AGAIN + 1):
+        try:
+            command()
+        except (UnknownOutcome, RemoteError, LightsOut):
+            if times == AGAIN:
+                raise
+        else:
+            return times
+    raise AssertionError("BUG: the last time neither went through nor raised")

@@ -1,0 +1,179 @@
+"""The cells of the matrix: one verb, killed at one boundary, repeated, and what is wrong after that."""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from queue import SimpleQueue
+from typing import Any
+
+from tests.faults.world import (
+    KILLED,
+    LONG,
+    QUICK,
+    Driver,
+    Ended,
+    World,
+    always,
+    applied,
+    await_that,
+    ended_as,
+    new_world,
+)
+
+SEED = 20240607
+AT_ONCE = 2
+
+Cell = Callable[[Driver, int], list[str]]
+
+
+def spread(pool: Sequence[Driver], cell: Cell, places: Iterable[int]) -> dict[int, list[str]]:
+    """Give what is wrong after *cell* at each of *places*; two cells at once."""
+    free: SimpleQueue[Driver] = SimpleQueue()
+    for driver in pool:
+        free.put(driver)
+
+    def one(at: int) -> tuple[int, list[str]]:
+        driver = free.get()
+        try:
+            return at, cell(driver, at)
+        except AssertionError as exc:
+            return at, [f"{exc}"]
+        finally:
+            free.put(driver)
+
+    with ThreadPoolExecutor(len(pool)) as threads:
+        return {at: wrong for at, wrong in threads.map(one, places) if wrong}
+
+
+def sample(count: int, size: int) -> list[int]:
+    """Choose *size* of the boundaries 1 to *count*, by the seed above."""
+    return sorted(random.Random(SEED).sample(range(1, count + 1), min(size, count)))
+
+
+def started(world: World) -> str:
+    """Start a job that goes on until it is ended, and give its run."""
+    done = world.run("apply", "faults.yaml", "--detach")
+    assert done.code == 0, done.err
+    world.await_truth(2)
+    return done.out.strip()
+
+
+# Each verb, killed at a boundary and repeated. With no boundary it is the trace.
+
+
+def apply(driver: Driver, at: int | None, **how: Any) -> list[str]:
+    with new_world(driver, QUICK) as world:
+        world.run("apply", "faults.yaml", at=at, **how)
+        world.again("apply", "faults.yaml", **how)
+        return list(applied(world))
+
+
+def cancel(driver: Driver, at: int | None) -> list[str]:
+    with new_world(driver, LONG) as world:
+        run = started(world)
+        world.run("cancel", run, at=at)
+        world.again("cancel", run)
+        return list(ended_as(world, run, "cancelled"))
+
+
+def destroy(driver: Driver, at: int | None) -> list[str]:
+    with new_world(driver, LONG) as world:
+        run = started(world)
+        world.run("destroy", run, at=at)
+        world.again("destroy", run)
+        return list(ended_as(world, run, "destroyed"))
+
+
+def destroy_ended(driver: Driver, at: int | None) -> list[str]:
+    with new_world(driver, QUICK) as world:
+        world.run("apply", "faults.yaml")
+        run = world.runs()[0]["run"]
+        world.run("destroy", run, at=at)
+        world.again("destroy", run)
+        return list(ended_as(world, run, "destroyed"))
+
+
+def given_up(driver: Driver, at: int, **how: Any) -> list[str]:
+    """An apply is killed, and its user destroys what there is of it, and what runs share."""
+    with new_world(driver, LONG) as world:
+        first = world.run("apply", "faults.yaml", "--detach", at=at, **how)
+        runs = [row["run"] for row in world.runs()]
+        done = world.again("destroy", "faults", **how)
+        site = world.again("destroy", "--site")
+        wrong = list(always(world, (0, KILLED, 2)))
+        if not runs:
+            return wrong + [f"exit code {done.code} without a run"] * (done.code != 2)
+        if (done.code, site.code) != (0, 0):
+            wrong.append(f"destroy exits with {done.code}, destroy --site with {site.code}")
+        assert first.code in (0, KILLED)
+        return [*wrong, *ended_as(world, runs[0], "destroyed"), *bare(world)]
+
+
+def bare(world: World) -> list[str]:
+    """Give what still lies in the local provider's folder, but for empty folders."""
+    root = world.home / "local"
+    return [f"left over: {p.relative_to(root)}" for p in root.rglob("*") if not p.is_dir()]
+
+
+def called_off(driver: Driver, at: int, **how: Any) -> list[str]:
+    """An apply is killed, and its user cancels what there is of it."""
+    with new_world(driver, LONG) as world:
+        world.run("apply", "faults.yaml", "--detach", at=at, **how)
+        if not world.runs():
+            return list(always(world))
+        world.again("cancel", "faults", **how)
+        before = len(world.truth())
+        wrong = list(always(world))
+        if len(world.truth()) > before:
+            wrong.append("nodes began after cancel had exited with 0")
+        (row,) = world.runs()
+        if row["state"] not in ("cancelled", "gone"):
+            wrong.append(f"after cancel it is {row['state']}")
+        return wrong
+
+
+# The supervisor
+
+
+def bereft(driver: Driver, at: int, last: str = QUICK) -> list[str]:
+    """The supervisor is killed at its boundary *at* while its run is followed; then all is taken away."""
+    with new_world(driver, last) as world:
+        steps = str(world.folder / "traces" / "supervisor")
+        first = world.run("apply", "faults.yaml", supervisor={"trace": steps, "at": at})
+        (row,) = world.runs()
+        wrong = [*told(first, row), *once(world)]
+        world.again("cancel", row["run"])
+        world.again("destroy", row["run"])
+        return wrong + list(ended_as(world, row["run"], "destroyed"))
+
+
+def told(ended: Ended, row: Mapping[str, Any]) -> list[str]:
+    """Give what is not true in what is said of a run whose supervisor was killed."""
+    says = (ended.code, row["state"])
+    if says == (69, "waiting") and "did not start" in ended.err:
+        return []
+    if says == (1, "failed") and "killed" in row["reason"]:
+        return []
+    return [] if says == (0, "succeeded") else [f"exit code {ended.code}, and it is {row}"]
+
+
+def once(world: World) -> list[str]:
+    ranks = [line[1] for line in world.truth()]
+    return [] if len(ranks) == len(set(ranks)) else [f"nodes ran twice: {ranks}"]
+
+
+def orphaned(driver: Driver, verb: str, last: str) -> list[str]:
+    """The supervisor is killed while its nodes run; then *verb* takes away what is left of them."""
+    with new_world(driver, last) as world:
+        run = started(world)
+        for pid in world.supervisors():
+            os.kill(pid, signal.SIGKILL)
+        await_that(lambda: not world.supervisors(), "the end of the supervisor")
+        (row,) = world.runs()
+        wrong = [] if row["state"] == "failed" and "killed" in row["reason"] else [f"it is {row}"]
+        world.again(verb, run)
+        return wrong + list(ended_as(world, run, {"cancel": "failed"}.get(verb, "destroyed")))

@@ -1,0 +1,191 @@
+"""Runs the real command line in child processes whose every step is counted.
+
+`python tests/faults/drive.py` is a fork server: it imports runspec once, then forks for each line of JSON that it reads
+(a `Case`), and answers with a line when the child has ended. So a case costs milliseconds and not an interpreter.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import importlib
+import json
+import os
+import select
+import sys
+import traceback
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+HERE = str(Path(__file__).parent)
+sys.path.insert(0, HERE)
+
+from boundaries import Boundaries, tree  # noqa: E402
+
+from runspec import apply, disk, journal, record, registry  # noqa: E402
+from runspec.cli import main  # noqa: E402
+from runspec_local import client, folders  # noqa: E402
+from runspec_local.client import LocalClient  # noqa: E402
+
+HOOKED = (
+    "import sys; sys.path.insert(0, sys.argv.pop(1)); sys.path.insert(0, {here!r}); "
+    "import hooked; hooked.supervise({wanted!r})"
+)
+
+
+# The safeguards, each taken away
+
+
+def without_intent() -> None:
+    """The journal does not say what is begun."""
+    real = journal.Journal.add
+
+    def add(self: journal.Journal, event: str, **fields: Any) -> None:
+        if event != "begun":
+            real(self, event, **fields)
+
+    journal.Journal.add = add  # type: ignore[method-assign]
+
+
+def without_find() -> None:
+    """Nothing is ever found."""
+    LocalClient.find = lambda self, step: None  # type: ignore[method-assign]
+
+
+def without_locks() -> None:
+    """Locks hold nobody back."""
+    fcntl.flock = lambda fd, how: None
+
+
+def without_run_lock() -> None:
+    real = disk.locked
+
+    def locked(path: Path, **how: Any) -> Any:
+        return real(path.with_name(f"{path.name}.{os.getpid()}") if path.name == "lock" else path, **how)
+
+    disk.locked = locked
+
+
+def without_fsync() -> None:
+    os.fsync = lambda fd: None  # type: ignore[assignment]
+
+
+def without_rename() -> None:
+    """Files and folders are written where they are to be, bit by bit."""
+
+    def write(path: Path, data: bytes) -> None:
+        fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, disk.PRIVATE_FILE)
+        disk.write_all(fd, data)
+        os.fsync(fd)
+        os.close(fd)
+
+    def create(text: bytes, made: Any, facts: Any, base: Path, name: str) -> record.Record:
+        found = record.Record(record.runs_folder() / made.run)
+        disk.make_folder(found.folder)
+        disk.write(found.folder / "job.yaml", text)
+        disk.write(found.folder / "plan.json", record._json(record.plan.to_json(made)))
+        disk.write(found.folder / "facts.json", record._json(record._facts_json(facts, base)))
+        with found.opened() as opened:
+            opened.add("born", run=made.run, digest=made.digest)
+        return found
+
+    disk.write, record.create = write, create
+    client._write_private = lambda path, data: write(path, data)
+
+
+def without_whole_folders() -> None:
+    """A folder gets its name before its files."""
+    real = Path.with_name
+
+    def with_name(self: Path, name: str) -> Path:
+        return self if name.startswith(".new-") else real(self, name)
+
+    Path.with_name = with_name  # type: ignore[method-assign]
+    folders._name = lambda fresh, path: None
+
+
+SAFEGUARDS: Mapping[str, Callable[[], None]] = {
+    "intent": without_intent,
+    "find": without_find,
+    "locks": without_locks,
+    "run lock": without_run_lock,
+    "fsync": without_fsync,
+    "rename": without_rename,
+    "whole folders": without_whole_folders,
+    "claim": lambda: None,  # the supervisor's own: hooked.py takes it away
+}
+
+
+# One case
+
+
+def child(case: Mapping[str, Any]) -> int:
+    """Carry out one command line as the process that we are from now on."""
+    for fd, path in ((1, case["out"]), (2, case["err"])):
+        os.dup2(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600), fd)
+    os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
+    os.environ.clear()
+    os.environ.update(case["env"])
+    os.chdir(case["cwd"])
+    steps = Boundaries(case["world"], case["trace"], case.get("at"), case.get("do", "kill"))
+    if case.get("look"):
+        steps.look = lambda: tree(Path(case["world"], "home"))
+    steps.install()
+    for name in case.get("without", ()):
+        SAFEGUARDS[name]()
+    steps.watch(LocalClient)
+    if wanted := case.get("supervisor"):
+        client.BOOTSTRAP = HOOKED.format(here=HERE, wanted={"world": case["world"], **wanted})
+    code = main.run(case["words"])
+    steps.step("end")
+    return code
+
+
+def fork(case: Mapping[str, Any]) -> int:
+    pid = os.fork()
+    if pid:
+        return pid
+    try:
+        code = child(case)
+        sys.stdout.flush()
+        sys.stderr.flush()
+    except BaseException:
+        traceback.print_exc()
+        code = 99  # of the harness itself
+    os._exit(code)
+
+
+def serve() -> None:
+    """Answer each case with `{"id": ..., "pid": ...}`, and again with its `code` when it has ended."""
+    for name in set(main.MODULES.values()):
+        importlib.import_module(f"runspec.cli.{name}")
+    registry.load("local")
+    assert apply.TRIES, "BUG: nothing was imported"
+    running: dict[int, tuple[int, int]] = {}
+    rest = b""
+    while True:
+        ready, _, _ = select.select([0, *running], [], [])
+        for fd in ready:
+            if fd:
+                number, pid = running.pop(fd)
+                code = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+                os.close(fd)
+                answer({"id": number, "code": code})
+                continue
+            data = os.read(0, 1 << 16)
+            if not data:
+                return
+            *lines, rest = (rest + data).split(b"\n")
+            for line in lines:
+                case = json.loads(line)
+                pid = fork(case)
+                running[os.pidfd_open(pid)] = (case["id"], pid)
+                answer({"id": case["id"], "pid": pid})
+
+
+def answer(found: Mapping[str, Any]) -> None:
+    os.write(1, json.dumps(found).encode() + b"\n")
+
+
+if __name__ == "__main__":
+    serve()

@@ -1,0 +1,44 @@
+"""The supervisor of a run with its steps counted, or without one of its safeguards. Standard library only."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from boundaries import Boundaries
+
+
+def supervise(wanted: Mapping[str, Any]) -> None:
+    from runspec_local import supervisor
+
+    if wanted.get("slow_s"):
+        time.sleep(wanted["slow_s"])
+    if wanted.get("pause_in_claim_s"):
+        real = supervisor.identity
+
+        def identity() -> dict[str, Any]:
+            time.sleep(wanted["pause_in_claim_s"])
+            return real()
+
+        supervisor.identity = identity
+    if wanted.get("without") == "claim":
+        supervisor.claim = unclaimed
+    if wanted.get("trace"):
+        steps = Boundaries(wanted["world"], wanted["trace"], wanted.get("at"))
+        steps.install()
+    supervisor.main()
+
+
+def unclaimed(folder: Path) -> bool:
+    """Say that the run is ours, whoever else runs it."""
+    import json
+
+    from runspec_local.process import identity
+
+    temporary = folder / f".started.json.{os.getpid()}"
+    temporary.write_text(json.dumps(identity()))
+    os.rename(temporary, folder / "started.json")
+    return True

@@ -1,0 +1,143 @@
+"""A disk that takes nothing more: said in one line before anything is started, and mended by space alone."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.faults import cells
+from tests.faults.test_safeguards import place
+from tests.faults.world import LONG, Driver, Ended, World, always, applied, ended_as, is_temporary, new_world
+
+UNAVAILABLE = 69
+FEW = 3
+
+
+def clear(ended: Ended) -> list[str]:
+    """Give what is wrong with how a command line says that the disk takes nothing."""
+    wrong = []
+    if ended.code != UNAVAILABLE:
+        wrong.append(f"exit code {ended.code}: {ended.err.strip()[-200:]}")
+    errors = [line for line in ended.err.splitlines() if "space left" in line or "read-only" in line]
+    if ended.code == UNAVAILABLE and len(errors) != 1:
+        wrong.append(f"the disk is named {len(errors)} times: {ended.err.strip()[-200:]}")
+    if any("None" in line or "Traceback" in line for line in ended.err.splitlines()):
+        wrong.append(f"not for a person: {ended.err.strip()[-200:]}")
+    return wrong
+
+
+def half_left(world: World) -> list[str]:
+    """Give the folders that were not made whole. (Bytes of a single temporary file are written over.)"""
+    return [
+        f"half left: {p.relative_to(world.home)}"
+        for p in world.home.rglob("*")
+        if is_temporary(p.name) and p.is_dir() and p.parent.name == "blobs"
+    ]
+
+
+def refused(driver: Driver, at: int, error: str = "ENOSPC") -> list[str]:
+    """The disk is full (or read-only) from boundary *at* of an apply on; then there is space again."""
+    with new_world(driver) as world:
+        ended = world.run("apply", "faults.yaml", at=at, do=error)
+        begun = any(step["label"] == "called call start" for step in ended.steps)
+        wrong = clear(ended)
+        if not begun:
+            wrong += half_left(world) + [f"started: {line}" for line in world.truth()]
+        world.again("apply", "faults.yaml")
+        return wrong + [w for w in applied(world) if not w.startswith("exit code 69")]
+
+
+def refused_ending(driver: Driver, at: int, verb: str, error: str) -> list[str]:
+    with new_world(driver, LONG) as world:
+        run = cells.started(world)
+        wrong = clear(world.run(verb, run, at=at, do=error))
+        world.again(verb, run)
+        state = {"cancel": "cancelled", "destroy": "destroyed"}[verb]
+        return wrong + [w for w in ended_as(world, run, state) if not w.startswith("exit code 69")]
+
+
+def places(driver: Driver) -> list[int]:
+    """Give the boundaries of an apply at which something is still to be written."""
+    with new_world(driver) as world:
+        steps = [step for step in world.run("apply", "faults.yaml").steps if step["n"]]
+    last = max(step["n"] for step in steps if step["what"] == "write")
+    return [step["n"] for step in steps if step["what"] in ("write", "half", "open", "mkdir") and step["n"] <= last
+            and step["paths"][0] != "pipe" and not step["label"].endswith("pipe")]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("error", ["ENOSPC", "EROFS"])
+def test_a_disk_that_refuses_at_any_step_is_an_error_and_the_same_command_works_later(
+    pool: list[Driver], error: str
+) -> None:
+    labels = labelled(pool[0])
+
+    wrong = cells.spread(pool, lambda driver, at: refused(driver, at, error), places(pool[0]))
+
+    assert {labels[at - 1]: what for at, what in wrong.items()} == {}
+
+
+def labelled(driver: Driver) -> list[str]:
+    with new_world(driver) as world:
+        return world.run("apply", "faults.yaml").labels
+
+
+@pytest.mark.parametrize(
+    "label",
+    [
+        "mkdir home",
+        "write home/runs/.new-faults/.plan.json.new",
+        "write home/local/blobs/.new-DIGEST-*/one",
+        "half home/local/runs/RUN/.job.json.new",
+    ],
+)
+def test_a_full_disk_is_an_error_before_anything_is_started(driver: Driver, label: str) -> None:
+    assert refused(driver, place(driver, label)) == []
+
+
+@pytest.mark.parametrize("error", ["ENOSPC", "EROFS"])
+@pytest.mark.parametrize("verb", ["cancel", "destroy"])
+def test_a_wish_that_cannot_be_written_down_is_not_carried_out(driver: Driver, verb: str, error: str) -> None:
+    assert refused_ending(driver, 1, verb, error) == []
+
+
+def test_a_full_disk_stops_a_call_before_it_is_sent(driver: Driver) -> None:
+    """The line that announces a call is on the disk, or the call is not made."""
+    with new_world(driver) as world:
+        steps = world.run("apply", "faults.yaml").steps
+    begun = next(s["n"] for s in steps if '"begun", ' in s.get("line", "") and '"job"' in s["line"])
+
+    with new_world(driver) as world:
+        ended = world.run("apply", "faults.yaml", at=begun, do="ENOSPC")
+
+        assert ended.code == UNAVAILABLE
+        assert "call call start" not in ended.labels
+        assert world.truth() == []
+
+
+@pytest.mark.parametrize("words", [("apply", "faults.yaml"), ("apply", "faults.yaml", "--json")])
+def test_a_home_that_cannot_be_is_an_error_in_one_line(driver: Driver, words: tuple[str, ...]) -> None:
+    with new_world(driver) as world:
+        world.home.write_text("a file where the folder is to be")
+
+        ended = world.run(*words)
+
+        assert ended.code == UNAVAILABLE
+        assert len([line for line in ended.err.splitlines() if "hint" not in line]) == 1, ended.err
+        if "--json" in words:
+            assert json.loads(ended.out)["exit_code"] == UNAVAILABLE
+
+
+def test_the_journal_has_no_half_line_after_a_full_disk(driver: Driver) -> None:
+    with new_world(driver) as world:
+        labels = world.run("apply", "faults.yaml").labels
+    halves = [n for n, label in enumerate(labels, 1) if label == "half home/runs/RUN/journal.jsonl"]
+
+    with new_world(driver) as world:
+        world.run("apply", "faults.yaml", at=halves[0], do="ENOSPC")
+
+        (journal,) = Path(world.home, "runs").glob("faults-*/journal.jsonl")
+        assert journal.read_bytes().endswith(b"\n")
+        assert list(always(world, (UNAVAILABLE,))) == []

@@ -1,0 +1,134 @@
+"""Each thing is made once and nothing is left, wherever the lights go out.
+
+The slow tests try every boundary of every verb: their number comes from a trace, never from here. The others try a few
+of each, chosen by `cells.SEED`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from tests.faults import cells
+from tests.faults.world import LONG, QUICK, STUBBORN, Driver, World, new_world
+
+FEW = 2  # boundaries of each verb in the run that is not slow
+VERBS: dict[str, cells.Cell] = {
+    "apply": cells.apply,
+    "apply, then destroy": cells.given_up,
+    "apply, then cancel": cells.called_off,
+    "cancel": cells.cancel,
+    "destroy": cells.destroy,
+    "destroy of an ended run": cells.destroy_ended,
+}
+
+
+def boundaries(driver: Driver, verb: str) -> list[str]:
+    """Give the boundaries of *verb* as a run of it that is not killed passes them."""
+    with new_world(driver, QUICK if verb in ("apply", "destroy of an ended run") else LONG) as world:
+        if verb == "apply":
+            found = world.run("apply", "faults.yaml")
+        elif verb.startswith("apply"):
+            found = world.run("apply", "faults.yaml", "--detach")
+        elif verb == "destroy of an ended run":
+            world.run("apply", "faults.yaml")
+            found = world.run("destroy", "faults")
+        else:
+            cells.started(world)
+            found = world.run(verb, "faults")
+        assert found.code == 0, found.err
+        return found.labels
+
+
+def of_supervisor(driver: Driver) -> list[str]:
+    with new_world(driver) as world:
+        trace = world.folder / "traces" / "supervisor"
+        world.run("apply", "faults.yaml", supervisor={"trace": str(trace)})
+        world.await_quiet()
+        return trace.read_text().splitlines()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("verb", VERBS)
+def test_killed_at_any_boundary_and_repeated_it_is_as_if_nothing_had_happened(
+    pool: list[Driver], verb: str
+) -> None:
+    labels = boundaries(pool[0], verb)
+
+    wrong = cells.spread(pool, VERBS[verb], range(1, len(labels) + 1))
+
+    assert {labels[at - 1]: what for at, what in wrong.items()} == {}
+
+
+@pytest.mark.parametrize("verb", VERBS)
+def test_killed_at_some_boundaries_and_repeated_it_is_as_if_nothing_had_happened(
+    pool: list[Driver], verb: str
+) -> None:
+    labels = boundaries(pool[0], verb)
+
+    wrong = cells.spread(pool, VERBS[verb], cells.sample(len(labels), FEW))
+
+    assert {labels[at - 1]: what for at, what in wrong.items()} == {}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("last", [QUICK, LONG, STUBBORN], ids=["quick", "long", "stubborn"])
+def test_a_run_whose_supervisor_is_killed_at_any_boundary_tells_the_truth_and_leaves_nothing(
+    pool: list[Driver], last: str
+) -> None:
+    count = len(of_supervisor(pool[0]))
+    places = range(1, count + 1) if last == QUICK else cells.sample(count // 2, 8)
+
+    wrong = cells.spread(pool, lambda driver, at: cells.bereft(driver, at, last), places)
+
+    assert wrong == {}
+
+
+@pytest.mark.parametrize("verb", ["cancel", "destroy"])
+@pytest.mark.parametrize("last", [LONG, STUBBORN], ids=["long", "stubborn"])
+def test_a_run_whose_supervisor_was_killed_has_failed_and_can_be_taken_away(
+    driver: Driver, verb: str, last: str
+) -> None:
+    assert cells.orphaned(driver, verb, last) == []
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("verb", [cells.apply, cells.given_up, cells.called_off])
+def test_a_supervisor_that_is_slow_to_start_makes_nothing_twice_and_nothing_too_late(
+    pool: list[Driver], verb: Callable[..., list[str]]
+) -> None:
+    labels = boundaries(pool[0], "apply, then cancel")
+    places = [at for at, label in enumerate(labels, 1) if at > labels.index("call call start")]
+    late = {"slow_s": 1.0}
+
+    wrong = cells.spread(pool, lambda driver, at: verb(driver, at, supervisor=late), places)
+
+    assert {labels[at - 1]: what for at, what in wrong.items()} == {}
+
+
+def test_nothing_changes_on_the_disk_but_at_a_boundary_that_names_it(driver: Driver) -> None:
+    """The count is complete: between two boundaries only what the first of them names has changed."""
+    with new_world(driver) as world:
+        steps = world.run("apply", "faults.yaml", look=True).steps
+        steps += world.run("destroy", "faults", look=True).steps
+
+        unannounced = [
+            f"{path} after '{one['label']}'"
+            for one, next_ in zip(steps, steps[1:], strict=False)
+            for path in changed(one["seen"], next_["seen"])
+            if is_ours(world, path) and not path.startswith(tuple(one["paths"]) or "-")
+        ]
+
+    assert unannounced == []
+
+
+def changed(before: dict[str, str], after: dict[str, str]) -> list[str]:
+    return [path for path in {*before, *after} if before.get(path) != after.get(path)]
+
+
+def is_ours(world: World, path: str) -> bool:
+    """Say whether *path* is for the command line to write; the rest of a local run is its supervisor's."""
+    runs = f"{world.home}/local/runs/"
+    inside = path.removeprefix(runs).partition("/")[2]
+    return not path.startswith(runs) or inside in ("inside.sh", "runspec_inside.pyz", "job.json", "cancel")

@@ -1,0 +1,184 @@
+"""Every safeguard is needed: with it nothing goes wrong, without it a test is red."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Callable
+
+import pytest
+
+from tests.faults import order
+from tests.faults.cells import given_up, started
+from tests.faults.world import (
+    KILLED,
+    LONG,
+    QUICK,
+    Driver,
+    World,
+    always,
+    applied,
+    ended_as,
+    new_world,
+    stopped_at,
+)
+
+Scenario = Callable[[Driver, tuple[str, ...]], list[str]]
+
+
+def place(driver: Driver, label: str, last: str = QUICK, *words: str) -> int:
+    """Give the number of the first boundary of an apply that is called *label*."""
+    with new_world(driver, last) as world:
+        return world.run("apply", "faults.yaml", *words).labels.index(label) + 1
+
+
+def killed_after_start(driver: Driver, without: tuple[str, ...]) -> list[str]:
+    """The answer of `start` is lost, and apply is repeated."""
+    at = place(driver, "called call start")
+    with new_world(driver) as world:
+        world.run("apply", "faults.yaml", at=at, without=without)
+        world.again("apply", "faults.yaml", without=without)
+        return list(applied(world))
+
+
+def given_up_after_start(driver: Driver, without: tuple[str, ...]) -> list[str]:
+    """The answer of `start` is lost, and the run is destroyed."""
+    at = place(driver, "called call start", LONG, "--detach")
+    return given_up(driver, at, without=without)
+
+
+def killed_while_starting(driver: Driver, without: tuple[str, ...]) -> list[str]:
+    """An apply dies while its supervisor starts, slowly; the next apply starts another."""
+    at = place(driver, "called call start")
+    late = {"slow_s": 1.0, "without": "claim" if "claim" in without else None}
+    with new_world(driver) as world:
+        world.run("apply", "faults.yaml", at=at - 1, supervisor=late)
+        world.again("apply", "faults.yaml", supervisor=late)
+        return list(applied(world))
+
+
+def two_applies(driver: Driver, without: tuple[str, ...]) -> list[str]:
+    """A second apply comes while the first is about to put its record down."""
+    at = place(driver, "rename home/runs/.new-faults home/runs/RUN")
+    with new_world(driver) as world:
+        first = world.start("apply", "faults.yaml", at=at, do="stop", without=without)
+        with stopped_at(world, first):
+            second = world.start("apply", "faults.yaml", without=without)
+            world.driver.wait(second[0], 3.0)
+        world.wait(first)
+        world.wait(second)
+        return list(applied(world))
+
+
+def destroyed_while_applied(driver: Driver, without: tuple[str, ...]) -> list[str]:
+    """A destroy comes while apply is about to start the job."""
+    at = place(driver, "call call start", LONG, "--detach")
+    with new_world(driver, LONG) as world:
+        first = world.start("apply", "faults.yaml", "--detach", at=at, do="stop", without=without)
+        with stopped_at(world, first):
+            (row,) = world.runs()
+            second = world.start("destroy", row["run"], without=without)
+            world.driver.wait(second[0], 3.0)
+        world.wait(first)
+        world.wait(second)
+        return list(ended_as(world, row["run"], "destroyed"))
+
+
+def killed_while_recording(driver: Driver, without: tuple[str, ...]) -> list[str]:
+    """An apply dies in the middle of writing its plan down."""
+    return killed_in_half(driver, without, "plan.json")
+
+
+def killed_while_copying(driver: Driver, without: tuple[str, ...]) -> list[str]:
+    """An apply dies in the middle of copying a folder."""
+    return killed_in_half(driver, without, "/two")
+
+
+def killed_in_half(driver: Driver, without: tuple[str, ...], name: str) -> list[str]:
+    with new_world(driver) as world:
+        labels = world.run("apply", "faults.yaml", without=without).labels
+    at = next(n for n, label in enumerate(labels, 1) if label.startswith("half") and name in label)
+    with new_world(driver) as world:
+        world.run("apply", "faults.yaml", at=at, without=without)
+        world.again("apply", "faults.yaml", without=without)
+        return list(applied(world))
+
+
+def power_lost(driver: Driver, without: tuple[str, ...]) -> list[str]:
+    """The order of writes, fsyncs, renames and calls, of the command line and of the supervisor."""
+    with new_world(driver) as world:
+        trace = world.folder / "traces" / "supervisor"
+        ended = world.run("apply", "faults.yaml", without=without, supervisor={"trace": str(trace)})
+        world.await_quiet()
+        steps = [ended.steps, world.run("destroy", "faults", without=without).steps, world.steps(trace)]
+        assert world.log[-1].code == 0
+        return [wrong for one in steps for wrong in order.broken(one)]
+
+
+SCENARIOS: dict[str, tuple[tuple[str, ...], Scenario]] = {
+    "the line that says what is begun": (("intent",), given_up_after_start),
+    "looking for what was begun": (("find",), killed_after_start),
+    "the claim of the supervisor": (("claim",), killed_while_starting),
+    "the lock of a name": (("locks",), two_applies),
+    "the lock of a run": (("run lock",), destroyed_while_applied),
+    "renaming what is whole": (("rename",), killed_while_recording),
+    "naming a folder when it is whole": (("whole folders",), killed_while_copying),
+    "fsync": (("fsync",), power_lost),
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", SCENARIOS)
+def test_with_every_safeguard_nothing_goes_wrong(driver: Driver, name: str) -> None:
+    _, scenario = SCENARIOS[name]
+
+    assert scenario(driver, ()) == []
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", SCENARIOS)
+def test_without_a_safeguard_something_goes_wrong(driver: Driver, name: str) -> None:
+    without, scenario = SCENARIOS[name]
+
+    assert scenario(driver, without) != []
+
+
+# The rule of order, by itself
+
+
+def step(what: str, *paths: str, **more: object) -> order.Step:
+    return {"what": what, "paths": paths, "label": what, "fresh": True, **more}
+
+
+WRITTEN = (
+    step("open", "/d/.a.new"),
+    step("write", "/d/.a.new"),
+    step("fsync", "/d/.a.new"),
+    step("rename", "/d/.a.new", "/d/a"),
+    step("fsync", "/d"),
+    step("call", "start"),
+)
+
+
+def test_a_file_that_is_written_synced_renamed_and_its_folder_synced_is_in_order() -> None:
+    assert order.broken(WRITTEN) == []
+
+
+@pytest.mark.parametrize("left_out", [2, 4])
+def test_each_fsync_is_missed_where_it_is_left_out(left_out: int) -> None:
+    steps = [one for number, one in enumerate(WRITTEN) if number != left_out]
+
+    assert len(order.broken(steps)) == 1
+
+
+def test_a_line_of_the_journal_is_synced_before_the_call_it_announces() -> None:
+    announced = [step("write", "/d/journal.jsonl"), step("call", "start")]
+
+    assert len(order.broken(announced)) == 1
+    assert order.broken([announced[0], step("fsync", "/d/journal.jsonl"), announced[1]]) == []
+
+
+def test_a_folder_is_renamed_when_the_names_in_it_are_synced() -> None:
+    made = [step("mkdir", "/d/.new"), step("mkdir", "/d/.new/sub"), step("rename", "/d/.new", "/d/new")]
+
+    assert len(order.broken(made)) == 1

@@ -1,0 +1,127 @@
+"""Two command lines about one thing at once: as if one had come after the other."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.faults import cells
+from tests.faults.test_safeguards import place
+from tests.faults.world import (
+    LONG,
+    Driver,
+    Ended,
+    World,
+    always,
+    applied,
+    ended_as,
+    new_world,
+    stopped_at,
+)
+
+SOON_S = 0.5  # what a second command line gets before the first goes on
+
+
+def together(world: World, stop: tuple[str, ...], at: int, *others: tuple[str, ...]) -> list[Ended]:
+    """Stop the command line *stop* at its boundary *at*, let *others* run or wait, and let it go on."""
+    first = world.start(*stop, at=at, do="stop")
+    with stopped_at(world, first):
+        rest = [world.start(*words) for words in others]
+        for number, _ in rest:
+            world.driver.wait(number, SOON_S)
+    return [world.wait(one) for one in (first, *rest)]
+
+
+@pytest.mark.parametrize("count", [2, 5])
+def test_of_many_applies_of_one_spec_one_starts_the_job_and_all_follow_it(driver: Driver, count: int) -> None:
+    with new_world(driver) as world:
+        begun = [world.start("apply", "faults.yaml") for _ in range(count)]
+
+        codes = [world.wait(one).code for one in begun]
+
+        assert codes == [0] * count
+        assert list(applied(world)) == []
+
+
+@pytest.mark.slow
+def test_an_apply_that_comes_at_any_moment_of_another_starts_nothing(pool: list[Driver]) -> None:
+    def cell(driver: Driver, at: int) -> list[str]:
+        with new_world(driver) as world:
+            apply = ("apply", "faults.yaml")
+            ended = together(world, apply, at, apply)
+            return [*applied(world), *(one.err for one in ended if one.code)]
+
+    assert cells.spread(pool, cell, cells.sample(place(pool[0], "end"), 12)) == {}
+
+
+def test_two_applies_that_copy_the_same_folder_at_once_both_succeed(driver: Driver) -> None:
+    """Content is shared between specs of different names, which no lock keeps apart."""
+    at = place(driver, "half home/local/blobs/.new-DIGEST-*/two")
+    with new_world(driver) as world:
+        world.spec("other")
+
+        ended = together(world, ("apply", "faults.yaml"), at, ("apply", "other.yaml"))
+
+        assert [(one.code, one.err) for one in ended if one.code] == []
+        assert list(always(world)) == []
+
+
+def ending(driver: Driver, verb: str, label: str) -> list[str]:
+    """*verb* comes while an apply that will follow its job stands before *label*."""
+    at = place(driver, label)
+    with new_world(driver, LONG) as world:
+        first = world.start("apply", "faults.yaml", at=at, do="stop")
+        with stopped_at(world, first):
+            (row,) = world.runs()
+            second = world.start(verb, row["run"])
+            world.driver.wait(second[0], SOON_S)
+        applied_code, ended_code = world.wait(first).code, world.wait(second).code
+        state = {"cancel": "cancelled", "destroy": "destroyed"}[verb]
+        wrong = list(always(world, (0, 1, 4)))
+        if applied_code == 0:
+            wrong.append(f"apply exits with 0, and its job was {state}")
+        if ended_code != 0:
+            wrong.append(f"{verb} exits with {ended_code}")
+        (row,) = world.runs()
+        if row["state"] not in (state, "gone"):
+            wrong.append(f"it is {row['state']}")
+        return wrong
+
+
+MOMENTS = (
+    "fsync home/runs",  # the record is there, and its lock is free
+    "open home/runs/RUN/journal.jsonl",
+    "call stage put_folder",
+    "call call start",
+    "called call start",
+    "call state",
+)
+
+
+@pytest.mark.parametrize("verb", ["cancel", "destroy"])
+@pytest.mark.parametrize("label", MOMENTS)
+def test_what_is_ended_while_it_is_applied_has_ended_and_apply_says_so(driver: Driver, verb: str, label: str) -> None:
+    assert ending(driver, verb, label) == []
+
+
+def test_a_second_supervisor_leaves_only_when_the_first_can_be_seen(driver: Driver) -> None:
+    """An apply dies while its supervisor claims the run, slowly; the next apply must not take it for gone."""
+    at = place(driver, "write pipe") + 2
+    with new_world(driver) as world:
+        world.run("apply", "faults.yaml", at=at, supervisor={"pause_in_claim_s": 2.0})
+
+        ended = world.run("apply", "faults.yaml")
+
+        assert (ended.code, "succeeded" in ended.err) == (0, True), ended.err
+        assert list(applied(world)) == []
+
+
+@pytest.mark.parametrize("verb", ["cancel", "destroy"])
+def test_of_two_that_end_one_run_both_succeed(driver: Driver, verb: str) -> None:
+    with new_world(driver, LONG) as world:
+        run = cells.started(world)
+        begun = [world.start(verb, run) for _ in range(2)]
+
+        codes = [world.wait(one).code for one in begun]
+
+        assert codes == [0, 0]
+        assert list(ended_as(world, run, {"cancel": "cancelled"}.get(verb, "destroyed"))) == []

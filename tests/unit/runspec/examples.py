@@ -1,0 +1,181 @@
+"""Specs that are right and specs that are wrong, for everything that judges specs.
+
+Each wrong one is a right one with one change, and says where the complaint belongs. Some wrong ones
+are wrong in what fields mean together, which a JSON Schema cannot see.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+HEAD = "apiVersion: runspec/v1\nname: job\nprovider: local\n"
+SHORT = HEAD + "command: [echo, hi]\n"
+
+
+@dataclass(frozen=True)
+class Wrong:
+    """*text* has a problem at *path*; *shape* says that a JSON Schema sees it as well."""
+
+    text: str
+    path: str
+    shape: bool = True
+
+
+GOOD = {
+    "the shortest": SHORT,
+    "a script": HEAD + "run: |\n  echo hi\n",
+    "numbers as words of a command": HEAD + "command: [sleep, 1, 2.5, true]\n",
+    "every field": HEAD
+    + """\
+cluster:
+  nodes: 2
+  capacity: spot
+  cpus: 4
+  memory: 16GiB
+  gpus: 1
+  gpu_type: V100
+  disk: 100GiB
+  placement: close
+container:
+  image: localhost/chainermn:7.8.1
+  python: ">=3.9,<3.12"
+  requirements: requirements.txt
+  build_constraints: ["setuptools<74"]
+  shm: 8GiB
+mounts:
+  - {name: code, source: ./mnist, target: /job/code}
+  - {name: data, source: store://datasets/mnist, target: /job/data, mode: ro}
+  - {name: shared, source: shared://workspace, target: /workspace, mode: rw}
+outputs:
+  - {name: model, path: /job/model, sync: 60s}
+env: {OMP_NUM_THREADS: "4"}
+secrets: {HF_TOKEN: hf}
+launch: mpi
+processes_per_node: 2
+command: [python, "${mounts.code}/train.py", --lr, "${sweep.lr}", --out, "${outputs.model}"]
+sweep: {lr: [0.1, 0.01], seed: 1..50}
+max_parallel: 4
+retry: {attempts: 3, spot_attempts: 10}
+timeout: 1h30m
+providers:
+  local: {engine: process, secrets: {hf: "env:HF_TOKEN"}, grace: 5s, without_gpus: true}
+""",
+    "elastic nodes": SHORT.replace("local", "aws-batch")
+    + "cluster: {nodes: {min: 1, max: 12}}\nlaunch: torchrun\n",
+    "low-priority": SHORT + "cluster: {capacity: low-priority}\n",
+    "requirements as a list": SHORT + "container: {requirements: [numpy, 'scipy>1']}\n",
+    "env of every kind": SHORT + "env: {A: 3.10, B: NO, C: true, D: 1:00:00, E: '', F: 0o7, G: 1e3}\n",
+    "a provider that is not there": SHORT.replace("local", "aws-batch"),
+    "settings of a provider that is not there": SHORT + "providers: {aws-batch: {queue: q}}\n",
+    "a literal reference": HEAD + "command: [echo, '$${mounts.nothing}', '${HOME}']\n",
+    "a range of one": HEAD + "command: [echo, '${sweep.n}']\nsweep: {n: 5..5}\n",
+    "a range below zero": HEAD + "command: [echo, '${sweep.n}']\nsweep: {n: -2..2}\n",
+}
+
+BAD = {
+    "no version": Wrong("name: job\nprovider: local\ncommand: [a]\n", "apiVersion"),
+    "another version": Wrong(SHORT.replace("v1", "v2"), "apiVersion"),
+    "a version as a number": Wrong(SHORT.replace("runspec/v1", "1"), "apiVersion"),
+    "no name": Wrong(SHORT.replace("name: job\n", ""), "name"),
+    "a name in capitals": Wrong(SHORT.replace("job", "Job"), "name"),
+    "a long name": Wrong(SHORT.replace("job", "j" * 41), "name"),
+    "a number as a name": Wrong(SHORT.replace("job", "123"), "name"),
+    "a name that reads as true": Wrong(SHORT.replace("job", "true"), "name"),
+    "an unknown key": Wrong(SHORT + "comand: [a]\n", "comand"),
+    "an unknown key below": Wrong(SHORT + "cluster: {cpu: 4}\n", "cluster.cpu"),
+    "nothing to run": Wrong(HEAD, ""),
+    "two things to run": Wrong(SHORT + "run: echo\n", "run"),
+    "an empty command": Wrong(HEAD + "command: []\n", "command"),
+    "a command that is a string": Wrong(HEAD + "command: echo hi\n", "command"),
+    "a command with nothing in it": Wrong(HEAD + "command: [echo, ~]\n", "command[1]"),
+    "a command with a list in it": Wrong(HEAD + "command: [echo, [a]]\n", "command[1]"),
+    "an empty script": Wrong(HEAD + "run: ''\n", "run"),
+    "no nodes": Wrong(SHORT + "cluster: {nodes: 0}\n", "cluster.nodes"),
+    "half a node": Wrong(SHORT + "cluster: {nodes: 1.5}\n", "cluster.nodes"),
+    "nodes in quotes": Wrong(SHORT + "cluster: {nodes: '2'}\n", "cluster.nodes"),
+    "nodes without an end": Wrong(SHORT + "cluster: {nodes: {min: 1}}\n", "cluster.nodes.max"),
+    "more nodes than nodes": Wrong(
+        SHORT + "cluster: {nodes: {min: 3, max: 2}}\n", "cluster.nodes", shape=False
+    ),
+    "a capacity nobody sells": Wrong(SHORT + "cluster: {capacity: spoot}\n", "cluster.capacity"),
+    "decimal memory": Wrong(SHORT + "cluster: {memory: 16GB}\n", "cluster.memory"),
+    "bare memory": Wrong(SHORT + "cluster: {memory: 16}\n", "cluster.memory"),
+    "negative cores": Wrong(SHORT + "cluster: {cpus: -1}\n", "cluster.cpus"),
+    "a cluster in a list": Wrong(SHORT + "cluster: [nodes]\n", "cluster"),
+    "a kind without a number": Wrong(
+        SHORT + "cluster: {gpu_type: V100}\n", "cluster.gpu_type", shape=False
+    ),
+    "an empty image": Wrong(SHORT + "container: {image: ''}\n", "container.image"),
+    "an image that is a number": Wrong(SHORT + "container: {image: 3.10}\n", "container.image"),
+    "a mount without a target": Wrong(SHORT + "mounts: [{name: a, source: ./a}]\n", "mounts[0].target"),
+    "a mount from nowhere": Wrong(
+        SHORT + "mounts: [{name: a, source: 's3://b', target: /a}]\n", "mounts[0]"
+    ),
+    "a mount that leaves the store": Wrong(
+        SHORT + "mounts: [{name: a, source: 'store://a/../../b', target: /a}]\n", "mounts[0]", False
+    ),
+    "a relative target": Wrong(
+        SHORT + "mounts: [{name: a, source: ./a, target: a}]\n", "mounts[0].target"
+    ),
+    "a target that climbs": Wrong(
+        SHORT + "mounts: [{name: a, source: ./a, target: /a/../b}]\n", "mounts[0].target"
+    ),
+    "a mode that is none": Wrong(
+        SHORT + "mounts: [{name: a, source: ./a, target: /a, mode: ru}]\n", "mounts[0].mode"
+    ),
+    "one name for two mounts": Wrong(
+        SHORT + "mounts: [{name: a, source: ./a, target: /a}, {name: a, source: ./b, target: /b}]\n",
+        "mounts[1].name",
+        shape=False,
+    ),
+    "one variable for two mounts": Wrong(
+        SHORT
+        + "mounts: [{name: a-b, source: ./a, target: /a}, {name: a_b, source: ./b, target: /b}]\n",
+        "mounts[1].name",
+        shape=False,
+    ),
+    "folders in each other": Wrong(
+        SHORT + "mounts: [{name: a, source: ./a, target: /a}]\noutputs: [{name: o, path: /a/o}]\n",
+        "outputs[0].path",
+        shape=False,
+    ),
+    "an output without a path": Wrong(SHORT + "outputs: [{name: o}]\n", "outputs[0].path"),
+    "a time without a unit": Wrong(
+        SHORT + "outputs: [{name: o, path: /o, sync: 60}]\n", "outputs[0].sync"
+    ),
+    "a variable that is none": Wrong(SHORT + "env: {3X: a}\n", "env.3X"),
+    "a variable without a value": Wrong(SHORT + "env: {A: }\n", "env.A"),
+    "a variable of ours": Wrong(SHORT + "env: {RUNSPEC_RANK: 1}\n", "env.RUNSPEC_RANK", shape=False),
+    "a reference in env": Wrong(SHORT + "env: {A: '${mounts.x}'}\n", "env.A", shape=False),
+    "a secret that is plain as well": Wrong(
+        SHORT + "env: {A: b}\nsecrets: {A: a}\n", "secrets.A", shape=False
+    ),
+    "a secret that is a number": Wrong(SHORT + "secrets: {A: 1}\n", "secrets.A"),
+    "a launcher nobody has": Wrong(SHORT + "launch: horovod\n", "launch"),
+    "many processes and no launcher": Wrong(
+        SHORT + "processes_per_node: 2\n", "processes_per_node", shape=False
+    ),
+    "elastic MPI": Wrong(
+        SHORT + "cluster: {nodes: {min: 1, max: 2}}\nlaunch: mpi\n", "cluster.nodes", shape=False
+    ),
+    "a mount that is not there": Wrong(
+        HEAD + "command: ['${mounts.code}/x']\n", "command[0]", shape=False
+    ),
+    "a reference in a script to nothing": Wrong(
+        HEAD + "run: echo ${sweep.lr}\n", "run", shape=False
+    ),
+    "a range that goes down": Wrong(SHORT + "sweep: {n: 5..1}\n", "sweep.n", shape=False),
+    "a range that is a word": Wrong(SHORT + "sweep: {n: a..b}\n", "sweep.n"),
+    "a sweep over nothing": Wrong(SHORT + "sweep: {n: []}\n", "sweep.n"),
+    "a sweep too wide": Wrong(SHORT + "sweep: {a: 1..200, b: 1..200}\n", "sweep", shape=False),
+    "a bound without a sweep": Wrong(SHORT + "max_parallel: 2\n", "max_parallel", shape=False),
+    "no tries": Wrong(SHORT + "retry: {attempts: 0}\n", "retry.attempts"),
+    "too many tries": Wrong(SHORT + "retry: {attempts: 11}\n", "retry.attempts"),
+    "an unknown setting of a provider": Wrong(
+        SHORT + "providers: {local: {engin: process}}\n", "providers.local.engin"
+    ),
+    "a wrong setting of a provider": Wrong(
+        SHORT + "providers: {local: {engine: lxc}}\n", "providers.local.engine"
+    ),
+    "settings that are none": Wrong(SHORT + "providers: {local: 3}\n", "providers.local"),
+}

@@ -1,0 +1,258 @@
+"""Carrying out a plan: each thing is made once, whatever the service answers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from runspec import apply
+from runspec.errors import NoAnswer, RemoteError, UnknownOutcome
+from runspec.journal import Journal
+from runspec.plan import Plan
+from runspec.provider import Answer, Request, Scope, State, Status, Step
+
+
+class World:
+    """A service that remembers what it made and fails as it is told, call by call."""
+
+    def __init__(self, *faults: str) -> None:
+        self.faults = list(faults)
+        self.made: list[str] = []
+        self.calls: list[Request] = []
+        self.lag = 0  # looks until what was made is listed
+        self.states = [State.RUNNING]
+        self.now = 0.0
+
+    def call(self, request: Request) -> Answer:
+        self.calls.append(request)
+        fault = self.faults.pop(0) if self.faults else "ok"
+        if fault == "refused":
+            raise RemoteError("refused")
+        if fault == "throttled":
+            raise RemoteError("slow down", transient=True)
+        if fault == "lost before":
+            raise NoAnswer("time-out")
+        self._do(request)
+        if fault == "lost after":
+            raise NoAnswer("time-out")
+        return self._answer(request)
+
+    def _do(self, request: Request) -> None:
+        if request.operation == "make":
+            self.made.append(request.params["name"])
+        elif request.params["name"] in self.made:
+            self.made.remove(request.params["name"])
+
+    def _answer(self, request: Request) -> Answer:
+        return {"arn": f"arn:{request.params['name']}"}
+
+    def find(self, step: Step) -> Answer | None:
+        if self.lag:
+            self.lag -= 1
+            return None
+        return self._answer(step.do) if step.do.params["name"] in self.made else None
+
+    def settled(self, step: Step) -> bool:
+        return True
+
+    def state(self, run: str) -> Status:
+        return Status(self.states.pop(0) if len(self.states) > 1 else self.states[0])
+
+    def cancel(self, run: str) -> None:
+        self.calls.append(Request("svc", "cancel", {"run": run}))
+        self.states = [State.CANCELLED]
+
+
+class Silent:
+    def step(self, title: str) -> None: ...
+
+    def progress(self, title: str) -> Any:
+        return lambda done, whole: None
+
+
+def request(operation: str, name: Any) -> Request:
+    return Request("svc", operation, {"name": name})
+
+
+PLAN = Plan(
+    "fake",
+    "job-abcdef",
+    "",
+    (
+        Step("queue", "queue", Scope.SITE, request("make", "q"), request("drop", "q"), 1.0),
+        Step("job", "job", Scope.RUN, request("make", "j"), request("drop", "j"), 1.0),
+    ),
+)
+
+
+@pytest.fixture
+def journal(tmp_path: Path) -> Iterator[Journal]:
+    opened = Journal(tmp_path)
+    yield opened
+    opened.close()
+
+
+def hands(world: World) -> apply.Hands:
+    def sleep(seconds: float) -> None:
+        world.now += seconds
+
+    return apply.Hands(world, Silent(), {}, sleep, lambda: world.now)
+
+
+def answers(journal: Journal) -> Mapping[str, Answer]:
+    return journal.memory.answers
+
+
+def test_every_step_is_made_once_and_its_answer_kept(journal: Journal) -> None:
+    world = World()
+
+    apply.make(PLAN, journal, hands(world))
+
+    assert world.made == ["q", "j"]
+    assert answers(journal) == {"queue": {"arn": "arn:q"}, "job": {"arn": "arn:j"}}
+
+
+def test_making_again_makes_nothing(journal: Journal) -> None:
+    world = World()
+    apply.make(PLAN, journal, hands(world))
+    before = len(world.calls)
+
+    apply.make(PLAN, journal, hands(world))
+
+    assert len(world.calls) == before
+
+
+def test_a_shared_thing_that_is_there_is_adopted(journal: Journal) -> None:
+    world = World()
+    world.made = ["q"]
+
+    apply.make(PLAN, journal, hands(world))
+
+    assert world.made == ["q", "j"]
+
+
+@pytest.mark.parametrize("at", [0, 1])
+def test_a_lost_reply_is_found_and_not_made_again(journal: Journal, at: int) -> None:
+    world = World(*["ok"] * at, "lost after")
+
+    apply.make(PLAN, journal, hands(world))
+
+    assert world.made == ["q", "j"]
+    assert len(world.calls) == 2
+
+
+def test_a_list_that_lags_is_asked_until_it_must_know(journal: Journal) -> None:
+    world = World("ok", "lost after")
+    world.lag = 5  # the first look is for the shared queue
+
+    apply.make(PLAN, journal, hands(world))
+
+    assert world.made == ["q", "j"]
+
+
+def test_a_lost_call_is_an_unknown_outcome_and_the_same_again_is_safe(journal: Journal) -> None:
+    world = World("ok", "lost before")
+
+    with pytest.raises(UnknownOutcome) as caught:
+        apply.make(PLAN, journal, hands(world))
+    apply.make(PLAN, journal, hands(world))
+
+    assert caught.value.exit_code == 75
+    assert world.made == ["q", "j"]
+
+
+def test_what_passes_is_tried_again_after_longer_and_longer_pauses(journal: Journal) -> None:
+    world = World(*["throttled"] * 3)
+
+    apply.make(PLAN, journal, hands(world))
+
+    assert world.made == ["q", "j"]
+    assert world.now == 0.5 + 1 + 2
+
+
+def test_what_does_not_pass_ends_with_what_the_service_says(journal: Journal) -> None:
+    world = World(*["throttled"] * 100)
+
+    with pytest.raises(RemoteError, match="slow down"):
+        apply.make(PLAN, journal, hands(world))
+
+    assert len(world.calls) == apply.TRIES
+
+
+def test_a_refusal_makes_nothing_and_is_not_looked_for(journal: Journal) -> None:
+    world = World("refused")
+
+    with pytest.raises(RemoteError, match="refused"):
+        apply.make(PLAN, journal, hands(world))
+
+    assert journal.memory.begun == set()
+
+
+def test_a_cancel_that_was_wished_for_is_on_the_disk_before_it_is_asked_for(
+    journal: Journal, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world = World()
+    seen: list[str] = []
+    monkeypatch.setattr(world, "cancel", lambda run: seen.append(journal.memory.want) or
+                        world.states.__setitem__(0, State.CANCELLED))  # fmt: skip
+
+    apply.cancel("job-abcdef", journal, hands(world))
+
+    assert seen == ["cancel"]
+
+
+def test_cancel_waits_until_all_has_ended(journal: Journal) -> None:
+    world = World()
+
+    status = apply.cancel("job-abcdef", journal, hands(world))
+
+    assert status.state is State.CANCELLED
+    assert journal.memory.status is not None
+
+
+def test_destroy_takes_away_the_run_and_leaves_what_is_shared(journal: Journal) -> None:
+    world = World()
+    apply.make(PLAN, journal, hands(world))
+
+    apply.destroy(PLAN, journal, hands(world))
+
+    assert world.made == ["q"]
+    assert journal.memory.deleted
+
+
+def test_destroying_what_was_never_made_asks_for_nothing(journal: Journal) -> None:
+    world = World()
+    world.states = [State.GONE]
+
+    apply.destroy(PLAN, journal, hands(world))
+
+    assert world.calls == []
+    assert journal.memory.deleted
+
+
+def test_destroy_finds_what_was_begun_and_has_no_answer(journal: Journal) -> None:
+    world = World("ok", "lost after")
+    world.lag = 100
+    with pytest.raises(UnknownOutcome):
+        apply.make(PLAN, journal, hands(world))
+    world.lag, world.states = 0, [State.GONE]
+
+    apply.destroy(PLAN, journal, hands(world))
+
+    assert world.made == ["q"]
+
+
+def test_secrets_are_put_in_at_the_last_moment_and_kept_nowhere(
+    journal: Journal, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TOKEN", "canary-123")
+    world = World()
+    step = Step("job", "job", Scope.RUN, request("make", {"$secret": "env:TOKEN"}), None)
+
+    apply.make(Plan("fake", "job-abcdef", "", (step,)), journal, hands(world))
+
+    assert world.made == ["canary-123"]
+    assert "name" not in journal.path.read_text()

@@ -1,0 +1,169 @@
+"""Logs: no line lost, none twice, and a copy that is exact whatever happens to the copier."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from runspec import logs
+from runspec.errors import TimedOut
+from runspec.provider import Chunk, State, Status
+from runspec.report import plain
+
+
+@dataclass
+class Kept:
+    """A stream that gives at most *page* bytes at a time."""
+
+    data: bytes
+    task: int = 0
+    rank: int = 0
+    page: int = 7
+    reads: int = 0
+
+    def read(self, position: str | None) -> Chunk:
+        self.reads += 1
+        at = int(position or 0)
+        data = self.data[at : at + self.page]
+        return Chunk(data, str(at + len(data)))
+
+
+@dataclass
+class Service:
+    """A run that prints a piece each time it is asked how it stands, then ends."""
+
+    pieces: list[bytes]
+    kept: Kept = field(default_factory=lambda: Kept(b""))
+    poll_s: float = 0.05
+
+    def streams(self, run: str) -> Sequence[Kept]:
+        return [self.kept] if self.kept.data else []
+
+    def state(self, run: str) -> Status:
+        if not self.pieces:
+            return Status(State.SUCCEEDED)
+        self.kept.data += self.pieces.pop(0)
+        return Status(State.RUNNING if self.pieces else State.SUCCEEDED)
+
+
+def followed(pieces: list[bytes]) -> list[bytes]:
+    shown: list[bytes] = []
+    ticks = itertools.count()
+    logs.follow(
+        Service(pieces),  # type: ignore[arg-type]  # only what follow needs
+        "run",
+        lambda line: shown.append(line.text),
+        sleep=lambda s: None,
+        clock=lambda: float(next(ticks)),
+    )
+    return shown
+
+
+@given(st.lists(st.binary(max_size=30), max_size=8))
+def test_following_gives_every_line_once_however_it_comes(pieces: list[bytes]) -> None:
+    whole = b"".join(pieces)
+
+    shown = followed(list(pieces))
+
+    assert b"\n".join(shown) == whole.removesuffix(b"\n")
+
+
+def test_what_is_printed_just_before_the_end_is_not_lost() -> None:
+    assert followed([b"first\n", b"last, without an end of line"]) == [
+        b"first",
+        b"last, without an end of line",
+    ]
+
+
+def test_a_time_limit_ends_the_following_and_not_the_run() -> None:
+    with pytest.raises(TimedOut):
+        logs.follow(
+            Service([b"x"] * 100),  # type: ignore[arg-type]
+            "run",
+            lambda line: None,
+            timeout_s=5,
+            sleep=lambda s: None,
+            clock=itertools.count().__next__,
+        )
+
+
+@given(st.binary(max_size=300), st.integers(1, 50))
+def test_a_saved_copy_is_exact(tmp_path_factory: pytest.TempPathFactory, data: bytes, page: int) -> None:
+    path = tmp_path_factory.mktemp("saved") / "log"
+
+    size = logs.save(Kept(data, page=page), path, lambda: True, lambda: None)
+
+    assert path.read_bytes() == data
+    assert size == len(data)
+    assert [p.name for p in path.parent.iterdir()] == ["log"]
+
+
+class Killed(BaseException):
+    """Stands for kill -9: nothing may run after it."""
+
+
+@pytest.mark.parametrize("at", range(1, 12))
+def test_a_copier_that_was_killed_goes_on_without_losing_or_doubling(tmp_path: Path, at: int) -> None:
+    path, data = tmp_path / "log", bytes(range(60))
+    stream = Kept(data)
+    reading = stream.read
+
+    def read(position: str | None) -> Chunk:
+        if stream.reads == at:
+            raise Killed
+        return reading(position)
+
+    stream.read = read  # type: ignore[method-assign]
+    with pytest.raises(Killed):
+        logs.save(stream, path, lambda: True, lambda: None)
+    assert not path.exists()
+    if (partial := tmp_path / "log.partial").exists():
+        partial.write_bytes(partial.read_bytes() + b"half a chunk that no cursor knows of")
+    logs.save(Kept(data), path, lambda: True, lambda: None)
+
+    assert path.read_bytes() == data
+
+
+def test_a_copy_that_differs_from_the_stream_is_mended_at_the_end(tmp_path: Path) -> None:
+    path = tmp_path / "log"
+    path.with_name("log.partial").write_bytes(b"wrong!!")
+    path.with_name("log.cursor").write_text('{"position": "7", "size": 7}')
+
+    logs.save(Kept(b"right, and longer"), path, lambda: True, lambda: None)
+
+    assert path.read_bytes() == b"right, and longer"
+
+
+def test_several_streams_are_saved_to_a_file_each(tmp_path: Path) -> None:
+    streams = [Kept(b"", 0, 0), Kept(b"", 0, 1)]
+
+    assert [p.name for _, p in logs.names(streams, tmp_path / "x")] == ["node-0.log", "node-1.log"]
+
+
+@pytest.mark.parametrize(
+    ("raw", "shown"),
+    [
+        (b"10%\r50%\r100%", "100%"),
+        (b"done\r", "done"),
+        (b"\x1b[31mred\x1b[0m", "\\x1b[31mred\\x1b[0m"),
+        (b"a\tb", "a    b"),
+        ("grün".encode(), "grün"),
+        (b"\xff\xfe", "\ufffd\ufffd"),
+    ],
+)
+def test_a_line_on_the_screen_is_harmless(raw: bytes, shown: str) -> None:
+    assert logs.text(raw, plain) == shown
+
+
+def test_lines_say_whose_they_are_only_where_there_are_several() -> None:
+    line = logs.Line(2, 3, b"")
+
+    assert logs.prefix(line, 1, 1) == ""
+    assert logs.prefix(line, 4, 1) == "[node 3] "
+    assert logs.prefix(line, 4, 9) == "[task 2 node 3] "

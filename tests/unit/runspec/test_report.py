@@ -1,0 +1,84 @@
+"""Complaints: at their place, readable, and harmless to a terminal."""
+
+from __future__ import annotations
+
+import json
+
+from runspec import job
+from runspec.problems import did_you_mean
+from runspec.report import Complaint, Format, render
+
+TEXT = "apiVersion: runspec/v1\nname: job\nprovider: local\nclutser: {nodes: 2}\ncommand: [a]\n"
+
+
+def complaints(text: str) -> job.Text:
+    read = job.read("job.yaml", text.encode())
+    _, problems = job.validated(read)
+    if read.document is not None:
+        read.complain(problems)
+    return read
+
+
+def test_a_complaint_names_file_line_and_column_and_puts_a_caret_under_the_word() -> None:
+    read = complaints(TEXT)
+
+    assert render(read.complaints, Format.TEXT, read.lines) == (
+        "job.yaml:4:1: clutser: unknown key 'clutser'\n"
+        "    4 | clutser: {nodes: 2}\n"
+        "      | ^^^^^^^\n"
+        "  hint: did you mean 'cluster'?"
+    )
+
+
+def test_json_has_one_line_for_each_complaint() -> None:
+    read = complaints(TEXT)
+
+    assert json.loads(render(read.complaints, Format.JSON)) == {
+        "file": "job.yaml", "line": 4, "column": 1, "length": 7, "path": "clutser",
+        "what": "unknown key 'clutser'", "hint": "did you mean 'cluster'?", "severity": "error",
+    }  # fmt: skip
+
+
+def test_annotations_of_a_pull_request_escape_what_would_end_them() -> None:
+    complaint = Complaint("a,b:c.yaml", 3, 4, 1, "run", "50% wrong\nreally", None)
+
+    assert render([complaint], Format.GITHUB) == (
+        "::error file=a%2Cb%3Ac.yaml,line=3,col=4::run: 50%25 wrong%0Areally"
+    )
+
+
+def test_no_control_sequence_of_a_spec_reaches_the_terminal() -> None:
+    read = complaints(TEXT.replace("clutser", '"\\e[31mx"'))
+
+    shown = render(read.complaints, Format.TEXT, read.lines)
+
+    assert "\x1b" not in shown
+    assert "\\x1b[31mx" in shown
+
+
+def test_the_caret_stands_under_wide_characters_too() -> None:
+    read = complaints(TEXT.replace("command: [a]", "command: [日本, [x]]"))
+
+    shown = render(read.complaints, Format.TEXT, read.lines)
+
+    assert "    5 | command: [日本, [x]]\n      |                 ^^^" in shown
+
+
+def test_a_very_long_line_is_cut_around_the_caret() -> None:
+    read = complaints(TEXT.replace("command: [a]", f"command: [{'x, ' * 500}[y]]"))
+
+    shown = render(read.complaints, Format.TEXT, read.lines)
+
+    assert max(len(line) for line in shown.split("\n")) < 200
+    assert "^^^" in shown
+
+
+def test_a_word_far_from_all_known_ones_gets_no_guess() -> None:
+    assert did_you_mean("zebra", ["cluster", "command"]) is None
+
+
+def test_problems_of_one_file_come_in_the_order_of_its_lines() -> None:
+    read = complaints("apiVersion: x\nname: Y\nprovider: 3\nlaunch: z\n")
+
+    lines = [c.line for c in read.complaints]
+    assert lines == sorted(lines)

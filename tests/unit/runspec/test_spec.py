@@ -1,0 +1,177 @@
+"""Specs: what is right, what is wrong, and that everybody who judges them agrees."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from runspec import check, job, yamlio
+from runspec.problems import Problem, dotted
+from runspec.spec import Spec
+from runspec.tree import Value, resolve
+from tests.unit.runspec.examples import BAD, GOOD, HEAD, SHORT
+
+ROOT = Path(__file__).parents[3]
+SCHEMA = json.loads((ROOT / "schemas" / "job.schema.json").read_text())
+
+
+def problems(text: str) -> list[Problem]:
+    read = job.read("job.yaml", text.encode())
+    assert read.document is not None, read.complaints
+    return [p for p in job.validated(read)[1] if p.severity == "error"]
+
+
+def spec(text: str) -> Spec:
+    found, wrong = check.spec(yamlio.read(text))
+    assert found is not None, wrong
+    return found
+
+
+@pytest.mark.parametrize("name", GOOD)
+def test_what_is_right_is_right_for_the_models_and_for_the_schema(name: str) -> None:
+    assert problems(GOOD[name]) == []
+    jsonschema.Draft7Validator(SCHEMA).validate(resolve(yamlio.read(GOOD[name]).value))
+
+
+@pytest.mark.parametrize("name", BAD)
+def test_what_is_wrong_is_told_once_at_its_place(name: str) -> None:
+    found = problems(BAD[name].text)
+
+    assert [dotted(p.path) for p in found] == [BAD[name].path]
+
+
+@pytest.mark.parametrize("name", [name for name in BAD if BAD[name].shape])
+def test_the_schema_refuses_what_the_models_refuse(name: str) -> None:
+    value = resolve(yamlio.read(BAD[name].text).value)
+
+    assert not jsonschema.Draft7Validator(SCHEMA).is_valid(value)
+
+
+# Not 1e3: to a schema every number without a fraction is an integer, however it is written.
+SCALARS = st.sampled_from(
+    "1 0 -1 2.5 true false null yes NO ~ '' 'x' '2' a 1..3 16GiB 60s /a ./a {} [] [a] {a: b} 0x1f".split()
+)
+FIELDS = [
+    "cluster.nodes", "cluster.cpus", "cluster.memory", "cluster.capacity", "cluster.placement",
+    "container.image", "container.requirements", "container.shm", "env.A", "secrets.A", "launch",
+    "processes_per_node", "run", "sweep.n", "max_parallel", "retry.attempts", "timeout", "mounts",
+    "outputs", "name", "provider", "providers.local.engine", "providers.local.without_gpus",
+]  # fmt: skip
+
+
+@given(st.sampled_from(FIELDS), SCALARS)
+def test_models_and_schema_agree_on_every_kind_of_value_in_every_field(
+    field: str, value: str
+) -> None:
+    """Where the schema refuses, the models do; where only the models do, it is no matter of shape."""
+    text = _with(field, value)
+    document = yamlio.read(text)
+
+    valid = jsonschema.Draft7Validator(SCHEMA).is_valid(resolve(document.value))
+    wrong = problems(text)
+
+    if not valid:
+        assert wrong, text
+    else:
+        assert all(p.what.startswith(TOGETHER) for p in wrong), (text, wrong)
+
+
+# What only fields together, or a look at the digits, can tell.
+TOGETHER = (
+    "both 'command'", "nothing starts several", "there is no sweep", "min is", "'5..1'",
+    "an MPI job",
+)  # fmt: skip
+
+
+def _with(field: str, value: str) -> str:
+    outer, _, inner = field.partition(".")
+    if not inner:
+        kept = [line for line in SHORT.splitlines() if not line.startswith(f"{outer}:")]
+        if outer == "run":
+            kept.pop()
+        return "\n".join([*kept, f"{outer}: {value}"]) + "\n"
+    second, _, third = inner.partition(".")
+    body = f"{{{second}: {{{third}: {value}}}}}" if third else f"{{{second}: {value}}}"
+    return SHORT + f"{outer}: {body}\n"
+
+
+def test_the_schema_in_the_repository_is_the_one_the_models_give() -> None:
+    from runspec.cli import around
+
+    assert (ROOT / "schemas" / "job.schema.json").read_text() == around._schema_text()
+
+
+def test_the_reference_page_is_the_one_the_models_give() -> None:
+    from runspec.cli import around
+    from runspec.schema import job_schema, reference
+
+    page = (ROOT / "docs" / "reference.md").read_text()
+    assert page == reference(job_schema(around._models()))
+
+
+def test_a_value_of_env_stays_as_it_was_written() -> None:
+    found = spec(SHORT + "env: {A: 3.10, B: NO, C: 1:00:00, D: 0777, E: '', F: ~x}\n")
+
+    assert found.env == {"A": "3.10", "B": "NO", "C": "1:00:00", "D": "0777", "E": "", "F": "~x"}
+
+
+def test_sizes_are_bytes_and_times_are_seconds() -> None:
+    found = spec(SHORT + "cluster: {memory: 16GiB}\ntimeout: 1h30m\n")
+
+    assert (found.cluster.memory, found.timeout) == (17_179_869_184, 5_400)
+
+
+def test_low_priority_is_spot() -> None:
+    assert spec(SHORT + "cluster: {capacity: low-priority}\n").cluster.capacity == "spot"
+
+
+def test_a_number_of_nodes_is_from_itself_to_itself() -> None:
+    nodes = spec(SHORT + "cluster: {nodes: 3}\n").cluster.nodes
+
+    assert (nodes.min, nodes.max, nodes.elastic) == (3, 3, False)
+
+
+def test_shared_folders_can_be_written_and_the_rest_only_read() -> None:
+    found = spec(
+        SHORT + "mounts: [{name: a, source: ./a, target: /a}, {name: b, source: 'shared://b', target: /b}]\n"
+    )
+
+    assert [m.read_only for m in found.mounts] == [True, False]
+
+
+@pytest.mark.parametrize("near", ["comand", "clutser", "timeuot", "comand:"])
+def test_a_key_with_a_slip_is_met_with_the_right_one(near: str) -> None:
+    found = problems(SHORT + f"{near.rstrip(':')}: x\n")
+
+    assert found[0].hint is not None and found[0].hint.startswith("did you mean '")
+
+
+def test_all_problems_are_told_at_once() -> None:
+    text = HEAD.replace("job", "Job") + "cluster: {cpu: 1, memory: 1GB}\nlaunch: mpl\n"
+
+    assert {dotted(p.path) for p in problems(text)} == {
+        "name", "cluster.cpu", "cluster.memory", "launch",
+    }  # fmt: skip
+
+
+def test_a_spec_that_is_no_mapping_is_told_so() -> None:
+    assert problems("- a\n- b\n")[0].what == "a mapping belongs here"
+
+
+def test_models_are_frozen() -> None:
+    found: Any = spec(SHORT)
+
+    with pytest.raises(ValueError, match="frozen"):
+        found.name = "other"
+
+
+def test_values_as_trees_are_what_editors_see() -> None:
+    value: Value = yamlio.read("a: [1, '1', true, ~, 1.5]\n").value
+
+    assert resolve(value) == {"a": [1, "1", True, None, 1.5]}
