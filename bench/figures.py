@@ -118,6 +118,9 @@ def apply(bench: Bench) -> Iterator[Row]:
     yield Row("apply, wall", ours.wall_s, "s", "torchx local_cwd", torchx.wall_s, at_most=1.0)
     yield Row("apply, CPU", ours.cpu_s, "s", "submitit local", submitit.cpu_s)
     yield Row("apply, CPU", ours.cpu_s, "s", "torchx local_cwd", torchx.cpu_s)
+    what = f"apply, lines lost in {ours.runs} runs"
+    yield Row(what, ours.lost, "", "submitit local", submitit.lost)
+    yield Row(what, ours.lost, "", "torchx local_cwd", torchx.lost)
 
 
 def losses(bench: Bench) -> Iterator[Row]:
@@ -161,7 +164,7 @@ def _apply(bench: Bench) -> Command:
     if not spec.exists():
         head = "apiVersion: runspec/v1\nname: line\nprovider: local\n"
         spec.write_text(f"{head}command: [echo, {json.dumps(LINE)}]\n")
-    return bench.ours("apply", str(spec), shows=LINE)
+    return bench.ours("apply", "--new", str(spec), shows=LINE)
 
 
 def _submitit(bench: Bench) -> Command:

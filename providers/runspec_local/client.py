@@ -28,7 +28,7 @@ from runspec.provider import (
 )
 
 import runspec_local
-from runspec_local import engine, environment, process, reading
+from runspec_local import engine, environment, image, process, reading
 from runspec_local.folders import is_whole, put, remove
 
 READY_S = 30.0
@@ -133,6 +133,7 @@ class LocalClient:
             params["requirements"],
             params["build_constraints"],
             params["interpreter"],
+            self._tell,
         )
         return {"environment": params["path"]}
 
@@ -144,13 +145,14 @@ class LocalClient:
         return {"image": params["image"]}
 
     def _build_image(self, params: Mapping[str, Any]) -> Answer:
-        environment.build_image(
+        image.build(
             params["engine"],
             params["image"],
             params["base"],
             params["requirements"],
             params["build_constraints"],
             self.root / "images",
+            self._tell,
         )
         return {"environment": params["image"]}
 

@@ -32,7 +32,7 @@ MAX_MESSAGE = 400
 
 NUMBER = r"[0-9]+(?:\.[0-9]+){0,2}"
 CLAUSE = re.compile(rf"\s*(==|!=|<=|>=|~=|<|>)\s*({NUMBER})(\.\*)?\s*")
-EXAMPLES = ("3.13", "3.12", "3.11", "3.10", "3.9", "3.8")
+EXAMPLES = ("3.14", "3.13", "3.12", "3.11", "3.10", "3.9", "3.8")
 ASK = (
     "import platform, sys;"
     "print(getattr(sys, '_base_executable', None) or sys.executable);"
@@ -105,9 +105,9 @@ def fits(version: str, specifier: str) -> bool:
     >>> fits("3.11.7", ">=3.9,<3.12"), fits("3.11.7", "3.11"), fits("3.12.0", "~=3.11")
     (True, True, True)
     """
-    if re.fullmatch(rf"\s*{NUMBER}\s*", specifier):
-        specifier = f"=={specifier.strip()}.*"
-    clauses = [CLAUSE.fullmatch(clause) for clause in specifier.split(",")]
+    bare = re.fullmatch(rf"\s*({NUMBER})\s*", specifier)
+    wanted = f"=={bare[1]}.*" if bare else specifier
+    clauses = [CLAUSE.fullmatch(clause) for clause in wanted.split(",")]
     if not all(clauses):
         what = f"'{specifier}' does not say which Python versions"
         raise UsageError(what, "write it as '>=3.9,<3.12' or '3.11'")
@@ -142,19 +142,19 @@ def find_python(uv: str, specifier: str | None, interpreter: str | None = None) 
     is taken where it fits, and then the newest. Nothing is downloaded. Raises UsageError for what
     is no specifier, and Unavailable when none fits.
     """
-    wanted = specifier or ">=3"
+    wanted = ">=3" if specifier is None else specifier
     if interpreter is not None:
         return _named(interpreter, wanted)
     own = getattr(sys, "_base_executable", "") or sys.executable
     if fits(platform.python_version(), wanted):
         return own, platform.python_version()
-    others: list[str] = []
-    for path in _installed(uv):
-        found = _asked(path)
-        if found is not None and fits(found[1], wanted):
+    installed = _installed(uv)
+    fitting = [path for path, version in installed if fits(version, wanted)]
+    for path in fitting:
+        if (found := _asked(path)) is not None:
             return found
-        others += [found[1]] if found else []
-    raise _none_fits(wanted, {platform.python_version(), *others})
+    others = {version for path, version in installed if path not in fitting}
+    raise _none_fits(wanted, others | {platform.python_version()})
 
 
 def _named(interpreter: str, wanted: str) -> tuple[str, str]:
@@ -169,34 +169,47 @@ def _named(interpreter: str, wanted: str) -> tuple[str, str]:
 
 def _none_fits(wanted: str, there: Iterable[str]) -> Unavailable:
     found = ", ".join(sorted(there, key=_release))
-    example = next((n for n in EXAMPLES if fits(f"{n}.0", wanted)), "VERSION")
+    named = re.findall(NUMBER, wanted)
+    example = next((n for n in (*EXAMPLES, *named) if fits(n, wanted)), named[0])
     return Unavailable(
         f"no Python that fits '{wanted}' here; found {found}",
         f"install one, for example: uv python install {example}",
     )
 
 
-def _installed(uv: str) -> list[str]:
-    """Give the interpreters uv sees, newest first; some are shims of pyenv that do not work."""
+def _installed(uv: str) -> list[tuple[str, str]]:
+    """Give paths and versions of the interpreters uv sees, newest first."""
     command = [uv, "python", "list", "--only-installed", "--offline", "--no-config"]
     environment = uv_environment(os.environ)
-    environment["PATH"] = os.pathsep.join([environment.get("PATH", os.defpath), *_pyenv()])
+    environment["PATH"] = search_path(environment.get("PATH", os.defpath))
     done = subprocess.run(
         [*command, "--output-format", "json"], capture_output=True, env=environment, check=False
     )
     try:
-        found = [entry for entry in json.loads(done.stdout) if entry["path"]]
+        listed = json.loads(done.stdout)
     except ValueError as exc:
         raise Unavailable(f"uv does not list interpreters: {_last(done.stderr.decode())}") from exc
-    usual = [e for e in found if e["implementation"] == "cpython" and e["variant"] == "default"]
-    usual.sort(key=lambda entry: _release(entry["version"]), reverse=True)
-    return list(dict.fromkeys(entry["path"] for entry in usual))
+    found = {
+        entry["path"]: entry["version"]
+        for entry in listed
+        if entry["path"] and (entry["implementation"], entry["variant"]) == ("cpython", "default")
+    }
+    return sorted(found.items(), key=lambda one: _release(one[1]), reverse=True)
 
 
-def _pyenv() -> list[str]:
-    """Give the folders of the Pythons that pyenv has and does not show on PATH."""
-    root = Path(os.environ.get("PYENV_ROOT") or Path.home() / ".pyenv")
-    return sorted(str(path) for path in root.glob("versions/*/bin"))
+def search_path(path: str) -> str:
+    """Give *path* with the shims of pyenv replaced by all that they stand for.
+
+    A shim is slow, and refuses every version that is not chosen by some file at the moment.
+    """
+    folders: list[str] = []
+    for folder in path.split(os.pathsep):
+        versions = Path(folder).parent / "versions"
+        if Path(folder).name == "shims" and versions.is_dir():
+            folders += sorted(str(real) for real in versions.glob("*/bin"))
+        else:
+            folders.append(folder)
+    return os.pathsep.join(folders)
 
 
 def _asked(path: str) -> tuple[str, str] | None:
@@ -377,7 +390,8 @@ class _Uv:
         assert process.stdout is not None, "BUG: it was asked for"
         with process.stdout:
             for raw in process.stdout:
-                line = "".join(c for c in raw.decode(errors="replace") if c.isprintable())
+                text = raw.decode(errors="replace").expandtabs()
+                line = "".join(c for c in text if c.isprintable())
                 self._file.write(line + "\n")
                 self._file.flush()
                 said.append(line)
@@ -404,9 +418,9 @@ ITEM = re.compile(r"(?:error:|×|[├╰]─▶|cause:|Caused by:)\s*(.*)")
 SECTION = re.compile(r"\[std(?:err|out)\]")
 NETWORK = re.compile(
     r"Request failed after|error sending request|tcp connect error|dns error|operation timed out"
-    r"|Failed to fetch|50[0234] "
+    r"|server error \(5|429 Too Many"
 )
-TOO_NEW = "set container.python to the versions they work with, such as '<3.12'{which}"
+TOO_NEW = "set container.python to the versions they work with, such as '>=3.9,<3.12'{which}"
 INDEX = "uv does not read the settings of pip: UV_DEFAULT_INDEX names another index"
 HINTS = {
     r"does not satisfy Python|Python (?:ABI|version|implementation) tag|[Rr]equires-[Pp]ython"
@@ -419,7 +433,7 @@ HINTS = {
     r"network was disabled": "UV_OFFLINE is set: take it away",
     r"was not found in the package registry": "is it spelled right? " + INDEX,
     NETWORK.pattern: "is the package index within reach? " + INDEX,
-    r"Failed to build": "a compiler or a library may be missing, or another container.python{which}",
+    r"Failed to build": "it may lack a compiler or a library, or an older container.python{which}",
 }
 
 
@@ -436,7 +450,7 @@ def failure(said: Sequence[str], log: Path) -> RemoteError:
 
 
 def _reason(said: Sequence[str]) -> str:
-    """Give uv's heading, its first cause and its last: the rest is how it got from one to another."""
+    """Give uv's heading, its first cause and its last; the rest is the way between them."""
     starts = [n for n, line in enumerate(said) if BEGIN.match(line)]
     items: list[str] = []
     for line in said[starts[-1] :] if starts else [_last("\n".join(said))]:

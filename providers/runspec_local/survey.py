@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from runspec.provider import Finding, Spec, Unavailable, state_folder
+from runspec.provider import Finding, Spec, Unavailable, UsageError, state_folder
 
 from runspec_local import engine, environment
 from runspec_local.options import LocalOptions
@@ -73,7 +73,7 @@ def _python(spec: Spec, options: LocalOptions) -> dict[str, Any]:
     try:
         uv = environment.find_uv()
         path, version = environment.find_python(uv, spec.container.python, options.python)
-    except Unavailable as exc:
+    except (Unavailable, UsageError) as exc:
         return {"python_problem": [exc.message, exc.hint]}
     return {"python": {"path": str(path), "version": version}}
 

@@ -1,7 +1,7 @@
 """The command line of the zipapp: `launch -- WORD...`, `rsh HOST WORD...`, `sync --every SECONDS|--once FROM TO`."""
 
 import sys
-from typing import List
+from typing import Callable, Dict, List
 
 from . import launcher, rsh, sync
 from .words import Failure
@@ -11,7 +11,11 @@ def launch(argv: List[str]) -> int:
     return launcher.main(argv[1:] if argv[:1] == ["--"] else argv)
 
 
-VERBS = {"launch": launch, "rsh": rsh.main, "sync": sync.main}  # type: Dict[str, Callable[[List[str]], int]]
+VERBS: Dict[str, Callable[[List[str]], int]] = {
+    "launch": launch,
+    "rsh": rsh.main,
+    "sync": sync.main,
+}
 
 
 def main() -> int:

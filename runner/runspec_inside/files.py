@@ -1,12 +1,13 @@
 """Writing and reading small records that other nodes look at: whole or not at all."""
 
+import itertools
 import json
 import os
 from typing import Any, Dict, Optional
 
 Record = Dict[str, Any]
 
-_count = 0
+_counter = itertools.count()
 
 
 def write(path: str, content: bytes, mode: int = 0o600) -> None:
@@ -16,9 +17,7 @@ def write(path: str, content: bytes, mode: int = 0o600) -> None:
     writes its heartbeat this way sees the others' new files at once, not after the attribute cache's up to 60 s
     (nfs(5), acdirmax).
     """
-    global _count
-    _count += 1
-    part = "{}.{}.{}.part".format(path, os.getpid(), _count)
+    part = "{}.{}.{}.part".format(path, os.getpid(), next(_counter))
     handle = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, mode)
     try:
         with os.fdopen(handle, "wb") as stream:

@@ -7,7 +7,8 @@ from .meet import Node
 
 
 def text(nodes: Iterable[Node], slots: int) -> str:
-    """
+    """Return the lines that Open MPI reads; MPICH is given its own form on the command line.
+
     >>> print(text([Node(0, "a", "", "", 0), Node(1, "b", "", "", 0)], 2), end="")
     a slots=2
     b slots=2

@@ -45,7 +45,7 @@ class Meeting:
         self.folder = os.path.join(words.meet, str(words.attempt))
         self._beats = 0
         self._next_beat = 0.0
-        self._seen = {}  # type: Dict[int, Tuple[Optional[bytes], float]]
+        self._seen: Dict[int, Tuple[Optional[bytes], float]] = {}
 
     def path(self, name: str) -> str:
         return os.path.join(self.folder, name)
@@ -100,6 +100,15 @@ class Meeting:
         self._open()
         files.write_record(self.path("end-{}.json".format(self.words.rank)), {"code": code})
 
+    def tell_to_stop(self, number: int) -> None:
+        """Ask all nodes to end their program with this signal; the first asking counts."""
+        if self.stopping() is None:
+            files.write_record(self.path("stopping.json"), {"signal": number})
+
+    def stopping(self) -> Optional[int]:
+        record = files.read_record(self.path("stopping.json"))
+        return None if record is None else int(record["signal"])
+
     def ended(self, rank: int) -> Optional[int]:
         """Return the code that *rank* ended with, or None."""
         record = files.read_record(self.path("end-{}.json".format(rank)))
@@ -111,7 +120,7 @@ def complete(meeting: Meeting, found: Dict[int, Node]) -> Optional[Tuple[Node, .
     if len(found) < meeting.words.nodes:
         return None
     nodes = tuple(found[rank] for rank in sorted(found))
-    ranks = {}  # type: Dict[str, int]
+    ranks: Dict[str, int] = {}
     for node in nodes:
         other = ranks.setdefault(node.host, node.rank)
         if other != node.rank:
@@ -130,11 +139,12 @@ def missing(meeting: Meeting, found: Dict[int, Node]) -> Failure:
 
 
 def _ranges(ranks: List[int]) -> List[str]:
-    """
+    """Return *ranks*, which are in order, as they are read best.
+
     >>> _ranges([1, 3, 4, 5])
     ['1', '3-5']
     """
-    spans = []  # type: List[List[int]]
+    spans: List[List[int]] = []
     for rank in ranks:
         if spans and spans[-1][1] == rank - 1:
             spans[-1][1] = rank

@@ -10,7 +10,7 @@ import subprocess
 import sys
 import time
 from types import TracebackType
-from typing import Callable, Iterable, List, Mapping, Optional, Set, Type, Union
+from typing import Callable, Dict, Iterable, List, Mapping, Optional, Set, Type, Union
 
 from .words import STOPPED, Failure
 
@@ -56,13 +56,13 @@ def adopt_orphans() -> None:
 class Signals:
     """The signals of this process as a list to look at between two steps, instead of at any moment."""
 
-    def __enter__(self) -> "Signals":
+    def __enter__(self) -> "Signals":  # noqa: PYI034 - typing.Self needs a newer Python
         self._read, self._write = os.pipe()
         for end in (self._read, self._write):
             os.set_blocking(end, False)
         self._old_fd = signal.set_wakeup_fd(self._write)
         # A handler, unlike SIG_IGN, is set back to the default in the programs we start.
-        wanted = FORWARDED + (signal.SIGCHLD,)
+        wanted = (*FORWARDED, signal.SIGCHLD)
         self._old = {number: signal.signal(number, lambda *_: None) for number in wanted}
         return self
 
@@ -99,8 +99,8 @@ class Child:
         stderr: Output = None,
     ) -> None:
         """Raise Failure 127 or 126, as a shell would end, when *argv* cannot be started."""
-        self.code = None  # type: Optional[int]
-        self._kill_at = None  # type: Optional[float]
+        self.code: Optional[int] = None
+        self._kill_at: Optional[float] = None
         argv = list(argv)
         try:
             self._popen = subprocess.Popen(
@@ -111,7 +111,7 @@ class Child:
                 stdout=stdout,
                 stderr=stderr,
                 start_new_session=True,
-                preexec_fn=_die_with_parent,
+                preexec_fn=_die_with_parent,  # noqa: PLW1509 - there are no threads here
             )
         except FileNotFoundError:
             raise Failure("'{}': command not found".format(argv[0]), 127) from None
@@ -181,12 +181,12 @@ def kill_rest(patience_s: float = 5.0) -> None:
 
 def descendants(pid: int) -> Set[int]:
     """Return all processes under *pid*; none where there is no /proc."""
-    children = {}  # type: Dict[int, List[int]]
+    children: Dict[int, List[int]] = {}
     for entry in os.listdir("/proc") if os.path.isdir("/proc") else ():
         parent = _parent(entry) if entry.isdigit() else None
         if parent is not None:
             children.setdefault(parent, []).append(int(entry))
-    found = set()  # type: Set[int]
+    found: Set[int] = set()
     todo = [pid]
     while todo:
         new = children.get(todo.pop(), [])
@@ -217,7 +217,7 @@ def run(
     times a second; a Failure it returns stops the child and is raised.
     """
     asked = False
-    failure = None  # type: Optional[Failure]
+    failure: Optional[Failure] = None
     while child.code is None:
         for number in signals.wait(TICK_S):
             if number in STOPS:

@@ -9,7 +9,7 @@ import signal
 import subprocess
 import sys
 import uuid
-from typing import BinaryIO, List, Mapping, Optional, Tuple
+from typing import BinaryIO, Dict, List, Mapping, Optional, Tuple
 
 from . import files
 from .meet import POLL_S, Meeting
@@ -97,7 +97,7 @@ class Server:
         self.meeting = meeting
         self.token = token
         self.env = env
-        self.children = {}  # type: Dict[str, Child]
+        self.children: Dict[str, Child] = {}
         self._prefix = "ask-{}-".format(meeting.words.rank)
 
     def accept(self) -> None:

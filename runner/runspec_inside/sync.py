@@ -59,8 +59,8 @@ class Sync:
         """
         shutil.rmtree(self._parts, ignore_errors=True)  # of one that was killed
         os.makedirs(self._parts)
-        copied = []  # type: List[str]
-        left = []  # type: List[str]
+        copied: List[str] = []
+        left: List[str] = []
         for path in _regular_files(self.source):
             try:
                 if self._save(path):

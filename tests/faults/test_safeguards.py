@@ -2,21 +2,16 @@
 
 from __future__ import annotations
 
-import os
-import signal
 from collections.abc import Callable
 
 import pytest
 
 from tests.faults import order
-from tests.faults.cells import given_up, started
+from tests.faults.cells import given_up
 from tests.faults.world import (
-    KILLED,
     LONG,
     QUICK,
     Driver,
-    World,
-    always,
     applied,
     ended_as,
     new_world,
@@ -64,7 +59,7 @@ def two_applies(driver: Driver, without: tuple[str, ...]) -> list[str]:
         first = world.start("apply", "faults.yaml", at=at, do="stop", without=without)
         with stopped_at(world, first):
             second = world.start("apply", "faults.yaml", without=without)
-            world.driver.wait(second[0], 3.0)
+            world.let(second)
         world.wait(first)
         world.wait(second)
         return list(applied(world))
@@ -78,7 +73,7 @@ def destroyed_while_applied(driver: Driver, without: tuple[str, ...]) -> list[st
         with stopped_at(world, first):
             (row,) = world.runs()
             second = world.start("destroy", row["run"], without=without)
-            world.driver.wait(second[0], 3.0)
+            world.let(second)
         world.wait(first)
         world.wait(second)
         return list(ended_as(world, row["run"], "destroyed"))

@@ -18,16 +18,12 @@ from tests.faults.world import (
     stopped_at,
 )
 
-SOON_S = 0.5  # what a second command line gets before the first goes on
-
-
 def together(world: World, stop: tuple[str, ...], at: int, *others: tuple[str, ...]) -> list[Ended]:
-    """Stop the command line *stop* at its boundary *at*, let *others* run or wait, and let it go on."""
+    """Stop the command line *stop* at its boundary *at*, let *others* end or wait, and let it go on."""
     first = world.start(*stop, at=at, do="stop")
     with stopped_at(world, first):
         rest = [world.start(*words) for words in others]
-        for number, _ in rest:
-            world.driver.wait(number, SOON_S)
+        world.let(*rest)
     return [world.wait(one) for one in (first, *rest)]
 
 
@@ -62,7 +58,7 @@ def test_two_applies_that_copy_the_same_folder_at_once_both_succeed(driver: Driv
         ended = together(world, ("apply", "faults.yaml"), at, ("apply", "other.yaml"))
 
         assert [(one.code, one.err) for one in ended if one.code] == []
-        assert list(always(world)) == []
+        assert list(always(world, jobs=2)) == []
 
 
 def ending(driver: Driver, verb: str, label: str) -> list[str]:
@@ -73,7 +69,7 @@ def ending(driver: Driver, verb: str, label: str) -> list[str]:
         with stopped_at(world, first):
             (row,) = world.runs()
             second = world.start(verb, row["run"])
-            world.driver.wait(second[0], SOON_S)
+            world.let(second)
         applied_code, ended_code = world.wait(first).code, world.wait(second).code
         state = {"cancel": "cancelled", "destroy": "destroyed"}[verb]
         wrong = list(always(world, (0, 1, 4)))
@@ -82,7 +78,7 @@ def ending(driver: Driver, verb: str, label: str) -> list[str]:
         if ended_code != 0:
             wrong.append(f"{verb} exits with {ended_code}")
         (row,) = world.runs()
-        if row["state"] not in (state, "gone"):
+        if row["state"] != state:
             wrong.append(f"it is {row['state']}")
         return wrong
 

@@ -174,6 +174,12 @@ class World:
         self.log.append(ended)
         return ended
 
+    def let(self, *started: tuple[int, int]) -> None:
+        """Let command lines go on until each has ended, or waits for a lock."""
+        for number, _ in started:
+            pid = self.driver.pids[number]
+            await_that(lambda: self.driver.wait(number, 0.02) is not None or waits(pid), "an end or a lock")
+
     def run(self, *words: str, **how: Any) -> Ended:
         return self.wait(self.start(*words, **how))
 
@@ -215,7 +221,7 @@ class World:
         """Give the processes that belong to this world, by their words or their environment."""
         return {pid: words for pid, words in processes(str(self.folder))}
 
-    def await_quiet(self, limit_s: float = 10.0) -> dict[int, str]:
+    def await_quiet(self, limit_s: float = 20.0) -> dict[int, str]:
         """Give the processes that are left after *limit_s*; returns as soon as there are none."""
         end = time.monotonic() + limit_s
         while (left := self.processes()) and time.monotonic() < end:
@@ -241,6 +247,12 @@ def stopped_at(world: World, started: tuple[int, int]) -> Iterator[None]:
         yield
     finally:
         with_no_error(pid, signal.SIGCONT)
+
+
+def waits(pid: int) -> bool:
+    """Say whether *pid* waits for a lock. proc_locks(5)"""
+    lines = [line.split() for line in Path("/proc/locks").read_text().splitlines()]
+    return any(words[1] == "->" and words[5] == str(pid) for words in lines)
 
 
 def state_of(pid: int) -> str | None:
@@ -290,11 +302,13 @@ def new_world(driver: Driver, last: str = QUICK) -> Iterator[World]:
 # What must hold
 
 
-def always(world: World, codes: Sequence[int] = (0, KILLED, 75)) -> Iterator[str]:
-    """Give what is wrong with *world* that must hold after every verb."""
+def always(world: World, codes: Sequence[int] = (0, KILLED, 75), jobs: int = 1) -> Iterator[str]:
+    """Give what is wrong with *world* that must hold after every verb about *jobs* specs."""
     for ended in world.log:
         if ended.code not in codes:
             yield f"exit code {ended.code}: {ended.err.strip()[-300:]}"
+    for report in (world.folder / "home.tmp").iterdir():
+        yield f"{report.name}: {' / '.join(report.read_text().splitlines()[-4:])}"
     for pid, words in world.await_quiet().items():
         yield f"process {pid} is left: {words[:200]}"
     for path in (p for p in world.home.rglob("*") if is_temporary(p.name)):
@@ -313,7 +327,7 @@ def always(world: World, codes: Sequence[int] = (0, KILLED, 75)) -> Iterator[str
         if step["what"] == "called" and step["label"].endswith((" start", " put_folder"))
     )
     for label, count in answered.items():
-        if count > 1:
+        if count > jobs:
             yield f"answered {count} times: {label}"
 
 

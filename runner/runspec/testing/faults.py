@@ -67,9 +67,13 @@ class Recorder:
 class Flaky(Recorder):
     """As a `Recorder`, but *strike* decides what becomes of call number *at*, from 0."""
 
-    at: int = 0
+    at: int = -1
     strike: Strike = field(default=lambda send: send())
     begun: int = 0
+
+    def next(self, at: int, strike: Strike) -> None:
+        """From now on, have *strike* decide on call number *at*."""
+        self.begun, self.at, self.strike = 0, at, strike
 
     @property
     def struck(self) -> bool:

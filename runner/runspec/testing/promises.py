@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from runspec.plan import FILE, REF, SECRET, canonical, marked, step_json
@@ -44,22 +44,22 @@ def values_are_json(steps: Sequence[Step]) -> None:
     """Params hold what JSON can hold, and nothing that comes back from it as something else."""
     for step in steps:
         for request in filter(None, (step.do, step.undo)):
-            for value in _all(request.params, f"{step.id}.{request.operation}"):
-                assert value is None, value
+            assert list(_not_json(request.params, f"{step.id}: {request.operation}")) == []
             there = json.loads(json.dumps(request.params, allow_nan=False))
             assert there == request.params
     "".join(canonical(step_json(step)) for step in steps).encode()
 
 
-def _all(value: Any, at: str) -> Iterable[str | None]:
-    """Give a complaint for every part of *value* that is no JSON value, and None for the others."""
+def _not_json(value: Any, at: str) -> Iterator[str]:
+    """Give a complaint for every part of *value* that is no JSON value."""
     if isinstance(value, Mapping):
         for key, item in value.items():
-            yield None if isinstance(key, str) else f"{at}: the key {key!r} is no text"
-            yield from _all(item, f"{at}.{key}")
+            if not isinstance(key, str):
+                yield f"{at}: the key {key!r} is no text"
+            yield from _not_json(item, f"{at}.{key}")
     elif isinstance(value, list):
         for i, item in enumerate(value):
-            yield from _all(item, f"{at}[{i}]")
+            yield from _not_json(item, f"{at}[{i}]")
     elif isinstance(value, float) and not math.isfinite(value):
         yield f"{at}: {value} is no number in JSON"
     elif not (value is None or isinstance(value, str | int | float)):

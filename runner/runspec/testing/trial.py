@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from runspec import apply, disk, plan
 from runspec.errors import RemoteError, UnknownOutcome
 from runspec.journal import Journal
-from runspec.provider import Client, Progress, Scope, Spec, Status, Tail
+from runspec.provider import Answer, Client, Progress, Scope, Spec, Status, Tail
 from runspec.testing.faults import LightsOut
 from runspec.testing.world import World
 
@@ -62,10 +62,19 @@ class Trial:
             site = [step for step in self.plan.steps if step.scope is Scope.SITE]
             apply.undo(site, journal, self.hands)
 
-    def answers(self) -> dict[str, object]:
+    def answers(self) -> dict[str, Answer]:
         """Give the answer of every step that was made, as the journal has it."""
         with self._journal() as journal:
             return dict(journal.memory.answers)
+
+    def found(self) -> dict[str, Answer | None]:
+        """Give what the client finds of every step."""
+        return {step.id: self.client.find(step) for step in self.plan.steps}
+
+    def left(self) -> list[str]:
+        """Give the steps that can be taken away and are still found."""
+        found = self.found()
+        return [s.id for s in self.plan.steps if s.undo and found[s.id] is not None]
 
     def wait(self) -> Status:
         """Wait until the run has ended; give how."""

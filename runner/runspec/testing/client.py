@@ -1,0 +1,331 @@
+"""The promises of the other half, each a test: what is made is found, made once, and taken away."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from runspec import apply
+from runspec.plan import FILE, marked
+from runspec.provider import (
+    Client,
+    Conflict,
+    Outputs,
+    Spec,
+    Stage,
+    State,
+    Step,
+    Tail,
+    Talks,
+)
+from runspec.testing.faults import FAULTS, Changing, Flaky, Strike
+from runspec.testing.trial import Quiet, Trial, persist
+from runspec.testing.world import FILES, World
+from runspec.words import tasks
+
+NOBODY = "nobody-000000"  # a run that never was
+LINES = ["first", "", "  two  spaces ", "%s \\n $HOME `x` 'y'", "grüße ✓", "x" * 5000, "last"]
+
+Trials = Callable[..., Trial]
+Wrap = Callable[[Client], Client]
+
+
+class ClientContract:
+    """What is asked of a client, where there is something for it to talk to."""
+
+    @pytest.fixture
+    def trials(self, world: World) -> Iterator[Trials]:
+        """Makes runs; what is left of them at the end is taken away."""
+        if not world.answers:
+            pytest.skip("there is no service here for its client")
+        made: list[Trial] = []
+
+        def trial(spec: Spec, token: str = "000001", wrap: Wrap = lambda client: client) -> Trial:
+            made.append(Trial(world, spec, token, wrap))
+            return made[-1]
+
+        yield trial
+        for left in made:
+            persist(left.destroy)
+
+    # What is made is found; what is taken away is not.
+
+    def test_a_run_is_found_once_it_is_made_ends_well_and_leaves_nothing(
+        self, trials: Trials, spec: Spec
+    ) -> None:
+        trial = trials(spec)
+        assert trial.found() == {step.id: None for step in trial.plan.steps}
+
+        trial.make()
+        assert trial.found() == trial.answers()
+
+        status = trial.wait()
+        assert (status.state, status.exit_code) == (State.SUCCEEDED, 0), status
+        assert trial.client.state(trial.run) == status, "a run that has ended has changed"
+
+        trial.destroy()
+        assert trial.left() == []
+        assert trial.client.state(trial.run).state is State.GONE
+
+    def test_another_client_finds_it_too(self, trials: Trials, world: World) -> None:
+        """A run is taken up by another process, perhaps on another machine."""
+        trial = trials(world.example("single"))
+        trial.make()
+
+        other = world.connect(world.facts(world.example("single")))
+
+        assert {step.id: other.find(step) for step in trial.plan.steps} == trial.answers()
+
+    def test_taking_away_twice_is_no_mistake(self, trials: Trials, world: World) -> None:
+        trial = trials(world.example(largest(world)))
+        trial.make()
+        trial.wait()
+        answers = trial.answers()
+        requests = [s.undo for s in reversed(trial.plan.steps) if s.undo is not None]
+
+        for request in requests:
+            ready = apply.ready(request, answers)
+            trial.client.call(ready)
+            trial.client.call(ready)
+
+        assert trial.left() == []
+
+    def test_a_run_is_taken_away_while_it_runs(self, trials: Trials, world: World) -> None:
+        trial = trials(world.sleeping())
+        trial.make()
+        trial.until(lambda status: status.state is State.RUNNING)
+
+        trial.destroy()
+
+        assert trial.client.state(trial.run).state is State.GONE
+
+    # A run that nobody knows.
+
+    def test_a_run_that_never_was_is_gone(self, trials: Trials, world: World) -> None:
+        assert trials(world.example("single")).client.state(NOBODY).state is State.GONE
+
+    def test_ending_a_run_that_never_was_is_no_mistake(self, trials: Trials, world: World) -> None:
+        client = trials(world.example("single")).client
+
+        client.cancel(NOBODY)
+
+        assert client.state(NOBODY).state is State.GONE
+
+    def test_a_run_that_never_was_has_no_streams_and_no_outputs(
+        self, trials: Trials, world: World
+    ) -> None:
+        client = trials(world.example("single")).client
+
+        assert not isinstance(client, Tail) or list(client.streams(NOBODY)) == []
+        assert not isinstance(client, Outputs) or list(client.outputs(NOBODY)) == []
+
+    # How a run ends.
+
+    def test_a_job_that_exits_with_7_has_failed_with_7(self, trials: Trials, world: World) -> None:
+        trial = trials(world.printing(["no"], 7))
+        trial.make()
+
+        status = trial.wait()
+
+        assert (status.state, status.exit_code) == (State.FAILED, 7)
+        assert status.reason, "nobody says why"
+
+    def test_a_job_can_be_ended(self, trials: Trials, world: World) -> None:
+        trial = trials(world.sleeping())
+        trial.make()
+        trial.until(lambda status: status.state is State.RUNNING)
+
+        trial.client.cancel(trial.run)
+        trial.client.cancel(trial.run)
+
+        assert trial.wait().state is State.CANCELLED
+
+    def test_ending_a_job_that_has_ended_changes_nothing(
+        self, trials: Trials, world: World
+    ) -> None:
+        trial = trials(world.printing(["done"]))
+        trial.make()
+        status = trial.wait()
+
+        trial.client.cancel(trial.run)
+
+        assert trial.client.state(trial.run) == status
+
+    # What it prints.
+
+    def test_every_line_is_in_the_log(self, trials: Trials, world: World) -> None:
+        trial = reading(trials(world.printing(LINES)))
+        trial.make()
+        trial.wait()
+
+        log = trial.log().decode().splitlines()
+
+        assert [line for line in log if line in LINES] == LINES
+
+    def test_the_log_of_a_job_that_failed_is_kept(self, trials: Trials, world: World) -> None:
+        trial = reading(trials(world.printing(LINES, 7)))
+        trial.make()
+        trial.wait()
+
+        assert LINES[-1].encode() in trial.log()
+
+    def test_a_log_read_twice_is_the_same(self, trials: Trials, world: World) -> None:
+        """From any position, and by another client."""
+        spec = world.printing(LINES)
+        trial = reading(trials(spec))
+        trial.make()
+        trial.wait()
+        other = world.connect(world.facts(spec))
+        assert isinstance(trial.client, Tail)
+        assert isinstance(other, Tail)
+        (one,), (two,) = trial.client.streams(trial.run), other.streams(trial.run)
+
+        position: str | None = None
+        while True:
+            chunk = one.read(position)
+            assert two.read(position) == chunk == one.read(position)
+            position = chunk.position
+            if not chunk.data:
+                break
+
+    def test_each_task_prints_into_a_stream_of_its_own(self, trials: Trials, world: World) -> None:
+        name = "sweep"
+        if name in world.refuses:
+            pytest.skip("it runs no sweeps")
+        spec = world.example(name)
+        trial = reading(trials(spec))
+        trial.make()
+        trial.wait()
+
+        logs = [trial.log(task).decode().split() for task in range(len(tasks(spec)))]
+
+        assert [log[-2:] for log in logs] == [list(values.values()) for values in tasks(spec)]
+
+    def test_each_node_prints_into_a_stream_of_its_own(self, trials: Trials, world: World) -> None:
+        if "nodes" in world.refuses:
+            pytest.skip("it runs on one node")
+        trial = reading(trials(world.example("nodes")))
+        trial.make()
+        trial.wait()
+
+        assert isinstance(trial.client, Tail)
+        streams = trial.client.streams(trial.run)
+
+        assert [(stream.task, stream.rank) for stream in streams] == [(0, 0), (0, 1)]
+        assert [b"hello" in trial.log(0, rank) for rank in range(2)] == [True, True]
+
+    # What it leaves.
+
+    @pytest.mark.parametrize("exit_code", [0, 7])
+    def test_outputs_come_back_byte_for_byte(
+        self, trials: Trials, world: World, exit_code: int
+    ) -> None:
+        if "outputs" in world.refuses:
+            pytest.skip("it keeps no outputs")
+        trial = trials(world.writing(exit_code))
+        assert isinstance(trial.client, Outputs), "it takes outputs and cannot give them back"
+        trial.make()
+        trial.wait()
+
+        found = trial.client.outputs(trial.run)
+
+        assert [(f.output, f.task, f.rank) for f in found] == [("made", 0, 0)] * len(found)
+        assert {f.path: f.open().read() for f in found} == world.written()
+        assert {f.path: f.bytes for f in found} == {k: len(v) for k, v in world.written().items()}
+        assert [f.path for f in found] == sorted(world.written())
+
+    # What it reads.
+
+    def test_half_a_folder_is_no_folder(self, trials: Trials, world: World) -> None:
+        """A folder that changes while it is put there is not found, and the next try is whole."""
+        if "mounts" in world.refuses:
+            pytest.skip("it takes no folders")
+        spec = world.example("mounts")
+        trial = trials(spec)
+        client, step = trial.client, step_with_folder(trial)
+        assert isinstance(client, Stage), "it takes folders and cannot stage them"
+        request, bundle = apply.ready(step.do, {}), world.bundles(spec)["code"]()
+
+        for at in range(len(bundle.files)):
+            with pytest.raises(Conflict):
+                client.stage(request, Changing(bundle, at), Quiet().progress(""))
+            assert client.find(step) is None
+        answer = client.stage(request, bundle, Quiet().progress(""))
+
+        assert client.find(step) == answer
+        trial.make()
+        assert trial.wait().state is State.SUCCEEDED
+        assert not isinstance(client, Tail) or FILES["hello.txt"] in trial.log()
+
+    def test_a_client_that_talks_takes_a_listener(self, trials: Trials, world: World) -> None:
+        trial = trials(world.example("single"))
+        if not isinstance(trial.client, Talks):
+            pytest.skip("it says nothing meanwhile")
+        said: list[str] = []
+
+        trial.client.listen(said.append)
+        trial.make()
+
+        assert [line for line in said if not line.strip()] == []
+
+    # Wherever it goes wrong.
+
+    @pytest.mark.parametrize("fault", FAULTS)
+    def test_each_thing_is_made_once_and_taken_away_wherever_a_call_goes_wrong(
+        self, trials: Trials, world: World, fault: str
+    ) -> None:
+        """For every call of making a run and of taking it away, counted."""
+        made_once_and_taken_away(trials, world, FAULTS[fault])
+
+    def test_each_thing_is_made_once_and_taken_away_wherever_the_service_fails(
+        self, trials: Trials, world: World
+    ) -> None:
+        if not world.faults():
+            pytest.skip("this service cannot be told to fail")
+        for strike in world.faults().values():
+            made_once_and_taken_away(trials, world, strike)
+
+
+def made_once_and_taken_away(trials: Trials, world: World, strike: Strike) -> None:
+    """Let *strike* decide on each call in turn, once while making and once while taking away."""
+    spec = world.example(largest(world))
+    for at in range(len(trials(spec).plan.steps)):
+        trial, flaky = flaky_trial(trials, spec, f"{at + 1:06}")
+
+        flaky.next(at, strike)
+        persist(trial.make)
+        made = Counter((r.service, r.operation) for r in flaky.sent)
+        assert made == Counter((s.do.service, s.do.operation) for s in trial.plan.steps)
+        assert flaky.struck
+
+        flaky.next(at, strike)
+        persist(trial.destroy)
+        assert trial.left() == []
+        assert flaky.struck or trial.plan.steps[-1 - at].undo is None
+
+
+def flaky_trial(trials: Trials, spec: Spec, token: str) -> tuple[Trial, Flaky]:
+    made: list[Flaky] = []
+
+    def wrap(client: Client) -> Client:
+        made.append(Flaky(client))
+        return made[0]
+
+    return trials(spec, token, wrap), made[0]
+
+
+def largest(world: World) -> str:
+    """Give the example with the most steps: a folder comes first, then the job."""
+    return "single" if "mounts" in world.refuses else "mounts"
+
+
+def step_with_folder(trial: Trial) -> Step:
+    return next(step for step in trial.plan.steps if list(marked(step.do.params, FILE)))
+
+
+def reading(trial: Trial) -> Trial:
+    if not isinstance(trial.client, Tail):
+        pytest.skip("it reads no logs")
+    return trial

@@ -1,0 +1,200 @@
+"""One MPI job over all nodes: rank 0 runs mpirun, the others run what it asks of them through our remote shell.
+
+A stop goes to the ranks themselves, on all nodes, and not through mpirun: PRRTE 3 kills its ranks a second or two after
+it has passed a SIGTERM on, and a Hydra proxy at once, which is too soon to save anything.
+"""
+
+import os
+import shlex
+import shutil
+import signal
+import sys
+import tempfile
+from typing import Dict, List, Mapping, Optional, Set
+
+from . import files, hostfile, mpirun, process
+from .meet import POLL_S, one_stack
+from .process import Child
+from .rsh import Server
+from .seat import Seat, gone
+from .words import STOPPED, Failure
+
+# What every rank runs. Its words are not the user's: mpirun reads ":" and more in them as its own, and each node has
+# its own paths. Each node's daemon hands its ranks the path of that node's script.
+START = ("sh", "-c", 'exec sh "$RUNSPEC_START"')
+
+
+def run(seat: Seat, argv: List[str]) -> int:
+    folder = tempfile.mkdtemp(prefix="runspec-")
+    try:
+        if seat.words.rank > 0:
+            seat.meet()
+            return _serve(seat, argv, folder)
+        kind = mpirun.find()
+        seat.meet()
+        return _lead(seat, kind, argv, folder)
+    finally:
+        process.kill_rest()
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+class Ranks:
+    """The user's processes on this node, which sign themselves in as *folder*/rank.<pid>."""
+
+    def __init__(self, folder: str) -> None:
+        self.folder = folder
+        self._told: Set[int] = set()
+
+    def here(self) -> Set[int]:
+        names = [name for name in os.listdir(self.folder) if name.startswith("rank.")]
+        return {int(name[len("rank.") :]) for name in names} & process.descendants(os.getpid())
+
+    def send(self, number: int) -> bool:
+        """Return whether there was anybody."""
+        here = self.here()
+        self._told |= here
+        _send(here, number)
+        return bool(here)
+
+    def send_to_new(self, number: int) -> None:
+        """Tell those who have signed in since the last time."""
+        new = self.here() - self._told
+        self._told |= new
+        _send(new, number)
+
+
+def _send(pids: Set[int], number: int) -> None:
+    for pid in pids:
+        try:
+            os.kill(pid, number)
+        except ProcessLookupError:  # it has just ended
+            pass
+
+
+# --- rank 0 -----------------------------------------------------------------------------------------------------------
+
+
+class Led(Child):
+    """mpirun; what we send to it reaches this node's ranks instead, as soon as there are some."""
+
+    def __init__(self, argv: List[str], env: Mapping[str, str], ranks: Ranks) -> None:
+        super().__init__(argv, env, stdin=None)
+        self.ranks = ranks
+        self.stopped_with: Optional[int] = None
+
+    def send(self, number: int) -> None:
+        if not self.ranks.send(number):
+            super().send(number)
+
+    def stop(self, grace_s: float, number: int = signal.SIGTERM) -> None:
+        self.stopped_with = number
+        super().stop(grace_s, number)
+
+    def tick(self) -> None:
+        if self.stopped_with is not None:
+            self.ranks.send_to_new(self.stopped_with)
+        super().tick()
+
+
+def _lead(seat: Seat, kind: mpirun.Mpirun, argv: List[str], folder: str) -> int:
+    job = mpirun.Job(
+        hosts=tuple(node.host for node in seat.nodes),
+        slots=seat.words.slots,
+        hostfile=os.path.join(folder, "hosts"),
+        agent=os.path.join(folder, "rsh"),
+        loopback=one_stack(seat.nodes),
+        root=os.geteuid() == 0,
+    )
+    hostfile.write(job.hostfile, seat.nodes, seat.words.slots)
+    files.write(job.agent, agent_script(), 0o700)
+    env = dict(kind.defaults(job), **daemon_env(seat, argv, folder))
+    child = Led(kind.argv(job) + list(START), env, Ranks(folder))
+    code = process.run(child, seat.signals, seat.words.grace_s, _Each(seat, child))
+    return STOPPED if seat.stopping() == signal.SIGTERM else code
+
+
+class _Each:
+    """What rank 0 looks after while mpirun runs: a stop goes round to all nodes, and a lost node is an end."""
+
+    def __init__(self, seat: Seat, child: Led) -> None:
+        self.seat = seat
+        self.child = child
+
+    def __call__(self) -> Optional[Failure]:
+        number = self.seat.stopping()
+        if number is None and self.child.stopped_with is not None:
+            self.seat.tell_to_stop(self.child.stopped_with)
+        elif number is not None and self.child.stopped_with is None:
+            self.child.stop(self.seat.words.grace_s, number)
+        failure = self.seat.watch()
+        return None if number is not None else failure
+
+
+# --- the other ranks --------------------------------------------------------------------------------------------------
+
+
+def _serve(seat: Seat, argv: List[str], folder: str) -> int:
+    """Run what rank 0 asks for, until it ends or is gone; return the code for this node."""
+    assert seat.meeting is not None, "BUG: rank > 0 of one node"
+    ranks = Ranks(folder)
+    server = Server(seat.meeting, seat.nodes[0].token, daemon_env(seat, argv, folder))
+    while True:
+        for number in seat.signals.wait(POLL_S):
+            if number in process.STOPS:
+                seat.tell_to_stop(number)
+            else:
+                ranks.send(number)
+        process.reap(server.children.values())
+        server.answer()
+        stopping = seat.stopping()
+        code = seat.meeting.ended(0)
+        if code is not None:
+            return code
+        if stopping is not None:
+            ranks.send_to_new(stopping)
+            if seat.grace_is_over() or not server.running():
+                return STOPPED
+        seat.meeting.beat()
+        if seat.meeting.gone(0):
+            raise gone(seat.nodes[0], seat.words.lease_s)
+        server.accept()
+
+
+# --- what a node hands to its ranks -----------------------------------------------------------------------------------
+
+
+def daemon_env(seat: Seat, argv: List[str], folder: str) -> Dict[str, str]:
+    """Return the environment of this node's ranks: its own, and the way to its own words and directory."""
+    start = os.path.join(folder, "start.sh")
+    files.write(start, start_script(folder, os.getcwd(), argv))
+    env = seat.env()
+    env["RUNSPEC_START"] = start
+    if os.geteuid() == 0:
+        # https://docs.open-mpi.org/en/v5.0.x/man-openmpi/man1/mpirun.1.html: root only by two variables, for in a
+        # container there is often nobody else
+        for name in ("OMPI", "PRTE"):
+            env[name + "_ALLOW_RUN_AS_ROOT"] = env[name + "_ALLOW_RUN_AS_ROOT_CONFIRM"] = "1"
+    return env
+
+
+def start_script(folder: str, cwd: str, argv: List[str]) -> bytes:
+    """Return what a rank runs in place of the words that mpirun was given.
+
+    >>> print(start_script("/tmp/x", "/job", ["echo", "it is", ":"]).decode(), end="")
+    unset RUNSPEC_START
+    : >/tmp/x/rank.$$
+    cd /job && exec echo 'it is' :
+    """
+    words = " ".join(shlex.quote(word) for word in argv)
+    lines = "unset RUNSPEC_START\n: >{}/rank.$$\ncd {} && exec {}\n"
+    return os.fsencode(lines.format(shlex.quote(folder), shlex.quote(cwd), words))
+
+
+def agent_script() -> bytes:
+    """Return a program that is our `rsh`, by this same Python and zipapp, with nothing changed in its environment."""
+    place = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+    code = "import sys; sys.path.insert(0, {!r}); from runspec_inside.__main__ import main; sys.exit(main())"
+    words = (sys.executable, "-c", code.format(place), "rsh")
+    return os.fsencode(
+        '#!/bin/sh\nexec {} "$@"\n'.format(" ".join(shlex.quote(word) for word in words))
+    )

@@ -1,0 +1,127 @@
+"""What each kind of mpirun must be told to start ranks on all nodes through our remote shell: words, no deeds."""
+
+import re
+import subprocess
+from typing import Callable, Dict, List, NamedTuple, Tuple
+
+from .words import Failure
+
+
+class Job(NamedTuple):
+    """All that an mpirun needs to be told."""
+
+    hosts: Tuple[str, ...]
+    slots: int
+    hostfile: str
+    agent: str  # the path of a program that behaves as ssh does
+    loopback: bool  # the nodes share one network stack, so nothing else is needed
+    root: bool
+
+
+class Mpirun(NamedTuple):
+    argv: Callable[[Job], List[str]]
+    defaults: Callable[[Job], Dict[str, str]]  # variables for mpirun that give way to the user's
+
+
+def find() -> Mpirun:
+    try:
+        version = subprocess.check_output(
+            ["mpirun", "--version"], stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL
+        )
+    except FileNotFoundError:
+        raise Failure("launch: mpi needs mpirun on PATH, and this image has none", 127) from None
+    except subprocess.CalledProcessError as error:
+        version = error.output
+    return flavour(version.decode("utf-8", "replace"))
+
+
+def flavour(version: str) -> Mpirun:
+    """Return how to talk to the mpirun that says *version* of itself. Raise Failure for one we do not know."""
+    open_mpi = re.search(r"\(Open MPI\) (\d+)", version)
+    if open_mpi:
+        return ORTE if int(open_mpi.group(1)) < 5 else PRRTE
+    if "PRRTE" in version:
+        return PRRTE
+    if "HYDRA" in version or "Intel(R) MPI" in version:
+        return HYDRA
+    first = version.strip().splitlines()[0] if version.strip() else ""
+    raise Failure("mpirun is not of Open MPI, MPICH or Intel MPI: '{}'".format(first))
+
+
+def prrte_argv(job: Job) -> List[str]:
+    """Open MPI 5: https://docs.open-mpi.org/en/v5.0.x/launching-apps/ssh.html."""
+    argv = ["mpirun", "--hostfile", job.hostfile, "-n", str(len(job.hosts) * job.slots)]
+    argv += ["--map-by", ":OVERSUBSCRIBE", "--wdir", "/"]
+    if len(job.hosts) > 1:
+        argv += ["--leave-session-attached"]
+        argv += _pairs("--prtemca", plm="ssh", plm_ssh_agent=job.agent, plm_ssh_no_tree_spawn="1")
+        argv += _pairs("--prtemca", prte_keep_fqdn_hostnames="1")
+    return argv + _open_mpi_argv(job)
+
+
+def orte_argv(job: Job) -> List[str]:
+    """Open MPI 4 and older: mpirun(1)."""
+    argv = ["mpirun", "--hostfile", job.hostfile, "-n", str(len(job.hosts) * job.slots)]
+    argv += ["--oversubscribe", "--wdir", "/"]
+    if len(job.hosts) > 1:
+        argv += ["--leave-session-attached"]
+        argv += _pairs("--mca", plm="rsh", plm_rsh_agent=job.agent, plm_rsh_no_tree_spawn="1")
+        argv += _pairs("--mca", orte_keep_fqdn_hostnames="1")
+        if job.loopback:
+            argv += _pairs("--mca", oob_tcp_if_include="lo")
+    return argv + _open_mpi_argv(job)
+
+
+def _open_mpi_argv(job: Job) -> List[str]:
+    argv = ["--allow-run-as-root"] if job.root else []
+    # Each daemon would bind its first rank to the first core of the one machine.
+    return [*argv, "--bind-to", "none"] if job.loopback else argv
+
+
+def open_mpi_defaults(job: Job) -> Dict[str, str]:
+    """Return parameters for daemons that share a machine, which Open MPI does not expect; mpirun passes them on."""
+    if not job.loopback:
+        return {}
+    defaults = {
+        "OMPI_MCA_btl_tcp_if_include": "lo",  # else left out, by btl_tcp_if_exclude
+        "OMPI_MCA_btl_tcp_disable_family": "6",
+    }
+    if len(job.hosts) > 1:
+        # Segments are named by hostname and rank on the node: two nodes of one machine map the same file and crash.
+        defaults["OMPI_MCA_btl"] = "^sm,vader"
+        # 5.0.11: with one rank on each of two such nodes, one of them goes into han's set-up and waits for ever.
+        defaults["OMPI_MCA_coll"] = "^han"
+        defaults["OMPI_MCA_mpi_yield_when_idle"] = "1"  # no daemon knows that the cores are shared
+    return defaults
+
+
+def hydra_argv(job: Job) -> List[str]:
+    """MPICH and Intel MPI: https://github.com/pmodels/mpich/blob/main/doc/wiki/how_to/Using_the_Hydra_Process_Manager.md."""
+    argv = ["mpirun", "-n", str(len(job.hosts) * job.slots), "-ppn", str(job.slots), "-wdir", "/"]
+    if len(job.hosts) > 1:
+        argv += ["-hosts", ",".join("{}:{}".format(host, job.slots) for host in job.hosts)]
+        # -genvnone: else rank 0's variables, RUNSPEC_RANK among them, would be everybody's
+        argv += ["-launcher", "ssh", "-launcher-exec", job.agent, "-genvnone"]
+    if job.loopback:
+        argv += ["-iface", "lo"]
+        for name in ("UCX_NET_DEVICES", "FI_TCP_IFACE", "FI_SOCKETS_IFACE"):
+            argv += ["-genv", name, "lo"]
+    return argv
+
+
+def hydra_defaults(_: Job) -> Dict[str, str]:
+    return {}
+
+
+def _pairs(option: str, **values: str) -> List[str]:
+    """Return the words that give each of *values* to *option*.
+
+    >>> _pairs("--mca", plm="ssh")
+    ['--mca', 'plm', 'ssh']
+    """
+    return [word for name, value in values.items() for word in (option, name, value)]
+
+
+PRRTE = Mpirun(prrte_argv, open_mpi_defaults)
+ORTE = Mpirun(orte_argv, open_mpi_defaults)
+HYDRA = Mpirun(hydra_argv, hydra_defaults)
