@@ -423,7 +423,7 @@ NETWORK = re.compile(
 TOO_NEW = "set container.python to the versions they work with, such as '>=3.9,<3.12'{which}"
 INDEX = "uv does not read the settings of pip: UV_DEFAULT_INDEX names another index"
 HINTS = {
-    r"does not satisfy Python|Python (?:ABI|version|implementation) tag|[Rr]equires-[Pp]ython"
+    r"does not satisfy Python|Python (?:ABI|version|implementation) tag|[Rr]equires.[Pp]ython"
     r"|No module named '(?:distutils|imp|asynchat|asyncore)'": TOO_NEW,
     r"No module named '(?:pkg_resources|setuptools)'|has no attribute 'ImpImporter'": (
         "old packages need old tools to be built: set container.build_constraints: "

@@ -18,6 +18,7 @@ import io
 import json
 import os
 import re
+import select
 import signal
 import sys
 from collections.abc import Callable, Mapping
@@ -43,6 +44,7 @@ GROWING = ("open", "write", "mkdir", "symlink", "link")  # what a full disk refu
 CHANGING = (*GROWING, "rename", "unlink", "rmdir", "truncate", "chmod")  # and a read-only one
 
 _write, _fsync, _kill, _open = os.write, os.fsync, os.kill, io.open
+_select = select.select
 _readlink, _fstat_path = os.readlink, "/proc/self/fd/{}"
 
 
@@ -62,10 +64,11 @@ def plain(path: str, world: str) -> str:
 class Boundaries:
     """The steps of this process below the folder *world*, written to the file *trace* as they come.
 
-    At step number *at* it does what *do* says: `kill` or `stop` itself, or fail with an error of `errno` from there on.
+    At step *at*, a number or the first of that label, it does what *do* says: `kill` or `stop` itself, or fail with an
+    error of `errno` from there on.
     """
 
-    def __init__(self, world: str, trace: str, at: int | None = None, do: str = "kill") -> None:
+    def __init__(self, world: str, trace: str, at: int | str | None = None, do: str = "kill") -> None:
         self.world = world
         self.at = at
         self.do = do
@@ -87,7 +90,11 @@ class Boundaries:
         if self.look is not None:
             found["seen"] = self.look()
         _write(self._out, json.dumps(found).encode() + b"\n")
-        if number is None or self.at is None:
+        if number is None:
+            return False
+        if self.at == label:
+            self.at = number
+        if not isinstance(self.at, int):
             return False
         if self.do == "kill" and number == self.at:
             return self._die(what)
@@ -117,6 +124,7 @@ class Boundaries:
         """Watch this process from now on. There is no way back."""
         os.write, os.fsync = self.write, self.fsync  # type: ignore[assignment]
         io.open = builtins.open = self.open  # type: ignore[assignment]
+        select.select = self.select  # type: ignore[assignment]
         sys.addaudithook(self._audit)
 
     def write(self, fd: int, data: Any) -> int:
@@ -140,6 +148,11 @@ class Boundaries:
         if self._ours(path):
             self.step("fsync", path)
         _fsync(fd)
+
+    def select(self, *args: Any) -> Any:
+        """Wait for another process: after all that was sent to it, before its answer."""
+        self.step("await")
+        return _select(*args)
 
     def open(self, file: Any, mode: str = "r", *args: Any, **kwargs: Any) -> Any:
         """Open as `open` does, and write through `os.write`."""

@@ -97,7 +97,7 @@ def destroy_ended(driver: Driver, at: int | None) -> list[str]:
         return list(ended_as(world, run, "destroyed"))
 
 
-def given_up(driver: Driver, at: int, **how: Any) -> list[str]:
+def given_up(driver: Driver, at: int | str, **how: Any) -> list[str]:
     """An apply is killed, and its user destroys what there is of it, and what runs share."""
     with new_world(driver, LONG) as world:
         first = world.run("apply", "faults.yaml", "--detach", at=at, **how)

@@ -9,8 +9,8 @@ import pytest
 from tests.faults import order
 from tests.faults.cells import given_up
 from tests.faults.world import (
+    KILLED,
     LONG,
-    QUICK,
     Driver,
     applied,
     ended_as,
@@ -21,42 +21,33 @@ from tests.faults.world import (
 Scenario = Callable[[Driver, tuple[str, ...]], list[str]]
 
 
-def place(driver: Driver, label: str, last: str = QUICK, *words: str) -> int:
-    """Give the number of the first boundary of an apply that is called *label*."""
-    with new_world(driver, last) as world:
-        return world.run("apply", "faults.yaml", *words).labels.index(label) + 1
-
-
 def killed_after_start(driver: Driver, without: tuple[str, ...]) -> list[str]:
     """The answer of `start` is lost, and apply is repeated."""
-    at = place(driver, "called call start")
     with new_world(driver) as world:
-        world.run("apply", "faults.yaml", at=at, without=without)
+        world.run("apply", "faults.yaml", at="called call start", without=without)
         world.again("apply", "faults.yaml", without=without)
         return list(applied(world))
 
 
 def given_up_after_start(driver: Driver, without: tuple[str, ...]) -> list[str]:
     """The answer of `start` is lost, and the run is destroyed."""
-    at = place(driver, "called call start", LONG, "--detach")
-    return given_up(driver, at, without=without)
+    return given_up(driver, "called call start", without=without)
 
 
 def killed_while_starting(driver: Driver, without: tuple[str, ...]) -> list[str]:
     """An apply dies while its supervisor starts, slowly; the next apply starts another."""
-    at = place(driver, "called call start")
     late = {"slow_s": 1.0, "without": "claim" if "claim" in without else None}
     with new_world(driver) as world:
-        world.run("apply", "faults.yaml", at=at - 1, supervisor=late)
+        world.run("apply", "faults.yaml", at="await", supervisor=late)
         world.again("apply", "faults.yaml", supervisor=late)
         return list(applied(world))
 
 
 def two_applies(driver: Driver, without: tuple[str, ...]) -> list[str]:
     """A second apply comes while the first is about to put its record down."""
-    at = place(driver, "rename home/runs/.new-faults home/runs/RUN")
     with new_world(driver) as world:
-        first = world.start("apply", "faults.yaml", at=at, do="stop", without=without)
+        about = "rename home/runs/.new-faults home/runs/RUN"
+        first = world.start("apply", "faults.yaml", at=about, do="stop", without=without)
         with stopped_at(world, first):
             second = world.start("apply", "faults.yaml", without=without)
             world.let(second)
@@ -67,9 +58,9 @@ def two_applies(driver: Driver, without: tuple[str, ...]) -> list[str]:
 
 def destroyed_while_applied(driver: Driver, without: tuple[str, ...]) -> list[str]:
     """A destroy comes while apply is about to start the job."""
-    at = place(driver, "call call start", LONG, "--detach")
     with new_world(driver, LONG) as world:
-        first = world.start("apply", "faults.yaml", "--detach", at=at, do="stop", without=without)
+        how = {"at": "call call start", "do": "stop", "without": without}
+        first = world.start("apply", "faults.yaml", "--detach", **how)
         with stopped_at(world, first):
             (row,) = world.runs()
             second = world.start("destroy", row["run"], without=without)
@@ -81,20 +72,20 @@ def destroyed_while_applied(driver: Driver, without: tuple[str, ...]) -> list[st
 
 def killed_while_recording(driver: Driver, without: tuple[str, ...]) -> list[str]:
     """An apply dies in the middle of writing its plan down."""
-    return killed_in_half(driver, without, "plan.json")
+    fresh = "RUN/plan.json" if without else ".new-faults/.plan.json.new"
+    return killed_at(driver, without, f"half home/runs/{fresh}")
 
 
 def killed_while_copying(driver: Driver, without: tuple[str, ...]) -> list[str]:
     """An apply dies in the middle of copying a folder."""
-    return killed_in_half(driver, without, "/two")
+    fresh = "DIGEST" if without else ".new-DIGEST-*"
+    return killed_at(driver, without, f"half home/local/blobs/{fresh}/two")
 
 
-def killed_in_half(driver: Driver, without: tuple[str, ...], name: str) -> list[str]:
+def killed_at(driver: Driver, without: tuple[str, ...], label: str) -> list[str]:
     with new_world(driver) as world:
-        labels = world.run("apply", "faults.yaml", without=without).labels
-    at = next(n for n, label in enumerate(labels, 1) if label.startswith("half") and name in label)
-    with new_world(driver) as world:
-        world.run("apply", "faults.yaml", at=at, without=without)
+        killed = world.run("apply", "faults.yaml", at=label, without=without)
+        assert killed.code == KILLED, f"it has no '{label}'"
         world.again("apply", "faults.yaml", without=without)
         return list(applied(world))
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import pytest
 
 from tests.faults import cells
-from tests.faults.test_safeguards import place
 from tests.faults.world import (
     LONG,
     Driver,
@@ -18,7 +17,7 @@ from tests.faults.world import (
     stopped_at,
 )
 
-def together(world: World, stop: tuple[str, ...], at: int, *others: tuple[str, ...]) -> list[Ended]:
+def together(world: World, stop: tuple[str, ...], at: int | str, *others: tuple[str, ...]) -> list[Ended]:
     """Stop the command line *stop* at its boundary *at*, let *others* end or wait, and let it go on."""
     first = world.start(*stop, at=at, do="stop")
     with stopped_at(world, first):
@@ -46,12 +45,15 @@ def test_an_apply_that_comes_at_any_moment_of_another_starts_nothing(pool: list[
             ended = together(world, apply, at, apply)
             return [*applied(world), *(one.err for one in ended if one.code)]
 
-    assert cells.spread(pool, cell, cells.sample(place(pool[0], "end"), 12)) == {}
+    with new_world(pool[0]) as world:
+        count = len(world.run("apply", "faults.yaml").labels)
+
+    assert cells.spread(pool, cell, cells.sample(count, 12)) == {}
 
 
 def test_two_applies_that_copy_the_same_folder_at_once_both_succeed(driver: Driver) -> None:
     """Content is shared between specs of different names, which no lock keeps apart."""
-    at = place(driver, "half home/local/blobs/.new-DIGEST-*/two")
+    at = "half home/local/blobs/.new-DIGEST-*/two"
     with new_world(driver) as world:
         world.spec("other")
 
@@ -63,9 +65,8 @@ def test_two_applies_that_copy_the_same_folder_at_once_both_succeed(driver: Driv
 
 def ending(driver: Driver, verb: str, label: str) -> list[str]:
     """*verb* comes while an apply that will follow its job stands before *label*."""
-    at = place(driver, label)
     with new_world(driver, LONG) as world:
-        first = world.start("apply", "faults.yaml", at=at, do="stop")
+        first = world.start("apply", "faults.yaml", at=label, do="stop")
         with stopped_at(world, first):
             (row,) = world.runs()
             second = world.start(verb, row["run"])
@@ -101,9 +102,8 @@ def test_what_is_ended_while_it_is_applied_has_ended_and_apply_says_so(driver: D
 
 def test_a_second_supervisor_leaves_only_when_the_first_can_be_seen(driver: Driver) -> None:
     """An apply dies while its supervisor claims the run, slowly; the next apply must not take it for gone."""
-    at = place(driver, "write pipe") + 2
     with new_world(driver) as world:
-        world.run("apply", "faults.yaml", at=at, supervisor={"pause_in_claim_s": 2.0})
+        world.run("apply", "faults.yaml", at="await", supervisor={"pause_in_claim_s": 2.0})
 
         ended = world.run("apply", "faults.yaml")
 

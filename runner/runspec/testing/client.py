@@ -12,6 +12,7 @@ from runspec.plan import FILE, marked
 from runspec.provider import (
     Client,
     Conflict,
+    OutputFile,
     Outputs,
     Spec,
     Stage,
@@ -232,7 +233,7 @@ class ClientContract:
         found = trial.client.outputs(trial.run)
 
         assert [(f.output, f.task, f.rank) for f in found] == [("made", 0, 0)] * len(found)
-        assert {f.path: f.open().read() for f in found} == world.written()
+        assert {file.path: content(file) for file in found} == world.written()
         assert {f.path: f.bytes for f in found} == {k: len(v) for k, v in world.written().items()}
         assert [f.path for f in found] == sorted(world.written())
 
@@ -319,6 +320,11 @@ def flaky_trial(trials: Trials, spec: Spec, token: str) -> tuple[Trial, Flaky]:
 def largest(world: World) -> str:
     """Give the example with the most steps: a folder comes first, then the job."""
     return "single" if "mounts" in world.refuses else "mounts"
+
+
+def content(file: OutputFile) -> bytes:
+    with file.open() as opened:
+        return opened.read()
 
 
 def step_with_folder(trial: Trial) -> Step:

@@ -64,7 +64,8 @@ providers:
     + "cluster: {nodes: {min: 1, max: 12}}\nlaunch: torchrun\n",
     "low-priority": SHORT + "cluster: {capacity: low-priority}\n",
     "requirements as a list": SHORT + "container: {requirements: [numpy, 'scipy>1']}\n",
-    "env of every kind": SHORT + "env: {A: 3.10, B: NO, C: true, D: 1:00:00, E: '', F: 0o7, G: 1e3}\n",
+    "env of every kind": SHORT
+    + "env: {A: 3.10, B: NO, C: true, D: 1:00:00, E: '', F: 0o7, G: 1e3}\n",
     "a provider that is not there": SHORT.replace("local", "aws-batch"),
     "settings of a provider that is not there": SHORT + "providers: {aws-batch: {queue: q}}\n",
     "a literal reference": HEAD + "command: [echo, '$${mounts.nothing}', '${HOME}']\n",
@@ -107,7 +108,9 @@ BAD = {
     ),
     "an empty image": Wrong(SHORT + "container: {image: ''}\n", "container.image"),
     "an image that is a number": Wrong(SHORT + "container: {image: 3.10}\n", "container.image"),
-    "a mount without a target": Wrong(SHORT + "mounts: [{name: a, source: ./a}]\n", "mounts[0].target"),
+    "a mount without a target": Wrong(
+        SHORT + "mounts: [{name: a, source: ./a}]\n", "mounts[0].target"
+    ),
     "a mount from nowhere": Wrong(
         SHORT + "mounts: [{name: a, source: 's3://b', target: /a}]\n", "mounts[0]"
     ),
@@ -124,7 +127,8 @@ BAD = {
         SHORT + "mounts: [{name: a, source: ./a, target: /a, mode: ru}]\n", "mounts[0].mode"
     ),
     "one name for two mounts": Wrong(
-        SHORT + "mounts: [{name: a, source: ./a, target: /a}, {name: a, source: ./b, target: /b}]\n",
+        SHORT
+        + "mounts: [{name: a, source: ./a, target: /a}, {name: a, source: ./b, target: /b}]\n",
         "mounts[1].name",
         shape=False,
     ),
@@ -145,7 +149,9 @@ BAD = {
     ),
     "a variable that is none": Wrong(SHORT + "env: {3X: a}\n", "env.3X"),
     "a variable without a value": Wrong(SHORT + "env: {A: }\n", "env.A"),
-    "a variable of ours": Wrong(SHORT + "env: {RUNSPEC_RANK: 1}\n", "env.RUNSPEC_RANK", shape=False),
+    "a variable of ours": Wrong(
+        SHORT + "env: {RUNSPEC_RANK: 1}\n", "env.RUNSPEC_RANK", shape=False
+    ),
     "a reference in env": Wrong(SHORT + "env: {A: '${mounts.x}'}\n", "env.A", shape=False),
     "a secret that is plain as well": Wrong(
         SHORT + "env: {A: b}\nsecrets: {A: a}\n", "secrets.A", shape=False

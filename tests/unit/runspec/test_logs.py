@@ -94,7 +94,9 @@ def test_a_time_limit_ends_the_following_and_not_the_run() -> None:
 
 
 @given(st.binary(max_size=300), st.integers(1, 50))
-def test_a_saved_copy_is_exact(tmp_path_factory: pytest.TempPathFactory, data: bytes, page: int) -> None:
+def test_a_saved_copy_is_exact(
+    tmp_path_factory: pytest.TempPathFactory, data: bytes, page: int
+) -> None:
     path = tmp_path_factory.mktemp("saved") / "log"
 
     size = logs.save(Kept(data, page=page), path, lambda: True, lambda: None)
@@ -109,7 +111,9 @@ class Killed(BaseException):
 
 
 @pytest.mark.parametrize("at", range(1, 12))
-def test_a_copier_that_was_killed_goes_on_without_losing_or_doubling(tmp_path: Path, at: int) -> None:
+def test_a_copier_that_was_killed_goes_on_without_losing_or_doubling(
+    tmp_path: Path, at: int
+) -> None:
     path, data = tmp_path / "log", bytes(range(60))
     stream = Kept(data)
     reading = stream.read

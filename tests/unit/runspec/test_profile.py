@@ -17,7 +17,11 @@ def wrong(folder: Path, spec: str, profile: str) -> list[str]:
     (folder / home.PROFILE).write_text(profile)
     with pytest.raises(Wrong) as caught:
         gather.gather(job.read("job.yaml", spec.encode()), folder, lambda title: lambda d, w: None)
-    return [f"{Path(c.file).name}:{c.line}:{c.column}: {c.path}" for t in caught.value.texts for c in t.complaints]
+    return [
+        f"{Path(c.file).name}:{c.line}:{c.column}: {c.path}"
+        for t in caught.value.texts
+        for c in t.complaints
+    ]
 
 
 def test_the_variable_comes_first_then_the_project_then_the_user(
@@ -69,4 +73,6 @@ def test_the_spec_overrides_single_settings(tmp_path: Path) -> None:
 
 
 def test_a_profile_that_is_no_profile_is_told(tmp_path: Path) -> None:
-    assert wrong(tmp_path, SPEC, "provider: {local: {}}\n") == ["runspec-profile.yaml:1:1: provider"]
+    assert wrong(tmp_path, SPEC, "provider: {local: {}}\n") == [
+        "runspec-profile.yaml:1:1: provider"
+    ]

@@ -42,7 +42,10 @@ def test_two_packages_with_one_name_are_both_named(monkeypatch: pytest.MonkeyPat
 
 def test_a_provider_that_is_to_come_is_told_apart_from_a_slip() -> None:
     assert registry.missing("aws-batch")[0] == "the provider 'aws-batch' is not there yet"
-    assert registry.missing("locla") == ("the provider 'locla' is not installed", "did you mean 'local'?")
+    assert registry.missing("locla") == (
+        "the provider 'locla' is not installed",
+        "did you mean 'local'?",
+    )
 
 
 def test_a_plugin_that_does_not_import_is_no_bug_of_ours(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -139,7 +139,8 @@ def test_a_number_of_nodes_is_from_itself_to_itself() -> None:
 
 def test_shared_folders_can_be_written_and_the_rest_only_read() -> None:
     found = spec(
-        SHORT + "mounts: [{name: a, source: ./a, target: /a}, {name: b, source: 'shared://b', target: /b}]\n"
+        SHORT
+        + "mounts: [{name: a, source: ./a, target: /a}, {name: b, source: 'shared://b', target: /b}]\n"
     )
 
     assert [m.read_only for m in found.mounts] == [True, False]

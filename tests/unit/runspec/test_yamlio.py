@@ -434,6 +434,13 @@ def test_all_flaws_are_told_at_once() -> None:
     ]
 
 
+def test_flaws_are_told_from_the_top_down() -> None:
+    """A key that is a mapping is known to be one when it ends, and told where it begins."""
+    flaw = "a key that is a list or a mapping / put it in quotes"
+
+    assert places("{{{ a }}: b}") == [f"1:2: {flaw}", f"1:3: {flaw}"]
+
+
 def test_flaws_come_to_an_end() -> None:
     """A hopeless file is told to be so twenty times, not a thousand."""
     assert len(places("a: 1\n" * 1000)) == yamlio.FLAWS
@@ -594,6 +601,8 @@ def test_a_mutilated_spec_is_read_or_refused(edits: list[tuple[int, int, str]]) 
 
 @settings(deadline=None)
 @given(st.lists(FRAGMENTS, max_size=30).map("".join))
+@example('"\\U00110000"')
+@example('"\\ud800"')
 def test_random_marks_are_refused_without_libyaml_too(text: str) -> None:
     """PyYAML's own parser lets nothing but YamlError out."""
     with pytest.MonkeyPatch.context() as patch:
