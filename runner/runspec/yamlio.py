@@ -282,7 +282,8 @@ class _Builder:
     def scalar(self, event: Any) -> None:
         text = str.__new__(Text, event.value)
         text.plain = not event.style and event.tag is None
-        text.span = span = _span(event)
+        span = _span(event) if text else _inside(event.start_mark, self.text) * 2
+        text.span = span
         if len(text) > SCALAR_CHARACTERS:
             self.stop(span, f"a text of more than {SCALAR_CHARACTERS} characters", "use a file")
         if event.tag is not None and event.tag != STR_TAG:
@@ -383,11 +384,18 @@ def _syntax_flaw(exc: yaml.MarkedYAMLError, text: str) -> Flaw:
     if tab := _tab_before(text, at):
         return Flaw(tab, "a tab, where only spaces can be", "take spaces")
     what, hint = _plain_words(problem, text[at.index - at.column : at.index], text[at.index :][:1])
-    # At its end, libyaml counts one more line than the text has.
-    mark = Mark(at.line + 1, at.column + 1) if at.index < len(text) else _mark_after(text)
+    line, column = _inside(at, text)
+    mark = Mark(line + 1, column + 1)
     if began and began.line + 1 < mark.line and (noun := COLLECTIONS.get(exc.context or "")):
         what += f"; the {noun} began on line {began.line + 1}"
     return Flaw(mark, what, hint)
+
+
+def _inside(at: Any, text: str) -> tuple[int, int]:
+    """Give line and column of a mark; at the end, libyaml counts one more line than there is."""
+    if at.column or at.index < len(text) or text[-1:] in "\r\n":
+        return at.line, at.column
+    return at.line - 1, len(text) - max(text.rfind("\n"), text.rfind("\r")) - 1
 
 
 def _plain_words(problem: str, before: str, found: str) -> tuple[str, str | None]:

@@ -70,7 +70,7 @@ _rs_value() {
 # _rs_expand WORD: sets _rs_out. The word is split at each $ (the dot keeps a last empty piece), since cutting pieces
 # off the front of a long word takes quadratic time in every shell. A piece is literal, or begins with a reference.
 _rs_expand() {
-  IFS=\$
+  IFS='$'
   set -- $1.
   IFS=$_rs_ifs
   _rs_out=$1 _rs_p=
@@ -84,7 +84,7 @@ _rs_expand() {
     _rs_n=${_rs_k:+${1%%\}*}}
     _rs_n=${_rs_n#*.}
     case $_rs_n in
-      '' | *[!A-Za-z0-9_-]*) _rs_out=$_rs_out\$$1 ;;
+      '' | *[!A-Za-z0-9_-]*) _rs_out=$_rs_out'$'$1 ;;
       *)
         if [ "$_rs_p" ]; then
           _rs_out=$_rs_out$1
@@ -100,17 +100,16 @@ _rs_expand() {
   _rs_out=${_rs_out%.}
 }
 
-case "$*" in
-  *'${'*)
-    _rs_i=$#
-    while [ "$_rs_i" -gt 0 ]; do
-      _rs_expand "$1"
-      shift
-      set -- "$@" "$_rs_out"
-      _rs_i=$((_rs_i - 1))
-    done
-    ;;
-esac
+_rs_i=$#
+while [ "$_rs_i" -gt 0 ]; do
+  case $1 in
+    *'${mounts.'* | *'${outputs.'* | *'${sweep.'*) _rs_expand "$1" ;;
+    *) _rs_out=$1 ;;
+  esac
+  shift
+  set -- "$@" "$_rs_out"
+  _rs_i=$((_rs_i - 1))
+done
 
 # 4. The program takes the place of this shell, so that SIGTERM and the exit code are its own. bash warns about a
 # locale that the image does not have; it has said so once already. dash has no `exec --`, so env finds a -program.

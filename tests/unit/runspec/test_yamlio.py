@@ -294,6 +294,14 @@ def test_a_collection_ends_with_its_bracket_or_its_last_value() -> None:
     assert document.value_end(("env",)) == Mark(11, 58)
 
 
+def test_no_value_at_the_end_has_a_place() -> None:
+    """What a file without a last line end leaves out stands at the end of its last line."""
+    document = read("a:\n  b:\n  -")
+
+    assert document.value_mark(("a", "b", 0)) == Mark(3, 4)
+    assert document.value_end(()) == Mark(3, 4)
+
+
 def test_what_an_alias_gives_stands_where_the_alias_does() -> None:
     """What is wrong with a repeated value is told where it is used; what is in it has one place."""
     document = read(SPEC)
@@ -583,6 +591,8 @@ FRAGMENTS = st.sampled_from(
 @given(st.lists(FRAGMENTS | st.text(max_size=3), max_size=30).map("".join))
 @example("a: '\u2028")
 @example("a\r\rb: c: d")
+@example("?")
+@example("a:\n- b\n-")
 def test_random_marks_are_read_or_refused(text: str) -> None:
     """No mix of YAML's own marks leads to anything else either."""
     check_flaws(text)
