@@ -98,9 +98,9 @@ class Node:
 
     def environment(self, caller: Mapping[str, str], secrets: Mapping[str, str]) -> dict[str, str]:
         """Give the whole environment of the process that is started here."""
-        kept = {name: caller[name] for name in INHERITED if name in caller}
         if self.contained:
-            return kept | dict(secrets)
+            return {**caller, **secrets}  # the engine's own; its command line says what the job gets
+        kept = {name: caller[name] for name in INHERITED if name in caller}
         own: dict[str, str] = self.job["env"]
         return {**kept, **self._tools(), **own, **secrets, **self.words()}
 

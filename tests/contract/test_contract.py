@@ -5,9 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+
 from runspec import registry
 from runspec.testing import ProviderContract, World
-
 from tests.contract.harnesses import HARNESSES
 
 REGISTERED = list(registry.installed())

@@ -115,7 +115,7 @@ class Boundaries:
         if not paths or not paths[0].startswith(self.world):
             return False
         if what in (CHANGING if number == errno.EROFS else GROWING) and fresh:
-            raise OSError(number, os.strerror(number), paths[0])
+            raise OSError(number, os.strerror(number), *([] if what == "write" else paths[:1]))
         return what == "half"
 
     # The file system

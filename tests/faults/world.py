@@ -379,5 +379,5 @@ def ended_as(world: World, run: str, state: str) -> Iterator[str]:
         return
     if listed != {run: state}:
         yield f"list says {listed}, not that {run} is {state}"
-    if state == "destroyed" and run in os.listdir(world.home / "local" / "runs"):
+    if state == "destroyed" and (world.home / "local" / "runs" / run).exists():
         yield "its folder is still there"

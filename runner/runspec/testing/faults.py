@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, BinaryIO
 
 from runspec.provider import (
@@ -82,10 +83,7 @@ class Flaky(Recorder):
 
     def _send(self, request: Request, send: Send) -> Answer:
         self.begun += 1
-
-        def kept() -> Answer:
-            return Recorder._send(self, request, send)
-
+        kept = partial(super()._send, request, send)
         return self.strike(kept) if self.begun == self.at + 1 else kept()
 
 
@@ -94,15 +92,15 @@ def _lost(send: Send) -> Answer:
     raise NoAnswer("the connection was closed")
 
 
-def _unsent(send: Send) -> Answer:
+def _unsent(_: Send) -> Answer:
     raise NoAnswer("the connection was closed")
 
 
-def _busy(send: Send) -> Answer:
+def _busy(_: Send) -> Answer:
     raise RemoteError("too many requests", transient=True)
 
 
-def _killed_before(send: Send) -> Answer:
+def _killed_before(_: Send) -> Answer:
     raise LightsOut
 
 

@@ -72,7 +72,10 @@ def _wall(patch: pytest.MonkeyPatch, refuse: Callable[..., Any]) -> dict[int, An
     for attribute in ("__getitem__", "__iter__"):
         original = getattr(environment, attribute)
         patch.setattr(environment, attribute, refuse(original, "the environment: os.environ"))
-    for kind, ways in ((datetime.datetime, ("now", "utcnow", "today")), (datetime.date, ("today",))):
+    for kind, ways in (
+        (datetime.datetime, ("now", "utcnow", "today")),
+        (datetime.date, ("today",)),
+    ):
         name = f"the clock: datetime.{kind.__name__}"
         guards = {way: classmethod(refuse(getattr(kind, way), f"{name}.{way}")) for way in ways}
         walled[id(kind)] = stopped = type(kind.__name__, (kind,), guards)

@@ -26,7 +26,7 @@ FILES = {
 EXAMPLES: Mapping[str, Mapping[str, Any]] = MappingProxyType(
     {
         "single": {"command": ["echo", "hello", "two words", "$HOME", ""]},
-        "script": {"run": 'echo "$GREETING"', "env": {"GREETING": "it's \"me\" & $HOME\nhere"}},
+        "script": {"run": 'echo "$GREETING"', "env": {"GREETING": 'it\'s "me" & $HOME\nhere'}},
         "name": {"name": "n" * 40, "command": ["true"]},
         "sweep": {
             "sweep": {"lr": [0.1, "1e-2"], "seed": "1..3"},
@@ -53,9 +53,10 @@ class World:
     """A provider and a corner of this machine to try it in.
 
     *options* are for its `options_model`, *base* is what every spec needs there, such as an
-    image. *refuses* names those of `EXAMPLES` that the provider says it cannot run. *answers*
-    says whether there is something for a client to talk to. *limit_s* is how long, in seconds,
-    a small job may take. Subclass it to change more.
+    image. *refuses* names those of `EXAMPLES` that the provider says it cannot run. *overlooks*
+    names what a job may ask for (`contract.ASKS`) and gets no answer to; it ought to be empty.
+    *answers* says whether there is something for a client to talk to. *limit_s* is how long, in
+    seconds, a small job may take. Subclass it to change more.
     """
 
     provider: Provider
@@ -63,6 +64,7 @@ class World:
     options: Mapping[str, Any] = field(default_factory=dict)
     base: Mapping[str, Any] = field(default_factory=dict)
     refuses: Collection[str] = ()
+    overlooks: Collection[str] = ()
     answers: bool = True
     limit_s: float = 60.0
 

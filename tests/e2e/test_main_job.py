@@ -1,0 +1,120 @@
+"""The main job, as the README has it: Chainer over MPI on two nodes, from the spec to the model."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+SPEC = ROOT / "specs" / "mnist-chainer.yaml"
+ROW = re.compile(r"^(?:\[node 0\] )?(\d+)((?:\s+[\d.e-]+){5})\s*$")
+
+pytestmark = pytest.mark.slow
+
+
+def runspec(*words: str) -> subprocess.CompletedProcess[str]:
+    line = [sys.executable, "-m", "runspec", *words]
+    return subprocess.run(line, capture_output=True, text=True, check=False)
+
+
+@pytest.fixture(scope="module")
+def applied(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Path, str, str]]:
+    """Apply the spec once, in a home of its own; give the folder, the log, and what was told."""
+    home = tmp_path_factory.mktemp("main-job")
+    before = os.environ.get("RUNSPEC_HOME")
+    os.environ["RUNSPEC_HOME"] = str(home / "state")
+    done = runspec("apply", str(SPEC))
+    assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
+    yield home, done.stdout, done.stderr
+    os.environ.pop("RUNSPEC_HOME") if before is None else os.environ.update(RUNSPEC_HOME=before)
+
+
+@pytest.fixture(autouse=True)
+def _home(applied: tuple[Path, str, str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("RUNSPEC_HOME", str(applied[0] / "state"))
+
+
+def lines(applied: tuple[Path, str, str]) -> list[str]:
+    return [line.removeprefix("[node 0] ") for line in applied[1].splitlines()]
+
+
+def test_the_first_line_says_which_data_it_is(applied: tuple[Path, str, str]) -> None:
+    first = next(line for line in lines(applied) if not line.startswith("prepare_data:"))
+
+    assert re.match(r"data: (MNIST|scikit-learn digits), \d+ training and \d+ validation", first)
+
+
+def test_the_log_reports_processes_communicator_unit_batch_and_epochs(
+    applied: tuple[Path, str, str],
+) -> None:
+    log = "\n".join(lines(applied))
+
+    assert "Num process (COMM_WORLD): 2" in log
+    assert "Using naive communicator" in log
+    assert "Num unit: 1000" in log
+    assert "Num Minibatch-size: 100" in log
+    assert "Num epoch: 20" in log
+
+
+def test_the_table_has_its_six_columns_and_a_row_for_every_epoch(
+    applied: tuple[Path, str, str],
+) -> None:
+    header = "epoch main/loss validation/main/loss main/accuracy validation/main/accuracy elapsed_time"
+    log = lines(applied)
+
+    assert header in [" ".join(line.split()) for line in log]
+    assert [int(m[1]) for m in map(ROW.match, log) if m] == list(range(1, 21))
+
+
+def test_fetch_brings_back_a_model_that_is_right_nine_times_of_ten(
+    applied: tuple[Path, str, str], tmp_path: Path
+) -> None:
+    done = runspec("fetch", "mnist-chainer", str(tmp_path))
+
+    assert done.returncode == 0, done.stderr
+    snapshot = tmp_path / "model" / "model_epoch_20.npz"
+    assert snapshot.stat().st_size > 1_000_000
+    log = json.loads((tmp_path / "model" / "log.json").read_text())
+    assert log[-1]["validation/main/accuracy"] >= 0.9
+    shown = [line.split() for line in lines(applied) if ROW.match(line)]
+    assert float(shown[-1][4]) == pytest.approx(log[-1]["validation/main/accuracy"], rel=1e-3)
+
+
+def test_both_nodes_worked_in_folders_of_their_own(applied: tuple[Path, str, str]) -> None:
+    nodes = list((applied[0] / "state" / "local" / "runs").glob("*/tasks/0/nodes/*"))
+
+    assert sorted(node.name for node in nodes) == ["0", "1"]
+
+
+def test_the_environment_is_built_once_and_told_while_it_is(applied: tuple[Path, str, str]) -> None:
+    told = applied[2]
+
+    assert "build the environment of" in told
+    assert re.search(r"Installed \d+ packages", told)
+    assert len([e for e in (applied[0] / "state" / "local" / "envs").iterdir() if e.is_dir()]) == 1
+
+
+def test_applying_it_again_starts_nothing(applied: tuple[Path, str, str]) -> None:
+    done = runspec("apply", str(SPEC))
+
+    assert done.returncode == 0
+    assert "starting nothing" in done.stderr
+
+
+def test_a_python_that_is_too_new_is_told_before_anything_is_built(tmp_path: Path) -> None:
+    spec = tmp_path / "job.yaml"
+    text = SPEC.read_text().replace('">=3.8,<3.12"', '">=3.99"')
+    spec.write_text(text.replace("mnist/requirements.txt", "[six]").replace("./mnist", "."))
+
+    done = runspec("plan", str(spec))
+
+    assert done.returncode == 2
+    assert "container.python: no Python that fits '>=3.99' here; found" in done.stderr
+    assert "hint: install one" in done.stderr
