@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import runspec_local
 from runspec.provider import (
     Answer,
     Bundle,
@@ -26,8 +27,6 @@ from runspec.provider import (
     inside_sh,
     inside_zipapp,
 )
-
-import runspec_local
 from runspec_local import engine, environment, image, process, reading
 from runspec_local.folders import is_whole, put, remove
 
@@ -198,7 +197,7 @@ class LocalClient:
         process.end_all(run, job.get("grace_s", 0))
         if job.get("engine", "process") != "process":
             for container in engine.containers_of(job["engine"], run):
-                engine.remove_container(job["engine"], container)
+                engine.remove_container(job["engine"], container)  # the newest first
 
 
 def _write_private(path: Path, data: bytes) -> None:

@@ -99,7 +99,10 @@ class Node:
     def environment(self, caller: Mapping[str, str], secrets: Mapping[str, str]) -> dict[str, str]:
         """Give the whole environment of the process that is started here."""
         if self.contained:
-            return {**caller, **secrets}  # the engine's own; its command line says what the job gets
+            return {
+                **caller,
+                **secrets,
+            }  # the engine's own; its command line says what the job gets
         kept = {name: caller[name] for name in INHERITED if name in caller}
         own: dict[str, str] = self.job["env"]
         return {**kept, **self._tools(), **own, **secrets, **self.words()}
@@ -115,20 +118,20 @@ class Node:
     def words(self) -> dict[str, str]:
         """Give the variables of the contract that every job finds, whatever its provider."""
         job, here = self.job, "" if self.contained else str(self.folder)
-        nodes = job["nodes"]
+        meet = f"{INSIDE}/meet" if self.contained else str(self.meet)
         found = {
             "RUNSPEC_RUN": job["run"],
             "RUNSPEC_TASK": str(self.task),
             "RUNSPEC_ATTEMPT": str(self.attempt),
             "RUNSPEC_RANK": str(self.rank),
-            "RUNSPEC_NODES": str(nodes),
+            "RUNSPEC_NODES": str(job["nodes"]),
             "RUNSPEC_SLOTS": str(job["slots"]),
             "RUNSPEC_HOST": host(self.rank),
             "RUNSPEC_LEADER": host(0),
             "RUNSPEC_LAUNCH": job["launch"],
             "RUNSPEC_GRACE_S": str(max(1, job["grace_s"] - 2)),
-            "RUNSPEC_MEET": f"{INSIDE}/meet" if self.contained else str(self.meet),
-            "RUNSPEC_HOSTFILE": f"{here}/tmp/hostfile" if self.contained else f"{here}/hostfile",
+            "RUNSPEC_MEET": meet,
+            "RUNSPEC_HOSTFILE": f"{meet}/hostfile",
             "RUNSPEC_INSIDE": str(self._inside("runspec_inside.pyz")),
         }
         for mount in job["mounts"]:
@@ -205,7 +208,7 @@ def variable(kind: str, name: str) -> str:
 
 def _writable(folder: Path) -> None:
     for at, _, files in os.walk(folder):
-        os.chmod(at, 0o755)
+        os.chmod(at, 0o700)
         for name in files:
             path = os.path.join(at, name)
             os.chmod(path, os.stat(path).st_mode | 0o200)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Literal
 
 from pydantic import Field
+
 from runspec.provider import Options, Seconds, Truth, Word
 
 

@@ -6,7 +6,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from runspec.provider import Client, Facts, Finding, Options, Problem, Spec, Step
-
 from runspec_local import check, plan
 from runspec_local.options import LocalOptions
 

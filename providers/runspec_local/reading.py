@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any
 
 from runspec.provider import Chunk, NodeStatus, OutputFile, State, Status
-
 from runspec_local import events, process
 
 CHUNK_BYTES = 1 << 20

@@ -53,7 +53,7 @@ def start_child(argv: Sequence[str], env: Mapping[str, str], cwd: Path, log: Bin
         stdout=log,
         stderr=log,
         start_new_session=True,
-        preexec_fn=die_with_parent,
+        preexec_fn=die_with_parent,  # noqa: PLW1509 - this process has one thread
     )
     return Child(process, os.pidfd_open(process.pid))
 
@@ -158,8 +158,7 @@ class Supervisor:
         program = str(Path(self.job["folder"], "runspec_inside.pyz"))
         places = (str(node.written(output)), str(node.saved(output)))
         node.saved(output).mkdir(parents=True, exist_ok=True)
-        log = Path(self.job["folder"], "supervisor.log").open("ab")
-        with log:
+        with Path(self.job["folder"], "supervisor.log").open("ab") as log:
             line = [sys.executable, "-I", program, "sync", *how, *places]
             return start_child(line, dict(os.environ), Path(self.job["folder"]), log)
 
@@ -216,15 +215,20 @@ class Supervisor:
 
     def _kill(self, task: int, attempt: Attempt) -> None:
         attempt.ending = time.monotonic() + KILL_S
-        for rank, child in attempt.nodes.items():
-            if rank not in attempt.codes:
-                if self.job["engine"] != "process":
-                    node = Node(self.job, task, rank, self.tried[task])
-                    remove_container(self.job["engine"], node.container)
-                child.send(signal.SIGKILL)
+        self._remove_containers(task, attempt)
+        for child in attempt.left:
+            child.send(signal.SIGKILL)
+
+    def _remove_containers(self, task: int, attempt: Attempt) -> None:
+        """Take the containers away, the first one last: the others share its network."""
+        if self.job["engine"] != "process":
+            for rank in sorted(attempt.nodes, reverse=True):
+                node = Node(self.job, task, rank, self.tried[task])
+                remove_container(self.job["engine"], node.container)
 
     def _finish(self, task: int, attempt: Attempt) -> None:
         """Save what the task wrote, then try it again or leave it as it ended."""
+        self._remove_containers(task, attempt)
         for child in attempt.nodes.values():
             child.send(signal.SIGKILL)  # what its group left behind
         self._save(task, attempt)

@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any
 
 from runspec.provider import Finding, Spec, Unavailable, UsageError, state_folder
-
 from runspec_local import engine, environment
 from runspec_local.options import LocalOptions
 
@@ -84,7 +83,7 @@ def examine(options: LocalOptions) -> Iterator[Finding]:
     yield _writable(root)
     for name in ENGINES:
         why = engine.works(name)
-        yield Finding(why or f"{name} works", why is None or options.engine not in (name,), why)
+        yield Finding(why or f"{name} works", why is None or options.engine != name, why)
     try:
         yield Finding(f"uv builds environments: {environment.find_uv()}", True)
     except Unavailable as exc:

@@ -87,17 +87,18 @@ def real(value: Any, loc: Iterable[str | int]) -> tuple[Path, bool]:
     """
     path: list[str | int] = []
     parts = list(loc)
-    for i, part in enumerate(parts):
-        if part == "[key]" and i == len(parts) - 1:
-            return tuple(path), True
-        if isinstance(value, Mapping) and part in value:
+    is_key = bool(parts) and parts[-1] == "[key]"
+    for part in parts[:-1] if is_key else parts:
+        if _holds(value, part):
             value = value[part]
-        elif isinstance(value, list | tuple) and isinstance(part, int) and part < len(value):
-            value = value[part]
-        else:
-            continue
-        path.append(part)
-    return tuple(path), False
+            path.append(part)
+    return tuple(path), is_key
+
+
+def _holds(value: Any, part: str | int) -> bool:
+    if isinstance(value, Mapping):
+        return part in value
+    return isinstance(value, list | tuple) and isinstance(part, int) and part < len(value)
 
 
 def _known(kind: type[BaseModel], path: Path) -> list[str]:

@@ -72,7 +72,7 @@ def follow(
     client: Client,
     run: str,
     show: Callable[[Line], None],
-    wanted: Wanted = lambda stream: True,
+    wanted: Wanted | None = None,
     *,
     timeout_s: float | None = None,
     sleep: Sleep = time.sleep,
@@ -82,6 +82,7 @@ def follow(
 
     Raises TimedOut when that takes longer than *timeout_s*.
     """
+    wanted = wanted or every
     source, readers = tail(client), dict[tuple[int, int], Reader]()
     started, pause_s, next_state, status = clock(), FIRST_PAUSE_S, 0.0, None
     while True:
@@ -218,6 +219,11 @@ def prefix(line: Line, nodes: int, tasks: int) -> str:
         [f"node {line.rank}"] if nodes > 1 else []
     )
     return f"[{' '.join(parts)}] " if parts else ""
+
+
+def every(_: Stream) -> bool:
+    """Pick every stream."""
+    return True
 
 
 def chosen(node: int | None, task: int | None) -> Wanted:

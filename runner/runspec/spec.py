@@ -219,9 +219,7 @@ class Output(Model):
 class Retry(Model):
     """How often the job is tried."""
 
-    attempts: Tries = Field(
-        default=1, description="Tries in all, counting the first."
-    )
+    attempts: Tries = Field(default=1, description="Tries in all, counting the first.")
     spot_attempts: Tries = Field(
         default=5, description="Tries in all when a node was reclaimed, which is not a failure."
     )

@@ -282,8 +282,10 @@ class _Builder:
     def scalar(self, event: Any) -> None:
         text = str.__new__(Text, event.value)
         text.plain = not event.style and event.tag is None
-        span = _span(event) if text else _inside(event.start_mark, self.text) * 2
-        text.span = span
+        text.span = span = _span(event)
+        if not text and not event.style:
+            first, last = event.start_mark, event.end_mark
+            text.span = span = (*_inside(first, self.text), *_inside(last, self.text))
         if len(text) > SCALAR_CHARACTERS:
             self.stop(span, f"a text of more than {SCALAR_CHARACTERS} characters", "use a file")
         if event.tag is not None and event.tag != STR_TAG:

@@ -10,12 +10,12 @@ Record = Dict[str, Any]
 _counter = itertools.count()
 
 
-def write(path: str, content: bytes, mode: int = 0o600) -> None:
-    """Put *content* at *path* in one moment, and on the disk.
+def write(path: str, content: bytes, mode: int = 0o600, durable: bool = False) -> None:
+    """Put *content* at *path* in one moment; *durable*: on the disk, for what outlives the job.
 
-    A new name in the directory also refreshes what an NFS client believes the directory to hold, so a node that
-    writes its heartbeat this way sees the others' new files at once, not after the attribute cache's up to 60 s
-    (nfs(5), acdirmax).
+    A new name in the directory also refreshes what an NFS client believes the directory to hold,
+    so a node that writes its heartbeat this way sees the others' new files at once, not after the
+    attribute cache's up to 60 s (nfs(5), acdirmax).
     """
     part = "{}.{}.{}.part".format(path, os.getpid(), next(_counter))
     handle = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, mode)
@@ -23,15 +23,16 @@ def write(path: str, content: bytes, mode: int = 0o600) -> None:
         with os.fdopen(handle, "wb") as stream:
             stream.write(content)
             stream.flush()
-            os.fsync(stream.fileno())
+            if durable:
+                os.fsync(stream.fileno())
         os.rename(part, path)
     except OSError:
         remove(part)
         raise
 
 
-def write_record(path: str, record: Record) -> None:
-    write(path, json.dumps(record, sort_keys=True).encode("ascii"))
+def write_record(path: str, record: Record, durable: bool = False) -> None:
+    write(path, json.dumps(record, sort_keys=True).encode("ascii"), durable=durable)
 
 
 def read_record(path: str) -> Optional[Record]:

@@ -100,16 +100,18 @@ _rs_expand() {
   _rs_out=${_rs_out%.}
 }
 
-_rs_i=$#
-while [ "$_rs_i" -gt 0 ]; do
-  case $1 in
-    *'${mounts.'* | *'${outputs.'* | *'${sweep.'*) _rs_expand "$1" ;;
-    *) _rs_out=$1 ;;
-  esac
-  shift
-  set -- "$@" "$_rs_out"
-  _rs_i=$((_rs_i - 1))
-done
+# Words without a reference are left alone: taking them round one by one is slow for thousands of them.
+case $* in
+  *'${mounts.'* | *'${outputs.'* | *'${sweep.'*)
+    _rs_i=$#
+    while [ "$_rs_i" -gt 0 ]; do
+      _rs_expand "$1"
+      shift
+      set -- "$@" "$_rs_out"
+      _rs_i=$((_rs_i - 1))
+    done
+    ;;
+esac
 
 # 4. The program takes the place of this shell, so that SIGTERM and the exit code are its own. bash warns about a
 # locale that the image does not have; it has said so once already. dash has no `exec --`, so env finds a -program.

@@ -120,7 +120,7 @@ class Sync:
 
     def _write(self) -> None:
         listed = [dict(self.entries[path]._asdict(), path=path) for path in sorted(self.entries)]
-        files.write_record(self._manifest, {"format": FORMAT, "files": listed})
+        files.write_record(self._manifest, {"format": FORMAT, "files": listed}, durable=True)
 
 
 def _regular_files(source: str) -> Iterator[str]:

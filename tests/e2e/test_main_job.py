@@ -66,7 +66,9 @@ def test_the_log_reports_processes_communicator_unit_batch_and_epochs(
 def test_the_table_has_its_six_columns_and_a_row_for_every_epoch(
     applied: tuple[Path, str, str],
 ) -> None:
-    header = "epoch main/loss validation/main/loss main/accuracy validation/main/accuracy elapsed_time"
+    header = (
+        "epoch main/loss validation/main/loss main/accuracy validation/main/accuracy elapsed_time"
+    )
     log = lines(applied)
 
     assert header in [" ".join(line.split()) for line in log]

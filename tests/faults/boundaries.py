@@ -57,7 +57,7 @@ def plain(path: str, world: str) -> str:
     path = path.removeprefix(world + "/")
     path = re.sub(r"pipe:\[\d+\]", "pipe", path)
     path = re.sub(r"-[0-9a-f]{8}(?=/|$)", "-*", path)
-    path = re.sub(r"\b[0-9a-f]{32}\b", "DIGEST", path)
+    path = re.sub(r"\b[0-9a-f]{32}\b(-\*)?", "DIGEST", path)
     return re.sub(r"\b(faults|other)-[0-9a-z]{6}\b", "RUN", path)
 
 
@@ -68,7 +68,9 @@ class Boundaries:
     error of `errno` from there on.
     """
 
-    def __init__(self, world: str, trace: str, at: int | str | None = None, do: str = "kill") -> None:
+    def __init__(
+        self, world: str, trace: str, at: int | str | None = None, do: str = "kill"
+    ) -> None:
         self.world = world
         self.at = at
         self.do = do
@@ -160,7 +162,12 @@ class Boundaries:
             return _open(file, mode, *args, **kwargs)
         named = ("buffering", "encoding", "errors", "newline", "closefd", "opener")
         given: Mapping[str, Any] = {**dict(zip(named, args, strict=False)), **kwargs}
-        raw = _Raw(file, mode.replace("b", "").replace("t", ""), given.get("closefd", True), given.get("opener"))
+        raw = _Raw(
+            file,
+            mode.replace("b", "").replace("t", ""),
+            given.get("closefd", True),
+            given.get("opener"),
+        )
         if given.get("buffering", -1) == 0:
             return raw
         buffered = io.BufferedRandom(raw) if "+" in mode else io.BufferedWriter(raw)
@@ -188,9 +195,18 @@ class Boundaries:
         elif event == "os.kill":
             return
         elif event == "open":
-            path = self._of(args[0]) if isinstance(args[0], int) else os.path.abspath(os.fsdecode(args[0]))
+            path = (
+                self._of(args[0])
+                if isinstance(args[0], int)
+                else os.path.abspath(os.fsdecode(args[0]))
+            )
             if not isinstance(args[0], int) and (args[2] or 0) & WRITES and self._ours(path):
-                self.step("open", path, fresh=self.do == "EROFS" or not os.path.exists(path), cut=bool(args[2] & os.O_TRUNC))
+                self.step(
+                    "open",
+                    path,
+                    fresh=self.do == "EROFS" or not os.path.exists(path),
+                    cut=bool(args[2] & os.O_TRUNC),
+                )
         else:
             what, *places = AUDITED[event]
             fds = [args[place] for place in DIR_FDS.get(event, ())] or [-1] * len(places)
@@ -220,7 +236,9 @@ class Boundaries:
     def _counted(self, name: str, real: Callable[..., Any]) -> Callable[..., Any]:
         @functools.wraps(real)
         def counted(client: Any, asked: Any, *more: Any) -> Any:
-            words = f"{name} {getattr(asked, 'operation', None) or getattr(asked, 'id', '')}".strip()
+            words = (
+                f"{name} {getattr(asked, 'operation', None) or getattr(asked, 'id', '')}".strip()
+            )
             polled = name in POLLED and words in self.asked
             self.asked.add(words)
             self.muted += polled

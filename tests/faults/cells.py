@@ -62,17 +62,17 @@ def started(world: World) -> str:
     return done.out.strip()
 
 
-# Each verb, killed at a boundary and repeated. With no boundary it is the trace.
+# Each verb, killed at a boundary and repeated.
 
 
-def apply(driver: Driver, at: int | None, **how: Any) -> list[str]:
+def apply(driver: Driver, at: int) -> list[str]:
     with new_world(driver, QUICK) as world:
-        world.run("apply", "faults.yaml", at=at, **how)
-        world.again("apply", "faults.yaml", **how)
+        world.run("apply", "faults.yaml", at=at)
+        world.again("apply", "faults.yaml")
         return list(applied(world))
 
 
-def cancel(driver: Driver, at: int | None) -> list[str]:
+def cancel(driver: Driver, at: int) -> list[str]:
     with new_world(driver, LONG) as world:
         run = started(world)
         world.run("cancel", run, at=at)
@@ -80,7 +80,7 @@ def cancel(driver: Driver, at: int | None) -> list[str]:
         return list(ended_as(world, run, "cancelled"))
 
 
-def destroy(driver: Driver, at: int | None) -> list[str]:
+def destroy(driver: Driver, at: int) -> list[str]:
     with new_world(driver, LONG) as world:
         run = started(world)
         world.run("destroy", run, at=at)
@@ -88,7 +88,7 @@ def destroy(driver: Driver, at: int | None) -> list[str]:
         return list(ended_as(world, run, "destroyed"))
 
 
-def destroy_ended(driver: Driver, at: int | None) -> list[str]:
+def destroy_ended(driver: Driver, at: int) -> list[str]:
     with new_world(driver, QUICK) as world:
         world.run("apply", "faults.yaml")
         run = world.runs()[0]["run"]
@@ -119,15 +119,17 @@ def bare(world: World) -> list[str]:
     return [f"left over: {p.relative_to(root)}" for p in root.rglob("*") if not p.is_dir()]
 
 
-def called_off(driver: Driver, at: int, **how: Any) -> list[str]:
+def called_off(driver: Driver, at: int) -> list[str]:
     """An apply is killed, and its user cancels what there is of it."""
     with new_world(driver, LONG) as world:
-        world.run("apply", "faults.yaml", "--detach", at=at, **how)
+        world.run("apply", "faults.yaml", "--detach", at=at)
         if not world.runs():
             return list(always(world))
-        world.again("cancel", "faults", **how)
+        world.again("cancel", "faults")
         before = len(world.truth())
-        wrong = [w for w in always(world) if not w.startswith("left over: local/runs/")]  # for destroy
+        wrong = [
+            w for w in always(world) if not w.startswith("left over: local/runs/")
+        ]  # for destroy
         if len(world.truth()) > before:
             wrong.append("nodes began after cancel had exited with 0")
         (row,) = world.runs()
@@ -137,6 +139,28 @@ def called_off(driver: Driver, at: int, **how: Any) -> list[str]:
 
 
 # The supervisor
+
+
+def late(driver: Driver, label: str, verb: str, how: Mapping[str, Any] | None = None) -> list[str]:
+    """An apply dies at *label*, before its supervisor has claimed the run; that goes on when *verb* has come."""
+    with new_world(driver, QUICK if verb == "apply" else LONG) as world:
+        gate = world.folder / "gate"
+        slow = {"gate": str(gate), **(how or {})}
+        first = world.run("apply", "faults.yaml", at=label, supervisor=slow)
+        assert first.code == KILLED, f"it has no '{label}'"
+        second = world.start(verb, "faults.yaml" if verb == "apply" else "faults", supervisor=slow)
+        if verb == "apply":
+            await_that(lambda: len(world.supervisors()) == 2, "two supervisors")
+        else:
+            world.let(second)
+        gate.touch()
+        world.wait(second)
+        if verb == "apply":
+            return list(applied(world))
+        (row,) = world.runs()
+        wrong = ended_as(world, row["run"], {"cancel": "cancelled"}.get(verb, "destroyed"))
+        nodes = [f"a node began after {verb} had exited: {line}" for line in world.truth()]
+        return [*nodes, *(w for w in wrong if verb == "destroy" or "local/runs/" not in w)]
 
 
 def bereft(driver: Driver, at: int, last: str = QUICK) -> list[str]:

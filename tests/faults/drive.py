@@ -62,7 +62,9 @@ def without_run_lock() -> None:
     real = disk.locked
 
     def locked(path: Path, **how: Any) -> Any:
-        return real(path.with_name(f"{path.name}.{os.getpid()}") if path.name == "lock" else path, **how)
+        return real(
+            path.with_name(f"{path.name}.{os.getpid()}") if path.name == "lock" else path, **how
+        )
 
     disk.locked = locked
 

@@ -14,8 +14,8 @@ from boundaries import Boundaries
 def supervise(wanted: Mapping[str, Any]) -> None:
     from runspec_local import supervisor
 
-    if wanted.get("slow_s"):
-        time.sleep(wanted["slow_s"])
+    while wanted.get("gate") and not os.path.exists(wanted["gate"]):
+        time.sleep(0.01)
     if wanted.get("pause_in_claim_s"):
         real = supervisor.identity
 

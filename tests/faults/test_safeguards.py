@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 
 from tests.faults import order
-from tests.faults.cells import given_up
+from tests.faults.cells import given_up, late
 from tests.faults.world import (
     KILLED,
     LONG,
@@ -36,11 +36,7 @@ def given_up_after_start(driver: Driver, without: tuple[str, ...]) -> list[str]:
 
 def killed_while_starting(driver: Driver, without: tuple[str, ...]) -> list[str]:
     """An apply dies while its supervisor starts, slowly; the next apply starts another."""
-    late = {"slow_s": 1.0, "without": "claim" if "claim" in without else None}
-    with new_world(driver) as world:
-        world.run("apply", "faults.yaml", at="await", supervisor=late)
-        world.again("apply", "faults.yaml", supervisor=late)
-        return list(applied(world))
+    return late(driver, "await", "apply", {"without": "claim"} if without else {})
 
 
 def two_applies(driver: Driver, without: tuple[str, ...]) -> list[str]:
@@ -78,7 +74,7 @@ def killed_while_recording(driver: Driver, without: tuple[str, ...]) -> list[str
 
 def killed_while_copying(driver: Driver, without: tuple[str, ...]) -> list[str]:
     """An apply dies in the middle of copying a folder."""
-    fresh = "DIGEST" if without else ".new-DIGEST-*"
+    fresh = "DIGEST" if without else ".new-DIGEST"
     return killed_at(driver, without, f"half home/local/blobs/{fresh}/two")
 
 
@@ -96,7 +92,11 @@ def power_lost(driver: Driver, without: tuple[str, ...]) -> list[str]:
         trace = world.folder / "traces" / "supervisor"
         ended = world.run("apply", "faults.yaml", without=without, supervisor={"trace": str(trace)})
         world.await_quiet()
-        steps = [ended.steps, world.run("destroy", "faults", without=without).steps, world.steps(trace)]
+        steps = [
+            ended.steps,
+            world.run("destroy", "faults", without=without).steps,
+            world.steps(trace),
+        ]
         assert world.log[-1].code == 0
         return [wrong for one in steps for wrong in order.broken(one)]
 
@@ -165,6 +165,10 @@ def test_a_line_of_the_journal_is_synced_before_the_call_it_announces() -> None:
 
 
 def test_a_folder_is_renamed_when_the_names_in_it_are_synced() -> None:
-    made = [step("mkdir", "/d/.new"), step("mkdir", "/d/.new/sub"), step("rename", "/d/.new", "/d/new")]
+    made = [
+        step("mkdir", "/d/.new"),
+        step("mkdir", "/d/.new/sub"),
+        step("rename", "/d/.new", "/d/new"),
+    ]
 
     assert len(order.broken(made)) == 1

@@ -20,11 +20,18 @@ EVENTS = st.one_of(
     st.builds(lambda step: {"event": "begun", "step": step}, STEPS),
     st.builds(lambda step: {"event": "undone", "step": step}, STEPS),
     st.builds(
-        lambda step, value: {"event": "done", "step": step, "answer": {"id": value}}, STEPS, st.text()
+        lambda step, value: {"event": "done", "step": step, "answer": {"id": value}},
+        STEPS,
+        st.text(),
     ),
     st.builds(lambda want: {"event": "want", "want": want}, st.sampled_from(["cancel", "destroy"])),
     st.builds(
-        lambda state, reason, code: {"event": "ended", "state": state, "reason": reason, "exit_code": code},
+        lambda state, reason, code: {
+            "event": "ended",
+            "state": state,
+            "reason": reason,
+            "exit_code": code,
+        },
         st.sampled_from(["succeeded", "failed", "cancelled"]),
         st.text(),
         st.none() | st.integers(0, 255),
@@ -32,7 +39,9 @@ EVENTS = st.one_of(
     st.just({"event": "deleted"}),
 )
 JOURNALS = st.lists(EVENTS, max_size=12)
-calm = settings(deadline=None, max_examples=50, database=None)  # other work on this machine is no failure
+calm = settings(
+    deadline=None, max_examples=50, database=None
+)  # other work on this machine is no failure
 
 
 def text(events: list[dict[str, Any]]) -> bytes:
@@ -80,7 +89,9 @@ def test_a_bit_flipped_anywhere_in_the_last_line_drops_it(tmp_path: Path) -> Non
 
 
 @pytest.mark.parametrize("line", [0, 1])
-def test_damage_before_the_last_line_is_said_with_its_line_and_changes_nothing(tmp_path: Path, line: int) -> None:
+def test_damage_before_the_last_line_is_said_with_its_line_and_changes_nothing(
+    tmp_path: Path, line: int
+) -> None:
     lines = filled(tmp_path).splitlines(keepends=True)
     lines[line] = lines[line].replace(b'"event"', b'"evenT"')
     path = tmp_path / "journal.jsonl"
@@ -92,7 +103,9 @@ def test_damage_before_the_last_line_is_said_with_its_line_and_changes_nothing(t
     assert path.read_bytes() == b"".join(lines)
 
 
-def test_a_damaged_journal_stops_every_verb_of_its_run_with_one_line_and_changes_nothing(driver: Driver) -> None:
+def test_a_damaged_journal_stops_every_verb_of_its_run_with_one_line_and_changes_nothing(
+    driver: Driver,
+) -> None:
     with new_world(driver, LONG) as world:
         run = started(world)
         path = world.home / "runs" / run / "journal.jsonl"
@@ -100,7 +113,10 @@ def test_a_damaged_journal_stops_every_verb_of_its_run_with_one_line_and_changes
         damaged = good.replace(b'"born"', b'"burn"', 1)
         path.write_bytes(damaged)
 
-        ended = [world.run(*words) for words in (("cancel", run), ("destroy", run), ("apply", "faults.yaml"))]
+        ended = [
+            world.run(*words)
+            for words in (("cancel", run), ("destroy", run), ("apply", "faults.yaml"))
+        ]
 
         assert [one.code for one in ended] == [Bug.exit_code] * 3
         assert [one.err for one in ended if "journal.jsonl:1: damaged line" not in one.err] == []
@@ -127,7 +143,9 @@ def test_a_torn_end_takes_nothing_with_it(events: list[dict[str, Any]], rest: by
 
 @calm
 @given(JOURNALS, st.data())
-def test_a_journal_cut_anywhere_reads_as_the_events_before_the_cut(events: list[dict[str, Any]], data: st.DataObject) -> None:
+def test_a_journal_cut_anywhere_reads_as_the_events_before_the_cut(
+    events: list[dict[str, Any]], data: st.DataObject
+) -> None:
     whole = text(events)
     cut = data.draw(st.integers(0, len(whole)))
 

@@ -63,7 +63,9 @@ class Driver:
 
     def __init__(self) -> None:
         line = [sys.executable, str(HERE / "drive.py")]
-        self._server = subprocess.Popen(line, stdin=subprocess.PIPE, stdout=subprocess.PIPE, bufsize=0)
+        self._server = subprocess.Popen(
+            line, stdin=subprocess.PIPE, stdout=subprocess.PIPE, bufsize=0
+        )
         self._number = 0
         self._rest = b""
         self.pids: dict[int, int] = {}
@@ -178,7 +180,9 @@ class World:
         """Let command lines go on until each has ended, or waits for a lock."""
         for number, _ in started:
             pid = self.driver.pids[number]
-            await_that(lambda: self.driver.wait(number, 0.02) is not None or waits(pid), "an end or a lock")
+            await_that(
+                lambda: self.driver.wait(number, 0.02) is not None or waits(pid), "an end or a lock"
+            )
 
     def run(self, *words: str, **how: Any) -> Ended:
         return self.wait(self.start(*words, **how))
@@ -274,7 +278,12 @@ def processes(mark: str) -> Iterator[tuple[int, str]]:
         if not entry.name.isdecimal() or int(entry.name) == os.getpid():
             continue
         try:
-            words = Path(entry.path, "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
+            words = (
+                Path(entry.path, "cmdline")
+                .read_bytes()
+                .replace(b"\0", b" ")
+                .decode(errors="replace")
+            )
             environment = Path(entry.path, "environ").read_bytes().decode(errors="replace")
         except OSError:
             continue
@@ -314,7 +323,9 @@ def always(world: World, codes: Sequence[int] = (0, KILLED, 75), jobs: int = 1) 
     for path in (p for p in world.home.rglob("*") if is_temporary(p.name)):
         yield f"left over: {path.relative_to(world.home)}"
     yield from shown(world)
-    twice = [key for key, count in Counter(line_key(line) for line in world.truth()).items() if count > 1]
+    twice = [
+        key for key, count in Counter(line_key(line) for line in world.truth()).items() if count > 1
+    ]
     for key in twice:
         yield f"ran twice: {key}"
     for line in world.truth():
@@ -365,7 +376,9 @@ def applied(world: World) -> Iterator[str]:
         yield f"list says {listed}, and {sorted(names)} ran"
     for name in names:
         for rank in ("0", "1"):
-            if not (world.home / "local" / "runs" / name / "outputs" / "out" / "0" / rank / "done").exists():
+            if not (
+                world.home / "local" / "runs" / name / "outputs" / "out" / "0" / rank / "done"
+            ).exists():
                 yield f"the output of node {rank} is not there"
 
 

@@ -138,7 +138,7 @@ def watch(
     client: Client,
     args: Namespace,
     limit_s: float | None,
-    wanted: logs.Wanted = logs.chosen(None, None),
+    wanted: logs.Wanted = logs.every,
 ) -> int:
     """Follow a run to its end. Ctrl-C leaves it alone, and says how to come back."""
     try:

@@ -19,6 +19,7 @@ from runspec.testing.faults import (  # noqa: E402
     Flaky as Flaky,
     LightsOut as LightsOut,
     Recorder as Recorder,
+    Send as Send,
     Strike as Strike,
 )
 from runspec.testing.strategies import specs as specs  # noqa: E402

@@ -33,7 +33,7 @@ class LightsOut(BaseException):
 
 @dataclass
 class Recorder:
-    """Hands everything on to *client* and keeps every request that was carried out."""
+    """Hands everything on to *client* and keeps every request that was answered."""
 
     client: Client
     sent: list[Request] = field(default_factory=list)

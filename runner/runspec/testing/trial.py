@@ -55,6 +55,11 @@ class Trial:
         with self._journal() as journal:
             apply.make(self.plan, journal, self.hands)
 
+    def cancel(self) -> Status:
+        """End the run, asking as often as it takes."""
+        with self._journal() as journal:
+            return apply.cancel(self.run, journal, self.hands)
+
     def destroy(self) -> None:
         """Take away the run and then what it shares with others."""
         with self._journal() as journal:

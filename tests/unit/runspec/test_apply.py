@@ -196,8 +196,12 @@ def test_a_cancel_that_was_wished_for_is_on_the_disk_before_it_is_asked_for(
 ) -> None:
     world = World()
     seen: list[str] = []
-    monkeypatch.setattr(world, "cancel", lambda run: seen.append(journal.memory.want) or
-                        world.states.__setitem__(0, State.CANCELLED))  # fmt: skip
+
+    def cancel(run: str) -> None:
+        seen.append(journal.memory.want)
+        world.states = [State.CANCELLED]
+
+    monkeypatch.setattr(world, "cancel", cancel)
 
     apply.cancel("job-abcdef", journal, hands(world))
 

@@ -263,9 +263,12 @@ def test_completion_is_there_for_every_shell(shell: str, capsys: Capture) -> Non
 
 
 def test_a_word_is_completed_in_bash(spec: Path) -> None:
-    script = 'eval "$(runspec completion bash)"; COMP_WORDS=(runspec val); COMP_CWORD=1; ' \
-        'COMP_LINE="runspec val"; COMP_POINT=11; COMP_TYPE=9; _python_argcomplete runspec val; ' \
-        'echo "${COMPREPLY[@]}"'  # fmt: skip
+    script = """
+        eval "$(runspec completion bash)"
+        COMP_WORDS=(runspec val) COMP_CWORD=1 COMP_LINE="runspec val" COMP_POINT=11 COMP_TYPE=9
+        _python_argcomplete runspec val
+        echo "${COMPREPLY[@]}"
+    """
     path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
 
     done = subprocess.run(
@@ -286,7 +289,7 @@ def test_secrets_reach_the_job_and_nothing_else(
     spec.write_text(
         HEAD
         + "secrets: {TOKEN: t}\nproviders: {local: {secrets: {t: 'env:SOURCE'}}}\n"
-        + 'run: |\n  test ${#TOKEN} = 11 && echo right\n'
+        + "run: |\n  test ${#TOKEN} = 11 && echo right\n"
     )
 
     assert run(["apply", str(spec)]) == 0

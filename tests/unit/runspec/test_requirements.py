@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 from hypothesis import given, strategies as st
+
 from runspec.errors import UsageError
 from runspec.requirements import RequirementsError, requirement_lines
 

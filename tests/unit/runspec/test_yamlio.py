@@ -13,9 +13,9 @@ from typing import Any, Literal
 import pytest
 import yaml
 from hypothesis import example, given, settings, strategies as st
+
 from runspec import tree, yamlio
 from runspec.yamlio import Document, Mark, Text, Value, YamlError, kind, lines, read, resolve
-
 from tests.unit.runspec.corpus import hostile
 
 CORPUS = hostile()
@@ -346,6 +346,7 @@ def test_nearest_goes_as_far_as_the_path_does(
     st.sampled_from(["\n", "\r\n"]),
 )
 @example({"a": ["é", {"ü": "ö x"}, []]}, None, "\n")
+@example("", None, "\n")
 def test_the_text_at_a_mark_is_what_stands_there(
     value: Any, flow: bool | None, line_end: Literal["\n", "\r\n"]
 ) -> None:

@@ -85,7 +85,7 @@ def printed(shell: str, form: str, argv: list[bytes]) -> list[bytes]:
 
 
 @settings(
-    deadline=None, max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture]
+    deadline=None, max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )
 @given(argv=words)
 @example(argv=[b"", b"\n", b" ", b"a\n\n", b"-e", b"--", b"*"])
@@ -135,13 +135,18 @@ def test_the_program_gets_the_environment_as_it_was(
 # --- exit codes and signals --------------------------------------------------------------------
 
 
-@every_shell
-def test_every_exit_code_is_kept(shell: str) -> None:
+SOME_CODES = [0, 1, 2, 3, 42, *range(124, 132), 137, 143, 254, 255]
+ALL_CODES = list(range(256))
+
+
+@pytest.mark.parametrize(
+    "shell, codes", [("dash", ALL_CODES), ("bash", SOME_CODES), ("busybox", SOME_CODES)]
+)
+def test_every_exit_code_is_kept(shell: str, codes: list[int]) -> None:
     """From 0 to 255."""
-    codes = list(range(256))
 
     found: list[int] = []
-    for first in range(0, 256, 32):
+    for first in range(0, len(codes), 32):
         some = [start(shell, "text", ["sh", "-c", f"exit {n}"]) for n in codes[first : first + 32]]
         for child in some:
             child.communicate()
@@ -296,7 +301,11 @@ def test_the_same_job_enters_its_claim_again(shell: str, form: str, tmp_path: Pa
     assert [d.stdout for d in done] == [b"ran\n", b"ran\n"]
 
 
-@every_shell
+# busybox runs its own sleep, whatever is on PATH: there is no standing in for it.
+slept_for = pytest.mark.parametrize("shell", ["dash", "bash"])
+
+
+@slept_for
 def test_a_claim_without_an_id_is_looked_at_again(shell: str, tmp_path: Path) -> None:
     """Whoever made it is about to write its id: here, while we sleep."""
     claim = tmp_path / "claim"
@@ -312,7 +321,7 @@ def test_a_claim_without_an_id_is_looked_at_again(shell: str, tmp_path: Path) ->
     assert done.stderr == b"runspec: duplicate of other, leaving\n"
 
 
-@every_shell
+@slept_for
 def test_a_claim_that_stays_without_an_id_stops_the_job(shell: str, tmp_path: Path) -> None:
     """Exit 75: nobody knows whether another one runs."""
     claim = tmp_path / "claim"

@@ -18,6 +18,7 @@ from pathlib import Path
 import pytest
 from hypothesis import given, settings, strategies as st
 from packaging.specifiers import SpecifierSet
+
 from runspec.provider import RemoteError, Unavailable, UsageError
 from runspec_local import environment as subject
 from runspec_local.environment import (

@@ -9,6 +9,7 @@ import hashlib
 import http.server
 import importlib.util
 import re
+import socket
 import struct
 import sys
 import threading
@@ -397,6 +398,22 @@ def test_a_mirror_that_does_not_answer_is_left(
     assert re.search("no answer in 0.2 s|timed out", capfd.readouterr().err)
 
 
+def test_a_name_server_that_does_not_answer_is_left(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The look-up of a name has no time-out of its own."""
+    monkeypatch.setattr(prepare_data, "CONNECT_S", 0.2)
+    over = threading.Event()
+
+    def look_up(*args: object, **kwargs: object) -> None:
+        over.wait()
+        raise socket.gaierror
+
+    monkeypatch.setattr(socket, "getaddrinfo", look_up)
+
+    with pytest.raises(DataError, match=r"no answer in 0\.2 s"):
+        prepare_data.download("https://mirror.invalid/")
+    over.set()
+
+
 def test_a_mirror_that_never_ends_is_left(mirror: Mirror) -> None:
     """No single wait is long, but all of them together are."""
 
@@ -405,8 +422,8 @@ def test_a_mirror_that_never_ends_is_left(mirror: Mirror) -> None:
         request.end_headers()
         with contextlib.suppress(OSError):
             while True:
-                request.wfile.write(b"\x1f" * 2**16)
-                time.sleep(0.01)
+                request.wfile.write(b"\x1f" * 2**20)
+                time.sleep(0.02)
 
     mirror.answers[f"/mnist/{FIRST}.gz"] = drip
 

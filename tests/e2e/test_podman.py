@@ -1,0 +1,253 @@
+"""Jobs in real containers: podman, with an image made here from Debian's packages."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from runspec import record
+from runspec.cli.main import run
+from tests.needs import lack, need, need_root
+
+IMAGE = "localhost/runspec-test:1"
+INCLUDE = "python3,python3-minimal,libpython3-stdlib,dash,bash,coreutils,sed,grep,ca-certificates"
+# A machine without CAP_SYS_RESOURCE may not raise limits, and one with both versions of cgroups
+# has no crun: https://docs.podman.io/en/stable/markdown/podman.1.html, containers.conf(5).
+CONFIGURATION = """\
+[containers]
+default_ulimits = ["nofile=8192:8192", "nproc=8192:8192"]
+[network]
+network_backend = "cni"
+[engine]
+runtime = "runc"
+"""
+STORAGE = """\
+[storage]
+driver = "overlay"
+graphroot = "{folder}/root"
+runroot = "{folder}/run"
+"""
+HEAD = f"""\
+apiVersion: runspec/v1
+name: boxed
+provider: local
+container: {{image: "{IMAGE}"}}
+"""
+Capture = pytest.CaptureFixture[str]
+
+pytestmark = [pytest.mark.slow, pytest.mark.podman]
+
+
+@pytest.fixture(scope="module")
+def podman(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str]]:
+    """Give an environment in which podman has a storage of its own, with IMAGE in it."""
+    need_root()
+    need("podman", "mmdebstrap", "runc")
+    folder = tmp_path_factory.mktemp("podman")
+    (folder / "containers.conf").write_text(CONFIGURATION)
+    (folder / "storage.conf").write_text(STORAGE.format(folder=folder))
+    settings = {
+        "CONTAINERS_CONF": str(folder / "containers.conf"),
+        "CONTAINERS_STORAGE_CONF": str(folder / "storage.conf"),
+    }
+    env = {**os.environ, **settings}
+    made = [
+        "mmdebstrap",
+        "--variant=extract",
+        f"--include={INCLUDE}",
+        "bookworm",
+        str(folder / "i.tar"),
+    ]
+    _run(made, env)
+    _run(["podman", "import", "--quiet", str(folder / "i.tar"), IMAGE], env)
+    yield settings
+    subprocess.run(["podman", "rm", "--all", "--force"], env=env, capture_output=True, check=False)
+    subprocess.run(["podman", "rmi", "--all", "--force"], env=env, capture_output=True, check=False)
+
+
+def _run(line: list[str], env: dict[str, str]) -> None:
+    done = subprocess.run(line, env=env, capture_output=True, text=True, check=False)
+    if done.returncode:
+        lack(f"a working '{line[0]} {line[1]}': {done.stderr[-500:]}")
+
+
+@pytest.fixture
+def spec(podman: dict[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    for name, value in podman.items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.chdir(tmp_path)
+    return tmp_path / "job.yaml"
+
+
+def containers() -> list[str]:
+    line = ["podman", "ps", "--all", "--quiet", "--filter", "label=runspec.run"]
+    return subprocess.run(line, capture_output=True, text=True, check=True).stdout.split()
+
+
+def test_the_plan_says_which_engine_it_is(spec: Path, capsys: Capture) -> None:
+    spec.write_text(HEAD + "command: [echo]\n")
+
+    assert run(["plan", str(spec), "--json"]) == 0
+    steps = json.loads(capsys.readouterr().out)["steps"]
+    assert [step["id"] for step in steps] == ["image", "job"]
+    assert steps[1]["do"]["params"]["engine"] == "podman"
+
+
+def test_a_command_reaches_its_program_byte_for_byte(spec: Path, capsys: Capture) -> None:
+    words = ["a b", "$(id)", "'\"", "; ls", "*", "", "-n"]
+    spec.write_text(HEAD + f"command: {json.dumps(['printf', '<%s>', *words])}\n")
+
+    assert run(["apply", str(spec)]) == 0
+    assert capsys.readouterr().out == "".join(f"<{word}>" for word in words) + "\n"
+
+
+def test_mounts_are_read_only_outputs_come_back_and_the_exit_code_is_kept(
+    spec: Path, tmp_path: Path, capsys: Capture
+) -> None:
+    (tmp_path / "code").mkdir()
+    (tmp_path / "code" / "x.txt").write_text("here\n")
+    spec.write_text(
+        HEAD
+        + "mounts: [{name: code, source: ./code, target: /job/code}]\n"
+        + "outputs: [{name: out, path: /job/out, sync: 1s}]\n"
+        + "run: |\n  cat /job/code/x.txt\n  touch /job/code/y 2>/dev/null && echo written\n"
+        + "  cp /job/code/x.txt /job/out/\n  exit 9\n"
+    )
+    spec.write_text(spec.read_text().replace("&& echo written", "&& echo written || true"))
+
+    assert run(["apply", str(spec), "--json"]) == 1
+    assert json.loads(capsys.readouterr().out)["exit_code"] == 9
+    assert run(["logs", "boxed"]) == 0
+    assert capsys.readouterr().out == "here\n"
+    assert run(["fetch", "boxed", str(tmp_path / "got")]) == 0
+    assert (tmp_path / "got" / "out" / "x.txt").read_text() == "here\n"
+
+
+def test_two_nodes_reach_each_other_on_their_addresses(spec: Path, capsys: Capture) -> None:
+    program = (
+        "import os,socket,time\n"
+        "if os.environ['RUNSPEC_RANK']=='0':\n"
+        "  s=socket.create_server((os.environ['RUNSPEC_HOST'],7007)); c,_=s.accept(); print(c.recv(99).decode())\n"
+        "else:\n"
+        "  for i in range(200):\n"
+        "    try: c=socket.create_connection((os.environ['RUNSPEC_LEADER'],7007)); break\n"
+        "    except OSError: time.sleep(.1)\n"
+        "  c.sendall(b'hello from '+os.environ['RUNSPEC_RANK'].encode())\n"
+    )
+    spec.write_text(
+        HEAD + f"cluster: {{nodes: 2}}\ncommand: {json.dumps(['python3', '-c', program])}\n"
+    )
+
+    assert run(["apply", str(spec)]) == 0
+    assert "[node 0] hello from 1" in capsys.readouterr().out
+
+
+def test_a_secret_is_in_no_command_line(
+    spec: Path, capsys: Capture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SOURCE", "canary-5309")
+    spec.write_text(
+        HEAD
+        + "secrets: {TOKEN: t}\nproviders: {local: {secrets: {t: 'env:SOURCE'}}}\n"
+        + "run: |\n  echo ${#TOKEN}\n  sleep 5\n"
+    )
+    assert run(["apply", str(spec), "--detach"]) == 0
+    while run(["logs", "boxed"]) == 0 and "11" not in capsys.readouterr().out:
+        time.sleep(0.2)
+
+    lines = [p.read_bytes() for p in Path("/proc").glob("[0-9]*/cmdline") if _readable(p)]
+
+    assert not any(b"canary-5309" in line for line in lines)
+    assert run(["destroy", "boxed"]) == 0
+
+
+def _readable(path: Path) -> bool:
+    try:
+        path.read_bytes()
+    except OSError:
+        return False
+    return True
+
+
+def test_cancel_ends_the_containers_and_destroy_leaves_none(spec: Path, capsys: Capture) -> None:
+    spec.write_text(HEAD + "cluster: {nodes: 2}\nrun: |\n  echo on\n  sleep 600\n")
+    assert run(["apply", str(spec), "--detach"]) == 0
+    while run(["logs", "boxed"]) == 0 and capsys.readouterr().out.count("on") < 2:
+        time.sleep(0.2)
+
+    assert run(["cancel", "boxed"]) == 0
+    assert containers() == []
+    assert run(["destroy", "boxed"]) == 0
+
+
+def test_a_killed_supervisor_leaves_a_run_that_can_be_destroyed(
+    spec: Path, capsys: Capture
+) -> None:
+    spec.write_text(HEAD + "run: |\n  echo on\n  trap '' TERM\n  sleep 600\n")
+    assert run(["apply", str(spec), "--detach"]) == 0
+    while run(["logs", "boxed"]) == 0 and "on" not in capsys.readouterr().out:
+        time.sleep(0.2)
+    folder = Path(record.find("boxed").plan.steps[-1].do.params["folder"])
+    os.kill(json.loads((folder / "started.json").read_text())["pid"], 9)
+
+    assert run(["destroy", "boxed"]) == 0
+    assert containers() == []
+    assert not folder.exists()
+
+
+def test_an_image_that_is_not_there_is_told_with_a_way_out(spec: Path, capsys: Capture) -> None:
+    spec.write_text(HEAD.replace("runspec-test:1", "nothing:0") + "command: [echo]\n")
+
+    assert run(["apply", str(spec)]) == 2
+    assert "podman has no image localhost/nothing:0" in capsys.readouterr().err
+
+
+def test_requirements_are_added_to_the_image_once(
+    spec: Path, tmp_path: Path, capsys: Capture
+) -> None:
+    """With a wheel of our own, from a folder in the image: the build needs pip and no index."""
+    need(sys.executable)
+    build = tmp_path / "base"
+    build.mkdir()
+    _wheel(build)
+    pip = subprocess.run(
+        [sys.executable, "-m", "uv", "pip", "install", "--quiet", "--target", str(build / "pip"), "pip"],
+        capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert pip.returncode == 0, pip.stderr
+    (build / "Containerfile").write_text(
+        f"FROM {IMAGE}\nCOPY . /w\nENV PYTHONPATH=/w/pip PIP_NO_INDEX=1 PIP_FIND_LINKS=/w\n"
+    )
+    line = ["podman", "build", "--quiet", "--tag", "localhost/runspec-test:pip", str(build)]
+    subprocess.run(line, check=True, capture_output=True)
+    spec.write_text(
+        HEAD.replace("runspec-test:1", "runspec-test:pip").replace(
+            "}\n", ", requirements: [tiny==1]}\n"
+        )
+        + "command: [python3, -c, 'import tiny; print(tiny.WORD)']\n"
+    )
+
+    assert run(["apply", str(spec)]) == 0
+    assert "it is in" in capsys.readouterr().out
+    assert run(["apply", str(spec), "--new"]) == 0
+    assert "STEP" not in capsys.readouterr().err
+
+
+def _wheel(folder: Path) -> None:
+    import zipfile
+
+    meta = "tiny-1.dist-info"
+    with zipfile.ZipFile(folder / "tiny-1-py3-none-any.whl", "w") as wheel:
+        wheel.writestr("tiny.py", "WORD = 'it is in'\n")
+        wheel.writestr(f"{meta}/METADATA", "Metadata-Version: 2.1\nName: tiny\nVersion: 1\n")
+        wheel.writestr(
+            f"{meta}/WHEEL", "Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n"
+        )
+        wheel.writestr(f"{meta}/RECORD", "")

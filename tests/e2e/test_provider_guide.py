@@ -1,0 +1,113 @@
+"""The provider of docs/provider.md works as it stands there: built, installed, run and tested."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from tests.needs import need
+
+pytestmark = pytest.mark.slow
+
+ROOT = Path(__file__).resolve().parents[2]
+FILE = re.compile(r"^`runspec-tiny/(\S+)`:\n\n```\w+\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+FILES = {"pyproject.toml", "job.yaml", "tests/test_contract.py"} | {
+    f"runspec_tiny/{name}.py" for name in ("__init__", "client")
+}
+
+
+def ran(
+    *words: str | Path, cwd: Path | None = None, path: Path | None = None
+) -> subprocess.CompletedProcess[str]:
+    env = {**os.environ, "PYTHONPATH": str(path)} if path else None
+    return subprocess.run([*map(str, words)], cwd=cwd, env=env, capture_output=True, text=True)
+
+
+def good(*words: str | Path, cwd: Path | None = None) -> str:
+    done = ran(*words, cwd=cwd)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+@pytest.fixture(scope="module")
+def package(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The package, as the guide has it."""
+    folder = tmp_path_factory.mktemp("guide") / "runspec-tiny"
+    for name, text in FILE.findall((ROOT / "docs" / "provider.md").read_text()):
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_text(text)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def venv(package: Path) -> Path:
+    """An environment with this checkout and that package; gives its folder of commands."""
+    need("uv")
+    folder = package.parent / "venv"
+    good("uv", "venv", "--quiet", folder)
+    python = folder / "bin" / "python"
+    good("uv", "pip", "install", "--quiet", "--python", python, ROOT, f"{package}[test]")
+    return folder / "bin"
+
+
+def test_the_guide_has_every_file(package: Path) -> None:
+    found = {str(p.relative_to(package)) for p in package.rglob("*") if p.is_file()}
+
+    assert found == FILES
+
+
+def test_both_providers_are_there(venv: Path) -> None:
+    found = {row["name"]: row for row in json.loads(good(venv / "runspec", "providers", "--json"))}
+
+    assert found["tiny"]["package"] == "runspec-tiny 1.0"
+    assert found["tiny"]["works"] and found["local"]["works"]
+
+
+def test_a_job_is_planned_and_run(venv: Path, package: Path) -> None:
+    plan = json.loads(good(venv / "runspec", "plan", "--json", package / "job.yaml"))
+
+    said = good(venv / "runspec", "apply", package / "job.yaml")
+
+    assert [step["do"]["service"] for step in plan["steps"]] == ["tiny"]
+    assert re.fullmatch(r"hello from first-\w{6}\n", said)
+
+
+def test_what_it_cannot_do_is_told_with_its_place(venv: Path, tmp_path: Path) -> None:
+    job = tmp_path / "job.yaml"
+    job.write_text("apiVersion: runspec/v1\nname: a\nprovider: tiny\ncommand: [ls]\ntimeout: 1m\n")
+
+    done = ran(venv / "runspec", "validate", job)
+
+    assert done.returncode == 2
+    assert "job.yaml:5:1: timeout: tiny knows nothing of 'timeout'" in done.stderr
+
+
+def test_the_contract_is_kept(venv: Path, package: Path) -> None:
+    said = good(venv / "python", "-m", "pytest", "-q", "-p", "no:cacheprovider", cwd=package)
+
+    assert re.search(r"^\d{2,} passed, \d+ skipped", said, re.MULTILINE), said
+
+
+def test_a_second_package_of_that_name_is_a_conflict_that_names_both(
+    venv: Path, package: Path, tmp_path: Path
+) -> None:
+    other = tmp_path / "other"
+    (other / "runspec_again").mkdir(parents=True)
+    (other / "runspec_again" / "__init__.py").write_text("PROVIDER = None\n")
+    project = (package / "pyproject.toml").read_text()
+    project = project.replace("runspec-tiny", "runspec-again").replace("_tiny", "_again")
+    (other / "pyproject.toml").write_text(project)
+    beside = tmp_path / "beside"
+    good("uv", "pip", "install", "--quiet", "--no-deps", "--target", beside, other)
+
+    done = ran(venv / "runspec", "providers", path=beside)
+
+    assert done.returncode == 4
+    assert "two packages bring a provider 'tiny'" in done.stderr
+    assert "runspec-tiny 1.0" in done.stderr
+    assert "runspec-again 1.0" in done.stderr
