@@ -108,6 +108,7 @@ WORDS: dict[str, tuple[str, str | None]] = {
     "found invalid Unicode character escape code": ("an escape for what is no character", None),
     "found undefined tag handle": ("tags are not read here", "take it out"),
     "found incompatible YAML document": ("a version of YAML that is not 1.1 or 1.2", None),
+    "could not find expected directive name": ("a line that begins with '%'", "take it out"),
     "found unknown directive name": ("a line that begins with '%'", "take it out"),
     "found an indentation indicator equal to 0": ("an indentation of 0", "leave the 0 out"),
 }

@@ -120,7 +120,10 @@ class Sync:
 
     def _write(self) -> None:
         listed = [dict(self.entries[path]._asdict(), path=path) for path in sorted(self.entries)]
-        files.write_record(self._manifest, {"format": FORMAT, "files": listed}, durable=True)
+        part = os.path.join(self._parts, "manifest")
+        files.write_record(part, {"format": FORMAT, "files": listed}, durable=True)
+        os.rename(part, self._manifest)
+        _fsync_folder(os.path.dirname(self._manifest))
 
 
 def _regular_files(source: str) -> Iterator[str]:

@@ -76,11 +76,6 @@ class Flaky(Recorder):
         """From now on, have *strike* decide on call number *at*."""
         self.begun, self.at, self.strike = 0, at, strike
 
-    @property
-    def struck(self) -> bool:
-        """Whether that call was ever reached."""
-        return self.begun > self.at
-
     def _send(self, request: Request, send: Send) -> Answer:
         self.begun += 1
         kept = partial(super()._send, request, send)

@@ -77,7 +77,9 @@ def _wall(patch: pytest.MonkeyPatch, refuse: Callable[..., Any]) -> dict[int, An
         (datetime.date, ("today",)),
     ):
         name = f"the clock: datetime.{kind.__name__}"
-        guards = {way: classmethod(refuse(getattr(kind, way), f"{name}.{way}")) for way in ways}
+        guards: dict[str, Any] = {
+            way: classmethod(refuse(getattr(kind, way), f"{name}.{way}")) for way in ways
+        }
         walled[id(kind)] = stopped = type(kind.__name__, (kind,), guards)
         patch.setattr(datetime, kind.__name__, stopped)
     return walled

@@ -116,28 +116,33 @@ class Nodes:
             assert time.monotonic() < until, [self.said(rank) for rank in self.processes]
             time.sleep(0.02)
 
-    def left(self) -> list[str]:
-        """Give the command lines of processes that carry this job's mark and still run."""
-        return [line for _, line in self._marked()]
+    def left(self, but: int | None = None) -> list[str]:
+        """Give the command lines of what still runs of this job, except on node *but*."""
+        there = f"RUNSPEC_RANK={but}\0".encode()
+        return [line for _, line, environ in self._marked() if there not in environ]
 
-    def _marked(self) -> Iterator[tuple[int, str]]:
+    def _marked(self) -> Iterator[tuple[int, str, bytes]]:
         for entry in Path("/proc").iterdir():
             try:
-                if entry.name.isdigit() and self.mark.encode() in (entry / "environ").read_bytes():
+                if entry.name.isdigit():
+                    environ = (entry / "environ").read_bytes()
                     line = (entry / "cmdline").read_bytes().replace(b"\0", b" ").decode()
-                    if line:  # a zombie has none
-                        yield int(entry.name), line
+                    if line and self.mark.encode() in environ:  # a zombie has no line
+                        yield int(entry.name), line, environ
             except OSError:
                 continue
 
     def close(self) -> None:
-        for pid, _ in list(self._marked()):
+        for pid, _, _ in list(self._marked()):
             try:
                 os.kill(pid, signal.SIGKILL)
             except ProcessLookupError:
                 pass
         for child in self.processes.values():
             child.wait()
+            for stream in (child.stdout, child.stderr):
+                if stream is not None:
+                    stream.close()
 
 
 @pytest.fixture

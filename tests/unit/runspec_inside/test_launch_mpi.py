@@ -227,7 +227,7 @@ def test_a_stop_before_all_nodes_have_come_is_a_stop(make: Make) -> None:
 
 @pytest.mark.parametrize("lost", [0, 1])
 def test_a_node_that_is_gone_ends_the_job(make: Make, lost: int) -> None:
-    """Kill -9: the others notice within the lease, say whom they lost, and nothing stays."""
+    """The others notice within the lease, say whom they lost, and leave nothing."""
     nodes = make(3, RUNSPEC_LEASE_S="4", RUNSPEC_GRACE_S="0.5")
     nodes.start_all(sh("echo >ready; exec sleep 600"))
     nodes.until(lambda: all((nodes.home(n) / "ready").exists() for n in range(3)))
@@ -238,4 +238,4 @@ def test_a_node_that_is_gone_ends_the_job(make: Make, lost: int) -> None:
     assert codes.pop(lost) == -signal.SIGKILL
     assert 0 not in codes
     assert f"node {lost} (node-{lost})" in "".join(nodes.said(n) for n in range(3) if n != lost)
-    nodes.until(lambda: nodes.left() == [])
+    assert nodes.left(but=lost) == []

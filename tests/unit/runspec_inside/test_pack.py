@@ -1,0 +1,87 @@
+"""What travels: small, the same bytes everywhere, and readable by old Pythons."""
+
+from __future__ import annotations
+
+import ast
+import io
+import shutil
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+
+import pytest
+
+from runspec_inside.pack import inside_sh, zipapp_bytes
+from tests.unit.runspec_inside.shells import FILE
+
+ENTRIES = zipfile.ZipFile(io.BytesIO(zipapp_bytes())).namelist()
+
+
+def python36() -> str | None:
+    """Give a Python 3.6 that runs; a version manager's stand-in may be there without one."""
+    found = shutil.which("python3.6")
+    works = found is not None and subprocess.run([found, "-c", ""], capture_output=True)
+    return found if works and works.returncode == 0 else None
+
+
+def test_the_zipapp_is_the_same_each_time() -> None:
+    """It is named by its hash in plans."""
+    assert zipapp_bytes() == zipapp_bytes()
+
+
+def test_the_zipapp_holds_no_moment_and_no_machine() -> None:
+    """Nothing compressed, no time but the zip format's first, the same rights."""
+    infos = zipfile.ZipFile(io.BytesIO(zipapp_bytes())).infolist()
+
+    found = {(i.date_time, i.compress_type, i.external_attr, i.create_system) for i in infos}
+    assert found == {((1980, 1, 1, 0, 0, 0), zipfile.ZIP_STORED, 0o644 << 16, 3)}
+
+
+def test_the_zipapp_holds_all_of_the_package() -> None:
+    """But for what makes it."""
+    modules = {f"runspec_inside/{f.name}" for f in FILE.parent.glob("*.py")}
+
+    assert set(ENTRIES) == (modules - {"runspec_inside/pack.py"}) | {"__main__.py"}
+
+
+@pytest.mark.parametrize("name", ENTRIES)
+def test_the_zipapp_is_python_3_6(name: str) -> None:
+    """The oldest in images that are still about."""
+    source = zipfile.ZipFile(io.BytesIO(zipapp_bytes())).read(name)
+
+    ast.parse(source, feature_version=(3, 6))
+
+
+@pytest.mark.skipif(python36() is None, reason="no python3.6 on PATH; its grammar is checked above")
+def test_the_zipapp_runs_on_python_3_6(tmp_path: Path) -> None:
+    """Really."""
+    python = python36()
+    assert python is not None
+    app = tmp_path / "inside.pyz"
+    app.write_bytes(zipapp_bytes())
+
+    done = subprocess.run([python, str(app), "launch", "--", "sh", "-c", "exit 7"])
+    synced = subprocess.run(
+        [python, str(app), "sync", "--once", str(tmp_path), "/no/such/folder/x"]
+    )
+
+    assert (done.returncode, synced.returncode != 0) == (7, True)
+
+
+def test_the_zipapp_needs_nothing_but_python(tmp_path: Path) -> None:
+    """Isolated from all that is installed."""
+    app = tmp_path / "inside.pyz"
+    app.write_bytes(zipapp_bytes())
+
+    done = subprocess.run([sys.executable, "-I", "-S", str(app), "launch", "--", "true"])
+
+    assert done.returncode == 0
+
+
+def test_the_shell_text_loses_its_comments_only() -> None:
+    """The lines that do something are all there, in order."""
+    lines = [line.strip() for line in FILE.read_text().splitlines()]
+
+    kept = [line for line in lines if line and not line.startswith("#")]
+    assert inside_sh().splitlines() == kept
