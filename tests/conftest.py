@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 import pytest
+from hypothesis import settings
 
 # Real builds share the real cache, or every test would fetch the world again.
 REAL_CACHE = os.environ.get("XDG_CACHE_HOME") or str(Path.home() / ".cache")
@@ -34,6 +35,11 @@ FORGOTTEN = (
     "CLICOLOR_FORCE",
     "PYTHONDONTWRITEBYTECODE",
 )
+
+
+# How long an example takes says how busy the machine is. Property tests of the default run stay small.
+settings.register_profile("runspec", deadline=None)
+settings.load_profile("runspec")
 
 
 class NetworkTouched(RuntimeError):

@@ -8,7 +8,9 @@ import signal
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from queue import SimpleQueue
-from typing import Any
+from typing import Any, TypeVar
+
+import pytest
 
 from tests.faults.world import (
     KILLED,
@@ -26,17 +28,23 @@ from tests.faults.world import (
 
 SEED = 20240607
 AT_ONCE = 2
+# A record that never got its name: the next apply of the spec takes it away, and nobody sees it.
+NEW = "left over: runs/.new-faults"
+NO_RECORD = (NEW, *(f"{NEW}/.{name}.new" for name in ("job.yaml", "plan.json", "facts.json")))
 
 Cell = Callable[[Driver, int], list[str]]
+Place = TypeVar("Place")
 
 
-def spread(pool: Sequence[Driver], cell: Cell, places: Iterable[int]) -> dict[int, list[str]]:
+def spread(
+    pool: Sequence[Driver], cell: Callable[[Driver, Place], list[str]], places: Iterable[Place]
+) -> dict[Place, list[str]]:
     """Give what is wrong after *cell* at each of *places*; two cells at once."""
     free: SimpleQueue[Driver] = SimpleQueue()
     for driver in pool:
         free.put(driver)
 
-    def one(at: int) -> tuple[int, list[str]]:
+    def one(at: Place) -> tuple[Place, list[str]]:
         driver = free.get()
         try:
             return at, cell(driver, at)
@@ -47,6 +55,11 @@ def spread(pool: Sequence[Driver], cell: Cell, places: Iterable[int]) -> dict[in
 
     with ThreadPoolExecutor(len(pool)) as threads:
         return {at: wrong for at, wrong in threads.map(one, places) if wrong}
+
+
+def slow(*values: Any, **how: Any) -> Any:
+    """Give a parameter that only the slow tests try."""
+    return pytest.param(*values, marks=pytest.mark.slow, **how)
 
 
 def sample(count: int, size: int) -> list[int]:
@@ -106,7 +119,7 @@ def given_up(driver: Driver, at: int | str, **how: Any) -> list[str]:
         site = world.again("destroy", "--site")
         wrong = list(always(world, (0, KILLED, 2)))
         if not runs:
-            return wrong + [f"exit code {done.code} without a run"] * (done.code != 2)
+            return [w for w in wrong if w not in NO_RECORD] + ["destroy of nothing"] * (done.code != 2)
         if (done.code, site.code) != (0, 0):
             wrong.append(f"destroy exits with {done.code}, destroy --site with {site.code}")
         assert first.code in (0, KILLED)
@@ -124,12 +137,10 @@ def called_off(driver: Driver, at: int) -> list[str]:
     with new_world(driver, LONG) as world:
         world.run("apply", "faults.yaml", "--detach", at=at)
         if not world.runs():
-            return list(always(world))
+            return [w for w in always(world) if w not in NO_RECORD]
         world.again("cancel", "faults")
         before = len(world.truth())
-        wrong = [
-            w for w in always(world) if not w.startswith("left over: local/runs/")
-        ]  # for destroy
+        wrong = [w for w in always(world) if not w.startswith("left over: local/")]  # for destroy
         if len(world.truth()) > before:
             wrong.append("nodes began after cancel had exited with 0")
         (row,) = world.runs()

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.faults import cells
+from tests.faults.cells import slow
 from tests.faults.world import (
     LONG,
     Driver,
@@ -21,7 +22,6 @@ from tests.faults.world import (
 )
 
 UNAVAILABLE = 69
-FEW = 3
 
 
 def clear(ended: Ended) -> list[str]:
@@ -104,18 +104,20 @@ def labelled(driver: Driver) -> list[str]:
 @pytest.mark.parametrize(
     "label",
     [
-        "mkdir home",
-        "write home/runs/.new-faults/.plan.json.new",
+        slow("mkdir home"),
+        slow("write home/runs/.new-faults/.plan.json.new"),
         "write home/local/blobs/.new-DIGEST/one",
-        "half home/local/runs/RUN/.job.json.new",
+        slow("half home/local/runs/RUN/.job.json.new"),
     ],
 )
 def test_a_full_disk_is_an_error_before_anything_is_started(driver: Driver, label: str) -> None:
     assert refused(driver, label) == []
 
 
-@pytest.mark.parametrize("error", ["ENOSPC", "EROFS"])
-@pytest.mark.parametrize("verb", ["cancel", "destroy"])
+@pytest.mark.parametrize(
+    "error,verb",
+    [("EROFS", "cancel"), slow("ENOSPC", "cancel"), slow("EROFS", "destroy"), slow("ENOSPC", "destroy")],
+)
 def test_a_wish_that_cannot_be_written_down_is_not_carried_out(
     driver: Driver, verb: str, error: str
 ) -> None:

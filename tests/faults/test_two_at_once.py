@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from itertools import product
+
 import pytest
 
 from tests.faults import cells
+from tests.faults.cells import slow
 from tests.faults.world import (
     LONG,
     Driver,
@@ -29,7 +32,7 @@ def together(
     return [world.wait(one) for one in (first, *rest)]
 
 
-@pytest.mark.parametrize("count", [2, 5])
+@pytest.mark.parametrize("count", [slow(2), 5])
 def test_of_many_applies_of_one_spec_one_starts_the_job_and_all_follow_it(
     driver: Driver, count: int
 ) -> None:
@@ -97,10 +100,11 @@ MOMENTS = (
     "called call start",
     "call state",
 )
+FIRST = [(MOMENTS[0], "cancel"), (MOMENTS[3], "destroy")]
+REST = [slow(*pair) for pair in product(MOMENTS, ("cancel", "destroy")) if pair not in FIRST]
 
 
-@pytest.mark.parametrize("verb", ["cancel", "destroy"])
-@pytest.mark.parametrize("label", MOMENTS)
+@pytest.mark.parametrize("label,verb", [*FIRST, *REST])
 def test_what_is_ended_while_it_is_applied_has_ended_and_apply_says_so(
     driver: Driver, verb: str, label: str
 ) -> None:
@@ -118,7 +122,7 @@ def test_a_second_supervisor_leaves_only_when_the_first_can_be_seen(driver: Driv
         assert list(applied(world)) == []
 
 
-@pytest.mark.parametrize("verb", ["cancel", "destroy"])
+@pytest.mark.parametrize("verb", [slow("cancel"), "destroy"])
 def test_of_two_that_end_one_run_both_succeed(driver: Driver, verb: str) -> None:
     with new_world(driver, LONG) as world:
         run = cells.started(world)

@@ -229,7 +229,7 @@ class World:
         """Give the processes that are left after *limit_s*; returns as soon as there are none."""
         end = time.monotonic() + limit_s
         while (left := self.processes()) and time.monotonic() < end:
-            time.sleep(0.02)
+            time.sleep(0.05)
         return left
 
     def supervisors(self) -> list[int]:

@@ -40,6 +40,8 @@ def merged(below: Mapping[str, Any], above: Mapping[str, Any]) -> dict[str, Any]
     found = dict(below)
     for key, value in above.items():
         old = found.get(key)
-        both = isinstance(old, Mapping) and isinstance(value, Mapping)
-        found[key] = merged(old, value) if both else value  # type: ignore[arg-type]  # both are
+        if isinstance(old, Mapping) and isinstance(value, Mapping):
+            found[key] = merged(old, value)
+        else:
+            found[key] = value
     return found

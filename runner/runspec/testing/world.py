@@ -5,6 +5,7 @@ from __future__ import annotations
 import shlex
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
@@ -99,7 +100,7 @@ class World:
     def bundles(self, spec: Spec) -> Mapping[str, Callable[[], Bundle]]:
         """Give the content of the folders that *spec* mounts."""
         mounts = [mount for mount in spec.mounts if mount.scheme == "file"]
-        return {mount.name: lambda mount=mount: self._bundle(mount) for mount in mounts}  # type: ignore[misc]  # mypy infers no lambda with a default
+        return {mount.name: partial(self._bundle, mount) for mount in mounts}
 
     def connect(self, facts: Facts) -> Client:
         """Give a client whose service does nothing that costs."""

@@ -234,7 +234,7 @@ def test_an_unexpected_error_is_one_line_and_a_report_without_values(
     from runspec import job
 
     def broken(*args: object) -> None:
-        raise ValueError("canary-value")
+        raise ValueError("-".join(["canary", "value"]))
 
     monkeypatch.setattr(job, "validated", broken)
 

@@ -224,6 +224,11 @@ def test_ways_to_write_the_same(text: str | bytes) -> None:
     assert resolve(read(text).value) == {"a": 1}
 
 
+def test_an_alias_of_text_is_text() -> None:
+    """What was in quotes where it was written is text wherever it is repeated."""
+    assert resolve(read("a: &x '1'\nb: *x").value) == {"a": "1", "b": "1"}
+
+
 def test_values_copy_and_pickle() -> None:
     """A tree may be copied and sent to another process with all its places."""
     value = read(SPEC).value
@@ -296,10 +301,11 @@ def test_a_collection_ends_with_its_bracket_or_its_last_value() -> None:
 
 def test_no_value_at_the_end_has_a_place() -> None:
     """What a file without a last line end leaves out stands at the end of its last line."""
-    document = read("a:\n  b:\n  -")
+    document = read("a:\n  ?")
 
-    assert document.value_mark(("a", "b", 0)) == Mark(3, 4)
-    assert document.value_end(()) == Mark(3, 4)
+    assert document.key_mark(("a", "")) == Mark(2, 4)
+    assert document.value_mark(("a", "")) == Mark(2, 4)
+    assert document.value_end(()) == Mark(2, 4)
 
 
 def test_what_an_alias_gives_stands_where_the_alias_does() -> None:
