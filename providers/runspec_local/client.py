@@ -179,17 +179,21 @@ class LocalClient:
                 cwd="/",
                 start_new_session=True,
             )
+        supervisor.returncode = 0  # it outlives us: not ours to wait for
         assert supervisor.stdin and supervisor.stdout, "BUG: both were asked for"
-        with supervisor.stdin as pipe:
+        with supervisor.stdin as pipe, supervisor.stdout as answer:
             pipe.write(secrets)
-        ready, _, _ = select.select([supervisor.stdout], [], [], READY_S)
+            pipe.close()
+            self._await_ready(answer.fileno(), folder)
+
+    def _await_ready(self, answer: int, folder: Path) -> None:
+        """Wait until the supervisor has claimed the run; it says so, or ends."""
+        ready, _, _ = select.select([answer], [], [], READY_S)
         if not ready:
             raise NoAnswer(f"the supervisor did not answer in {READY_S:.0f} s")
-        if not os.read(supervisor.stdout.fileno(), 16):
+        if not os.read(answer, 16):
             why = engine.last_line((folder / "supervisor.log").read_text(errors="replace"))
             raise RemoteError(f"the supervisor did not start: {why}", f"see {folder}")
-        supervisor.stdout.close()
-        supervisor.returncode = 0  # it outlives us: not ours to wait for
 
     def _end(self, run: str) -> None:
         """End all that is left of *run* whether its supervisor lives or not."""

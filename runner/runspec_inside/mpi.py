@@ -25,6 +25,8 @@ START = ("sh", "-c", 'exec sh "$RUNSPEC_START"')
 
 
 def run(seat: Seat, argv: List[str]) -> int:
+    # Without it Open MPI does not even tell its version: "Unable to get the user home directory".
+    os.environ.setdefault("HOME", _home())
     folder = tempfile.mkdtemp(prefix="runspec-")
     try:
         if seat.words.rank > 0:
@@ -36,6 +38,11 @@ def run(seat: Seat, argv: List[str]) -> int:
     finally:
         process.kill_rest()
         shutil.rmtree(folder, ignore_errors=True)
+
+
+def _home() -> str:
+    found = os.path.expanduser("~")
+    return found if os.path.isabs(found) else "/"
 
 
 class Ranks:

@@ -50,7 +50,7 @@ def flavour(version: str) -> Mpirun:
 
 def prrte_argv(job: Job) -> List[str]:
     """Open MPI 5: https://docs.open-mpi.org/en/v5.0.x/launching-apps/ssh.html."""
-    argv = ["mpirun", "--hostfile", job.hostfile, "-n", str(len(job.hosts) * job.slots)]
+    argv = ["mpirun", *_hosts(job), "-n", str(len(job.hosts) * job.slots)]
     argv += ["--map-by", ":OVERSUBSCRIBE", "--wdir", "/"]
     if len(job.hosts) > 1:
         argv += ["--leave-session-attached"]
@@ -61,7 +61,7 @@ def prrte_argv(job: Job) -> List[str]:
 
 def orte_argv(job: Job) -> List[str]:
     """Open MPI 4 and older: mpirun(1)."""
-    argv = ["mpirun", "--hostfile", job.hostfile, "-n", str(len(job.hosts) * job.slots)]
+    argv = ["mpirun", *_hosts(job), "-n", str(len(job.hosts) * job.slots)]
     argv += ["--oversubscribe", "--wdir", "/"]
     if len(job.hosts) > 1:
         argv += ["--leave-session-attached"]
@@ -70,6 +70,12 @@ def orte_argv(job: Job) -> List[str]:
         if job.loopback:
             argv += _pairs("--mca", oob_tcp_if_include="lo")
     return argv + _open_mpi_argv(job)
+
+
+def _hosts(job: Job) -> List[str]:
+    # The name of a node alone may be one that only our remote shell could make something of.
+    alone = len(job.hosts) == 1
+    return ["--host", "localhost:{}".format(job.slots)] if alone else ["--hostfile", job.hostfile]
 
 
 def _open_mpi_argv(job: Job) -> List[str]:

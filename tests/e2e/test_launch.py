@@ -134,7 +134,7 @@ def test_a_failure_of_rank_0_ends_every_node_with_its_code(make: Make) -> None:
 
 
 def test_a_serving_node_that_is_gone_ends_the_job(make: Make) -> None:
-    """kill -9 of its group, as if the machine was taken away."""
+    """As if the machine was taken away."""
     nodes = make(2, RUNSPEC_LEASE_S="8", RUNSPEC_GRACE_S="1")
     nodes.start_all(python(nodes, WAITS))
     until_all(nodes, "ready")

@@ -30,15 +30,15 @@ POLLED = ("state", "find", "settled", "cancel")
 CALLS = ("call", "stage", *POLLED)
 WRITES = os.O_WRONLY | os.O_RDWR | os.O_CREAT
 # Audit events that are steps, with the places of their paths. https://docs.python.org/3/library/audit_events.html
-AUDITED = {
-    "os.rename": ("rename", 0, 1),
-    "os.mkdir": ("mkdir", 0),
-    "os.remove": ("unlink", 0),
-    "os.rmdir": ("rmdir", 0),
-    "os.truncate": ("truncate", 0),
-    "os.link": ("link", 0, 1),
-    "os.symlink": ("symlink", 1),
-    "os.chmod": ("chmod", 0),
+AUDITED: dict[str, tuple[str, tuple[int, ...]]] = {
+    "os.rename": ("rename", (0, 1)),
+    "os.mkdir": ("mkdir", (0,)),
+    "os.remove": ("unlink", (0,)),
+    "os.rmdir": ("rmdir", (0,)),
+    "os.truncate": ("truncate", (0,)),
+    "os.link": ("link", (0, 1)),
+    "os.symlink": ("symlink", (1,)),
+    "os.chmod": ("chmod", (0,)),
 }
 DIR_FDS = {"os.rename": (2, 3), "os.mkdir": (2,), "os.remove": (1,), "os.rmdir": (1,)}
 GROWING = ("open", "write", "mkdir", "symlink", "link")  # what a full disk refuses
@@ -125,9 +125,9 @@ class Boundaries:
 
     def install(self) -> None:
         """Watch this process from now on. There is no way back."""
-        os.write, os.fsync = self.write, self.fsync  # type: ignore[assignment]
-        io.open = builtins.open = self.open  # type: ignore[assignment]
-        select.select = self.select  # type: ignore[assignment]
+        os.write, os.fsync = self.write, self.fsync
+        io.open = builtins.open = self.open
+        select.select = self.select
         sys.addaudithook(self._audit)
 
     def write(self, fd: int, data: Any) -> int:
@@ -146,7 +146,7 @@ class Boundaries:
             return done
         return _write(fd, data)
 
-    def fsync(self, fd: int) -> None:
+    def fsync(self, fd: Any) -> None:
         path = self._of(fd)
         if self._ours(path):
             self.step("fsync", path)
@@ -209,7 +209,7 @@ class Boundaries:
                     cut=bool(args[2] & os.O_TRUNC),
                 )
         else:
-            what, *places = AUDITED[event]
+            what, places = AUDITED[event]
             fds = [args[place] for place in DIR_FDS.get(event, ())] or [-1] * len(places)
             paths = [self._path(args[place], fd) for place, fd in zip(places, fds, strict=False)]
             if all(self._ours(path) for path in paths):

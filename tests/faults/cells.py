@@ -72,6 +72,8 @@ def started(world: World) -> str:
     done = world.run("apply", "faults.yaml", "--detach")
     assert done.code == 0, done.err
     world.await_truth(2)
+    told = [words for words in world.processes().values() if world.canary in words]
+    assert told == [], "the secret is in the words of a process"
     return done.out.strip()
 
 
@@ -119,7 +121,9 @@ def given_up(driver: Driver, at: int | str, **how: Any) -> list[str]:
         site = world.again("destroy", "--site")
         wrong = list(always(world, (0, KILLED, 2)))
         if not runs:
-            return [w for w in wrong if w not in NO_RECORD] + ["destroy of nothing"] * (done.code != 2)
+            return [w for w in wrong if w not in NO_RECORD] + ["destroy of nothing"] * (
+                done.code != 2
+            )
         if (done.code, site.code) != (0, 0):
             wrong.append(f"destroy exits with {done.code}, destroy --site with {site.code}")
         assert first.code in (0, KILLED)

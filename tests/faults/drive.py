@@ -1,6 +1,6 @@
 """Runs the real command line in child processes whose every step is counted.
 
-`python tests/faults/drive.py` is a fork server: it imports runspec once, then forks for each line of JSON that it reads
+`python -m tests.faults.drive` is a fork server: it imports runspec once, then forks for each line of JSON that it reads
 (a `Case`), and answers with a line when the child has ended. So a case costs milliseconds and not an interpreter.
 """
 
@@ -18,19 +18,16 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-HERE = str(Path(__file__).parent)
-sys.path.insert(0, HERE)
+from runspec import disk, journal, plan, record, registry
+from runspec.cli import main
+from runspec_local import client, folders
+from runspec_local.client import LocalClient
+from tests.faults.boundaries import Boundaries, tree
 
-from boundaries import Boundaries, tree  # noqa: E402
-
-from runspec import apply, disk, journal, record, registry  # noqa: E402
-from runspec.cli import main  # noqa: E402
-from runspec_local import client, folders  # noqa: E402
-from runspec_local.client import LocalClient  # noqa: E402
-
+ROOT = str(Path(__file__).parents[2])
 HOOKED = (
-    "import sys; sys.path.insert(0, sys.argv.pop(1)); sys.path.insert(0, {here!r}); "
-    "import hooked; hooked.supervise({wanted!r})"
+    "import sys; sys.path.insert(0, sys.argv.pop(1)); sys.path.insert(0, {root!r}); "
+    "from tests.faults.hooked import supervise; supervise({wanted!r})"
 )
 
 
@@ -70,7 +67,7 @@ def without_run_lock() -> None:
 
 
 def without_fsync() -> None:
-    os.fsync = lambda fd: None  # type: ignore[assignment]
+    os.fsync = lambda fd: None
 
 
 def without_rename() -> None:
@@ -86,14 +83,13 @@ def without_rename() -> None:
         found = record.Record(record.runs_folder() / made.run)
         disk.make_folder(found.folder)
         disk.write(found.folder / "job.yaml", text)
-        disk.write(found.folder / "plan.json", record._json(record.plan.to_json(made)))
+        disk.write(found.folder / "plan.json", record._json(plan.to_json(made)))
         disk.write(found.folder / "facts.json", record._json(record._facts_json(facts, base)))
         with found.opened() as opened:
             opened.add("born", run=made.run, digest=made.digest)
         return found
 
     disk.write, record.create = write, create
-    client._write_private = lambda path, data: write(path, data)
 
 
 def without_whole_folders() -> None:
@@ -103,7 +99,7 @@ def without_whole_folders() -> None:
     def with_name(self: Path, name: str) -> Path:
         return self if name.startswith(".new-") else real(self, name)
 
-    Path.with_name = with_name  # type: ignore[method-assign]
+    Path.with_name = with_name  # type: ignore[method-assign, assignment]
     folders._name = lambda fresh, path: None
 
 
@@ -139,7 +135,7 @@ def child(case: Mapping[str, Any]) -> int:
         SAFEGUARDS[name]()
     steps.watch(LocalClient)
     if wanted := case.get("supervisor"):
-        client.BOOTSTRAP = HOOKED.format(here=HERE, wanted={"world": case["world"], **wanted})
+        client.BOOTSTRAP = HOOKED.format(root=ROOT, wanted={"world": case["world"], **wanted})
     code = main.run(case["words"])
     steps.step("end")
     return code
@@ -153,7 +149,7 @@ def fork(case: Mapping[str, Any]) -> int:
         code = child(case)
         sys.stdout.flush()
         sys.stderr.flush()
-    except BaseException:
+    except BaseException:  # noqa: BLE001 - a child must not go on as its parent
         traceback.print_exc()
         code = 99  # of the harness itself
     os._exit(code)
@@ -164,7 +160,6 @@ def serve() -> None:
     for name in set(main.MODULES.values()):
         importlib.import_module(f"runspec.cli.{name}")
     registry.load("local")
-    assert apply.TRIES, "BUG: nothing was imported"
     running: dict[int, tuple[int, int]] = {}
     rest = b""
     while True:

@@ -8,22 +8,22 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from boundaries import Boundaries
+from tests.faults.boundaries import Boundaries
 
 
 def supervise(wanted: Mapping[str, Any]) -> None:
-    from runspec_local import supervisor
+    from runspec_local import process, supervisor
 
     while wanted.get("gate") and not os.path.exists(wanted["gate"]):
         time.sleep(0.01)
     if wanted.get("pause_in_claim_s"):
-        real = supervisor.identity
+        real = process.identity
 
         def identity() -> dict[str, Any]:
             time.sleep(wanted["pause_in_claim_s"])
             return real()
 
-        supervisor.identity = identity
+        vars(supervisor)["identity"] = identity
     if wanted.get("without") == "claim":
         supervisor.claim = unclaimed
     if wanted.get("trace"):

@@ -1,7 +1,7 @@
 """Whether writes, fsyncs, renames and calls come in an order that a loss of power cannot break.
 
-kill -9 does not test fsync: what was written is there, synced or not. So the order of the steps is read from a trace, as
-ALICE does: https://www.usenix.org/conference/osdi14/technical-sessions/presentation/pillai
+kill -9 does not test fsync: what was written is there, synced or not. So the order of the steps is read from a trace,
+as ALICE does: https://www.usenix.org/conference/osdi14/technical-sessions/presentation/pillai
 """
 
 from __future__ import annotations

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -20,6 +22,7 @@ from tests.faults.world import (
     is_temporary,
     new_world,
 )
+from tests.needs import lack, need, need_root
 
 UNAVAILABLE = 69
 
@@ -116,7 +119,12 @@ def test_a_full_disk_is_an_error_before_anything_is_started(driver: Driver, labe
 
 @pytest.mark.parametrize(
     "error,verb",
-    [("EROFS", "cancel"), slow("ENOSPC", "cancel"), slow("EROFS", "destroy"), slow("ENOSPC", "destroy")],
+    [
+        ("EROFS", "cancel"),
+        slow("ENOSPC", "cancel"),
+        slow("EROFS", "destroy"),
+        slow("ENOSPC", "destroy"),
+    ],
 )
 def test_a_wish_that_cannot_be_written_down_is_not_carried_out(
     driver: Driver, verb: str, error: str
@@ -160,3 +168,62 @@ def test_the_journal_has_no_half_line_after_a_full_disk(driver: Driver) -> None:
         (journal,) = Path(world.home, "runs").glob("faults-*/journal.jsonl")
         assert journal.read_bytes().endswith(b"\n")
         assert list(always(world, (UNAVAILABLE,))) == []
+
+
+@pytest.fixture
+def small(driver: Driver) -> Iterator[tuple[World, Callable[[str], None]]]:
+    """Give a world whose home is a disk of its own, and what mounts it anew with other options."""
+    need_root()
+    need("mount", "umount")
+    with new_world(driver) as world:
+        world.home.mkdir()
+        line = ["mount", "-t", "tmpfs", "-o", "size=16k", "none", str(world.home)]
+        if subprocess.run(line, capture_output=True).returncode:
+            lack("the right to mount")
+
+        def remount(options: str) -> None:
+            subprocess.run(["mount", "-o", f"remount,{options}", str(world.home)], check=True)
+
+        yield world, remount
+        remount("rw")
+        world.await_quiet()
+        subprocess.run(["umount", str(world.home)], check=True)
+
+
+@pytest.mark.slow
+@pytest.mark.root
+@pytest.mark.parametrize("size", ["4k", "16k", "48k", "64k", "80k"])
+def test_on_a_disk_that_is_really_full_the_same_command_works_once_there_is_space(
+    small: tuple[World, Callable[[str], None]], size: str
+) -> None:
+    world, remount = small
+    remount(f"size={size}")
+
+    ended = world.run("apply", "faults.yaml")
+
+    assert clear(ended) == []
+    assert world.truth() == []
+    remount("size=16m")
+    assert world.run("apply", "faults.yaml").code == 0
+    assert [wrong for wrong in applied(world) if "exit code 69" not in wrong] == []
+
+
+@pytest.mark.slow
+@pytest.mark.root
+@pytest.mark.parametrize("verb", ["apply", "cancel", "destroy"])
+def test_on_a_disk_that_is_really_read_only_every_verb_that_writes_says_so(
+    small: tuple[World, Callable[[str], None]], verb: str
+) -> None:
+    world, remount = small
+    remount("size=16m")
+    world.spec(last=LONG)
+    run = cells.started(world)
+    world.run("cancel", run)
+    world.await_quiet()
+    remount("ro")
+
+    ended = world.run(verb, "faults.yaml" if verb == "apply" else run)
+
+    assert clear(ended) == []
+    remount("rw")
+    assert world.run("destroy", run).code == 0

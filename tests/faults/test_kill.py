@@ -6,6 +6,8 @@ of all, chosen by `cells.SEED`.
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import pytest
 
 from tests.faults import cells
@@ -123,7 +125,7 @@ def test_nothing_changes_on_the_disk_but_at_a_boundary_that_names_it(driver: Dri
 
         unannounced = [
             f"{path} after '{one['label']}'"
-            for one, next_ in zip(steps, steps[1:], strict=False)
+            for one, next_ in pairwise(steps)
             for path in changed(one["seen"], next_["seen"])
             if is_ours(world, path) and not path.startswith(tuple(one["paths"]) or "-")
         ]

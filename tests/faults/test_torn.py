@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +13,7 @@ from hypothesis import given, settings, strategies as st
 
 from runspec import journal
 from runspec.errors import Bug
-from runspec.journal import Journal, Memory
+from runspec.journal import Event, Journal, Memory
 from tests.faults.cells import started
 from tests.faults.world import LONG, Driver, new_world
 
@@ -44,7 +46,7 @@ calm = settings(
 )  # other work on this machine is no failure
 
 
-def text(events: list[dict[str, Any]]) -> bytes:
+def text(events: Sequence[Event]) -> bytes:
     return b"".join(journal.line(event) for event in events)
 
 
@@ -161,7 +163,7 @@ def test_a_longer_journal_never_knows_less(events: list[dict[str, Any]]) -> None
     """Fold is monotone: an answer, an undone step, an end or a deletion is never forgotten."""
     memories = [journal.fold(list(events[:n])) for n in range(len(events) + 1)]
 
-    for before, after in zip(memories, memories[1:], strict=False):
+    for before, after in pairwise(memories):
         assert knows(after, before)
 
 
@@ -178,7 +180,7 @@ def knows(after: Memory, before: Memory) -> bool:
 
 def test_every_event_of_the_product_is_one_that_memory_knows() -> None:
     """A journal of a later version is read for what is known of it."""
-    later = [{"event": "begun", "step": "job"}, {"event": "from-the-future", "x": 1}]
+    later: list[Event] = [{"event": "begun", "step": "job"}, {"event": "from-the-future", "x": 1}]
 
     memory = journal.fold(later)
 

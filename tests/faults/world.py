@@ -16,13 +16,15 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
-HERE = Path(__file__).parent
+ROOT = Path(__file__).parents[2]
 MEMORY = Path("/dev/shm")  # where fsync costs nothing: what it is for is tested by its order
 LIMIT_S = 120.0  # of one command line, on a machine that does other things as well
 KILLED = -signal.SIGKILL
+UNKNOWN = 75  # the same command again is safe
 TRIES = 4
 
 SPEC = """\
@@ -62,9 +64,9 @@ class Driver:
     """The fork server of drive.py, as its client sees it."""
 
     def __init__(self) -> None:
-        line = [sys.executable, str(HERE / "drive.py")]
+        line = [sys.executable, "-m", "tests.faults.drive"]
         self._server = subprocess.Popen(
-            line, stdin=subprocess.PIPE, stdout=subprocess.PIPE, bufsize=0
+            line, stdin=subprocess.PIPE, stdout=subprocess.PIPE, bufsize=0, cwd=ROOT
         )
         self._number = 0
         self._rest = b""
@@ -179,10 +181,10 @@ class World:
     def let(self, *started: tuple[int, int]) -> None:
         """Let command lines go on until each has ended, or waits for a lock."""
         for number, _ in started:
-            pid = self.driver.pids[number]
-            await_that(
-                lambda: self.driver.wait(number, 0.02) is not None or waits(pid), "an end or a lock"
-            )
+            await_that(partial(self._idle, number), "an end or a lock")
+
+    def _idle(self, number: int) -> bool:
+        return self.driver.wait(number, 0.02) is not None or waits(self.driver.pids[number])
 
     def run(self, *words: str, **how: Any) -> Ended:
         return self.wait(self.start(*words, **how))
@@ -190,10 +192,9 @@ class World:
     def again(self, *words: str, **how: Any) -> Ended:
         """Repeat a command line as its exit codes ask for, at most four times."""
         for _ in range(TRIES):
-            ended = self.run(*words, **how)
-            if ended.code != 75:
+            if self.run(*words, **how).code != UNKNOWN:
                 break
-        return ended
+        return self.log[-1]
 
     def steps(self, trace: Path) -> tuple[Mapping[str, Any], ...]:
         """Give what a process wrote down of its steps."""
@@ -223,7 +224,7 @@ class World:
 
     def processes(self) -> dict[int, str]:
         """Give the processes that belong to this world, by their words or their environment."""
-        return {pid: words for pid, words in processes(str(self.folder))}
+        return dict(processes(str(self.folder)))
 
     def await_quiet(self, limit_s: float = 20.0) -> dict[int, str]:
         """Give the processes that are left after *limit_s*; returns as soon as there are none."""
@@ -311,7 +312,9 @@ def new_world(driver: Driver, last: str = QUICK) -> Iterator[World]:
 # What must hold
 
 
-def always(world: World, codes: Sequence[int] = (0, KILLED, 75), jobs: int = 1) -> Iterator[str]:
+def always(
+    world: World, codes: Sequence[int] = (0, KILLED, UNKNOWN), jobs: int = 1
+) -> Iterator[str]:
     """Give what is wrong with *world* that must hold after every verb about *jobs* specs."""
     for ended in world.log:
         if ended.code not in codes:
