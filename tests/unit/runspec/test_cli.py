@@ -233,8 +233,10 @@ def test_an_unexpected_error_is_one_line_and_a_report_without_values(
 ) -> None:
     from runspec import job
 
+    words = ("canary", "value")
+
     def broken(*args: object) -> None:
-        raise ValueError("-".join(["canary", "value"]))
+        raise ValueError("-".join(words))
 
     monkeypatch.setattr(job, "validated", broken)
 
