@@ -5,6 +5,7 @@ Standard library only, and one thread: it sleeps until a process ends or a time 
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
 import json
 import os
@@ -298,7 +299,8 @@ def supervise(folder: Path) -> None:
     secrets: dict[str, str] = json.loads(sys.stdin.buffer.read())
     job = json.loads((folder / "job.json").read_bytes())
     first = claim(folder)
-    os.write(1, READY)
+    with contextlib.suppress(BrokenPipeError):  # whoever asked may have died: the run goes on
+        os.write(1, READY)
     null = os.open(os.devnull, os.O_RDWR)
     for fd in (0, 1):
         os.dup2(null, fd)
