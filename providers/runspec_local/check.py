@@ -5,15 +5,19 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from runspec.provider import Capacity, Facts, Problem, Spec, did_you_mean
+from runspec_local.node import UNMOUNTABLE
 
 READABLE = ("env:", "file:")
 
 
 def problems(spec: Spec, facts: Facts) -> Iterator[Problem]:
     yield from _machine(spec, facts)
+    yield from _places(spec)
     if facts.complete:
+        yield from _unused(spec, facts)
         yield from _container(spec, facts)
         yield from _mounts(spec, facts)
+        yield from _root(facts)
         yield from _secrets(spec, facts)
 
 
@@ -32,6 +36,30 @@ def _machine(spec: Spec, facts: Facts) -> Iterator[Problem]:
     if spec.cluster.capacity is not Capacity.ON_DEMAND:
         what = "this machine is yours already: capacity says nothing here"
         yield Problem(("cluster", "capacity"), what, severity="note")
+
+
+def _unused(spec: Spec, facts: Facts) -> Iterator[Problem]:
+    """Tell of what is asked for and has no meaning here."""
+    if spec.cluster.memory and facts.survey.get("engine") == "process":
+        what = "processes share this machine's memory: nothing holds a node to its part"
+        yield Problem(("cluster", "memory"), what, severity="note")
+    if spec.cluster.disk:
+        what = "nodes share this machine's disk: nothing holds a node to its part"
+        yield Problem(("cluster", "disk"), what, severity="note")
+    if spec.container.shm and facts.survey.get("engine") == "process":
+        what = "processes share this machine's /dev/shm: its size stays as it is"
+        yield Problem(("container", "shm"), what, severity="note")
+    if spec.cluster.placement:
+        what = "nodes are all on this machine: placement says nothing here"
+        yield Problem(("cluster", "placement"), what, severity="note")
+
+
+def _places(spec: Spec) -> Iterator[Problem]:
+    """Refuse a place that would be another as a part of a path."""
+    for i, mount in enumerate(spec.mounts):
+        if mount.scheme != "file" and mount.place.startswith("/"):
+            hint = f"write {mount.scheme}://{mount.place.lstrip('/') or 'folder'}"
+            yield Problem(("mounts", i, "source"), f"'{mount.source}' leaves its root", hint)
 
 
 def _container(spec: Spec, facts: Facts) -> Iterator[Problem]:
@@ -53,12 +81,29 @@ def _container(spec: Spec, facts: Facts) -> Iterator[Problem]:
 
 
 def _mounts(spec: Spec, facts: Facts) -> Iterator[Problem]:
-    stored = facts.survey.get("store", {})
+    """Refuse what is to be read and is not there; what may be written is made."""
     for i, mount in enumerate(spec.mounts):
-        if mount.scheme == "store" and mount.read_only and not stored.get(mount.place, True):
+        there = facts.survey.get(mount.scheme, {})
+        if mount.read_only and not there.get(mount.place, True):
             what = f"there is nothing at '{mount.source}'"
-            hint = f"put the files into {facts.survey['root']}/store/{mount.place}"
+            hint = f"put the files into {facts.survey['root']}/{mount.scheme}/{mount.place}"
             yield Problem(("mounts", i, "source"), what, hint)
+        if set(mount.place) & set(UNMOUNTABLE) and mount.scheme != "file" and contained(facts):
+            hint = "rename the folder"
+            what = f"no container engine mounts '{mount.source}': a comma or a quote is in it"
+            yield Problem(("mounts", i, "source"), what, hint)
+
+
+def _root(facts: Facts) -> Iterator[Problem]:
+    root = facts.survey.get("root", "")
+    if contained(facts) and set(root) & set(UNMOUNTABLE):
+        hint = "set RUNSPEC_HOME or providers: {local: {root: ...}} to another folder"
+        what = f"no container engine mounts '{root}': a comma or a quote is in it"
+        yield Problem(("provider",), what, hint)
+
+
+def contained(facts: Facts) -> bool:
+    return bool(facts.survey.get("engine", "process") != "process")
 
 
 def _secrets(spec: Spec, facts: Facts) -> Iterator[Problem]:

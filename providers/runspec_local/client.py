@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
+import errno
 import json
 import os
 import select
 import signal
 import subprocess
 import sys
-from collections.abc import Callable, Mapping, Sequence
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -27,11 +30,16 @@ from runspec.provider import (
     inside_sh,
     inside_zipapp,
 )
-from runspec_local import engine, environment, image, process, reading
+from runspec_local import durable, engine, environment, image, process, reading
 from runspec_local.folders import is_whole, put, remove
 
 READY_S = 30.0
+LEAVE_S = 10.0  # for a supervisor to go, beyond the grace of its nodes
 BOOTSTRAP = "import sys; sys.path.insert(0, sys.argv.pop(1)); from runspec_local.supervisor import main; main()"
+
+
+class _NotReached(RemoteError):
+    """Who was asked did not say anything: for a call that may have changed something, no answer."""
 
 
 class LocalClient:
@@ -47,40 +55,44 @@ class LocalClient:
         self._tell = tell
 
     def call(self, request: Request) -> Answer:
-        params = request.params
         try:
-            match request.operation:
-                case "build_environment":
-                    return self._build_environment(params)
-                case "pull_image":
-                    return self._pull(params)
-                case "build_image":
-                    return self._build_image(params)
-                case "start":
-                    return self._start(params)
-                case "remove_folder" | "remove_environment":
-                    remove(Path(params["path"]))
-                case "remove_image":
-                    engine.engine(params["engine"], "rmi", "--force", params["image"])
-                case "remove_run":
-                    self._end(params["run"])
-                    remove(Path(params["folder"]))
-                case other:
-                    raise RemoteError(f"there is no local operation '{other}'")
-        except OSError as exc:
-            raise RemoteError(f"{exc.filename}: {(exc.strerror or str(exc)).lower()}") from exc
+            with self._in_words():
+                return self._call(request.operation, request.params)
+        except _NotReached as exc:
+            raise NoAnswer(exc.message) from exc
+
+    def _call(self, operation: str, params: Mapping[str, Any]) -> Answer:
+        match operation:
+            case "build_environment":
+                return self._build_environment(params)
+            case "pull_image":
+                return self._pull(params)
+            case "build_image":
+                return self._build_image(params)
+            case "start":
+                return self._start(params)
+            case "remove_folder" | "remove_environment":
+                remove(Path(params["path"]))
+            case "remove_image":
+                engine.engine(params["engine"], "rmi", "--force", params["image"])
+            case "remove_run":
+                self._remove_run(params["run"], Path(params["folder"]))
+            case other:
+                raise RemoteError(f"there is no local operation '{other}'")
         return {}
 
     def stage(self, request: Request, bundle: Bundle, progress: Progress) -> Answer:
-        try:
+        with self._in_words():
+            self._make_root()
             put(bundle, Path(request.params["path"]), progress)
-        except OSError as exc:
-            raise RemoteError(f"{exc.filename}: {(exc.strerror or str(exc)).lower()}") from exc
         return {"path": request.params["path"]}
 
     def find(self, step: Step) -> Answer | None:
-        params = step.do.params
-        match step.do.operation:
+        with self._in_words():
+            return self._find(step.do.operation, step.do.params)
+
+    def _find(self, operation: str, params: Mapping[str, Any]) -> Answer | None:
+        match operation:
             case "put_folder":
                 return {"path": params["path"]} if is_whole(Path(params["path"])) else None
             case "build_environment":
@@ -104,16 +116,17 @@ class LocalClient:
         return reading.status(self._folder(run))
 
     def cancel(self, run: str) -> None:
+        with self._in_words():
+            self._cancel(run)
+
+    def _cancel(self, run: str) -> None:
         folder = self._folder(run)
         if not folder.exists():
             return
         (folder / "cancel").touch(mode=0o600)
         who = reading.supervisor(folder)
         if who is not None and process.alive(who):
-            try:
-                os.kill(who["pid"], signal.SIGTERM)
-            except ProcessLookupError:
-                return
+            self._signal(folder, signal.SIGTERM)
         else:
             self._end(run)
 
@@ -123,10 +136,35 @@ class LocalClient:
     def outputs(self, run: str) -> Sequence[OutputFile]:
         return reading.outputs(self._folder(run))
 
+    @contextlib.contextmanager
+    def _in_words(self) -> Iterator[None]:
+        """Turn what the file system or an engine refuses into what a client may raise."""
+        try:
+            yield
+        except TimeoutError as exc:
+            what = f"{exc.filename or self.root}: {(exc.strerror or str(exc)).lower()}"
+            raise _NotReached(what, transient=True) from exc
+        except OSError as exc:
+            raise self._refusal(exc) from exc
+
+    def _refusal(self, exc: OSError) -> RemoteError:
+        """Say what the file system refused; a write to an open file does not name it."""
+        hint = None
+        if exc.errno in (errno.ENOSPC, errno.EDQUOT):
+            hint = "free some space, or set RUNSPEC_HOME to a folder on another disk"
+        return RemoteError(
+            f"{exc.filename or self.root}: {(exc.strerror or str(exc)).lower()}", hint
+        )
+
+    def _make_root(self) -> None:
+        """Make the folder of all that lies here: its owner's alone, as jobs and outputs are."""
+        self.root.mkdir(mode=0o700, parents=True, exist_ok=True)
+
     def _folder(self, run: str) -> Path:
         return self.root / "runs" / run
 
     def _build_environment(self, params: Mapping[str, Any]) -> Answer:
+        self._make_root()
         environment.build(
             Path(params["path"]),
             params["requirements"],
@@ -144,6 +182,7 @@ class LocalClient:
         return {"image": params["image"]}
 
     def _build_image(self, params: Mapping[str, Any]) -> Answer:
+        self._make_root()
         image.build(
             params["engine"],
             params["image"],
@@ -158,19 +197,22 @@ class LocalClient:
     def _start(self, params: Mapping[str, Any]) -> Answer:
         """Start the run's supervisor and wait until it has claimed the run."""
         folder = Path(params["folder"])
+        self._make_root()
         (folder / "logs").mkdir(parents=True, exist_ok=True)
         os.chmod(folder, 0o700)
-        (folder / "inside.sh").write_bytes(inside_sh())
-        (folder / "runspec_inside.pyz").write_bytes(inside_zipapp())
+        # A container's user may be anybody; the folder keeps everybody else out.
+        mode = 0o600 if params["engine"] == "process" else 0o644
+        for name, content in (("inside.sh", inside_sh()), ("runspec_inside.pyz", inside_zipapp())):
+            _write(folder / name, content, mode)
         job = {**params, "secrets": list(params["secrets"])}
-        _write_private(folder / "job.json", json.dumps(job).encode())
+        durable.write(folder / "job.json", json.dumps(job).encode())
         self._supervise(folder, json.dumps(dict(params["secrets"])).encode())
         return {"run": params["run"]}
 
     def _supervise(self, folder: Path, secrets: bytes) -> None:
         home = str(Path(runspec_local.__file__).parent.parent)
         line = [sys.executable, "-I", "-S", "-c", BOOTSTRAP, home, str(folder)]
-        with (folder / "supervisor.log").open("ab") as log:
+        with durable.private_log(folder / "supervisor.log") as log:
             supervisor = subprocess.Popen(
                 line,
                 stdin=subprocess.PIPE,
@@ -195,6 +237,44 @@ class LocalClient:
             why = engine.last_line((folder / "supervisor.log").read_text(errors="replace"))
             raise RemoteError(f"the supervisor did not start: {why}", f"see {folder}")
 
+    def _remove_run(self, run: str, folder: Path) -> None:
+        """End *run* and take its folder away, while no supervisor can begin to run it."""
+        with contextlib.ExitStack() as stack:
+            if folder.exists():
+                stack.enter_context(self._unsupervised(folder))
+            self._end(run)
+            remove(folder)
+
+    @contextlib.contextmanager
+    def _unsupervised(self, folder: Path) -> Iterator[None]:
+        """Hold the lock that a supervisor holds for life. One that has it is told to end first."""
+        with contextlib.suppress(OSError):  # a full disk: the lock alone will do
+            (folder / "cancel").touch(mode=0o600)
+        lock = os.open(folder / "supervisor.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        try:
+            self._await_lock(lock, folder)
+            yield
+        finally:
+            os.close(lock)
+
+    def _await_lock(self, lock: int, folder: Path) -> None:
+        until = time.monotonic() + reading.job(folder).get("grace_s", 0) + LEAVE_S
+        self._signal(folder, signal.SIGTERM)
+        while not process.locked(lock):
+            over_s = time.monotonic() - until
+            if over_s > LEAVE_S:
+                raise TimeoutError(errno.ETIMEDOUT, "its supervisor does not end", str(folder))
+            if over_s > 0:
+                self._signal(folder, signal.SIGKILL)
+            time.sleep(self.poll_s)
+
+    def _signal(self, folder: Path, number: int) -> None:
+        """Signal the supervisor of the run in *folder*, if there is one."""
+        who = reading.supervisor(folder)
+        if who is not None and process.alive(who):
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(who["pid"], number)
+
     def _end(self, run: str) -> None:
         """End all that is left of *run* whether its supervisor lives or not."""
         job = reading.job(self._folder(run))
@@ -204,11 +284,10 @@ class LocalClient:
                 engine.remove_container(job["engine"], container)  # the newest first
 
 
-def _write_private(path: Path, data: bytes) -> None:
-    temporary = path.with_name(f".{path.name}.new")
-    fd = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
-    with open(fd, "wb") as file:
-        file.write(data)
-        file.flush()
-        os.fsync(fd)
-    os.rename(temporary, path)
+def _write(path: Path, content: bytes, mode: int) -> None:
+    """Put *content* at *path* with *mode*, whatever the umask."""
+    with open(
+        os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, mode), "wb"
+    ) as file:
+        os.fchmod(file.fileno(), mode)
+        file.write(content)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import subprocess
 import time
@@ -15,11 +16,15 @@ PAUSE_S = 0.05
 def engine(name: str, *words: str, timeout_s: float = ANSWER_S) -> subprocess.CompletedProcess[str]:
     """Run the engine's command line and give what it said.
 
-    Raises FileNotFoundError where it is not installed and TimeoutExpired where it hangs.
+    Raises FileNotFoundError where it is not installed and TimeoutError where it hangs: both are
+    OSErrors that name it, as whoever calls this expects of what it cannot reach.
     """
-    return subprocess.run(
-        [name, *words], capture_output=True, text=True, timeout=timeout_s, check=False
-    )
+    try:
+        return subprocess.run(
+            [name, *words], capture_output=True, text=True, timeout=timeout_s, check=False
+        )
+    except subprocess.TimeoutExpired as exc:
+        raise TimeoutError(errno.ETIMEDOUT, f"no answer in {timeout_s:.0f} s", name) from exc
 
 
 def works(name: str) -> str | None:
@@ -28,7 +33,7 @@ def works(name: str) -> str | None:
         done = engine(name, "version", "--format", "{{json .}}")
     except FileNotFoundError:
         return f"{name} is not installed"
-    except subprocess.TimeoutExpired:
+    except TimeoutError:
         return f"{name} does not answer"
     if done.returncode == 0 and (name == "podman" or _has_server(done.stdout)):
         return None

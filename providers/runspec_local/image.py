@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import string
 import subprocess
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -36,6 +37,7 @@ def build(
 
     Raises RemoteError with the engine's last words.
     """
+    assert not set(base) & set(string.whitespace), "BUG: a spec's image has no white space"
     context = folder / image.rpartition(":")[2]
     shutil.rmtree(context, ignore_errors=True)
     context.mkdir(parents=True)

@@ -5,6 +5,7 @@ Standard library only: the supervisor is started often and must be quick.
 
 from __future__ import annotations
 
+import errno
 import os
 import shutil
 from collections.abc import Mapping
@@ -13,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 INSIDE = "/.runspec"  # where a container finds what travels into the job
+UNMOUNTABLE = ',"\r\n'  # in no path that a container engine is given
 # What a job on this machine takes over from whoever applied it; never the whole environment.
 INHERITED = (
     "PATH HOME USER LOGNAME SHELL LANG LC_ALL LC_CTYPE TZ TMPDIR LD_LIBRARY_PATH "
@@ -70,12 +72,21 @@ class Node:
         """Make the folders that the node works in; what an earlier attempt left stays."""
         self.folder.mkdir(parents=True, exist_ok=True)
         self.meet.mkdir(parents=True, exist_ok=True, mode=0o700)
+        self._write_hosts()
         for output in self.job["outputs"]:
             self.written(output).mkdir(parents=True, exist_ok=True)
             if self.contained:
                 self.written(output).chmod(0o777)  # whoever the image's user is
         for mount in self.job["mounts"]:
             self._mount(mount)
+
+    def _write_hosts(self) -> None:
+        """Write the host file as runspec_inside.hostfile does, for programs that `launch: none`."""
+        path = self.meet / "hostfile"
+        if not path.exists():  # the first node made it, or its launcher did
+            lines = [f"{host(n)} slots={self.job['slots']}\n" for n in range(self.job["nodes"])]
+            path.write_text("".join(lines))
+            path.chmod(0o644)
 
     def _mount(self, mount: Mapping[str, Any]) -> None:
         source, target = Path(mount["source"]), self.folder / mount["target"].lstrip("/")
@@ -84,8 +95,7 @@ class Node:
         target.parent.mkdir(parents=True, exist_ok=True)
         if mount["copy"]:
             if not target.exists():
-                shutil.copytree(source, target)
-                _writable(target)
+                _copy(source, target, mount["read_only"])
         elif not self.contained and not target.is_symlink():
             target.symlink_to(source)
 
@@ -161,25 +171,27 @@ class Node:
             line += ["--env", f"{name}={value}"]
         for name in job["secrets"]:
             line += ["--env", name]
-        for source, target, options in self._volumes():
-            line += ["--volume", f"{source}:{target}:{options}"]
+        for source, target, read_only in self._binds():
+            line += ["--mount", bind(source, target, read_only)]
         for flag, value in self._sizes(limits):
             line += [flag, value]
         image = job["environment"] or limits["image"]
+        assert not image.startswith("-"), "BUG: a spec's image is no option of the engine"
         return [*line, image, f"{INSIDE}/inside.sh", *words]
 
-    def _volumes(self) -> list[tuple[Path, str, str]]:
+    def _binds(self) -> list[tuple[Path, str, bool]]:
+        """Give what a container finds of this machine: source, target, whether it is read-only."""
         job, folder = self.job, Path(self.job["folder"])
         found = [
-            (folder / "inside.sh", f"{INSIDE}/inside.sh", "ro"),
-            (folder / "runspec_inside.pyz", f"{INSIDE}/runspec_inside.pyz", "ro"),
-            (self.meet, f"{INSIDE}/meet", "rw"),
+            (folder / "inside.sh", f"{INSIDE}/inside.sh", True),
+            (folder / "runspec_inside.pyz", f"{INSIDE}/runspec_inside.pyz", True),
+            (self.meet, f"{INSIDE}/meet", False),
         ]
         for mount in job["mounts"]:
             target = mount["target"]
             source = self.folder / target.lstrip("/") if mount["copy"] else Path(mount["source"])
-            found.append((source, target, "ro" if mount["read_only"] else "rw"))
-        found += [(self.written(output), output["path"], "rw") for output in job["outputs"]]
+            found.append((source, target, mount["read_only"]))
+        found += [(self.written(output), output["path"], False) for output in job["outputs"]]
         return found
 
     def _sizes(self, limits: Mapping[str, Any]) -> list[tuple[str, str]]:
@@ -202,13 +214,42 @@ def host(rank: int) -> str:
     return f"127.0.{rank // 250}.{rank % 250 + 1}"
 
 
+def bind(source: Path, target: str, read_only: bool) -> str:
+    """Give the value of `--mount`; unlike that of `--volume`, it takes a path with ":".
+
+    >>> bind(Path("/a:b"), "/c", True)
+    'type=bind,source=/a:b,target=/c,readonly'
+    """
+    # A value is a line of CSV. podman reads quotes in it and docker does, but not in all versions.
+    assert not set(f"{source}{target}") & set(UNMOUNTABLE), "BUG: check lets no such path pass"
+    return f"type=bind,source={source},target={target}{',readonly' if read_only else ''}"
+
+
 def variable(kind: str, name: str) -> str:
     return f"RUNSPEC_{kind}_{name.upper().replace('-', '_')}"
 
 
-def _writable(folder: Path) -> None:
+def _copy(source: Path, target: Path, read_only: bool) -> None:
+    """Make *target* a node's own copy: runs share *source*, and root writes in spite of modes.
+
+    It gets its name when it is whole, so that the next attempt does not take half of it.
+    """
+    fresh = target.with_name(f".new-{target.name}")
+    if fresh.exists():
+        _set_modes(fresh, False)
+        shutil.rmtree(fresh)
+    try:
+        shutil.copytree(source, fresh)
+    except shutil.Error as exc:  # a list of what failed; its first tells why
+        raise OSError(errno.EIO, exc.args[0][0][2], str(target)) from exc
+    _set_modes(fresh, read_only)
+    os.rename(fresh, target)
+
+
+def _set_modes(folder: Path, read_only: bool) -> None:
     for at, _, files in os.walk(folder):
-        os.chmod(at, 0o700)
+        os.chmod(at, 0o555 if read_only else 0o700)
         for name in files:
             path = os.path.join(at, name)
-            os.chmod(path, os.stat(path).st_mode | 0o200)
+            mode = os.stat(path).st_mode
+            os.chmod(path, mode & 0o555 if read_only else mode | 0o200)

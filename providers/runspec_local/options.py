@@ -2,11 +2,20 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Annotated, Literal
 
-from pydantic import Field
+from pydantic import AfterValidator, Field
+from pydantic_core import PydanticCustomError
 
 from runspec.provider import Options, Seconds, Truth, Word
+
+
+def _absolute(path: str) -> str:
+    """Refuse what would depend on the folder that runspec is called from."""
+    if not path.startswith(("/", "~")):
+        facts = {"what": f"'{path}' is not an absolute path", "hint": "begin it with / or ~"}
+        raise PydanticCustomError("runspec", "{what}", facts)
+    return path
 
 
 class LocalOptions(Options):
@@ -20,7 +29,7 @@ class LocalOptions(Options):
     python: Word | None = Field(
         default=None, description="The interpreter for `container.requirements`, as a path."
     )
-    root: Word | None = Field(
+    root: Annotated[Word, AfterValidator(_absolute)] | None = Field(
         default=None, description="The folder of the local store and of runs; absolute."
     )
     grace: Seconds = Field(

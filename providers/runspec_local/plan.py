@@ -154,6 +154,7 @@ def _fitting(spec: Spec, facts: Facts) -> int:
 def _mount(mount: Mount, facts: Facts) -> dict[str, Any]:
     root = facts.survey["root"]
     sources = {"store": f"{root}/store/{mount.place}", "shared": f"{root}/shared/{mount.place}"}
+    contained = facts.survey["engine"] != "process"  # an engine holds a mount to its mode
     if mount.scheme == "file":
         source = _blob(facts, facts.sources[mount.name])
     else:
@@ -163,7 +164,7 @@ def _mount(mount: Mount, facts: Facts) -> dict[str, Any]:
         "source": source,
         "target": mount.target,
         "read_only": mount.read_only,
-        "copy": mount.scheme == "file" and not mount.read_only,
+        "copy": mount.scheme == "file" and (not mount.read_only or not contained),
     }
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import fcntl
 import os
 import signal
 import time
@@ -43,6 +44,15 @@ def alive(who: dict[str, Any]) -> bool:
 def identity() -> dict[str, Any]:
     """Describe this process, so that it can be told from any other for ever."""
     return {"pid": os.getpid(), "ticks": start_ticks(os.getpid()), "boot": boot_id()}
+
+
+def locked(lock: int) -> bool:
+    """Take the lock of an open file, or say that another process has it."""
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
 
 
 def die_with_parent() -> None:

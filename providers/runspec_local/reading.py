@@ -35,8 +35,9 @@ def supervisor(folder: Path) -> dict[str, Any] | None:
 
 def status(folder: Path) -> Status:
     who = supervisor(folder)
+    asked_to_end = (folder / "cancel").exists()
     if who is None:
-        return Status(State.GONE)
+        return Status(State.CANCELLED, "it had not started") if asked_to_end else Status(State.GONE)
     alive = process.alive(who)  # before the events: it may end in between
     found = events.read(folder / "events.jsonl")
     nodes = tuple(_nodes(found))
@@ -47,7 +48,7 @@ def status(folder: Path) -> Status:
         return Status(State.RUNNING if running else State.WAITING, "", None, nodes)
     if who["boot"] != process.boot_id():
         reason = "the machine was restarted while it ran"
-    elif (folder / "cancel").exists():
+    elif asked_to_end:
         return Status(State.CANCELLED, "its supervisor had been killed", None, nodes)
     else:
         reason = "its supervisor was killed"

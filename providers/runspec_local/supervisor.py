@@ -6,57 +6,31 @@ Standard library only, and one thread: it sleeps until a process ends or a time 
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import json
 import os
 import select
 import signal
-import subprocess
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any
 
+from runspec_local import durable
+from runspec_local.child import Child, start_child
 from runspec_local.engine import await_container, remove_container
 from runspec_local.events import Events
 from runspec_local.node import Node
-from runspec_local.process import die_with_parent, identity
+from runspec_local.process import identity, locked
+from runspec_local.saver import Saver
 
 STOPPED = 143  # of a job that was told to end: 128 + SIGTERM
+CLAIM_PAUSE_S = 0.02
 KILL_S = 5.0  # from SIGKILL to giving a process up
+FULL_S = 600.0  # for a full disk to take the last line
+FULL_PAUSE_S = 1.0
 READY = b"ready\n"
-
-
-@dataclass
-class Child:
-    """A process of ours."""
-
-    process: subprocess.Popen[bytes]
-    pidfd: int
-
-    def send(self, number: int) -> None:
-        """Signal its process group, or only itself when the group has gone."""
-        try:
-            os.killpg(self.process.pid, number)
-        except ProcessLookupError:
-            pass
-
-
-def start_child(argv: Sequence[str], env: Mapping[str, str], cwd: Path, log: BinaryIO) -> Child:
-    """Start *argv* as the leader of its own process group, which ends with this process."""
-    process = subprocess.Popen(
-        argv,
-        env=env,
-        cwd=cwd,
-        stdin=subprocess.DEVNULL,
-        stdout=log,
-        stderr=log,
-        start_new_session=True,
-        preexec_fn=die_with_parent,  # noqa: PLW1509 - this process has one thread
-    )
-    return Child(process, os.pidfd_open(process.pid))
 
 
 @dataclass
@@ -64,15 +38,22 @@ class Attempt:
     """One try of one task: its nodes, and when they must have ended."""
 
     nodes: dict[int, Child]
-    savers: list[Child]
+    savers: list[Saver]
     deadline: float | None
     codes: dict[int, int] = field(default_factory=dict)
     reason: str = ""
     ending: float | None = None  # when the nodes that are left are killed
+    saving: bool = False  # its nodes have ended, and its outputs are being saved
 
     @property
     def left(self) -> list[Child]:
         return [child for rank, child in self.nodes.items() if rank not in self.codes]
+
+    @property
+    def next_s(self) -> list[float]:
+        """Give the time at which something must be done to its nodes, if there is one."""
+        next_s = self.deadline if self.ending is None else self.ending
+        return [] if self.saving or next_s is None else [next_s]
 
 
 class Supervisor:
@@ -87,6 +68,7 @@ class Supervisor:
         self.running: dict[int, Attempt] = {}
         self.codes: dict[int, int] = {}
         self.reasons: dict[int, str] = {}
+        self.unsaved: list[str] = []  # what is lost of outputs, in words
         self.asked = False  # to end early
         self.cancelled = False  # something was ended early
         self.poll = select.poll()
@@ -103,7 +85,8 @@ class Supervisor:
     def run(self) -> int:
         """Run all tasks; give the exit code of the job, that of its first task to fail."""
         while self.waiting or self.running:
-            if self.asked or self._cancel_file():
+            self.asked = self.asked or self._cancel_file()
+            if self.asked:
                 self._cancel()
             while self.waiting and len(self.running) < self.job["max_parallel"]:
                 self._begin(self.waiting.pop(0))
@@ -117,11 +100,13 @@ class Supervisor:
         return Path(self.job["folder"], "cancel").exists()
 
     def _cancel(self) -> None:
-        self.cancelled = True
+        """End what can be ended early: what a task that has ended wrote is still saved."""
+        early = [attempt for attempt in self.running.values() if not attempt.saving]
+        self.cancelled = self.cancelled or bool(self.waiting or early)
         for task in self.waiting:
             self.codes[task] = STOPPED
         self.waiting = []
-        for attempt in self.running.values():
+        for attempt in early:
             self._end(attempt, "cancelled")
 
     def _begin(self, task: int) -> None:
@@ -143,31 +128,27 @@ class Supervisor:
     def _start(self, node: Node, attempt: Attempt) -> None:
         node.prepare()
         if node.contained and node.rank:
-            first = attempt.nodes[0].process
-            await_container(self.job["engine"], node.first, lambda: first.poll() is not None)
+            first = attempt.nodes[0]
+            await_container(self.job["engine"], node.first, lambda: first.ended)
         environment = node.environment(os.environ, self.secrets)
-        with node.log.open("ab") as log:
+        with durable.private_log(node.log) as log:
             child = start_child(node.argv(), environment, node.folder, log)
         attempt.nodes[node.rank] = child
-        self.poll.register(child.pidfd, select.POLLIN)
-        for output in self.job["outputs"]:
-            if output["sync_s"]:
-                attempt.savers.append(self._saver(node, output, "--every", str(output["sync_s"])))
+        self._watch(child)
+        outputs = self.job["outputs"]
+        attempt.savers += [Saver(node, o, self._watch, self._forget) for o in outputs]
 
-    def _saver(self, node: Node, output: Mapping[str, Any], *how: str) -> Child:
-        """Start what copies an output of *node* to where it is kept."""
-        program = str(Path(self.job["folder"], "runspec_inside.pyz"))
-        places = (str(node.written(output)), str(node.saved(output)))
-        node.saved(output).mkdir(parents=True, exist_ok=True)
-        with Path(self.job["folder"], "supervisor.log").open("ab") as log:
-            line = [sys.executable, "-I", program, "sync", *how, *places]
-            return start_child(line, dict(os.environ), Path(self.job["folder"]), log)
+    def _watch(self, child: Child) -> None:
+        self.poll.register(child.pidfd, select.POLLIN)
+
+    def _forget(self, child: Child) -> None:
+        self.poll.unregister(child.pidfd)
 
     def _sleep(self) -> None:
         """Sleep until a process ends, a signal comes, or the next time is up."""
-        if any(not attempt.left for attempt in self.running.values()):
+        if any(not attempt.left and not attempt.saving for attempt in self.running.values()):
             return
-        times = [t for a in self.running.values() for t in (a.deadline, a.ending) if t is not None]
+        times = [at for attempt in self.running.values() for at in attempt.next_s]
         pause = None if not times else max(0, min(times) - time.monotonic()) * 1000 + 1
         self.poll.poll(pause)
         try:
@@ -176,20 +157,27 @@ class Supervisor:
             pass
 
     def _look(self) -> None:
-        now = time.monotonic()
         for task, attempt in list(self.running.items()):
-            for rank, child in attempt.nodes.items():
-                if rank not in attempt.codes and child.process.poll() is not None:
-                    attempt.codes[rank] = shell_code(child.process.returncode)
-                    self.poll.unregister(child.pidfd)
-                    os.close(child.pidfd)
-                    self._ended(task, rank)
-            if attempt.deadline and now > attempt.deadline and attempt.ending is None:
-                self._end(attempt, f"timeout: not done after {self.job['timeout_s']} s")
-            if attempt.ending and now > attempt.ending:
-                self._kill(task, attempt)
-            if not attempt.left:
-                self._finish(task, self.running.pop(task))
+            if not attempt.saving:
+                self._look_at_nodes(task, attempt)
+                if not attempt.left:
+                    self._save(task, attempt)
+            if attempt.saving:
+                over = [saver.look() for saver in attempt.savers]  # each: they are tried again
+                if all(over):
+                    self._finish(task, self.running.pop(task))
+
+    def _look_at_nodes(self, task: int, attempt: Attempt) -> None:
+        now = time.monotonic()
+        for rank, child in attempt.nodes.items():
+            if rank not in attempt.codes and child.ended:
+                self._forget(child)
+                attempt.codes[rank] = shell_code(child.reap())
+                self._ended(task, rank)
+        if attempt.deadline and now > attempt.deadline and attempt.ending is None:
+            self._end(attempt, f"timeout: not done after {self.job['timeout_s']} s")
+        if attempt.ending and now > attempt.ending:
+            self._kill(task, attempt)
 
     def _ended(self, task: int, rank: int) -> None:
         attempt = self.running[task]
@@ -221,18 +209,25 @@ class Supervisor:
             child.send(signal.SIGKILL)
 
     def _remove_containers(self, task: int, attempt: Attempt) -> None:
-        """Take the containers away, the first one last: the others share its network."""
+        """Take the containers away, the first one last: the others share its network.
+
+        They are looked for again when the run is destroyed, should the engine not answer now.
+        """
         if self.job["engine"] != "process":
             for rank in sorted(attempt.nodes, reverse=True):
                 node = Node(self.job, task, rank, self.tried[task])
-                remove_container(self.job["engine"], node.container)
+                with contextlib.suppress(OSError):
+                    remove_container(self.job["engine"], node.container)
+
+    def _save(self, task: int, attempt: Attempt) -> None:
+        """Begin to save what the task wrote; the supervisor listens on meanwhile."""
+        attempt.saving = True
+        self._remove_containers(task, attempt)
+        for saver in attempt.savers:
+            saver.begin_last()
 
     def _finish(self, task: int, attempt: Attempt) -> None:
-        """Save what the task wrote, then try it again or leave it as it ended."""
-        self._remove_containers(task, attempt)
-        for child in attempt.nodes.values():
-            child.send(signal.SIGKILL)  # what its group left behind
-        self._save(task, attempt)
+        """Try the task again or leave it as it ended."""
         code = next((attempt.codes[r] for r in sorted(attempt.codes) if attempt.codes[r]), 0)
         if self.cancelled:
             code = code or (STOPPED if attempt.reason == "cancelled" else 0)
@@ -240,27 +235,22 @@ class Supervisor:
             code = code or STOPPED
         elif self.job["launch"] != "none" and attempt.codes.get(0) == 0 and not attempt.reason:
             code = 0  # the first node speaks for all: it started the processes of the others
-        if code and not self.cancelled and self.tried[task] < self.job["attempts"]:
-            self.waiting.insert(0, task)
-            return
+        if code and self.tried[task] < self.job["attempts"] and not self.cancelled:
+            if not self.asked:
+                self.waiting.insert(0, task)
+                return
+            self.cancelled = True  # the tries that were left are not made
+        self._tell_unsaved(task, attempt)  # not of a try that another follows: that one saves anew
         self.codes[task] = code
         self.reasons[task] = attempt.reason
 
-    def _save(self, task: int, attempt: Attempt) -> None:
-        for child in attempt.savers:
-            child.send(signal.SIGTERM)
-        savers = list(attempt.savers)
-        for rank in attempt.nodes:
-            node = Node(self.job, task, rank, self.tried[task])
-            savers += [
-                self._saver(node, output, "--once")
-                for output in self.job["outputs"]
-                if not output["sync_s"]
-            ]
-        for child in savers:
-            if child.process.wait():
-                self.events.add("unsaved", task=task, exit_code=child.process.returncode)
-            os.close(child.pidfd)
+    def _tell_unsaved(self, task: int, attempt: Attempt) -> None:
+        for saver in attempt.savers:
+            if not saver.saved:
+                where = f" of node {saver.node.rank}" if self.job["nodes"] > 1 else ""
+                what = f"output '{saver.output['name']}'{where} was not saved whole"
+                self.unsaved.append(what)
+                self.events.add("unsaved", task=task, rank=saver.node.rank, reason=what)
 
 
 def shell_code(code: int) -> int:
@@ -280,25 +270,30 @@ def meaning(code: int) -> str:
 
 
 def claim(folder: Path) -> bool:
-    """Make this process the only one that ever runs the job in *folder*; False when one did."""
-    lock = os.open(folder / "supervisor.lock", os.O_RDWR | os.O_CREAT, 0o600)  # held until we end
-    try:
-        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return False
+    """Make this process the only one that ever runs the job in *folder*; False when one did.
+
+    Raises FileNotFoundError when the folder was taken away meanwhile, even if there is a new one.
+    """
+    held = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    how = os.O_RDWR | os.O_CREAT
+    lock = os.open("supervisor.lock", how, 0o600, dir_fd=held)  # held until we end
+    while not locked(lock):
+        if (folder / "started.json").exists():
+            return False
+        time.sleep(CLAIM_PAUSE_S)  # another is about to write it, or to die of it
+    if not os.path.samestat(os.fstat(held), os.stat(folder)):
+        raise FileNotFoundError(f"{folder} was taken away")
     if (folder / "started.json").exists():
         return False
-    temporary = folder / ".started.json.new"
-    temporary.write_text(json.dumps(identity()))
-    os.rename(temporary, folder / "started.json")
+    durable.write(folder / "started.json", json.dumps(identity()).encode())
     return True
 
 
 def supervise(folder: Path) -> None:
     """Run the job in *folder*; secrets come on standard input, and `ready` goes to standard output."""
     secrets: dict[str, str] = json.loads(sys.stdin.buffer.read())
-    job = json.loads((folder / "job.json").read_bytes())
     first = claim(folder)
+    job = json.loads((folder / "job.json").read_bytes())  # of the folder that is claimed
     with contextlib.suppress(BrokenPipeError):  # whoever asked may have died: the run goes on
         os.write(1, READY)
     null = os.open(os.devnull, os.O_RDWR)
@@ -309,15 +304,37 @@ def supervise(folder: Path) -> None:
     events = Events(folder / "events.jsonl")
     supervisor = Supervisor(job, secrets, events)
     code = supervisor.run()
-    state = "cancelled" if supervisor.cancelled else "failed" if code else "succeeded"
+    failed = bool(code or supervisor.unsaved)
+    state = "cancelled" if supervisor.cancelled else "failed" if failed else "succeeded"
     reasons = [supervisor.reasons[t] for t in sorted(supervisor.reasons) if supervisor.codes[t]]
     reason = "" if state != "failed" else summary(supervisor.codes, reasons)
-    events.add("end", durable=True, state=state, exit_code=code, reason=reason)
+    if supervisor.unsaved:
+        more = f"{'; '.join(supervisor.unsaved[:3])}: see {folder / 'supervisor.log'}"
+        reason = f"{reason}; {more}" if reason else more
+    end = {"state": state, "exit_code": code, "reason": reason}
+    _add_end(events, end, lambda: supervisor.asked)
+
+
+def _add_end(events: Events, end: Mapping[str, Any], asked: Callable[[], bool]) -> None:
+    """Say how the job ended, as soon as the disk has room for it; not once *asked* to end."""
+    until = time.monotonic() + FULL_S
+    try:
+        events.add("end", durable=True, **end)
+        return
+    except OSError as exc:
+        sys.stderr.write(f"runspec: cannot say how the job ended: {exc.strerror}\n")
+    while time.monotonic() < until and not asked():
+        time.sleep(FULL_PAUSE_S)
+        with contextlib.suppress(OSError):
+            events.flush()
+            return
 
 
 def summary(codes: Mapping[int, int], reasons: Sequence[str]) -> str:
     """Say why the job failed: the only task's reason, or how many failed and the first's."""
     failed = [task for task, code in codes.items() if code]
+    if not failed:
+        return ""
     if len(codes) == 1:
         return reasons[0] if reasons else ""
     return f"{len(failed)} of {len(codes)} tasks failed; task {min(failed)} {reasons[0]}"

@@ -10,20 +10,22 @@ from pathlib import Path
 from typing import Any
 
 from runspec.provider import Finding, Spec, Unavailable, UsageError, state_folder
-from runspec_local import engine, environment
+from runspec_local import engine
 from runspec_local.options import LocalOptions
+from runspec_local.pythons import find_python
+from runspec_local.uv import find_uv
 
 ENGINES = ("podman", "docker")
 
 
 def survey(spec: Spec, options: LocalOptions) -> Mapping[str, Any]:
     root = str(_root(options))
-    places = [m.place for m in spec.mounts if m.scheme == "store"]
     found: dict[str, Any] = {
         "root": root,
         "cpus": len(os.sched_getaffinity(0)),
         "gpus": _gpus(),
-        "store": {place: Path(root, "store", place).is_dir() for place in places},
+        "store": _places(root, "store", spec),
+        "shared": _places(root, "shared", spec),
     }
     found |= _engine(spec, options)
     if found["engine"] == "process" and spec.container.requirements is not None:
@@ -31,8 +33,20 @@ def survey(spec: Spec, options: LocalOptions) -> Mapping[str, Any]:
     return found
 
 
+def _places(root: str, scheme: str, spec: Spec) -> dict[str, bool]:
+    """Say of each place that is mounted by *scheme* whether it is there, where the plan has it."""
+    places = [mount.place for mount in spec.mounts if mount.scheme == scheme]
+    return {place: Path(f"{root}/{scheme}/{place}").is_dir() for place in places}
+
+
 def _root(options: LocalOptions) -> Path:
-    return Path(options.root).expanduser() if options.root else state_folder() / "local"
+    if options.root is None:
+        return state_folder() / "local"
+    try:
+        return Path(options.root).expanduser()
+    except RuntimeError as exc:
+        hint = "set providers: {local: {root: /a/folder}}"
+        raise UsageError(f"root: nobody knows the home folder in '{options.root}'", hint) from exc
 
 
 def _gpus() -> int:
@@ -63,15 +77,17 @@ def _engine(spec: Spec, options: LocalOptions) -> dict[str, Any]:
 
 def _no_image(name: str, image: str) -> str | None:
     """Images named localhost/... come from no registry: they are here or nowhere."""
-    if image.startswith("localhost/") and not engine.has_image(name, image):
-        return f"{name} has no image {image}"
-    return None
+    if not image.startswith("localhost/"):
+        return None
+    try:
+        return None if engine.has_image(name, image) else f"{name} has no image {image}"
+    except TimeoutError:
+        return f"{name} does not answer"
 
 
 def _python(spec: Spec, options: LocalOptions) -> dict[str, Any]:
     try:
-        uv = environment.find_uv()
-        path, version = environment.find_python(uv, spec.container.python, options.python)
+        path, version = find_python(find_uv(), spec.container.python, options.python)
     except (Unavailable, UsageError) as exc:
         return {"python_problem": [exc.message, exc.hint]}
     return {"python": {"path": str(path), "version": version}}
@@ -79,13 +95,15 @@ def _python(spec: Spec, options: LocalOptions) -> dict[str, Any]:
 
 def examine(options: LocalOptions) -> Iterator[Finding]:
     """Say what runs jobs here and what does not."""
-    root = _root(options)
-    yield _writable(root)
+    try:
+        yield _writable(_root(options))
+    except UsageError as exc:
+        yield Finding(exc.message, False, exc.hint)
     for name in ENGINES:
         why = engine.works(name)
         yield Finding(why or f"{name} works", why is None or options.engine != name, why)
     try:
-        yield Finding(f"uv builds environments: {environment.find_uv()}", True)
+        yield Finding(f"uv builds environments: {find_uv()}", True)
     except Unavailable as exc:
         yield Finding(exc.message, False, exc.hint)
     gpus = _gpus()

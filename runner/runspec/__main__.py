@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import sys
 
@@ -13,11 +14,15 @@ def main() -> int:
 
         print(f"runspec {__version__}")  # noqa: T201 - the one result that must not wait for the cli
         return 0
+    gc.disable()  # imports leave nothing to collect; on again before the verb
     # pydantic would look through every installed package for plugins of its own.
     os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "__all__")
-    from runspec.cli.main import run
+    try:
+        from runspec.cli.main import run
 
-    return run(sys.argv[1:])
+        return run(sys.argv[1:])
+    except KeyboardInterrupt:  # so soon, or so often, that nobody else could take it
+        return 130
 
 
 if __name__ == "__main__":

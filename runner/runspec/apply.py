@@ -13,7 +13,7 @@ from typing import Protocol
 
 from runspec import secrets
 from runspec.errors import NoAnswer, RemoteError, UnknownOutcome
-from runspec.journal import Journal
+from runspec.journal import Journal, Memory
 from runspec.plan import FILE, REF, SECRET, Plan, answers_known, fill, marked
 from runspec.provider import (
     Answer,
@@ -59,19 +59,23 @@ def make(plan: Plan, journal: Journal, hands: Hands) -> None:
     """Carry out what is left of *plan*.
 
     Raises UnknownOutcome when a call may or may not have been carried out; calling again is
-    safe. Raises RemoteError when a service refuses.
+    safe. Raises RemoteError when a service refuses, and CredentialsError, before
+    anything else, when a secret cannot be read.
     """
-    for step in plan.steps:
-        if step.id not in journal.memory.answers:
-            _make(step, journal, hands)
+    left = [step for step in plan.steps if step.id not in journal.memory.answers]
+    for name in {name for step in left for name in marked(step.do.params, SECRET)}:
+        secrets.value(name)  # all can be read, before anything is made
+    for step in left:
+        _make(step, journal, hands)
 
 
 def _make(step: Step, journal: Journal, hands: Hands) -> None:
     hands.tell.step(step.title)
     answer = _already(step, journal, hands)
     if answer is None:
+        request = ready(step.do, journal.memory.answers)
         journal.add("begun", step=step.id)
-        answer = _call(step, journal, hands)
+        answer = _call(step, request, journal, hands)
     _settle(step, hands)
     journal.add("done", step=step.id, answer=dict(answer))
 
@@ -94,30 +98,37 @@ def _look(step: Step, hands: Hands) -> Answer | None:
         hands.sleep(min(LOOK_S, left))
 
 
-def _call(step: Step, journal: Journal, hands: Hands) -> Answer:
+def _call(step: Step, request: Request, journal: Journal, hands: Hands) -> Answer:
+    try:
+        return _patiently(lambda: _send(step, request, hands), hands)
+    except NoAnswer as exc:
+        found = _look(step, hands)
+        if found is not None:
+            return found
+        raise UnknownOutcome(
+            f"{step.title}: no answer, and nothing to be seen of it: {exc.message}",
+            "run the same command again: it looks first and makes nothing twice",
+        ) from exc
+    except RemoteError as exc:
+        journal.add("refused", step=step.id, why=exc.message)
+        raise
+
+
+def _patiently(send: Callable[[], Answer], hands: Hands) -> Answer:
+    """Give what *send* gives, tried again while it is definitely refused for a reason that passes."""
     pause_s = FIRST_PAUSE_S
-    for tries_left in reversed(range(TRIES)):
+    for _ in range(TRIES - 1):
         try:
-            return _send(step, journal, hands)
-        except NoAnswer as exc:
-            found = _look(step, hands)
-            if found is not None:
-                return found
-            raise UnknownOutcome(
-                f"{step.title}: no answer, and nothing to be seen of it: {exc.message}",
-                "run the same command again: it looks first and makes nothing twice",
-            ) from exc
+            return send()
         except RemoteError as exc:
-            if not (exc.transient and tries_left):
-                journal.add("refused", step=step.id, why=exc.message)
+            if not exc.transient:
                 raise
         hands.sleep(pause_s)
         pause_s *= 2
-    raise AssertionError("BUG: the last try neither returned nor raised")
+    return send()
 
 
-def _send(step: Step, journal: Journal, hands: Hands) -> Answer:
-    request = ready(step.do, journal.memory.answers)
+def _send(step: Step, request: Request, hands: Hands) -> Answer:
     files = list(marked(request.params, FILE))
     if not files:
         return hands.client.call(request)
@@ -143,23 +154,34 @@ def _settle(step: Step, hands: Hands) -> None:
         hands.sleep(LOOK_S)
 
 
-def cancel(run: str, journal: Journal, hands: Hands) -> Status:
-    """End every job of *run* and wait until all have; the wish is on the disk first.
+def cancel(plan: Plan, journal: Journal, hands: Hands) -> Status:
+    """End every job of *plan*'s run and wait until all have; the wish is on the disk first.
 
-    Raises UnknownOutcome when they do not end in time; calling again is safe.
+    A run that has ended is asked to end as well: something of it may be left. Raises UnknownOutcome when its jobs do
+    not end in time; calling again is safe.
     """
-    if journal.memory.want == "run":
+    if journal.memory.want == "run" and journal.memory.status is None:
         journal.add("want", want="cancel")
-    status = hands.client.state(run)
+    status = journal.memory.status or hands.client.state(plan.run)
+    if journal.memory.tried:
+        hands.client.cancel(plan.run)
     end = hands.clock() + CANCEL_S
     while not status.state.terminal:
         if hands.clock() > end:
-            raise UnknownOutcome(f"{run} has not ended yet", "run the same command again")
-        hands.client.cancel(run)
+            raise UnknownOutcome(f"{plan.run} has not ended yet", "run the same command again")
         hands.sleep(LOOK_S)
-        status = hands.client.state(run)
+        status = hands.client.state(plan.run)
+        if not status.state.terminal:
+            hands.client.cancel(plan.run)
+    if status.state is State.GONE and not is_made(plan, journal.memory):
+        status = Status(State.CANCELLED, "it had not started")
     note_end(journal, status)
     return status
+
+
+def is_made(plan: Plan, memory: Memory) -> bool:
+    """Say whether every step of *plan* has been carried out."""
+    return all(step.id in memory.answers for step in plan.steps)
 
 
 def note_end(journal: Journal, status: Status) -> None:
@@ -174,26 +196,30 @@ def destroy(plan: Plan, journal: Journal, hands: Hands) -> None:
         return
     if journal.memory.want != "destroy":
         journal.add("want", want="destroy")
-    cancel(plan.run, journal, hands)
+    cancel(plan, journal, hands)
     undo([s for s in plan.steps if s.scope is Scope.RUN], journal, hands)
     journal.add("deleted")
 
 
 def undo(steps: Sequence[Step], journal: Journal, hands: Hands) -> None:
-    """Take back *steps*, the last first. What was begun and not done is looked for as well."""
+    """Take back *steps*, the last first. What was begun and not done is looked for as well.
+
+    So is what was refused: a part of it may be there.
+    """
     for step in reversed(steps):
         if step.undo is None or step.id in journal.memory.undone:
             continue
-        if step.id in journal.memory.begun:
+        if step.id in journal.memory.tried:
             answers = dict(journal.memory.answers)
             if step.id not in answers:
-                answers |= _found(step, hands)
+                answers |= _found(step, journal, hands)
             _undo(step.undo, answers, step.title, hands)
         journal.add("undone", step=step.id)
 
 
-def _found(step: Step, hands: Hands) -> dict[str, Answer]:
-    found = _look(step, hands)
+def _found(step: Step, journal: Journal, hands: Hands) -> dict[str, Answer]:
+    may_come = step.id in journal.memory.begun
+    found = _look(step, hands) if may_come else hands.client.find(step)
     return {} if found is None else {step.id: found}
 
 
@@ -202,7 +228,7 @@ def _undo(request: Request, answers: Mapping[str, Answer], title: str, hands: Ha
     if any(ref.split(".")[0] not in answers for ref in marked(request.params, REF)):
         return  # it was never made: what its undo would name does not exist
     try:
-        hands.client.call(ready(request, answers))
+        _patiently(lambda: hands.client.call(ready(request, answers)), hands)
     except NoAnswer as exc:
         what = f"undo of '{title}': no answer: {exc.message}"
         raise UnknownOutcome(what, "run the same command again") from exc

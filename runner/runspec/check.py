@@ -14,15 +14,32 @@ from runspec.spec import Spec
 from runspec.yamlio import Document, Value
 
 M = TypeVar("M", bound=BaseModel)
+UNKNOWN = "unknown key '"
 
 
 def spec(document: Document) -> tuple[Spec | None, list[Problem]]:
     """Give the spec that *document* holds, or None, and all that is wrong with it."""
     found, problems = model(Spec, document.value)
     if found is None:
-        return None, problems
+        known = _without(document.value, [p.path for p in problems if p.what.startswith(UNKNOWN)])
+        rest, _ = model(Spec, known)
+        return None, [*problems, *(broken(rest) if rest is not None else ())]
     problems = list(broken(found))
     return (None if problems else found), problems
+
+
+def _without(value: Any, paths: Iterable[Path]) -> Any:
+    """Give *value* without the keys at *paths*, so that what is left can be looked at."""
+    gone = set(paths)
+
+    def kept(value: Any, at: Path) -> Any:
+        if isinstance(value, Mapping):
+            return {k: kept(v, (*at, k)) for k, v in value.items() if (*at, k) not in gone}
+        if isinstance(value, list):
+            return [kept(item, (*at, n)) for n, item in enumerate(value)]
+        return value
+
+    return kept(value, ())
 
 
 def model(
@@ -49,7 +66,7 @@ def _problem(kind: type[BaseModel], value: Any, at: Path, error: ErrorDetails) -
         case "extra_forbidden":
             name = str(error["loc"][-1])
             hint = did_you_mean(name, _known(kind, path[:-1]))
-            return Problem((*at, *path), f"unknown key '{name}'", hint, at="key")
+            return Problem((*at, *path), f"{UNKNOWN}{name}'", hint, at="key")
         case "literal_error" | "enum":
             return _choice((*at, *path), error["input"], context["expected"])
         case "runspec":

@@ -6,13 +6,20 @@ import contextlib
 import errno
 import fcntl
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from runspec.errors import Conflict, Unavailable
+from runspec.errors import Unavailable
 
 PRIVATE_FILE = 0o600
 PRIVATE_FOLDER = 0o700
+
+
+Waiting = Callable[[str], None]
+
+
+def silent(_: str) -> None:
+    """Nobody is told of a wait."""
 
 
 @contextlib.contextmanager
@@ -74,17 +81,22 @@ def write_all(fd: int, data: bytes) -> None:
 
 
 @contextlib.contextmanager
-def locked(path: Path, *, wait: bool = True, busy: str = "") -> Iterator[None]:
+def locked(
+    path: Path, what: str, waiting: Waiting = silent, *, shared: bool = False
+) -> Iterator[None]:
     """Hold the lock *path*. The kernel frees it when the process ends, however it ends.
 
-    Raises Conflict with *busy* when it is held and *wait* is False.
+    *waiting* is told once when another process holds it; *what* says who that is.
     """
-    fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, PRIVATE_FILE)
+    how = fcntl.LOCK_SH if shared else fcntl.LOCK_EX
+    with told(path):
+        fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, PRIVATE_FILE)
     try:
         try:
-            fcntl.flock(fd, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
-        except BlockingIOError as exc:
-            raise Conflict(busy) from exc
+            fcntl.flock(fd, how | fcntl.LOCK_NB)
+        except BlockingIOError:
+            waiting(f"waiting for {what}")
+            fcntl.flock(fd, how)
         yield
     finally:
         os.close(fd)

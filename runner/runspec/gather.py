@@ -8,12 +8,13 @@ from functools import partial
 from pathlib import Path
 
 from runspec import check, home, profile, registry
-from runspec.bundle import BundleError, FolderBundle, bundle
-from runspec.errors import UsageError
-from runspec.job import Text, Wrong, read_file
+from runspec.bundle import FolderBundle, bundle
+from runspec.errors import Unavailable
+from runspec.job import Text, Wrong, WrongProvider, read_file
 from runspec.problems import Problem
 from runspec.provider import Bundle, Facts, Options, Progress, Provider, Spec, Survey
-from runspec.requirements import requirement_lines
+from runspec.requirements import RequirementsError, requirement_lines
+from runspec.walk import BundleError
 
 Watch = Callable[[str], Progress]  # who is told of bytes being read, by title
 
@@ -38,10 +39,13 @@ def gather(text: Text, base: Path, watch: Watch, provider_name: str | None = Non
     spec = _spec(text)
     if provider_name:
         spec = spec.model_copy(update={"provider": provider_name})
-    provider = registry.load(spec.provider)
-    options = _options(text, base, spec, provider)
+    provider = _provider(text, spec, provider_name)
+    options, wrong_options = _options(text, base, spec, provider)
     lines, problems = _requirements(spec, base)
     bundles, wrong = _bundles(spec, base, watch)
+    if options is None:
+        text.complain([*problems, *wrong])
+        raise Wrong(*wrong_options)
     facts = Facts(
         options,
         {name: bundle.source for name, bundle in bundles.items()},
@@ -74,7 +78,20 @@ def _spec(text: Text) -> Spec:
     raise Wrong(text)
 
 
-def _options(text: Text, base: Path, spec: Spec, provider: Provider) -> Options:
+def _provider(text: Text, spec: Spec, named: str | None) -> Provider:
+    try:
+        return registry.load(spec.provider)
+    except Unavailable as exc:
+        if named:
+            raise
+        text.complain([Problem(("provider",), exc.message, exc.hint)])
+        raise WrongProvider(text) from exc
+
+
+def _options(
+    text: Text, base: Path, spec: Spec, provider: Provider
+) -> tuple[Options | None, list[Text]]:
+    """Give the options, and the texts that hold what is wrong with them."""
     path = home.profile_path(base)
     found = profile.Profile()
     settings = None
@@ -89,9 +106,7 @@ def _options(text: Text, base: Path, spec: Spec, provider: Provider) -> Options:
         settings.complain(in_profile)
     elif in_profile:
         text.complain(in_profile)
-    if options is None:
-        raise Wrong(text, *([settings] if settings else []))
-    return options
+    return options, [text, *([settings] if settings else [])]
 
 
 def read_profile(path: Path) -> profile.Profile:
@@ -120,8 +135,9 @@ def _requirements(spec: Spec, base: Path) -> tuple[tuple[str, ...], list[Problem
     except (OSError, UnicodeDecodeError) as exc:
         reason = getattr(exc, "strerror", None) or "it is not text"
         return (), [Problem(where, f"cannot read {named}: {reason.lower()}")]
-    except UsageError as exc:
-        return (), [Problem(where, exc.message, exc.hint)]
+    except RequirementsError as exc:
+        place = f"{named}:" if isinstance(named, str) else "line "
+        return (), [Problem(where, f"{place}{n}: {what}", hint) for n, what, hint in exc.problems]
 
 
 def _bundles(spec: Spec, base: Path, watch: Watch) -> tuple[dict[str, FolderBundle], list[Problem]]:

@@ -6,6 +6,8 @@ import os
 from collections.abc import Iterator
 from pathlib import Path
 
+from runspec.errors import UsageError
+
 PROFILE = "runspec-profile.yaml"
 
 
@@ -15,9 +17,17 @@ def home() -> Path:
     https://specifications.freedesktop.org/basedir-spec/latest/
     """
     if named := os.environ.get("RUNSPEC_HOME"):
-        return Path(named).expanduser().absolute()
+        return expanded(named).absolute()
     state = os.environ.get("XDG_STATE_HOME") or "~/.local/state"
-    return Path(state).expanduser().absolute() / "runspec"
+    return expanded(state).absolute() / "runspec"
+
+
+def expanded(path: str) -> Path:
+    """Give *path* with its "~" filled in. Raises UsageError when there is no such home."""
+    try:
+        return Path(path).expanduser()
+    except RuntimeError as exc:
+        raise UsageError(f"'{path}' names nobody's home", "write the path in full") from exc
 
 
 def profile_path(folder: Path) -> Path | None:
@@ -27,8 +37,8 @@ def profile_path(folder: Path) -> Path | None:
     its git checkout), then `profile.yaml` in the user's config folder.
     """
     if named := os.environ.get("RUNSPEC_PROFILE"):
-        return Path(named).expanduser()
-    config = Path(os.environ.get("XDG_CONFIG_HOME") or "~/.config").expanduser()
+        return expanded(named)
+    config = expanded(os.environ.get("XDG_CONFIG_HOME") or "~/.config")
     candidates = [*(f / PROFILE for f in _project(folder)), config / "runspec" / "profile.yaml"]
     return next((path for path in candidates if path.is_file()), None)
 

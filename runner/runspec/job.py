@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from runspec import check, profile, registry, yamlio
-from runspec.errors import UsageError
+from runspec.errors import Unavailable, UsageError
 from runspec.problems import Problem
 from runspec.provider import Facts, Spec
 from runspec.report import Complaint, flawed, placed
@@ -45,6 +45,12 @@ class Wrong(UsageError):
         self.texts = texts
 
 
+class WrongProvider(Wrong):
+    """A file that names a provider that is not here."""
+
+    exit_code = Unavailable.exit_code
+
+
 def read(name: str, data: bytes) -> Text:
     """Give *data* as a text with its document, or with what makes it unreadable."""
     text = Text(name, data)
@@ -58,10 +64,8 @@ def read(name: str, data: bytes) -> Text:
 def read_file(path: Path, name: str | None = None) -> Text:
     """Give the file at *path*. Raises UsageError when there is none."""
     try:
-        if path.stat().st_size > yamlio.TEXT_BYTES:
-            data = path.open("rb").read(yamlio.TEXT_BYTES + 1)
-        else:
-            data = path.read_bytes()
+        with path.open("rb") as file:  # it may be endless: /dev/zero
+            data = file.read(yamlio.TEXT_BYTES + 1)
     except OSError as exc:
         raise UsageError(f"cannot read {path}: {(exc.strerror or str(exc)).lower()}") from exc
     return read(name or str(path), data)

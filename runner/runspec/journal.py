@@ -27,9 +27,11 @@ class Memory:
     """What the journal of a run says."""
 
     want: str = "run"  # run | cancel | destroy
-    begun: set[str] = field(default_factory=set)
+    tried: set[str] = field(default_factory=set)  # begun at some time, refused or not
+    begun: set[str] = field(default_factory=set)  # and not refused since
     answers: dict[str, Answer] = field(default_factory=dict)
     undone: set[str] = field(default_factory=set)
+    refused: str = ""  # why the last call was, as long as no other was begun
     status: Status | None = None  # only once it is terminal
     deleted: bool = False
     born: float = 0.0
@@ -41,10 +43,14 @@ class Memory:
                 self.born = event["at"]
             case "begun":
                 self.begun.add(event["step"])
+                self.tried.add(event["step"])
+                self.refused = ""
             case "refused":
                 self.begun.discard(event["step"])
+                self.refused = event["why"]
             case "done":
                 self.begun.add(event["step"])
+                self.tried.add(event["step"])
                 self.answers[event["step"]] = event["answer"]
             case "want":
                 self.want = event["want"]

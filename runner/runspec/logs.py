@@ -1,16 +1,11 @@
-"""What jobs print: followed on the screen, and saved to files byte for byte."""
+"""What jobs print, followed on the screen."""
 
 from __future__ import annotations
 
-import json
-import os
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from pathlib import Path
-from typing import BinaryIO
 
-from runspec import disk
 from runspec.errors import TimedOut, Unavailable
 from runspec.provider import Client, Status, Stream, Tail
 
@@ -133,78 +128,6 @@ def everything(client: Client, run: str, wanted: Wanted) -> Iterator[Line]:
             reader = Reader(stream)
             yield from reader.lines()
             yield from reader.flush()
-
-
-def names(streams: Sequence[Stream], target: Path) -> list[tuple[Stream, Path]]:
-    """Give where each stream is saved: in *target* itself, or a file each in it for several."""
-    if len(streams) == 1 and not target.is_dir():
-        return [(streams[0], target)]
-    several = any(stream.task for stream in streams)
-    return [
-        (s, target / (f"task-{s.task}-node-{s.rank}.log" if several else f"node-{s.rank}.log"))
-        for s in streams
-    ]
-
-
-def save(stream: Stream, path: Path, over: Callable[[], bool], pause: Callable[[], None]) -> int:
-    """Make *path* a byte-exact copy of *stream*; give its size.
-
-    Goes on until *over* says that nothing more will come, then reads all of it once more and
-    mends what differs. Until then the copy is `PATH.partial`, and `PATH.cursor` says how far it
-    is good, so that it can be killed at any time and taken up again.
-    """
-    partial, cursor = path.with_name(f"{path.name}.partial"), path.with_name(f"{path.name}.cursor")
-    with disk.told(path):
-        path.parent.mkdir(parents=True, exist_ok=True)
-        position, size = _taken_up(cursor)
-        with open(os.open(partial, os.O_RDWR | os.O_CREAT, disk.PRIVATE_FILE), "r+b") as file:
-            file.truncate(size)
-            file.seek(size)
-            while True:
-                last = over()
-                position = _copy(stream, position, file, cursor)
-                if last:
-                    break
-                pause()
-            size = _mend(stream, file)
-        os.replace(partial, path)
-        cursor.unlink(missing_ok=True)
-    return size
-
-
-def _taken_up(cursor: Path) -> tuple[str | None, int]:
-    try:
-        found = json.loads(cursor.read_bytes())
-    except (FileNotFoundError, ValueError):
-        return None, 0
-    return found["position"], found["size"]
-
-
-def _copy(stream: Stream, position: str | None, file: BinaryIO, cursor: Path) -> str | None:
-    """Copy what is new; the place in the stream and the size of the copy are kept together."""
-    while (chunk := stream.read(position)).data:
-        file.write(chunk.data)
-        file.flush()
-        os.fsync(file.fileno())
-        position = chunk.position
-        disk.write(cursor, json.dumps({"position": position, "size": file.tell()}).encode())
-    return position
-
-
-def _mend(stream: Stream, file: BinaryIO) -> int:
-    """Read the stream from its beginning and write what the copy has otherwise."""
-    file.seek(0)
-    position = None
-    while (chunk := stream.read(position)).data:
-        at = file.tell()
-        if file.read(len(chunk.data)) != chunk.data:
-            file.seek(at)
-            file.write(chunk.data)
-        position = chunk.position
-    file.truncate()
-    file.flush()
-    os.fsync(file.fileno())
-    return file.tell()
 
 
 def text(line: bytes, plain: Callable[[str], str]) -> str:

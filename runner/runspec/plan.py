@@ -8,7 +8,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any
 
 from runspec.provider import Answer, Facts, Provider, Request, Scope, Spec, Step
@@ -58,8 +58,8 @@ def to_json(plan: Plan) -> dict[str, Any]:
 def step_json(step: Step) -> dict[str, Any]:
     """Give *step* as JSON; `settle_s` only where the service's lists lag."""
     found: dict[str, Any] = {"id": step.id, "title": step.title, "scope": str(step.scope)}
-    found["do"] = asdict(step.do)
-    found["undo"] = asdict(step.undo) if step.undo else None
+    found["do"] = step.do._asdict()
+    found["undo"] = step.undo._asdict() if step.undo else None
     return found | ({"settle_s": step.settle_s} if step.settle_s else {})
 
 

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Iterable
-from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, NamedTuple
 
 Path = tuple[str | int, ...]
 
 
-@dataclass(frozen=True)
-class Problem:
+class Problem(NamedTuple):
     """One thing that is wrong at *path*; the core adds file, line and column.
 
     *at* says whether the key or its value is what the caret goes under. A problem of severity
@@ -43,5 +40,7 @@ def did_you_mean(word: str, known: Iterable[str]) -> str | None:
     >>> did_you_mean("comand", ["command", "run"])
     "did you mean 'command'?"
     """
+    import difflib  # slow to import, and of no use where nothing is wrong
+
     near = difflib.get_close_matches(word.lower(), list(known), n=1, cutoff=0.6)
     return f"did you mean '{near[0]}'?" if near else None

@@ -10,9 +10,8 @@ here of every registered provider.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Annotated, Any, BinaryIO, Protocol, runtime_checkable
+from typing import Annotated, Any, BinaryIO, NamedTuple, Protocol, runtime_checkable
 
 from pydantic import BeforeValidator, Field, WithJsonSchema
 
@@ -125,8 +124,7 @@ class Scope(StrEnum):
     SITE = "site"
 
 
-@dataclass(frozen=True)
-class Request:
+class Request(NamedTuple):
     """One call, word for word: *params* are exactly what is sent.
 
     What is not known while planning is a mapping with one key: `{"$ref": "step.field"}` is a
@@ -140,8 +138,7 @@ class Request:
     params: Mapping[str, Any]
 
 
-@dataclass(frozen=True)
-class Step:
+class Step(NamedTuple):
     """One thing to make: how it is made and how it is taken away again.
 
     *settle_s* is how long, in seconds, the service may take to list what was just made: after
@@ -157,8 +154,7 @@ class Step:
     settle_s: float = 0.0
 
 
-@dataclass(frozen=True)
-class Source:
+class Source(NamedTuple):
     """A folder of this machine that a spec mounts, as found: *digest* is of all it holds."""
 
     digest: str
@@ -166,8 +162,7 @@ class Source:
     bytes: int
 
 
-@dataclass(frozen=True)
-class Facts:
+class Facts(NamedTuple):
     """What planning needs to know beside the spec, gathered first and passed in.
 
     *options* is the provider's `options_model`, from the profile and the spec. *sources* are the
@@ -178,9 +173,9 @@ class Facts:
     """
 
     options: Any
-    sources: Mapping[str, Source] = field(default_factory=dict)
+    sources: Mapping[str, Source] = {}
     requirements: tuple[str, ...] = ()
-    survey: Mapping[str, Any] = field(default_factory=dict)
+    survey: Mapping[str, Any] = {}
     complete: bool = True
 
 
@@ -199,8 +194,7 @@ class State(StrEnum):
         return self not in (State.WAITING, State.RUNNING)
 
 
-@dataclass(frozen=True)
-class NodeStatus:
+class NodeStatus(NamedTuple):
     """One node of one task, as it is; *reason* is in the user's words."""
 
     task: int
@@ -211,8 +205,7 @@ class NodeStatus:
     exit_code: int | None = None
 
 
-@dataclass(frozen=True)
-class Status:
+class Status(NamedTuple):
     """A run as it is: *reason* says why it waits, or why it failed."""
 
     state: State
@@ -281,11 +274,14 @@ class Client(Protocol):
         """Give how *run* is. GONE when there is no such job."""
 
     def cancel(self, run: str) -> None:
-        """Begin to end every job of *run*; content when there is none. Called until terminal."""
+        """Begin to end every job of *run*, and all that is left of it; content when there is none.
+
+        Called once at least, for a run that has ended too, and then until it is terminal. A job of *run* that a call
+        made before has yet to start must not run any more.
+        """
 
 
-@dataclass(frozen=True)
-class File:
+class File(NamedTuple):
     """A file of a bundle. *path* is relative, with "/" between its parts."""
 
     path: str
@@ -335,8 +331,7 @@ class Stage(Protocol):
         """
 
 
-@dataclass(frozen=True)
-class Chunk:
+class Chunk(NamedTuple):
     """Bytes of a stream, as stored, and the position after them; empty when there are no more."""
 
     data: bytes
@@ -372,8 +367,7 @@ class Tail(Protocol):
         """Give the streams there are by now, ordered by task and rank."""
 
 
-@dataclass(frozen=True)
-class OutputFile:
+class OutputFile(NamedTuple):
     """A file a job left in an output. *path* is below the output's folder, "/" between parts."""
 
     output: str
@@ -400,8 +394,7 @@ class Talks(Protocol):
         """Have *tell* called with a line for a person, from within later calls."""
 
 
-@dataclass(frozen=True)
-class Finding:
+class Finding(NamedTuple):
     """One thing `doctor` looked at. *hint* says what to do when it is not *ok*."""
 
     what: str

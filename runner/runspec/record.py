@@ -9,16 +9,17 @@ import re
 import secrets
 import shutil
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from runspec import disk, home, journal, plan
-from runspec.errors import UsageError
+from runspec.errors import Bug, UsageError
 from runspec.problems import did_you_mean
 from runspec.provider import Facts, Provider, Source
 
-TOKEN = re.compile(r"^[0-9a-z]{6}$")
+TOKEN = "[0-9a-z]{6}"
+RUN = re.compile(rf"[a-z][a-z0-9-]*-{TOKEN}")
 ALPHABET = "0123456789abcdefghjkmnpqrstvwxyz"  # no i, l, o, u: read aloud without doubt
 
 
@@ -65,13 +66,9 @@ class Record:
         return journal.read(self.folder)
 
     @contextlib.contextmanager
-    def opened(self, *, wait: bool = True) -> Iterator[journal.Journal]:
-        """Hold the run's lock and its journal.
-
-        Raises Conflict when another process holds it and *wait* is False.
-        """
-        busy = f"another runspec is at work on {self.run}"
-        with disk.locked(self.folder / "lock", wait=wait, busy=busy):
+    def opened(self, waiting: disk.Waiting = disk.silent) -> Iterator[journal.Journal]:
+        """Hold the run's lock and its journal; *waiting* is told when another process holds them."""
+        with disk.locked(self.folder / "lock", f"another runspec at work on {self.run}", waiting):
             opened = journal.Journal(self.folder)
             try:
                 yield opened
@@ -84,17 +81,24 @@ def runs_folder() -> Path:
 
 
 @contextlib.contextmanager
-def name_lock(name: str) -> Iterator[None]:
+def name_lock(name: str, waiting: disk.Waiting = disk.silent) -> Iterator[None]:
     """Keep two applies of one name apart while they decide whether a run is needed."""
     folder = home.home() / "names"
     with disk.told(folder):
         disk.make_folder(folder)
-        lock = disk.locked(folder / f"{name}.lock")
-        lock.__enter__()
-    try:
+    with disk.locked(folder / f"{name}.lock", f"another apply of '{name}'", waiting):
         yield
-    finally:
-        lock.__exit__(None, None, None)
+
+
+@contextlib.contextmanager
+def site_lock(waiting: disk.Waiting, *, shared: bool) -> Iterator[None]:
+    """Keep whoever takes away what runs share apart from all who make or find it."""
+    folder = home.home()
+    with disk.told(folder):
+        disk.make_folder(folder)
+    what = "a destroy --site" if shared else "an apply, or another destroy --site"
+    with disk.locked(folder / "site.lock", what, waiting, shared=shared):
+        yield
 
 
 def new_token() -> str:
@@ -128,7 +132,7 @@ def _facts_json(facts: Facts, base: Path) -> Mapping[str, Any]:
     return {
         "base": str(base),
         "options": facts.options.model_dump(mode="json"),
-        "sources": {name: asdict(source) for name, source in facts.sources.items()},
+        "sources": {name: source._asdict() for name, source in facts.sources.items()},
         "requirements": list(facts.requirements),
         "survey": facts.survey,
     }
@@ -139,17 +143,32 @@ def _json(value: Any) -> bytes:
 
 
 def all_runs() -> list[Record]:
-    """Give every record, the oldest first."""
+    """Give every record, the oldest first; damaged ones before all."""
+    return sorted(_records(RUN), key=lambda record: (_born(record), record.run))
+
+
+def _records(pattern: re.Pattern[str]) -> list[Record]:
     runs = runs_folder()
     if not runs.is_dir():
         return []
-    found = [Record(f) for f in runs.iterdir() if TOKEN.match(f.name[-6:]) and f.name[:1] != "."]
-    return sorted(found, key=lambda record: (record.memory().born, record.run))
+    return [Record(f) for f in runs.iterdir() if pattern.fullmatch(f.name)]
+
+
+def _born(record: Record) -> float:
+    try:
+        return record.memory().born
+    except Bug:
+        return 0.0
 
 
 def of_name(name: str) -> list[Record]:
     """Give the records of runs of the spec called *name* that are not destroyed, oldest first."""
-    return [r for r in all_runs() if r.name == name and not r.memory().deleted]
+    return [r for r in _named(name) if not r.memory().deleted]
+
+
+def _named(name: str) -> list[Record]:
+    found = _records(re.compile(rf"{re.escape(name)}-{TOKEN}"))
+    return sorted(found, key=lambda record: (_born(record), record.run))
 
 
 def find(run: str) -> Record:
@@ -157,12 +176,21 @@ def find(run: str) -> Record:
 
     Raises UsageError when there is none.
     """
-    records = all_runs()
-    exact = [record for record in records if record.run == run]
-    named = [r for r in records if r.name == run]
-    alive = [r for r in named if not r.memory().deleted]
-    if found := exact or alive or named:
+    exact = _records(re.compile(re.escape(run)))
+    if exact and RUN.fullmatch(run):
+        return exact[0]
+    named = _named(run)
+    if found := [r for r in named if not r.memory().deleted] or named:
         return found[-1]
+    records = _records(RUN)
     known = [*(r.run for r in records), *(r.name for r in records)]
     hint = did_you_mean(run, known) or ("see runspec list" if known else "nothing was applied yet")
     raise UsageError(f"there is no run '{run}'", hint)
+
+
+def find_kept(run: str) -> Record:
+    """Give the record of *run* as `find` does; also raises UsageError when it was destroyed."""
+    found = find(run)
+    if found.memory().deleted:
+        raise UsageError(f"{found.run} was destroyed: nothing of it is left", "see runspec list")
+    return found

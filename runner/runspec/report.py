@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 import unicodedata
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from enum import StrEnum
+from typing import NamedTuple
 
 from runspec.problems import Problem, dotted
 from runspec.yamlio import Document, Flaw
@@ -22,8 +22,7 @@ class Format(StrEnum):
     GITHUB = "github"
 
 
-@dataclass(frozen=True)
-class Complaint:
+class Complaint(NamedTuple):
     """A problem at its place in a file; line and column count from 1, 0 where there is none."""
 
     file: str
@@ -74,7 +73,7 @@ def render(complaints: Sequence[Complaint], form: Format, text: str = "") -> str
     """Give *complaints* in *form*; *text* is the file they are about, for its lines."""
     match form:
         case Format.JSON:
-            return "\n".join(json.dumps(vars(c), ensure_ascii=False) for c in complaints)
+            return "\n".join(json.dumps(c._asdict(), ensure_ascii=False) for c in complaints)
         case Format.GITHUB:
             return "\n".join(_github(c) for c in complaints)
         case Format.TEXT:

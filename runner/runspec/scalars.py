@@ -25,6 +25,9 @@ BYTES = r"^[0-9]{1,9}(KiB|MiB|GiB|TiB)$"
 NAME = r"^[a-z]([a-z0-9-]{0,38}[a-z0-9])?$"
 VARIABLE = r"^[A-Za-z_][A-Za-z0-9_]{0,127}$"
 KEY = r"^[a-z][a-z0-9_-]{0,39}$"
+IMAGE = (
+    r"^[A-Za-z0-9./~][!-~]*$"  # a reference, or a file for engines that take one; never an option
+)
 FOLDER = r"^(?!.*/\.{1,2}(/|$))/([A-Za-z0-9._-]+/)*[A-Za-z0-9._-]+$"
 
 
@@ -128,6 +131,11 @@ Bytes = Annotated[
     int,
     BeforeValidator(size_bytes),
     WithJsonSchema({"type": "string", "pattern": BYTES, "examples": ["16GiB"]}),
+]
+Image = Annotated[
+    str,
+    BeforeValidator(matching(IMAGE, "an image", "write it without spaces, as repository:tag")),
+    WithJsonSchema({"type": "string", "pattern": IMAGE}),
 ]
 Name = Annotated[
     str,

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import os
-from pathlib import Path
 
 from runspec.errors import CredentialsError
+from runspec.home import expanded
 
 LOCAL_SOURCES = ("env", "file")
 
@@ -16,6 +16,13 @@ def value(source: str) -> str:
     The end of the last line of a file is not part of it. Raises CredentialsError, which names
     the source and never the value.
     """
+    found = _read(source)
+    if "\0" in found:
+        raise CredentialsError(f"the secret {source} holds a NUL, which no variable can")
+    return found
+
+
+def _read(source: str) -> str:
     kind, _, place = source.partition(":")
     if kind == "env":
         if place not in os.environ:
@@ -25,7 +32,7 @@ def value(source: str) -> str:
         return os.environ[place]
     if kind == "file":
         try:
-            return Path(place).expanduser().read_text(encoding="utf-8").removesuffix("\n")
+            return expanded(place).read_text(encoding="utf-8").removesuffix("\n")
         except (OSError, UnicodeDecodeError) as exc:
             reason = getattr(exc, "strerror", None) or "it is not text"
             raise CredentialsError(f"the secret {source} cannot be read: {reason.lower()}") from exc

@@ -25,6 +25,7 @@ from runspec.scalars import (
     Bytes,
     Folder,
     Free,
+    Image,
     Key,
     Name,
     Positive,
@@ -44,7 +45,7 @@ SOURCE = r"^(\.{1,2}(/|$)|/|~/|store://.|shared://.)"
 class Model(BaseModel):
     """The base of every model: frozen, and a key it does not know is an error."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
 
 
 class Capacity(StrEnum):
@@ -139,7 +140,7 @@ class Cluster(Model):
 class Container(Model):
     """What the job runs in: an image, or the packages it needs where there is no engine."""
 
-    image: Word | None = Field(default=None, description="The image, best with a tag or a digest.")
+    image: Image | None = Field(default=None, description="The image, best with a tag or a digest.")
     python: Word | None = Field(
         default=None,
         description="The Python versions that `requirements` work with, such as `>=3.9,<3.12`; "

@@ -8,8 +8,7 @@ from __future__ import annotations
 
 import math
 import re
-from dataclasses import dataclass
-from typing import Any, Literal, Self, cast
+from typing import Any, Literal, NamedTuple, Self, cast
 
 Kind = Literal["null", "bool", "int", "float", "str"]
 Path = tuple[str | int, ...]
@@ -28,8 +27,7 @@ BASES = {"0o": 8, "0x": 16}
 INT_CHARACTERS = 3500
 
 
-@dataclass(frozen=True, slots=True)
-class Mark:
+class Mark(NamedTuple):
     """A place in a text: line and column from 1, the column in characters."""
 
     line: int
@@ -79,8 +77,7 @@ class Seq(list["Value"]):
 Value = Text | dict[str, "Value"] | list["Value"]
 
 
-@dataclass(frozen=True, slots=True)
-class Document:
+class Document(NamedTuple):
     """A value and the place of every key and item in it."""
 
     value: Value

@@ -118,6 +118,7 @@ esac
 set +f
 { [ "$_rs_had" ] && LC_ALL=$_rs_lc || unset LC_ALL; } 2>/dev/null
 [ $# -gt 0 ] || _rs_die 2 'no command'
+# -IS: nothing on the user's PYTHONPATH, and nothing installed, gets between us and the standard library.
 case ${RUNSPEC_LAUNCH:-none} in
   none)
     command -v -- "$1" >/dev/null 2>&1 || _rs_die 127 "'$1': command not found"
@@ -127,7 +128,7 @@ case ${RUNSPEC_LAUNCH:-none} in
   mpi | torchrun)
     [ "${RUNSPEC_INSIDE-}" ] || _rs_die 2 'RUNSPEC_LAUNCH needs RUNSPEC_INSIDE, the path of the zipapp'
     for _rs_w in "${RUNSPEC_PYTHON:-python3}" "${RUNSPEC_PYTHON:-python}"; do
-      command -v -- "$_rs_w" >/dev/null 2>&1 && exec "$_rs_w" "$RUNSPEC_INSIDE" launch -- "$@"
+      command -v -- "$_rs_w" >/dev/null 2>&1 && exec "$_rs_w" -IS "$RUNSPEC_INSIDE" launch -- "$@"
     done
     _rs_die 127 "launch: $RUNSPEC_LAUNCH needs ${RUNSPEC_PYTHON:-python3}, which this image does not have"
     ;;

@@ -109,6 +109,15 @@ class Meeting:
         record = files.read_record(self.path("stopping.json"))
         return None if record is None else int(record["signal"])
 
+    def tell_of_failure(self, code: int) -> None:
+        """Say that a rank has ended with *code*; the first one counts."""
+        if self.failed() is None:
+            files.write_record(self.path("failed.json"), {"code": code})
+
+    def failed(self) -> Optional[int]:
+        record = files.read_record(self.path("failed.json"))
+        return None if record is None else int(record["code"])
+
     def ended(self, rank: int) -> Optional[int]:
         """Return the code that *rank* ended with, or None."""
         record = files.read_record(self.path("end-{}.json".format(rank)))

@@ -10,18 +10,17 @@ import shutil
 import signal
 import sys
 import tempfile
+import time
 from typing import Dict, List, Mapping, Optional, Set
 
 from . import files, hostfile, mpirun, process
-from .meet import POLL_S, one_stack
+from .meet import one_stack
 from .process import Child
 from .rsh import Server
 from .seat import Seat, gone
 from .words import STOPPED, Failure
 
-# What every rank runs. Its words are not the user's: mpirun reads ":" and more in them as its own, and each node has
-# its own paths. Each node's daemon hands its ranks the path of that node's script.
-START = ("sh", "-c", 'exec sh "$RUNSPEC_START"')
+FAILED_S = 5.0  # how long mpirun has to end by itself when one of its ranks has failed
 
 
 def run(seat: Seat, argv: List[str]) -> int:
@@ -69,6 +68,13 @@ class Ranks:
         self._told |= new
         _send(new, number)
 
+    def failed(self) -> Optional[int]:
+        """Return the code of a rank that has failed, where its mpirun does not look after that."""
+        for name in os.listdir(self.folder):
+            if name.startswith("start.sh.failed."):
+                return int(files.read(os.path.join(self.folder, name)) or 0) or None
+        return None
+
 
 def _send(pids: Set[int], number: int) -> None:
     for pid in pids:
@@ -97,6 +103,10 @@ class Led(Child):
         self.stopped_with = number
         super().stop(grace_s, number)
 
+    def give_up(self, grace_s: float) -> None:
+        Child.send(self, signal.SIGTERM)
+        self._kill_in(grace_s)
+
     def tick(self) -> None:
         if self.stopped_with is not None:
             self.ranks.send_to_new(self.stopped_with)
@@ -115,7 +125,7 @@ def _lead(seat: Seat, kind: mpirun.Mpirun, argv: List[str], folder: str) -> int:
     hostfile.write(job.hostfile, seat.nodes, seat.words.slots)
     files.write(job.agent, agent_script(), 0o700)
     env = dict(kind.defaults(job), **daemon_env(seat, argv, folder))
-    child = Led(kind.argv(job) + list(START), env, Ranks(folder))
+    child = Led(kind.argv(job) + list(kind.start), env, Ranks(folder))
     code = process.run(child, seat.signals, seat.words.grace_s, _Each(seat, child))
     return STOPPED if seat.stopping() == signal.SIGTERM else code
 
@@ -126,6 +136,7 @@ class _Each:
     def __init__(self, seat: Seat, child: Led) -> None:
         self.seat = seat
         self.child = child
+        self._failed_at: Optional[float] = None
 
     def __call__(self) -> Optional[Failure]:
         number = self.seat.stopping()
@@ -133,8 +144,19 @@ class _Each:
             self.seat.tell_to_stop(self.child.stopped_with)
         elif number is not None and self.child.stopped_with is None:
             self.child.stop(self.seat.words.grace_s, number)
-        failure = self.seat.watch()
+        failure = self.seat.watch() or self._failure()
         return None if number is not None else failure
+
+    def _failure(self) -> Optional[Failure]:
+        self.seat.tell_of_failure(self.child.ranks.failed())
+        code = self.seat.failed()
+        if code is None:
+            return None
+        if self._failed_at is None:
+            self._failed_at = time.monotonic()
+        if time.monotonic() - self._failed_at < FAILED_S:
+            return None
+        return Failure("a rank has ended with code {}, which ends the others".format(code), code)
 
 
 # --- the other ranks --------------------------------------------------------------------------------------------------
@@ -145,8 +167,10 @@ def _serve(seat: Seat, argv: List[str], folder: str) -> int:
     assert seat.meeting is not None, "BUG: rank > 0 of one node"
     ranks = Ranks(folder)
     server = Server(seat.meeting, seat.nodes[0].token, daemon_env(seat, argv, folder))
+    pace = process.Pace()
     while True:
-        for number in seat.signals.wait(POLL_S):
+        for number in seat.signals.wait(pace.pause_s()):
+            pace.start()
             if number in process.STOPS:
                 seat.tell_to_stop(number)
             else:
@@ -159,12 +183,14 @@ def _serve(seat: Seat, argv: List[str], folder: str) -> int:
             return code
         if stopping is not None:
             ranks.send_to_new(stopping)
-            if seat.grace_is_over() or not server.running():
+            if seat.grace_is_over():
                 return STOPPED
+        seat.tell_of_failure(ranks.failed())
         seat.meeting.beat()
         if seat.meeting.gone(0):
             raise gone(seat.nodes[0], seat.words.lease_s)
-        server.accept()
+        if server.accept():
+            pace.start()
 
 
 # --- what a node hands to its ranks -----------------------------------------------------------------------------------
@@ -201,7 +227,7 @@ def agent_script() -> bytes:
     """Return a program that is our `rsh`, by this same Python and zipapp, with nothing changed in its environment."""
     place = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
     code = "import sys; sys.path.insert(0, {!r}); from runspec_inside.__main__ import main; sys.exit(main())"
-    words = (sys.executable, "-c", code.format(place), "rsh")
+    words = (sys.executable, "-IS", "-c", code.format(place), "rsh")
     return os.fsencode(
         '#!/bin/sh\nexec {} "$@"\n'.format(" ".join(shlex.quote(word) for word in words))
     )

@@ -18,9 +18,22 @@ class Job(NamedTuple):
     root: bool
 
 
+# What every rank runs. Its words are not the user's: mpirun reads ":" and more in them as its own, and each node has
+# its own paths. Each node's daemon hands its ranks the path of that node's script.
+START = ("sh", "-c", 'exec sh "$RUNSPEC_START"')
+# Hydra waits for the others for ever when a rank of one of several proxies ends without MPI_Finalize, or before
+# MPI_Init on any: so the code is written down for us.
+WATCHED = (
+    "sh",
+    "-c",
+    'f=$RUNSPEC_START.failed.$$; sh "$RUNSPEC_START" && exit; c=$?; echo $c >"$f"; exit $c',
+)
+
+
 class Mpirun(NamedTuple):
     argv: Callable[[Job], List[str]]
     defaults: Callable[[Job], Dict[str, str]]  # variables for mpirun that give way to the user's
+    start: Tuple[str, ...]
 
 
 def find() -> Mpirun:
@@ -128,6 +141,6 @@ def _pairs(option: str, **values: str) -> List[str]:
     return [word for name, value in values.items() for word in (option, name, value)]
 
 
-PRRTE = Mpirun(prrte_argv, open_mpi_defaults)
-ORTE = Mpirun(orte_argv, open_mpi_defaults)
-HYDRA = Mpirun(hydra_argv, hydra_defaults)
+PRRTE = Mpirun(prrte_argv, open_mpi_defaults, START)
+ORTE = Mpirun(orte_argv, open_mpi_defaults, START)
+HYDRA = Mpirun(hydra_argv, hydra_defaults, WATCHED)

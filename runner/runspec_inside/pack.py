@@ -5,15 +5,16 @@ from __future__ import annotations
 import io
 import re
 import zipfile
-from importlib import resources
+from pathlib import Path
 
+FOLDER = Path(__file__).parent
 OLDEST = (1980, 1, 1, 0, 0, 0)  # the first moment a zip can name
 START = "import sys\nfrom runspec_inside.__main__ import main\nsys.exit(main())\n"
 
 
 def inside_sh() -> str:
     """Return inside.sh without comments and indents: the form that travels inside requests."""
-    text = resources.files(__package__).joinpath("inside.sh").read_text("utf-8")
+    text = (FOLDER / "inside.sh").read_text("utf-8")
     lines = (line.strip() for line in text.splitlines())
     return "".join(f"{line}\n" for line in lines if line and not line.startswith("#"))
 
@@ -26,7 +27,7 @@ def zipapp_bytes() -> bytes:
     buffer = io.BytesIO()
     with zipfile.ZipFile(buffer, "w", zipfile.ZIP_STORED) as archive:
         _add(archive, "__main__.py", START.encode())
-        for source in sorted(resources.files(__package__).iterdir(), key=lambda entry: entry.name):
+        for source in sorted(FOLDER.iterdir()):
             if re.fullmatch(r"\w+\.py", source.name) and source.name != "pack.py":
                 _add(archive, f"runspec_inside/{source.name}", source.read_bytes())
     return b"#!/usr/bin/env python3\n" + buffer.getvalue()

@@ -14,7 +14,7 @@ from typing import Callable, Dict, Iterable, List, Mapping, Optional, Set, Type,
 
 from .words import STOPPED, Failure
 
-TICK_S = 0.2
+LONGEST_S = 0.5
 FORWARDED = (signal.SIGTERM, signal.SIGINT, signal.SIGUSR1)
 STOPS = (signal.SIGTERM, signal.SIGINT)
 
@@ -51,6 +51,23 @@ def adopt_orphans() -> None:
     """
     if _PRCTL is not None:
         _PRCTL(PR_SET_CHILD_SUBREAPER, 1)
+
+
+class Pace:
+    """How long to wait before looking again: longer and longer, for a job that has run for hours can wait."""
+
+    def __init__(self, first_s: float = 0.1) -> None:
+        self.first_s = first_s
+        self.start()
+
+    def start(self) -> None:
+        """Begin anew: something has happened, and more may follow."""
+        self._began = time.monotonic()
+
+    def pause_s(self) -> float:
+        """Return a twentieth of the time since the start, within its bounds."""
+        waited_s = time.monotonic() - self._began
+        return min(LONGEST_S, max(self.first_s, waited_s / 20))
 
 
 class Signals:
@@ -126,8 +143,15 @@ class Child:
     def stop(self, grace_s: float, number: int = signal.SIGTERM) -> None:
         """Ask the program to end; `tick` kills what is still there *grace_s* later, counted from the first asking."""
         self.send(number)
+        self._kill_in(grace_s)
+
+    def _kill_in(self, grace_s: float) -> None:
         if self._kill_at is None:
             self._kill_at = time.monotonic() + grace_s
+
+    def give_up(self, grace_s: float) -> None:
+        """End the program because there is no sense in going on, not because we were asked to."""
+        self.stop(grace_s)
 
     def tick(self) -> None:
         if self.code is None and self._kill_at is not None and time.monotonic() >= self._kill_at:
@@ -218,8 +242,10 @@ def run(
     """
     asked = False
     failure: Optional[Failure] = None
+    pace = Pace(0.2)
     while child.code is None:
-        for number in signals.wait(TICK_S):
+        for number in signals.wait(pace.pause_s()):
+            pace.start()
             if number in STOPS:
                 asked = asked or number == signal.SIGTERM
                 child.stop(grace_s, number)
@@ -229,7 +255,8 @@ def run(
         if each is not None and failure is None:
             failure = each()
             if failure is not None:
-                child.stop(grace_s)
+                pace.start()
+                child.give_up(grace_s)
         child.tick()
     kill_rest()
     if asked:

@@ -8,12 +8,11 @@ import os
 import signal
 import subprocess
 import sys
-import uuid
 from typing import BinaryIO, Dict, List, Mapping, Optional, Tuple
 
 from . import files
-from .meet import POLL_S, Meeting
-from .process import Child, Signals
+from .meet import Meeting
+from .process import Child, Pace, Signals
 from .words import LOST, Failure, current
 
 WITH_VALUE = ("-l", "-p", "-o", "-i", "-F")  # of ssh's options, in case somebody's mpirun gives one
@@ -55,15 +54,17 @@ class _Request:
     def __init__(self, meeting: Meeting, rank: int, token: str, command: str) -> None:
         self.meeting = meeting
         self.rank = rank
-        self.name = "{}-{}".format(rank, uuid.uuid4().hex)
+        self.name = "{}-{}".format(rank, os.urandom(16).hex())
         record = {"token": token, "command": os.fsencode(command).decode("latin-1")}
         files.write_record(meeting.path("ask-{}.json".format(self.name)), record)
 
     def relay(self, signals: Signals) -> int:
         streams = [("out", sys.stdout.buffer), ("err", sys.stderr.buffer)]
         offsets = {"out": 0, "err": 0}
+        pace = Pace()
         while True:
-            if any(number != signal.SIGUSR1 for number in signals.wait(POLL_S)):
+            if any(number != signal.SIGUSR1 for number in signals.wait(pace.pause_s())):
+                pace.start()
                 files.write(self.meeting.path("stop-" + self.name), b"")
             done = files.read_record(self.meeting.path("done-{}.json".format(self.name)))
             for kind, stream in streams:
@@ -100,12 +101,15 @@ class Server:
         self.children: Dict[str, Child] = {}
         self._prefix = "ask-{}-".format(meeting.words.rank)
 
-    def accept(self) -> None:
+    def accept(self) -> bool:
+        """Start what has been asked for since the last time; return whether there was anything."""
+        before = len(self.children)
         for entry in sorted(os.listdir(self.meeting.folder)):
             if entry.startswith(self._prefix) and entry.endswith(".json"):
                 name = entry[len("ask-") : -len(".json")]
                 if name not in self.children:
                     self._start(name, files.read_record(self.meeting.path(entry)))
+        return len(self.children) > before
 
     def _start(self, name: str, record: Optional[files.Record]) -> None:
         if record is None:

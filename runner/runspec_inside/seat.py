@@ -1,7 +1,6 @@
 """A node's place in the job: it meets the others, tells them how it ended, and hears how they are."""
 
 import os
-import secrets
 import time
 from typing import Dict, Optional, Tuple
 
@@ -9,6 +8,8 @@ from . import hostfile, process
 from .meet import POLL_S, Meeting, Node, complete, missing, stack
 from .process import Signals
 from .words import LOST, STOPPED, Failure, Words
+
+SLACK_S = 1.0
 
 
 class Seat:
@@ -21,10 +22,11 @@ class Seat:
         self.nodes: Tuple[Node, ...] = ()
         self._stopping: Optional[int] = None
         self._grace_ends = 0.0
+        self._rank_failed: Optional[int] = None
 
     def meet(self, port: int = 0) -> None:
         """Wait for all nodes. Raise Failure when some do not come in time, or when we are asked to stop."""
-        token = secrets.token_hex(16) if self.words.rank == 0 else ""
+        token = os.urandom(16).hex() if self.words.rank == 0 else ""
         if self.meeting is None:
             self.nodes = (Node(0, self.words.host, stack(), token, port),)
         else:
@@ -72,6 +74,18 @@ class Seat:
             self.meeting.tell_to_stop(number)
         self._stop(number)
 
+    def tell_of_failure(self, code: Optional[int]) -> None:
+        """Let rank 0 know that a rank has ended with *code*; None: there is nothing to tell."""
+        if code is not None and self._rank_failed is None:
+            self._rank_failed = code
+            if self.meeting is not None:
+                self.meeting.tell_of_failure(code)
+
+    def failed(self) -> Optional[int]:
+        if self._rank_failed is None and self.meeting is not None:
+            self._rank_failed = self.meeting.failed()
+        return self._rank_failed
+
     def stopping(self) -> Optional[int]:
         """Return the signal that this node, or another, was asked to stop with."""
         if self._stopping is None and self.meeting is not None:
@@ -84,7 +98,8 @@ class Seat:
             self._grace_ends = time.monotonic() + self.words.grace_s
 
     def grace_is_over(self) -> bool:
-        return self._stopping is not None and time.monotonic() > self._grace_ends
+        """Say whether rank 0 should have ended the job by now; it has the same grace, by its own clock."""
+        return self._stopping is not None and time.monotonic() > self._grace_ends + SLACK_S
 
     def watch(self) -> Optional[Failure]:
         """Beat, and return what is wrong with the others: one is gone, or has ended without success."""

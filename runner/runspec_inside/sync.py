@@ -108,9 +108,39 @@ class Sync:
     def _put(self, part: str, path: str) -> None:
         final = os.path.join(self.target, path)
         folder = os.path.dirname(final)
+        self._clear(path)
         os.makedirs(folder, exist_ok=True)
         os.rename(part, final)
         _fsync_folder(folder)
+
+    def _clear(self, path: str) -> None:
+        """Take away what stands where *path* goes: a file where it has a folder, or a folder where it is a file.
+
+        The source no longer has that, and the two cannot both be kept. The manifest forgets it first.
+        """
+        parts = path.split(os.sep)
+        if parts[0] == OURS:
+            raise OSError("this name is taken")
+        above = [os.sep.join(parts[:count]) for count in range(1, len(parts))]
+        wrong = [name for name in above if self._is_file(name)]
+        if self._is_folder(path):
+            wrong.append(path)
+        if not wrong:
+            return
+        gone = [known for known in self.entries for name in wrong if _inside(known, name)]
+        for known in gone:
+            del self.entries[known]
+        if gone:
+            self._write()
+        for name in wrong:
+            _remove(os.path.join(self.target, name))
+
+    def _is_folder(self, path: str) -> bool:
+        full = os.path.join(self.target, path)
+        return os.path.isdir(full) and not os.path.islink(full)  # nothing is written through a link
+
+    def _is_file(self, path: str) -> bool:
+        return os.path.lexists(os.path.join(self.target, path)) and not self._is_folder(path)
 
     def _read(self) -> Dict[str, Entry]:
         record = files.read_record(self._manifest)
@@ -160,6 +190,13 @@ def _version(found: os.stat_result) -> Tuple[int, int, int]:
 
 def _inside(path: str, folder: str) -> bool:
     return path == folder or path.startswith(os.path.join(folder, ""))
+
+
+def _remove(path: str) -> None:
+    if os.path.islink(path) or not os.path.isdir(path):
+        os.unlink(path)
+    else:
+        shutil.rmtree(path)
 
 
 def _fsync_folder(folder: str) -> None:

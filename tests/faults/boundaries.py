@@ -225,7 +225,7 @@ class Boundaries:
         return _readlink(_fstat_path.format(fd))
 
     def _ours(self, path: str) -> bool:
-        return path.startswith((self.world + "/home", "pipe:")) and path != self.world
+        return f"{path}/".startswith((f"{self.world}/home/", "pipe:"))
 
     # The client
 

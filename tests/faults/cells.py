@@ -127,7 +127,7 @@ def given_up(driver: Driver, at: int | str, **how: Any) -> list[str]:
         if (done.code, site.code) != (0, 0):
             wrong.append(f"destroy exits with {done.code}, destroy --site with {site.code}")
         assert first.code in (0, KILLED)
-        return [*wrong, *ended_as(world, runs[0], "destroyed"), *bare(world)]
+        return [*wrong, *ended_as(world, runs[0], "destroyed", (0, KILLED)), *bare(world)]
 
 
 def bare(world: World) -> list[str]:
@@ -187,7 +187,7 @@ def bereft(driver: Driver, at: int, last: str = QUICK) -> list[str]:
         wrong = [*told(first, row), *once(world)]
         world.again("cancel", row["run"])
         world.again("destroy", row["run"])
-        return wrong + list(ended_as(world, row["run"], "destroyed"))
+        return wrong + list(ended_as(world, row["run"], "destroyed", (0, 1, 69)))
 
 
 def told(ended: Ended, row: Mapping[str, Any]) -> list[str]:

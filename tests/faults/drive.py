@@ -58,10 +58,9 @@ def without_locks() -> None:
 def without_run_lock() -> None:
     real = disk.locked
 
-    def locked(path: Path, **how: Any) -> Any:
-        return real(
-            path.with_name(f"{path.name}.{os.getpid()}") if path.name == "lock" else path, **how
-        )
+    def locked(path: Path, *args: Any, **how: Any) -> Any:
+        own = path.with_name(f"{path.name}.{os.getpid()}") if path.name == "lock" else path
+        return real(own, *args, **how)
 
     disk.locked = locked
 

@@ -25,6 +25,9 @@ class Disk:
     def take(self, step: Step) -> Iterator[str]:
         """Take in the next step, and give the rules it breaks."""
         paths = list(step["paths"])
+        # A node's own folder is worth nothing after a loss of power: its run has failed.
+        if any("/tasks/" in path for path in paths):
+            return
         match step["what"]:
             case "open" if step["fresh"]:
                 self._name(paths[0])
@@ -45,18 +48,23 @@ class Disk:
         self.names_in.setdefault(os.path.dirname(path), set()).add(path)
 
     def _rename(self, before: str, after: str) -> Iterator[str]:
+        if os.path.basename(after).startswith(".gone-"):  # nobody is to find it whole
+            self._forget(before)
         for path in sorted(self.bytes_of):
             if inside(path, before):
                 yield f"{before} was renamed before the bytes of {path} were synced"
         for folder in sorted(self.names_in):
             if inside(folder, before):
                 yield f"{before} was renamed before the names in {folder} were synced"
-        self.bytes_of = {p for p in self.bytes_of if not inside(p, before)}
-        self.names_in = {f: n for f, n in self.names_in.items() if not inside(f, before)}
+        self._forget(before)
         for names in self.names_in.values():
             names.discard(before)
         self._name(after)
         self.renamed[os.path.dirname(after)] = after
+
+    def _forget(self, path: str) -> None:
+        self.bytes_of = {p for p in self.bytes_of if not inside(p, path)}
+        self.names_in = {f: n for f, n in self.names_in.items() if not inside(f, path)}
 
     def _act(self, label: str) -> Iterator[str]:
         """Nothing is done on the strength of what may be gone."""

@@ -385,9 +385,11 @@ def applied(world: World) -> Iterator[str]:
                 yield f"the output of node {rank} is not there"
 
 
-def ended_as(world: World, run: str, state: str) -> Iterator[str]:
+def ended_as(
+    world: World, run: str, state: str, codes: Sequence[int] = (0, KILLED, UNKNOWN)
+) -> Iterator[str]:
     """Give what is wrong after *run* was to end as *state*."""
-    yield from always(world)
+    yield from always(world, codes)
     try:
         listed = {row["run"]: row["state"] for row in world.runs()}
     except AssertionError as exc:

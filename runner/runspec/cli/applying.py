@@ -6,9 +6,10 @@ from argparse import Namespace
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from runspec import apply as engine, gather, logs, plan, record
+from runspec import apply as engine, check, gather, logs, plan, record, words, yamlio
 from runspec.cli import console, planning
 from runspec.errors import DETACHED, OK, Conflict, JobFailed, TimedOut, UsageError
+from runspec.journal import Memory
 from runspec.provider import Client, Facts, Provider, State, Status, Talks
 from runspec.record import Record
 from runspec.report import plain
@@ -30,25 +31,26 @@ def apply(args: Namespace) -> int:
     told = console.Told(quiet=args.json)
     found = planning.load(args, told)
     client = found.provider.connect(found.facts)
-    with record.name_lock(found.spec.name):
-        chosen = _choose(found, client, args.new)
+    with told, record.name_lock(found.spec.name, console.tell):
+        chosen = _choose(found, client, args.new, told)
         if chosen.said and not args.json:
             console.tell(chosen.said)
-        _make(chosen.record, found, client, told)
-    told.close()
-    if chosen.done is not None:
-        return _result(chosen.record, chosen.done, args)
+        with record.site_lock(console.tell, shared=True):
+            ended = _make(chosen.record, found, client, told)
+    if done := chosen.done or ended:
+        return _result(chosen.record, done, args)
     if args.detach:
         return _detached(chosen.record.run, args)
     return watch(chosen.record, client, args, limit_s)
 
 
-def _choose(found: gather.Job, client: Client, new: bool) -> Chosen:
+def _choose(found: gather.Job, client: Client, new: bool, told: console.Told) -> Chosen:
     """Find the run that this spec already has, or put down a new one. Hold the name's lock."""
     preview = plan.make(found.provider, found.spec, plan.PREVIEW, found.facts)
-    for old in reversed([] if new else record.of_name(found.spec.name)):
-        chosen = _same(old, preview, client, found)
-        if chosen is not None:
+    for age, old in enumerate(reversed([] if new else record.of_name(found.spec.name))):
+        chosen = _same(old, preview, client, found, told)
+        # How an older run ended says nothing any more: the newest failed, or was cancelled.
+        if chosen is not None and (age == 0 or chosen.done is None):
             return chosen
     made = plan.make(found.provider, found.spec, record.new_token(), found.facts)
     fresh = record.create(
@@ -57,17 +59,20 @@ def _choose(found: gather.Job, client: Client, new: bool) -> Chosen:
     return Chosen(fresh, client, f"run {made.run}")
 
 
-def _same(old: Record, preview: plan.Plan, client: Client, found: gather.Job) -> Chosen | None:
+def _same(
+    old: Record, preview: plan.Plan, client: Client, found: gather.Job, told: console.Told
+) -> Chosen | None:
     """Say what an earlier run means for this apply; None when it is over and a new one is due.
 
     Raises Conflict when it is alive and of another spec.
     """
     memory, made = old.memory(), old.plan
-    if memory.want != "run":
+    succeeded = memory.status is not None and memory.status.state is State.SUCCEEDED
+    if memory.want == "destroy" or (memory.want == "cancel" and not succeeded):
         return None
     equal = made.digest == preview.digest
-    if any(step.id not in memory.answers for step in made.steps):
-        return _unfinished(old, equal, preview)
+    if not engine.is_made(made, memory):
+        return _unfinished(old, equal, preview, told)
     old_client = client if made.provider == found.provider.name else connect(old)[1]
     status = memory.status or old_client.state(old.run)
     if not status.state.terminal:
@@ -83,18 +88,19 @@ def _same(old: Record, preview: plan.Plan, client: Client, found: gather.Job) ->
     return None
 
 
-def _unfinished(old: Record, equal: bool, preview: plan.Plan) -> Chosen | None:
+def _unfinished(old: Record, equal: bool, preview: plan.Plan, told: console.Told) -> Chosen | None:
     """An apply was cut off: the same spec goes on with it, another one leaves it if it made nothing."""
     if equal:
         return Chosen(old, connect(old)[1], f"run {old.run} goes on from where it was cut off")
-    with old.opened() as journal:
+    client = connect(old)[1]
+    with old.opened(console.tell) as journal:
         of_run = {s.id for s in old.plan.steps if s.scope == "run"}
         if of_run & journal.memory.begun:
             raise Conflict(
                 f"{old.run} was begun with another spec: {_changed(old.plan, preview)}",
                 f"runspec destroy {old.run} first, or apply --new",
             )
-        journal.add("deleted")
+        engine.destroy(old.plan, journal, engine.Hands(client, told))
     return None
 
 
@@ -113,13 +119,19 @@ def connect(of: Record) -> tuple[Provider, Client, Facts]:
     return provider, provider.connect(facts), facts
 
 
-def _make(old: Record, found: gather.Job, client: Client, told: console.Told) -> None:
-    with old.opened() as journal:
-        if journal.memory.want == "run":
-            if isinstance(client, Talks):
-                client.listen(told.line)
-            hands = engine.Hands(client, told, found.bundles)
-            engine.make(old.plan, journal, hands)
+def _make(old: Record, found: gather.Job, client: Client, told: console.Told) -> Status | None:
+    """Carry out what is left of a run; give how it ended where somebody else has ended it."""
+    with old.opened(console.tell) as journal:
+        if journal.memory.want != "run":
+            return _ended_by_others(journal.memory)
+        if isinstance(client, Talks):
+            client.listen(told.line)
+        engine.make(old.plan, journal, engine.Hands(client, told, found.bundles))
+    return None
+
+
+def _ended_by_others(memory: Memory) -> Status:
+    return memory.status or Status(State.CANCELLED, f"{memory.want} was asked for meanwhile")
 
 
 def wait_limit(args: Namespace) -> float | None:
@@ -142,21 +154,25 @@ def watch(
 ) -> int:
     """Follow a run to its end. Ctrl-C leaves it alone, and says how to come back."""
     try:
-        status = logs.follow(client, old.run, show(old, args), wanted, timeout_s=limit_s)
+        with console.interruptible() as sleep:
+            status = logs.follow(
+                client, old.run, show(old, args), wanted, timeout_s=limit_s, sleep=sleep
+            )
     except KeyboardInterrupt:
         console.tell(f"detached; the job goes on. {ways(old.run)}")
         return DETACHED
     except TimedOut as exc:
         raise TimedOut(exc.message, ways(old.run)) from None
-    with old.opened() as journal:
+    with old.opened(console.tell) as journal:
+        if status.state is State.GONE and journal.memory.want != "run":
+            status = _ended_by_others(journal.memory)
         engine.note_end(journal, status)
     return _result(old, status, args)
 
 
 def show(old: Record, args: Namespace) -> Callable[[logs.Line], None]:
     """Give what prints one line of a log."""
-    start = next((s.do.params for s in old.plan.steps if s.id == "job"), {})
-    nodes, tasks = start.get("nodes", 1), len(start.get("tasks", [0]))
+    nodes, tasks = shape(old)
 
     def line(found: logs.Line) -> None:
         text = logs.text(found.text, plain)
@@ -166,6 +182,13 @@ def show(old: Record, args: Namespace) -> Callable[[logs.Line], None]:
             console.out(logs.prefix(found, nodes, tasks) + text)
 
     return line
+
+
+def shape(old: Record) -> tuple[int, int]:
+    """Give how many nodes each task has, and how many tasks there are."""
+    spec = check.spec(yamlio.read(old.job))[0]
+    assert spec is not None, "BUG: a spec on record was checked"
+    return spec.cluster.nodes.max, len(words.tasks(spec))
 
 
 def ways(run: str) -> str:
@@ -194,4 +217,4 @@ def _result(old: Record, status: Status, args: Namespace) -> int:
         )
     else:
         console.tell(f"{old.run} {status.state}{': ' + status.reason if status.reason else ''}")
-    return OK if status.state in (State.SUCCEEDED, State.GONE) else JobFailed.exit_code
+    return OK if status.state is State.SUCCEEDED else JobFailed.exit_code

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 from argparse import ArgumentParser, RawDescriptionHelpFormatter
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Mapping
 from typing import Any, NoReturn
 
 from runspec.errors import UsageError
@@ -26,12 +26,16 @@ class Parser(ArgumentParser):
         if action.choices is not None and value not in action.choices:
             words = [str(choice) for choice in action.choices]
             hint = did_you_mean(str(value), words) or f"one of {', '.join(words)}"
-            kind = "verb" if action.dest == "verb" else f"choice for {action.option_strings[0]}"
+            kind = (
+                "verb"
+                if action.dest == "verb"
+                else f"choice for {(action.option_strings or [action.dest])[0]}"
+            )
             raise UsageError(f"'{value}' is no {kind}", hint)
 
 
-def parser() -> ArgumentParser:
-    """Give the parser of the whole command line."""
+def parser(verb: str = "") -> ArgumentParser:
+    """Give the parser of the whole command line, or enough of it for *verb*: the rest takes time to make."""
     top = Parser(
         prog="runspec",
         description="runspec apply job.yaml\n\n"
@@ -55,11 +59,8 @@ def parser() -> ArgumentParser:
             verb.add_argument("--json", action="store_true", help="print JSON, for programs")
         return verb
 
-    _before(make)
-    _making(make)
-    _looking(make)
-    _ending(make)
-    _around(make)
+    for group in [group for group, names in GROUPS.items() if verb in names] or GROUPS:
+        group(make)
     return top
 
 
@@ -142,7 +143,9 @@ def _ending(make: Make) -> None:
 def _around(make: Make) -> None:
     doctor = make("doctor", "runspec doctor", "look for what would stop a job")
     doctor.add_argument("provider", nargs="?", metavar="PROVIDER", help="only this one")
-    schema = make("schema", "runspec schema > job.schema.json", "print the JSON Schema of specs")
+    schema = make(
+        "schema", "runspec schema > job.schema.json", "print the JSON Schema of specs", json=False
+    )
     schema.add_argument("--reference", action="store_true", help="the reference page instead")
     make("providers", "runspec providers", "show what jobs can run on")
     completion = make(
@@ -152,3 +155,12 @@ def _around(make: Make) -> None:
         json=False,
     )
     completion.add_argument("shell", choices=SHELLS, help="which shell")
+
+
+GROUPS: Mapping[Callable[[Make], None], Collection[str]] = {
+    _before: ("init", "validate", "plan"),
+    _making: ("apply",),
+    _looking: ("list", "status", "logs", "fetch"),
+    _ending: ("cancel", "destroy"),
+    _around: ("doctor", "schema", "providers", "completion"),
+}

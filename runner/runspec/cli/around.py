@@ -8,7 +8,7 @@ import sys
 from argparse import Namespace
 from pathlib import Path
 
-from runspec import gather, home, profile, registry
+from runspec import check, gather, home, profile, registry
 from runspec.cli import complaining, console
 from runspec.errors import OK, Conflict, RunspecError, Unavailable, UsageError
 from runspec.job import Wrong
@@ -118,7 +118,7 @@ def doctor(args: Namespace) -> int:
         found += [(name, finding) for finding in _examine(name)]
     bad = [finding for _, finding in found if not finding.ok]
     if args.json:
-        console.out_json([{"about": about, **vars(finding)} for about, finding in found])
+        console.out_json([{"about": about, **finding._asdict()} for about, finding in found])
     else:
         for about, finding in found:
             console.out(f"{'ok ' if finding.ok else 'BAD'} {about}: {plain(finding.what)}")
@@ -147,7 +147,9 @@ def _examine(name: str) -> list[Finding]:
         return [Finding("it cannot look for trouble by itself", True)]
     path = home.profile_path(Path.cwd())
     found = profile.Profile() if path is None else gather.read_profile(path)
-    options = provider.options_model.model_validate(found.providers.get(name, {}))
+    options, problems = check.model(provider.options_model, found.providers.get(name, {}))
+    if options is None:
+        return [Finding(f"its settings in the profile: {p.what}", False, p.hint) for p in problems]
     return list(provider.examine(options))
 
 

@@ -15,10 +15,8 @@ def cancel(args: Namespace) -> int:
     of = record.find(args.run)
     told = console.Told(quiet=args.json)
     _, client, _ = applying.connect(of)
-    with of.opened() as journal:
-        status = journal.memory.status
-        if status is None:
-            status = engine.cancel(of.run, journal, engine.Hands(client, told))
+    with of.opened(console.tell) as journal:
+        status = engine.cancel(of.plan, journal, engine.Hands(client, told))
     _say(of, status, args)
     return OK
 
@@ -38,7 +36,7 @@ def destroy(args: Namespace) -> int:
     of = record.find(args.run)
     told = console.Told(quiet=args.json)
     _, client, _ = applying.connect(of)
-    with of.opened() as journal:
+    with of.opened(console.tell) as journal:
         engine.destroy(of.plan, journal, engine.Hands(client, told))
     if args.json:
         console.out_json({"run": of.run, "state": "destroyed"})
@@ -51,6 +49,17 @@ def _destroy_site(args: Namespace) -> int:
     """Take away what runs share, unless a run may still need it."""
     if args.run is not None:
         raise UsageError("--site is about what all runs share", "destroy the run by itself")
+    with record.site_lock(console.tell, shared=False):
+        gone = _take_away_site(console.Told(quiet=args.json))
+    if args.json:
+        console.out_json({"destroyed": gone})
+    else:
+        console.tell(f"{len(gone)} shared things destroyed")
+    return OK
+
+
+def _take_away_site(told: console.Told) -> list[str]:
+    """Give the titles of what was taken away. Hold the site's lock: no apply may find what is about to go."""
     records = record.all_runs()
     alive = [r.run for r in records if not r.memory().deleted]
     if alive:
@@ -58,22 +67,20 @@ def _destroy_site(args: Namespace) -> int:
             f"{len(alive)} runs may still need it: {', '.join(alive[:3])}",
             "destroy them first, each with runspec destroy RUN",
         )
-    told = console.Told(quiet=args.json)
     gone: list[str] = []
     seen: set[str] = set()
     for of in reversed(records):
-        steps = [s for s in of.plan.steps if s.scope is Scope.SITE and _fresh(s, seen)]
+        memory = of.memory()
+        left = memory.tried - memory.undone
+        steps = [s for s in of.plan.steps if s.scope is Scope.SITE and s.id in left]
+        steps = [s for s in steps if _fresh(s, seen)]
         if not steps:
             continue
         _, client, _ = applying.connect(of)
-        with of.opened() as journal:
+        with of.opened(console.tell) as journal:
             engine.undo(steps, journal, engine.Hands(client, told))
         gone += [step.title for step in steps]
-    if args.json:
-        console.out_json({"destroyed": gone})
-    else:
-        console.tell(f"{len(gone)} shared things destroyed")
-    return OK
+    return gone
 
 
 def _fresh(step: Step, seen: set[str]) -> bool:

@@ -17,7 +17,7 @@ CHUNK_BYTES = 1 << 20
 
 
 def fetch(args: Namespace) -> int:
-    of = record.find(args.run)
+    of = record.find_kept(args.run)
     _, client, _ = applying.connect(of)
     if not isinstance(client, Outputs):
         raise Unavailable("this provider cannot give outputs back")
@@ -29,19 +29,19 @@ def fetch(args: Namespace) -> int:
             hint = did_you_mean(args.output, known) or f"there are: {', '.join(sorted(known))}"
             raise UsageError(f"{of.run} has nothing saved in an output '{args.output}'", hint)
     target = Path(args.to or of.run)
-    told = console.Told(quiet=args.json)
-    move = told.progress(f"fetch {of.run}")
     done, whole = 0, sum(file.bytes for file in files)
     saved = []
-    for file in files:
-        path = place(target, file, files)
-        done = _copy(file, path, move, done, whole)
-        saved.append({"output": file.output, "path": str(path), "bytes": file.bytes})
-    told.close()
+    with console.Told(quiet=args.json) as told:
+        move = told.progress(f"fetch {of.run}")
+        for file in files:
+            path = place(target, file, files)
+            done = _copy(file, path, move, done, whole)
+            saved.append({"output": file.output, "path": str(path), "bytes": file.bytes})
     if args.json:
         console.out_json({"run": of.run, "files": saved})
     else:
-        console.tell(f"fetched {len(saved)} files ({whole:,} bytes) into {target}")
+        files_s = "1 file" if len(saved) == 1 else f"{len(saved):,} files"
+        console.tell(f"fetched {files_s} ({whole:,} bytes) into {target}")
     return OK
 
 

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import time
 from argparse import Namespace
-from dataclasses import asdict
 from pathlib import Path
+from typing import Any
 
-from runspec import apply as engine, logs as log, record
+from runspec import apply as engine, logs as log, record, saving
 from runspec.cli import applying, console
-from runspec.errors import OK, JobFailed, RunspecError
+from runspec.errors import OK, Bug, JobFailed, RunspecError, UsageError
 from runspec.journal import Memory
-from runspec.provider import State, Status, Stream
+from runspec.provider import Client, State, Status
 from runspec.record import Record
 from runspec.report import plain
 
@@ -19,22 +19,29 @@ SAVE_PAUSE_S = 0.2
 
 
 def list_runs(args: Namespace) -> int:
-    rows = [(r, r.memory()) for r in record.all_runs()]
-    rows = [(r, memory) for r, memory in rows if args.all or not memory.deleted]
+    listed = map(_listed, record.all_runs())
+    rows = [row for row in listed if args.all or row["state"] != "destroyed"]
     if args.json:
-        found = [_row(r, memory) for r, memory in rows]
-        console.out_json(found)
+        console.out_json(rows)
         return OK
     if not rows:
         console.tell("no runs yet: runspec apply job.yaml starts one")
-    for r, memory in rows:
-        row = _row(r, memory)
-        began = time.strftime("%Y-%m-%d %H:%M", time.localtime(memory.born))
+    for row in rows:
+        began = time.strftime("%Y-%m-%d %H:%M", time.localtime(row["began"]))
         console.out(f"{row['run']:48} {row['provider']:14} {row['state']:11} {began}")
     return OK
 
 
-def _row(of: Record, memory: Memory) -> dict[str, object]:
+def _listed(of: Record) -> dict[str, Any]:
+    """Give the row of a run; one that is damaged is told as such, and does not hide the others."""
+    try:
+        return _row(of, of.memory())
+    except Bug as exc:
+        damaged = {"run": of.run, "name": of.name, "provider": "-", "state": "damaged"}
+        return {**damaged, "reason": exc.message, "began": 0.0}
+
+
+def _row(of: Record, memory: Memory) -> dict[str, Any]:
     status = standing(of, memory)
     return {
         "run": of.run,
@@ -50,7 +57,9 @@ def standing(of: Record, memory: Memory) -> Status:
     """Give how a run stands: as kept once it has ended, else as its service says."""
     if memory.status is not None or memory.deleted:
         return memory.status or Status(State.GONE)
-    if any(step.id not in memory.answers for step in of.plan.steps):
+    if not engine.is_made(of.plan, memory):
+        if memory.refused:
+            return Status(State.WAITING, f"its apply was refused: {memory.refused}")
         hint = "the same apply goes on with it"
         return Status(State.WAITING, f"its apply was cut off or is still at work; {hint}")
     try:
@@ -63,8 +72,9 @@ def standing(of: Record, memory: Memory) -> Status:
 def status(args: Namespace) -> int:
     of = record.find(args.run)
     memory = of.memory()
-    found = standing(of, memory)
-    row = {**_row(of, memory), **asdict(found), "want": memory.want}
+    found = _with_nodes(of, memory, standing(of, memory))
+    nodes = [node._asdict() for node in found.nodes]
+    row = {**_row(of, memory), **found._asdict(), "nodes": nodes, "want": memory.want}
     if args.json:
         console.out_json(row)
         return OK
@@ -80,42 +90,64 @@ def status(args: Namespace) -> int:
     return OK
 
 
+def _with_nodes(of: Record, memory: Memory, found: Status) -> Status:
+    """Add what the service still knows of each node to a status that was kept."""
+    if found.nodes or memory.deleted or not engine.is_made(of.plan, memory):
+        return found
+    try:
+        _, client, _ = applying.connect(of)
+        return found._replace(nodes=client.state(of.run).nodes)
+    except RunspecError:
+        return found
+
+
 def logs(args: Namespace) -> int:
-    of = record.find(args.run)
+    limit_s = applying.wait_limit(args)
+    of = record.find_kept(args.run)
+    nodes, tasks = applying.shape(of)
+    _there("--node", args.node, nodes, "nodes")
+    _there("--task", args.task, tasks, "tasks")
     _, client, _ = applying.connect(of)
     wanted = log.chosen(args.node, args.task)
     if args.save:
-        return _save(of, args, wanted)
+        return _save(of, client, args, wanted)
     if args.follow:
-        return applying.watch(of, client, args, applying.wait_limit(args), wanted)
+        return applying.watch(of, client, args, limit_s, wanted)
     show = applying.show(of, args)
     for line in log.everything(client, of.run, wanted):
         show(line)
     return OK
 
 
-def _save(of: Record, args: Namespace, wanted: log.Wanted) -> int:
+def _there(option: str, number: int | None, count: int, what: str) -> None:
+    if number is not None and not 0 <= number < count:
+        raise UsageError(
+            f"{option}: there is no {number}", f"it has {count} {what}, counted from 0"
+        )
+
+
+def _save(of: Record, client: Client, args: Namespace, wanted: log.Wanted) -> int:
     """Save a copy of every stream, while the run goes on if that was asked for."""
-    _, client, _ = applying.connect(of)
-
-    def over() -> bool:
-        return not args.follow or client.state(of.run).state.terminal
-
-    if args.follow:
-        while not over() and not log.tail(client).streams(of.run):
-            time.sleep(SAVE_PAUSE_S)
-    streams: list[Stream] = [s for s in log.tail(client).streams(of.run) if wanted(s)]
-    saved = []
-    for stream, path in log.names(streams, Path(args.save)):
-        size = log.save(stream, path, over, lambda: time.sleep(SAVE_PAUSE_S))
-        saved.append({"path": str(path), "bytes": size, "node": stream.rank, "task": stream.task})
-        if not args.json:
-            console.tell(f"saved {path} ({size:,} bytes)")
+    nodes, tasks = applying.shape(of)
+    with console.interruptible() as sleep:
+        saved = saving.save(
+            lambda: [s for s in log.tail(client).streams(of.run) if wanted(s)],
+            lambda s: saving.name(s, Path(args.save), nodes, tasks),
+            lambda: not args.follow or client.state(of.run).state.terminal,
+            lambda: sleep(SAVE_PAUSE_S),
+        )
     if args.json:
-        console.out_json(saved)
-    if args.follow:
-        with of.opened() as journal:
-            ended = client.state(of.run)
-            engine.note_end(journal, ended)
-        return OK if ended.state is State.SUCCEEDED else JobFailed.exit_code
-    return OK
+        rows = [
+            {"path": str(path), "bytes": size, "node": s.rank, "task": s.task}
+            for s, path, size in saved
+        ]
+        console.out_json(rows)
+    else:
+        for _, path, size in saved:
+            console.tell(f"saved {path} ({size:,} bytes)")
+    if not args.follow:
+        return OK
+    with of.opened() as journal:
+        ended = client.state(of.run)
+        engine.note_end(journal, ended)
+    return OK if ended.state is State.SUCCEEDED else JobFailed.exit_code

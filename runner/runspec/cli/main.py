@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
+import gc
 import importlib
 import os
 import sys
-import tempfile
-import traceback
 from argparse import Namespace
 from collections.abc import Sequence
 
@@ -36,9 +35,11 @@ FUNCTIONS = {"list": "list_runs", "plan": "plan_"}
 def run(words: Sequence[str]) -> int:
     """Carry out the command line *words*; give the exit code."""
     args = None
+    console.tolerant()
     try:
-        top = arguments.parser()
-        if "_ARGCOMPLETE" in os.environ:
+        completing = "_ARGCOMPLETE" in os.environ
+        top = arguments.parser("" if completing else next(iter(words), ""))
+        if completing:
             import argcomplete
 
             argcomplete.autocomplete(top)
@@ -68,6 +69,8 @@ def run(words: Sequence[str]) -> int:
 def verb(args: Namespace) -> int:
     """Carry out one verb; its module is imported only now."""
     module = importlib.import_module(f"runspec.cli.{MODULES[args.verb]}")
+    gc.freeze()
+    gc.enable()
     code: int = getattr(module, FUNCTIONS.get(args.verb, args.verb))(args)
     return code
 
@@ -94,12 +97,19 @@ def reported(exc: Exception) -> int:
 
     The values of variables and the text of errors may hold secrets: neither is in it.
     """
+    import tempfile  # slow to import, and hardly ever needed
+    import traceback
+
     frames = traceback.extract_tb(exc.__traceback__)
     lines = [f"runspec {__version__}", f"Python {sys.version}", type(exc).__name__]
     lines += [f"{frame.filename}:{frame.lineno} {frame.name}: {frame.line}" for frame in frames]
-    with tempfile.NamedTemporaryFile(
-        "w", prefix="runspec-bug-", suffix=".txt", delete=False
-    ) as report:
-        report.write("\n".join(lines) + "\n")
-    console.tell(f"this is a bug in runspec ({type(exc).__name__}); the report is {report.name}")
+    try:
+        with tempfile.NamedTemporaryFile(
+            "w", prefix="runspec-bug-", suffix=".txt", delete=False
+        ) as report:
+            report.write("\n".join(lines) + "\n")
+        where = f"the report is {report.name}"
+    except OSError as failed:
+        where = f"no report could be written: {(failed.strerror or '').lower()}"
+    console.tell(f"this is a bug in runspec ({type(exc).__name__}); {where}")
     return errors.Bug.exit_code

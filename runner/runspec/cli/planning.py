@@ -23,8 +23,8 @@ def load(args: Namespace, told: console.Told) -> gather.Job:
     """Read and gather the job that the command line names; notes are printed."""
     path = Path(args.file)
     text = job.read_file(path)
-    found = gather.gather(text, path.parent, told.progress, getattr(args, "provider", None))
-    told.close()
+    with told:
+        found = gather.gather(text, path.parent, told.progress, getattr(args, "provider", None))
     if text.complaints and not args.json:
         complaining.print_one(text, complaining.wanted(args))
     return found

@@ -6,7 +6,7 @@ import sys
 from argparse import Namespace
 from pathlib import Path
 
-from runspec import job
+from runspec import job, yamlio
 from runspec.cli import complaining, console
 from runspec.errors import OK, RunspecError, UsageError
 from runspec.report import Complaint, Format
@@ -35,7 +35,7 @@ def _checked(name: str) -> job.Text:
     """Read and check one file; what stops that is a complaint about it, so that the rest go on."""
     try:
         if name == "-":
-            text = job.read("<stdin>", sys.stdin.buffer.read())
+            text = job.read("<stdin>", sys.stdin.buffer.read(yamlio.TEXT_BYTES + 1))
         else:
             text = job.read_file(Path(name))
         _, problems = job.validated(text)

@@ -8,7 +8,6 @@ import os
 import re
 import subprocess
 import sys
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -335,7 +334,7 @@ def told(world: World, spec: Spec) -> tuple[Any, ...]:
     found = problems(world.provider, spec, facts)
     if any(problem.severity == "error" for problem in found):
         return found, None
-    return found, [asdict(step) for step in world.provider.plan(spec, "job-000001", facts)]
+    return found, list(world.provider.plan(spec, "job-000001", facts))
 
 
 def plans_elsewhere(world: World, folder: Path, *jobs: tuple[Spec, Facts]) -> dict[str, Any]:
@@ -365,7 +364,7 @@ def _job(spec: Spec, facts: Facts) -> dict[str, Any]:
         "token": "000001",
         "spec": spec.model_dump(mode="json"),
         "options": facts.options.model_dump(mode="json"),
-        "sources": {name: asdict(source) for name, source in facts.sources.items()},
+        "sources": {name: source._asdict() for name, source in facts.sources.items()},
         "requirements": facts.requirements,
         "survey": facts.survey,
     }

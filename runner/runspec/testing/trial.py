@@ -58,7 +58,7 @@ class Trial:
     def cancel(self) -> Status:
         """End the run, asking as often as it takes."""
         with self._journal() as journal:
-            return apply.cancel(self.run, journal, self.hands)
+            return apply.cancel(self.plan, journal, self.hands)
 
     def destroy(self) -> None:
         """Take away the run and then what it shares with others."""

@@ -91,6 +91,12 @@ BAD = {
     "a command with nothing in it": Wrong(HEAD + "command: [echo, ~]\n", "command[1]"),
     "a command with a list in it": Wrong(HEAD + "command: [echo, [a]]\n", "command[1]"),
     "an empty script": Wrong(HEAD + "run: ''\n", "run"),
+    "an image that is an option": Wrong(
+        SHORT + "container: {image: --privileged}\n", "container.image"
+    ),
+    "an image of two lines": Wrong(
+        SHORT + 'container: {image: "a\\nRUN touch /x"}\n', "container.image"
+    ),
     "no nodes": Wrong(SHORT + "cluster: {nodes: 0}\n", "cluster.nodes"),
     "half a node": Wrong(SHORT + "cluster: {nodes: 1.5}\n", "cluster.nodes"),
     "nodes in quotes": Wrong(SHORT + "cluster: {nodes: '2'}\n", "cluster.nodes"),

@@ -203,7 +203,7 @@ def test_a_cancel_that_was_wished_for_is_on_the_disk_before_it_is_asked_for(
 
     monkeypatch.setattr(world, "cancel", cancel)
 
-    apply.cancel("job-abcdef", journal, hands(world))
+    apply.cancel(PLAN, journal, hands(world))
 
     assert seen == ["cancel"]
 
@@ -211,7 +211,7 @@ def test_a_cancel_that_was_wished_for_is_on_the_disk_before_it_is_asked_for(
 def test_cancel_waits_until_all_has_ended(journal: Journal) -> None:
     world = World()
 
-    status = apply.cancel("job-abcdef", journal, hands(world))
+    status = apply.cancel(PLAN, journal, hands(world))
 
     assert status.state is State.CANCELLED
     assert journal.memory.status is not None
@@ -247,6 +247,17 @@ def test_destroy_finds_what_was_begun_and_has_no_answer(journal: Journal) -> Non
     apply.destroy(PLAN, journal, hands(world))
 
     assert world.made == ["q"]
+
+
+def test_taking_away_is_tried_again_when_the_refusal_passes(journal: Journal) -> None:
+    world = World("ok", "ok", "throttled", "throttled")
+    apply.make(PLAN, journal, hands(world))
+    world.states = [State.SUCCEEDED]
+
+    apply.destroy(PLAN, journal, hands(world))
+
+    assert world.made == ["q"]
+    assert journal.memory.deleted
 
 
 def test_secrets_are_put_in_at_the_last_moment_and_kept_nowhere(

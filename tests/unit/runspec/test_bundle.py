@@ -15,10 +15,12 @@ from pathlib import Path
 import pytest
 from hypothesis import example, given, settings, strategies as st
 
-from runspec import bundle as subject
-from runspec.bundle import BundleError, FolderBundle, Judge, Verdict, bundle, looks_secret, rules
+from runspec import bundle as subject, walk
+from runspec.bundle import FolderBundle, bundle
 from runspec.errors import Conflict
+from runspec.ignore import Judge, Verdict, looks_secret, rules
 from runspec.provider import Bundle, File, Source
+from runspec.walk import BundleError
 from tests.needs import need
 
 
@@ -127,7 +129,7 @@ def test_runspecignore_has_the_last_word(folder: Path) -> None:
     assert paths(folder) == [".gitignore", "lib/model.py", "model.bin", "train.py"]
 
 
-@pytest.mark.parametrize("content", [b"\xff\xfe", b"x" * (subject.MAX_IGNORE_BYTES + 1)])
+@pytest.mark.parametrize("content", [b"\xff\xfe", b"x" * (walk.MAX_IGNORE_BYTES + 1)])
 def test_an_ignore_file_that_cannot_be_read_is_told(content: bytes, folder: Path) -> None:
     made(folder, {".runspecignore": content})
 
@@ -423,7 +425,7 @@ def test_a_long_list_is_cut(folder: Path) -> None:
 
 
 def test_too_many_files_are_told(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(subject, "MAX_FILES", 5)
+    monkeypatch.setattr(walk, "MAX_FILES", 5)
     made(folder, {f"data/{n}": "" for n in range(9)})
 
     assert whats(folder) == ["more than 5 files, most of them in 'data'"]
@@ -432,7 +434,7 @@ def test_too_many_files_are_told(folder: Path, monkeypatch: pytest.MonkeyPatch) 
 def test_too_many_bytes_are_told(folder: Path) -> None:
     """A sparse file is as large as it says: it would travel so."""
     with open(folder / "big", "wb") as file:
-        file.truncate(subject.MAX_BYTES + subject.GIB)
+        file.truncate(walk.MAX_BYTES + walk.GIB)
 
     [(what, hint)] = problems(folder)
 
@@ -663,14 +665,14 @@ def test_a_large_file_is_checked_to_its_last_byte(tmp_path: Path) -> None:
 
 
 def test_progress_goes_up_to_all_of_it(tmp_path: Path) -> None:
-    folder = made(tmp_path / "f", {"a": b"x" * 3 * subject.MIB, "b": "y", "c": ""})
+    folder = made(tmp_path / "f", {"a": b"x" * 3 * walk.MIB, "b": "y", "c": ""})
     told: list[tuple[int, int]] = []
 
     bundle(folder, progress=lambda done, total: told.append((done, total)))
 
     assert told == sorted(told)
     assert len(told) >= 3
-    assert told[-1] == (3 * subject.MIB + 1, 3 * subject.MIB + 1)
+    assert told[-1] == (3 * walk.MIB + 1, 3 * walk.MIB + 1)
 
 
 def test_open_descriptors_are_given_back(folder: Path) -> None:
@@ -690,6 +692,7 @@ def test_open_descriptors_are_given_back(folder: Path) -> None:
     assert set(os.listdir("/proc/self/fd")) == before
 
 
+@pytest.mark.slow
 def test_ten_thousand_files_take_seconds_at_most(tmp_path: Path) -> None:
     """About 1 s of CPU on a machine of 2025; the bound only catches what is quadratic."""
     made(tmp_path / "f", {f"{n % 100}/{n}.txt": str(n) for n in range(10_000)})

@@ -14,6 +14,7 @@ import pytest
 
 from runspec import errors, record
 from runspec.cli.main import run
+from tests.needs import need
 
 HEAD = "apiVersion: runspec/v1\nname: job\nprovider: local\n"
 Capture = pytest.CaptureFixture[str]
@@ -264,17 +265,36 @@ def test_completion_is_there_for_every_shell(shell: str, capsys: Capture) -> Non
     assert "runspec" in capsys.readouterr().out
 
 
-def test_a_word_is_completed_in_bash(spec: Path) -> None:
-    script = """
+COMPLETES = {
+    "bash": """
         eval "$(runspec completion bash)"
         COMP_WORDS=(runspec val) COMP_CWORD=1 COMP_LINE="runspec val" COMP_POINT=11 COMP_TYPE=9
         _python_argcomplete runspec val
         echo "${COMPREPLY[@]}"
-    """
+    """,
+    # zsh asks for completions on a terminal only: what it would be shown is printed instead.
+    "zsh": """
+        autoload -U compinit; compinit -u -D
+        eval "$(runspec completion zsh)"
+        [[ ${_comps[runspec]} == _python_argcomplete ]] || exit 1
+        words=(runspec val) CURRENT=2 BUFFER="runspec val" CURSOR=11
+        _describe() { print -r -- "${${(@P)2}%%:*}" }
+        _python_argcomplete runspec
+    """,
+    "fish": """
+        runspec completion fish | source
+        complete -C "runspec val" | string split --fields 1 \\t
+    """,
+}
+
+
+@pytest.mark.parametrize("shell", COMPLETES)
+def test_a_word_is_completed(shell: str, spec: Path) -> None:
+    need(shell)
     path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
 
     done = subprocess.run(
-        ["bash", "-c", script],
+        [shell, "-c", COMPLETES[shell]],
         capture_output=True,
         text=True,
         env={**os.environ, "PATH": path},
@@ -282,6 +302,32 @@ def test_a_word_is_completed_in_bash(spec: Path) -> None:
     )
 
     assert done.stdout.strip() == "validate", done.stderr
+
+
+def test_the_doctor_speaks_json(capsys: Capture) -> None:
+    run(["doctor", "local", "--json"])
+
+    found = json.loads(capsys.readouterr().out)
+    assert {"about": "local", "ok": True} in [
+        {"about": one["about"], "ok": one["ok"]} for one in found
+    ]
+
+
+def test_after_a_reboot_the_truth_is_told(spec: Path, capsys: Capture) -> None:
+    """A supervisor of another boot is gone, whoever has its number now."""
+    spec.write_text(HEAD + "run: sleep 60\n")
+    assert run(["apply", str(spec), "--detach"]) == 0
+    name = capsys.readouterr().out.strip()
+    (started,) = Path(os.environ["RUNSPEC_HOME"]).glob("local/runs/*/started.json")
+    who = json.loads(started.read_text())
+
+    started.write_text(json.dumps({**who, "boot": "another"}))
+
+    assert run(["status", name]) == 0
+    told = capsys.readouterr().out
+    assert "failed" in told and "the machine was restarted while it ran" in told
+    started.write_text(json.dumps(who))
+    assert run(["destroy", name]) == 0
 
 
 def test_secrets_reach_the_job_and_nothing_else(

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from hypothesis import given, strategies as st
 
-from runspec import logs
+from runspec import logs, saving
 from runspec.errors import TimedOut
 from runspec.provider import Chunk, State, Status
 from runspec.report import plain
@@ -98,11 +98,16 @@ def test_a_saved_copy_is_exact(
 ) -> None:
     path = tmp_path_factory.mktemp("saved") / "log"
 
-    size = logs.save(Kept(data, page=page), path, lambda: True, lambda: None)
+    size = saved(Kept(data, page=page), path)
 
     assert path.read_bytes() == data
     assert size == len(data)
     assert [p.name for p in path.parent.iterdir()] == ["log"]
+
+
+def saved(stream: Kept, path: Path) -> int:
+    """Save *stream* alone, which has ended; give the size of the copy."""
+    return saving.save(lambda: [stream], lambda _: path, lambda: True, lambda: None)[0][2]
 
 
 class Killed(BaseException):
@@ -124,11 +129,11 @@ def test_a_copier_that_was_killed_goes_on_without_losing_or_doubling(
 
     stream.read = read  # type: ignore[method-assign]
     with pytest.raises(Killed):
-        logs.save(stream, path, lambda: True, lambda: None)
+        saved(stream, path)
     assert not path.exists()
     if (partial := tmp_path / "log.partial").exists():
         partial.write_bytes(partial.read_bytes() + b"half a chunk that no cursor knows of")
-    logs.save(Kept(data), path, lambda: True, lambda: None)
+    saved(Kept(data), path)
 
     assert path.read_bytes() == data
 
@@ -138,15 +143,41 @@ def test_a_copy_that_differs_from_the_stream_is_mended_at_the_end(tmp_path: Path
     path.with_name("log.partial").write_bytes(b"wrong!!")
     path.with_name("log.cursor").write_text('{"position": "7", "size": 7}')
 
-    logs.save(Kept(b"right, and longer"), path, lambda: True, lambda: None)
+    saved(Kept(b"right, and longer"), path)
 
     assert path.read_bytes() == b"right, and longer"
 
 
-def test_several_streams_are_saved_to_a_file_each(tmp_path: Path) -> None:
-    streams = [Kept(b"", 0, 0), Kept(b"", 0, 1)]
+@pytest.mark.parametrize(
+    "nodes, tasks, name",
+    [(1, 1, "x"), (2, 1, "x/node-1.log"), (1, 3, "x/task-2-node-1.log")],
+)
+def test_where_a_stream_is_saved_is_known_before_others_come(
+    tmp_path: Path, nodes: int, tasks: int, name: str
+) -> None:
+    stream = Kept(b"", 2, 1)
 
-    assert [p.name for _, p in logs.names(streams, tmp_path / "x")] == ["node-0.log", "node-1.log"]
+    assert saving.name(stream, tmp_path / "x", nodes, tasks) == tmp_path / name
+
+
+def test_a_stream_that_comes_while_others_are_saved_is_saved_too(tmp_path: Path) -> None:
+    """Of a sweep with few tasks at a time, the last begin when the first have ended."""
+    begun = [Kept(b"one", 0, 0)]
+    late = Kept(b"two", 1, 0)
+    overs = iter([False, False, True])
+
+    found = saving.save(
+        lambda: tuple(begun),
+        lambda stream: saving.name(stream, tmp_path, 1, 2),
+        lambda: next(overs),
+        lambda: begun.append(late) if late not in begun else None,
+    )
+
+    assert [(path.name, size) for _, path, size in found] == [
+        ("task-0-node-0.log", 3),
+        ("task-1-node-0.log", 3),
+    ]
+    assert (tmp_path / "task-1-node-0.log").read_bytes() == b"two"
 
 
 @pytest.mark.parametrize(

@@ -79,7 +79,7 @@ def printed(shell: str, form: str, argv: list[bytes]) -> list[bytes]:
     """Give the words that a program gets when inside.sh is given *argv*."""
     printf = shutil.which("printf")
     assert printf is not None, "printf is needed"
-    done = run(shell, form, [printf, r"%s\0", *argv, "end"], **VARIABLES)
+    done = run(shell, form, [printf, r"%s\0", *argv, "end"], **VARIABLES, LC_ALL="C.UTF-8")
     assert (done.returncode, done.stderr) == (0, b"")
     return done.stdout.split(b"\0")[:-2]
 
@@ -371,7 +371,7 @@ def test_a_launch_is_handed_to_the_zipapp(
         RUNSPEC_SWEEP_LR="0.1",
     )
 
-    assert done.stdout == b"/x y.pyz|launch|--|train|0.1||"
+    assert done.stdout == b"-IS|/x y.pyz|launch|--|train|0.1||"
 
 
 @every_shell

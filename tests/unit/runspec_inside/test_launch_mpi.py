@@ -45,6 +45,7 @@ def test_each_rank_runs_in_its_own_node(make: Make) -> None:
     assert found == expected
 
 
+@pytest.mark.slow
 def test_the_host_file_names_the_nodes_in_rank_order(make: Make) -> None:
     """On every node, for the user's program too."""
     nodes = make(2, RUNSPEC_SLOTS="4")
@@ -65,6 +66,7 @@ def test_one_node_needs_nowhere_to_meet(make: Make) -> None:
     assert nodes.codes() == [5]
 
 
+@pytest.mark.slow
 def test_what_ranks_write_comes_out_at_rank_0(make: Make) -> None:
     """Both streams, through the remote shell."""
     nodes = make(2)
@@ -76,6 +78,7 @@ def test_what_ranks_write_comes_out_at_rank_0(make: Make) -> None:
     assert nodes.said(1) == ""
 
 
+@pytest.mark.slow
 def test_the_remote_shell_reads_its_words_as_ssh_does(make: Make) -> None:
     """Joined with spaces, read by the sh of that node."""
     nodes = make(2, FAKE_COMMAND="echo $RUNSPEC_RANK; echo a|tr a b ;exit $RUNSPEC_RANK")
@@ -86,7 +89,7 @@ def test_the_remote_shell_reads_its_words_as_ssh_does(make: Make) -> None:
     assert sorted(nodes.said(0).split()) == ["0", "1", "b", "b"]
 
 
-@pytest.mark.parametrize("rank", [0, 1])
+@pytest.mark.parametrize("rank", [pytest.param(0, marks=pytest.mark.slow), 1])
 def test_a_failing_rank_ends_every_node_with_its_code(make: Make, rank: int) -> None:
     """And nothing of the others stays."""
     nodes = make(3)
@@ -97,6 +100,7 @@ def test_a_failing_rank_ends_every_node_with_its_code(make: Make, rank: int) -> 
     assert nodes.left() == []
 
 
+@pytest.mark.slow
 def test_a_node_that_never_comes_is_named(make: Make) -> None:
     """Exit 75, everywhere, after the time-out."""
     nodes = make(5, RUNSPEC_MEET_TIMEOUT_S="0.5")
@@ -108,6 +112,7 @@ def test_a_node_that_never_comes_is_named(make: Make) -> None:
     assert "missing: 1, 3-4" in nodes.said(0) + nodes.said(2)
 
 
+@pytest.mark.slow
 def test_nodes_do_not_wait_for_one_that_cannot_come(make: Make, tmp_path: Path) -> None:
     """Rank 0 has no mpirun: the others hear of it."""
     nodes = make(2)
@@ -140,6 +145,7 @@ def test_two_nodes_of_one_name_are_an_error(make: Make) -> None:
     assert home.exists()
 
 
+@pytest.mark.slow
 def test_the_meeting_place_is_nobody_elses(make: Make) -> None:
     """What lies there is run as commands."""
     nodes = make(2)
@@ -153,6 +159,7 @@ def test_the_meeting_place_is_nobody_elses(make: Make) -> None:
     assert modes == {0}
 
 
+@pytest.mark.slow
 def test_a_request_without_the_token_ends_the_node(make: Make) -> None:
     """It is not rank 0's, whose ever it is."""
     nodes = make(2)
@@ -174,7 +181,9 @@ while :; do sleep 0.05; done
 """
 
 
-@pytest.mark.parametrize("told", [(0, 1), (0,), (1,)])
+@pytest.mark.parametrize(
+    "told", [(0, 1), *(pytest.param((rank,), marks=pytest.mark.slow) for rank in (0, 1))]
+)
 def test_a_stop_reaches_the_ranks_of_all_nodes(make: Make, told: tuple[int, ...]) -> None:
     """Whichever nodes are told: they save, and all end with 143."""
     nodes = make(2, RUNSPEC_GRACE_S="60")
@@ -189,6 +198,7 @@ def test_a_stop_reaches_the_ranks_of_all_nodes(make: Make, told: tuple[int, ...]
     assert nodes.left() == []
 
 
+@pytest.mark.slow
 def test_what_does_not_stop_is_killed_after_the_grace(make: Make) -> None:
     """Ranks that ignore SIGTERM end all the same, on all nodes."""
     nodes = make(2, RUNSPEC_GRACE_S="0.5")
@@ -201,6 +211,7 @@ def test_what_does_not_stop_is_killed_after_the_grace(make: Make) -> None:
     assert nodes.left() == []
 
 
+@pytest.mark.slow
 def test_a_user_signal_reaches_the_ranks_of_the_node(make: Make) -> None:
     """Slurm's warning before the end, say; the job goes on."""
     nodes = make(2)
@@ -225,6 +236,7 @@ def test_a_stop_before_all_nodes_have_come_is_a_stop(make: Make) -> None:
     assert nodes.codes() == [143]
 
 
+@pytest.mark.slow  # for the lease must be longer than a busy machine keeps a node waiting
 @pytest.mark.parametrize("lost", [0, 1])
 def test_a_node_that_is_gone_ends_the_job(make: Make, lost: int) -> None:
     """The others notice within the lease, say whom they lost, and leave nothing."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ast
 import io
-import shutil
 import subprocess
 import sys
 import zipfile
@@ -16,13 +15,6 @@ from runspec_inside.pack import inside_sh, zipapp_bytes
 from tests.unit.runspec_inside.shells import FILE
 
 ENTRIES = zipfile.ZipFile(io.BytesIO(zipapp_bytes())).namelist()
-
-
-def python36() -> str | None:
-    """Give a Python 3.6 that runs; a version manager's stand-in may be there without one."""
-    found = shutil.which("python3.6")
-    works = found is not None and subprocess.run([found, "-c", ""], capture_output=True)
-    return found if works and works.returncode == 0 else None
 
 
 def test_the_zipapp_is_the_same_each_time() -> None:
@@ -51,22 +43,6 @@ def test_the_zipapp_is_python_3_6(name: str) -> None:
     source = zipfile.ZipFile(io.BytesIO(zipapp_bytes())).read(name)
 
     ast.parse(source, feature_version=(3, 6))
-
-
-@pytest.mark.skipif(python36() is None, reason="no python3.6 on PATH; its grammar is checked above")
-def test_the_zipapp_runs_on_python_3_6(tmp_path: Path) -> None:
-    """Really."""
-    python = python36()
-    assert python is not None
-    app = tmp_path / "inside.pyz"
-    app.write_bytes(zipapp_bytes())
-
-    done = subprocess.run([python, str(app), "launch", "--", "sh", "-c", "exit 7"])
-    synced = subprocess.run(
-        [python, str(app), "sync", "--once", str(tmp_path), "/no/such/folder/x"]
-    )
-
-    assert (done.returncode, synced.returncode != 0) == (7, True)
 
 
 def test_the_zipapp_needs_nothing_but_python(tmp_path: Path) -> None:

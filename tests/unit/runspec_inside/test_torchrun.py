@@ -58,6 +58,7 @@ def test_every_node_is_told_where_to_meet(nodes: Nodes) -> None:
         assert (nodes.home(rank) / "env").read_text() == "1 lo node-0 "
 
 
+@pytest.mark.slow
 def test_a_failing_node_ends_the_others(nodes: Nodes) -> None:
     """With its code; they would wait for it until their own time-out."""
     program(nodes.folder / "bin", "after", '[ "$RUNSPEC_RANK" = 1 ] && exit 7; exec sleep 600')

@@ -20,63 +20,10 @@ from hypothesis import given, settings, strategies as st
 from packaging.specifiers import SpecifierSet
 
 from runspec.provider import RemoteError, Unavailable, UsageError
-from runspec_local import environment as subject
-from runspec_local.environment import (
-    build,
-    complete,
-    environment_key,
-    failure,
-    find_python,
-    find_uv,
-    fits,
-    search_path,
-    uv_environment,
-)
-
-# --- its key ---
-
-ONE = (["numpy==1.26.4", "six"], ["setuptools<74"], ">=3.9,<3.12", "3.11.7")
-
-
-def test_the_key_of_a_version_never_changes() -> None:
-    """Environments that were built are found again by the next version of runspec."""
-    assert environment_key(*ONE) == "e4a7ccf3d1bf8d3ad925"
-
-
-@pytest.mark.parametrize(
-    "other",
-    [
-        (
-            ["numpy==1.26.4  # why", "", "# all", " six "],
-            ["setuptools<74"],
-            ">=3.9,<3.12",
-            "3.11.7",
-        ),
-        (["numpy==1.26.4", "six"], ["setuptools<74 # old"], " >=3.9, <3.12", "3.11.7"),
-    ],
-)
-def test_comments_and_spaces_make_no_other_environment(
-    other: tuple[list[str], list[str], str, str],
-) -> None:
-    assert environment_key(*other) == environment_key(*ONE)
-
-
-@pytest.mark.parametrize(
-    "other",
-    [
-        (["six", "numpy==1.26.4"], ["setuptools<74"], ">=3.9,<3.12", "3.11.7"),
-        (["numpy==1.26.4", "six"], [], ">=3.9,<3.12", "3.11.7"),
-        (["numpy==1.26.4", "six", "setuptools<74"], [], ">=3.9,<3.12", "3.11.7"),
-        (["numpy==1.26.4", "six"], ["setuptools<74"], None, "3.11.7"),
-        (["numpy==1.26.4", "six"], ["setuptools<74"], ">=3.9,<3.12", "3.11.8"),
-        (["numpy==1.26.4 six"], ["setuptools<74"], ">=3.9,<3.12", "3.11.7"),
-    ],
-)
-def test_whatever_may_change_what_is_built_changes_the_key(
-    other: tuple[list[str], list[str], str | None, str],
-) -> None:
-    assert environment_key(*other) != environment_key(*ONE)
-
+from runspec_local import pythons, uv
+from runspec_local.environment import build, complete
+from runspec_local.pythons import find_python, fits, search_path
+from runspec_local.uv import failure, find_uv, uv_environment
 
 # --- which Python ---
 
@@ -210,7 +157,7 @@ def test_pythons_that_pyenv_hides_are_found(tmp_path: Path) -> None:
 
 def test_the_real_uv_lists_what_is_here() -> None:
     """The fields that are read are there in the uv we install."""
-    assert subject._installed(find_uv())
+    assert pythons._installed(find_uv())
 
 
 def test_without_uv_the_way_to_it_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -331,6 +278,7 @@ def test_an_environment_has_what_was_asked_for(index: Index, target: Path) -> No
     assert (target / "requirements.txt").read_text() == "alpha==1.0\nbeta\n"
 
 
+@pytest.mark.slow
 def test_an_environment_sees_nothing_of_ours(index: Index, target: Path) -> None:
     index.wheel("alpha")
 
@@ -360,7 +308,14 @@ def test_building_again_does_nothing(
     assert (target / ".complete").stat().st_mtime_ns == before
 
 
-@pytest.mark.parametrize("broken", ["unmarked", "other key", "no python"])
+@pytest.mark.parametrize(
+    "broken",
+    [
+        "unmarked",
+        pytest.param("other key", marks=pytest.mark.slow),
+        pytest.param("no python", marks=pytest.mark.slow),
+    ],
+)
 def test_what_is_not_whole_is_built_anew(broken: str, index: Index, target: Path) -> None:
     index.wheel("alpha")
     build(target, ["alpha"], [], sys.executable)
@@ -425,6 +380,7 @@ build(Path(sys.argv[1]), ["slow"], [], sys.executable)
 """
 
 
+@pytest.mark.slow
 def test_a_build_that_was_killed_is_built_anew(index: Index, target: Path, tmp_path: Path) -> None:
     """Uv outlives us and goes on writing: nobody touches the environment before it has ended."""
     index.sdist(
@@ -491,6 +447,7 @@ def test_a_package_that_is_nowhere_is_told(index: Index, target: Path) -> None:
     assert "nowhere" in Path(f"{target}.log").read_text()
 
 
+@pytest.mark.slow
 def test_a_package_whose_build_fails_is_told_by_its_last_word(index: Index, target: Path) -> None:
     index.sdist("broken", "raise RuntimeError('no Fortran here')")
 
@@ -619,7 +576,7 @@ def test_the_reason_is_one_line(said: str) -> None:
 
 
 def test_a_long_reason_is_cut() -> None:
-    assert len(failure(["error: " + "x" * 5000], Path("l")).message) == subject.MAX_MESSAGE
+    assert len(failure(["error: " + "x" * 5000], Path("l")).message) == uv.MAX_MESSAGE
 
 
 def test_an_index_out_of_reach_may_be_tried_again(

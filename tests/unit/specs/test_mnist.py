@@ -255,20 +255,6 @@ def test_an_npz_file_holds_pictures_and_labels(tmp_path: Path) -> None:
     }
 
 
-def test_numpy_reads_what_was_written_without_it(tmp_path: Path) -> None:
-    """The format is NumPy's, and NumPy has the last word where it is installed."""
-    numpy = pytest.importorskip("numpy")
-    prepare_data.save_npz(tmp_path / "train.npz", prepare_data.Images(PICTURE * 2, b"\x07\x09"))
-
-    with numpy.load(tmp_path / "train.npz") as arrays:
-        assert (arrays["x"].dtype, arrays["x"].shape, arrays["x"].tobytes()) == (
-            "uint8",
-            (2, 784),
-            PICTURE * 2,
-        )
-        assert arrays["y"].tolist() == [7, 9]
-
-
 def test_the_same_pictures_give_the_same_bytes(tmp_path: Path) -> None:
     """No clock goes into the file."""
     images = prepare_data.Images(PICTURE, b"\x07")

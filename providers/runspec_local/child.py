@@ -1,0 +1,58 @@
+"""A process of the supervisor's, which ends with it."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import BinaryIO
+
+from runspec_local.process import die_with_parent
+
+
+@dataclass
+class Child:
+    process: subprocess.Popen[bytes]
+    pidfd: int
+
+    @property
+    def ended(self) -> bool:
+        """Say whether it has ended. Its number is nobody else's until `reap`."""
+        how = os.WEXITED | os.WNOHANG | os.WNOWAIT
+        return (
+            self.process.returncode is not None
+            or os.waitid(os.P_PID, self.process.pid, how) is not None
+        )
+
+    def send(self, number: int) -> None:
+        """Signal its process group, or nobody when it was reaped: its number may be another's."""
+        if self.process.returncode is None:
+            try:
+                os.killpg(self.process.pid, number)
+            except ProcessLookupError:
+                pass
+
+    def reap(self) -> int:
+        """End what is left of its group, and give its exit code. Once, when it has ended."""
+        self.send(signal.SIGKILL)
+        code = self.process.wait()
+        os.close(self.pidfd)
+        return code
+
+
+def start_child(argv: Sequence[str], env: Mapping[str, str], cwd: Path, log: BinaryIO) -> Child:
+    """Start *argv* as the leader of its own process group."""
+    process = subprocess.Popen(
+        argv,
+        env=env,
+        cwd=cwd,
+        stdin=subprocess.DEVNULL,
+        stdout=log,
+        stderr=log,
+        start_new_session=True,
+        preexec_fn=die_with_parent,  # noqa: PLW1509 - the supervisor has one thread
+    )
+    return Child(process, os.pidfd_open(process.pid))

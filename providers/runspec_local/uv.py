@@ -1,0 +1,181 @@
+"""uv as builds run it: what it is given, and what it says when it cannot."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import shutil
+import signal
+import subprocess
+from collections import deque
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from itertools import takewhile
+from pathlib import Path
+from typing import Self
+
+from runspec.provider import RemoteError, Unavailable
+
+Told = Callable[[str], None]
+
+STOP_S = 10.0  # from asking uv to stop to ending it
+MAX_LINES = 2_000  # of uv's last words that are looked at
+MAX_MESSAGE = 400
+
+# What uv is given of the caller's environment: how to reach an index, where to keep things, what
+# compilers of source packages look for. Nothing that changes which versions are picked.
+KEPT = re.compile(
+    r"PATH|HOME|USER|LOGNAME|LANG|LC_\w+|TMPDIR|TEMP|TMP|NETRC|SSH_AUTH_SOCK|GIT_\w+|XDG_\w+_HOME"
+    r"|SSL_\w+|REQUESTS_CA_BUNDLE|CURL_CA_BUNDLE|(?i:https?|all|no|ftp)_PROXY|(?i:https?|all|no)_proxy"
+    r"|CC|CXX|FC|CPP|AR|LD|CFLAGS|CXXFLAGS|CPPFLAGS|FFLAGS|LDFLAGS|MAKEFLAGS|PKG_CONFIG_PATH"
+    r"|LIBRARY_PATH|LD_LIBRARY_PATH|CPATH|CMAKE_\w+|CUDA_\w+|MPICC|MPI_HOME|CARGO_HOME|RUSTUP_HOME"
+    r"|UV_(?:DEFAULT_INDEX|INDEX\w*|EXTRA_INDEX_URL|FIND_LINKS|NO_INDEX|OFFLINE|KEYRING_PROVIDER"
+    r"|CACHE_DIR|NO_CACHE|LINK_MODE|INSECURE_HOST|NATIVE_TLS|SYSTEM_CERTS|HTTP_\w+|REQUEST_TIMEOUT"
+    r"|CONCURRENT_\w+|PYTHON_INSTALL_DIR|CREDENTIALS_DIR|COMPILE_BYTECODE)"
+)
+
+
+def find_uv() -> str:
+    """Give the path of uv: the one installed with runspec, else the first on PATH."""
+    try:
+        import uv
+
+        return uv.find_uv_bin()
+    except (ImportError, FileNotFoundError):
+        found = shutil.which("uv")
+    if found is None:
+        raise Unavailable("uv is not installed here", "pip install 'runspec-jobs[local]'")
+    return found
+
+
+def uv_environment(caller: Mapping[str, str]) -> dict[str, str]:
+    """Give what uv gets to see of the environment of *caller*."""
+    return {name: value for name, value in caller.items() if KEPT.fullmatch(name)}
+
+
+class Uv:
+    """Runs uv for one environment, with all it says told, kept in *log* and looked at."""
+
+    def __init__(self, target: Path, log: Path, told: Told, lock: int) -> None:
+        self.path, self.folder, self.told, self.lock = find_uv(), target.parent, told, lock
+        self.log = log
+        fd = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+        self._file = os.fdopen(fd, "w", encoding="utf-8")
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._file.close()
+
+    def run(self, *words: str) -> None:
+        """Run one command to its end. Raises RemoteError with uv's reason."""
+        general = ("--no-config", "--no-python-downloads", "--color", "never")
+        process = subprocess.Popen(
+            [self.path, *words, *general],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            cwd=self.folder,
+            env=uv_environment(os.environ),
+            pass_fds=(self.lock,),
+            process_group=0,
+        )
+        try:
+            said = list(self._lines(process))
+        finally:
+            _stop(process)
+        if process.returncode != 0:
+            raise failure(said, self.log)
+
+    def _lines(self, process: subprocess.Popen[bytes]) -> Iterable[str]:
+        said: deque[str] = deque(maxlen=MAX_LINES)
+        assert process.stdout is not None, "BUG: it was asked for"
+        with process.stdout:
+            for raw in process.stdout:
+                text = raw.decode(errors="replace").expandtabs()
+                line = "".join(c for c in text if c.isprintable())
+                self._file.write(line + "\n")
+                self._file.flush()
+                said.append(line)
+                if line.strip():
+                    self.told(line.strip())
+        process.wait()
+        return said
+
+
+def _stop(process: subprocess.Popen[bytes]) -> None:
+    """End *process* and what it started, if it has not ended; asked first."""
+    for number in (signal.SIGTERM, signal.SIGKILL):
+        if process.poll() is None:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(process.pid, number)
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                process.wait(STOP_S)
+
+
+def last_said(text: str) -> str:
+    return next((line.strip() for line in reversed(text.splitlines()) if line.strip()), "no reason")
+
+
+# --- what uv says when it cannot ---
+
+BEGIN = re.compile(r"error:|\s*×")
+ITEM = re.compile(r"(?:error:|×|[├╰]─▶|cause:|Caused by:)\s*(.*)")
+SECTION = re.compile(r"\[std(?:err|out)\]")
+NETWORK = re.compile(
+    r"Request failed after|error sending request|tcp connect error|dns error|operation timed out"
+    r"|server error \(5|429 Too Many"
+)
+TOO_NEW = "set container.python to the versions they work with, such as '>=3.9,<3.12'{which}"
+INDEX = "uv does not read the settings of pip: UV_DEFAULT_INDEX names another index"
+HINTS = {
+    r"does not satisfy Python|Python (?:ABI|version|implementation) tag|[Rr]equires.[Pp]ython"
+    r"|No module named '(?:distutils|imp|asynchat|asyncore)'": TOO_NEW,
+    r"No module named '(?:pkg_resources|setuptools)'|has no attribute 'ImpImporter'": (
+        "old packages need old tools to be built: set container.build_constraints: "
+        "['setuptools<74']; or an older container.python{which}"
+    ),
+    r"No space left|Disk quota": "free some space, or set RUNSPEC_HOME to a folder on another disk",
+    r"network was disabled": "UV_OFFLINE is set: take it away",
+    r"was not found in the package registry": "is it spelled right? " + INDEX,
+    NETWORK.pattern: "is the package index within reach? " + INDEX,
+    r"Failed to build": "it may lack a compiler or a library, or an older container.python{which}",
+}
+
+
+def failure(said: Sequence[str], log: Path) -> RemoteError:
+    """Give the error for what uv *said* at its end: its reason in one line, and a way out."""
+    text = "\n".join(said)
+    which = re.search(r"Using Python (\d[\w.]*)", text)
+    hint = next((hint for pattern, hint in HINTS.items() if re.search(pattern, text)), "")
+    hint = hint.replace("{which}", f" (this is Python {which[1]})" if which else "")
+    way_out = f"{hint}; all that uv said: {log}" if hint else f"all that uv said: {log}"
+    what = f"cannot build the environment: {_reason(said)}"
+    short = what if len(what) <= MAX_MESSAGE else what[: MAX_MESSAGE - 1] + "…"
+    return RemoteError(short, way_out, transient=bool(NETWORK.search(text)))
+
+
+def _reason(said: Sequence[str]) -> str:
+    """Give uv's heading, its first cause and its last; the rest is the way between them."""
+    starts = [n for n, line in enumerate(said) if BEGIN.match(line)]
+    items: list[str] = []
+    for line in said[starts[-1] :] if starts else [last_said("\n".join(said))]:
+        words = line.strip()
+        if SECTION.fullmatch(words) or words.startswith("hint:"):
+            break
+        if item := ITEM.match(words):
+            items.append(item[1])
+        elif words:
+            items[-1:] = [" ".join([*items[-1:], words])]
+    items = [item.rstrip(".:").replace("`", "'") for item in (*items, *_printed(said)) if item]
+    return ": ".join(dict.fromkeys([*items[:2], *items[-1:]]))
+
+
+def _printed(said: Sequence[str]) -> list[str]:
+    """Give the last line that a package's own build printed: a traceback ends with its error."""
+    sections = [n for n, line in enumerate(said) if SECTION.fullmatch(line.strip())]
+    if not sections:
+        return []
+    printed = takewhile(lambda line: not line.strip().startswith("hint:"), said[sections[-1] + 1 :])
+    return [last_said("\n".join(printed))]

@@ -1,0 +1,191 @@
+"""Which names of a folder are left out and which look like secrets.
+
+Left out are the caches and checkouts of `LEFT_OUT` and what `.gitignore` and then `.runspecignore`
+at the top of the folder name, by the rules of https://git-scm.com/docs/gitignore.
+"""
+
+from __future__ import annotations
+
+import fnmatch
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+from enum import Enum, auto
+
+IGNORE = ".runspecignore"
+LEFT_OUT = frozenset(
+    ".git .hg .svn .bzr __pycache__ .venv .ipynb_checkpoints .mypy_cache .pytest_cache "
+    f".ruff_cache .hypothesis .tox .nox .DS_Store Thumbs.db {IGNORE}".split()
+)
+SECRET_FOLDERS = frozenset(".aws .azure .gcloud .gnupg .kube .ssh".split())
+SECRET_FILES = (
+    ".env .env.* *.env .envrc .netrc _netrc .pypirc .npmrc .pgpass .my.cnf .boto .s3cfg .dockercfg "
+    ".htpasswd .git-credentials .databrickscfg .vault-token credentials* kaggle.json secrets.json "
+    "secrets.yaml secrets.yml secrets.toml client_secret*.json *service*account*.json "
+    "application_default_credentials.json id_rsa* id_ecdsa* id_ed25519* *.pem *.key *.ppk *.p12 "
+    "*.pfx *.jks *.keystore *.kdb *.kdbx *.tfstate *.tfstate.backup"
+).split()
+NOT_SECRET = "*.pub .env.example .env.sample .env.template .env.dist".split()
+
+
+def _any_of(patterns: Iterable[str]) -> re.Pattern[str]:
+    return re.compile("|".join(fnmatch.translate(pattern) for pattern in patterns))
+
+
+_SECRET, _NOT_SECRET = _any_of(SECRET_FILES), _any_of(NOT_SECRET)
+
+
+def looks_secret(name: str, *, folder: bool) -> bool:
+    """Say whether a file or folder called *name* usually holds credentials.
+
+    >>> looks_secret("id_ed25519", folder=False), looks_secret("id_ed25519.pub", folder=False)
+    (True, False)
+    """
+    name = name.lower()
+    if folder:
+        return name in SECRET_FOLDERS
+    bare_key = name.startswith("id_") and "." not in name
+    return (bare_key or bool(_SECRET.match(name))) and not _NOT_SECRET.match(name)
+
+
+# --- patterns of .gitignore and .runspecignore ---
+
+_TOKEN = re.compile(
+    r"(?P<folders>(?:^|(?<=/))\*{2,}/)"
+    r"|(?P<all>(?:^|(?<=/))\*{2,}$)"
+    r"|(?P<some>\*+)"
+    r"|(?P<one>\?)"
+    r"|\\(?P<escaped>.)"
+    r"|\[(?P<not>[!^]?)(?P<set>(?>\\.|\[:[^\]]*:\]|[^\\])(?>\\.|\[:[^\]]*:\]|[^\]\\])*)\]"
+    r"|(?P<plain>[^\\\[])",
+    re.DOTALL,
+)
+_MEMBER = re.compile(
+    r"\[:(?P<kind>[^\]]*):\]|\\?(?P<first>.)(?:-(?!$)(?:\\(?=.))?(?P<last>.))?", re.DOTALL
+)
+_GLOBS = {"folders": "(?:.*/)?", "all": ".*", "some": "[^/]*", "one": "[^/]"}
+_KINDS = {
+    "alnum": "0-9A-Za-z",
+    "alpha": "A-Za-z",
+    "blank": " \\t",
+    "cntrl": "\\x00-\\x1f\\x7f",
+    "digit": "0-9",
+    "graph": "!-~",
+    "lower": "a-z",
+    "print": " -~",
+    "punct": "!-/:-@\\[-`{-~",
+    "space": " \\t-\\r",
+    "upper": "A-Z",
+    "xdigit": "0-9A-Fa-f",
+}
+_NEVER = "(?!)"
+
+
+@dataclass(frozen=True)
+class Rule:
+    """One line of an ignore file. *allows* says that it names what may be taken though secret."""
+
+    pattern: re.Pattern[str]
+    by_name: bool
+    folders_only: bool
+    takes: bool
+    allows: bool
+
+    def matches(self, path: str, name: str, *, folder: bool) -> bool:
+        if self.folders_only and not folder:
+            return False
+        return self.pattern.fullmatch(name if self.by_name else path) is not None
+
+
+def rules(text: str, *, ours: bool) -> tuple[Rule, ...]:
+    """Read an ignore file; only in *ours* may a line allow what looks secret."""
+    lines = (line.removesuffix("\r") for line in text.removeprefix("\ufeff").split("\n"))
+    kept = (_without_trailing_spaces(line) for line in lines if not line.startswith("#"))
+    return tuple(_rule(line, ours=ours) for line in kept if line)
+
+
+def _without_trailing_spaces(line: str) -> str:
+    kept = line.rstrip(" ")
+    backslashes = len(kept) - len(kept.rstrip("\\"))
+    return kept + " " if backslashes % 2 and kept != line else kept
+
+
+def _rule(line: str, *, ours: bool) -> Rule:
+    takes, glob = line.startswith("!"), line.removeprefix("!")
+    folders_only, glob = glob.endswith("/"), glob.removesuffix("/")
+    by_name, glob = "/" not in glob, glob.removeprefix("/")
+    named = any(c.isalnum() for c in glob.rsplit("/", 1)[-1])
+    return Rule(re.compile(_regex(glob), re.DOTALL), by_name, folders_only, takes, ours and named)
+
+
+def _regex(glob: str) -> str:
+    parts, at = [], 0
+    while at < len(glob):
+        token = _TOKEN.match(glob, at)
+        if token is None:
+            return _NEVER  # as git has it: '[' without ']', or nothing after a backslash
+        parts.append(_part(token))
+        at = token.end()
+    return "".join(parts)
+
+
+def _part(token: re.Match[str]) -> str:
+    kind = token.lastgroup or ""
+    if kind == "set":
+        return _members(token["set"], negated=bool(token["not"]))
+    return _GLOBS.get(kind) or re.escape(token[kind])
+
+
+def _members(text: str, *, negated: bool) -> str:
+    parts = []
+    for member in _MEMBER.finditer(text):
+        first, last = member["first"], member["last"]
+        if first is None and member["kind"] not in _KINDS:
+            return _NEVER
+        if first is None:
+            parts.append(_KINDS[member["kind"]])
+        else:
+            through = f"-{re.escape(last)}" if last and first <= last else ""  # [z-a] is [z]
+            parts.append(re.escape(first) + through)
+    return f"(?!/)[{'^' if negated else ''}{''.join(parts)}]"
+
+
+class Verdict(Enum):
+    """What becomes of a file or folder, by its name and the ignore files."""
+
+    TAKEN = auto()
+    ALLOWED = auto()  # it looks secret, and is named by a line with "!"
+    LEFT_OUT = auto()
+    SECRET = auto()
+
+
+@dataclass(frozen=True)
+class Judge:
+    """Says what becomes of each name, given the *rules* of the ignore files in their order."""
+
+    rules: tuple[Rule, ...] = ()
+
+    def verdict(self, path: str, *, folder: bool, above: Verdict = Verdict.TAKEN) -> Verdict:
+        """Judge *path*, below a folder whose verdict was *above*."""
+        name = path.rsplit("/", 1)[-1]
+        if name in LEFT_OUT or name.endswith(".pyc"):
+            return Verdict.LEFT_OUT
+        matching = [rule for rule in self.rules if rule.matches(path, name, folder=folder)]
+        if matching and not matching[-1].takes:
+            return Verdict.LEFT_OUT
+        if above is Verdict.ALLOWED:
+            return Verdict.ALLOWED
+        if not looks_secret(name, folder=folder):
+            return Verdict.TAKEN
+        allowed = any(rule.takes and rule.allows for rule in matching)
+        return Verdict.ALLOWED if allowed else Verdict.SECRET
+
+    def verdict_from_top(self, path: str) -> Verdict:
+        """Judge the file *path* as a walk would that comes by all folders above it."""
+        parts, verdict = path.split("/"), Verdict.TAKEN
+        for depth in range(1, len(parts) + 1):
+            here = "/".join(parts[:depth])
+            verdict = self.verdict(here, folder=depth < len(parts), above=verdict)
+            if verdict in (Verdict.LEFT_OUT, Verdict.SECRET):
+                break
+        return verdict

@@ -1,0 +1,260 @@
+"""What verbs do about runs that ended in odd ways, and about input that nobody should give."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from runspec import apply as engine, record
+from runspec.cli.main import run
+
+HEAD = "apiVersion: runspec/v1\nname: job\nprovider: local\nproviders: {local: {engine: process}}\n"
+Capture = pytest.CaptureFixture[str]
+
+
+@pytest.fixture
+def spec(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    path = tmp_path / "job.yaml"
+    path.write_text(HEAD + "command: [echo, hi]\n")
+    return path
+
+
+def homes() -> Path:
+    return Path(os.environ["RUNSPEC_HOME"])
+
+
+# Runs that were there before
+
+
+def test_a_newest_run_that_failed_is_not_hidden_by_an_older_success(
+    spec: Path, tmp_path: Path, capsys: Capture
+) -> None:
+    spec.write_text(HEAD + f"run: test ! -e {tmp_path}/broken\n")
+    assert run(["apply", str(spec)]) == 0
+    (tmp_path / "broken").touch()
+    assert run(["apply", str(spec), "--new"]) == 1
+    capsys.readouterr()
+
+    code = run(["apply", str(spec)])
+
+    assert (code, "starting nothing" in capsys.readouterr().err) == (1, False)
+    assert len(record.of_name("job")) == 3
+
+
+def test_cancelling_what_has_succeeded_changes_nothing(spec: Path, capsys: Capture) -> None:
+    assert run(["apply", str(spec)]) == 0
+    assert run(["cancel", "job"]) == 0
+    capsys.readouterr()
+
+    assert run(["apply", str(spec)]) == 0
+    assert "starting nothing" in capsys.readouterr().err
+
+
+def test_why_an_apply_was_refused_is_kept(
+    spec: Path, capsys: Capture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (homes() / "local").mkdir(parents=True)
+    (homes() / "local" / "runs").write_text("in the way")
+    assert run(["apply", str(spec)]) == 69
+    capsys.readouterr()
+
+    assert run(["status", "job"]) == 0
+    assert "its apply was refused: " in capsys.readouterr().out
+
+
+def test_a_status_that_was_kept_has_its_nodes(spec: Path, capsys: Capture) -> None:
+    spec.write_text(HEAD + "sweep: {n: 1..3}\nrun: test $RUNSPEC_SWEEP_N = 2\n")
+    run(["apply", str(spec)])
+    capsys.readouterr()
+
+    assert run(["status", "job"]) == 0
+    told = capsys.readouterr().out
+    assert told.count("  task ") == 3
+    assert "task 1 node 0: succeeded" in told
+
+
+def test_a_missing_secret_leaves_nothing_that_is_in_the_way_of_the_next_apply(spec: Path) -> None:
+    secret = "secrets: {TOKEN: t}\nproviders: {local: {secrets: {t: 'env:NO_SUCH'}}}\nrun: echo\n"
+    spec.write_text(HEAD.replace("providers: {local: {engine: process}}\n", "") + secret)
+    assert run(["apply", str(spec)]) == 5
+
+    spec.write_text(HEAD + "command: [echo, hi]\n")
+
+    assert run(["apply", str(spec)]) == 0
+
+
+def test_a_secret_with_a_nul_is_told_before_anything_starts(
+    spec: Path, tmp_path: Path, capsys: Capture
+) -> None:
+    (tmp_path / "secret").write_bytes(b"one\0two")
+    options = f"providers: {{local: {{secrets: {{t: 'file:{tmp_path}/secret'}}}}}}\n"
+    spec.write_text(
+        HEAD.replace("providers: {local: {engine: process}}\n", options)
+        + "secrets: {TOKEN: t}\nrun: echo\n"
+    )
+
+    assert run(["apply", str(spec)]) == 5
+    told = capsys.readouterr().err
+    assert "holds a NUL" in told and "one" not in told
+
+
+def test_what_runs_share_goes_with_destroy_site_whoever_made_it(
+    spec: Path, tmp_path: Path, capsys: Capture
+) -> None:
+    """The newest run may have failed before it needed anything."""
+    (tmp_path / "src").mkdir()
+    (tmp_path / "src" / "a").write_text("a")
+    spec.write_text(HEAD + "mounts: [{name: m, source: ./src, target: /job/m}]\nrun: echo\n")
+    assert run(["apply", str(spec)]) == 0
+    assert run(["apply", str(spec), "--new"]) == 0
+    newest = record.of_name("job")[-1]
+    journal = newest.folder / "journal.jsonl"
+    journal.write_bytes(journal.read_bytes().split(b"\n")[0] + b"\n")  # cut off at once
+    for old in record.of_name("job"):
+        assert run(["destroy", old.run]) == 0
+    capsys.readouterr()
+
+    assert run(["destroy", "--site", "--json"]) == 0
+    assert len(json.loads(capsys.readouterr().out)["destroyed"]) == 1
+    assert list((homes() / "local" / "blobs").iterdir()) == []
+
+
+# Records that somebody has damaged
+
+
+def test_a_damaged_record_does_not_hide_the_others(spec: Path, capsys: Capture) -> None:
+    assert run(["apply", str(spec)]) == 0
+    other = spec.with_name("other.yaml")
+    other.write_text(spec.read_text().replace("name: job", "name: other"))
+    assert run(["apply", str(other)]) == 0
+    (damaged,) = record.of_name("job")
+    journal = damaged.folder / "journal.jsonl"
+    journal.write_bytes(journal.read_bytes().replace(b'"born"', b'"burn"', 1))
+    (homes() / "runs" / "backup").mkdir()
+    capsys.readouterr()
+
+    assert run(["list", "--json"]) == 0
+    rows = {row["name"]: row["state"] for row in json.loads(capsys.readouterr().out)}
+    assert rows == {"job": "damaged", "other": "succeeded"}
+    assert run(["status", "other"]) == 0
+    assert run(["apply", str(other)]) == 0
+    assert run(["status", "job"]) == 70
+
+
+# What is asked for
+
+
+@pytest.mark.parametrize(
+    "words, what",
+    [
+        (["logs", "job", "--node", "9"], "there is no 9"),
+        (["logs", "job", "--timeout", "xx"], "'xx' is not a length of time"),
+        (["completion", "tcsh"], "'tcsh' is no choice for shell"),
+    ],
+)
+def test_what_is_not_there_is_a_wrong_command_line(
+    spec: Path, capsys: Capture, words: list[str], what: str
+) -> None:
+    assert run(["apply", str(spec)]) == 0
+
+    assert run(words) == 2
+    assert what in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("verb", ["logs", "fetch"])
+def test_of_a_destroyed_run_nothing_can_be_had(spec: Path, capsys: Capture, verb: str) -> None:
+    assert run(["apply", str(spec)]) == 0
+    assert run(["destroy", "job"]) == 0
+
+    assert run([verb, "job"]) == 2
+    assert "was destroyed" in capsys.readouterr().err
+
+
+def test_a_home_of_nobody_is_told(
+    spec: Path, capsys: Capture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("RUNSPEC_HOME", "~nobody-at-all/x")
+
+    assert run(["list"]) == 2
+    assert "'~nobody-at-all/x' names nobody's home" in capsys.readouterr().err
+
+
+def test_the_doctor_tells_of_a_wrong_profile(spec: Path, capsys: Capture) -> None:
+    (spec.parent / "runspec-profile.yaml").write_text("providers: {local: {engin: podman}}\n")
+
+    assert run(["doctor", "local"]) == 69
+    assert "unknown key 'engin'" in capsys.readouterr().out
+
+
+def test_a_file_without_end_is_read_to_a_limit(capsys: Capture) -> None:
+    assert run(["validate", "/dev/zero"]) == 2
+    assert "larger than 1 MiB" in capsys.readouterr().err
+
+
+def test_a_provider_that_is_not_here_is_told_at_its_place(spec: Path, capsys: Capture) -> None:
+    spec.write_text(HEAD.replace("provider: local", "provider: locl") + "run: echo\n")
+
+    assert run(["apply", str(spec)]) == 69
+    told = capsys.readouterr().err
+    assert "job.yaml:3:11: " in told and "did you mean 'local'?" in told
+
+
+def test_an_unknown_key_hides_nothing_else(spec: Path, capsys: Capture) -> None:
+    spec.write_text(HEAD + "comand: [echo]\n")
+
+    assert run(["validate", str(spec)]) == 2
+    told = capsys.readouterr().err
+    assert "unknown key 'comand'" in told and "nothing to run" in told
+
+
+def test_wrong_settings_hide_no_wrong_mount(spec: Path, capsys: Capture) -> None:
+    spec.write_text(
+        HEAD.replace("engine: process", "engin: process")
+        + "mounts: [{name: m, source: ./nowhere, target: /job/m}]\nrun: echo\n"
+    )
+
+    assert run(["plan", str(spec)]) == 2
+    told = capsys.readouterr().err
+    assert "unknown key 'engin'" in told and "nowhere" in told
+
+
+def test_every_wrong_line_of_the_requirements_is_told(spec: Path, capsys: Capture) -> None:
+    spec.with_name("req.txt").write_text("six\n-r more.txt\n--index-url x\n")
+    spec.write_text(HEAD + "container: {requirements: req.txt}\nrun: echo\n")
+
+    assert run(["plan", str(spec)]) == 2
+    told = capsys.readouterr().err
+    assert "req.txt:2: " in told and "req.txt:3: " in told
+
+
+def test_a_character_that_cannot_be_shown_is_an_escape(spec: Path) -> None:
+    spec.write_text(HEAD + "run: printf '\\342\\226\\210 done\\n'\n")
+
+    done = subprocess.run(
+        [sys.executable, "-m", "runspec", "apply", str(spec)],
+        env={**os.environ, "PYTHONIOENCODING": "latin-1"},
+        capture_output=True,
+    )
+
+    assert (done.returncode, done.stdout) == (0, b"\\u2588 done\n"), done.stderr
+
+
+def test_a_wait_for_another_runspec_is_told(spec: Path) -> None:
+    assert run(["apply", str(spec)]) == 0
+    (old,) = record.of_name("job")
+    assert engine.is_made(old.plan, old.memory())
+    with old.opened():
+        words = [sys.executable, "-m", "runspec", "destroy", "job"]
+        with subprocess.Popen(words, stderr=subprocess.PIPE, text=True) as child:
+            assert child.stderr is not None
+            told = child.stderr.readline()
+            child.kill()
+            child.wait()
+
+    assert f"waiting for another runspec at work on {old.run}" in told

@@ -1,0 +1,84 @@
+"""What this machine cannot do is told before anything is made."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pydantic import ValidationError
+
+from runspec.provider import Facts, Spec, UsageError
+from runspec_local import check
+from runspec_local.options import LocalOptions
+from runspec_local.survey import examine, survey
+
+BASE = {"apiVersion": "runspec/v1", "name": "n", "provider": "local", "command": ["echo"]}
+
+
+def told(more: Mapping[str, Any], **found: Any) -> list[tuple[str, str]]:
+    facts = Facts(LocalOptions(), survey={"root": "/r", "engine": "process", **found})
+    spec = Spec.model_validate({**BASE, **more})
+    return [(p.severity, p.what) for p in check.problems(spec, facts)]
+
+
+def mounts(source: str) -> dict[str, Any]:
+    return {"mounts": [{"name": "m", "source": source, "target": "/m", "mode": "ro"}]}
+
+
+@pytest.mark.parametrize("scheme", ["store", "shared"])
+def test_a_place_stays_below_its_root(scheme: str) -> None:
+    assert told(mounts(f"{scheme}:///etc")) == [("error", f"'{scheme}:///etc' leaves its root")]
+
+
+@pytest.mark.parametrize("scheme", ["store", "shared"])
+def test_a_place_to_be_read_is_there(scheme: str) -> None:
+    source = f"{scheme}://data"
+
+    assert told(mounts(source), **{scheme: {"data": True}}) == []
+    expected = [("error", f"there is nothing at '{source}'")]
+    assert told(mounts(source), **{scheme: {"data": False}}) == expected
+
+
+def test_a_survey_looks_where_the_plan_mounts(tmp_path: Path) -> None:
+    (tmp_path / "shared/data").mkdir(parents=True)
+    spec = Spec.model_validate({**BASE, **mounts("shared://data")})
+
+    assert survey(spec, LocalOptions(root=str(tmp_path)))["shared"] == {"data": True}
+
+
+@pytest.mark.parametrize("image", ["-v", "a b", "a\nRUN x"])
+def test_an_image_that_would_be_read_as_something_else_is_refused(image: str) -> None:
+    """The local provider counts on the core for it: the name is a word of a command line."""
+    with pytest.raises(ValidationError, match="is not an image"):
+        told({"container": {"image": image}}, engine="podman")
+
+
+def test_a_path_that_no_engine_takes_is_refused() -> None:
+    more = {"container": {"image": "i:1"}, **mounts("store://a,b")}
+
+    assert [severity for severity, _ in told(more, engine="podman", root="/r,")] == ["error"] * 2
+
+
+def test_what_says_nothing_here_is_noted() -> None:
+    more = {"container": {"shm": "1GiB"}, "cluster": {"placement": "close"}}
+
+    assert told(more) == [
+        ("note", "processes share this machine's /dev/shm: its size stays as it is"),
+        ("note", "nodes are all on this machine: placement says nothing here"),
+    ]
+
+
+def test_a_root_does_not_depend_on_where_runspec_is_called() -> None:
+    with pytest.raises(ValidationError, match="'here' is not an absolute path"):
+        LocalOptions(root="here")
+    assert LocalOptions(root="~").root == "~"
+
+
+def test_a_home_that_nobody_has_is_a_mistake_with_a_way_out() -> None:
+    options = LocalOptions(root="~no-such-user/x")
+
+    with pytest.raises(UsageError, match="nobody knows the home folder in '~no-such-user/x'"):
+        survey(Spec.model_validate(BASE), options)
+    assert not next(iter(examine(options))).ok

@@ -1,0 +1,99 @@
+"""A node finds its folders as the spec says, and changes nobody else's."""
+
+from __future__ import annotations
+
+import os
+import stat
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from runspec_inside import hostfile, meet
+from runspec_local.node import Node, host
+
+
+def job(folder: Path, **more: Any) -> dict[str, Any]:
+    return {
+        "run": "r-1",
+        "folder": str(folder / "run"),
+        "engine": "process",
+        "nodes": 2,
+        "slots": 3,
+        "outputs": [],
+        "mounts": [],
+        **more,
+    }
+
+
+def mount(source: Path, read_only: bool) -> dict[str, Any]:
+    where = {"source": str(source), "target": "/job/code"}
+    return {"name": "code", **where, "read_only": read_only, "copy": True}
+
+
+@pytest.fixture
+def blob(tmp_path: Path) -> Path:
+    folder = tmp_path / "blob"
+    (folder / "bin").mkdir(parents=True)
+    (folder / "bin/run").write_text("x")
+    (folder / "bin/run").chmod(0o555)
+    (folder / "bin").chmod(0o555)
+    return folder
+
+
+@pytest.mark.parametrize("read_only,modes", [(True, [0o555, 0o555]), (False, [0o700, 0o755])])
+def test_a_node_has_its_own_copy_of_a_folder(
+    tmp_path: Path, blob: Path, read_only: bool, modes: list[int]
+) -> None:
+    """Root can write to it in spite of its modes, and changes its own alone."""
+    node = Node(job(tmp_path, mounts=[mount(blob, read_only)]), 0, 0, 1)
+
+    node.prepare()
+
+    mine = node.folder / "job/code/bin"
+    assert [stat.S_IMODE(p.stat().st_mode) for p in (mine, mine / "run")] == modes
+    assert not os.path.samestat((mine / "run").stat(), (blob / "bin/run").stat())
+
+
+def test_half_a_copy_is_made_anew_and_a_whole_one_stays(tmp_path: Path, blob: Path) -> None:
+    node = Node(job(tmp_path, mounts=[mount(blob, read_only=True)]), 0, 0, 1)
+    left = node.folder / "job/.new-code"
+    left.mkdir(parents=True)
+
+    node.prepare()
+    node.prepare()
+
+    assert [path.name for path in (node.folder / "job").iterdir()] == ["code"]
+    assert (node.folder / "job/code/bin/run").read_text() == "x"
+
+
+def test_the_host_file_is_there_without_a_launcher(tmp_path: Path) -> None:
+    """As our launcher would write it."""
+    node = Node(job(tmp_path), 0, 1, 1)
+
+    node.prepare()
+
+    nodes = [meet.Node(rank, host(rank), "", "", 0) for rank in range(2)]
+    assert (node.meet / "hostfile").read_text() == hostfile.text(nodes, 3)
+
+
+def test_a_container_is_given_paths_with_colons(tmp_path: Path) -> None:
+    limits = dict.fromkeys(("cpus", "memory_bytes", "shm_bytes", "gpus"))
+    more = {
+        "engine": "podman",
+        "argv": ["echo"],
+        "env": {},
+        "secrets": [],
+        "tasks": [{}],
+        "grace_s": 5,
+        "launch": "none",
+        "environment": None,
+        "container": {**limits, "image": "img:1"},
+        "mounts": [{**mount(tmp_path / "a:b", read_only=True), "copy": False}],
+    }
+    node = Node(job(tmp_path, **more), 0, 0, 1)
+
+    words = node.argv()
+
+    assert f"type=bind,source={tmp_path}/a:b,target=/job/code,readonly" in words
+    assert words[-3:] == ["img:1", "/.runspec/inside.sh", "echo"]

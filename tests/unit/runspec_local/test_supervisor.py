@@ -1,0 +1,229 @@
+"""The supervisor listens whatever it does, ends what it started, and runs nothing that was taken away."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import runspec_local
+from runspec.provider import NoAnswer, RemoteError, Request, Scope, State, Step
+from runspec_local import engine, supervisor
+from runspec_local.child import start_child
+from runspec_local.client import BOOTSTRAP, LocalClient
+
+RUN = "r-abc123"
+
+
+def until(true: Callable[[], object]) -> None:
+    end = time.monotonic() + 30
+    while not true():
+        assert time.monotonic() < end, "it did not come to pass"
+        time.sleep(0.01)
+
+
+class World:
+    """One run below a root of its own."""
+
+    def __init__(self, root: Path) -> None:
+        self.client = LocalClient(str(root))
+        self.folder = root / "runs" / RUN
+
+    def start(self, script: str, **more: Any) -> None:
+        job = {
+            "run": RUN,
+            "folder": str(self.folder),
+            "engine": "process",
+            "environment": None,
+            "argv": ["/bin/sh", "-c", script],
+            "tasks": [{}],
+            "max_parallel": 1,
+            "nodes": 1,
+            "slots": 1,
+            "launch": "none",
+            "mounts": [],
+            "outputs": [],
+            "env": {},
+            "secrets": {},
+            "container": None,
+            "attempts": 1,
+            "timeout_s": None,
+            "grace_s": 1,
+            **more,
+        }
+        self.client.call(Request("local", "start", job))
+
+    @property
+    def state(self) -> State:
+        return self.client.state(RUN).state
+
+    @property
+    def states(self) -> list[State]:
+        return [node.state for node in self.client.state(RUN).nodes]
+
+    def remove(self) -> None:
+        what = {"run": RUN, "folder": str(self.folder)}
+        self.client.call(Request("local", "remove_run", what))
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> Iterator[World]:
+    world = World(tmp_path / "local")
+    yield world
+    world.remove()
+
+
+def test_a_run_is_its_owners_alone(world: World, tmp_path: Path) -> None:
+    """But not what the job makes: its umask is its own."""
+    world.start(f"umask > {tmp_path}/umask")
+    until(lambda: world.state is State.SUCCEEDED)
+
+    names = ("inside.sh", "runspec_inside.pyz", "supervisor.log", "logs/0-0.log", "job.json")
+    modes = {f"{world.folder.joinpath(name).stat().st_mode & 0o777:o}" for name in names}
+    assert modes == {"600"}
+    assert f"{world.client.root.stat().st_mode & 0o777:o}" == "700"
+    mask = os.umask(0)
+    os.umask(mask)
+    assert int((tmp_path / "umask").read_text(), 8) == mask
+
+
+def test_what_a_node_leaves_behind_ends_with_it(world: World, tmp_path: Path) -> None:
+    world.start(f"sleep 600 & echo $! > {tmp_path}/pid")
+
+    until(lambda: world.state is State.SUCCEEDED)
+
+    left = Path("/proc", (tmp_path / "pid").read_text().strip(), "stat")
+    until(lambda: not left.exists() or b") Z" in left.read_bytes())
+
+
+def test_nobody_is_signalled_by_the_number_of_a_child_that_was_reaped(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with open(os.devnull, "wb") as log:
+        child = start_child(["/bin/sh", "-c", "exit 3"], {}, tmp_path, log)
+    until(lambda: child.ended)
+    sent: list[int] = []
+    monkeypatch.setattr(os, "killpg", lambda pid, number: sent.append(number))
+
+    code = child.reap()
+    child.send(15)
+
+    assert (code, sent, child.ended) == (3, [9], True)
+
+
+def test_the_supervisor_listens_while_it_saves(world: World, tmp_path: Path) -> None:
+    """Another task is cancelled meanwhile, and what the first wrote is kept."""
+    outputs = [{"name": "out", "path": "/out", "sync_s": 600}]
+    first = f"until [ -e {tmp_path}/go ]; do sleep .01; done; echo > $RUNSPEC_OUTPUT_OUT/a"
+    script = f"if [ $RUNSPEC_TASK = 0 ]; then {first}; else sleep 600; fi"
+    world.start(script, tasks=[{}, {}], max_parallel=2, outputs=outputs)
+    until(lambda: len(saver(world.folder)) == 1)
+    os.kill(saver(world.folder)[0], signal.SIGSTOP)
+    (tmp_path / "go").touch()
+    until(lambda: world.states[0] is State.SUCCEEDED)
+
+    world.client.cancel(RUN)
+    until(lambda: world.states == [State.SUCCEEDED, State.FAILED])
+    assert not world.state.terminal
+    os.kill(saver(world.folder)[0], signal.SIGCONT)
+    until(lambda: world.state.terminal)
+
+    assert world.state is State.CANCELLED
+    assert [file.path for file in world.client.outputs(RUN)] == ["a"]
+
+
+def saver(folder: Path) -> list[int]:
+    """Give the process that saves the output of the first task."""
+    target = str(folder / "outputs/out/0/0").encode()
+    found = []
+    for path in Path("/proc").glob("[0-9]*/cmdline"):
+        with contextlib.suppress(OSError):
+            if target in path.read_bytes().split(b"\0"):
+                found.append(int(path.parent.name))
+    return found
+
+
+def test_a_run_that_was_taken_away_is_not_begun(world: World, tmp_path: Path) -> None:
+    """Its supervisor was still starting."""
+    world.folder.mkdir(parents=True)
+    home = str(Path(runspec_local.__file__).parent.parent)
+    line = [sys.executable, "-I", "-S", "-c", BOOTSTRAP, home, str(world.folder)]
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+    late = subprocess.Popen(line, **pipes)  # type: ignore[call-overload]  # of a dict of pipes
+
+    world.remove()
+    answer, said = late.communicate(b"{}")
+
+    assert (answer, late.returncode) == (b"", 1)
+    assert b"FileNotFoundError" in said
+    assert not world.folder.exists()
+
+
+def test_a_folder_that_was_made_anew_is_not_claimed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = tmp_path / "run"
+    folder.mkdir()
+
+    def replaced(lock: int) -> bool:
+        folder.rename(tmp_path / "gone")
+        folder.mkdir()
+        return True
+
+    monkeypatch.setattr(supervisor, "locked", replaced)
+
+    with pytest.raises(FileNotFoundError, match="was taken away"):
+        supervisor.claim(folder)
+    assert list(folder.iterdir()) == []
+
+
+def test_a_run_is_not_taken_away_under_a_supervisor_that_claims_it(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("runspec_local.client.LEAVE_S", 0.1)
+    world.folder.mkdir(parents=True)
+    with open(world.folder / "supervisor.lock", "wb") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+
+        with pytest.raises(NoAnswer, match="its supervisor does not end"):
+            world.remove()
+
+    assert (world.folder / "cancel").exists()
+
+
+def test_an_engine_that_hangs_is_told(
+    world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A look is refused; of a call nobody knows; the supervisor goes on."""
+    hangs = tmp_path / "podman"
+    hangs.write_text("#!/bin/sh\nexec sleep 60\n")
+    hangs.chmod(0o755)
+    real = engine.subprocess.run  # type: ignore[attr-defined]  # to patch its clock
+    monkeypatch.setattr(
+        "runspec_local.engine.subprocess.run",
+        lambda words, **how: real(words, **{**how, "timeout": 0.1}),
+    )
+    request = Request("local", "pull_image", {"engine": str(hangs), "image": "i:1"})
+
+    with pytest.raises(NoAnswer, match="no answer in"):
+        world.client.call(request)
+    with pytest.raises(RemoteError, match="no answer in"):
+        world.client.find(Step("image", "get it", Scope.SITE, request))
+
+
+def test_what_the_file_system_refuses_to_cancel_is_told(world: World) -> None:
+    world.folder.mkdir(parents=True)
+    (world.folder / "started.json").mkdir()
+
+    with pytest.raises(RemoteError, match="is a directory"):
+        world.client.cancel(RUN)
+    (world.folder / "started.json").rmdir()
