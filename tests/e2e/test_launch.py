@@ -14,7 +14,6 @@ from pathlib import Path
 import pytest
 
 from tests.conftest import REAL_CACHE
-from tests.needs import need
 from tests.unit.runspec_inside.nodes import Nodes
 
 pytestmark = pytest.mark.slow
@@ -62,7 +61,7 @@ while True:
 @pytest.fixture(scope="module", params=PACKAGES)
 def mpi(request: pytest.FixtureRequest) -> Path:
     """The folder of an environment with one MPI; made once, for it takes a download."""
-    need("uv")
+    uv = (sys.executable, "-m", "uv")
     name: str = request.param
     made = Path(REAL_CACHE) / "runspec-tests" / name
     made.parent.mkdir(parents=True, exist_ok=True)
@@ -70,9 +69,9 @@ def mpi(request: pytest.FixtureRequest) -> Path:
         fcntl.flock(lock, fcntl.LOCK_EX)
         packages = [PACKAGES[name], MPI4PY]
         if not (made / "bin/python").exists():
-            subprocess.run(["uv", "venv", "-q", "-p", sys.executable, str(made)], check=True)
+            subprocess.run([*uv, "venv", "-q", "-p", sys.executable, str(made)], check=True)
         subprocess.run(
-            ["uv", "pip", "install", "-q", "--python", str(made / "bin/python"), *packages],
+            [*uv, "pip", "install", "-q", "--python", str(made / "bin/python"), *packages],
             check=True,
         )
     return made

@@ -6,15 +6,15 @@ import json
 import os
 import re
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
-from tests.needs import need
-
 pytestmark = pytest.mark.slow
 
 ROOT = Path(__file__).resolve().parents[2]
+UV = (sys.executable, "-m", "uv")  # the one in this environment
 FILE = re.compile(r"^`runspec-tiny/(\S+)`:\n\n```\w+\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 FILES = {"pyproject.toml", "job.yaml", "tests/test_contract.py"} | {
     f"runspec_tiny/{name}.py" for name in ("__init__", "client")
@@ -47,11 +47,10 @@ def package(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def venv(package: Path) -> Path:
     """An environment with this checkout and that package; gives its folder of commands."""
-    need("uv")
     folder = package.parent / "venv"
-    good("uv", "venv", "--quiet", folder)
+    good(*UV, "venv", "--quiet", folder)
     python = folder / "bin" / "python"
-    good("uv", "pip", "install", "--quiet", "--python", python, ROOT, f"{package}[test]")
+    good(*UV, "pip", "install", "--quiet", "--python", python, ROOT, f"{package}[test]")
     return folder / "bin"
 
 
@@ -103,7 +102,7 @@ def test_a_second_package_of_that_name_is_a_conflict_that_names_both(
     project = project.replace("runspec-tiny", "runspec-again").replace("_tiny", "_again")
     (other / "pyproject.toml").write_text(project)
     beside = tmp_path / "beside"
-    good("uv", "pip", "install", "--quiet", "--no-deps", "--target", beside, other)
+    good(*UV, "pip", "install", "--quiet", "--no-deps", "--target", beside, other)
 
     done = ran(venv / "runspec", "providers", path=beside)
 
