@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
-from pydantic import AfterValidator, Field
+from pydantic import AfterValidator, Field, WithJsonSchema
 from pydantic_core import PydanticCustomError
 
 from runspec.provider import Options, Seconds, Truth, Word
@@ -18,6 +18,13 @@ def _absolute(path: str) -> str:
     return path
 
 
+Place = Annotated[
+    Word,
+    AfterValidator(_absolute),
+    WithJsonSchema({"type": "string", "minLength": 1, "pattern": "^[/~]"}),
+]
+
+
 class LocalOptions(Options):
     """`providers: {local: {...}}` in the profile or the spec."""
 
@@ -29,7 +36,7 @@ class LocalOptions(Options):
     python: Word | None = Field(
         default=None, description="The interpreter for `container.requirements`, as a path."
     )
-    root: Annotated[Word, AfterValidator(_absolute)] | None = Field(
+    root: Place | None = Field(
         default=None, description="The folder of the local store and of runs; absolute."
     )
     grace: Seconds = Field(

@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
 from tests.faults.cells import AT_ONCE
 from tests.faults.world import Driver
-
-HERE = Path(__file__).parent
 
 
 @pytest.fixture(scope="session")
@@ -24,10 +21,3 @@ def pool() -> Iterator[list[Driver]]:
 @pytest.fixture
 def driver(pool: list[Driver]) -> Driver:
     return pool[0]
-
-
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark the slow tests of this folder as the matrix, which takes as long as all other tests together."""
-    for item in items:
-        if item.path.parent == HERE and item.get_closest_marker("slow"):
-            item.add_marker(pytest.mark.matrix)

@@ -189,5 +189,8 @@ BAD = {
     "a wrong setting of a provider": Wrong(
         SHORT + "providers: {local: {engine: lxc}}\n", "providers.local.engine"
     ),
+    "a root that depends on where you stand": Wrong(
+        SHORT + "providers: {local: {root: here}}\n", "providers.local.root"
+    ),
     "settings that are none": Wrong(SHORT + "providers: {local: 3}\n", "providers.local"),
 }
