@@ -64,11 +64,22 @@ def read(name: str, data: bytes) -> Text:
 def read_file(path: Path, name: str | None = None) -> Text:
     """Give the file at *path*. Raises UsageError when there is none."""
     try:
-        with path.open("rb") as file:  # it may be endless: /dev/zero
-            data = file.read(yamlio.TEXT_BYTES + 1)
+        data = _head(path, yamlio.TEXT_BYTES + 1)
     except OSError as exc:
         raise UsageError(f"cannot read {path}: {(exc.strerror or str(exc)).lower()}") from exc
     return read(name or str(path), data)
+
+
+def _head(path: Path, limit: int) -> bytes:
+    """Give the first *limit* bytes of a file, which may be endless: /dev/zero.
+
+    A read sets aside all that it was asked for, so most files are asked for little.
+    """
+    with open(path, "rb", buffering=0) as file:
+        data = bytearray()
+        while part := file.read(min(limit - len(data), 1 << 14)):
+            data += part
+        return bytes(data)
 
 
 def validated(text: Text) -> tuple[Spec | None, list[Problem]]:

@@ -7,6 +7,7 @@ the two must agree on what is accepted, and tests hold them to it.
 
 from __future__ import annotations
 
+import functools
 import re
 from collections.abc import Callable
 from typing import Annotated, Any
@@ -29,6 +30,11 @@ IMAGE = (
     r"^[A-Za-z0-9./~][!-~]*$"  # a reference, or a file for engines that take one; never an option
 )
 FOLDER = r"^(?!.*/\.{1,2}(/|$))/([A-Za-z0-9._-]+/)*[A-Za-z0-9._-]+$"
+
+
+compiled = functools.cache(
+    re.compile
+)  # when first needed: most patterns are not, and compiling takes time
 
 
 def problem(what: str, hint: str | None = None) -> PydanticCustomError:
@@ -81,7 +87,7 @@ def seconds(value: Any) -> Any:
     """
     if not isinstance(value, str):
         return value
-    if not re.fullmatch(DURATION, value):
+    if not compiled(DURATION).fullmatch(value):
         hint = f"write {value}s" if value.isdecimal() else "write it as 90s, 10m, 2h or 1h30m"
         raise problem(f"'{value}' is not a length of time", hint)
     return sum(int(n) * SECONDS[unit] for n, unit in re.findall(r"([0-9]+)([dhms])", value))
@@ -95,7 +101,7 @@ def size_bytes(value: Any) -> Any:
     """
     if not isinstance(value, str):
         return value
-    if not re.fullmatch(BYTES, value):
+    if not compiled(BYTES).fullmatch(value):
         near = re.match(r"^([0-9]+) ?([KMGTkmgt])i?[bB]?$", value)
         hint = f"write {near[1]}{near[2].upper()}iB" if near else "write it as 512MiB or 16GiB"
         raise problem(f"'{value}' is not a size", hint)
@@ -107,7 +113,7 @@ def matching(pattern: str, what: str, hint: str) -> Callable[[Any], Any]:
 
     def check(value: Any) -> Any:
         value = _word(value)
-        if isinstance(value, str) and not re.fullmatch(pattern, value):
+        if isinstance(value, str) and not compiled(pattern).fullmatch(value):
             raise problem(f"'{value}' is not {what}", hint)
         return value
 

@@ -5,7 +5,6 @@ Shapes and limits of single values live here; what holds between fields is in `r
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from enum import StrEnum
 from typing import Annotated, Any, Literal, Self
@@ -33,6 +32,7 @@ from runspec.scalars import (
     Tries,
     Variable,
     Word,
+    compiled,
     problem,
 )
 from runspec.tree import Text, kind, resolve
@@ -181,7 +181,7 @@ class Mount(Model):
 
     @model_validator(mode="after")
     def _known_source(self) -> Self:
-        if not re.match(SOURCE, self.source):
+        if not compiled(SOURCE).match(self.source):
             raise problem(
                 f"'{self.source}' is no place that can be mounted",
                 "write ./folder, store://place or shared://place",
@@ -228,7 +228,7 @@ class Retry(Model):
 
 def _values(value: Any) -> Any:
     if isinstance(value, str):
-        if not re.fullmatch(RANGE, value):
+        if not compiled(RANGE).fullmatch(value):
             raise problem(f"'{value}' is not a range", "write 1..50, or a list of values")
         first, last = (int(end) for end in value.split(".."))
         if not 0 <= last - first < MAX_TASKS:
