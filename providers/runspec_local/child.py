@@ -35,6 +35,13 @@ class Child:
             except ProcessLookupError:
                 pass
 
+    def let_go(self) -> None:
+        """End what waits for its input."""
+        assert self.process.stdin is not None, "BUG: it has no input"
+        self.process.stdin.close()
+        self.send(signal.SIGTERM)
+        self.reap()
+
     def reap(self) -> int:
         """End what is left of its group, and give its exit code. Once, when it has ended."""
         self.send(signal.SIGKILL)
@@ -43,13 +50,19 @@ class Child:
         return code
 
 
-def start_child(argv: Sequence[str], env: Mapping[str, str], cwd: Path, log: BinaryIO) -> Child:
+def start_child(
+    argv: Sequence[str],
+    env: Mapping[str, str],
+    cwd: Path,
+    log: BinaryIO,
+    stdin: int = subprocess.DEVNULL,
+) -> Child:
     """Start *argv* as the leader of its own process group."""
     process = subprocess.Popen(
         argv,
         env=env,
         cwd=cwd,
-        stdin=subprocess.DEVNULL,
+        stdin=stdin,
         stdout=log,
         stderr=log,
         start_new_session=True,

@@ -55,9 +55,9 @@ class Node:
         return f"{self.job['run']}-{self.task}-{self.rank}-{self.attempt}"
 
     @property
-    def first(self) -> str:
-        """The container of the task's first node, whose network the others share."""
-        return Node(self.job, self.task, 0, self.attempt).container
+    def network(self) -> str:
+        """The container that holds the network of all nodes of the task, however soon one ends."""
+        return f"{self.job['run']}-{self.task}-net-{self.attempt}"
 
     def saved(self, output: Mapping[str, Any]) -> Path:
         """Where an output of this node is kept."""
@@ -158,15 +158,13 @@ class Node:
     def _container(self, words: list[str]) -> list[str]:
         """Give the engine's command line.
 
-        The nodes of a task share the first one's network, so that loopback is all they need.
-        Secrets are named and not shown: the engine takes their values from its environment.
+        The nodes of a task share one network, so that loopback is all they need. Secrets are named
+        and not shown: the engine takes their values from its environment.
         """
         job, limits = self.job, self.job["container"]
-        line = [job["engine"], "run", "--rm", "--name", self.container]
-        line += ["--label", f"runspec.run={job['run']}", "--entrypoint", "/bin/sh"]
-        line += ["--security-opt", "no-new-privileges"]
-        if self.rank:
-            line += ["--network", f"container:{self.first}"]
+        line = self._run(self.container)
+        if job["nodes"] > 1:
+            line += ["--network", f"container:{self.network}"]
         for name, value in {**job["env"], **self.words()}.items():
             line += ["--env", f"{name}={value}"]
         for name in job["secrets"]:
@@ -175,9 +173,22 @@ class Node:
             line += ["--mount", bind(source, target, read_only)]
         for flag, value in self._sizes(limits):
             line += [flag, value]
-        image = job["environment"] or limits["image"]
+        return [*line, self._image, f"{INSIDE}/inside.sh", *words]
+
+    def network_argv(self) -> list[str]:
+        """Give the words of what holds the task's network: it ends when its input does, so with us."""
+        return [*self._run(self.network), "--interactive", self._image, "-c", "read _"]
+
+    def _run(self, container: str) -> list[str]:
+        line = [self.job["engine"], "run", "--rm", "--name", container]
+        line += ["--label", f"runspec.run={self.job['run']}", "--entrypoint", "/bin/sh"]
+        return [*line, "--security-opt", "no-new-privileges"]
+
+    @property
+    def _image(self) -> str:
+        image: str = self.job["environment"] or self.job["container"]["image"]
         assert not image.startswith("-"), "BUG: a spec's image is no option of the engine"
-        return [*line, image, f"{INSIDE}/inside.sh", *words]
+        return image
 
     def _binds(self) -> list[tuple[Path, str, bool]]:
         """Give what a container finds of this machine: source, target, whether it is read-only."""

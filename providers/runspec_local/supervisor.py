@@ -10,6 +10,7 @@ import json
 import os
 import select
 import signal
+import subprocess
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -43,6 +44,7 @@ class Attempt:
     codes: dict[int, int] = field(default_factory=dict)
     reason: str = ""
     ending: float | None = None  # when the nodes that are left are killed
+    network: Child | None = None  # what holds the network of its containers
     saving: bool = False  # its nodes have ended, and its outputs are being saved
 
     @property
@@ -127,11 +129,13 @@ class Supervisor:
 
     def _start(self, node: Node, attempt: Attempt) -> None:
         node.prepare()
-        if node.contained and node.rank:
-            first = attempt.nodes[0]
-            await_container(self.job["engine"], node.first, lambda: first.ended)
         environment = node.environment(os.environ, self.secrets)
         with durable.private_log(node.log) as log:
+            if node.contained and node.rank == 0 and self.job["nodes"] > 1:
+                line = node.network_argv()
+                network = start_child(line, os.environ, node.folder, log, subprocess.PIPE)
+                attempt.network = network
+                await_container(self.job["engine"], node.network, lambda: network.ended)
             child = start_child(node.argv(), environment, node.folder, log)
         attempt.nodes[node.rank] = child
         self._watch(child)
@@ -209,15 +213,20 @@ class Supervisor:
             child.send(signal.SIGKILL)
 
     def _remove_containers(self, task: int, attempt: Attempt) -> None:
-        """Take the containers away, the first one last: the others share its network.
+        """Take the containers away, and then the network that they share.
 
         They are looked for again when the run is destroyed, should the engine not answer now.
         """
         if self.job["engine"] != "process":
-            for rank in sorted(attempt.nodes, reverse=True):
-                node = Node(self.job, task, rank, self.tried[task])
+            nodes = [Node(self.job, task, rank, self.tried[task]) for rank in attempt.nodes]
+            names = [node.container for node in nodes]
+            names += [nodes[0].network] if attempt.network is not None else []
+            for name in names:
                 with contextlib.suppress(OSError):
-                    remove_container(self.job["engine"], node.container)
+                    remove_container(self.job["engine"], name)
+            if attempt.network is not None:
+                attempt.network.let_go()
+                attempt.network = None
 
     def _save(self, task: int, attempt: Attempt) -> None:
         """Begin to save what the task wrote; the supervisor listens on meanwhile."""

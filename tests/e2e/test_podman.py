@@ -86,6 +86,24 @@ def spec(podman: dict[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     return tmp_path / "job.yaml"
 
 
+@pytest.fixture
+def docker(spec: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Have docker's own command line talk to podman, which answers as docker's daemon does."""
+    need("docker")
+    socket = f"unix://{tmp_path}/docker.sock"
+    service = subprocess.Popen(["podman", "system", "service", "--time=0", socket])
+    monkeypatch.setenv("DOCKER_HOST", socket)
+    try:
+        end = time.monotonic() + 20
+        while subprocess.run(["docker", "ps"], capture_output=True, check=False).returncode:
+            assert time.monotonic() < end, "podman does not answer as docker"
+            time.sleep(0.1)
+        yield
+    finally:
+        service.terminate()
+        service.wait()
+
+
 def containers() -> list[str]:
     line = ["podman", "ps", "--all", "--quiet", "--filter", "label=runspec.run"]
     return subprocess.run(line, capture_output=True, text=True, check=True).stdout.split()
@@ -128,6 +146,32 @@ def test_mounts_are_read_only_outputs_come_back_and_the_exit_code_is_kept(
     assert capsys.readouterr().out == "here\n"
     assert run(["fetch", "boxed", str(tmp_path / "got")]) == 0
     assert (tmp_path / "got" / "out" / "x.txt").read_text() == "here\n"
+
+
+@pytest.mark.parametrize("engine", ["podman", "docker"])
+def test_a_node_may_end_before_another_begins(
+    engine: str, request: pytest.FixtureRequest, spec: Path, tmp_path: Path, capsys: Capture
+) -> None:
+    """Their network is nobody's own: it outlives each of them."""
+    if engine == "docker":
+        request.getfixturevalue("docker")
+    (tmp_path / "code").mkdir()
+    (tmp_path / "code" / "x.txt").write_text("here\n")
+    spec.write_text(
+        HEAD
+        + "cluster: {nodes: 3}\n"
+        + "mounts: [{name: code, source: ./code, target: /job/code}]\n"
+        + "outputs: [{name: out, path: /job/out}]\n"
+        + 'run: |\n  cat /job/code/x.txt\n  echo "$RUNSPEC_RANK" > /job/out/rank\n'
+        + f"providers: {{local: {{engine: {engine}}}}}\n"
+    )
+
+    assert run(["apply", str(spec)]) == 0
+    assert sorted(capsys.readouterr().out.splitlines()) == [f"[node {n}] here" for n in range(3)]
+    assert run(["fetch", "boxed", str(tmp_path / "got")]) == 0
+    ranks = sorted(path.read_text() for path in (tmp_path / "got").rglob("rank"))
+    assert ranks == ["0\n", "1\n", "2\n"]
+    assert containers() == []
 
 
 def test_two_nodes_reach_each_other_on_their_addresses(spec: Path, capsys: Capture) -> None:
