@@ -1,10 +1,10 @@
-"""What travels into the job: the text of inside.sh and the zipapp of runspec_inside."""
+"""What travels into the job: the texts of inside.sh and boot.py, and the zipapp of runspec_inside."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
-from runspec_inside.pack import zipapp_bytes as zipapp_bytes
+from runspec_inside.pack import boot_py as boot_py, zipapp_bytes as zipapp_bytes
 
 FOLDER = Path(__file__).parent.parent / "runspec_inside"
 

@@ -3,8 +3,8 @@
 A provider has two halves. The `Provider` is pure: it checks a spec and turns it into a plan,
 touching no network, clock, environment or disk. Its `Client` is the other half: it sends the
 requests of a plan. What a client can do beyond that is a protocol with one method, asked for
-with isinstance: `Stage`, `Tail`, `Outputs`, `Doctor`. `runspec.testing` asks every promise made
-here of every registered provider.
+with isinstance: `Stage`, `Tail`, `Outputs`, `Talks`, `Remembers`; of a provider, `Survey` and
+`Doctor`. `runspec.testing` asks every promise made here of every registered provider.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ from runspec.errors import (
     UsageError,
 )
 from runspec.home import home as state_folder
-from runspec.inside import inside_sh, zipapp_bytes as inside_zipapp
+from runspec.inside import boot_py as inside_boot, inside_sh, zipapp_bytes as inside_zipapp
 from runspec.problems import Path, Problem, did_you_mean
-from runspec.scalars import Bytes, Key, Positive, Seconds, Truth, Word, matching
+from runspec.scalars import Bytes, Key, Positive, Seconds, Truth, Whole, Word, matching
 from runspec.spec import Capacity, Launch, Model, Mount, Nodes, Output, Spec
 from runspec.words import argv, shell_script, tasks, variable
 
@@ -61,6 +61,7 @@ __all__ = [
     "Problem",
     "Progress",
     "Provider",
+    "Remembers",
     "RemoteError",
     "Request",
     "RunspecError",
@@ -80,11 +81,14 @@ __all__ = [
     "Truth",
     "Unavailable",
     "UsageError",
+    "Whole",
     "Word",
     "argv",
     "did_you_mean",
+    "inside_boot",
     "inside_sh",
     "inside_zipapp",
+    "matching",
     "shell_script",
     "state_folder",
     "tasks",
@@ -392,6 +396,17 @@ class Talks(Protocol):
 
     def listen(self, tell: Callable[[str], None]) -> None:
         """Have *tell* called with a line for a person, from within later calls."""
+
+
+@runtime_checkable
+class Remembers(Protocol):
+    """A client that is spared looking for what is known already."""
+
+    def remember(self, run: str, answers: Mapping[str, Answer]) -> None:
+        """Take the answers that the steps of *run* have had, by step id.
+
+        Called before anything is asked about a run that was begun by another process.
+        """
 
 
 class Finding(NamedTuple):

@@ -1,9 +1,12 @@
-"""The command line of the zipapp: `launch -- WORD...`, `rsh HOST WORD...`, `sync --every SECONDS|--once FROM TO`."""
+"""The command line of the zipapp.
+
+`job -- WORD...`, `launch -- WORD...`, `rsh HOST WORD...`, `sync --every SECONDS|--once FROM TO`.
+"""
 
 import sys
 from typing import Callable, Dict, List
 
-from . import launcher, rsh, sync
+from . import agent, launcher, rsh, sync
 from .words import Failure
 
 
@@ -12,6 +15,7 @@ def launch(argv: List[str]) -> int:
 
 
 VERBS: Dict[str, Callable[[List[str]], int]] = {
+    "job": agent.main,
     "launch": launch,
     "rsh": rsh.main,
     "sync": sync.main,

@@ -19,6 +19,15 @@ def inside_sh() -> str:
     return "".join(f"{line}\n" for line in lines if line and not line.startswith("#"))
 
 
+def boot_py() -> str:
+    """Return boot.py in the form that travels inside requests: without comments, empty lines and deep indents."""
+    text = (FOLDER / "boot.py").read_text("utf-8")
+    lines = (
+        line for line in text.splitlines() if line.strip() and not line.lstrip().startswith("#")
+    )
+    return "".join(re.sub(r"^ +", lambda m: " " * (len(m[0]) // 4), line) + "\n" for line in lines)
+
+
 def zipapp_bytes() -> bytes:
     """Return the zipapp, the same bytes on every machine: in plans it is named by its hash.
 
@@ -30,6 +39,7 @@ def zipapp_bytes() -> bytes:
         for source in sorted(FOLDER.iterdir()):
             if re.fullmatch(r"\w+\.py", source.name) and source.name != "pack.py":
                 _add(archive, f"runspec_inside/{source.name}", source.read_bytes())
+        _add(archive, "runspec_inside/inside.sh", inside_sh().encode())
     return b"#!/usr/bin/env python3\n" + buffer.getvalue()
 
 

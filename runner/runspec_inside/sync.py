@@ -61,7 +61,7 @@ class Sync:
         os.makedirs(self._parts)
         copied: List[str] = []
         left: List[str] = []
-        for path in _regular_files(self.source):
+        for path in regular_files(self.source):
             try:
                 if self._save(path):
                     copied.append(path)
@@ -156,7 +156,7 @@ class Sync:
         _fsync_folder(os.path.dirname(self._manifest))
 
 
-def _regular_files(source: str) -> Iterator[str]:
+def regular_files(source: str) -> Iterator[str]:
     """Yield paths from *source* of files and links, in order; folders that are links lead elsewhere or twice."""
     for folder, folders, names in os.walk(source):
         folders.sort()

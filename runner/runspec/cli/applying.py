@@ -10,7 +10,7 @@ from runspec import apply as engine, check, gather, logs, plan, record, words, y
 from runspec.cli import console, planning
 from runspec.errors import DETACHED, OK, Conflict, JobFailed, TimedOut, UsageError
 from runspec.journal import Memory
-from runspec.provider import Client, Facts, Provider, State, Status, Talks
+from runspec.provider import Client, Facts, Provider, Remembers, State, Status, Talks
 from runspec.record import Record
 from runspec.report import plain
 from runspec.scalars import seconds
@@ -73,7 +73,8 @@ def _same(
     equal = made.digest == preview.digest
     if not engine.is_made(made, memory):
         return _unfinished(old, equal, preview, told)
-    old_client = client if made.provider == found.provider.name else connect(old)[1]
+    same = made.provider == found.provider.name
+    old_client = reminded(client, old) if same else connect(old)[1]
     status = memory.status or old_client.state(old.run)
     if not status.state.terminal:
         if equal:
@@ -116,7 +117,14 @@ def connect(of: Record) -> tuple[Provider, Client, Facts]:
 
     provider = registry.load(of.plan.provider)
     facts = of.facts(provider)
-    return provider, provider.connect(facts), facts
+    return provider, reminded(provider.connect(facts), of), facts
+
+
+def reminded(client: Client, of: Record) -> Client:
+    """Give *client* with what is known of a run."""
+    if isinstance(client, Remembers):
+        client.remember(of.run, of.memory().answers)
+    return client
 
 
 def _make(old: Record, found: gather.Job, client: Client, told: console.Told) -> Status | None:

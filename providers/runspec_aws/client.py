@@ -1,0 +1,144 @@
+"""The hands of the AWS Batch provider: it sends the requests of a plan, and finds what they made."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from runspec.provider import (
+    Answer,
+    Bundle,
+    Client,
+    Conflict,
+    Facts,
+    NoAnswer,
+    OutputFile,
+    Progress,
+    RemoteError,
+    Request,
+    Status,
+    Step,
+    Stream,
+    inside_zipapp,
+)
+from runspec_aws import finding, objects
+from runspec_aws.errors import translated
+from runspec_aws.jobs import Jobs
+from runspec_aws.options import AwsOptions
+from runspec_aws.session import Session
+from runspec_aws.storage import INSIDE_SHA256
+from runspec_aws.streams import Logs
+
+GONE_S = 600.0  # for what is being deleted to be gone
+PAUSE_S, LONGEST_PAUSE_S = 0.1, 5.0
+
+# What is kept of the answers of calls that make something. One without these is no answer: a reply
+# that was cut off comes as an empty one.
+KEPT: Mapping[str, tuple[str, ...]] = {
+    "submit_job": ("jobArn", "jobId", "jobName"),
+    "register_job_definition": ("jobDefinitionArn", "jobDefinitionName", "revision"),
+    "create_compute_environment": ("computeEnvironmentArn", "computeEnvironmentName"),
+    "update_compute_environment": ("computeEnvironmentArn", "computeEnvironmentName"),
+    "create_job_queue": ("jobQueueArn", "jobQueueName"),
+    "update_job_queue": ("jobQueueArn", "jobQueueName"),
+}
+
+
+def connect(facts: Facts) -> Client:
+    return AwsClient(facts.options)
+
+
+class AwsClient:
+    """Talks to AWS Batch, S3, EC2 and CloudWatch Logs."""
+
+    poll_s = 1.0
+
+    def __init__(self, options: AwsOptions) -> None:
+        self.session = Session(options)
+        self.files = objects.Objects(self.session, options.prefix)
+        self.jobs = Jobs(self.session, self.files)
+        self.logs = Logs(self.session, self.jobs)
+
+    def call(self, request: Request) -> Answer:
+        if request.operation == "empty_prefix":
+            self.files.empty(request.params["prefix"])
+            return {}
+        if finding.undoes(request):
+            return self._undo(request)
+        answer = self._send(request)
+        if request.operation == "submit_job":
+            self.jobs.remember(answer["jobName"], answer["jobId"])
+        return answer
+
+    def _send(self, request: Request) -> Answer:
+        params = {k: _body(v) if k == "Body" else v for k, v in request.params.items()}
+        what = f"{request.service} {request.operation}"
+        with translated(what):
+            found = getattr(self.session.make(request.service), request.operation)(**params)
+        kept = KEPT.get(request.operation, ())
+        if any(key not in found for key in kept):
+            raise NoAnswer(f"{what}: the reply was cut off")
+        return {key: found[key] for key in kept} or finding.named(request)
+
+    def _undo(self, request: Request) -> Answer:
+        """Take something away, after what has begun with it has ended; wait until it is gone."""
+        if not finding.there(self.session, request):
+            return {}
+        self._await(lambda: not finding.busy(self.session, request), request)
+        try:
+            self._send(request)
+        except RemoteError:
+            if finding.there(self.session, request):
+                raise
+        if request.operation.startswith(("delete", "deregister")):
+            self._await(lambda: not finding.there(self.session, request), request)
+        return {}
+
+    def _await(self, done: Callable[[], bool], request: Request) -> None:
+        pause_s, end = PAUSE_S, time.monotonic() + GONE_S
+        while not done():
+            if time.monotonic() > end:
+                raise NoAnswer(f"{request.operation}: not done in {GONE_S:.0f} s")
+            time.sleep(pause_s)
+            pause_s = min(LONGEST_PAUSE_S, pause_s * 1.5)
+
+    def find(self, step: Step) -> Answer | None:
+        if step.do.operation == "submit_job":
+            return self.jobs.find(step.do.params["jobName"])
+        return finding.find(self.session, step.do)
+
+    def settled(self, step: Step) -> bool:
+        return finding.settled(self.session, step.do)
+
+    def stage(self, request: Request, bundle: Bundle, progress: Progress) -> Answer:
+        self.files.put_folder(request.params["Key"], bundle, progress)
+        return finding.named(request)
+
+    def state(self, run: str) -> Status:
+        return self.jobs.status(run)
+
+    def cancel(self, run: str) -> None:
+        self.jobs.end(run)
+
+    def remember(self, run: str, answers: Mapping[str, Answer]) -> None:
+        if "job" in answers:
+            self.jobs.remember(run, answers["job"]["jobId"])
+
+    def streams(self, run: str) -> Sequence[Stream]:
+        return self.logs.streams(run)
+
+    def outputs(self, run: str) -> Sequence[OutputFile]:
+        return self.files.outputs(run)
+
+
+def _body(value: Any) -> Any:
+    """Give what is sent for a body: text as it is, and our part of the job by its hash."""
+    if not isinstance(value, Mapping):
+        return value.encode() if isinstance(value, str) else value
+    if value["$inside"] != INSIDE_SHA256:
+        raise Conflict(
+            "this run was planned by another version of runspec",
+            "use that version, or apply --new",
+        )
+    return inside_zipapp()

@@ -1,0 +1,204 @@
+"""Where jobs run: compute environments, and the queue that tries one after the other."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from runspec.provider import Capacity, Request, Scope, Spec, Step
+from runspec_aws.naming import batch, named, tags
+from runspec_aws.needs import machines, needs
+from runspec_aws.options import AwsOptions
+
+GIB = 1 << 30
+ROOT_DEVICE = "/dev/xvda"  # of the ECS-optimized Amazon Linux 2023
+SETTLE_S = 10.0
+
+# capacity: the kinds of environment, in the order the queue tries them. Spot gives way to
+# on-demand when it has no machine: https://docs.aws.amazon.com/batch/latest/userguide/job_queues.html
+KINDS: Mapping[Capacity, tuple[str, ...]] = {
+    Capacity.ON_DEMAND: ("EC2",),
+    Capacity.SPOT: ("SPOT",),
+    Capacity.SPOT_THEN_ON_DEMAND: ("SPOT", "EC2"),
+}
+# https://docs.aws.amazon.com/batch/latest/userguide/allocation-strategies.html
+STRATEGIES = {"EC2": "BEST_FIT_PROGRESSIVE", "SPOT": "SPOT_PRICE_CAPACITY_OPTIMIZED"}
+
+
+def kinds(spec: Spec, options: AwsOptions) -> tuple[str, ...]:
+    found = KINDS[spec.cluster.capacity]
+    if options.fargate:
+        return tuple("FARGATE" if kind == "EC2" else "FARGATE_SPOT" for kind in found)
+    return found
+
+
+def queue_name(spec: Spec, options: AwsOptions) -> str:
+    """Give the queue of *spec*: the profile's, or the one that is made for needs like these."""
+    return options.queue or named("queue", _queue(spec, options))
+
+
+def steps(spec: Spec, options: AwsOptions) -> Iterator[Step]:
+    """Give the steps that make the queue and what is behind it; none for a queue that is there."""
+    if options.queue:
+        return
+    if spec.cluster.placement:
+        yield _placement(spec, options)
+    if spec.cluster.disk and not options.fargate:
+        yield _template(spec)
+    for kind in kinds(spec, options):
+        yield from _environment(kind, spec, options)
+    yield from _queue_steps(spec, options)
+
+
+def _placement(spec: Spec, options: AwsOptions) -> Step:
+    """https://docs.aws.amazon.com/AWSEC2/latest/UserGuide/placement-strategies.html#placement-groups-cluster"""
+    name = placement_name(spec, options)
+    return Step(
+        "placement",
+        "make a placement group, for machines that are close to each other",
+        Scope.SITE,
+        Request("ec2", "create_placement_group", {"GroupName": name, "Strategy": "cluster"}),
+        Request("ec2", "delete_placement_group", {"GroupName": name}),
+        SETTLE_S,
+    )
+
+
+def placement_name(spec: Spec, options: AwsOptions) -> str:
+    return named("close", [list(options.subnets), list(machines(spec, options))])
+
+
+def _template(spec: Spec) -> Step:
+    assert spec.cluster.disk is not None, "BUG: a template is for a disk"
+    gib = -(-spec.cluster.disk // GIB)
+    volume = {"VolumeSize": gib, "VolumeType": "gp3", "DeleteOnTermination": True}
+    data = {"BlockDeviceMappings": [{"DeviceName": ROOT_DEVICE, "Ebs": volume}]}
+    name = template_name(spec)
+    return Step(
+        "disk",
+        f"make a launch template with {gib} GiB of disk",
+        Scope.SITE,
+        Request(
+            "ec2",
+            "create_launch_template",
+            {"LaunchTemplateName": name, "LaunchTemplateData": data},
+        ),
+        Request("ec2", "delete_launch_template", {"LaunchTemplateName": name}),
+        SETTLE_S,
+    )
+
+
+def template_name(spec: Spec) -> str:
+    return named("disk", spec.cluster.disk)
+
+
+def _environment(kind: str, spec: Spec, options: AwsOptions) -> Iterator[Step]:
+    made = {"type": "MANAGED", "computeResources": _resources(kind, spec, options)}
+    if options.service_role:
+        made["serviceRole"] = options.service_role
+    name, step = named(kind.lower().replace("_", "-"), made), step_id(kind)
+    do = batch(
+        "create_compute_environment",
+        computeEnvironmentName=name,
+        state="ENABLED",
+        **made,
+        tags=tags(options, kind="environment"),
+    )
+    title = f"make a compute environment: {kind}, {_shown(kind, spec, options)}"
+    undo = batch("delete_compute_environment", computeEnvironment=name)
+    yield Step(step, title, Scope.SITE, do, undo, SETTLE_S)
+    yield _switch("compute_environment", "computeEnvironment", name, f"{step}-on")
+
+
+def step_id(kind: str) -> str:
+    return f"environment-{kind.lower().replace('_', '-')}"
+
+
+def _switch(what: str, key: str, name: str, step: str) -> Step:
+    """What is to be deleted must be switched off first, and is on from its making."""
+    on, off = ({key: name, "state": state} for state in ("ENABLED", "DISABLED"))
+    words = what.replace("_", " ").replace("job ", "")
+    do, undo = batch(f"update_{what}", **on), batch(f"update_{what}", **off)
+    return Step(step, f"switch the {words} on", Scope.SITE, do, undo)
+
+
+def _shown(kind: str, spec: Spec, options: AwsOptions) -> str:
+    if kind.startswith("FARGATE"):
+        return f"up to {_max_vcpus(spec, options)} vCPUs"
+    found = machines(spec, options)
+    more = f" and {len(found) - 2} more" if len(found) > 2 else ""
+    return f"{', '.join(found[:2])}{more}, up to {_max_vcpus(spec, options)} vCPUs"
+
+
+def _max_vcpus(spec: Spec, options: AwsOptions) -> int:
+    """A bound on tasks at once is a bound on vCPUs; Batch may go one machine above it."""
+    cpus = max(1, int(float(needs(spec, options).cpus)))
+    if spec.max_parallel:
+        return min(options.max_vcpus, spec.max_parallel * cpus * spec.cluster.nodes.max)
+    return max(options.max_vcpus, cpus * spec.cluster.nodes.max)
+
+
+def _resources(kind: str, spec: Spec, options: AwsOptions) -> dict[str, Any]:
+    found: dict[str, Any] = {
+        "type": kind,
+        "maxvCpus": _max_vcpus(spec, options),
+        "subnets": list(options.subnets),
+        "securityGroupIds": list(options.security_groups),
+    }
+    if kind.startswith("FARGATE"):
+        return found
+    types = machines(spec, options)
+    found |= {
+        "allocationStrategy": STRATEGIES[kind],
+        "minvCpus": 0,  # it costs nothing when nothing runs
+        "instanceTypes": list(types[:1] if one_type(spec) else types),
+        "instanceRole": options.instance_role,
+        "tags": tags(options, kind="machine"),
+    }
+    if options.key_pair:
+        found["ec2KeyPair"] = options.key_pair
+    if options.ami:
+        image = "ECS_AL2023_NVIDIA" if spec.cluster.gpus else "ECS_AL2023"
+        found["ec2Configuration"] = [{"imageType": image, "imageIdOverride": options.ami}]
+    if spec.cluster.disk:
+        found["launchTemplate"] = {"launchTemplateName": template_name(spec), "version": "$Latest"}
+    elif options.launch_template:
+        found["launchTemplate"] = {
+            "launchTemplateId": options.launch_template,
+            "version": "$Default",
+        }
+    if spec.cluster.placement:
+        found["placementGroup"] = placement_name(spec, options)
+    return found
+
+
+def one_type(spec: Spec) -> bool:
+    """Say whether all nodes must be of one type: those of a multi-node job, and close ones."""
+    return spec.cluster.nodes.max > 1 or spec.cluster.placement is not None
+
+
+def _queue(spec: Spec, options: AwsOptions) -> dict[str, Any]:
+    made = [
+        {"type": "MANAGED", "computeResources": _resources(kind, spec, options)}
+        for kind in kinds(spec, options)
+    ]
+    return {"environments": made, "service_role": options.service_role}
+
+
+def _queue_steps(spec: Spec, options: AwsOptions) -> Iterator[Step]:
+    name = queue_name(spec, options)
+    order = [
+        {"order": n, "computeEnvironment": {"$ref": f"{step_id(kind)}.computeEnvironmentArn"}}
+        for n, kind in enumerate(kinds(spec, options), 1)
+    ]
+    do = batch(
+        "create_job_queue",
+        jobQueueName=name,
+        state="ENABLED",
+        priority=1,
+        computeEnvironmentOrder=order,
+        tags=tags(options, kind="queue"),
+    )
+    title = f"make a job queue: {', then '.join(kinds(spec, options))}"
+    undo = batch("delete_job_queue", jobQueue=name)
+    yield Step("queue", title, Scope.SITE, do, undo, SETTLE_S)
+    yield _switch("job_queue", "jobQueue", name, "queue-on")

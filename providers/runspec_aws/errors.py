@@ -1,0 +1,65 @@
+"""What goes wrong at AWS, in the core's words: refused, not answered, or not allowed."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+
+from botocore import exceptions
+
+from runspec.provider import CredentialsError, NoAnswer, RemoteError, Unavailable
+
+# Refused before anything was done, and the same call may go through later.
+# https://docs.aws.amazon.com/sdkref/latest/guide/feature-retry-behavior.html
+PASSING = frozenset(
+    "Throttling ThrottlingException ThrottledException TooManyRequestsException SlowDown "
+    "RequestThrottled RequestThrottledException RequestLimitExceeded BandwidthLimitExceeded "
+    "LimitExceededException PriorRequestNotComplete TransactionInProgressException".split()
+)
+DENIED = frozenset(
+    "AccessDenied AccessDeniedException UnauthorizedOperation AuthFailure ExpiredToken "
+    "ExpiredTokenException InvalidClientTokenId UnrecognizedClientException InvalidAccessKeyId "
+    "SignatureDoesNotMatch RequestExpired MissingAuthenticationToken RequestTimeTooSkewed".split()
+)
+LOGIN = "log in again (aws sso login), or set account_profile; then the same command goes on"
+
+
+@contextlib.contextmanager
+def translated(what: str) -> Iterator[None]:
+    """Raise what botocore raises while *what* is done in the words of `Client.call`."""
+    try:
+        yield
+    except exceptions.ClientError as exc:
+        raise _refused(what, exc) from exc
+    except (exceptions.NoCredentialsError, exceptions.PartialCredentialsError) as exc:
+        raise CredentialsError("there are no AWS credentials here", LOGIN) from exc
+    except (exceptions.CredentialRetrievalError, exceptions.TokenRetrievalError) as exc:
+        raise CredentialsError(f"the AWS credentials cannot be got: {exc}", LOGIN) from exc
+    except (exceptions.EndpointConnectionError, exceptions.ConnectTimeoutError) as exc:
+        raise RemoteError(f"{what}: AWS cannot be reached: {exc}", transient=True) from exc
+    except exceptions.ParamValidationError as exc:
+        raise RemoteError(f"{what}: {exc}") from exc
+    except (exceptions.HTTPClientError, exceptions.ResponseParserError) as exc:
+        raise NoAnswer(f"{what}: {exc}") from exc
+    except exceptions.BotoCoreError as exc:
+        raise Unavailable(f"{what}: {exc}") from exc
+
+
+def _refused(what: str, exc: exceptions.ClientError) -> Exception:
+    code, text = exc.response["Error"].get("Code", ""), exc.response["Error"].get("Message", "")
+    status = exc.response.get("ResponseMetadata", {}).get("HTTPStatusCode", 0)
+    if code in DENIED:
+        return CredentialsError(f"{what}: {text or code}", LOGIN)
+    if code in PASSING or status == 429:
+        return RemoteError(f"{what}: {text or code}", transient=True)
+    if status >= 500 or not code:
+        return NoAnswer(f"{what}: {status} {text or code}")
+    return RemoteError(f"{what}: {text or code}")
+
+
+def code_of(exc: BaseException) -> str:
+    """Give the service's own code of a refusal, or nothing."""
+    cause = exc.__cause__
+    if isinstance(cause, exceptions.ClientError):
+        return str(cause.response["Error"].get("Code", ""))
+    return ""

@@ -1,0 +1,242 @@
+"""How jobs stand: what AWS Batch says of them, in the words of the contract."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from runspec.provider import Answer, NodeStatus, State, Status
+from runspec_aws import reasons
+from runspec_aws.environments import SETTLE_S
+from runspec_aws.errors import translated
+from runspec_aws.objects import Objects
+from runspec_aws.session import Session
+from runspec_aws.shape import Shape
+
+DESCRIBED_AT_ONCE = (
+    100  # https://docs.aws.amazon.com/batch/latest/APIReference/API_DescribeJobs.html
+)
+FRESH_S = 0.9  # what was described so lately is not asked for again
+SHOWN = 100  # nodes that a status lists while the job runs; at its end, all
+CANCELLED = "cancelled by runspec"
+
+STATES = {
+    "SUBMITTED": State.WAITING,
+    "PENDING": State.WAITING,
+    "RUNNABLE": State.WAITING,
+    "STARTING": State.WAITING,
+    "RUNNING": State.RUNNING,
+    "SUCCEEDED": State.SUCCEEDED,
+    "FAILED": State.FAILED,
+}
+Job = Mapping[str, Any]
+
+
+class Place(NamedTuple):
+    """Which child of a job is which node of which task."""
+
+    task: int
+    rank: int
+    job: str
+
+
+class Jobs:
+    """The jobs of runs, by the names and ids they have at the service."""
+
+    def __init__(self, session: Session, files: Objects) -> None:
+        self.session = session
+        self.files = files
+        self._ids: dict[str, str] = {}
+        self._records: dict[str, dict[str, Any]] = {}
+        self._described: dict[str, tuple[float, Job]] = {}
+
+    def remember(self, run: str, job: str) -> None:
+        self._ids[run] = job
+
+    def record(self, run: str) -> dict[str, Any] | None:
+        """Give what the run is to do, as it was put beside its data; None once it is destroyed."""
+        if run not in self._records:
+            found = self.files.read("runs", run, "record.json")
+            if found is None:
+                return None
+            self._records[run] = json.loads(found)
+        return self._records[run]
+
+    def find(self, run: str) -> Answer | None:
+        """Give the job of *run*. Of several, the oldest is it, and the others are ended.
+
+        The claim lets one of them run, whichever: it is the one that counts, if there is one yet.
+        """
+        found = self._listed(run)
+        if not found:
+            return None
+        claim = (self.files.read("runs", run, "claim") or b"").decode()
+        first = next((job for job in found if job["jobId"] == claim), found[0])
+        for other in found:
+            if other is not first:
+                self._terminate(other["jobId"], "a second job of the same run")
+        self.remember(run, first["jobId"])
+        return {key: first[key] for key in ("jobArn", "jobId", "jobName")}
+
+    def _listed(self, run: str) -> list[Job]:
+        """Give the jobs whose name is *run*, the oldest first. Names match whatever their case."""
+        record = self.record(run)
+        if record is None:
+            return []
+        pages = self.session.look("batch").get_paginator("list_jobs")
+        by_name = [{"name": "JOB_NAME", "values": [run]}]
+        with translated("list_jobs"):
+            found = [
+                job
+                for page in pages.paginate(jobQueue=record["queue"], filters=by_name)
+                for job in page["jobSummaryList"]
+                if job["jobName"] == run
+            ]
+        return sorted(found, key=lambda job: (job["createdAt"], job["jobId"]))
+
+    def describe(self, ids: Iterable[str]) -> dict[str, Job]:
+        """Give what the service knows of each of *ids*; it forgets jobs that have long ended."""
+        now, wanted = time.monotonic(), list(ids)
+        old = [i for i in wanted if now - self._described.get(i, (-FRESH_S, {}))[0] >= FRESH_S]
+        for start in range(0, len(old), DESCRIBED_AT_ONCE):
+            some = old[start : start + DESCRIBED_AT_ONCE]
+            with translated("describe_jobs"):
+                answer = self.session.look("batch").describe_jobs(jobs=some)
+            for name in some:
+                self._described.pop(name, None)
+            for job in answer["jobs"]:
+                self._described[job["jobId"]] = (time.monotonic(), job)
+        return {i: self._described[i][1] for i in wanted if i in self._described}
+
+    def job(self, run: str) -> Job | None:
+        """Give the job of *run* as it is now; None when there is none, or it is forgotten."""
+        if run not in self._ids and not self._look(run):
+            return None
+        job = self._ids[run]
+        end = time.monotonic() + SETTLE_S
+        while not (found := self.describe([job])) and time.monotonic() < end:
+            if self._settled(run):
+                return None
+            time.sleep(0.2)
+        return found.get(job)
+
+    def _look(self, run: str) -> bool:
+        """Find the job of *run*; a list may lag behind its submission."""
+        end = time.monotonic() + SETTLE_S
+        while self.find(run) is None:
+            if self.record(run) is None or time.monotonic() > end:
+                return False
+            time.sleep(0.2)
+        return True
+
+    def _settled(self, run: str) -> bool:
+        return self.files.read("runs", run, "record.json") is None
+
+    def places(self, run: str, record: Mapping[str, Any]) -> list[Place]:
+        """Give every node of every task, with the id of its job."""
+        job, nodes = self._ids[run], record["nodes"]
+        if record["shape"] == Shape.SINGLE:
+            return [Place(0, 0, job)]
+        if record["shape"] == Shape.NODES:
+            return [Place(0, rank, f"{job}#{rank}") for rank in range(nodes)]
+        count = nodes
+        for _, values in record["sweep"]:
+            count *= len(values)
+        return [Place(i // nodes, i % nodes, f"{job}:{i}") for i in range(count)]
+
+    def status(self, run: str) -> Status:
+        record = self.record(run)
+        if record is None or self._gone(run):
+            return Status(State.GONE)
+        job = self.job(run)
+        if job is None:
+            return Status(State.GONE)
+        state = self._state(job)
+        nodes = self._nodes(run, record, state.terminal)
+        if not state.terminal:
+            running = any(n.state is State.RUNNING for n in nodes) or _runs(job)
+            state = State.RUNNING if running else State.WAITING
+            return Status(
+                state, reasons.waiting(job) if state is State.WAITING else "", None, nodes
+            )
+        first = _first_bad(nodes)
+        code = 0 if state is State.SUCCEEDED else first.exit_code if first else None
+        reason = (
+            ""
+            if state is State.SUCCEEDED
+            else (first.reason if first else "") or reasons.ended(job)
+        )
+        if state is State.CANCELLED:
+            reason, code = job.get("statusReason", CANCELLED), None
+        return Status(state, reason, code, nodes)
+
+    def _gone(self, run: str) -> bool:
+        """A record that was read may have been destroyed since; asked once the job has ended."""
+        known = self._described.get(self._ids.get(run, ""), (0.0, {}))[1]
+        if self._state(known).terminal and self._settled(run):
+            self._records.pop(run, None)
+            return True
+        return False
+
+    @staticmethod
+    def _state(job: Job) -> State:
+        if not job:
+            return State.WAITING
+        state = STATES[job["status"]]
+        told = str(job.get("statusReason", "")).startswith(CANCELLED)
+        return State.CANCELLED if state is State.FAILED and told else state
+
+    def _nodes(self, run: str, record: Mapping[str, Any], ended: bool) -> tuple[NodeStatus, ...]:
+        places = self.places(run, record)
+        if len(places) > SHOWN and not ended:
+            return ()
+        found = self.describe(place.job for place in places)
+        return tuple(_node(place, found[place.job]) for place in places if place.job in found)
+
+    def end(self, run: str) -> None:
+        """Ask every job of *run* to end. The claim is taken first: one that starts later leaves."""
+        if self.record(run) is None:
+            return
+        self.files.put_new(b"cancelled", "runs", run, "claim")
+        ids = {job["jobId"] for job in self._listed(run)} | {self._ids.get(run, "")} - {""}
+        for job in self.describe(ids).values():
+            if not self._state(job).terminal:
+                self._terminate(job["jobId"], CANCELLED)
+                self._described.pop(job["jobId"], None)
+
+    def _terminate(self, job: str, reason: str) -> None:
+        """TerminateJob ends a job in every state; CancelJob says ok and does nothing to one that runs."""
+        with translated("terminate_job"):
+            self.session.look("batch").terminate_job(jobId=job, reason=reason)
+
+
+def _runs(job: Job) -> bool:
+    """An array whose children run is PENDING itself."""
+    counts = job.get("arrayProperties", {}).get("statusSummary", {})
+    return bool(counts.get("RUNNING")) or job["status"] == "RUNNING"
+
+
+def _node(place: Place, job: Job) -> NodeStatus:
+    state = Jobs._state(job)  # noqa: SLF001
+    attempts = job.get("attempts", ())
+    reason = reasons.ended(job) if state is State.FAILED else reasons.waiting(job)
+    code = exit_code(job) if state.terminal else None
+    attempt = max(1, len(attempts) + (state is State.RUNNING))
+    return NodeStatus(
+        place.task, place.rank, attempt, state, reason if state is not State.RUNNING else "", code
+    )
+
+
+def exit_code(job: Job) -> int | None:
+    """Give the exit code of the last attempt; none where no container came so far."""
+    found = [attempt.get("container", {}).get("exitCode") for attempt in job.get("attempts", ())]
+    own = job.get("container", {}).get("exitCode")
+    return own if own is not None else found[-1] if found else None
+
+
+def _first_bad(nodes: Sequence[NodeStatus]) -> NodeStatus | None:
+    """Give the node that speaks for a job that failed: the first that failed by itself."""
+    failed = [node for node in nodes if node.state is State.FAILED]
+    return next((node for node in failed if node.exit_code), failed[0] if failed else None)

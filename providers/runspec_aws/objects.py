@@ -1,0 +1,166 @@
+"""The files of jobs in the bucket: folders put there, outputs taken back, and all of a run removed."""
+
+from __future__ import annotations
+
+import io
+import json
+import tarfile
+import tempfile
+from collections.abc import Iterator, Mapping
+from datetime import timedelta
+from functools import partial
+from typing import Any, BinaryIO
+
+import obstore
+from obstore.store import S3Store
+
+from runspec.provider import Bundle, File, OutputFile, Progress
+from runspec_aws.errors import translated
+from runspec_aws.finding import absent
+from runspec_aws.session import Session
+
+MANIFEST = "/.runspec/manifest.json"
+AT_ONCE_BYTES = 64 << 20  # of a folder, before its tar goes to the disk
+DELETED_AT_ONCE = 1000  # https://docs.aws.amazon.com/AmazonS3/latest/API/API_DeleteObjects.html
+PART_BYTES = 16 << 20
+TAKEN = frozenset({"PreconditionFailed", "412", "ConditionalRequestConflict", "409"})
+
+
+class Objects:
+    """What lies under the prefix of the profile."""
+
+    def __init__(self, session: Session, prefix: str) -> None:
+        self.session = session
+        self.prefix = prefix
+
+    def read(self, *parts: str) -> bytes | None:
+        """Give the content of a small object, or None."""
+        where = {"Bucket": self.session.bucket, "Key": "/".join((self.prefix, *parts))}
+        found = absent(lambda: self.session.look("s3").get_object(**where), f"read {where['Key']}")
+        if found is None:
+            return None
+        with translated(f"read {where['Key']}"):
+            data: bytes = found["Body"].read()
+        return data
+
+    def put_new(self, content: bytes, *parts: str) -> bool:
+        """Put a small object where none is; say whether there was none."""
+        where = {"Bucket": self.session.bucket, "Key": "/".join((self.prefix, *parts))}
+        put = partial(self.session.make("s3").put_object, Body=content, IfNoneMatch="*")
+        return absent(lambda: put(**where) or {}, f"write {where['Key']}", TAKEN) is not None
+
+    def put_folder(self, key: str, bundle: Bundle, progress: Progress) -> None:
+        """Put the content of *bundle* at *key*, as one tar, whole or not at all.
+
+        The tar is made before anything is sent: a folder that changes meanwhile is never half there.
+        """
+        whole = sum(file.bytes for file in bundle.files)
+        with tempfile.SpooledTemporaryFile(AT_ONCE_BYTES) as file:
+            with tarfile.open(fileobj=file, mode="w", format=tarfile.PAX_FORMAT) as archive:
+                for entry in bundle.files:
+                    _add(archive, bundle, entry)
+            file.seek(0)
+            with translated(f"upload {key}"):
+                obstore.put(
+                    self._store(), key, _Counted(file, progress, whole), chunk_size=PART_BYTES
+                )
+        progress(whole, whole)
+
+    def _store(self) -> S3Store:
+        """Obstore moves bulk at a quarter of boto3's CPU and less."""
+        end = self.session.look("s3").meta.endpoint_url
+        plain = end.startswith("http://")
+        return S3Store(
+            self.session.bucket,
+            endpoint=end if plain else None,
+            region=self.session.region,
+            virtual_hosted_style_request=not plain,
+            client_options={"allow_http": plain, "timeout": timedelta(minutes=10)},
+            config=self.session.credentials(),
+        )
+
+    def listing(self, prefix: str) -> Iterator[Mapping[str, Any]]:
+        """Give every object whose key begins with *prefix*."""
+        pages = self.session.look("s3").get_paginator("list_objects_v2")
+        with translated(f"list {prefix}"):
+            for page in pages.paginate(Bucket=self.session.bucket, Prefix=prefix):
+                yield from page.get("Contents", ())
+
+    def empty(self, prefix: str) -> None:
+        """Remove every object whose key begins with *prefix*."""
+        assert prefix.strip("/"), "BUG: this would empty the bucket"
+        keys = [{"Key": found["Key"]} for found in self.listing(prefix)]
+        for start in range(0, len(keys), DELETED_AT_ONCE):
+            some = {"Objects": keys[start : start + DELETED_AT_ONCE], "Quiet": True}
+            with translated(f"empty {prefix}"):
+                self.session.make("s3").delete_objects(Bucket=self.session.bucket, Delete=some)
+
+    def outputs(self, run: str) -> list[OutputFile]:
+        """Give all that the manifests list: a file that is being written is in none."""
+        base = f"{self.prefix}/runs/{run}/outputs/"
+        found: list[OutputFile] = []
+        for entry in self.listing(base):
+            if entry["Key"].endswith(MANIFEST):
+                place = entry["Key"][len(base) : -len(MANIFEST)]
+                name, task, rank = place.split("/")
+                text = self.read(*entry["Key"][len(self.prefix) + 1 :].split("/"))
+                for file in json.loads(text or b'{"files": []}')["files"]:
+                    opened = partial(self._open, f"{base}{place}/{file['path']}")
+                    found.append(
+                        OutputFile(name, int(task), int(rank), file["path"], file["size"], opened)
+                    )
+        return sorted(found, key=lambda f: (f.output, f.task, f.rank, f.path))
+
+    def _open(self, key: str) -> BinaryIO:
+        with translated(f"read {key}"):
+            body = self.session.look("s3").get_object(Bucket=self.session.bucket, Key=key)["Body"]
+        return io.BufferedReader(_Reading(body, key))
+
+
+class _Reading(io.RawIOBase):
+    """The body of an answer as a file."""
+
+    def __init__(self, body: Any, key: str) -> None:
+        self.body, self.key = body, key
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        with translated(f"read {self.key}"):
+            data = self.body.read(len(buffer))
+        buffer[: len(data)] = data
+        return len(data)
+
+    def close(self) -> None:
+        self.body.close()
+        super().close()
+
+
+def _add(archive: tarfile.TarFile, bundle: Bundle, entry: File) -> None:
+    """Equal folders make equal tars: no time, no owner."""
+    info = tarfile.TarInfo(entry.path)
+    info.size, info.mode = entry.bytes, 0o755 if entry.executable else 0o644
+    with bundle.open(entry) as file:
+        archive.addfile(info, file)
+        file.read()  # to the end: that is when it is checked
+
+
+class _Counted(io.RawIOBase):
+    """A file that tells how much of it was read."""
+
+    def __init__(self, file: Any, progress: Progress, whole: int) -> None:
+        self.file, self.progress, self.whole, self.done = file, progress, whole, 0
+
+    def readable(self) -> bool:
+        return True
+
+    def seekable(self) -> bool:
+        return False
+
+    def readinto(self, buffer: Any) -> int:
+        data = self.file.read(len(buffer))
+        buffer[: len(data)] = data
+        self.done += len(data)
+        self.progress(min(self.done, self.whole), self.whole)
+        return len(data)

@@ -1,0 +1,131 @@
+"""The settings of the AWS Batch provider."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Annotated, Literal
+
+from pydantic import BeforeValidator, Field, WithJsonSchema
+
+from runspec.provider import Key, Options, Positive, Truth, Word, matching
+
+ARN = r"^arn:aws[a-z-]*:iam::[0-9]{12}:(role|instance-profile)/.+$"
+REGION = r"^[a-z]{2}(-[a-z]+)+-[0-9]+$"
+BUCKET = r"^[a-z0-9][a-z0-9.-]{1,61}[a-z0-9]$"
+PREFIX = r"^[A-Za-z0-9!_.*'()-]+(/[A-Za-z0-9!_.*'()-]+)*$"
+SHARED = r"^(efs:fs-[0-9a-f]{8,40}(:fsap-[0-9a-f]{8,40})?|host:/.*)$"
+
+
+def _text(pattern: str, what: str, hint: str) -> object:
+    return BeforeValidator(matching(pattern, what, hint))
+
+
+def _schema(pattern: str) -> WithJsonSchema:
+    return WithJsonSchema({"type": "string", "pattern": pattern})
+
+
+Region = Annotated[
+    str, _text(REGION, "a region", "write one such as eu-central-1"), _schema(REGION)
+]
+Bucket = Annotated[
+    str,
+    _text(BUCKET, "the name of a bucket", "write the name alone, without s3://"),
+    _schema(BUCKET),
+]
+Prefix = Annotated[
+    str, _text(PREFIX, "a prefix of keys", "write words with / between them"), _schema(PREFIX)
+]
+Role = Annotated[
+    str, _text(ARN, "the ARN of a role", "write arn:aws:iam::123456789012:role/NAME"), _schema(ARN)
+]
+Shared = Annotated[
+    str,
+    _text(
+        SHARED,
+        "a shared file system",
+        "write efs:fs-ID, efs:fs-ID:fsap-ID, or host:/fsx where the machines mount it",
+    ),
+    _schema(SHARED),
+]
+
+
+class AwsOptions(Options):
+    """`providers: {aws-batch: {...}}` in the profile or the spec."""
+
+    region: Region | None = Field(
+        default=None, description="The region of everything: `eu-central-1`."
+    )
+    account_profile: Word | None = Field(
+        default=None, description="The profile of ~/.aws whose credentials are used."
+    )
+    bucket: Bucket | None = Field(
+        default=None, description="The S3 bucket for what jobs read and write; it is there already."
+    )
+    prefix: Prefix = Field(default="runspec", description="All keys in the bucket begin with it.")
+    queue: Word | None = Field(
+        default=None,
+        description="A job queue that is there already, used as it is. Without it, environments "
+        "and a queue are made and shared by jobs of equal needs.",
+    )
+    image: Word = Field(
+        default="public.ecr.aws/docker/library/python:3.11-slim",
+        description="What jobs without an image of their own run in.",
+    )
+    job_role: Role | None = Field(
+        default=None,
+        description="The role of the job itself: it reads inputs and writes outputs in the bucket.",
+    )
+    execution_role: Role | None = Field(
+        default=None, description="The role that gets images, secrets and writes logs."
+    )
+    instance_role: Role | None = Field(
+        default=None, description="The instance profile of the machines (ECS)."
+    )
+    service_role: Role | None = Field(
+        default=None, description="The role of AWS Batch; without it the service-linked one."
+    )
+    subnets: tuple[Word, ...] = Field(default=(), description="The subnets of the machines.")
+    security_groups: tuple[Word, ...] = Field(
+        default=(), description="Their security groups; nodes of one job need to reach each other."
+    )
+    key_pair: Word | None = Field(default=None, description="The EC2 key pair for ssh.")
+    ami: Word | None = Field(default=None, description="An AMI of your own for the machines.")
+    launch_template: Word | None = Field(
+        default=None, description="A launch template for the machines, by its id (`lt-...`)."
+    )
+    instance_types: tuple[Word, ...] = Field(
+        default=(), description="Machines to use instead of those that fit by the package's table."
+    )
+    max_vcpus: Positive = Field(
+        default=256, description="The most vCPUs that run at once in each environment."
+    )
+    fargate: Truth = Field(
+        default=False, description="Run single-node jobs without GPUs on Fargate instead of EC2."
+    )
+    public_ip: Truth = Field(
+        default=False, description="Give Fargate jobs a public address: they need one without NAT."
+    )
+    efa: Truth = Field(
+        default=False, description="Give each node the Elastic Fabric Adapters of its machine."
+    )
+    user: Word | None = Field(default=None, description="The user in the container: `1000:1000`.")
+    shared: Mapping[Key, Shared] = Field(
+        default={},
+        description="What `shared://NAME` is: `efs:fs-ID`, `efs:fs-ID:fsap-ID`, or `host:/fsx`, "
+        "a folder where every machine mounts FSx for Lustre.",
+    )
+    log_group: Word = Field(
+        default="/aws/batch/job", description="The group of CloudWatch Logs that jobs print into."
+    )
+    share: Word | None = Field(
+        default=None, description="The share identifier, for a queue with a fair-share policy."
+    )
+    priority: Annotated[int, Field(ge=0, le=9999)] | None = Field(
+        default=None, description="The priority among jobs of one share."
+    )
+    tags: Mapping[Word, Word] = Field(default={}, description="Tags for all that is made.")
+    allocation: Literal["cheapest", "steady"] = Field(
+        default="steady",
+        description="How spot machines are picked: `steady` weighs how likely they are to be "
+        "reclaimed against their price, `cheapest` looks at the price first.",
+    )

@@ -1,0 +1,78 @@
+"""From a spec to the steps that run it on AWS Batch."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from runspec.provider import Facts, Scope, Spec, Step, tasks
+from runspec_aws import definition, environments, storage
+from runspec_aws.naming import batch, tags
+from runspec_aws.options import AwsOptions
+from runspec_aws.shape import Shape, children, shape
+
+
+def steps(spec: Spec, run: str, facts: Facts) -> tuple[Step, ...]:
+    return (
+        *storage.steps(spec, facts),
+        *environments.steps(spec, facts.options),
+        definition.step(spec, facts),
+        storage.record(spec, run, facts),
+        _submit(spec, run, facts),
+    )
+
+
+def _submit(spec: Spec, run: str, facts: Facts) -> Step:
+    """Give the one call that starts the job. Batch has no client token: the job's name holds the run.
+
+    There is nothing to undo: a job that has ended leaves the service by itself.
+    """
+    options: AwsOptions = facts.options
+    queue: Any = options.queue or {"$ref": "queue.jobQueueArn"}
+    params: dict[str, Any] = {
+        "jobName": run,
+        "jobQueue": queue,
+        "jobDefinition": {"$ref": "definition.jobDefinitionArn"},
+        **_size(spec, run),
+        "propagateTags": True,
+        "tags": tags(options, run=run, job=spec.name),
+    }
+    if options.share:
+        params["shareIdentifier"] = options.share
+    if options.priority is not None:
+        params["schedulingPriorityOverride"] = options.priority
+    return Step(
+        "job",
+        f"submit {_count(spec)}",
+        Scope.RUN,
+        batch("submit_job", **params),
+        settle_s=environments.SETTLE_S,
+    )
+
+
+def overrides(run: str) -> dict[str, Any]:
+    """Give what is of one run alone; all else is in the definition and the record."""
+    return {"environment": [{"name": "RUNSPEC_RUN", "value": run}]}
+
+
+def _size(spec: Spec, run: str) -> Mapping[str, Any]:
+    kind = shape(spec)
+    if kind is Shape.NODES:
+        own = [{"targetNodes": "0:", "containerOverrides": overrides(run)}]
+        nodes = spec.cluster.nodes.max
+        return {"nodeOverrides": {"numNodes": nodes, "nodePropertyOverrides": own}}
+    if kind is Shape.ARRAY:
+        return {"arrayProperties": {"size": children(spec)}, "containerOverrides": overrides(run)}
+    return {"containerOverrides": overrides(run)}
+
+
+def _count(spec: Spec) -> str:
+    nodes, count, kind = spec.cluster.nodes.max, len(tasks(spec)), shape(spec)
+    where = f"{nodes} nodes" if nodes > 1 else "1 node"
+    if kind is Shape.ARRAY:
+        what = f"an array of {children(spec):,}"
+        each = (
+            f"{count:,} tasks of {where}" if count > 1 else f"{where} that meet through the store"
+        )
+        return f"{what}: {each}"
+    return f"a job of {where}"

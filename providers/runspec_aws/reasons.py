@@ -1,0 +1,64 @@
+"""Why a job waits or has failed, in words that say what to do."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+RECLAIMED = "Host EC2"  # https://docs.aws.amazon.com/batch/latest/userguide/job_retries.html
+
+# What AWS Batch says of a job that waits: https://docs.aws.amazon.com/batch/latest/userguide/job_stuck_in_runnable.html
+STUCK: Mapping[str, str] = {
+    "MISCONFIGURATION:JOB_RESOURCE_REQUIREMENT": "no machine of the queue is large enough: ask for less in cluster",
+    "MISCONFIGURATION:COMPUTE_ENVIRONMENT_MAX_RESOURCE": "the queue's environments are too small: raise max_vcpus",
+    "MISCONFIGURATION:SERVICE_ROLE_PERMISSIONS": "the service role may not start machines",
+    "CAPACITY:INSUFFICIENT_INSTANCE_CAPACITY": "AWS has no such machine now: name more instance_types",
+    "ACTION_REQUIRED": "an environment needs attention: see runspec doctor aws-batch",
+}
+WAITING = {
+    "SUBMITTED": "submitted",
+    "PENDING": "waits for its children or for other jobs",
+    "RUNNABLE": "waits for a machine",
+    "STARTING": "a machine gets the image and starts the container",
+}
+EXPLAINED: Mapping[str, str] = {
+    "OutOfMemoryError": "it needed more than its memory: raise cluster.memory",
+    "CannotPullContainerError": "the image could not be got: is its name right, and may the role read it?",
+    "ResourceInitializationError": "the container could not be set up: secrets, logs or the network",
+    "CannotStartContainerError": "the container could not be started",
+    "CannotInspectContainerError": "the machine was in trouble",
+    "DockerTimeoutError": "the machine was too slow to start the container",
+}
+
+
+def waiting(job: Mapping[str, Any]) -> str:
+    """Say why *job* does not run yet."""
+    status, told = job["status"], str(job.get("statusReason", ""))
+    if status not in WAITING:
+        return ""
+    for code, words in STUCK.items():
+        if told.startswith(code):
+            return f"{words} ({told})"
+    return f"{WAITING[status]} ({status}{': ' + told if told else ''})"
+
+
+def ended(job: Mapping[str, Any]) -> str:
+    """Say why *job* ended as it did: the code or the reason of its last attempt, and what was reclaimed."""
+    attempts = job.get("attempts", ())
+    last = attempts[-1] if attempts else {}
+    container = {**job.get("container", {}), **last.get("container", {})}
+    told, code = str(container.get("reason", "")), container.get("exitCode")
+    said = str(job.get("statusReason", ""))
+    words = next((f"{text} ({told})" for name, text in EXPLAINED.items() if name in told), "")
+    if not words and code is not None:
+        words = f"exited with code {code}{_signal(code)}"
+        words += "" if said in ("", "Essential container in task exited") else f" ({said})"
+    words = words or told or said or "AWS Batch gives no reason"
+    taken = sum(str(a.get("statusReason", "")).startswith(RECLAIMED) for a in attempts)
+    if taken:
+        words += f"; {taken} of {len(attempts)} tries ended because the machine was reclaimed"
+    return words
+
+
+def _signal(code: int) -> str:
+    return {137: ": killed", 143: ": told to end", 139: ": segmentation fault"}.get(code, "")

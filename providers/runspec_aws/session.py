@@ -1,0 +1,60 @@
+"""AWS's own SDK, opened: one client of each service to make things with, and one to look."""
+
+from __future__ import annotations
+
+import functools
+from typing import Any
+
+import boto3
+from botocore.config import Config
+from obstore.store import S3Config
+
+from runspec.provider import CredentialsError, UsageError
+from runspec_aws.errors import LOGIN, translated
+from runspec_aws.options import AwsOptions
+
+# SubmitJob has no client token: a second attempt after a lost reply would be a second job.
+ONCE = Config(
+    retries={"mode": "standard", "total_max_attempts": 1}, connect_timeout=10, read_timeout=60
+)
+# Looking is free to be repeated; adaptive slows down when the service throttles.
+# https://boto3.amazonaws.com/v1/documentation/api/latest/guide/retries.html
+PATIENT = Config(
+    retries={"mode": "adaptive", "total_max_attempts": 10}, connect_timeout=10, read_timeout=60
+)
+
+
+class Session:
+    """The clients of one account and region. Raises CredentialsError where there are none."""
+
+    def __init__(self, options: AwsOptions) -> None:
+        if options.region is None or options.bucket is None:
+            raise UsageError(
+                "the profile names no region or no bucket", "see runspec doctor aws-batch"
+            )
+        self.region, self.bucket = options.region, options.bucket
+        with translated("the credentials"):
+            self._session = boto3.Session(
+                profile_name=options.account_profile, region_name=options.region
+            )
+            if self._session.get_credentials() is None:
+                raise CredentialsError("there are no AWS credentials here", LOGIN)
+
+    @functools.cache  # noqa: B019 - it lives as long as the process
+    def make(self, service: str) -> Any:
+        """Give the client that sends each call once."""
+        return self._session.client(service, config=ONCE)
+
+    @functools.cache  # noqa: B019
+    def look(self, service: str) -> Any:
+        """Give the client for calls that only look; it tries again by itself."""
+        return self._session.client(service, config=PATIENT)
+
+    def credentials(self) -> S3Config:
+        """Give the credentials as they are now, for a library that signs by itself."""
+        with translated("the credentials"):
+            found = self._session.get_credentials()
+            assert found is not None, "BUG: there were some"
+            now = found.get_frozen_credentials()
+        keys = S3Config(access_key_id=now.access_key, secret_access_key=now.secret_key)
+        return S3Config(**keys, session_token=now.token) if now.token else keys

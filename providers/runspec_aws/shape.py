@@ -1,0 +1,45 @@
+"""Which kind of AWS Batch job a spec becomes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from enum import StrEnum
+
+from runspec.provider import Capacity, Spec, tasks
+
+LARGEST_ARRAY = 10_000  # https://docs.aws.amazon.com/batch/latest/userguide/service_limits.html
+
+
+class Shape(StrEnum):
+    """One job; an array, whose children are tasks or nodes; or a gang of nodes."""
+
+    SINGLE = "single"
+    ARRAY = "array"
+    NODES = "nodes"
+
+
+def shape(spec: Spec) -> Shape:
+    """Give the shape of *spec*.
+
+    A gang (multi-node parallel) runs on-demand and cannot be an array, so nodes on spot, and nodes
+    of a sweep, are an array of single nodes that meet through the store.
+    https://docs.aws.amazon.com/batch/latest/userguide/mnp-ce.html
+    """
+    nodes, count = spec.cluster.nodes.max, len(tasks(spec))
+    if nodes * count == 1:
+        return Shape.SINGLE
+    if nodes > 1 and count == 1 and spec.cluster.capacity is Capacity.ON_DEMAND:
+        return Shape.NODES
+    return Shape.ARRAY
+
+
+def children(spec: Spec) -> int:
+    """Give how many children the array of *spec* has."""
+    return spec.cluster.nodes.max * len(tasks(spec))
+
+
+def child(shape: str, nodes: int, task: int, rank: int) -> Mapping[str, int]:
+    """Give where the node *rank* of *task* is in a job of this *shape*."""
+    if shape == Shape.ARRAY:
+        return {"index": task * nodes + rank}
+    return {"node": rank} if shape == Shape.NODES else {}

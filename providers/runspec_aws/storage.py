@@ -1,0 +1,110 @@
+"""Where the files of jobs lie in the bucket, and the steps that put them there."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterator
+from typing import Any
+
+from runspec.provider import Facts, Mount, Request, Scope, Source, Spec, Step, inside_zipapp
+from runspec_aws.environments import queue_name
+from runspec_aws.naming import s3
+from runspec_aws.options import AwsOptions
+from runspec_aws.shape import shape
+
+INSIDE_SHA256 = hashlib.sha256(inside_zipapp()).hexdigest()
+FORMAT = "runspec.run/v1"
+
+
+def store(options: AwsOptions) -> str:
+    """Give where everything lies, as jobs are told."""
+    return f"s3://{options.bucket or ''}/{options.prefix}"
+
+
+def key(options: AwsOptions, *parts: str) -> str:
+    return "/".join((options.prefix, *parts))
+
+
+def steps(spec: Spec, facts: Facts) -> Iterator[Step]:
+    """Give the steps that put up what jobs share: our part of the job, and folders."""
+    options: AwsOptions = facts.options
+    yield _upload(
+        options,
+        "inside",
+        "upload what runs in the job",
+        key(options, "inside", f"{INSIDE_SHA256}.pyz"),
+        {"$inside": INSIDE_SHA256},
+    )
+    for mount in spec.mounts:
+        if mount.scheme == "file":
+            source = facts.sources[mount.name]
+            title = f"upload {mount.source} ({source.files:,} files, {source.bytes:,} bytes)"
+            where = key(options, "blobs", blob(source))
+            yield _upload(options, f"upload-{mount.name}", title, where, {"$file": mount.name})
+
+
+def blob(source: Source) -> str:
+    return f"{source.digest.removeprefix('sha256:')}.tar"
+
+
+def _upload(options: AwsOptions, step: str, title: str, where: str, body: Any) -> Step:
+    """S3 lists and reads what was just written: no settling."""
+    place = {"Bucket": options.bucket or "", "Key": where}
+    return Step(
+        step, title, Scope.SITE, s3("put_object", **place, Body=body), s3("delete_object", **place)
+    )
+
+
+def record(spec: Spec, run: str, facts: Facts) -> Step:
+    """Give the step that writes down what the job is to do, beside what it will write.
+
+    Any machine that can read the bucket can take the run up by it.
+    """
+    options: AwsOptions = facts.options
+    body = json.dumps(described(spec, run, facts), sort_keys=True)
+    do = s3(
+        "put_object",
+        Bucket=options.bucket or "",
+        Key=key(options, "runs", run, "record.json"),
+        Body=body,
+        ContentType="application/json",
+    )
+    where = {"bucket": options.bucket or "", "prefix": key(options, "runs", run, "")}
+    return Step(
+        "record",
+        "write down what the job is to do",
+        Scope.RUN,
+        do,
+        Request("runspec", "empty_prefix", where),
+    )
+
+
+def described(spec: Spec, run: str, facts: Facts) -> dict[str, Any]:
+    """Give what runspec_inside.agent reads, and this provider's client."""
+    options: AwsOptions = facts.options
+    return {
+        "format": FORMAT,
+        "run": run,
+        "queue": queue_name(spec, options),
+        "shape": str(shape(spec)),
+        "nodes": spec.cluster.nodes.max,
+        "slots": spec.processes_per_node,
+        "launch": str(spec.launch),
+        "attempts": spec.retry.attempts,
+        "sweep": [[name, list(values)] for name, values in spec.sweep.items()],
+        "mounts": [_mount(mount, facts) for mount in spec.mounts],
+        "outputs": [{"name": o.name, "path": o.path, "sync_s": o.sync} for o in spec.outputs],
+        "requirements": list(facts.requirements),
+        "build_constraints": list(spec.container.build_constraints),
+        "log_group": options.log_group,
+    }
+
+
+def _mount(mount: Mount, facts: Facts) -> dict[str, Any]:
+    found: dict[str, Any] = {"name": mount.name, "target": mount.target}
+    if mount.scheme == "file":
+        return {**found, "kind": "tar", "key": f"blobs/{blob(facts.sources[mount.name])}"}
+    if mount.scheme == "store":
+        return {**found, "kind": "prefix", "key": f"store/{mount.place.strip('/')}/"}
+    return {**found, "kind": "folder", "path": mount.place}

@@ -1,0 +1,197 @@
+"""`job -- WORD...`: the first process of a job on a service that has an object store and no shared disk.
+
+It claims the run, gets what the job reads, builds what it needs, starts the program by inside.sh, and saves what it
+writes. What there is to do stands in `runs/<run>/record.json`, which the provider has put there.
+"""
+
+import json
+import os
+import shutil
+import sys
+import tempfile
+import zipfile
+from typing import Any, Dict, List, Mapping, NamedTuple, Optional, Sequence, Tuple
+
+from . import address, inputs, packages, process
+from .bucket import Bucket
+from .mirror import Mirror
+from .process import Child, Signals
+from .saver import Saver, restore
+from .words import LOST, STOPPED, USAGE, Failure
+
+SHARED = "/mnt/runspec"  # where shared file systems are mounted
+AGAIN = LOST  # the code that services are told to try again after
+
+
+class Place(NamedTuple):
+    """Which job this is of all that the run is made of."""
+
+    job: str  # the service's id of the whole; retries have the same
+    task: int
+    rank: int
+    attempt: int
+
+
+def main(argv: List[str]) -> int:
+    words = argv[1:] if argv[:1] == ["--"] else argv
+    rename(os.environ)
+    process.adopt_orphans()
+    with Signals() as signals:
+        return Agent(Bucket(), dict(os.environ)).run(words, signals)
+
+
+def rename(env: Any) -> None:
+    """Give the service's variables the names of the contract, as RUNSPEC_WORDS says."""
+    for pair in env.get("RUNSPEC_WORDS", "").split():
+        new, _, old = pair.partition("=")
+        if old in env:
+            env[new] = env[old]
+
+
+def place(env: Mapping[str, str], record: Mapping[str, Any]) -> Place:
+    """Find out which job this is: an array has one index for tasks and nodes together."""
+    job = env["RUNSPEC_JOB"].partition(":")[0].partition("#")[0]
+    index, rank = int(env.get("RUNSPEC_INDEX", "0")), int(env.get("RUNSPEC_RANK", "0"))
+    if record["shape"] == "array":
+        index, rank = divmod(index, record["nodes"])
+    return Place(job, index, rank, int(env.get("RUNSPEC_ATTEMPT", "1")))
+
+
+def values(sweep: Sequence[Tuple[str, List[str]]], task: int) -> Dict[str, str]:
+    """Return the sweep's values for *task*: the last parameter changes fastest.
+
+    >>> values([("lr", ["a", "b"]), ("seed", ["1", "2", "3"])], 4)
+    {'seed': '2', 'lr': 'b'}
+    """
+    found = {}
+    for name, among in reversed(sweep):
+        task, at = divmod(task, len(among))
+        found[name] = among[at]
+    return found
+
+
+def variable(kind: str, name: str) -> str:
+    return "RUNSPEC_{}_{}".format(kind, name.upper().replace("-", "_"))
+
+
+class Agent:
+    """One node of one task, from the claim to the last save."""
+
+    def __init__(self, bucket: Bucket, env: Dict[str, str]) -> None:
+        self.bucket = bucket
+        self.env = env
+        self.folder = tempfile.mkdtemp(prefix="runspec-")
+        self.at = "runs/{}/".format(env["RUNSPEC_RUN"])
+        found = bucket.get(self.at + "record.json")
+        if found is None:
+            raise Failure("the run {} has been destroyed".format(env["RUNSPEC_RUN"]), USAGE)
+        self.record: Dict[str, Any] = json.loads(found.decode("utf-8"))
+        self.place = place(env, self.record)
+
+    def run(self, words: List[str], signals: Signals) -> int:
+        holder = self.bucket.claim(self.at + "claim", self.place.job.encode()).decode()
+        if holder != self.place.job:
+            _tell("duplicate of {}, leaving".format(holder))
+            return 0
+        try:
+            return self._judge(self._run(words, signals))
+        finally:
+            shutil.rmtree(self.folder, ignore_errors=True)
+
+    def _run(self, words: List[str], signals: Signals) -> int:
+        for mount in self.record["mounts"]:
+            path = self._below(mount["target"])
+            if mount["kind"] == "folder":
+                inputs.link(self._below(SHARED + "/" + mount["path"]), path)
+            else:
+                inputs.get(self.bucket, mount, path)
+            self.env[variable("MOUNT", mount["name"])] = path
+        if self.record["requirements"]:
+            packages.build(self.record, self.folder, self.env)
+        saver = self._outputs()
+        mirror = self._words()
+        try:
+            child = Child(["/bin/sh", self._unpacked(), *words], self.env)
+            saver.start()
+            code = process.run(child, signals, float(self.env["RUNSPEC_GRACE_S"]))
+        finally:
+            lost = saver.finish()
+            if mirror is not None:
+                mirror.finish()
+        for line in lost:
+            _tell("not saved: {}".format(line))
+        return 1 if lost and code == 0 else code
+
+    def _below(self, path: str) -> str:
+        """Return *path* where it is in this job: in a process there is no root of our own."""
+        base = self.env.get("RUNSPEC_BELOW")
+        return path if base is None else os.path.join(os.path.abspath(base), path.lstrip("/"))
+
+    def _outputs(self) -> Saver:
+        saver = Saver(self.bucket)
+        for output in self.record["outputs"]:
+            path = self._below(output["path"])
+            os.makedirs(path, exist_ok=True)
+            own = "{}/{}/{}".format(output["name"], self.place.task, self.place.rank)
+            prefix = self.at + "outputs/" + own + "/"
+            if self.place.attempt > 1:
+                restore(self.bucket, prefix, path)
+            saver.add(output["name"], path, prefix, output["sync_s"])
+            self.env[variable("OUTPUT", output["name"])] = path
+        return saver
+
+    def _words(self) -> Optional[Mirror]:
+        """Give the job its variables, and where its nodes meet if there are several."""
+        record = self.record
+        for name, value in values(record["sweep"], self.place.task).items():
+            self.env[variable("SWEEP", name)] = value
+        self.env.update(
+            RUNSPEC_TASK=str(self.place.task),
+            RUNSPEC_RANK=str(self.place.rank),
+            RUNSPEC_ATTEMPT=str(self.place.attempt),
+            RUNSPEC_NODES=str(record["nodes"]),
+            RUNSPEC_SLOTS=str(record["slots"]),
+            RUNSPEC_LAUNCH=record["launch"],
+            RUNSPEC_HOSTFILE=os.path.join(self.folder, "hostfile"),
+        )
+        self.env.setdefault("RUNSPEC_GRACE_S", "20")
+        if record["nodes"] == 1:
+            return None
+        self.env["RUNSPEC_HOST"] = address.own(self.env)
+        if record["launch"] == "none":
+            return None
+        meet = os.path.join(self.folder, "meet")
+        os.mkdir(meet, 0o700)
+        self.env["RUNSPEC_MEET"] = meet
+        mirror = Mirror(self.bucket, meet, "{}meet/{}/".format(self.at, self.place.task))
+        mirror.start()
+        return mirror
+
+    def _unpacked(self) -> str:
+        """Return the path of inside.sh, out of the zipapp that this is."""
+        self.env.pop("RUNSPEC_WORDS", None)
+        with zipfile.ZipFile(self.env["RUNSPEC_INSIDE"]) as archive:
+            return archive.extract("runspec_inside/inside.sh", self.folder)
+
+    def _judge(self, code: int) -> int:
+        """Return *code*, or AGAIN for a failure after which the job is to be tried once more.
+
+        A machine that was taken away and a node that was lost are no failures of the job.
+        """
+        if code in (0, STOPPED) or (code == LOST and self.record["launch"] != "none"):
+            return code
+        key = "{}failures/{}-{}/".format(self.at, self.place.task, self.place.rank)
+        text = json.dumps({"code": code}).encode()
+        self.bucket.put(key + str(self.place.attempt), text)
+        count = sum(1 for _ in self.bucket.listing(key))
+        if count < self.record["attempts"]:
+            _tell(
+                "failed with {}; this was try {} of {}".format(code, count, self.record["attempts"])
+            )
+            return AGAIN
+        return 1 if code == AGAIN else code
+
+
+def _tell(text: str) -> None:
+    print("runspec: {}".format(text), file=sys.stderr)
+    sys.stderr.flush()

@@ -1,0 +1,64 @@
+"""Getting what a job reads out of the object store."""
+
+import os
+import tarfile
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, Mapping
+
+from .bucket import Bucket
+from .words import LOST, USAGE, Failure
+
+AT_ONCE = 16
+
+
+def get(bucket: Bucket, mount: Mapping[str, Any], path: str) -> None:
+    """Put what *mount* names at *path*: a folder that came as one tar, or all under a prefix."""
+    if mount["kind"] == "tar":
+        _unpack(bucket, mount["key"], path)
+    else:
+        _copy(bucket, mount["key"], path)
+
+
+def link(source: str, path: str) -> None:
+    """Show the folder *source* of a shared file system at *path*; it is made where it is not there yet."""
+    os.makedirs(source, exist_ok=True)
+    os.makedirs(os.path.dirname(path), exist_ok=True)
+    if not os.path.islink(path):
+        os.symlink(source, path)
+
+
+def _unpack(bucket: Bucket, key: str, path: str) -> None:
+    os.makedirs(path, exist_ok=True)
+    with bucket.opened(key) as stream:
+        try:
+            with tarfile.open(fileobj=stream, mode="r|") as archive:
+                for member in archive:
+                    _check(member)
+                    archive.extract(member, path)
+        except (tarfile.TarError, EOFError) as error:
+            raise Failure("{} came only in part: {}".format(key, error), LOST) from error
+
+
+def _check(member: tarfile.TarInfo) -> None:
+    """We made it of plain files with plain names; anything else is somebody else's."""
+    parts = member.name.split("/")
+    if not member.isreg() or member.name.startswith("/") or ".." in parts:
+        raise Failure("'{}' has no place in a folder of ours".format(member.name), USAGE)
+
+
+def _copy(bucket: Bucket, prefix: str, path: str) -> None:
+    found = [o for o in bucket.listing(prefix) if not o.key.endswith("/")]
+    if not found:
+        raise Failure("there is nothing at {}".format(prefix), USAGE)
+
+    def one(key: str) -> None:
+        parts = key[len(prefix) :].split("/")
+        if ".." in parts or "" in parts:
+            raise Failure("'{}' cannot be a file".format(key), USAGE)
+        target = os.path.join(path, *parts)
+        os.makedirs(os.path.dirname(target), exist_ok=True)
+        bucket.get_file(key, target)
+
+    with ThreadPoolExecutor(AT_ONCE) as threads:
+        for _ in threads.map(one, [o.key for o in found]):
+            pass
