@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from runspec_rehearsal.aws.describe import summary, visible
@@ -24,6 +24,8 @@ def listed(world: World, params: dict[str, Any]) -> dict[str, Any]:
         queue = the_queue(world, params["jobQueue"])
         found = [j for j in world.jobs if j.queue == queue.name and j.parent is None]
         filters = params.get("filters", [])
+        for rule in filters:
+            check_filter(rule)
         wanted = [j for j in found if all(passes(j, f) for f in filters)]
     else:
         filters = []
@@ -57,17 +59,26 @@ def page(jobs: list[Job], sign: int, params: Mapping[str, Any], filtered: bool) 
     return {"jobSummaryList": [summary(job) for job in shown], **more}
 
 
+FILTERS: dict[str, Callable[[Job, str], bool]] = {
+    "JOB_NAME": lambda job, value: starred(value.lower(), job.name.lower()),
+    "JOB_DEFINITION": lambda job, value: of_definition(value, job.definition["arn"]),
+    "BEFORE_CREATED_AT": lambda job, value: job.created_ms < int(value),
+    "AFTER_CREATED_AT": lambda job, value: job.created_ms > int(value),
+}
+"""ListJobs, filters."""
+
+
+def check_filter(rule: Mapping[str, Any]) -> None:
+    if rule.get("name") not in FILTERS:
+        raise refused(f"Invalid filter: {rule.get('name')}; there are {sorted(FILTERS)}")
+    numeric = rule["name"].endswith("CREATED_AT")
+    if numeric and not all(value.isdecimal() for value in rule.get("values", ())):
+        raise refused(f"{rule['name']} needs milliseconds since 1970")
+
+
 def passes(job: Job, rule: Mapping[str, Any]) -> bool:
-    """Apply one filter. ListJobs, filters."""
-    tests = {
-        "JOB_NAME": lambda v: starred(v.lower(), job.name.lower()),
-        "JOB_DEFINITION": lambda v: of_definition(v, job.definition["arn"]),
-        "BEFORE_CREATED_AT": lambda v: job.created_ms < int(v),
-        "AFTER_CREATED_AT": lambda v: job.created_ms > int(v),
-    }
-    if rule.get("name") not in tests:
-        raise refused(f"Invalid filter: {rule.get('name')}; there are {sorted(tests)}")
-    return any(tests[rule["name"]](value) for value in rule.get("values", ()))
+    test = FILTERS[rule["name"]]
+    return any(test(job, value) for value in rule.get("values", ()))
 
 
 def starred(pattern: str, text: str) -> bool:

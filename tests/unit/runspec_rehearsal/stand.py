@@ -60,10 +60,9 @@ class Stand:
     def __init__(self, folder: Path, **settings: Any) -> None:
         self.server: Server = serve(Settings(folder, **{**QUICK, **settings}))
         config = Config(retries={"total_max_attempts": 1}, read_timeout=5)
-        make = lambda name: session().client(  # noqa: E731
-            name, endpoint_url=self.server.url, config=config
-        )
-        self.batch, self.logs = make("batch"), make("logs")
+        given = {"endpoint_url": self.server.url, "config": config}
+        self.batch: Any = session().client("batch", **given)
+        self.logs: Any = session().client("logs", **given)
 
     def ask(self, method: str, path: str, body: Any = None) -> Any:
         """Use a control path."""
