@@ -72,9 +72,12 @@ class Container:
     end_all: Callable[[], None]
     lock: threading.Lock = field(default_factory=threading.Lock)
     over: bool = False
+    told: bool = False
+    """Whether it was told to end."""
 
     def stop(self, grace_s: float) -> None:
         with self.lock:
+            self.told = True
             if not self.over:
                 killed(self.process.pid, signal.SIGTERM)
         timer = threading.Timer(grace_s, self.kill)
@@ -83,6 +86,7 @@ class Container:
 
     def kill(self) -> None:
         with self.lock:
+            self.told = True
             if not self.over:
                 self.end_all()
 
@@ -113,7 +117,7 @@ def start(wanted: Wanted, settings: Settings, emit: Emit, ended: Callable[[End],
     def waited() -> None:
         code = container.wait()
         reader.join(DRAIN_S)
-        ended(kind.meaning(code, wanted, settings))
+        ended(kind.meaning(code, container.told, wanted, settings))
 
     threading.Thread(target=waited, daemon=True).start()
     return container
@@ -208,7 +212,7 @@ def killed(pid: int, number: int) -> None:
         pass
 
 
-def process_meaning(code: int, _wanted: Wanted, _settings: Settings) -> End:
+def process_meaning(code: int, _told: bool, _wanted: Wanted, _settings: Settings) -> End:
     """Docker gives 128 + the number of the signal that ended a container's first process."""
     return End(code if code >= 0 else 128 - code)
 
@@ -216,6 +220,7 @@ def process_meaning(code: int, _wanted: Wanted, _settings: Settings) -> End:
 # By podman
 
 NOT_STARTED = 125  # podman-run(1), "Exit Status": the error is with podman itself
+KILLED = 137  # by SIGKILL. State.OOMKilled is not set with runc and version 1 of cgroups
 
 
 def as_podman(wanted: Wanted, settings: Settings) -> Command:
@@ -248,25 +253,24 @@ def end_podman(wanted: Wanted, settings: Settings, pid: int) -> None:
         pass
 
 
-def asked_podman(settings: Settings, *words: str) -> str:
-    done = subprocess.run(
+def asked_podman(settings: Settings, *words: str) -> None:
+    subprocess.run(
         [*settings.podman, *words], check=False, stdin=subprocess.DEVNULL, capture_output=True
     )
-    return done.stdout.decode(errors="replace").strip()
 
 
-def podman_meaning(code: int, wanted: Wanted, settings: Settings) -> End:
+def podman_meaning(code: int, told: bool, wanted: Wanted, settings: Settings) -> End:
     """Say how a container ended, and remove it.
 
     podman says 125 where it, not the container, failed: nearly always there is no such image.
     https://docs.aws.amazon.com/AmazonECS/latest/developerguide/task_cannot_pull_image.html
     """
-    oom = asked_podman(settings, "inspect", "--format", "{{.State.OOMKilled}}", wanted.name)
     asked_podman(settings, "rm", "--force", "--ignore", wanted.name)
     if code == NOT_STARTED:
         return End(None, f"CannotPullContainerError: pull image {wanted.image} has failed", False)
     code = code if code >= 0 else 128 - code
-    return End(code, OUT_OF_MEMORY if oom == "true" else None)
+    killed_by_none_of_us = code == KILLED and not told
+    return End(code, OUT_OF_MEMORY if killed_by_none_of_us else None)
 
 
 class Kind(NamedTuple):
@@ -274,7 +278,7 @@ class Kind(NamedTuple):
 
     command: Callable[[Wanted, Settings], Command]
     end_all: Callable[[Wanted, Settings, int], None]
-    meaning: Callable[[int, Wanted, Settings], End]
+    meaning: Callable[[int, bool, Wanted, Settings], End]
 
 
 ENGINES = {

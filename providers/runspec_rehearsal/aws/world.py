@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import threading
+import time
 from collections.abc import Callable
 from typing import Any
 
@@ -19,6 +20,7 @@ from runspec_rehearsal.aws import (
     tagging,
 )
 from runspec_rehearsal.aws.definitions import Definition
+from runspec_rehearsal.aws.engine import Running
 from runspec_rehearsal.aws.environments import Environment, Queue
 from runspec_rehearsal.aws.errors import ServiceError, refused
 from runspec_rehearsal.aws.jobs import Attempt, Job, Jobs
@@ -27,6 +29,8 @@ from runspec_rehearsal.aws.models import Request
 from runspec_rehearsal.aws.schedule import Scheduler
 from runspec_rehearsal.aws.settings import Settings
 from runspec_rehearsal.aws.timers import Timers
+
+CLOSE_S = 15.0  # how long `close` waits for containers that it has killed
 
 
 class Addresses:
@@ -91,9 +95,16 @@ class World:
         with self.lock:
             for job in self.jobs:
                 job.terminated = True  # so that no end of a container starts another
-            running = [a.running for job in self.jobs for a in job.attempts if a.running]
-        for container in running:
+        for container in self.running():
             container.kill()
+        end = time.monotonic() + CLOSE_S
+        while self.running() and time.monotonic() < end:
+            time.sleep(0.01)
+
+    def running(self) -> list[Running]:
+        """Give the containers that run."""
+        with self.lock:
+            return [a.running for job in self.jobs for a in job.attempts if a.running]
 
 
 Operation = Callable[[World, dict[str, Any]], dict[str, Any]]

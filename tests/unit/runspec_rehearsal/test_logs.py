@@ -103,9 +103,10 @@ def test_pages_may_be_empty_before_the_end(make: Make) -> None:
     stand = make(partial_pages=0.5)
     stand.server.load_lines("group", "stream", lines(1000))
 
-    sizes, token = [], None
+    sizes: list[int] = []
+    token = None
     while True:
-        given = {"nextToken": token} if token else {}
+        given: dict[str, Any] = {"nextToken": token} if token else {}
         page = stand.logs.get_log_events(**HERE, startFromHead=True, limit=50, **given)
         sizes.append(len(page["events"]))
         if page["nextForwardToken"] == token:
