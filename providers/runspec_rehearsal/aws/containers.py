@@ -32,6 +32,7 @@ def start(world: World, job: Job, attempt: Attempt, ended: Callable[[End], None]
         memory_mib=int(wish(container).memory_mib),
         shared_memory_mib=linux.get("sharedMemorySize", 0),
         user=container.get("user", ""),
+        init=linux.get("initProcessEnabled", False),
     )
     return engine.start(wanted, world.settings, emit, ended)
 

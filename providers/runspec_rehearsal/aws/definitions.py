@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from runspec_rehearsal.aws import nodes
-from runspec_rehearsal.aws.environments import named
+from runspec_rehearsal.aws.environments import check_rehearsed, named
 from runspec_rehearsal.aws.errors import refused
 from runspec_rehearsal.aws.jobs import wish
 from runspec_rehearsal.aws.paging import page
@@ -45,9 +45,7 @@ def register(world: World, params: dict[str, Any]) -> dict[str, Any]:
 
 def check(params: Mapping[str, Any]) -> None:
     """Refuse what RegisterJobDefinition's documentation rules out."""
-    for other in ("ecsProperties", "eksProperties"):
-        if other in params:
-            raise refused(f"{other} is not rehearsed here")
+    check_rehearsed(params, "ecsProperties", "eksProperties", "consumableResourceProperties")
     wanted = "nodeProperties" if params["type"] == "multinode" else "containerProperties"
     unwanted = ({"nodeProperties", "containerProperties"} - {wanted}).pop()
     if wanted not in params or unwanted in params:

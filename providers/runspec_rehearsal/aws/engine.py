@@ -31,6 +31,8 @@ class Wanted(NamedTuple):
     memory_mib: int
     shared_memory_mib: int
     user: str
+    init: bool
+    """Whether an init process hands signals on. LinuxParameters, initProcessEnabled."""
 
 
 class End(NamedTuple):
@@ -70,6 +72,8 @@ class Container:
 
     process: subprocess.Popen[bytes]
     end_all: Callable[[], None]
+    told_by: Callable[[int], None]
+    """Sends SIGTERM to the first process."""
     lock: threading.Lock = field(default_factory=threading.Lock)
     over: bool = False
     told: bool = False
@@ -79,7 +83,7 @@ class Container:
         with self.lock:
             self.told = True
             if not self.over:
-                killed(self.process.pid, signal.SIGTERM)
+                self.told_by(self.process.pid)
         timer = threading.Timer(grace_s, self.kill)
         timer.daemon = True
         timer.start()
@@ -109,7 +113,8 @@ def start(wanted: Wanted, settings: Settings, emit: Emit, ended: Callable[[End],
     """
     kind = ENGINES[settings.engine]
     process = spawned(kind.command(wanted, settings))
-    container = Container(process, lambda: kind.end_all(wanted, settings, process.pid))
+    tell = tell_first if settings.engine == "process" and not wanted.init else tell_any
+    container = Container(process, lambda: kind.end_all(wanted, settings, process.pid), tell)
     assert process.stdout is not None, "BUG: the output was not asked for"
     reader = threading.Thread(target=lines_to, args=(process.stdout, emit), daemon=True)
     reader.start()
@@ -205,6 +210,30 @@ def end_processes(wanted: Wanted, _settings: Settings, pid: int) -> None:
         killed(found, signal.SIGKILL)
 
 
+def catches_sigterm(pid: int) -> bool:
+    """Say whether a process has a handler for SIGTERM. proc(5), SigCgt"""
+    try:
+        status = Path(f"/proc/{pid}/status").read_text()
+    except OSError:
+        return False
+    mask = int(status.partition("SigCgt:")[2].split()[0], 16)
+    return bool(mask >> (signal.SIGTERM - 1) & 1)
+
+
+def tell_first(pid: int) -> None:
+    """Send SIGTERM as to process 1 of a container, where it has no effect without a handler.
+
+    pid_namespaces(7): "Only signals for which the 'init' process has established a signal handler
+    can be sent to the 'init' process by other members of the PID namespace", or by an ancestor's.
+    """
+    if catches_sigterm(pid):
+        killed(pid, signal.SIGTERM)
+
+
+def tell_any(pid: int) -> None:
+    killed(pid, signal.SIGTERM)
+
+
 def killed(pid: int, number: int) -> None:
     try:
         os.kill(pid, number)
@@ -230,6 +259,8 @@ def as_podman(wanted: Wanted, settings: Settings) -> Command:
     argv += ["--memory", f"{wanted.memory_mib}m", "--memory-swap", f"{wanted.memory_mib}m"]
     if wanted.shared_memory_mib:
         argv += ["--shm-size", f"{wanted.shared_memory_mib}m"]
+    if wanted.init:
+        argv += ["--init"]
     if wanted.user:
         argv += ["--user", wanted.user]
     env = dict(os.environ)

@@ -91,6 +91,8 @@ def check_resources(params: Mapping[str, Any]) -> None:
         return
     if resources is None:
         raise refused("computeResources is required for managed compute environments")
+    if resources["type"] == "ECS_MANAGED_INSTANCES":
+        raise refused("ECS_MANAGED_INSTANCES is not rehearsed here")
     if not resources.get("subnets"):
         raise refused("subnets is required")
     if resources["type"] in FARGATE:
@@ -108,6 +110,7 @@ def check_resources(params: Mapping[str, Any]) -> None:
 
 
 def create_environment(world: World, params: dict[str, Any]) -> dict[str, Any]:
+    check_rehearsed(params, "eksConfiguration")
     name = params["computeEnvironmentName"]
     if name in world.environments:
         raise refused("Object already exists")
@@ -190,7 +193,15 @@ def check_order(world: World, order: list[Mapping[str, Any]]) -> None:
         raise refused("EC2 and Fargate compute environments can't be mixed")
 
 
+def check_rehearsed(params: Mapping[str, Any], *members: str) -> None:
+    """Refuse what the service can do and this cannot."""
+    given = [member for member in members if member in params]
+    if given:
+        raise refused(f"not rehearsed here: {given}")
+
+
 def create_queue(world: World, params: dict[str, Any]) -> dict[str, Any]:
+    check_rehearsed(params, "schedulingPolicyArn", "serviceEnvironmentOrder")
     name = params["jobQueueName"]
     if name in world.queues:
         raise refused("Object already exists")
@@ -214,6 +225,7 @@ def the_queue(world: World, name_or_arn: str) -> Queue:
 
 
 def update_queue(world: World, params: dict[str, Any]) -> dict[str, Any]:
+    check_rehearsed(params, "schedulingPolicyArn", "serviceEnvironmentOrder")
     found = the_queue(world, params["jobQueue"])
     if "computeEnvironmentOrder" in params:
         check_order(world, params["computeEnvironmentOrder"])

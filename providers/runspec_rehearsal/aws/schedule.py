@@ -33,7 +33,6 @@ class Scheduler:
 
     def __init__(self, world: World) -> None:
         self.world = world
-        self._placing = False
 
     # Waiting
 
@@ -89,13 +88,9 @@ class Scheduler:
 
         User guide, "Jobs stuck in a RUNNABLE status", and CreateJobQueue, priority.
         """
-        if self._placing:
-            return
-        self._placing = True
         queues = sorted(self.world.queues.values(), key=lambda q: -q.params["priority"])
         for queue in queues:
             self.place_queue(queue)
-        self._placing = False
 
     def place_queue(self, queue: Queue) -> None:
         while queue.waiting:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import sys
 import threading
 from collections.abc import Iterable
 from http.server import ThreadingHTTPServer
+from socketserver import TCPServer
 from types import TracebackType
-from typing import Self
+from typing import Any, Self
 
 from runspec_rehearsal.aws.faults import Faults
 from runspec_rehearsal.aws.settings import Settings
@@ -20,11 +22,22 @@ class Listener(ThreadingHTTPServer):
     """The socket, and what its handlers need."""
 
     daemon_threads = True
+    server_name = HOST
     block_on_close = False
     request_queue_size = 128
     world: World
     faults: Faults
     calls: Calls
+
+    def server_bind(self) -> None:
+        """Bind, without asking for a name of the address, which may take long."""
+        TCPServer.server_bind(self)
+        self.server_port = self.server_address[1]
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """Say nothing where a client has gone away; that is what clients do."""
+        if not isinstance(sys.exc_info()[1], ConnectionError):
+            super().handle_error(request, client_address)
 
 
 class Server:

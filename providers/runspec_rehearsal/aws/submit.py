@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from runspec_rehearsal.aws import definitions, nodes
 from runspec_rehearsal.aws.definitions import Definition
-from runspec_rehearsal.aws.environments import FARGATE, Queue, the_queue
+from runspec_rehearsal.aws.environments import FARGATE, Queue, check_rehearsed, the_queue
 from runspec_rehearsal.aws.errors import refused
 from runspec_rehearsal.aws.jobs import Job
 
@@ -53,9 +53,8 @@ def check(world: World, queue: Queue, definition: Definition, params: Mapping[st
         raise refused("containerOverrides are not for multi-node parallel jobs: use nodeOverrides")
     if not multinode and "nodeOverrides" in params:
         raise refused("nodeOverrides are for multi-node parallel jobs")
-    for other in ("ecsPropertiesOverride", "eksPropertiesOverride"):
-        if other in params:
-            raise refused(f"{other} is not rehearsed here")
+    overrides = ("ecs", "eks", "consumableResource")
+    check_rehearsed(params, *(f"{name}PropertiesOverride" for name in overrides))
     if "instanceType" in params.get("containerOverrides", {}):
         raise refused("instanceType isn't applicable to single-node container jobs")
     if multinode:

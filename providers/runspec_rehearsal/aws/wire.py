@@ -35,7 +35,7 @@ class Calls:
         entry = {
             "service": request.service,
             "operation": request.operation,
-            "params": request.params,
+            "params": recorded(request),
             "at": time.monotonic() - self._began,
             "outcome": None,
         }
@@ -46,6 +46,14 @@ class Calls:
     def all(self) -> list[dict[str, Any]]:
         with self._lock:
             return list(self._calls)
+
+
+def recorded(request: Request) -> dict[str, Any]:
+    """Give what is kept of a call: of log events only the number, for there may be millions."""
+    events = request.params.get("logEvents")
+    if not isinstance(events, list):
+        return request.params
+    return {**request.params, "logEvents": len(events)}
 
 
 class Reply(NamedTuple):

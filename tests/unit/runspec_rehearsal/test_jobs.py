@@ -228,6 +228,20 @@ def test_a_terminated_job_gets_sigterm_then_sigkill(shared: Stand) -> None:
     assert "bye" in shared.lines(ends[0])
 
 
+@pytest.mark.parametrize("init,code", [(False, 137), (True, 143)])
+def test_the_first_process_hears_sigterm_only_with_a_handler_or_an_init(
+    shared: Stand, init: bool, code: int
+) -> None:
+    parameters = {"initProcessEnabled": init}
+    definition = shared.define(["sleep", "60"], linuxParameters=parameters)
+    job_id = shared.submit(definition)
+    shared.reach(job_id, "RUNNING")
+
+    shared.batch.terminate_job(jobId=job_id, reason="x")
+
+    assert shared.end(job_id)["container"]["exitCode"] == code
+
+
 def test_a_terminated_job_is_not_tried_again(shared: Stand) -> None:
     job_id = shared.sh("sleep 60", retryStrategy={"attempts": 5})
     shared.reach(job_id, "RUNNING")
