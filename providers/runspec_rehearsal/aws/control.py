@@ -1,0 +1,135 @@
+"""The paths that are the rehearsal's own: faults, calls, settings, jobs; and container metadata."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+from runspec_rehearsal.aws.faults import BadFault, fault
+from runspec_rehearsal.aws.jobs import Attempt, Job
+from runspec_rehearsal.aws.settings import BadSetting, changed
+
+if TYPE_CHECKING:
+    from runspec_rehearsal.aws.server import Listener
+
+METADATA = "/v4/"
+PATHS = ("/_rehearsal/", METADATA)
+Answer = tuple[int, Any]
+
+
+def answer(server: Listener, method: str, path: str, body: bytes) -> Answer:
+    """Give the status and the JSON that a control path is answered with."""
+    if path.startswith(METADATA):
+        return metadata(server, path.removeprefix(METADATA))
+    handler = HANDLERS.get((method, path))
+    if handler is None:
+        return 404, {"message": f"there are {sorted(' '.join(key) for key in HANDLERS)}"}
+    try:
+        return 200, handler(server, json.loads(body or b"null"))
+    except (BadFault, BadSetting, ValueError, TypeError, KeyError) as exc:
+        return 400, {"message": f"{type(exc).__name__}: {exc}"}
+
+
+def put_faults(server: Listener, given: Any) -> Any:
+    server.faults.put([fault(members) for members in given])
+    return {}
+
+
+def delete_faults(server: Listener, _given: Any) -> Any:
+    server.faults.put([])
+    return {}
+
+
+def calls(server: Listener, _given: Any) -> Any:
+    return server.calls.all()
+
+
+def put_settings(server: Listener, given: Any) -> Any:
+    world = server.world
+    with world.lock:
+        world.settings = changed(world.settings, given)
+        world.scheduler.place_all()
+    return {}
+
+
+def reclaim(server: Listener, given: Any) -> Any:
+    world = server.world
+    with world.lock:
+        job = world.jobs.get(given["jobId"])
+        if job is None or not world.scheduler.reclaim(job):
+            raise ValueError(f"no attempt of {given['jobId']} is STARTING or RUNNING")
+    return {}
+
+
+def jobs(server: Listener, _given: Any) -> Any:
+    """Tell how things are: no lag, nothing forgotten."""
+    with server.world.lock:
+        return [truth(job) for job in server.world.jobs]
+
+
+def truth(job: Job) -> dict[str, Any]:
+    return {
+        "id": job.id,
+        "name": job.name,
+        "status": job.status,
+        "statusReason": job.status_reason,
+        "attempts": [
+            {"number": a.number, "exitCode": a.exit_code, "statusReason": a.status_reason}
+            for a in job.main.attempts
+        ],
+        "starts": job.starts,
+        "running": any(a.running for a in job.attempts),
+    }
+
+
+HANDLERS = {
+    ("PUT", "/_rehearsal/faults"): put_faults,
+    ("DELETE", "/_rehearsal/faults"): delete_faults,
+    ("GET", "/_rehearsal/calls"): calls,
+    ("PUT", "/_rehearsal/settings"): put_settings,
+    ("POST", "/_rehearsal/reclaim"): reclaim,
+    ("GET", "/_rehearsal/jobs"): jobs,
+}
+
+
+# ECS_CONTAINER_METADATA_URI_V4
+
+
+def metadata(server: Listener, path: str) -> Answer:
+    """Answer a container that asks about itself, or about its task.
+
+    https://docs.aws.amazon.com/AmazonECS/latest/developerguide/task-metadata-endpoint-v4-response.html
+    """
+    task, _, more = path.partition("/")
+    with server.world.lock:
+        if task not in server.world.tasks or more not in ("", "task"):
+            return 404, {"message": "no such task"}
+        job, attempt = server.world.tasks[task]
+        container = of_container(job, attempt)
+    if not more:
+        return 200, container
+    family = job.definition["jobDefinitionName"]
+    return 200, {
+        "Cluster": job.environment,
+        "TaskARN": attempt.task_arn,
+        "Family": family,
+        "DesiredStatus": "RUNNING",
+        "KnownStatus": "RUNNING",
+        "Containers": [container],
+    }
+
+
+def of_container(job: Job, attempt: Attempt) -> dict[str, Any]:
+    """Give the metadata of one container. Nodes of multi-node jobs use the network mode awsvpc."""
+    multinode = job.parent is not None and job.parent.is_multinode
+    mode = "awsvpc" if multinode else "host"
+    return {
+        "DockerId": attempt.task,
+        "Name": "default",
+        "Image": (job.container or {}).get("image"),
+        "Labels": {"com.amazonaws.ecs.task-arn": attempt.task_arn},
+        "DesiredStatus": "RUNNING",
+        "KnownStatus": "RUNNING",
+        "Type": "NORMAL",
+        "Networks": [{"NetworkMode": mode, "IPv4Addresses": [attempt.address]}],
+    }

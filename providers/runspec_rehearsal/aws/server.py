@@ -1,0 +1,87 @@
+"""The stand-in as a server on the loopback interface."""
+
+from __future__ import annotations
+
+import sys
+import threading
+from collections.abc import Iterable
+from http.server import ThreadingHTTPServer
+from socketserver import TCPServer
+from types import TracebackType
+from typing import Any, Self
+
+from runspec_rehearsal.aws.faults import Faults
+from runspec_rehearsal.aws.settings import Settings
+from runspec_rehearsal.aws.wire import Calls, Handler
+from runspec_rehearsal.aws.world import World
+
+HOST = "127.0.0.1"
+
+
+class Listener(ThreadingHTTPServer):
+    """The socket, and what its handlers need."""
+
+    daemon_threads = True
+    server_name = HOST
+    block_on_close = False
+    request_queue_size = 128
+    world: World
+    faults: Faults
+    calls: Calls
+
+    def server_bind(self) -> None:
+        """Bind, without asking for a name of the address, which may take long."""
+        TCPServer.server_bind(self)
+        self.server_port = self.server_address[1]
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """Say nothing where a client has gone away; that is what clients do."""
+        if not isinstance(sys.exc_info()[1], ConnectionError):
+            super().handle_error(request, client_address)
+
+
+class Server:
+    """A running stand-in. `close` ends every process of every job."""
+
+    def __init__(self, settings: Settings, port: int) -> None:
+        self._listener = Listener((HOST, port), Handler)
+        self.url = f"http://{HOST}:{self._listener.server_address[1]}"
+        self.world = World(settings, self.url)
+        self._listener.world = self.world
+        self._listener.faults = Faults(settings.seed)
+        self._listener.calls = Calls()
+        self._thread = threading.Thread(
+            target=self._listener.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True
+        )
+        self._thread.start()
+
+    def load_lines(self, group: str, stream: str, lines: Iterable[tuple[int, str]]) -> None:
+        """Put (milliseconds since 1970, text) into a log stream, which is made where it is not.
+
+        The lines are in order of time. They are seen as the log model in force lets them be.
+        """
+        self.world.logs.load(group, stream, lines)
+
+    def close(self) -> None:
+        """Listen no more, and end every process of every job. May be called twice."""
+        if self._thread.is_alive():
+            self._listener.shutdown()
+            self._thread.join()
+            self._listener.server_close()
+            self.world.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+
+def serve(settings: Settings, port: int = 0) -> Server:
+    """Start a stand-in for `batch` and `logs`; port 0 takes any free one."""
+    return Server(settings, port)
