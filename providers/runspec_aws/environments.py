@@ -9,6 +9,7 @@ from runspec.provider import Capacity, Request, Scope, Spec, Step
 from runspec_aws.naming import batch, named, tags
 from runspec_aws.needs import machines, needs
 from runspec_aws.options import AwsOptions
+from runspec_aws.shape import Shape, shape
 
 GIB = 1 << 30
 ROOT_DEVICE = "/dev/xvda"  # of the ECS-optimized Amazon Linux 2023
@@ -124,7 +125,7 @@ def _switch(what: str, key: str, name: str, step: str) -> Step:
 def _shown(kind: str, spec: Spec, options: AwsOptions) -> str:
     if kind.startswith("FARGATE"):
         return f"up to {_max_vcpus(spec, options)} vCPUs"
-    found = machines(spec, options)
+    found = _types(spec, options)
     more = f" and {len(found) - 2} more" if len(found) > 2 else ""
     return f"{', '.join(found[:2])}{more}, up to {_max_vcpus(spec, options)} vCPUs"
 
@@ -146,11 +147,10 @@ def _resources(kind: str, spec: Spec, options: AwsOptions) -> dict[str, Any]:
     }
     if kind.startswith("FARGATE"):
         return found
-    types = machines(spec, options)
     found |= {
         "allocationStrategy": STRATEGIES[kind],
         "minvCpus": 0,  # it costs nothing when nothing runs
-        "instanceTypes": list(types[:1] if one_type(spec) else types),
+        "instanceTypes": list(_types(spec, options)),
         "instanceRole": options.instance_role,
         "tags": tags(options, kind="machine"),
     }
@@ -171,9 +171,14 @@ def _resources(kind: str, spec: Spec, options: AwsOptions) -> dict[str, Any]:
     return found
 
 
+def _types(spec: Spec, options: AwsOptions) -> tuple[str, ...]:
+    found = machines(spec, options)
+    return found[:1] if one_type(spec) else found
+
+
 def one_type(spec: Spec) -> bool:
-    """Say whether all nodes must be of one type: those of a multi-node job, and close ones."""
-    return spec.cluster.nodes.max > 1 or spec.cluster.placement is not None
+    """Say whether all nodes must be of one type: those of a gang, and close ones."""
+    return shape(spec) is Shape.NODES or spec.cluster.placement is not None
 
 
 def _queue(spec: Spec, options: AwsOptions) -> dict[str, Any]:

@@ -6,6 +6,8 @@ import contextlib
 from collections.abc import Iterator
 
 from botocore import exceptions
+from botocore.parsers import ResponseParserError
+from obstore import exceptions as bulk
 
 from runspec.provider import CredentialsError, NoAnswer, RemoteError, Unavailable
 
@@ -39,10 +41,18 @@ def translated(what: str) -> Iterator[None]:
         raise RemoteError(f"{what}: AWS cannot be reached: {exc}", transient=True) from exc
     except exceptions.ParamValidationError as exc:
         raise RemoteError(f"{what}: {exc}") from exc
-    except (exceptions.HTTPClientError, exceptions.ResponseParserError) as exc:
+    except (exceptions.HTTPClientError, ResponseParserError) as exc:
         raise NoAnswer(f"{what}: {exc}") from exc
+    except (bulk.PermissionDeniedError, bulk.UnauthenticatedError) as exc:
+        raise CredentialsError(f"{what}: {_first_line(exc)}", LOGIN) from exc
+    except bulk.BaseError as exc:
+        raise NoAnswer(f"{what}: {_first_line(exc)}") from exc
     except exceptions.BotoCoreError as exc:
         raise Unavailable(f"{what}: {exc}") from exc
+
+
+def _first_line(exc: Exception) -> str:
+    return str(exc).strip().partition("\n")[0]
 
 
 def _refused(what: str, exc: exceptions.ClientError) -> Exception:

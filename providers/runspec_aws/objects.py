@@ -9,7 +9,7 @@ import tempfile
 from collections.abc import Iterator, Mapping
 from datetime import timedelta
 from functools import partial
-from typing import Any, BinaryIO
+from typing import IO, Any, BinaryIO
 
 import obstore
 from obstore.store import S3Store
@@ -23,6 +23,7 @@ MANIFEST = "/.runspec/manifest.json"
 AT_ONCE_BYTES = 64 << 20  # of a folder, before its tar goes to the disk
 DELETED_AT_ONCE = 1000  # https://docs.aws.amazon.com/AmazonS3/latest/API/API_DeleteObjects.html
 PART_BYTES = 16 << 20
+BLOCK_BYTES = 4 << 20
 TAKEN = frozenset({"PreconditionFailed", "412", "ConditionalRequestConflict", "409"})
 
 
@@ -61,9 +62,8 @@ class Objects:
                     _add(archive, bundle, entry)
             file.seek(0)
             with translated(f"upload {key}"):
-                obstore.put(
-                    self._store(), key, _Counted(file, progress, whole), chunk_size=PART_BYTES
-                )
+                blocks = _blocks(file, progress, whole)
+                obstore.put(self._store(), key, blocks, chunk_size=PART_BYTES)
         progress(whole, whole)
 
     def _store(self) -> S3Store:
@@ -146,21 +146,9 @@ def _add(archive: tarfile.TarFile, bundle: Bundle, entry: File) -> None:
         file.read()  # to the end: that is when it is checked
 
 
-class _Counted(io.RawIOBase):
-    """A file that tells how much of it was read."""
-
-    def __init__(self, file: Any, progress: Progress, whole: int) -> None:
-        self.file, self.progress, self.whole, self.done = file, progress, whole, 0
-
-    def readable(self) -> bool:
-        return True
-
-    def seekable(self) -> bool:
-        return False
-
-    def readinto(self, buffer: Any) -> int:
-        data = self.file.read(len(buffer))
-        buffer[: len(data)] = data
-        self.done += len(data)
-        self.progress(min(self.done, self.whole), self.whole)
-        return len(data)
+def _blocks(file: IO[bytes], progress: Progress, whole: int) -> Iterator[bytes]:
+    done = 0
+    while block := file.read(BLOCK_BYTES):
+        yield block
+        done += len(block)
+        progress(min(done, whole), whole)

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import functools
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import boto3
 from botocore.config import Config
-from obstore.store import S3Config
 
 from runspec.provider import CredentialsError, UsageError
 from runspec_aws.errors import LOGIN, translated
 from runspec_aws.options import AwsOptions
+
+if TYPE_CHECKING:
+    from obstore.store import S3Config
 
 # SubmitJob has no client token: a second attempt after a lost reply would be a second job.
 ONCE = Config(
@@ -56,5 +58,5 @@ class Session:
             found = self._session.get_credentials()
             assert found is not None, "BUG: there were some"
             now = found.get_frozen_credentials()
-        keys = S3Config(access_key_id=now.access_key, secret_access_key=now.secret_key)
-        return S3Config(**keys, session_token=now.token) if now.token else keys
+        keys: S3Config = {"access_key_id": now.access_key, "secret_access_key": now.secret_key}
+        return {**keys, "session_token": now.token} if now.token else keys
