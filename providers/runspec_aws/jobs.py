@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from runspec.provider import Answer, NodeStatus, State, Status
+from runspec.provider import Answer, NodeStatus, RemoteError, State, Status
 from runspec_aws import reasons
 from runspec_aws.environments import SETTLE_S
 from runspec_aws.errors import translated
+from runspec_aws.finding import QUEUE, described
 from runspec_aws.objects import Objects
 from runspec_aws.session import Session
 from runspec_aws.shape import Shape
@@ -85,16 +86,20 @@ class Jobs:
         record = self.record(run)
         if record is None:
             return []
-        pages = self.session.look("batch").get_paginator("list_jobs")
-        by_name = [{"name": "JOB_NAME", "values": [run]}]
-        with translated("list_jobs"):
-            found = [
-                job
-                for page in pages.paginate(jobQueue=record["queue"], filters=by_name)
-                for job in page["jobSummaryList"]
-                if job["jobName"] == run
-            ]
+        try:
+            found = [job for job in self._of_name(record["queue"], run) if job["jobName"] == run]
+        except RemoteError:
+            if described(self.session, QUEUE, record["queue"]) is not None:
+                raise
+            return []  # its jobs went with the queue
         return sorted(found, key=lambda job: (job["createdAt"], job["jobId"]))
+
+    def _of_name(self, queue: str, name: str) -> Iterator[Job]:
+        pages = self.session.look("batch").get_paginator("list_jobs")
+        by_name = [{"name": "JOB_NAME", "values": [name]}]
+        with translated("list_jobs"):
+            for page in pages.paginate(jobQueue=queue, filters=by_name):
+                yield from page["jobSummaryList"]
 
     def describe(self, ids: Iterable[str]) -> dict[str, Job]:
         """Give what the service knows of each of *ids*; it forgets jobs that have long ended."""

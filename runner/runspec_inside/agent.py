@@ -14,11 +14,13 @@ from typing import Any, Dict, List, Mapping, NamedTuple, Optional, Sequence, Tup
 
 from . import address, inputs, packages, process
 from .bucket import Bucket
+from .gang import Gang
 from .mirror import Mirror
 from .process import Child, Signals
 from .saver import Saver, restore
 from .words import LOST, STOPPED, USAGE, Failure
 
+CANCELLED = "cancelled"  # stands in the claim of a run that was cancelled before it began
 SHARED = "/mnt/runspec"  # where shared file systems are mounted
 AGAIN = LOST  # the code that services are told to try again after
 
@@ -91,8 +93,12 @@ class Agent:
     def run(self, words: List[str], signals: Signals) -> int:
         holder = self.bucket.claim(self.at + "claim", self.place.job.encode()).decode()
         if holder != self.place.job:
-            _tell("duplicate of {}, leaving".format(holder))
-            return 0
+            _tell(
+                "{}, leaving".format(
+                    "cancelled" if holder == CANCELLED else "duplicate of " + holder
+                )
+            )
+            return STOPPED if holder == CANCELLED else 0
         try:
             return self._judge(self._run(words, signals))
         finally:
@@ -110,6 +116,7 @@ class Agent:
             packages.build(self.record, self.folder, self.env)
         saver = self._outputs()
         mirror = self._words()
+        gang = self._gang()
         try:
             child = Child(["/bin/sh", self._unpacked(), *words], self.env)
             saver.start()
@@ -120,7 +127,18 @@ class Agent:
                 mirror.finish()
         for line in lost:
             _tell("not saved: {}".format(line))
-        return 1 if lost and code == 0 else code
+        code = 1 if lost and code == 0 else code
+        if gang is None:
+            return code
+        return gang.end(code, signals, self.record["launch"] == "none")
+
+    def _gang(self) -> Optional[Gang]:
+        if self.record["shape"] != "nodes":
+            return None
+        prefix = "{}gang/{}/".format(self.at, self.place.attempt)
+        gang = Gang(self.bucket, prefix, self.place.rank, self.record["nodes"])
+        gang.start()
+        return gang
 
     def _below(self, path: str) -> str:
         """Return *path* where it is in this job: in a process there is no root of our own."""

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import atexit
 from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
+from typing import Any, ClassVar
 
 import pytest
 
 from runspec import registry
 from runspec.provider import Answer
 from runspec.testing import Strike, World
+from runspec_rehearsal.aws.region import Objects, Region
 
 Harness = Callable[[Path, pytest.MonkeyPatch], World]
 
@@ -38,4 +42,62 @@ def local(folder: Path, monkeypatch: pytest.MonkeyPatch) -> World:
     )
 
 
-HARNESSES: dict[str, Harness] = {"local": local}
+class AwsWorld(World):
+    """AWS Batch as the rehearsal has it: a region for each test, and one S3 for all."""
+
+    objects: ClassVar[Objects | None] = None
+    region: ClassVar[Region | None] = None
+
+    def faults(self) -> Mapping[str, Strike]:
+        return {kind: partial(struck, kind) for kind in STRIKES}
+
+
+STRIKES = ("error-after", "reset-after", "truncated", "reset-before")
+
+
+def struck(kind: str, send: Callable[[], Answer]) -> Answer:
+    """Have the service's next call that makes something go wrong by *kind*."""
+    assert AwsWorld.region is not None
+    fault = {"service": "batch", "operation": "*", "nth": None, "times": 1, "kind": kind}
+    makes = ("SubmitJob", "RegisterJobDefinition", "CreateComputeEnvironment", "CreateJobQueue")
+    AwsWorld.region.control("PUT", "faults", [{**fault, "operation": name} for name in makes])
+    try:
+        return send()
+    finally:
+        AwsWorld.region.control("DELETE", "faults")
+
+
+def aws_batch(folder: Path, monkeypatch: pytest.MonkeyPatch) -> World:
+    """A rehearsed region, its jobs as processes of this machine."""
+    if AwsWorld.objects is None:
+        AwsWorld.objects = Objects(folder.parent / "aws")
+        AwsWorld.objects.make_bucket(AWS["bucket"], AWS["region"])
+        atexit.register(AwsWorld.objects.close)
+    if AwsWorld.region is not None:
+        AwsWorld.region.close()
+    AwsWorld.region = Region(folder, AWS["region"], AwsWorld.objects, terminate_grace_s=2.0)
+    atexit.register(AwsWorld.region.close)
+    for name, value in AwsWorld.region.env.items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.setattr("runspec_aws.jobs.SETTLE_S", 0.5)
+    monkeypatch.setattr("runspec_aws.streams.QUIET_S", 0.1)
+    return AwsWorld(
+        registry.load("aws-batch"),
+        folder,
+        options={**AWS, "prefix": folder.name},
+        refuses={"secrets"},
+        blank_lines=False,  # docker's awslogs driver, and so CloudWatch, has no empty events
+    )
+
+
+AWS: dict[str, Any] = {
+    "region": "eu-central-1",
+    "bucket": "rehearsal",
+    "job_role": "arn:aws:iam::123456789012:role/job",
+    "execution_role": "arn:aws:iam::123456789012:role/execution",
+    "instance_role": "arn:aws:iam::123456789012:instance-profile/machine",
+    "subnets": ["subnet-1"],
+    "security_groups": ["sg-1"],
+    "shared": {"all": "efs:fs-12345678"},
+}
+HARNESSES: dict[str, Harness] = {"aws-batch": aws_batch, "local": local}

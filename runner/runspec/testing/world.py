@@ -56,8 +56,9 @@ class World:
     *options* are for its `options_model`, *base* is what every spec needs there, such as an
     image. *refuses* names those of `EXAMPLES` that the provider says it cannot run. *overlooks*
     names what a job may ask for (`contract.ASKS`) and gets no answer to; it ought to be empty.
-    *answers* says whether there is something for a client to talk to. *limit_s* is how long, in
-    seconds, a small job may take. Subclass it to change more.
+    *answers* says whether there is something for a client to talk to, *blank_lines* whether the
+    service keeps lines with nothing in them. *limit_s* is how long, in seconds, a small job may
+    take. Subclass it to change more.
     """
 
     provider: Provider
@@ -67,6 +68,7 @@ class World:
     refuses: Collection[str] = ()
     overlooks: Collection[str] = ()
     answers: bool = True
+    blank_lines: bool = True
     limit_s: float = 60.0
 
     def __post_init__(self) -> None:

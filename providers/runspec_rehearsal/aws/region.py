@@ -1,0 +1,143 @@
+"""A region of AWS on this machine: moto's server for S3, EC2 and IAM, the stand-in for Batch and Logs."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import os
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+from runspec_rehearsal.aws.server import HOST, Server, serve
+from runspec_rehearsal.aws.settings import Settings
+
+KEYS = {"AWS_ACCESS_KEY_ID": "rehearsal", "AWS_SECRET_ACCESS_KEY": "rehearsal"}
+UP_S = 60.0
+# What jobs that run as processes may have of whoever rehearses them: none of it is a secret.
+INHERITED = (
+    "PATH LANG LC_ALL TZ SSL_CERT_FILE SSL_CERT_DIR PIP_CERT UV_SYSTEM_CERTS HTTP_PROXY HTTPS_PROXY "
+    "NO_PROXY http_proxy https_proxy no_proxy"
+).split()
+
+
+class Objects:
+    """moto's server, below *folder*: S3, EC2 and IAM."""
+
+    def __init__(self, folder: Path) -> None:
+        folder.mkdir(parents=True, exist_ok=True)
+        self.folder, self.port = folder, _free_port()
+        self.url = f"http://{HOST}:{self.port}"
+        self._process = self._start()
+        try:
+            self._await()
+        except BaseException:
+            self.close()
+            raise
+
+    def _start(self) -> subprocess.Popen[bytes]:
+        env = {k: v for k, v in os.environ.items() if not k.startswith(("AWS_", "MOTO_"))}
+        env["S3_IGNORE_SUBDOMAIN_BUCKETNAME"] = "true"  # buckets are asked for by path
+        line = [sys.executable, "-m", "moto.server", "-H", HOST, "-p", str(self.port)]
+        with (self.folder / "moto.log").open("wb") as log:
+            return subprocess.Popen(line, stdout=log, stderr=log, stdin=subprocess.DEVNULL, env=env)
+
+    def _await(self) -> None:
+        end = time.monotonic() + UP_S
+        while True:
+            try:
+                self.ask("GET", "/moto-api/")
+            except OSError:
+                if self._process.poll() is not None or time.monotonic() > end:
+                    tail = (self.folder / "moto.log").read_text(errors="replace")[-500:]
+                    raise RuntimeError(f"moto's server does not start: {tail}") from None
+                time.sleep(0.05)
+            else:
+                return
+
+    def make_bucket(self, name: str, region: str) -> None:
+        """https://docs.aws.amazon.com/AmazonS3/latest/API/API_CreateBucket.html"""
+        where = f"<LocationConstraint>{region}</LocationConstraint>"
+        body = f"<CreateBucketConfiguration>{where}</CreateBucketConfiguration>"
+        self.ask("PUT", f"/{name}", "" if region == "us-east-1" else body, region)
+
+    def ask(self, method: str, path: str, body: str = "", region: str = "us-east-1") -> None:
+        link = http.client.HTTPConnection(HOST, self.port, timeout=10)
+        try:
+            link.request(method, path, body, {"Host": f"s3.{region}.amazonaws.com"})
+            answer = link.getresponse()
+            answer.read()
+        finally:
+            link.close()
+
+    def close(self) -> None:
+        self._process.terminate()
+        self._process.wait()
+
+
+class Region:
+    """The stand-in beside *objects*, below *folder*. `close` ends it and every process of every job."""
+
+    def __init__(self, folder: Path, name: str, objects: Objects, **settings: Any) -> None:
+        self.name, self.objects = name, objects
+        machine = {**self._machine(), **settings.pop("machine_env", {})}
+        self.server: Server = serve(
+            Settings(folder / "containers", region=name, machine_env=machine, **settings)
+        )
+
+    @property
+    def env(self) -> Mapping[str, str]:
+        """The variables that lead an AWS SDK here.
+
+        https://docs.aws.amazon.com/sdkref/latest/guide/feature-ss-endpoints.html
+        """
+        return {
+            **KEYS,
+            "AWS_ENDPOINT_URL": self.objects.url,
+            "AWS_ENDPOINT_URL_BATCH": self.server.url,
+            "AWS_ENDPOINT_URL_CLOUDWATCH_LOGS": self.server.url,
+            "AWS_CONFIG_FILE": os.devnull,
+            "AWS_SHARED_CREDENTIALS_FILE": os.devnull,
+            "AWS_EC2_METADATA_DISABLED": "true",
+        }
+
+    def _machine(self) -> dict[str, str]:
+        """What the machines give to every job: a way to S3, and a role's credentials."""
+        found = {name: os.environ[name] for name in INHERITED if name in os.environ}
+        # No root folder of its own: the job keeps its folders below the one that it starts in.
+        return {**found, **KEYS, "AWS_ENDPOINT_URL_S3": self.objects.url, "RUNSPEC_BELOW": "."}
+
+    def control(self, method: str, path: str, value: Any = None) -> Any:
+        """Tell the stand-in something: see `runspec_rehearsal.aws.control`."""
+        link = http.client.HTTPConnection(self.server.url.partition("//")[2], timeout=30)
+        link.request(method, f"/_rehearsal/{path}", json.dumps(value))
+        answer = link.getresponse()
+        found = json.loads(answer.read())
+        assert answer.status == 200, found
+        return found
+
+    def close(self) -> None:
+        self.server.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+
+def _free_port() -> int:
+    with socket.socket() as found:
+        found.bind((HOST, 0))
+        port: int = found.getsockname()[1]
+        return port
