@@ -12,7 +12,8 @@ of FilterLogEvents, tokens that expire after 24 hours. The engine "process" igno
 and limits of memory. A stand-in that is itself killed leaves its jobs behind.
 
 Not documented, so a choice: statusReason of a job whose dependency failed; whether attempts[]
-holds an attempt that still runs (here it does not); the words of most refusals.
+holds an attempt that still runs (here it does not); the words of most refusals. The statusReason
+of a timeout is as users report it, not from the service's pages.
 """
 
 from runspec_rehearsal.aws.server import Server, serve
