@@ -8,10 +8,12 @@ Not rehearsed: IAM and signatures, real scaling, shares and scheduling policies,
 with ecsProperties or eksProperties, arrays of multi-node jobs, consumable resources, service jobs,
 `$(VAR)` in commands, volumes and mount points, devices, ulimits, GPUs, jobStateTimeLimitActions,
 propagateTags, updates of the infrastructure of environments, filter patterns and descending order
-of FilterLogEvents, tokens that expire after 24 hours. Images are ignored by the engine "process".
+of FilterLogEvents, tokens that expire after 24 hours. The engine "process" ignores images
+and limits of memory. A stand-in that is itself killed leaves its jobs behind.
 
 Not documented, so a choice: statusReason of a job whose dependency failed; whether attempts[]
-holds an attempt that still runs (here it does not); the words of most refusals.
+holds an attempt that still runs (here it does not); the words of most refusals. The statusReason
+of a timeout is as users report it, not from the service's pages.
 """
 
 from runspec_rehearsal.aws.server import Server, serve

@@ -18,8 +18,9 @@ class Size(NamedTuple):
     def holds(self, wanted: Size, memory_share: float) -> bool:
         """Say whether a job fits.
 
-        "You can't [use] all of an instance's memory": the kernel and the container agent keep
-        some. https://docs.aws.amazon.com/batch/latest/userguide/memory-management.html
+        The kernel and the container agent keep some of an instance's memory: "8 GiB [...] does not
+        always translate to exactly 8192 MiB of memory available for jobs".
+        https://docs.aws.amazon.com/batch/latest/userguide/memory-management.html
         """
         return (
             wanted.vcpus <= self.vcpus

@@ -140,28 +140,34 @@ def filter_events(world: World, params: dict[str, Any]) -> dict[str, Any]:
             raise bad(f"{other} is not rehearsed here")
     if params.get("startFromHead") is False:
         raise bad("startFromHead false is not rehearsed here")
+    start, end = span(params)
+    limit = params.get("limit", MOST_EVENTS)
     with world.logs.lock:
         streams = chosen_streams(world, params)
-        start = Position(params.get("startTime", 0) - 1, 2**62)
-        token = re.fullmatch(r"(-?\d+)-(\d+)", params.get("nextToken", ""))
-        if "nextToken" in params and token is None:
+        page, more = taken(heapq.merge(*(between(s, start, end) for s in streams)), limit)
+    answer: dict[str, Any] = {
+        "events": [{**shown(e), "logStreamName": name, "eventId": event_id(e)} for e, name in page],
+        "searchedLogStreams": [],
+    }
+    if more:
+        answer["nextToken"] = f"{page[-1][0].timestamp}-{page[-1][0].number}"
+    return answer
+
+
+def event_id(event: Event) -> str:
+    return f"{event.timestamp:037d}{event.number:019d}"
+
+
+def span(params: Mapping[str, Any]) -> tuple[Position, Position]:
+    """Give where a page may begin and end. endTime is in the range, unlike in GetLogEvents."""
+    start = Position(params.get("startTime", 0) - 1, 2**62)
+    end = Position(params["endTime"], 2**62) if "endTime" in params else TAIL
+    if "nextToken" in params:
+        token = re.fullmatch(r"(-?\d+)-(\d+)", params["nextToken"])
+        if token is None:
             raise bad("The specified nextToken is invalid.")
-        if token:
-            start = max(start, Position(int(token[1]), int(token[2])))
-        end = Position(params["endTime"], 2**62) if "endTime" in params else TAIL
-        limit = min(params.get("limit", MOST_EVENTS), MOST_EVENTS)
-        merged = heapq.merge(*(between(s, start, end) for s in streams))
-        page, more = taken(merged, limit)
-        answer: dict[str, Any] = {
-            "events": [
-                {**shown(e), "logStreamName": name, "eventId": f"{e.timestamp:037d}{e.number:019d}"}
-                for e, name in page
-            ],
-            "searchedLogStreams": [],
-        }
-        if more:
-            answer["nextToken"] = f"{page[-1][0].timestamp}-{page[-1][0].number}"
-        return answer
+        start = max(start, Position(int(token[1]), int(token[2])))
+    return start, end
 
 
 def chosen_streams(world: World, params: Mapping[str, Any]) -> list[Stream]:

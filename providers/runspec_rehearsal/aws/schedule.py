@@ -55,14 +55,11 @@ class Scheduler:
         if not job.cancelled and any(other.status == "FAILED" for other in needed):
             self.finish(job, "FAILED", DEPENDENCY_FAILED)
         elif not all(other.finished for other in needed):
-            self.wait(job)
+            self.all_of(job, "PENDING")
         elif job.cancelled:
             self.finish(job, "FAILED", job.status_reason)
         else:
             self.runnable(job)
-
-    def wait(self, job: Job) -> None:
-        self.all_of(job, "PENDING")
 
     def all_of(self, job: Job, status: str) -> None:
         """Give a job, and the nodes of a multi-node job, a status."""
@@ -175,10 +172,14 @@ class Scheduler:
             self.halt(job, TIMED_OUT, final=True)
 
     def halt(self, job: Job, verdict: str, final: bool) -> None:
-        """End the current attempt of a job that is STARTING or RUNNING, with this statusReason."""
+        """End the current attempt of a job that is STARTING or RUNNING, with this statusReason.
+
+        The first reason stands.
+        """
         attempt = job.attempts[-1]
-        attempt.verdict, attempt.final = verdict, final
-        self.stop(job)
+        if attempt.verdict is None:
+            attempt.verdict, attempt.final = verdict, final
+            self.stop(job)
 
     def stop(self, job: Job) -> None:
         """End the container of a job, or see to it that it is never started."""
@@ -310,7 +311,7 @@ class Scheduler:
         if job.is_array or main.status not in ("STARTING", "RUNNING"):
             return False
         attempt = main.attempts[-1]
-        attempt.lost = True
+        attempt.lost = attempt.verdict is None
         self.halt(main, f"Host EC2 (instance {attempt.instance}) terminated.", final=False)
         return True
 

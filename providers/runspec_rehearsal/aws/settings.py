@@ -44,8 +44,11 @@ class Settings:
     """With "none", jobs stay RUNNABLE and say CAPACITY:INSUFFICIENT_INSTANCE_CAPACITY."""
     runnable_reason: str | None = None
     """When given, jobs stay RUNNABLE with this statusReason."""
-    memory_share: float = 0.96
-    """How much of an instance's nominal memory a job can have. User guide, "Memory management"."""
+    memory_share: float = 0.97
+    """How much of an instance's nominal memory a job can have.
+
+    The example in the user guide, "Memory management": of 8192 MiB, 7985 - 32.
+    """
     credentials_uri: str | None = None
     """AWS_CONTAINER_CREDENTIALS_FULL_URI of every container."""
 

@@ -68,7 +68,8 @@ def check_multinode(
     """Refuse queues and overrides that a multi-node job cannot have.
 
     "Multi-node parallel jobs aren't supported on UNMANAGED compute environments", nor "on compute
-    environments that use Spot Instances", nor on Fargate. User guide, and RegisterJobDefinition.
+    environments that use Spot Instances", nor on Fargate (RegisterJobDefinition, type).
+    https://docs.aws.amazon.com/batch/latest/userguide/mnp-ce.html
     """
     if "arrayProperties" in params:
         raise refused("arrays of multi-node jobs are not rehearsed here")

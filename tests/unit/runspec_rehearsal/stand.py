@@ -21,7 +21,7 @@ QUICK: dict[str, Any] = {
     "submitted_s": 0.0,
     "runnable_s": 0.0,
     "starting_s": 0.0,
-    "terminate_grace_s": 0.4,
+    "terminate_grace_s": 0.2,
     "min_timeout_s": 1,
 }
 RESOURCES = {

@@ -1,4 +1,4 @@
-"""Jobs run, are tried again, are ended, and leave nothing behind."""
+"""Jobs run, are ended, and leave nothing behind."""
 
 from __future__ import annotations
 
@@ -12,9 +12,7 @@ from typing import Any
 import pytest
 from botocore.exceptions import ClientError
 
-from runspec_rehearsal.aws import retries
 from runspec_rehearsal.aws.engine import marked
-from runspec_rehearsal.aws.jobs import Attempt
 from tests.unit.runspec_rehearsal.stand import Stand, until
 
 Make = Callable[..., Stand]
@@ -121,93 +119,6 @@ def test_what_is_not_there_cannot_be_started(shared: Stand) -> None:
     assert job["statusReason"] == "Task failed to start"
     assert job["container"]["reason"].startswith("CannotStartContainerError")
     assert "exitCode" not in job["container"]
-
-
-# Attempts
-
-
-def attempt(**members: Any) -> Attempt:
-    return Attempt(1, "task", "arn", "i-1", "arn", "127.0.0.1", **members)
-
-
-HOST = attempt(status_reason="Host EC2 (instance i-1) terminated.")
-EXIT_1 = attempt(exit_code=1, status_reason="Essential container in task exited")
-PULL = attempt(reason="CannotPullContainerError: x", status_reason="Task failed to start")
-SPOT_ONLY = [
-    {"action": "RETRY", "onStatusReason": "Host EC2*"},
-    {"action": "EXIT", "onReason": "*"},
-]
-
-
-@pytest.mark.parametrize(
-    "rules,failed,retried",
-    [
-        ([], EXIT_1, True),
-        (SPOT_ONLY, HOST, True),
-        (SPOT_ONLY, EXIT_1, False),
-        (SPOT_ONLY, PULL, False),
-        ([{"action": "exit", "onExitCode": "1"}], EXIT_1, False),
-        ([{"action": "Retry", "onExitCode": "1"}], EXIT_1, True),
-        ([{"action": "EXIT", "onExitCode": "2"}], EXIT_1, True),
-        ([{"action": "EXIT", "onExitCode": "1*"}], attempt(exit_code=137), False),
-        ([{"action": "EXIT", "onReason": "cannotpull*"}], PULL, True),
-        ([{"action": "EXIT", "onReason": "CannotPull"}], PULL, True),
-        ([{"action": "EXIT", "onReason": "CannotPull*", "onExitCode": "1"}], PULL, True),
-        (
-            [{"action": "RETRY", "onExitCode": "1"}, {"action": "EXIT", "onExitCode": "*"}],
-            EXIT_1,
-            True,
-        ),
-    ],
-)
-def test_the_first_rule_that_is_met_decides(
-    rules: list[dict[str, str]], failed: Attempt, retried: bool
-) -> None:
-    assert retries.again({"attempts": 2, "evaluateOnExit": rules}, failed) is retried
-
-
-def test_attempts_are_counted(shared: Stand) -> None:
-    job_id = shared.sh('test "$AWS_BATCH_JOB_ATTEMPT" = 3', retryStrategy={"attempts": 5})
-
-    job = shared.end(job_id)
-
-    assert job["status"] == "SUCCEEDED"
-    assert [a["container"]["exitCode"] for a in job["attempts"]] == [1, 1, 0]
-    streams = {a["container"].get("taskArn") for a in job["attempts"]}
-    assert len(streams) == 3
-    assert shared.truth(job_id)["starts"] == 3
-
-
-def test_a_job_fails_when_its_attempts_are_used_up(shared: Stand) -> None:
-    job = shared.end(shared.sh("exit 7", retryStrategy={"attempts": 2}))
-
-    assert (job["status"], len(job["attempts"])) == ("FAILED", 2)
-
-
-def test_a_reclaimed_machine_ends_the_attempt_and_the_rules_decide(shared: Stand) -> None:
-    strategy = {"attempts": 3, "evaluateOnExit": SPOT_ONLY}
-    script = 'echo up; test "$AWS_BATCH_JOB_ATTEMPT" = 2 && exit 5; sleep 60'
-    job_id = shared.sh(script, retryStrategy=strategy)
-    shared.wrote(job_id, "up")
-
-    shared.ask("POST", "reclaim", {"jobId": job_id})
-    job = shared.end(job_id)
-
-    first, second = job["attempts"]
-    assert first["statusReason"].startswith("Host EC2 (instance i-")
-    assert "exitCode" not in first["container"]
-    assert (second["container"]["exitCode"], job["status"]) == (5, "FAILED")
-
-
-def test_a_timeout_ends_a_job_for_good(shared: Stand) -> None:
-    job_id = shared.sh(
-        "sleep 60", timeout={"attemptDurationSeconds": 1}, retryStrategy={"attempts": 3}
-    )
-
-    job = shared.end(job_id)
-
-    assert job["statusReason"] == "Job attempt duration exceeded timeout"
-    assert (job["status"], len(job["attempts"])) == ("FAILED", 1)
 
 
 # Ending on request
