@@ -9,7 +9,7 @@ from runspec.provider import Facts, Scope, Spec, Step, argv, inside_boot
 from runspec_aws.environments import SETTLE_S
 from runspec_aws.naming import batch, named, tags
 from runspec_aws.needs import efa_devices, machines, needs
-from runspec_aws.options import AwsOptions
+from runspec_aws.options import OWN_GROUP, AwsOptions
 from runspec_aws.shape import Shape, shape
 from runspec_aws.storage import INSIDE_SHA256, store
 
@@ -18,6 +18,7 @@ MAX_BYTES = 24 * 1024  # https://docs.aws.amazon.com/batch/latest/userguide/serv
 MAX_ATTEMPTS = 10  # https://docs.aws.amazon.com/batch/latest/APIReference/API_RetryStrategy.html
 AGAIN = "75"  # what runspec_inside.agent exits with when the job is to be tried again
 LEAST_NODES = 2
+BOOT = inside_boot()
 SHARED = "/mnt/runspec"
 
 # The service's words for the contract's: see docs/inside.md. The main node's own address is not
@@ -96,7 +97,7 @@ def _container(spec: Spec, facts: Facts) -> dict[str, Any]:
     options: AwsOptions = facts.options
     found: dict[str, Any] = {
         "image": image(spec, options),
-        "command": ["/bin/sh", "-c", START, inside_boot(), *argv(spec)],
+        "command": ["/bin/sh", "-c", START, BOOT, *argv(spec)],
         "resourceRequirements": needs(spec, options).requirements,
         "environment": _environment(spec, options),
         "logConfiguration": _logs(options),
@@ -144,6 +145,8 @@ def _logs(options: AwsOptions) -> dict[str, Any]:
     https://docs.aws.amazon.com/AmazonECS/latest/developerguide/using_awslogs.html
     """
     settings = {"awslogs-group": options.log_group, "mode": "blocking"}
+    if options.log_group != OWN_GROUP:
+        settings["awslogs-create-group"] = "true"  # a group that is not there is no log and no job
     if options.region:
         settings["awslogs-region"] = options.region
     return {"logDriver": "awslogs", "options": settings}

@@ -9,6 +9,7 @@ from pydantic import BeforeValidator, Field, WithJsonSchema
 
 from runspec.provider import Key, Options, Positive, Truth, Word, matching
 
+OWN_GROUP = "/aws/batch/job"  # the group of AWS Batch itself
 ARN = r"^arn:aws[a-z-]*:iam::[0-9]{12}:(role|instance-profile)/.+$"
 REGION = r"^[a-z]{2}(-[a-z]+)+-[0-9]+$"
 BUCKET = r"^[a-z0-9][a-z0-9.-]{1,61}[a-z0-9]$"
@@ -115,7 +116,7 @@ class AwsOptions(Options):
         "a folder where every machine mounts FSx for Lustre.",
     )
     log_group: Word = Field(
-        default="/aws/batch/job", description="The group of CloudWatch Logs that jobs print into."
+        default=OWN_GROUP, description="The group of CloudWatch Logs that jobs print into."
     )
     share: Word | None = Field(
         default=None, description="The share identifier, for a queue with a fair-share policy."

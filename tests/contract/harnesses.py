@@ -11,7 +11,7 @@ from typing import Any, ClassVar
 import pytest
 
 from runspec import registry
-from runspec.provider import Answer
+from runspec.provider import Answer, Client, Facts
 from runspec.testing import Strike, World
 from runspec_rehearsal.aws.region import Objects, Region
 
@@ -47,6 +47,11 @@ class AwsWorld(World):
 
     objects: ClassVar[Objects | None] = None
     region: ClassVar[Region | None] = None
+    patch: ClassVar[pytest.MonkeyPatch]
+
+    def connect(self, facts: Facts) -> Client:
+        rehearsed(self.folder)
+        return super().connect(facts)
 
     def faults(self) -> Mapping[str, Strike]:
         return {kind: partial(struck, kind) for kind in STRIKES}
@@ -68,17 +73,11 @@ def struck(kind: str, send: Callable[[], Answer]) -> Answer:
 
 
 def aws_batch(folder: Path, monkeypatch: pytest.MonkeyPatch) -> World:
-    """A rehearsed region, its jobs as processes of this machine."""
-    if AwsWorld.objects is None:
-        AwsWorld.objects = Objects(folder.parent / "aws")
-        AwsWorld.objects.make_bucket(AWS["bucket"], AWS["region"])
-        atexit.register(AwsWorld.objects.close)
+    """A rehearsed region, its jobs as processes of this machine; there from the first connect on."""
     if AwsWorld.region is not None:
         AwsWorld.region.close()
-    AwsWorld.region = Region(folder, AWS["region"], AwsWorld.objects, terminate_grace_s=2.0)
-    atexit.register(AwsWorld.region.close)
-    for name, value in AwsWorld.region.env.items():
-        monkeypatch.setenv(name, value)
+        AwsWorld.region = None
+    AwsWorld.patch = monkeypatch
     monkeypatch.setattr("runspec_aws.jobs.SETTLE_S", 0.5)
     monkeypatch.setattr("runspec_aws.streams.QUIET_S", 0.1)
     return AwsWorld(
@@ -88,6 +87,19 @@ def aws_batch(folder: Path, monkeypatch: pytest.MonkeyPatch) -> World:
         refuses={"secrets"},
         blank_lines=False,  # docker's awslogs driver, and so CloudWatch, has no empty events
     )
+
+
+def rehearsed(folder: Path) -> None:
+    """Start what is not there yet, and lead the SDK to it."""
+    if AwsWorld.objects is None:
+        AwsWorld.objects = Objects(folder.parent / "aws")
+        AwsWorld.objects.make_bucket(AWS["bucket"], AWS["region"])
+        atexit.register(AwsWorld.objects.close)
+    if AwsWorld.region is None:
+        AwsWorld.region = Region(folder, AWS["region"], AwsWorld.objects, terminate_grace_s=2.0)
+        atexit.register(AwsWorld.region.close)
+    for name, value in AwsWorld.region.env.items():
+        AwsWorld.patch.setenv(name, value)
 
 
 AWS: dict[str, Any] = {
