@@ -6,7 +6,7 @@ import json
 from typing import Any
 
 from runspec.provider import Facts, Scope, Spec, Step, argv, inside_boot
-from runspec_aws.environments import SETTLE_S
+from runspec_aws import times
 from runspec_aws.naming import batch, named, tags
 from runspec_aws.needs import efa_devices, machines, needs
 from runspec_aws.options import OWN_GROUP, AwsOptions
@@ -90,7 +90,7 @@ def step(spec: Spec, facts: Facts) -> Step:
         tags=tags(facts.options, kind="definition", job=spec.name),
     )
     undo = batch("deregister_job_definition", jobDefinition={"$ref": "definition.jobDefinitionArn"})
-    return Step("definition", "register the job definition", Scope.SITE, do, undo, SETTLE_S)
+    return Step("definition", "register the job definition", Scope.SITE, do, undo, times.SETTLE_S)
 
 
 def _container(spec: Spec, facts: Facts) -> dict[str, Any]:

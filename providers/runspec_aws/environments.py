@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from runspec.provider import Capacity, Request, Scope, Spec, Step
+from runspec_aws import times
 from runspec_aws.naming import batch, named, tags
 from runspec_aws.needs import machines, needs
 from runspec_aws.options import AwsOptions
@@ -13,7 +14,6 @@ from runspec_aws.shape import Shape, shape
 
 GIB = 1 << 30
 ROOT_DEVICE = "/dev/xvda"  # of the ECS-optimized Amazon Linux 2023
-SETTLE_S = 10.0
 
 # capacity: the kinds of environment, in the order the queue tries them. Spot gives way to
 # on-demand when it has no machine: https://docs.aws.amazon.com/batch/latest/userguide/job_queues.html
@@ -60,7 +60,7 @@ def _placement(spec: Spec, options: AwsOptions) -> Step:
         Scope.SITE,
         Request("ec2", "create_placement_group", {"GroupName": name, "Strategy": "cluster"}),
         Request("ec2", "delete_placement_group", {"GroupName": name}),
-        SETTLE_S,
+        times.SETTLE_S,
     )
 
 
@@ -84,7 +84,7 @@ def _template(spec: Spec) -> Step:
             {"LaunchTemplateName": name, "LaunchTemplateData": data},
         ),
         Request("ec2", "delete_launch_template", {"LaunchTemplateName": name}),
-        SETTLE_S,
+        times.SETTLE_S,
     )
 
 
@@ -106,7 +106,7 @@ def _environment(kind: str, spec: Spec, options: AwsOptions) -> Iterator[Step]:
     )
     title = f"make a compute environment: {kind}, {_shown(kind, spec, options)}"
     undo = batch("delete_compute_environment", computeEnvironment=name)
-    yield Step(step, title, Scope.SITE, do, undo, SETTLE_S)
+    yield Step(step, title, Scope.SITE, do, undo, times.SETTLE_S)
     yield _switch("compute_environment", "computeEnvironment", name, f"{step}-on")
 
 
@@ -205,5 +205,5 @@ def _queue_steps(spec: Spec, options: AwsOptions) -> Iterator[Step]:
     )
     title = f"make a job queue: {', then '.join(kinds(spec, options))}"
     undo = batch("delete_job_queue", jobQueue=name)
-    yield Step("queue", title, Scope.SITE, do, undo, SETTLE_S)
+    yield Step("queue", title, Scope.SITE, do, undo, times.SETTLE_S)
     yield _switch("job_queue", "jobQueue", name, "queue-on")

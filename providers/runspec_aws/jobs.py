@@ -8,8 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from runspec.provider import Answer, NodeStatus, RemoteError, State, Status
-from runspec_aws import reasons
-from runspec_aws.environments import SETTLE_S
+from runspec_aws import reasons, times
 from runspec_aws.errors import translated
 from runspec_aws.finding import QUEUE, described
 from runspec_aws.objects import Objects
@@ -120,7 +119,7 @@ class Jobs:
         if run not in self._ids and not self._look(run):
             return None
         job = self._ids[run]
-        end = time.monotonic() + SETTLE_S
+        end = time.monotonic() + times.SETTLE_S
         while not (found := self.describe([job])) and time.monotonic() < end:
             if self._settled(run):
                 return None
@@ -129,7 +128,7 @@ class Jobs:
 
     def _look(self, run: str) -> bool:
         """Find the job of *run*; a list may lag behind its submission."""
-        end = time.monotonic() + SETTLE_S
+        end = time.monotonic() + times.SETTLE_S
         while self.find(run) is None:
             if self.record(run) is None or time.monotonic() > end:
                 return False

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from runspec.provider import Facts, Scope, Spec, Step, tasks
-from runspec_aws import definition, environments, storage
+from runspec_aws import definition, environments, storage, times
 from runspec_aws.naming import batch, tags
 from runspec_aws.options import AwsOptions
 from runspec_aws.shape import Shape, children, shape
@@ -46,7 +46,7 @@ def _submit(spec: Spec, run: str, facts: Facts) -> Step:
         f"submit {_count(spec)}",
         Scope.RUN,
         batch("submit_job", **params),
-        settle_s=environments.SETTLE_S,
+        settle_s=times.SETTLE_S,
     )
 
 

@@ -7,13 +7,11 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from runspec.provider import Chunk, RemoteError, Stream
+from runspec_aws import times
 from runspec_aws.errors import code_of, translated
 from runspec_aws.jobs import Job, Jobs, Place
 from runspec_aws.session import Session
 
-# Lines of a container that has ended still arrive for so long.
-# https://docs.aws.amazon.com/AmazonCloudWatch/latest/logs/AnalyzingLogData.html
-QUIET_S = 5.0
 PAUSE_S = 0.5
 ABSENT = frozenset({"ResourceNotFoundException"})
 
@@ -87,7 +85,7 @@ class CloudStream:
 
     def _may_come(self) -> bool:
         """Say whether lines of a job that has ended may still arrive."""
-        return self.ended_s is not None and time.monotonic() - self.ended_s < QUIET_S
+        return self.ended_s is not None and time.monotonic() - self.ended_s < times.QUIET_S
 
     def _page(self, at: int, token: str) -> tuple[bytes, str]:
         """Give the lines after *token* and the token after them; equal tokens are the end for now."""

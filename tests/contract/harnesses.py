@@ -78,8 +78,8 @@ def aws_batch(folder: Path, monkeypatch: pytest.MonkeyPatch) -> World:
         AwsWorld.region.close()
         AwsWorld.region = None
     AwsWorld.patch = monkeypatch
-    monkeypatch.setattr("runspec_aws.jobs.SETTLE_S", 0.5)
-    monkeypatch.setattr("runspec_aws.streams.QUIET_S", 0.1)
+    monkeypatch.setattr("runspec_aws.times.SETTLE_S", 0.5)
+    monkeypatch.setattr("runspec_aws.times.QUIET_S", 0.1)
     return AwsWorld(
         registry.load("aws-batch"),
         folder,

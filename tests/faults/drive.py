@@ -23,6 +23,7 @@ from runspec.cli import main
 from runspec_local import client, folders
 from runspec_local.client import LocalClient
 from tests.faults.boundaries import Boundaries, tree
+from tests.faults.wire import Wire
 
 ROOT = str(Path(__file__).parents[2])
 HOOKED = (
@@ -133,6 +134,8 @@ def child(case: Mapping[str, Any]) -> int:
     for name in case.get("without", ()):
         SAFEGUARDS[name]()
     steps.watch(LocalClient)
+    if "wire" in case:
+        Wire(steps, **case["wire"]).install()
     if wanted := case.get("supervisor"):
         client.BOOTSTRAP = HOOKED.format(root=ROOT, wanted={"world": case["world"], **wanted})
     code = main.run(case["words"])
@@ -159,6 +162,7 @@ def serve() -> None:
     for name in set(main.MODULES.values()):
         importlib.import_module(f"runspec.cli.{name}")
     registry.load("local")
+    registry.load("aws-batch")
     running: dict[int, tuple[int, int]] = {}
     rest = b""
     while True:

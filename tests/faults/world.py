@@ -152,19 +152,23 @@ class World:
             "out": str(traces / f"{self.count}.out"),
             "err": str(traces / f"{self.count}.err"),
             "trace": str(traces / f"{self.count}.steps"),
-            "env": {
-                "PATH": os.environ["PATH"],
-                "HOME": str(self.folder),
-                "TMPDIR": str(self.folder / "home.tmp"),
-                "RUNSPEC_HOME": str(self.home),
-                "CANARY": self.canary,
-                "NO_COLOR": "1",
-                "TERM": "dumb",
-                "LC_ALL": "C.UTF-8",
-            },
+            "env": self.environment(),
             **how,
         }
         return self.driver.start(case), self.count
+
+    def environment(self) -> dict[str, str]:
+        """Give the whole environment of a command line."""
+        return {
+            "PATH": os.environ["PATH"],
+            "HOME": str(self.folder),
+            "TMPDIR": str(self.folder / "home.tmp"),
+            "RUNSPEC_HOME": str(self.home),
+            "CANARY": self.canary,
+            "NO_COLOR": "1",
+            "TERM": "dumb",
+            "LC_ALL": "C.UTF-8",
+        }
 
     def wait(self, started: tuple[int, int], limit_s: float = LIMIT_S) -> Ended:
         number, count = started

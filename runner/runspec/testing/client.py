@@ -286,19 +286,22 @@ class ClientContract:
     ) -> None:
         if not world.faults():
             pytest.skip("this service cannot be told to fail")
-        for strike in world.faults().values():
-            made_once_and_taken_away(trials, world, strike)
+        for number, strike in enumerate(world.faults().values(), 1):
+            made_once_and_taken_away(trials, world, strike, number)
 
 
-def made_once_and_taken_away(trials: Trials, world: World, strike: Strike) -> None:
-    """Let *strike* decide on each call in turn, once while making and once while taking away."""
+def made_once_and_taken_away(trials: Trials, world: World, strike: Strike, series: int = 0) -> None:
+    """Let *strike* decide on each call in turn, once while making and once while taking away.
+
+    Services keep the names of jobs that have ended, so each *series* has runs of its own.
+    """
     spec = world.example(largest(world))
-    trial, flaky = flaky_trial(trials, spec, "000000")
+    trial, flaky = flaky_trial(trials, spec, f"{series:03}000")
     trial.make()
     making, undoing = len(flaky.sent), sum(step.undo is not None for step in trial.plan.steps)
     trial.destroy()
     for at in range(max(making, undoing)):
-        trial, flaky = flaky_trial(trials, spec, f"{at + 1:06}")
+        trial, flaky = flaky_trial(trials, spec, f"{series:03}{at + 1:03}")
 
         flaky.next(at, strike)
         persist(trial.make)

@@ -1,0 +1,10 @@
+"""How long AWS may take to show what has happened. Nothing says so exactly: these are on the safe side."""
+
+from __future__ import annotations
+
+# From making something to its being listed. Batch promises no bound; Metaflow waits 30 s for a job
+# to be described, and a longer wait only follows a lost reply.
+SETTLE_S = 10.0
+# From the end of a container to its last line in CloudWatch Logs.
+# https://docs.aws.amazon.com/AmazonCloudWatch/latest/logs/AnalyzingLogData.html
+QUIET_S = 5.0
