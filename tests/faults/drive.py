@@ -23,7 +23,7 @@ from runspec.cli import main
 from runspec_local import client, folders
 from runspec_local.client import LocalClient
 from tests.faults.boundaries import Boundaries, tree
-from tests.faults.wire import Wire
+from tests.faults.wire import Wire, warm
 
 ROOT = str(Path(__file__).parents[2])
 HOOKED = (
@@ -163,6 +163,7 @@ def serve() -> None:
         importlib.import_module(f"runspec.cli.{name}")
     registry.load("local")
     registry.load("aws-batch")
+    warm()
     running: dict[int, tuple[int, int]] = {}
     rest = b""
     while True:

@@ -18,6 +18,22 @@ REMOTE = ("send", "sent", "call", "called")
 LAGS = {"lists lag 0 s": 0.0, "lists lag 2 s": 2.0}
 
 
+AT_ONCE = 8  # cells of this file wait for the service most of the time
+
+
+@pytest.fixture(scope="module")
+def pool() -> Iterator[list[Driver]]:
+    drivers = [Driver() for _ in range(AT_ONCE)]
+    yield drivers
+    for driver in drivers:
+        driver.close()
+
+
+@pytest.fixture
+def driver(pool: list[Driver]) -> Driver:
+    return pool[0]
+
+
 @pytest.fixture(scope="session")
 def objects(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Objects]:
     found = Objects(tmp_path_factory.mktemp("objects"))

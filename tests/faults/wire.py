@@ -6,14 +6,17 @@ layer gives or raises: https://botocore.amazonaws.com/v1/documentation/api/lates
 
 from __future__ import annotations
 
+import functools
 import re
 from collections.abc import Callable, Mapping
 from typing import Any
 
+import boto3
 import obstore
 from botocore.awsrequest import AWSResponse
 from botocore.exceptions import ConnectionClosedError, ReadTimeoutError
 from botocore.httpsession import URLLib3Session
+from botocore.loaders import JSONFileLoader
 from obstore.exceptions import GenericError
 
 from runspec_aws import times
@@ -22,6 +25,15 @@ from tests.faults.boundaries import Boundaries
 
 Send = Callable[[], Any]
 SETTLE_S = 3.0  # longer than any list lags in these tests
+
+
+def warm() -> None:
+    """Have botocore's descriptions of services in memory before anything is forked."""
+    JSONFileLoader.load_file = functools.cache(JSONFileLoader.load_file)
+    for service in ("batch", "s3", "logs"):
+        boto3.client(
+            service, region_name="eu-central-1", aws_access_key_id="x", aws_secret_access_key="x"
+        )
 
 
 class Cut:
@@ -111,6 +123,7 @@ class Wire:
 
     def install(self) -> None:
         times.SETTLE_S, times.QUIET_S = SETTLE_S, 0.2
+        AwsClient.poll_s = 0.2
         self.steps.watch(AwsClient)
         real_send, real_put = URLLib3Session.send, obstore.put
         wire = self
