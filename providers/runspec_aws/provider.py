@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager
+from pathlib import Path
+from typing import Any
 
-from runspec.provider import Client, Facts, Options, Problem, Spec, Step
+from runspec.provider import Client, Facts, Options, Problem, Rehearsal, Spec, Step
 from runspec_aws import check, plan
 from runspec_aws.options import AwsOptions
 
@@ -20,6 +23,13 @@ class AwsBatchProvider:
 
     def plan(self, spec: Spec, run: str, facts: Facts) -> Sequence[Step]:
         return plan.steps(spec, run, facts)
+
+    def rehearse(
+        self, options: Mapping[str, Any], folder: Path, engine: str | None
+    ) -> AbstractContextManager[Rehearsal]:
+        from runspec_aws.rehearsal import stage
+
+        return stage(options, folder, engine)
 
     def connect(self, facts: Facts) -> Client:
         from runspec_aws.client import connect

@@ -3,14 +3,16 @@
 A provider has two halves. The `Provider` is pure: it checks a spec and turns it into a plan,
 touching no network, clock, environment or disk. Its `Client` is the other half: it sends the
 requests of a plan. What a client can do beyond that is a protocol with one method, asked for
-with isinstance: `Stage`, `Tail`, `Outputs`, `Talks`, `Remembers`; of a provider, `Survey` and
-`Doctor`. `runspec.testing` asks every promise made here of every registered provider.
+with isinstance: `Stage`, `Tail`, `Outputs`, `Talks`, `Remembers`; of a provider, `Survey`,
+`Doctor` and `Rehearses`. `runspec.testing` asks every promise made here of every registered provider.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from enum import StrEnum
+from pathlib import Path as Folder
 from typing import Annotated, Any, BinaryIO, NamedTuple, Protocol, runtime_checkable
 
 from pydantic import BeforeValidator, Field, WithJsonSchema
@@ -61,6 +63,8 @@ __all__ = [
     "Problem",
     "Progress",
     "Provider",
+    "Rehearsal",
+    "Rehearses",
     "Remembers",
     "RemoteError",
     "Request",
@@ -406,6 +410,30 @@ class Remembers(Protocol):
         """Take the answers that the steps of *run* have had, by step id.
 
         Called before anything is asked about a run that was begun by another process.
+        """
+
+
+class Rehearsal(NamedTuple):
+    """Stand-ins that are up: *env* leads SDKs to them, *options* are the profile's, made complete."""
+
+    env: Mapping[str, str]
+    options: Mapping[str, Any]
+
+
+@runtime_checkable
+class Rehearses(Protocol):
+    """A provider whose service has stand-ins on this machine."""
+
+    @property
+    def name(self) -> str: ...
+
+    def rehearse(
+        self, options: Mapping[str, Any], folder: Folder, engine: str | None
+    ) -> AbstractContextManager[Rehearsal]:
+        """Start the stand-ins, on loopback, with all they need below *folder*; end them afterwards.
+
+        *options* are those of the profile. *engine* is what runs the jobs: `process` or `podman`;
+        None picks. Raises Unavailable when something for it is missing.
         """
 
 

@@ -101,6 +101,16 @@ def _making(make: Make) -> None:
     _format(apply)
 
 
+def _rehearsing(make: Make) -> None:
+    rehearse = make(
+        "rehearse", "runspec rehearse job.yaml", "run a cloud job against stand-ins on this machine"
+    )
+    rehearse.add_argument("file", metavar="FILE", help="the spec")
+    rehearse.add_argument("--engine", choices=("process", "podman"), help="what runs the jobs")
+    rehearse.add_argument("--folder", metavar="FOLDER", help="keep what it wrote, and the logs")
+    _format(rehearse)
+
+
 def _timeout(verb: ArgumentParser) -> None:
     verb.add_argument(
         "--timeout", metavar="TIME", help="stop waiting after this long (10m); the job goes on"
@@ -160,6 +170,7 @@ def _around(make: Make) -> None:
 GROUPS: Mapping[Callable[[Make], None], Collection[str]] = {
     _before: ("init", "validate", "plan"),
     _making: ("apply",),
+    _rehearsing: ("rehearse",),
     _looking: ("list", "status", "logs", "fetch"),
     _ending: ("cancel", "destroy"),
     _around: ("doctor", "schema", "providers", "completion"),

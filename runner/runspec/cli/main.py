@@ -23,6 +23,7 @@ MODULES = {
     "fetch": "fetching",
     "cancel": "ending",
     "destroy": "ending",
+    "rehearse": "rehearsing",
     "doctor": "around",
     "schema": "around",
     "providers": "around",
