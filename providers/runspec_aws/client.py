@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 from runspec.provider import (
@@ -12,6 +12,7 @@ from runspec.provider import (
     Client,
     Conflict,
     Facts,
+    Litter,
     NoAnswer,
     OutputFile,
     Progress,
@@ -25,6 +26,7 @@ from runspec.provider import (
 from runspec_aws import finding, objects
 from runspec_aws.errors import translated
 from runspec_aws.jobs import Jobs
+from runspec_aws.litter import Collector
 from runspec_aws.options import AwsOptions
 from runspec_aws.session import Session
 from runspec_aws.storage import INSIDE_SHA256
@@ -124,6 +126,9 @@ class AwsClient:
     def remember(self, run: str, answers: Mapping[str, Answer]) -> None:
         if "job" in answers:
             self.jobs.remember(run, answers["job"]["jobId"])
+
+    def litter(self, runs: Collection[str], made: Collection[str]) -> Iterable[Litter]:
+        return Collector(self.session, self.files, self.jobs).litter(runs, made)
 
     def streams(self, run: str) -> Sequence[Stream]:
         return self.logs.streams(run)

@@ -7,7 +7,7 @@ from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
-from runspec.provider import Client, Facts, Options, Problem, Rehearsal, Spec, Step
+from runspec.provider import Client, Facts, Finding, Options, Problem, Rehearsal, Spec, Step
 from runspec_aws import check, plan
 from runspec_aws.options import AwsOptions
 
@@ -23,6 +23,21 @@ class AwsBatchProvider:
 
     def plan(self, spec: Spec, run: str, facts: Facts) -> Sequence[Step]:
         return plan.steps(spec, run, facts)
+
+    def policy(self, steps: Iterable[Step], options: Any, *, of_job: bool) -> Mapping[str, Any]:
+        from runspec_aws import policy
+
+        return policy.job_policy(options) if of_job else policy.policy(steps, options)
+
+    def first_profile(self) -> str:
+        from runspec_aws.first import PROFILE
+
+        return PROFILE
+
+    def examine(self, options: Any) -> Iterable[Finding]:
+        from runspec_aws.doctor import examine
+
+        return examine(options)
 
     def rehearse(
         self, options: Mapping[str, Any], folder: Path, engine: str | None

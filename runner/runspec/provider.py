@@ -3,13 +3,14 @@
 A provider has two halves. The `Provider` is pure: it checks a spec and turns it into a plan,
 touching no network, clock, environment or disk. Its `Client` is the other half: it sends the
 requests of a plan. What a client can do beyond that is a protocol with one method, asked for
-with isinstance: `Stage`, `Tail`, `Outputs`, `Talks`, `Remembers`; of a provider, `Survey`,
-`Doctor` and `Rehearses`. `runspec.testing` asks every promise made here of every registered provider.
+with isinstance: `Stage`, `Tail`, `Outputs`, `Talks`, `Remembers`, `Collects`; of a provider,
+`Survey`, `Doctor`, `Permits`, `Introduces` and `Rehearses`. `runspec.testing` asks
+every promise made here of every registered provider.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from enum import StrEnum
 from pathlib import Path as Folder
@@ -41,14 +42,17 @@ __all__ = [
     "Capacity",
     "Chunk",
     "Client",
+    "Collects",
     "Conflict",
     "CredentialsError",
     "Doctor",
     "Facts",
     "File",
     "Finding",
+    "Introduces",
     "Key",
     "Launch",
+    "Litter",
     "Model",
     "Mount",
     "NoAnswer",
@@ -59,6 +63,7 @@ __all__ = [
     "OutputFile",
     "Outputs",
     "Path",
+    "Permits",
     "Positive",
     "Problem",
     "Progress",
@@ -411,6 +416,48 @@ class Remembers(Protocol):
 
         Called before anything is asked about a run that was begun by another process.
         """
+
+
+class Litter(NamedTuple):
+    """Something of ours at a service that no run on record knows; *remove* are the calls, in order.
+
+    *run* is the run it is of, where there is one, and *alive* says that its job has not ended.
+    """
+
+    what: str
+    remove: tuple[Request, ...]
+    run: str | None = None
+    alive: bool = False
+
+
+@runtime_checkable
+class Collects(Protocol):
+    """A client that finds what is left over, by names and tags."""
+
+    def litter(self, runs: Collection[str], made: Collection[str]) -> Iterable[Litter]:
+        """Give all that is neither of *runs* nor one of the names *made*, in the order to remove it.
+
+        *made* are all texts in the plans on record, names among them.
+        """
+
+
+@runtime_checkable
+class Permits(Protocol):
+    """A provider whose service asks for rights."""
+
+    def policy(self, steps: Iterable[Step], options: Any, *, of_job: bool) -> Mapping[str, Any]:
+        """Give the least rights, in the service's own form, for whoever carries out *steps*.
+
+        *of_job*: for what runs in the job instead.
+        """
+
+
+@runtime_checkable
+class Introduces(Protocol):
+    """A provider that needs a profile, and has a first one to fill in."""
+
+    def first_profile(self) -> str:
+        """Give the text of `runspec-profile.yaml`."""
 
 
 class Rehearsal(NamedTuple):

@@ -145,6 +145,10 @@ def _ending(make: Make) -> None:
         "destroy", "runspec destroy mnist", "end a run and take away all that it made for itself"
     )
     destroy.add_argument("run", nargs="?", metavar="RUN", help="a run, or the name of a spec")
+    gc = make("gc", "runspec gc aws-batch", "find what no record knows, and take it away")
+    gc.add_argument("provider", metavar="PROVIDER", help="where to look")
+    gc.add_argument("--yes", action="store_true", help="take away what was found")
+    gc.add_argument("--alive", action="store_true", help="runs whose job is alive, too")
     destroy.add_argument(
         "--site", action="store_true", help="all that runs share: environments, uploads, queues"
     )
@@ -153,6 +157,10 @@ def _ending(make: Make) -> None:
 def _around(make: Make) -> None:
     doctor = make("doctor", "runspec doctor", "look for what would stop a job")
     doctor.add_argument("provider", nargs="?", metavar="PROVIDER", help="only this one")
+    policy = make("policy", "runspec policy job.yaml", "print the least rights that a plan needs")
+    policy.add_argument("file", metavar="FILE", help="the spec")
+    policy.add_argument("--job", action="store_true", help="those of what runs in the job")
+    _format(policy)
     schema = make(
         "schema", "runspec schema > job.schema.json", "print the JSON Schema of specs", json=False
     )
@@ -172,6 +180,6 @@ GROUPS: Mapping[Callable[[Make], None], Collection[str]] = {
     _making: ("apply",),
     _rehearsing: ("rehearse",),
     _looking: ("list", "status", "logs", "fetch"),
-    _ending: ("cancel", "destroy"),
-    _around: ("doctor", "schema", "providers", "completion"),
+    _ending: ("cancel", "destroy", "gc"),
+    _around: ("doctor", "policy", "schema", "providers", "completion"),
 }

@@ -12,7 +12,7 @@ from runspec import check, gather, home, profile, registry
 from runspec.cli import complaining, console
 from runspec.errors import OK, Conflict, RunspecError, Unavailable, UsageError
 from runspec.job import Wrong
-from runspec.provider import Doctor, Finding, Options
+from runspec.provider import Doctor, Finding, Introduces, Options
 from runspec.report import plain
 from runspec.scalars import NAME
 
@@ -55,11 +55,26 @@ def init(args: Namespace) -> int:
         raise Conflict(f"{path} is there already", "name another: runspec init FILE") from exc
     except OSError as exc:
         raise UsageError(f"cannot write {path}: {(exc.strerror or str(exc)).lower()}") from exc
+    settings = _first_profile(args.provider, path.parent)
     if args.json:
-        console.out_json({"file": str(path), "schema": str(schema)})
+        console.out_json({"file": str(path), "schema": str(schema), "profile": settings})
     else:
         console.tell(f"wrote {path}, and {schema} for editors. Next: runspec apply {path}")
+        if settings is not None:
+            console.tell(f"fill in {settings} first; runspec doctor {args.provider} looks at it")
     return OK
+
+
+def _first_profile(name: str, folder: Path) -> str | None:
+    """Write the profile that a provider needs, where none is found; give its path."""
+    if name not in registry.installed() or home.profile_path(folder) is not None:
+        return None
+    provider = registry.load(name)
+    if not isinstance(provider, Introduces):
+        return None
+    path = folder / home.PROFILE
+    path.write_text(provider.first_profile(), encoding="utf-8")
+    return str(path)
 
 
 def _models() -> dict[str, type[Options]]:

@@ -24,6 +24,8 @@ MODULES = {
     "cancel": "ending",
     "destroy": "ending",
     "rehearse": "rehearsing",
+    "gc": "collecting",
+    "policy": "collecting",
     "doctor": "around",
     "schema": "around",
     "providers": "around",

@@ -1,0 +1,135 @@
+"""What will stop a job on AWS Batch, looked for before anything is made."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from runspec.provider import Finding, RunspecError
+from runspec_aws.errors import translated
+from runspec_aws.finding import QUEUE, described
+from runspec_aws.options import AwsOptions
+from runspec_aws.session import Session
+
+# Running On-Demand Standard (A, C, D, H, I, M, R, T, Z) instances, in vCPUs.
+# https://docs.aws.amazon.com/ec2/latest/instancetypes/ec2-instance-quotas.html
+QUOTAS = {"on-demand": "L-1216C47A", "spot": "L-34B43A08"}
+
+
+def examine(options: AwsOptions) -> Iterator[Finding]:
+    """Give what is there and what is missing, most important first."""
+    for key in ("region", "bucket"):
+        if getattr(options, key) is None:
+            yield Finding(f"the profile names no {key}", False, "runspec init --provider aws-batch")
+    if options.region is None or options.bucket is None:
+        return
+    try:
+        session = Session(options)
+        with translated("who we are"):
+            who = session.look("sts").get_caller_identity()["Arn"]
+    except RunspecError as exc:
+        yield Finding(exc.message, False, exc.hint)
+        return
+    yield Finding(f"{who} in {options.region}", True)
+    yield from _bucket(session)
+    yield from _queue(session, options)
+    yield from _roles(session, options)
+    if not options.queue:
+        yield from _network(session, options)
+        yield from _quotas(session, options)
+
+
+def _asked(ask: Callable[[], Any], good: str, hint: str) -> tuple[Finding, Any]:
+    """Give a finding about *ask*, and what it gave."""
+    try:
+        with translated(good):
+            found = ask()
+    except RunspecError as exc:
+        return Finding(exc.message, False, hint), None
+    return Finding(good, True), found
+
+
+def _bucket(session: Session) -> Iterator[Finding]:
+    name = session.bucket
+    hint = f"make it (aws s3 mb s3://{name}), or name another in the profile"
+    yield _asked(lambda: session.look("s3").head_bucket(Bucket=name), f"bucket {name}", hint)[0]
+
+
+def _queue(session: Session, options: AwsOptions) -> Iterator[Finding]:
+    if options.queue is None:
+        return
+    found = described(session, QUEUE, options.queue)
+    hint = "name one that is there, or none, and one is made"
+    if found is None:
+        yield Finding(f"there is no queue {options.queue}", False, hint)
+    elif (found["state"], found["status"]) != ("ENABLED", "VALID"):
+        what = f"queue {options.queue} is {found['state']}, {found['status']}"
+        yield Finding(what, False, found.get("statusReason") or hint)
+    else:
+        yield Finding(f"queue {options.queue}", True)
+
+
+def _roles(session: Session, options: AwsOptions) -> Iterator[Finding]:
+    if options.job_role is None:
+        hint = "make a role for ecs-tasks.amazonaws.com with the rights of runspec policy --job"
+        yield Finding("the profile names no job_role: jobs cannot reach the bucket", False, hint)
+    for key in ("job_role", "execution_role", "service_role"):
+        if arn := getattr(options, key):
+            name = arn.rpartition("/")[2]
+            ask = lambda name=name: session.look("iam").get_role(RoleName=name)  # noqa: E731
+            yield _asked(ask, f"{key} {name}", "make it, or name another in the profile")[0]
+    if options.instance_role and not options.queue:
+        name = options.instance_role.rpartition("/")[2]
+        look = session.look("iam").get_instance_profile
+        hint = "make it with the policy AmazonEC2ContainerServiceforEC2Role"
+        good = f"instance_role {name}"
+        yield _asked(lambda: look(InstanceProfileName=name), good, hint)[0]
+
+
+def _network(session: Session, options: AwsOptions) -> Iterator[Finding]:
+    if not options.subnets:
+        yield Finding("the profile names no subnets", False, "add subnets: [subnet-...]")
+        return
+    ec2 = session.look("ec2")
+    ids = list(options.subnets)
+    finding, found = _asked(
+        lambda: ec2.describe_subnets(SubnetIds=ids),
+        f"subnets {', '.join(ids)}",
+        "name subnets that are there",
+    )
+    yield finding
+    if found is not None:
+        yield from _ways_out(session, found["Subnets"])
+
+
+def _ways_out(session: Session, subnets: list[dict[str, Any]]) -> Iterator[Finding]:
+    """Nodes of a gang have no public address: they need NAT or endpoints to get images.
+
+    https://docs.aws.amazon.com/batch/latest/userguide/multi-node-parallel-jobs.html
+    """
+    tables = session.look("ec2").describe_route_tables()["RouteTables"]
+    for subnet in subnets:
+        name = subnet["SubnetId"]
+        own = [t for t in tables if any(a.get("SubnetId") == name for a in t["Associations"])]
+        main = [t for t in tables if any(a.get("Main") for a in t["Associations"])]
+        own = own or [t for t in main if t["VpcId"] == subnet["VpcId"]]
+        if not any(r.get("NatGatewayId") for t in own for r in t["Routes"]):
+            what = f"{name} has no NAT gateway: nodes of one job cannot get images or reach S3"
+            yield Finding(
+                what, False, "add one, or VPC endpoints, or use other subnets for nodes: 2"
+            )
+        else:
+            yield Finding(f"{name} has a NAT gateway", True)
+
+
+def _quotas(session: Session, options: AwsOptions) -> Iterator[Finding]:
+    for kind, code in QUOTAS.items():
+        look = session.look("service-quotas").get_service_quota
+        ask = lambda look=look, code=code: look(ServiceCode="ec2", QuotaCode=code)  # noqa: E731
+        finding, found = _asked(ask, f"quota of {kind} vCPUs", "see Service Quotas in the console")
+        if found is None:
+            yield Finding(f"the quota of {kind} vCPUs is not known: {finding.what}", True)
+            continue
+        value = int(found["Quota"]["Value"])
+        hint = f"ask for more, or set max_vcpus: {value}"
+        yield Finding(f"{value:,} {kind} vCPUs at once", value >= options.max_vcpus, hint)

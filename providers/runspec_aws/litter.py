@@ -1,0 +1,89 @@
+"""What lies about at AWS with our name on it and belongs to no run that anybody knows."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping
+from typing import Any
+
+from runspec.provider import Litter, Request
+from runspec_aws.errors import translated
+from runspec_aws.finding import ENVIRONMENT, QUEUE, Kind
+from runspec_aws.jobs import Jobs
+from runspec_aws.naming import batch, s3
+from runspec_aws.objects import Objects
+from runspec_aws.session import Session
+
+OURS = "runspec-"
+
+
+class Collector:
+    """Looks through one account, region and bucket."""
+
+    def __init__(self, session: Session, files: Objects, jobs: Jobs) -> None:
+        self.session, self.files, self.jobs = session, files, jobs
+
+    def litter(self, runs: Collection[str], made: Collection[str]) -> Iterator[Litter]:
+        """Give all that is neither of *runs* nor one of the names in *made*, in the order to remove it."""
+        yield from self._runs(runs)
+        yield from self._definitions(made)
+        for kind, noun, key in (
+            (QUEUE, "job_queue", "jobQueue"),
+            (ENVIRONMENT, "compute_environment", "computeEnvironment"),
+        ):
+            yield from self._things(kind, noun, key, made)
+        yield from self._objects(made)
+        yield from self._uploads()
+
+    def _runs(self, runs: Collection[str]) -> Iterator[Litter]:
+        base = f"{self.files.prefix}/runs/"
+        found = {o["Key"][len(base) :].partition("/")[0] for o in self.files.listing(base)}
+        for run in sorted(found - set(runs)):
+            alive = not self.jobs.status(run).state.terminal
+            where = {"bucket": self.session.bucket, "prefix": f"{base}{run}/"}
+            remove = (Request("runspec", "empty_prefix", where),)
+            yield Litter(f"run {run}{', whose job is alive' if alive else ''}", remove, run, alive)
+
+    def _definitions(self, made: Collection[str]) -> Iterator[Litter]:
+        pages = self.session.look("batch").get_paginator("describe_job_definitions")
+        with translated("describe_job_definitions"):
+            found = [d for page in pages.paginate(status="ACTIVE") for d in page["jobDefinitions"]]
+        for definition in found:
+            name, arn = definition["jobDefinitionName"], definition["jobDefinitionArn"]
+            if name.startswith(OURS) and name not in made:
+                remove = batch("deregister_job_definition", jobDefinition=arn)
+                yield Litter(f"job definition {name}:{definition['revision']}", (remove,))
+
+    def _things(self, kind: Kind, noun: str, key: str, made: Collection[str]) -> Iterator[Litter]:
+        pages = self.session.look("batch").get_paginator(kind.describe)
+        with translated(kind.describe):
+            found = [thing for page in pages.paginate() for thing in page[kind.listed]]
+        for thing in found:
+            name = thing[kind.name]
+            if name.startswith(OURS) and name not in made and _tagged(thing):
+                off = batch(f"update_{noun}", **{key: name, "state": "DISABLED"})
+                remove = (off, batch(f"delete_{noun}", **{key: name}))
+                yield Litter(f"{noun.replace('_', ' ')} {name}", remove)
+
+    def _objects(self, made: Collection[str]) -> Iterator[Litter]:
+        for kind in ("blobs", "inside"):
+            for found in self.files.listing(f"{self.files.prefix}/{kind}/"):
+                key = found["Key"]
+                if key not in made:
+                    remove = s3("delete_object", Bucket=self.session.bucket, Key=key)
+                    yield Litter(f"upload {key} ({found['Size']:,} bytes)", (remove,))
+
+    def _uploads(self) -> Iterator[Litter]:
+        """Uploads in parts that nobody finished cost as much as whole ones."""
+        with translated("list_multipart_uploads"):
+            found = self.session.look("s3").list_multipart_uploads(
+                Bucket=self.session.bucket, Prefix=f"{self.files.prefix}/"
+            )
+        for upload in found.get("Uploads", ()):
+            where = {"Bucket": self.session.bucket, "Key": upload["Key"]}
+            remove = s3("abort_multipart_upload", **where, UploadId=upload["UploadId"])
+            yield Litter(f"unfinished upload of {upload['Key']}", (remove,))
+
+
+def _tagged(thing: Mapping[str, Any]) -> bool:
+    """A name that begins like ours may be somebody else's; the tag says that it is not."""
+    return any(key.startswith("runspec:") for key in thing.get("tags", {}))

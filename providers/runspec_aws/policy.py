@@ -1,0 +1,151 @@
+"""The least rights that a plan needs, for whoever applies it and for the job itself."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+
+from runspec.provider import Request, Step
+from runspec_aws.options import AwsOptions
+
+VERSION = "2012-10-17"
+# Calls that only look; AWS Batch knows no resources for them.
+# https://docs.aws.amazon.com/service-authorization/latest/reference/list_awsbatch.html
+LOOKING = (
+    "batch:DescribeComputeEnvironments",
+    "batch:DescribeJobDefinitions",
+    "batch:DescribeJobQueues",
+    "batch:DescribeJobs",
+    "batch:ListJobs",
+)
+# operation: the actions it needs, and what kind of resource they are about.
+NEEDED: Mapping[str, tuple[tuple[str, ...], str]] = {
+    "create_compute_environment": (
+        ("batch:CreateComputeEnvironment", "batch:TagResource"),
+        "compute-environment/{computeEnvironmentName}",
+    ),
+    "update_compute_environment": (
+        ("batch:UpdateComputeEnvironment",),
+        "compute-environment/{computeEnvironment}",
+    ),
+    "delete_compute_environment": (
+        ("batch:DeleteComputeEnvironment",),
+        "compute-environment/{computeEnvironment}",
+    ),
+    "create_job_queue": (("batch:CreateJobQueue", "batch:TagResource"), "job-queue/{jobQueueName}"),
+    "update_job_queue": (("batch:UpdateJobQueue",), "job-queue/{jobQueue}"),
+    "delete_job_queue": (("batch:DeleteJobQueue",), "job-queue/{jobQueue}"),
+    "register_job_definition": (
+        ("batch:RegisterJobDefinition", "batch:DeregisterJobDefinition", "batch:TagResource"),
+        "job-definition/{jobDefinitionName}*",
+    ),
+    "submit_job": (("batch:SubmitJob", "batch:TagResource"), "job*/*"),
+}
+EC2 = {
+    "create_placement_group": ("ec2:CreatePlacementGroup", "ec2:DescribePlacementGroups"),
+    "delete_placement_group": ("ec2:DeletePlacementGroup", "ec2:DescribePlacementGroups"),
+    "create_launch_template": ("ec2:CreateLaunchTemplate", "ec2:DescribeLaunchTemplates"),
+    "delete_launch_template": ("ec2:DeleteLaunchTemplate", "ec2:DescribeLaunchTemplates"),
+}
+OBJECTS = ("s3:GetObject", "s3:PutObject", "s3:DeleteObject", "s3:AbortMultipartUpload")
+
+
+def policy(steps: Iterable[Step], options: AwsOptions) -> dict[str, Any]:
+    """Give the policy of whoever applies *steps*, follows the run and takes it away again."""
+    requests = [r for step in steps for r in (step.do, step.undo) if r is not None]
+    statements = [
+        _statement("Look", LOOKING, ["*"]),
+        *_made(requests, options),
+        *_bucket(options),
+        *_logs(options),
+        *_roles(options),
+    ]
+    return {"Version": VERSION, "Statement": statements}
+
+
+def _statement(
+    name: str, actions: Iterable[str], resources: Iterable[str], **more: Any
+) -> dict[str, Any]:
+    return {
+        "Sid": name,
+        "Effect": "Allow",
+        "Action": sorted(set(actions)),
+        "Resource": sorted(set(resources)),
+        **more,
+    }
+
+
+def _arn(service: str, resource: str, options: AwsOptions) -> str:
+    return f"arn:aws:{service}:{options.region}:*:{resource}"
+
+
+def _made(requests: Iterable[Request], options: AwsOptions) -> Iterator[dict[str, Any]]:
+    found: dict[str, tuple[set[str], set[str]]] = {}
+    for request in requests:
+        if request.operation in NEEDED:
+            needed, resource = NEEDED[request.operation]
+            kind = resource.partition("/")[0]
+            known = found.setdefault(kind, (set(), set()))
+            known[0].update(needed)
+            known[1].add(_arn("batch", resource.format(**request.params), options))
+    if "job*" in found:  # a job runs in a queue, by a definition, and may be ended
+        actions, resources = found.pop("job*")
+        names = [r.params["jobDefinitionName"] for r in requests if "jobDefinitionName" in r.params]
+        queues = [r.params["jobQueueName"] for r in requests if "jobQueueName" in r.params]
+        resources = {
+            _arn("batch", "job/*", options),
+            *(_arn("batch", f"job-definition/{name}*", options) for name in names),
+            *(_arn("batch", f"job-queue/{name}", options) for name in queues or [options.queue]),
+        }
+        yield _statement("Job", {*actions, "batch:TerminateJob"}, resources)
+    for kind, (actions, resources) in found.items():
+        yield _statement(kind.title().replace("-", ""), actions, resources)
+    ec2 = [action for r in requests for action in EC2.get(r.operation, ())]
+    if ec2:
+        yield _statement("Machines", ec2, ["*"])
+
+
+def _bucket(options: AwsOptions) -> Iterator[dict[str, Any]]:
+    bucket = f"arn:aws:s3:::{options.bucket}"
+    yield _statement("Objects", OBJECTS, [f"{bucket}/{options.prefix}/*"])
+    below = {"StringLike": {"s3:prefix": [f"{options.prefix}/*"]}}
+    yield _statement("Lists", ["s3:ListBucket"], [bucket], Condition=below)
+
+
+def _logs(options: AwsOptions) -> Iterator[dict[str, Any]]:
+    group = _arn("logs", f"log-group:{options.log_group}", options)
+    yield _statement("Logs", ["logs:GetLogEvents"], [f"{group}:log-stream:*"])
+
+
+def _roles(options: AwsOptions) -> Iterator[dict[str, Any]]:
+    """https://docs.aws.amazon.com/IAM/latest/UserGuide/id_roles_use_passrole.html"""
+    tasks = [role for role in (options.job_role, options.execution_role) if role]
+    if tasks:
+        to = {"StringEquals": {"iam:PassedToService": "ecs-tasks.amazonaws.com"}}
+        yield _statement("TaskRoles", ["iam:PassRole"], tasks, Condition=to)
+    if options.service_role:
+        to = {"StringEquals": {"iam:PassedToService": "batch.amazonaws.com"}}
+        yield _statement("ServiceRole", ["iam:PassRole"], [options.service_role], Condition=to)
+    if options.instance_role and not options.queue:
+        role = options.instance_role.replace(":instance-profile/", ":role/")
+        to = {"StringEquals": {"iam:PassedToService": "ec2.amazonaws.com"}}
+        yield _statement("InstanceRole", ["iam:PassRole"], [role], Condition=to)
+
+
+def job_policy(options: AwsOptions) -> dict[str, Any]:
+    """Give the policy of `job_role`: what runs in the job reads inputs and writes what it makes."""
+    bucket, prefix = f"arn:aws:s3:::{options.bucket}", options.prefix
+    inputs = [f"{bucket}/{prefix}/{name}/*" for name in ("inside", "blobs", "store", "runs")]
+    return {
+        "Version": VERSION,
+        "Statement": [
+            _statement("Read", ["s3:GetObject"], inputs),
+            _statement("Write", ["s3:PutObject"], [f"{bucket}/{prefix}/runs/*"]),
+            _statement(
+                "Lists",
+                ["s3:ListBucket"],
+                [bucket],
+                Condition={"StringLike": {"s3:prefix": [f"{prefix}/*"]}},
+            ),
+        ],
+    }
