@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Iterator
 
@@ -137,7 +138,7 @@ def _too_much(spec: Spec, options: AwsOptions) -> Problem:
     wanted, most = needs(spec, options), largest(spec.cluster.gpus or 0)
     for key, asked, there in (
         ("gpus", wanted.gpus, most.gpus),
-        ("cpus", int(wanted.cpus), most.cpus),
+        ("cpus", math.ceil(float(wanted.cpus)), most.cpus),
         ("memory", wanted.memory_mib, most.usable_mib),
     ):
         if asked > there and getattr(spec.cluster, key) is not None:

@@ -171,7 +171,7 @@ def _linux(spec: Spec, options: AwsOptions) -> dict[str, Any]:
         )  # data loaders share batches there: 64 MiB is too little
     if shm_mib:
         linux["sharedMemorySize"] = shm_mib
-    if options.efa:
+    if options.efa and machines(spec, options):
         # https://docs.aws.amazon.com/batch/latest/userguide/efa.html
         count = efa_devices(machines(spec, options)[0])
         linux["devices"] = [

@@ -100,7 +100,7 @@ def _environment(kind: str, spec: Spec, options: AwsOptions) -> Iterator[Step]:
     do = batch(
         "create_compute_environment",
         computeEnvironmentName=name,
-        state="ENABLED",
+        state="DISABLED",
         **made,
         tags=tags(options, kind="environment"),
     )
@@ -115,7 +115,7 @@ def step_id(kind: str) -> str:
 
 
 def _switch(what: str, key: str, name: str, step: str) -> Step:
-    """What is to be deleted must be switched off first, and is on from its making."""
+    """What is to be deleted must be switched off first: so it is made off, and then switched on."""
     on, off = ({key: name, "state": state} for state in ("ENABLED", "DISABLED"))
     words = what.replace("_", " ").replace("job ", "")
     do, undo = batch(f"update_{what}", **on), batch(f"update_{what}", **off)
@@ -198,7 +198,7 @@ def _queue_steps(spec: Spec, options: AwsOptions) -> Iterator[Step]:
     do = batch(
         "create_job_queue",
         jobQueueName=name,
-        state="ENABLED",
+        state="DISABLED",
         priority=1,
         computeEnvironmentOrder=order,
         tags=tags(options, kind="queue"),

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from typing import Any
 
 from botocore import exceptions
 from botocore.parsers import ResponseParserError
@@ -65,6 +66,13 @@ def _refused(what: str, exc: exceptions.ClientError) -> Exception:
     if status >= 500 or not code:
         return NoAnswer(f"{what}: {status} {text or code}")
     return RemoteError(f"{what}: {text or code}")
+
+
+def got(answer: Mapping[str, Any], key: str) -> Any:
+    """Give *key* of an answer. Raises NoAnswer for one that came without it: it was cut off."""
+    if key not in answer:
+        raise NoAnswer(f"a reply was cut off before its '{key}'")
+    return answer[key]
 
 
 def code_of(exc: BaseException) -> str:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 from runspec.provider import Answer, RemoteError, Request
-from runspec_aws.errors import code_of, translated
+from runspec_aws.errors import code_of, got, translated
 from runspec_aws.session import Session
 
 LEAVING = ("DELETING", "DELETED")
@@ -93,7 +93,7 @@ def described(session: Session, kind: Kind, name: str) -> Found:
     """Give what the service says of the thing called *name*; None when it is not there, or leaving."""
     with translated(kind.describe):
         answer = getattr(session.look("batch"), kind.describe)(**{kind.asked: [name]})
-    found = [thing for thing in answer[kind.listed] if thing.get("status") not in LEAVING]
+    found = [thing for thing in got(answer, kind.listed) if thing.get("status") not in LEAVING]
     return found[0] if found else None
 
 
@@ -112,7 +112,8 @@ def _definition(session: Session, params: Mapping[str, Any]) -> Answer | None:
     with translated("describe_job_definitions"):
         found = session.look("batch").describe_job_definitions(
             jobDefinitionName=params["jobDefinitionName"], status="ACTIVE"
-        )["jobDefinitions"]
+        )
+        found = got(found, "jobDefinitions")
     if not found:
         return None
     newest = max(found, key=lambda definition: definition["revision"])
@@ -182,7 +183,7 @@ def there(session: Session, undo: Request) -> bool:
 def _any(session: Session, kind: Kind, name: str) -> Found:
     with translated(kind.describe):
         answer = getattr(session.look("batch"), kind.describe)(**{kind.asked: [name]})
-    found = [thing for thing in answer[kind.listed] if thing.get("status") != "DELETED"]
+    found = [thing for thing in got(answer, kind.listed) if thing.get("status") != "DELETED"]
     return found[0] if found else None
 
 
@@ -198,4 +199,4 @@ def busy(session: Session, undo: Request) -> bool:
 def _active(session: Session, arn: str) -> bool:
     with translated("describe_job_definitions"):
         found = session.look("batch").describe_job_definitions(jobDefinitions=[arn])
-    return any(d["status"] == "ACTIVE" for d in found["jobDefinitions"])
+    return any(d["status"] == "ACTIVE" for d in got(found, "jobDefinitions"))

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 from runspec.provider import Answer, NodeStatus, RemoteError, State, Status
 from runspec_aws import reasons, times
-from runspec_aws.errors import translated
+from runspec_aws.errors import got, translated
 from runspec_aws.finding import QUEUE, described
 from runspec_aws.objects import Objects
 from runspec_aws.session import Session
@@ -98,7 +98,7 @@ class Jobs:
         by_name = [{"name": "JOB_NAME", "values": [name]}]
         with translated("list_jobs"):
             for page in pages.paginate(jobQueue=queue, filters=by_name):
-                yield from page["jobSummaryList"]
+                yield from got(page, "jobSummaryList")
 
     def describe(self, ids: Iterable[str]) -> dict[str, Job]:
         """Give what the service knows of each of *ids*; it forgets jobs that have long ended."""
@@ -110,7 +110,7 @@ class Jobs:
                 answer = self.session.look("batch").describe_jobs(jobs=some)
             for name in some:
                 self._described.pop(name, None)
-            for job in answer["jobs"]:
+            for job in got(answer, "jobs"):
                 self._described[job["jobId"]] = (time.monotonic(), job)
         return {i: self._described[i][1] for i in wanted if i in self._described}
 

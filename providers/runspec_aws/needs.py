@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import NamedTuple
 
 from runspec.provider import Spec
@@ -62,8 +63,8 @@ def machines(spec: Spec, options: AwsOptions) -> tuple[str, ...]:
     Of a family the two smallest are enough: larger ones hold several nodes, and none is left out
     where a smaller one is short.
     """
-    if options.instance_types:
-        return options.instance_types
+    if options.fargate or options.instance_types:
+        return () if options.fargate else options.instance_types
     found = candidates(spec, options)
     kept: list[Instance] = []
     for instance in found:
@@ -75,7 +76,9 @@ def machines(spec: Spec, options: AwsOptions) -> tuple[str, ...]:
 
 def candidates(spec: Spec, options: AwsOptions) -> tuple[Instance, ...]:
     wanted = needs(spec, options)
-    found = fitting(int(wanted.cpus), wanted.memory_mib, wanted.gpus, spec.cluster.gpu_type)
+    found = fitting(
+        math.ceil(float(wanted.cpus)), wanted.memory_mib, wanted.gpus, spec.cluster.gpu_type
+    )
     return tuple(i for i in found if i.efa or not options.efa)
 
 

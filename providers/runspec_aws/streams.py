@@ -8,7 +8,7 @@ from typing import Any
 
 from runspec.provider import Chunk, RemoteError, Stream
 from runspec_aws import times
-from runspec_aws.errors import code_of, translated
+from runspec_aws.errors import code_of, got, translated
 from runspec_aws.jobs import Job, Jobs, Place
 from runspec_aws.session import Session
 
@@ -100,5 +100,5 @@ class CloudStream:
             if code_of(exc) in ABSENT:  # nothing was printed yet
                 return b"", token
             raise
-        data = "".join(f"{event['message']}\n" for event in found["events"]).encode()
-        return data, found["nextForwardToken"]
+        data = "".join(f"{event['message']}\n" for event in got(found, "events")).encode()
+        return data, got(found, "nextForwardToken")

@@ -1,0 +1,166 @@
+"""What AWS Batch cannot do of a spec is told before anything is made, with a way out."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from runspec_aws.options import AwsOptions
+from tests.unit.runspec_aws.account import SECRET, SHARED, STORE, errors, notes, problems, spec
+
+# What a spec asks for, the profile beside the usual one, and where the error is.
+REFUSED: dict[str, tuple[dict[str, Any], dict[str, Any], tuple[Any, ...]]] = {
+    "more nodes than Batch has": ({"cluster": {"nodes": 1001}}, {}, ("cluster", "nodes")),
+    "elastic nodes": ({"cluster": {"nodes": {"min": 1, "max": 2}}}, {}, ("cluster", "nodes")),
+    "tasks of nodes above an array": (
+        {"cluster": {"nodes": 2}, "sweep": {"a": "1..5001"}},
+        {},
+        ("cluster", "nodes"),
+    ),
+    "a timeout that Batch does not keep": ({"timeout": "59s"}, {}, ("timeout",)),
+    "what Batch would replace": ({"command": ["echo", "Ref::x"]}, {}, ("command", 1)),
+    "what Batch would replace in a script": (
+        {"run": "echo Ref::x"},
+        {},
+        ("run",),
+    ),
+    "a variable of Batch": ({"env": {"AWS_BATCH_JOB_ID": "1"}}, {}, ("env", "AWS_BATCH_JOB_ID")),
+    "an image of this machine": (
+        {"container": {"image": "localhost/a:1"}},
+        {},
+        ("container", "image"),
+    ),
+    "an image in a file": ({"container": {"image": "./a.sif"}}, {}, ("container", "image")),
+    "an unknown GPU": (
+        {"cluster": {"gpus": 1, "gpu_type": "A1000"}},
+        {},
+        ("cluster", "gpu_type"),
+    ),
+    "V100 without an AMI": (
+        {"cluster": {"gpus": 1, "gpu_type": "V100"}},
+        {},
+        ("cluster", "gpu_type"),
+    ),
+    "more GPUs than a machine has": ({"cluster": {"gpus": 9}}, {}, ("cluster", "gpus")),
+    "more cores than a machine has": ({"cluster": {"cpus": 193}}, {}, ("cluster", "cpus")),
+    "more memory than a machine has": (
+        {"cluster": {"memory": "3000GiB"}},
+        {},
+        ("cluster", "memory"),
+    ),
+    "all of a machine's memory at its most": (
+        {"cluster": {"memory": "1536GiB"}},
+        {},
+        ("cluster", "memory"),
+    ),
+    "GPUs on Fargate": ({"cluster": {"gpus": 1}}, {"fargate": True}, ("cluster", "gpus")),
+    "a gang on Fargate": ({"cluster": {"nodes": 2}}, {"fargate": True}, ("cluster", "nodes")),
+    "a node too large for Fargate": (
+        {"cluster": {"cpus": 17}},
+        {"fargate": True},
+        ("cluster", "cpus"),
+    ),
+    "shm on Fargate": ({"container": {"shm": "1GiB"}}, {"fargate": True}, ("container", "shm")),
+    "a bound on a queue that is not ours": (
+        {"sweep": {"a": "1..3"}, "max_parallel": 2},
+        {"queue": "q"},
+        ("max_parallel",),
+    ),
+    "no bucket": ({}, {"bucket": None}, ("provider",)),
+    "no subnets": ({}, {"subnets": []}, ("provider",)),
+    "a store that is written": ({"mounts": [{**STORE, "mode": "rw"}]}, {}, ("mounts", 0, "mode")),
+    "a store above its root": (
+        {"mounts": [{**STORE, "source": "store:///d"}]},
+        {},
+        ("mounts", 0, "source"),
+    ),
+    "a file system nobody named": ({"mounts": [SHARED]}, {}, ("mounts", 0, "source")),
+    "a host's folder on Fargate": (
+        {"mounts": [SHARED]},
+        {"shared": {"work": "host:/fsx"}, "fargate": True},
+        ("mounts", 0, "source"),
+    ),
+    "a secret nobody named": ({"secrets": {"T": "hf"}}, {}, ("secrets", "T")),
+    "a secret of this machine": (
+        {"secrets": {"T": "hf"}},
+        {"secrets": {"hf": "env:T"}},
+        ("secrets", "T"),
+    ),
+    "a secret without its ARN": (
+        {"secrets": {"T": "hf"}},
+        {"secrets": {"hf": "aws-sm:hf"}},
+        ("secrets", "T"),
+    ),
+    "a definition that is too large": ({"command": ["echo", "x" * 24000]}, {}, ("command",)),
+}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_what_it_cannot_do_is_an_error_at_its_place(name: str) -> None:
+    fields, profile, where = REFUSED[name]
+
+    assert where in errors(spec(**fields), **profile)
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_every_error_names_a_way_out(name: str) -> None:
+    fields, profile, _ = REFUSED[name]
+
+    found = [p for p in problems(spec(**fields), **profile) if p.severity == "error"]
+
+    assert all(problem.hint for problem in found)
+
+
+GOOD: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
+    "one node": ({}, {}),
+    "a queue that is there": ({}, {"queue": "q", "subnets": [], "instance_role": None}),
+    "a gang": ({"cluster": {"nodes": 1000}}, {}),
+    "a GPU": ({"cluster": {"gpus": 1, "gpu_type": "a100"}}, {}),
+    "V100 with an AMI": ({"cluster": {"gpus": 1, "gpu_type": "V100"}}, {"ami": "ami-1"}),
+    "any GPU of a type that the profile names": (
+        {"cluster": {"gpus": 1, "gpu_type": "B300"}},
+        {"instance_types": ["p6.48xlarge"]},
+    ),
+    "Fargate": ({"cluster": {"cpus": 16, "memory": "120GiB"}}, {"fargate": True}),
+    "a secret": ({"secrets": {"T": "hf"}}, {"secrets": {"hf": SECRET}}),
+    "a parameter": ({"secrets": {"T": "hf"}}, {"secrets": {"hf": "aws-ssm:/hf/token"}}),
+    "EFS": ({"mounts": [SHARED]}, {"shared": {"work": "efs:fs-12345678:fsap-12345678"}}),
+    "the largest sweep": ({"sweep": {"a": "1..10000"}}, {}),
+    "a minute": ({"timeout": "60s"}, {}),
+}
+
+
+@pytest.mark.parametrize("name", GOOD)
+def test_what_it_can_do_is_no_error(name: str) -> None:
+    fields, profile = GOOD[name]
+
+    assert errors(spec(**fields), **profile) == []
+
+
+def test_nodes_on_spot_are_told_to_be_an_array() -> None:
+    assert ("cluster", "nodes") in notes(spec(cluster={"nodes": 2, "capacity": "spot"}))
+    assert ("cluster", "nodes") not in notes(spec(cluster={"nodes": 2}))
+
+
+def test_more_tries_than_batch_makes_are_told() -> None:
+    many = spec(cluster={"capacity": "spot"}, retry={"attempts": 6, "spot_attempts": 6})
+
+    assert ("retry", "spot_attempts") in notes(many)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"region": "Frankfurt"},
+        {"bucket": "s3://jobs"},
+        {"job_role": "runspec-job"},
+        {"shared": {"w": "/mnt"}},
+        {"prefix": "a//b"},
+        {"priority": "10000"},
+        {"public_ip": "maybe"},
+    ],
+)
+def test_a_setting_that_cannot_be_is_refused_when_it_is_read(options: dict[str, Any]) -> None:
+    with pytest.raises(ValueError, match="validation error"):
+        AwsOptions.model_validate(options)

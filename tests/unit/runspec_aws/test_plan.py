@@ -1,0 +1,310 @@
+"""From a spec to the requests of AWS Batch: what each field becomes, word for word."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given, strategies as st
+
+from runspec.provider import Facts, Source, Spec, Step, tasks
+from runspec_aws import definition, needs, plan, policy
+from runspec_aws.options import AwsOptions
+from runspec_aws.shape import Shape, child, children, shape
+from runspec_inside import agent
+from tests.unit.runspec_aws.account import PROFILE, SECRET, SHARED, spec
+
+RUN = "n-abc123"
+
+
+def facts(wanted: Spec, **profile: Any) -> Facts:
+    options = AwsOptions.model_validate({**PROFILE, **profile})
+    return Facts(options, {m.name: Source("sha256:" + "5" * 64, 1, 1) for m in wanted.mounts})
+
+
+def steps(wanted: Spec, **profile: Any) -> dict[str, Step]:
+    return {step.id: step for step in plan.steps(wanted, RUN, facts(wanted, **profile))}
+
+
+def container(wanted: Spec, **profile: Any) -> dict[str, Any]:
+    params = steps(wanted, **profile)["definition"].do.params
+    if "containerProperties" in params:
+        return dict(params["containerProperties"])
+    return dict(params["nodeProperties"]["nodeRangeProperties"][0]["container"])
+
+
+def resources(wanted: Spec, kind: str = "ec2", **profile: Any) -> dict[str, Any]:
+    return dict(steps(wanted, **profile)[f"environment-{kind}"].do.params["computeResources"])
+
+
+def job(wanted: Spec, **profile: Any) -> dict[str, Any]:
+    return dict(steps(wanted, **profile)["job"].do.params)
+
+
+# Where it runs
+
+
+def test_spot_comes_first_and_gives_way_to_on_demand() -> None:
+    wanted = spec(cluster={"capacity": "spot-then-on-demand"})
+
+    order = steps(wanted)["queue"].do.params["computeEnvironmentOrder"]
+
+    assert [(o["order"], o["computeEnvironment"]["$ref"]) for o in order] == [
+        (1, "environment-spot.computeEnvironmentArn"),
+        (2, "environment-ec2.computeEnvironmentArn"),
+    ]
+    assert resources(wanted, "spot")["allocationStrategy"] == "SPOT_PRICE_CAPACITY_OPTIMIZED"
+
+
+def test_a_queue_of_the_profile_is_used_as_it_is() -> None:
+    made = steps(spec(), queue="mine")
+
+    assert [s for s in made if s.startswith(("queue", "environment"))] == []
+    assert made["job"].do.params["jobQueue"] == "mine"
+
+
+def test_equal_needs_share_an_environment_and_others_do_not() -> None:
+    one, same = steps(spec(name="one")), steps(spec(name="other", command=["true"]))
+    larger = steps(spec(cluster={"cpus": 8}))
+
+    assert one["queue"] == same["queue"]
+    assert one["environment-ec2"] == same["environment-ec2"]
+    assert one["queue"] != larger["queue"]
+
+
+def test_nothing_costs_while_nothing_runs() -> None:
+    assert resources(spec())["minvCpus"] == 0
+
+
+def test_a_bound_on_tasks_is_a_bound_on_vcpus() -> None:
+    wanted = spec(cluster={"cpus": 2}, sweep={"a": "1..9"}, max_parallel=3)
+
+    assert resources(wanted)["maxvCpus"] == 6
+
+
+def test_a_gang_has_machines_of_one_type_and_tasks_have_many() -> None:
+    assert len(resources(spec(cluster={"nodes": 2}))["instanceTypes"]) == 1
+    assert len(resources(spec())["instanceTypes"]) > 3
+
+
+def test_close_nodes_have_a_placement_group() -> None:
+    wanted = spec(cluster={"nodes": 2, "placement": "close"})
+
+    name = steps(wanted)["placement"].do.params["GroupName"]
+
+    assert resources(wanted)["placementGroup"] == name
+
+
+def test_a_disk_is_a_launch_template() -> None:
+    wanted = spec(cluster={"disk": "100GiB"})
+
+    made = steps(wanted)["disk"].do.params
+
+    (device,) = made["LaunchTemplateData"]["BlockDeviceMappings"]
+    assert device["Ebs"]["VolumeSize"] == 100
+    assert resources(wanted)["launchTemplate"]["launchTemplateName"] == made["LaunchTemplateName"]
+
+
+@pytest.mark.parametrize("capacity,kind", [("on-demand", "FARGATE"), ("spot", "FARGATE_SPOT")])
+def test_fargate_is_asked_for_what_it_knows(capacity: str, kind: str) -> None:
+    found = resources(
+        spec(cluster={"capacity": capacity}), kind.lower().replace("_", "-"), fargate=True
+    )
+
+    assert found["type"] == kind
+    assert set(found) == {"type", "maxvCpus", "subnets", "securityGroupIds"}
+
+
+@given(st.integers(1, 16), st.integers(1, 120))
+def test_a_size_of_fargate_is_never_less_than_was_asked_for(cpus: int, gib: int) -> None:
+    size = needs.on_fargate(spec(cluster={"cpus": cpus, "memory": f"{gib}GiB"}))
+
+    assert size is not None
+    have, memory_mib = float(size[0]), size[1]
+    low, high, step = next(row[1:] for row in needs.FARGATE if row[0] == have)
+    assert have >= cpus
+    assert memory_mib >= gib * 1024
+    assert low <= memory_mib <= high
+    assert (memory_mib - low) % step == 0
+
+
+@given(st.integers(1, 192), st.integers(1, 700))
+def test_the_smallest_machine_that_is_picked_holds_a_node(cpus: int, gib: int) -> None:
+    wanted = spec(cluster={"cpus": cpus, "memory": f"{gib}GiB"})
+
+    found = needs.candidates(wanted, AwsOptions())
+
+    assert found
+    assert all(i.cpus >= cpus and i.usable_mib >= gib * 1024 and not i.gpus for i in found)
+    assert all(i.usable_mib < i.memory_gib * 1024 for i in found)
+
+
+# What it is
+
+
+def test_a_container_is_never_privileged() -> None:
+    assert container(spec())["privileged"] is False
+    assert "privileged" not in container(spec(), fargate=True)
+
+
+def test_gpus_are_a_requirement_and_have_room_for_data_loaders() -> None:
+    found = container(spec(cluster={"gpus": 1, "gpu_type": "T4"}))
+
+    assert {"type": "GPU", "value": "1"} in found["resourceRequirements"]
+    memory = next(int(r["value"]) for r in found["resourceRequirements"] if r["type"] == "MEMORY")
+    assert found["linuxParameters"]["sharedMemorySize"] == memory // 2
+
+
+def test_no_gpu_is_not_0_gpus() -> None:
+    kinds = [r["type"] for r in container(spec())["resourceRequirements"]]
+
+    assert kinds == ["VCPU", "MEMORY"]
+
+
+def test_efa_gives_each_adapter_and_the_memory_to_lock() -> None:
+    found = container(spec(cluster={"gpus": 8, "gpu_type": "A100", "nodes": 2}), efa=True)
+
+    assert len(found["linuxParameters"]["devices"]) == 4
+    assert found["ulimits"] == [{"name": "memlock", "softLimit": -1, "hardLimit": -1}]
+
+
+def test_a_log_driver_that_would_drop_lines_waits_instead() -> None:
+    assert container(spec())["logConfiguration"]["options"]["mode"] == "blocking"
+
+
+def test_a_secret_is_where_it_lives() -> None:
+    found = container(spec(secrets={"T": "hf"}), secrets={"hf": SECRET})
+
+    assert found["secrets"] == [{"name": "T", "valueFrom": SECRET.removeprefix("aws-sm:")}]
+
+
+def test_a_shared_file_system_is_mounted_once_and_encrypted_on_the_way() -> None:
+    more = {**SHARED, "name": "x", "source": "shared://work/b", "target": "/x"}
+
+    found = container(spec(mounts=[SHARED, more]), shared={"work": "efs:fs-12345678"})
+
+    (volume,) = found["volumes"]
+    assert volume["efsVolumeConfiguration"]["transitEncryption"] == "ENABLED"
+    assert [m["sourceVolume"] for m in found["mountPoints"]] == ["work"]
+
+
+def test_fsx_for_lustre_is_a_folder_of_every_machine() -> None:
+    found = container(spec(mounts=[SHARED]), shared={"work": "host:/fsx"})
+
+    assert found["volumes"] == [{"name": "work", "host": {"sourcePath": "/fsx"}}]
+
+
+def test_a_reclaimed_machine_is_tried_again_and_a_failure_is_not() -> None:
+    strategy = steps(spec(retry={"spot_attempts": 4}))["definition"].do.params["retryStrategy"]
+
+    assert strategy["attempts"] == 4
+    first, *_, last = strategy["evaluateOnExit"]
+    assert first == {"onStatusReason": "Host EC2*", "action": "RETRY"}
+    assert last["action"] == "EXIT"
+    assert len(strategy["evaluateOnExit"]) <= 5
+
+
+def test_the_code_for_another_try_is_the_one_that_the_job_gives() -> None:
+    assert str(agent.AGAIN) == definition.AGAIN
+
+
+def test_a_definition_does_not_change_with_the_run_or_what_is_mounted() -> None:
+    mount = {"name": "c", "source": "./c", "target": "/c"}
+    wanted = spec(mounts=[mount])
+    one = plan.steps(wanted, "n-000001", facts(wanted))
+    two = plan.steps(wanted, "n-000002", facts(wanted))
+
+    assert [s for s in one if s.id == "definition"] == [s for s in two if s.id == "definition"]
+    assert steps(wanted)["definition"] == steps(spec())["definition"]
+
+
+def test_a_share_and_a_priority_are_those_of_the_profile() -> None:
+    found = job(spec(), share="team", priority=7)
+
+    assert (found["shareIdentifier"], found["schedulingPriorityOverride"]) == ("team", 7)
+
+
+def test_tags_have_only_the_characters_that_tags_may_have() -> None:
+    found = job(spec(), tags={"who?": "me & <you>"})["tags"]
+
+    assert found["who_"] == "me _ _you_"
+
+
+# How it is submitted
+
+SHAPES: dict[str, tuple[dict[str, Any], Shape, int]] = {
+    "one": ({}, Shape.SINGLE, 1),
+    "a sweep": ({"sweep": {"a": "1..10000"}}, Shape.ARRAY, 10_000),
+    "a gang": ({"cluster": {"nodes": 3}}, Shape.NODES, 3),
+    "nodes on spot": ({"cluster": {"nodes": 3, "capacity": "spot"}}, Shape.ARRAY, 3),
+    "nodes of tasks": ({"cluster": {"nodes": 3}, "sweep": {"a": "1..2"}}, Shape.ARRAY, 6),
+    "a sweep of one": ({"sweep": {"a": ["x"]}}, Shape.SINGLE, 1),
+}
+
+
+@pytest.mark.parametrize("name", SHAPES)
+def test_every_spec_is_one_submission(name: str) -> None:
+    fields, kind, count = SHAPES[name]
+    wanted = spec(**fields)
+
+    found = job(wanted)
+
+    assert shape(wanted) is kind
+    assert children(wanted) == count
+    assert found.get("arrayProperties") == ({"size": count} if kind is Shape.ARRAY else None)
+    assert ("nodeOverrides" in found) == (kind is Shape.NODES)
+    assert [s for s in steps(wanted) if s == "job"] == ["job"]
+
+
+@given(st.integers(1, 5), st.lists(st.integers(1, 4), min_size=0, max_size=3))
+def test_a_child_finds_the_task_and_the_rank_that_the_plan_meant(
+    nodes: int, sizes: list[int]
+) -> None:
+    sweep = {f"p{i}": [str(n) for n in range(size)] for i, size in enumerate(sizes)}
+    wanted = spec(cluster={"nodes": nodes, "capacity": "spot"}, sweep=sweep)
+    record: dict[str, Any] = {
+        "shape": str(shape(wanted)),
+        "nodes": nodes,
+        "sweep": [[name, list(v)] for name, v in wanted.sweep.items()],
+    }
+
+    for task, values in enumerate(tasks(wanted)):
+        for rank in range(nodes):
+            where = child(record["shape"], nodes, task, rank)
+            env = {"RUNSPEC_JOB": "j:1", "RUNSPEC_INDEX": str(where.get("index", 0))}
+            found = agent.place(env, record)
+            assert (found.task, found.rank) == (task, rank)
+            assert agent.values(record["sweep"], found.task) == values
+
+
+def test_what_is_of_one_run_fits_into_the_overrides_of_a_job() -> None:
+    """https://docs.aws.amazon.com/batch/latest/APIReference/API_ContainerOverrides.html"""
+    longest = "n" * 40 + "-abc123"
+
+    assert len(str(plan.overrides(longest))) < 8192
+
+
+# Rights
+
+
+def test_a_policy_names_what_the_plan_makes_and_no_more() -> None:
+    wanted = spec()
+
+    found = policy.policy(plan.steps(wanted, RUN, facts(wanted)), facts(wanted).options)
+
+    by_name = {statement["Sid"]: statement for statement in found["Statement"]}
+    queue = steps(wanted)["queue"].do.params["jobQueueName"]
+    assert by_name["JobQueue"]["Resource"] == [f"arn:aws:batch:eu-central-1:*:job-queue/{queue}"]
+    assert by_name["Objects"]["Resource"] == ["arn:aws:s3:::jobs/runspec/*"]
+    assert [s["Sid"] for s in found["Statement"] if s["Resource"] == ["*"]] == ["Look"]
+    assert not any("*" in action for s in found["Statement"] for action in s["Action"])
+
+
+def test_a_policy_for_a_queue_that_is_there_makes_none() -> None:
+    wanted = spec()
+    with_queue = facts(wanted, queue="mine")
+
+    found = policy.policy(plan.steps(wanted, RUN, with_queue), with_queue.options)
+
+    actions = {action for s in found["Statement"] for action in s["Action"]}
+    assert not any(a.startswith(("batch:Create", "batch:Delete")) for a in actions)
