@@ -27,6 +27,7 @@ from runspec_aws import finding, objects
 from runspec_aws.errors import translated
 from runspec_aws.jobs import Jobs
 from runspec_aws.litter import Collector
+from runspec_aws.naming import each
 from runspec_aws.options import AwsOptions
 from runspec_aws.session import Session
 from runspec_aws.storage import INSIDE_SHA256
@@ -41,9 +42,7 @@ KEPT: Mapping[str, tuple[str, ...]] = {
     "submit_job": ("jobArn", "jobId", "jobName"),
     "register_job_definition": ("jobDefinitionArn", "jobDefinitionName", "revision"),
     "create_compute_environment": ("computeEnvironmentArn", "computeEnvironmentName"),
-    "update_compute_environment": ("computeEnvironmentArn", "computeEnvironmentName"),
     "create_job_queue": ("jobQueueArn", "jobQueueName"),
-    "update_job_queue": ("jobQueueArn", "jobQueueName"),
 }
 
 
@@ -65,6 +64,10 @@ class AwsClient:
     def call(self, request: Request) -> Answer:
         if request.operation == "empty_prefix":
             self.files.empty(request.params["prefix"])
+            return {}
+        if request.operation == "in_turn":
+            for part in each(request):
+                self._undo(part)
             return {}
         if finding.undoes(request):
             return self._undo(request)

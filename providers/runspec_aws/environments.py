@@ -7,7 +7,7 @@ from typing import Any
 
 from runspec.provider import Capacity, Request, Scope, Spec, Step
 from runspec_aws import times
-from runspec_aws.naming import batch, named, tags
+from runspec_aws.naming import batch, in_turn, named, tags
 from runspec_aws.needs import machines, needs
 from runspec_aws.options import AwsOptions
 from runspec_aws.shape import Shape, shape
@@ -23,6 +23,7 @@ KINDS: Mapping[Capacity, tuple[str, ...]] = {
     Capacity.SPOT_THEN_ON_DEMAND: ("SPOT", "EC2"),
 }
 # https://docs.aws.amazon.com/batch/latest/userguide/allocation-strategies.html
+ENVIRONMENT, QUEUE = ("compute_environment", "computeEnvironment"), ("job_queue", "jobQueue")
 STRATEGIES = {"EC2": "BEST_FIT_PROGRESSIVE", "SPOT": "SPOT_PRICE_CAPACITY_OPTIMIZED"}
 
 
@@ -96,30 +97,30 @@ def _environment(kind: str, spec: Spec, options: AwsOptions) -> Iterator[Step]:
     made = {"type": "MANAGED", "computeResources": _resources(kind, spec, options)}
     if options.service_role:
         made["serviceRole"] = options.service_role
-    name, step = named(kind.lower().replace("_", "-"), made), step_id(kind)
+    name = named(kind.lower().replace("_", "-"), made)
     do = batch(
         "create_compute_environment",
         computeEnvironmentName=name,
-        state="DISABLED",
+        state="ENABLED",
         **made,
         tags=tags(options, kind="environment"),
     )
     title = f"make a compute environment: {kind}, {_shown(kind, spec, options)}"
-    undo = batch("delete_compute_environment", computeEnvironment=name)
-    yield Step(step, title, Scope.SITE, do, undo, times.SETTLE_S)
-    yield _switch("compute_environment", "computeEnvironment", name, f"{step}-on")
+    yield Step(step_id(kind), title, Scope.SITE, do, taken_away(ENVIRONMENT, name), times.SETTLE_S)
 
 
 def step_id(kind: str) -> str:
     return f"environment-{kind.lower().replace('_', '-')}"
 
 
-def _switch(what: str, key: str, name: str, step: str) -> Step:
-    """What is to be deleted must be switched off first: so it is made off, and then switched on."""
-    on, off = ({key: name, "state": state} for state in ("ENABLED", "DISABLED"))
-    words = what.replace("_", " ").replace("job ", "")
-    do, undo = batch(f"update_{what}", **on), batch(f"update_{what}", **off)
-    return Step(step, f"switch the {words} on", Scope.SITE, do, undo)
+def taken_away(what: tuple[str, str], name: str) -> Request:
+    """Give the calls that delete what is on: it must be switched off first.
+
+    https://docs.aws.amazon.com/batch/latest/APIReference/API_DeleteComputeEnvironment.html
+    """
+    noun, key = what
+    off = batch(f"update_{noun}", **{key: name, "state": "DISABLED"})
+    return in_turn(off, batch(f"delete_{noun}", **{key: name}))
 
 
 def _shown(kind: str, spec: Spec, options: AwsOptions) -> str:
@@ -198,12 +199,10 @@ def _queue_steps(spec: Spec, options: AwsOptions) -> Iterator[Step]:
     do = batch(
         "create_job_queue",
         jobQueueName=name,
-        state="DISABLED",
+        state="ENABLED",
         priority=1,
         computeEnvironmentOrder=order,
         tags=tags(options, kind="queue"),
     )
     title = f"make a job queue: {', then '.join(kinds(spec, options))}"
-    undo = batch("delete_job_queue", jobQueue=name)
-    yield Step("queue", title, Scope.SITE, do, undo, times.SETTLE_S)
-    yield _switch("job_queue", "jobQueue", name, "queue-on")
+    yield Step("queue", title, Scope.SITE, do, taken_away(QUEUE, name), times.SETTLE_S)

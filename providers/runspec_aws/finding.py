@@ -97,10 +97,10 @@ def described(session: Session, kind: Kind, name: str) -> Found:
     return found[0] if found else None
 
 
-def _made(kind: Kind, key: str, *, on: bool = False) -> Callable[..., Answer | None]:
+def _made(kind: Kind, key: str) -> Callable[..., Answer | None]:
     def look(session: Session, params: Mapping[str, Any]) -> Answer | None:
         found = described(session, kind, params[key])
-        if found is None or (on and found["state"] != params["state"]):
+        if found is None:
             return None
         return {kind.arn: found[kind.arn], kind.name: found[kind.name]}
 
@@ -125,9 +125,7 @@ FINDERS: Mapping[str, Callable[[Session, Mapping[str, Any]], Answer | None]] = {
     "create_placement_group": _placement,
     "create_launch_template": _template,
     "create_compute_environment": _made(ENVIRONMENT, "computeEnvironmentName"),
-    "update_compute_environment": _made(ENVIRONMENT, "computeEnvironment", on=True),
     "create_job_queue": _made(QUEUE, "jobQueueName"),
-    "update_job_queue": _made(QUEUE, "jobQueue", on=True),
     "register_job_definition": _definition,
 }
 

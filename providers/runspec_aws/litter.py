@@ -6,6 +6,7 @@ from collections.abc import Collection, Iterator, Mapping
 from typing import Any
 
 from runspec.provider import Litter, Request
+from runspec_aws.environments import taken_away
 from runspec_aws.errors import translated
 from runspec_aws.finding import ENVIRONMENT, QUEUE, Kind
 from runspec_aws.jobs import Jobs
@@ -60,9 +61,8 @@ class Collector:
         for thing in found:
             name = thing[kind.name]
             if name.startswith(OURS) and name not in made and _tagged(thing):
-                off = batch(f"update_{noun}", **{key: name, "state": "DISABLED"})
-                remove = (off, batch(f"delete_{noun}", **{key: name}))
-                yield Litter(f"{noun.replace('_', ' ')} {name}", remove)
+                remove = taken_away((noun, key), name)
+                yield Litter(f"{noun.replace('_', ' ')} {name}", (remove,))
 
     def _objects(self, made: Collection[str]) -> Iterator[Litter]:
         for kind in ("blobs", "inside"):

@@ -34,6 +34,18 @@ def s3(operation: str, **params: Any) -> Request:
     return Request("s3", operation, params)
 
 
+def in_turn(*calls: Request) -> Request:
+    """Give several calls as one, for an undo that takes more than one."""
+    return Request("runspec", "in_turn", {"calls": [call._asdict() for call in calls]})
+
+
+def each(request: Request) -> tuple[Request, ...]:
+    """Give the calls that *request* stands for."""
+    if request.operation == "in_turn":
+        return tuple(Request(**call) for call in request.params["calls"])
+    return (request,)
+
+
 def tags(options: AwsOptions, **own: str) -> dict[str, str]:
     """Give the tags of the profile and our own, in characters that tags may have."""
     found: Mapping[str, str] = {**options.tags, **{f"runspec:{k}": v for k, v in own.items()}}

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from runspec.provider import Request, Step
+from runspec_aws.naming import each
 from runspec_aws.options import AwsOptions
 
 VERSION = "2012-10-17"
@@ -52,7 +53,8 @@ OBJECTS = ("s3:GetObject", "s3:PutObject", "s3:DeleteObject", "s3:AbortMultipart
 
 def policy(steps: Iterable[Step], options: AwsOptions) -> dict[str, Any]:
     """Give the policy of whoever applies *steps*, follows the run and takes it away again."""
-    requests = [r for step in steps for r in (step.do, step.undo) if r is not None]
+    asked = [r for step in steps for r in (step.do, step.undo) if r is not None]
+    requests = [call for request in asked for call in each(request)]
     statements = [
         _statement("Look", LOOKING, ["*"]),
         *_made(requests, options),

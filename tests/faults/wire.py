@@ -10,6 +10,7 @@ import functools
 import re
 from collections.abc import Callable, Mapping
 from typing import Any
+from urllib.parse import urlsplit
 
 import boto3
 import obstore
@@ -52,7 +53,8 @@ class Cut:
 
 def answer(url: str, status: int, code: str) -> AWSResponse:
     """Give an error in every way that a service may put it: JSON with a header, or XML."""
-    xml = "s3" in url or (":" in url.partition("//")[2] and "/v1/" not in url)
+    path = urlsplit(url).path
+    xml = path != "/" and not path.startswith("/v1/")  # Logs and Batch are the others
     body = (
         f"<Error><Code>{code}</Code><Message>{code}</Message></Error>"
         if xml
