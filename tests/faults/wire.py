@@ -7,6 +7,7 @@ layer gives or raises: https://botocore.amazonaws.com/v1/documentation/api/lates
 from __future__ import annotations
 
 import functools
+import json
 import re
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -58,7 +59,7 @@ def answer(url: str, status: int, code: str) -> AWSResponse:
     body = (
         f"<Error><Code>{code}</Code><Message>{code}</Message></Error>"
         if xml
-        else '{"message": "no"}'
+        else json.dumps({"__type": code, "message": "no"})
     )
     headers = {
         "x-amzn-errortype": code,
