@@ -25,7 +25,12 @@ class Collector:
 
     def litter(self, runs: Collection[str], made: Collection[str]) -> Iterator[Litter]:
         """Give all that is neither of *runs* nor one of the names in *made*, in the order to remove it."""
-        yield from self._runs(runs)
+        alone = list(self._runs(runs))
+        yield from alone
+        needed = any(run.alive for run in alone)  # by a job that nobody knows
+        yield from (found._replace(alive=needed) for found in self._shared(made))
+
+    def _shared(self, made: Collection[str]) -> Iterator[Litter]:
         yield from self._definitions(made)
         for kind, noun, key in (
             (QUEUE, "job_queue", "jobQueue"),

@@ -421,7 +421,7 @@ class Remembers(Protocol):
 class Litter(NamedTuple):
     """Something of ours at a service that no run on record knows; *remove* are the calls, in order.
 
-    *run* is the run it is of, where there is one, and *alive* says that its job has not ended.
+    *run* is the run it is of, where there is one. *alive* says that a job which has not ended needs it.
     """
 
     what: str

@@ -148,7 +148,7 @@ def _ending(make: Make) -> None:
     gc = make("gc", "runspec gc aws-batch", "find what no record knows, and take it away")
     gc.add_argument("provider", metavar="PROVIDER", help="where to look")
     gc.add_argument("--yes", action="store_true", help="take away what was found")
-    gc.add_argument("--alive", action="store_true", help="runs whose job is alive, too")
+    gc.add_argument("--alive", action="store_true", help="what a job that is alive needs, too")
     destroy.add_argument(
         "--site", action="store_true", help="all that runs share: environments, uploads, queues"
     )
