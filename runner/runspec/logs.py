@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
 from runspec.errors import TimedOut, Unavailable
-from runspec.provider import Client, Status, Stream, Tail
+from runspec.provider import Client, State, Status, Stream, Tail
 
 FIRST_PAUSE_S = 0.01
 LONGEST_PAUSE_S = 1.0
@@ -69,17 +69,20 @@ def follow(
     show: Callable[[Line], None],
     wanted: Wanted | None = None,
     *,
+    waits: Callable[[str], None] = lambda reason: None,
     timeout_s: float | None = None,
     sleep: Sleep = time.sleep,
     clock: Callable[[], float] = time.monotonic,
 ) -> Status:
     """Show every line of *run* until it has ended, then whatever is still there; give how it ended.
 
-    Raises TimedOut when that takes longer than *timeout_s*.
+    While the run waits, *waits* is told why, once for each reason. Raises TimedOut when the end
+    does not come in *timeout_s*.
     """
     wanted = wanted or every
     source, readers = tail(client), dict[tuple[int, int], Reader]()
     started, pause_s, next_state, status = clock(), FIRST_PAUSE_S, 0.0, None
+    why = ""
     while True:
         ended = status is not None and status.state.terminal
         shown = sum(_pass(source, run, readers, show, wanted))
@@ -94,6 +97,9 @@ def follow(
             next_state = clock() + STATE_SHARE * (clock() - now)
             if status.state.terminal:
                 continue
+            if status.state is State.WAITING and status.reason not in ("", why):
+                why = status.reason
+                waits(why)
         if timeout_s is not None and clock() - started > timeout_s:
             raise TimedOut(f"{run} has not ended after {timeout_s:g} s; it goes on")
         pause_s = FIRST_PAUSE_S if shown else min(pause_s * 1.5, LONGEST_PAUSE_S)

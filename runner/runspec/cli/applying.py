@@ -164,7 +164,13 @@ def watch(
     try:
         with console.interruptible() as sleep:
             status = logs.follow(
-                client, old.run, show(old, args), wanted, timeout_s=limit_s, sleep=sleep
+                client,
+                old.run,
+                show(old, args),
+                wanted,
+                waits=lambda why: None if args.json else console.tell(f"{old.run} {why}"),
+                timeout_s=limit_s,
+                sleep=sleep,
             )
     except KeyboardInterrupt:
         console.tell(f"detached; the job goes on. {ways(old.run)}")

@@ -80,6 +80,26 @@ def test_what_is_printed_just_before_the_end_is_not_lost() -> None:
     ]
 
 
+def test_while_a_run_waits_each_reason_is_told_once() -> None:
+    reasons = ["no machine", "no machine", "", "starting"]
+    states = iter([*(Status(State.WAITING, why) for why in reasons), Status(State.SUCCEEDED)])
+    service = Service([])
+    service.state = lambda run: next(states)  # type: ignore[method-assign]
+    told: list[str] = []
+    ticks = itertools.count(step=100)
+
+    logs.follow(
+        service,  # type: ignore[arg-type]  # only what follow needs
+        "run",
+        lambda line: None,
+        waits=told.append,
+        sleep=lambda s: None,
+        clock=lambda: float(next(ticks)),
+    )
+
+    assert told == ["no machine", "starting"]
+
+
 def test_a_time_limit_ends_the_following_and_not_the_run() -> None:
     with pytest.raises(TimedOut):
         logs.follow(
