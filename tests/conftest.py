@@ -58,6 +58,7 @@ def _own_world(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.Mon
         monkeypatch.delenv(name, raising=False)
     for name in [n for n in os.environ if n.startswith(("AWS_", "AZURE_", "SLURM_", "SBATCH_"))]:
         monkeypatch.delenv(name)
+    monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")  # this machine may have a role
     for name, place in CACHES.items():
         monkeypatch.setenv(name, place)
     monkeypatch.setenv("TERM", "dumb")

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from runspec.provider import Finding, RunspecError
-from runspec_aws.errors import translated
+from runspec_aws.errors import LOGIN, translated
 from runspec_aws.finding import QUEUE, described
 from runspec_aws.options import AwsOptions
 from runspec_aws.session import Session
@@ -28,7 +28,7 @@ def examine(options: AwsOptions) -> Iterator[Finding]:
         with translated("who we are"):
             who = session.look("sts").get_caller_identity()["Arn"]
     except RunspecError as exc:
-        yield Finding(exc.message, False, exc.hint)
+        yield Finding(exc.message, False, exc.hint or LOGIN)
         return
     yield Finding(f"{who} in {options.region}", True)
     yield from _bucket(session)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import atexit
+import os
 from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
@@ -13,6 +14,7 @@ import pytest
 from runspec import registry
 from runspec.provider import Answer, Client, Facts
 from runspec.testing import Strike, World
+from runspec.testing.world import SECRET
 from runspec_rehearsal.aws.region import Objects, Region
 
 Harness = Callable[[Path, pytest.MonkeyPatch], World]
@@ -78,13 +80,11 @@ def aws_batch(folder: Path, monkeypatch: pytest.MonkeyPatch) -> World:
         AwsWorld.region.close()
         AwsWorld.region = None
     AwsWorld.patch = monkeypatch
-    monkeypatch.setattr("runspec_aws.times.SETTLE_S", 0.5)
-    monkeypatch.setattr("runspec_aws.times.QUIET_S", 0.1)
     return AwsWorld(
         registry.load("aws-batch"),
         folder,
         options={**AWS, "prefix": folder.name},
-        refuses={"secrets"},
+        secret=f"aws-sm:{SECRET_ARN}",
         blank_lines=False,  # docker's awslogs driver, and so CloudWatch, has no empty events
     )
 
@@ -96,12 +96,21 @@ def rehearsed(folder: Path) -> None:
         AwsWorld.objects.make_bucket(AWS["bucket"], AWS["region"])
         atexit.register(AwsWorld.objects.close)
     if AwsWorld.region is None:
-        AwsWorld.region = Region(folder, AWS["region"], AwsWorld.objects, terminate_grace_s=2.0)
+        AwsWorld.region = Region(
+            folder,
+            AWS["region"],
+            AwsWorld.objects,
+            terminate_grace_s=2.0,
+            secrets={SECRET_ARN: os.environ[SECRET]},
+        )
         atexit.register(AwsWorld.region.close)
     for name, value in AwsWorld.region.env.items():
         AwsWorld.patch.setenv(name, value)
+    AwsWorld.patch.setattr("runspec_aws.times.SETTLE_S", 0.5)
+    AwsWorld.patch.setattr("runspec_aws.times.QUIET_S", 0.1)
 
 
+SECRET_ARN = "arn:aws:secretsmanager:eu-central-1:123456789012:secret:token-a1b2c3"
 AWS: dict[str, Any] = {
     "region": "eu-central-1",
     "bucket": "rehearsal",

@@ -56,7 +56,8 @@ class World:
     *options* are for its `options_model`, *base* is what every spec needs there, such as an
     image. *refuses* names those of `EXAMPLES` that the provider says it cannot run. *overlooks*
     names what a job may ask for (`contract.ASKS`) and gets no answer to; it ought to be empty.
-    *answers* says whether there is something for a client to talk to, *blank_lines* whether the
+    *secret* says where a secret lives that has the value of the variable `SECRET`. *answers* says
+    whether there is something for a client to talk to, *blank_lines* whether the
     service keeps lines with nothing in them. *limit_s* is how long, in seconds, a small job may
     take. Subclass it to change more.
     """
@@ -67,6 +68,7 @@ class World:
     base: Mapping[str, Any] = field(default_factory=dict)
     refuses: Collection[str] = ()
     overlooks: Collection[str] = ()
+    secret: str = f"env:{SECRET}"
     answers: bool = True
     blank_lines: bool = True
     limit_s: float = 60.0
@@ -90,7 +92,7 @@ class World:
 
     def facts(self, spec: Spec) -> Facts:
         """Give complete facts for *spec*, from this machine alone; a folder it lacks is made up."""
-        secrets = dict.fromkeys(spec.secrets.values(), f"env:{SECRET}")
+        secrets = dict.fromkeys(spec.secrets.values(), self.secret)
         options = documents.merged({"secrets": secrets}, self.options)
         found = self.provider.options_model.model_validate(options)
         survey = self.provider.survey(spec, found) if isinstance(self.provider, Survey) else {}

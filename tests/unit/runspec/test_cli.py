@@ -194,7 +194,7 @@ def test_one_bad_file_does_not_hide_another(spec: Path, tmp_path: Path, capsys: 
 
 
 def test_validate_is_content_with_a_provider_that_is_to_come(spec: Path, capsys: Capture) -> None:
-    spec.write_text(spec.read_text().replace("local", "aws-batch"))
+    spec.write_text(spec.read_text().replace("local", "slurm"))
 
     assert run(["validate", str(spec)]) == 0
     assert "not there yet" in capsys.readouterr().err

@@ -41,7 +41,7 @@ def test_two_packages_with_one_name_are_both_named(monkeypatch: pytest.MonkeyPat
 
 
 def test_a_provider_that_is_to_come_is_told_apart_from_a_slip() -> None:
-    assert registry.missing("aws-batch")[0] == "the provider 'aws-batch' is not there yet"
+    assert registry.missing("slurm")[0] == "the provider 'slurm' is not there yet"
     assert registry.missing("locla") == (
         "the provider 'locla' is not installed",
         "did you mean 'local'?",
