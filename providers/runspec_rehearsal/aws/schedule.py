@@ -246,7 +246,8 @@ class Scheduler:
                 if not node.attempts or node.status in WAITING:
                     self.finish(node, status, reason)
         for other in self.world.jobs.needing(job.id):
-            self.evaluate(other)
+            if not other.is_array:  # its children need it themselves, each its own part
+                self.evaluate(other)
         if job.parent is not None and job.parent.is_array:
             self.settle(job.parent)
 
