@@ -86,7 +86,8 @@ class Region:
 
     def __init__(self, folder: Path, name: str, objects: Objects, **settings: Any) -> None:
         self.name, self.objects = name, objects
-        machine = {**self._machine(), **settings.pop("machine_env", {})}
+        contained = settings.get("engine") == "podman"
+        machine = {**self._machine(contained), **settings.pop("machine_env", {})}
         self.server: Server = serve(
             Settings(folder / "containers", region=name, machine_env=machine, **settings)
         )
@@ -107,11 +108,14 @@ class Region:
             "AWS_EC2_METADATA_DISABLED": "true",
         }
 
-    def _machine(self) -> dict[str, str]:
+    def _machine(self, contained: bool) -> dict[str, str]:
         """What the machines give to every job: a way to S3, and a role's credentials."""
-        found = {name: os.environ[name] for name in INHERITED if name in os.environ}
+        found = {**KEYS, "AWS_ENDPOINT_URL_S3": self.objects.url}
+        if contained:
+            return found
+        found |= {name: os.environ[name] for name in INHERITED if name in os.environ}
         # No root folder of its own: the job keeps its folders below the one that it starts in.
-        return {**found, **KEYS, "AWS_ENDPOINT_URL_S3": self.objects.url, "RUNSPEC_BELOW": "."}
+        return {**found, "RUNSPEC_BELOW": "."}
 
     def control(self, method: str, path: str, value: Any = None) -> Any:
         """Tell the stand-in something: see `runspec_rehearsal.aws.control`."""

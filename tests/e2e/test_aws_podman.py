@@ -1,0 +1,91 @@
+"""AWS Batch, rehearsed with real containers: images, memory, and an end that is the container's."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from runspec.cli.main import run
+from runspec_aws import times
+from runspec_rehearsal.aws.region import Objects, Region
+from tests.e2e.test_aws import BUCKET, PROFILE, REGION, await_job, ended, jobs, write
+from tests.e2e.test_podman import IMAGE, podman as podman
+
+pytestmark = [pytest.mark.slow, pytest.mark.podman]
+Capture = pytest.CaptureFixture[str]
+
+
+@pytest.fixture
+def region(
+    podman: dict[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[Region]:
+    for name, value in podman.items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.setattr(times, "QUIET_S", 0.2)
+    objects = Objects(tmp_path / "objects")
+    objects.make_bucket(BUCKET, REGION)
+    found = Region(tmp_path / "region", REGION, objects, engine="podman", terminate_grace_s=2.0)
+    for name, value in found.env.items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.chdir(tmp_path)
+    settings: dict[str, Any] = {**PROFILE, "image": IMAGE}
+    Path("runspec-profile.yaml").write_text(json.dumps({"providers": {"aws-batch": settings}}))
+    yield found
+    found.close()
+    objects.close()
+
+
+def test_folders_come_to_their_places_and_outputs_come_back(
+    region: Region, tmp_path: Path, capsys: Capture
+) -> None:
+    (tmp_path / "code").mkdir()
+    (tmp_path / "code" / "x.txt").write_text("here\n")
+    job = write(
+        "cat /job/code/x.txt; mkdir -p /job/out/deep; cp /job/code/x.txt /job/out/deep; exit 9",
+        mounts=[{"name": "code", "source": "./code", "target": "/job/code"}],
+        outputs=[{"name": "out", "path": "/job/out"}],
+    )
+
+    assert run(["apply", job]) == 1
+
+    captured = capsys.readouterr()
+    assert captured.out == "here\n"
+    assert "exited with code 9" in captured.err
+    assert run(["fetch", "job", "got"]) == 0
+    assert (tmp_path / "got" / "out" / "deep" / "x.txt").read_text() == "here\n"
+
+
+def test_a_job_that_needs_more_memory_is_told_to_ask_for_more(
+    region: Region, capsys: Capture
+) -> None:
+    job = write("exec python3 -c 'print(len(bytearray(300 << 20)))'", cluster={"memory": "128MiB"})
+
+    found = ended(capsys, job)
+
+    assert (found["state"], found["exit_code"]) == ("failed", 137)
+    assert "raise cluster.memory" in found["reason"]
+
+
+def test_an_image_that_is_not_there_is_said_to_be_the_reason(
+    region: Region, capsys: Capture
+) -> None:
+    found = ended(capsys, write("echo", container={"image": "127.0.0.1:9/no/such:1"}))
+
+    assert found["state"] == "failed"
+    assert "the image could not be got" in found["reason"]
+
+
+def test_cancel_ends_the_container(region: Region) -> None:
+    run(["apply", write("exec sleep 60"), "--detach"])
+    await_job(region)
+
+    assert run(["cancel", "job"]) == 0
+
+    assert not any(job["running"] for job in jobs(region))
+    line = ["podman", "ps", "--quiet"]
+    assert subprocess.run(line, capture_output=True, text=True, check=True).stdout == ""
