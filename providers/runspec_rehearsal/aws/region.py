@@ -30,9 +30,10 @@ INHERITED = (
 class Objects:
     """moto's server, below *folder*: S3, EC2 and IAM."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, more: Mapping[str, str] | None = None) -> None:
+        """*more* are settings of moto's own, as variables."""
         folder.mkdir(parents=True, exist_ok=True)
-        self.folder, self.port = folder, _free_port()
+        self.folder, self.port, self.more = folder, _free_port(), more or {}
         self.url = f"http://{HOST}:{self.port}"
         self._process = self._start()
         try:
@@ -43,7 +44,8 @@ class Objects:
 
     def _start(self) -> subprocess.Popen[bytes]:
         env = {k: v for k, v in os.environ.items() if not k.startswith(("AWS_", "MOTO_"))}
-        env["S3_IGNORE_SUBDOMAIN_BUCKETNAME"] = "true"  # buckets are asked for by path
+        # Buckets are asked for by path.
+        env |= {"S3_IGNORE_SUBDOMAIN_BUCKETNAME": "true", **self.more}
         line = [sys.executable, "-m", "moto.server", "-H", HOST, "-p", str(self.port)]
         with (self.folder / "moto.log").open("wb") as log:
             return subprocess.Popen(line, stdout=log, stderr=log, stdin=subprocess.DEVNULL, env=env)

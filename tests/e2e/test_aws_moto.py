@@ -1,0 +1,118 @@
+"""A second opinion: AWS Batch as moto has it, which nobody here wrote, with jobs in podman's containers.
+
+What moto's Batch lacks, so that it is not asked here: exit codes and reasons in DescribeJobs, attempts and retries,
+children of arrays that know their index, nodes that know theirs, logs while a job runs, spot, lists that lag.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import boto3
+import pytest
+
+from runspec.cli.main import run
+from runspec_aws import times
+from runspec_rehearsal.aws.region import KEYS, Objects
+from tests.e2e.test_aws import ACCOUNT, BUCKET, PROFILE, REGION, write
+from tests.e2e.test_podman import IMAGE, podman as podman
+
+pytestmark = [pytest.mark.slow, pytest.mark.podman]
+Capture = pytest.CaptureFixture[str]
+
+
+@pytest.fixture
+def moto(
+    podman: dict[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[Objects]:
+    """Give moto's server for everything, with podman as its docker."""
+    for name, value in podman.items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.setenv("DOCKER_HOST", f"unix://{tmp_path}/docker.sock")
+    socket = os.environ["DOCKER_HOST"]
+    service = subprocess.Popen(["podman", "system", "service", "--time=0", socket])
+    end = time.monotonic() + 20
+    while not (tmp_path / "docker.sock").exists():
+        assert time.monotonic() < end, "podman does not answer as docker"
+        time.sleep(0.05)
+    objects = Objects(tmp_path / "moto", {"MOTO_DOCKER_NETWORK_MODE": "host"})
+    objects.make_bucket(BUCKET, REGION)
+    for name, value in {**KEYS, "AWS_ENDPOINT_URL": objects.url}.items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.setattr(times, "QUIET_S", 3.0)
+    monkeypatch.chdir(tmp_path)
+    subnet, group = account()
+    settings = {
+        **PROFILE,
+        "image": IMAGE,
+        "subnets": [subnet],
+        "security_groups": [group],
+        "service_role": f"arn:aws:iam::{ACCOUNT}:role/service",
+    }
+    Path("runspec-profile.yaml").write_text(json.dumps({"providers": {"aws-batch": settings}}))
+    yield objects
+    objects.close()
+    service.terminate()
+    service.wait()
+
+
+def account() -> tuple[str, str]:
+    """Make the roles and the network that moto asks for; give a subnet and a security group."""
+    iam, ec2 = boto3.client("iam", region_name=REGION), boto3.client("ec2", region_name=REGION)
+    for role in ("job", "execution", "machine", "service"):
+        iam.create_role(RoleName=role, AssumeRolePolicyDocument="{}")
+    iam.create_instance_profile(InstanceProfileName="machine")
+    iam.add_role_to_instance_profile(InstanceProfileName="machine", RoleName="machine")
+    vpc = ec2.create_vpc(CidrBlock="10.0.0.0/16")["Vpc"]["VpcId"]
+    subnet = ec2.create_subnet(VpcId=vpc, CidrBlock="10.0.1.0/24")["Subnet"]["SubnetId"]
+    group = ec2.create_security_group(GroupName="g", Description="g", VpcId=vpc)["GroupId"]
+    return subnet, group
+
+
+def reaching(objects: Objects) -> dict[str, str]:
+    """Give what a machine of AWS would give to a job, and moto does not."""
+    return {**KEYS, "AWS_ENDPOINT_URL_S3": objects.url}
+
+
+def test_a_job_runs_is_read_fetched_and_taken_away(
+    moto: Objects, tmp_path: Path, capsys: Capture
+) -> None:
+    (tmp_path / "code").mkdir()
+    (tmp_path / "code" / "x.txt").write_text("from a file\n")
+    job = write(
+        "cat /job/code/x.txt; echo last; cp /job/code/x.txt /job/out/",
+        mounts=[{"name": "code", "source": "./code", "target": "/job/code"}],
+        outputs=[{"name": "out", "path": "/job/out"}],
+        env=reaching(moto),
+    )
+
+    assert run(["apply", job]) == 0, capsys.readouterr()
+
+    assert capsys.readouterr().out.splitlines() == ["from a file", "last"]
+    assert run(["fetch", "job", "got"]) == 0
+    assert (tmp_path / "got" / "out" / "x.txt").read_text() == "from a file\n"
+    assert run(["destroy", "job"]) == 0
+    assert run(["destroy", "--site"]) == 0
+    s3, batch = boto3.client("s3", region_name=REGION), boto3.client("batch", region_name=REGION)
+    assert "Contents" not in s3.list_objects_v2(Bucket=BUCKET)
+    assert batch.describe_job_queues()["jobQueues"] == []
+    assert batch.describe_compute_environments()["computeEnvironments"] == []
+
+
+def test_a_job_that_fails_has_failed(moto: Objects, capsys: Capture) -> None:
+    job = write("echo no; exit 9", env=reaching(moto))
+
+    assert run(["apply", job]) == 1
+
+    assert capsys.readouterr().out.splitlines() == ["no"]
+
+
+def test_a_job_is_ended(moto: Objects) -> None:
+    run(["apply", write("exec sleep 60", env=reaching(moto)), "--detach"])
+
+    assert run(["cancel", "job"]) == 0
