@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -13,6 +14,9 @@ from runspec_aws.session import Session
 
 # Running On-Demand Standard (A, C, D, H, I, M, R, T, Z) instances, in vCPUs.
 # https://docs.aws.amazon.com/ec2/latest/instancetypes/ec2-instance-quotas.html
+ECR = re.compile(
+    r"(?P<account>[0-9]{12})\.dkr\.ecr\.[a-z0-9-]+\.amazonaws\.com/(?P<name>[^:@]+)([:@](?P<tag>.+))?"
+)
 QUOTAS = {"on-demand": "L-1216C47A", "spot": "L-34B43A08"}
 
 
@@ -34,6 +38,7 @@ def examine(options: AwsOptions) -> Iterator[Finding]:
     yield from _bucket(session)
     yield from _queue(session, options)
     yield from _roles(session, options)
+    yield from _image(session, options.image)
     if not options.queue:
         yield from _network(session, options)
         yield from _quotas(session, options)
@@ -84,6 +89,23 @@ def _roles(session: Session, options: AwsOptions) -> Iterator[Finding]:
         hint = "make it with the policy AmazonEC2ContainerServiceforEC2Role"
         good = f"instance_role {name}"
         yield _asked(lambda: look(InstanceProfileName=name), good, hint)[0]
+
+
+def _image(session: Session, image: str) -> Iterator[Finding]:
+    """Look for the profile's image in ECR; other registries would have to be asked from a machine."""
+    found = ECR.fullmatch(image)
+    if found is None:
+        yield Finding(f"image {image}: not in ECR, so a job will show whether it can be got", True)
+        return
+    account, name, tag = found["account"], found["name"], found["tag"] or "latest"
+    kind = "imageDigest" if tag.startswith("sha256:") else "imageTag"
+    look = session.look("ecr").describe_images
+    hint = "push it, or name another in the profile"
+    yield _asked(
+        lambda: look(registryId=account, repositoryName=name, imageIds=[{kind: tag}]),
+        f"image {image}",
+        hint,
+    )[0]
 
 
 def _network(session: Session, options: AwsOptions) -> Iterator[Finding]:

@@ -359,14 +359,41 @@ def test_what_a_record_knows_is_no_litter(region: Region, capsys: Capture) -> No
 def test_doctor_says_what_is_there_and_what_is_missing(
     region: Region, tmp_path: Path, capsys: Capture
 ) -> None:
-    profile(tmp_path, bucket="no-such-bucket", queue="no-such-queue")
+    image = f"{ACCOUNT}.dkr.ecr.{REGION}.amazonaws.com/train:1"
+    profile(tmp_path, bucket="no-such-bucket", queue="no-such-queue", image=image)
 
     assert run(["doctor", "aws-batch"]) == 69
 
     told = capsys.readouterr().out
     assert "BAD aws-batch: there is no queue no-such-queue" in told
     assert re.search(r"BAD aws-batch: .*bucket no-such-bucket", told)
-    assert re.search(r"BAD aws-batch: .*job_role", told) or "role" in told
+    assert re.search(r"BAD aws-batch: .*repository", told)
+    assert re.search(r"BAD aws-batch: .*role", told, re.IGNORECASE)
+
+
+def test_doctor_looks_at_the_network_that_nodes_need(
+    region: Region, tmp_path: Path, capsys: Capture
+) -> None:
+    ec2 = boto3.client("ec2", region_name=REGION)
+    vpc = ec2.create_vpc(CidrBlock="10.0.0.0/16")["Vpc"]["VpcId"]
+    subnet = ec2.create_subnet(VpcId=vpc, CidrBlock="10.0.1.0/24")["Subnet"]["SubnetId"]
+    profile(tmp_path, subnets=[subnet])
+
+    run(["doctor", "aws-batch"])
+    without = capsys.readouterr().out
+    address = ec2.allocate_address(Domain="vpc")["AllocationId"]
+    gateway = ec2.create_nat_gateway(SubnetId=subnet, AllocationId=address)["NatGateway"]
+    table = ec2.create_route_table(VpcId=vpc)["RouteTable"]["RouteTableId"]
+    ec2.create_route(
+        RouteTableId=table,
+        DestinationCidrBlock="0.0.0.0/0",
+        NatGatewayId=gateway["NatGatewayId"],
+    )
+    ec2.associate_route_table(RouteTableId=table, SubnetId=subnet)
+    run(["doctor", "aws-batch"])
+
+    assert f"BAD aws-batch: {subnet} has no NAT gateway" in without
+    assert f"ok  aws-batch: {subnet} has a NAT gateway" in capsys.readouterr().out
 
 
 def test_no_credentials_are_said_in_one_line(
