@@ -225,5 +225,6 @@ class Agent:
 
 
 def _tell(text: str) -> None:
-    print("runspec: {}".format(text), file=sys.stderr)
+    line = text.replace("\n", "\\n")  # names of files may have more than one
+    print("runspec: {}".format(line), file=sys.stderr)
     sys.stderr.flush()

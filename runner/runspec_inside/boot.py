@@ -49,7 +49,8 @@ class Answer(NamedTuple):
 
 
 def whole(answer: http.client.HTTPResponse) -> Answer:
-    return Answer(answer.status, answer.headers, answer.read())
+    with answer:
+        return Answer(answer.status, answer.headers, answer.read())
 
 
 def fetch(url: str, method: str = "GET", headers: Optional[Dict[str, str]] = None) -> bytes:

@@ -87,17 +87,23 @@ class Bucket:
 
     def opened(self, key: str) -> HTTPResponse:
         """Return a stream of what is there; a reply that breaks off ends it early."""
-        answer: HTTPResponse = self._send(Ask("GET", key), lambda answer: answer)
-        if answer.status != 200:
-            self._checked(_read(answer, key), key)
+
+        def take(answer: HTTPResponse) -> Any:
+            return answer if answer.status == 200 else boot.whole(answer)
+
+        found = self._send(Ask("GET", key), take)
+        if isinstance(found, Answer):
+            self._checked(found, key)
+        answer: HTTPResponse = found
         return answer
 
     def get_file(self, key: str, path: str) -> None:
         def take(answer: HTTPResponse) -> Answer:
             if answer.status != 200:
                 return boot.whole(answer)
-            if _write(answer, path) != int(answer.headers["Content-Length"]):
-                raise HTTPException("{} came only in part".format(key))
+            with answer:
+                if _write(answer, path) != int(answer.headers["Content-Length"]):
+                    raise HTTPException("{} came only in part".format(key))
             return Answer(answer.status, answer.headers, b"")
 
         self._checked(self._send(Ask("GET", key), take), key)
@@ -210,13 +216,6 @@ def _blocks(answer: HTTPResponse) -> Iterator[bytes]:
             yield block
     except OSError as error:
         raise HTTPException(str(error)) from error
-
-
-def _read(answer: HTTPResponse, key: str) -> Answer:
-    try:
-        return boot.whole(answer)
-    except (OSError, HTTPException) as error:
-        raise Failure("the store breaks off at {}: {}".format(key, error), LOST) from error
 
 
 def _parsed(content: bytes) -> ElementTree.Element:
