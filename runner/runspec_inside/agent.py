@@ -12,7 +12,7 @@ import tempfile
 import zipfile
 from typing import Any, Dict, List, Mapping, NamedTuple, Optional, Sequence, Tuple
 
-from . import address, inputs, packages, process
+from . import address, files, inputs, packages, process
 from .bucket import Bucket
 from .gang import Gang
 from .mirror import Mirror
@@ -122,7 +122,8 @@ class Agent:
             inside = self._unpacked()
         except OSError as error:
             raise Failure("the job cannot be made ready: {}".format(error), USAGE) from error
-        child = Child(["/bin/sh", inside, *words], self.env)
+        env = {name: files.local(value) for name, value in self.env.items()}
+        child = Child(["/bin/sh", inside, *words], env)
         saver.start()
         if mirror is not None:
             mirror.start()
@@ -159,7 +160,9 @@ class Agent:
     def _below(self, path: str) -> str:
         """Return *path* where it is in this job: in a process there is no root of our own."""
         base = self.env.get("RUNSPEC_BELOW")
-        return path if base is None else os.path.join(os.path.abspath(base), path.lstrip("/"))
+        if base is not None:
+            path = os.path.join(os.path.abspath(base), path.lstrip("/"))
+        return files.local(path)
 
     def _outputs(self) -> Saver:
         saver = Saver(self.bucket)

@@ -160,8 +160,8 @@ class Store:
     def _path(self, ask: Ask) -> Tuple[str, str]:
         path = "/" + self.bucket
         if ask.key:
-            path += "/" + urllib.parse.quote(self.prefix + "/" + ask.key, safe="/-_.~")
-        pairs = sorted([urllib.parse.quote(w, safe="-_.~") for w in pair] for pair in ask.query)
+            path += "/" + _quoted(self.prefix + "/" + ask.key, "/-_.~")
+        pairs = sorted([_quoted(word, "-_.~") for word in pair] for pair in ask.query)
         return path, "&".join("=".join(pair) for pair in pairs)
 
     def _signed(self, ask: Ask, path: str, query: str) -> Dict[str, str]:
@@ -189,6 +189,12 @@ class Store:
             )
         )
         return found
+
+
+def _quoted(word: str, safe: str) -> str:
+    return urllib.parse.quote(
+        word, safe, errors="surrogateescape"
+    )  # Python 3.6 reads names as ASCII
 
 
 def main() -> None:

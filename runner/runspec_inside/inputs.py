@@ -6,6 +6,7 @@ from concurrent.futures import ThreadPoolExecutor
 from http.client import HTTPException, HTTPResponse
 from typing import IO, Any, Mapping, cast
 
+from . import files
 from .bucket import BLOCK, Bucket
 from .words import LOST, USAGE, Failure
 
@@ -65,6 +66,7 @@ def _unpack(bucket: Bucket, key: str, path: str) -> None:
             with tarfile.open(fileobj=cast("IO[bytes]", stream), mode="r|") as archive:
                 for member in archive:
                     _check(member)
+                    member.name = files.local(member.name)
                     archive.extract(member, path)
         except (tarfile.TarError, EOFError) as error:
             raise Failure("{} came only in part: {}".format(key, error), LOST) from error
@@ -87,7 +89,7 @@ def _copy(bucket: Bucket, prefix: str, path: str) -> None:
         parts = key[len(prefix) :].split("/")
         if ".." in parts or "" in parts:
             raise Failure("'{}' cannot be a file".format(key), USAGE)
-        target = os.path.join(path, *parts)
+        target = files.local(os.path.join(path, *parts))
         os.makedirs(os.path.dirname(target), exist_ok=True)
         bucket.get_file(key, target)
 

@@ -8,6 +8,7 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 from typing import IO, Dict, List, Optional
 
+from . import files
 from .bucket import Bucket, file_digest
 from .sync import CLOCK_TICK_S, FORMAT, OURS, Entry, regular_files, shown, version
 from .words import Failure
@@ -100,7 +101,7 @@ class Saver:
                 left.append("{}: {}".format(shown(path), error))
 
         paths = list(regular_files(output.path))
-        output.forget(paths)
+        output.forget([_known(path) for path in paths])
         with ThreadPoolExecutor(AT_ONCE) as threads:
             list(threads.map(one, paths))
         if output.entries != output.listed:
@@ -118,14 +119,14 @@ class Saver:
         if not full.startswith(os.path.join(os.path.realpath(output.path), "")):
             return
         before = os.stat(full)
-        known = output.entries.get(path)
+        name = files.text(path)
+        known = output.entries.get(name)
         if not stat.S_ISREG(before.st_mode) or (
             known and known[:2] == (before.st_size, before.st_mtime_ns)
         ):
             return
         if path == OURS:
             raise OSError("this name is taken")
-        path.encode("utf-8")  # keys are text
         if 0 <= time.time() - before.st_mtime < CLOCK_TICK_S:
             time.sleep(CLOCK_TICK_S)
             before = os.stat(full)
@@ -134,11 +135,17 @@ class Saver:
         def opened() -> IO[bytes]:
             return open(full, "rb")
 
-        self.bucket.put_file(output.prefix + path, opened, size, digest)
+        self.bucket.put_file(output.prefix + name, opened, size, digest)
         after = os.stat(full)
         if size != after.st_size or version(before) != version(after):
             raise OSError("it changed while it was read")
-        output.entries[path] = Entry(size, before.st_mtime_ns, digest)
+        output.entries[name] = Entry(size, before.st_mtime_ns, digest)
+
+
+def _known(path: str) -> str:
+    return os.fsencode(path).decode(
+        "utf-8", "surrogateescape"
+    )  # of names that cannot be saved, too
 
 
 def _above(path: str) -> List[str]:
@@ -156,8 +163,8 @@ def _kept(bucket: Bucket, prefix: str) -> Optional[Listed]:
     found = bucket.get(prefix + MANIFEST)
     if found is None:
         return None
-    files = json.loads(found.decode("utf-8"))["files"]
-    return {e["path"]: Entry(e["size"], e["mtime_ns"], e["sha256"]) for e in files}
+    listed = json.loads(found.decode("utf-8"))["files"]
+    return {e["path"]: Entry(e["size"], e["mtime_ns"], e["sha256"]) for e in listed}
 
 
 def restore(bucket: Bucket, prefix: str, path: str) -> None:
@@ -166,7 +173,7 @@ def restore(bucket: Bucket, prefix: str, path: str) -> None:
     It may have gone between a file and the manifest: such a file gets no time, so it is saved and listed anew.
     """
     for name, entry in (_kept(bucket, prefix) or {}).items():
-        target = os.path.join(path, name)
+        target = files.local(os.path.join(path, name))
         os.makedirs(os.path.dirname(target), exist_ok=True)
         bucket.get_file(prefix + name, target)
         if file_digest(target) == (entry.size, entry.sha256):

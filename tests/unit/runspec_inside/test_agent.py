@@ -212,6 +212,7 @@ class Service:
             "RUNSPEC_WORDS": WORDS,
             "RUNSPEC_BELOW": str(self.folder / at),
             "RUNSPEC_HOST": "here",
+            "LC_ALL": "C",
             "TMPDIR": str(self.folder),
             "BATCH_ID": "job-1",
             "BATCH_TRY": "1",
@@ -268,7 +269,7 @@ def test_the_contract_is_kept(service: Service, tmp_path: Path) -> None:
     record = {
         "shape": "array",
         "slots": 4,
-        "sweep": [["lr", ["a", "b"]], ["seed", ["1", "2"]]],
+        "sweep": [["lr", ["a", "é"]], ["seed", ["1", "2"]]],
         "outputs": [MODEL],
     }
     env = {
@@ -292,10 +293,10 @@ def test_the_contract_is_kept(service: Service, tmp_path: Path) -> None:
         "RUNSPEC_RANK=0",
         "RUNSPEC_NODES=1",
         "RUNSPEC_SLOTS=4",
-        "RUNSPEC_SWEEP_LR=b",
+        "RUNSPEC_SWEEP_LR=é",
         "RUNSPEC_SWEEP_SEED=1",
         f"RUNSPEC_OUTPUT_MY_MODEL={tmp_path}/root/out/model",
-        f"SCRIPT b+{tmp_path}/root/out/model",
+        f"SCRIPT é+{tmp_path}/root/out/model",
         "SECRET=s3 cret\nx",
         "PYTHONPATH=/x",
     ):
@@ -308,11 +309,11 @@ def test_what_is_read_and_written_lies_below(
     """RUNSPEC_BELOW stands for the root that a process does not have."""
     buffer = BytesIO()
     with tarfile.open(fileobj=buffer, mode="w") as archive:
-        info = tarfile.TarInfo("deep/file")
+        info = tarfile.TarInfo("deep/日")
         info.size = 4
         archive.addfile(info, BytesIO(b"code"))
     bucket.put("blobs/c.tar", buffer.getvalue())
-    bucket.put("store/data/x y", b"data")
+    bucket.put("store/data/x é", b"data")
     record = {
         "mounts": [
             {"name": "code", "target": "/in/code", "kind": "tar", "key": "blobs/c.tar"},
@@ -322,8 +323,8 @@ def test_what_is_read_and_written_lies_below(
         "outputs": [MODEL],
     }
     script = (
-        'cat "$1/deep/file" "$2/x y"; echo shared >"$3/s"; mkdir "$RUNSPEC_OUTPUT_MY_MODEL/d"; '
-        'echo saved >"$RUNSPEC_OUTPUT_MY_MODEL/d/f"'
+        'cat "$1/deep/日" "$2/x é"; echo shared >"$3/s"; mkdir "$RUNSPEC_OUTPUT_MY_MODEL/d"; '
+        'echo saved >"$RUNSPEC_OUTPUT_MY_MODEL/d/é"'
     )
 
     found = service.runs(
@@ -332,8 +333,9 @@ def test_what_is_read_and_written_lies_below(
 
     assert found == (0, "codedata", "")
     assert (tmp_path / "root/mnt/runspec/fs/mine/s").read_text() == "shared\n"
-    assert service.output("d/f") == b"saved\n"
-    assert b'"d/f"' in (service.output(".runspec/manifest.json") or b"")
+    assert service.output("d/é") == b"saved\n"
+    listed = json.loads(service.output(".runspec/manifest.json") or b"")["files"]
+    assert [entry["path"] for entry in listed] == ["d/é"]
 
 
 def test_outputs_are_saved_when_the_program_fails(service: Service) -> None:
