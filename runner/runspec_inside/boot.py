@@ -115,7 +115,9 @@ class Store:
     """The bucket and prefix of `RUNSPEC_STORE` (s3://bucket/prefix), in the region `RUNSPEC_REGION`."""
 
     def __init__(self, env: Mapping[str, str] = os.environ) -> None:
-        self.bucket, _, self.prefix = env["RUNSPEC_STORE"][len("s3://") :].partition("/")
+        # Python 3.6 without a locale reads variables as ASCII, and escapes the rest.
+        where = env["RUNSPEC_STORE"].encode("utf-8", "surrogateescape").decode("utf-8")
+        self.bucket, _, self.prefix = where[len("s3://") :].partition("/")
         self.region = env["RUNSPEC_REGION"]
         end = env.get("AWS_ENDPOINT_URL_S3") or env.get("AWS_ENDPOINT_URL")
         ours = "https://s3.{}.amazonaws.com{}".format(
