@@ -41,7 +41,7 @@ class Way(ThreadingHTTPServer):
         self.answers: dict[str, tuple[int, bytes]] = {}
         self.headers: list[dict[str, str]] = []
         self._faults: list[Fault] = []
-        self._thread = threading.Thread(target=self.serve_forever, args=(0.02,), daemon=True)
+        self._thread = threading.Thread(target=self.serve_forever, args=(0.004,), daemon=True)
         self._thread.start()
 
     def breaks(self, kind: str, method: str = "", part: str = "", times: int = 1) -> None:

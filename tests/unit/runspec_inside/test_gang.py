@@ -31,7 +31,7 @@ def signals() -> Iterator[Signals]:
 def make(bucket: Bucket, monkeypatch: pytest.MonkeyPatch) -> Iterator[Make]:
     """Nodes of a gang that has all the time of a test: what takes minutes takes fractions of a second."""
     monkeypatch.setattr(module, "BEAT_S", 0.05)
-    monkeypatch.setattr(module, "LEASE_S", 0.8)
+    monkeypatch.setattr(module, "LEASE_S", 0.5)
     monkeypatch.setattr(module, "FIRST_S", 20.0)
     monkeypatch.setattr(module, "MOMENT_S", 0.2)
     made: list[Gang] = []
@@ -110,7 +110,7 @@ def test_a_silent_node_is_lost_after_its_lease(make: Make, signals: Signals) -> 
         first.end(0, signals, True)
 
     assert failure.value.code == LOST
-    assert time.monotonic() - began > 0.5
+    assert time.monotonic() - began > 0.4
 
 
 @pytest.mark.slow
@@ -163,7 +163,7 @@ def test_a_stop_ends_the_waiting(make: Make, signals: Signals) -> None:
 
     assert first.end(0, signals, True) == STOPPED
 
-    assert time.monotonic() - began > 0.5
+    assert time.monotonic() - began > 0.4
 
 
 @pytest.mark.slow
@@ -173,7 +173,7 @@ def test_a_store_that_is_silent_for_a_while_loses_nobody(
     """Those who could not beat begin their lease anew."""
     first, other = make(0, 2), make(1, 2)
     later(0.1, lambda: way.breaks("403", times=10**6))
-    later(0.7, way.mend)
+    later(0.8, way.mend)
     later(1.2, lambda: other.end(0, signals, True))
 
     assert first.end(0, signals, True) == 0
@@ -194,7 +194,7 @@ def test_what_is_known_is_not_asked_for_again(make: Make, signals: Signals, way:
     """A code is fetched once, however long the others take."""
     first, other = make(0), make(1)
     make(2).end(0, signals, True)
-    later(1.0, lambda: other.end(0, signals, True))
+    later(0.5, lambda: other.end(0, signals, True))
 
     first.end(0, signals, True)
 
