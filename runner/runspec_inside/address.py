@@ -2,6 +2,7 @@
 
 import json
 import socket
+from http.client import HTTPException
 from typing import Mapping
 
 from . import boot
@@ -17,11 +18,15 @@ def own(env: Mapping[str, str]) -> str:
     if "ECS_CONTAINER_METADATA_URI_V4" in env:
         try:
             found = json.loads(boot.fetch(env["ECS_CONTAINER_METADATA_URI_V4"]).decode())
-            for network in found.get("Networks", ()):
-                for address in network.get("IPv4Addresses", ()):
-                    return str(address)
-        except (OSError, ValueError):  # the way out will do
+            for network in found.get("Networks") or ():
+                for address in network.get("IPv4Addresses") or ():
+                    if address:  # in the network of the machine it is ""
+                        return str(address)
+        except (OSError, ValueError, HTTPException):  # the way out will do
             pass
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as way:
-        way.connect(("192.0.2.1", 9))  # nothing is sent; a documentation address, RFC 5737
+        try:
+            way.connect(("192.0.2.1", 9))  # nothing is sent; a documentation address, RFC 5737
+        except OSError:  # there is none
+            return socket.gethostname()
         return str(way.getsockname()[0])

@@ -12,13 +12,13 @@ import tempfile
 import zipfile
 from typing import Any, Dict, List, Mapping, NamedTuple, Optional, Sequence, Tuple
 
-from . import address, inputs, packages, process
+from . import address, files, inputs, packages, process
 from .bucket import Bucket
 from .gang import Gang
 from .mirror import Mirror
 from .process import Child, Signals
 from .saver import Saver, restore
-from .words import LOST, STOPPED, USAGE, Failure
+from .words import LOST, STOPPED, USAGE, Failure, read
 
 CANCELLED = "cancelled"  # stands in the claim of a run that was cancelled before it began
 SHARED = "/mnt/runspec"  # where shared file systems are mounted
@@ -91,20 +91,53 @@ class Agent:
         self.place = place(env, self.record)
 
     def run(self, words: List[str], signals: Signals) -> int:
-        holder = self.bucket.claim(self.at + "claim", self.place.job.encode()).decode()
-        if holder != self.place.job:
-            _tell(
-                "{}, leaving".format(
-                    "cancelled" if holder == CANCELLED else "duplicate of " + holder
-                )
-            )
-            return STOPPED if holder == CANCELLED else 0
         try:
-            return self._judge(self._run(words, signals))
+            holder = self.bucket.claim(self.at + "claim", self.place.job.encode()).decode()
+            if holder == self.place.job:
+                return self._judge(self._together(words, signals))
         finally:
             shutil.rmtree(self.folder, ignore_errors=True)
+        if holder == CANCELLED:
+            _tell("cancelled, leaving")
+            return STOPPED
+        _tell("duplicate of {}, leaving".format(holder))
+        return 0
+
+    def _together(self, words: List[str], signals: Signals) -> int:
+        """Run this node, and tell the others how it ended, also when it has not come to the program."""
+        gang = self._gang()
+        if gang is None:
+            return self._run(words, signals)
+        try:
+            code = self._run(words, signals)
+        except Failure as failure:
+            gang.end(failure.code, signals, wait=False)
+            raise
+        return gang.end(code, signals, self.record["launch"] == "none")
 
     def _run(self, words: List[str], signals: Signals) -> int:
+        try:
+            saver, mirror = self._prepared()
+            grace_s = read(self.env).grace_s
+            inside = self._unpacked()
+        except OSError as error:
+            raise Failure("the job cannot be made ready: {}".format(error), USAGE) from error
+        env = {name: files.local(value) for name, value in self.env.items()}
+        child = Child(["/bin/sh", inside, *words], env)
+        saver.start()
+        if mirror is not None:
+            mirror.start()
+        try:
+            code = process.run(child, signals, grace_s)
+        finally:
+            lost = saver.finish()
+            if mirror is not None:
+                mirror.finish()
+        for line in lost:
+            _tell("not saved: {}".format(line))
+        return 1 if lost and code == 0 else code
+
+    def _prepared(self) -> Tuple[Saver, Optional[Mirror]]:
         for mount in self.record["mounts"]:
             path = self._below(mount["target"])
             if mount["kind"] == "folder":
@@ -114,23 +147,7 @@ class Agent:
             self.env[variable("MOUNT", mount["name"])] = path
         if self.record["requirements"]:
             packages.build(self.record, self.folder, self.env)
-        saver = self._outputs()
-        mirror = self._words()
-        gang = self._gang()
-        try:
-            child = Child(["/bin/sh", self._unpacked(), *words], self.env)
-            saver.start()
-            code = process.run(child, signals, float(self.env["RUNSPEC_GRACE_S"]))
-        finally:
-            lost = saver.finish()
-            if mirror is not None:
-                mirror.finish()
-        for line in lost:
-            _tell("not saved: {}".format(line))
-        code = 1 if lost and code == 0 else code
-        if gang is None:
-            return code
-        return gang.end(code, signals, self.record["launch"] == "none")
+        return self._outputs(), self._words()
 
     def _gang(self) -> Optional[Gang]:
         if self.record["shape"] != "nodes":
@@ -143,7 +160,9 @@ class Agent:
     def _below(self, path: str) -> str:
         """Return *path* where it is in this job: in a process there is no root of our own."""
         base = self.env.get("RUNSPEC_BELOW")
-        return path if base is None else os.path.join(os.path.abspath(base), path.lstrip("/"))
+        if base is not None:
+            path = os.path.join(os.path.abspath(base), path.lstrip("/"))
+        return files.local(path)
 
     def _outputs(self) -> Saver:
         saver = Saver(self.bucket)
@@ -181,9 +200,7 @@ class Agent:
         meet = os.path.join(self.folder, "meet")
         os.mkdir(meet, 0o700)
         self.env["RUNSPEC_MEET"] = meet
-        mirror = Mirror(self.bucket, meet, "{}meet/{}/".format(self.at, self.place.task))
-        mirror.start()
-        return mirror
+        return Mirror(self.bucket, meet, "{}meet/{}/".format(self.at, self.place.task))
 
     def _unpacked(self) -> str:
         """Return the path of inside.sh, out of the zipapp that this is."""
@@ -211,5 +228,6 @@ class Agent:
 
 
 def _tell(text: str) -> None:
-    print("runspec: {}".format(text), file=sys.stderr)
+    line = text.replace("\n", "\\n")  # names of files may have more than one
+    print("runspec: {}".format(line), file=sys.stderr)
     sys.stderr.flush()

@@ -2,25 +2,58 @@
 
 import hashlib
 import os
-import shutil
+import time
 from http.client import HTTPException, HTTPResponse
-from typing import IO, Callable, Dict, Iterator, List, NamedTuple, Optional, Tuple
+from types import TracebackType
+from typing import IO, Any, Callable, Iterator, List, NamedTuple, Optional, Tuple, Type
+from urllib.parse import unquote_plus
 from xml.etree import ElementTree
 
 from . import boot
-from .words import LOST, Failure
+from .boot import Answer, Ask
+from .words import LOST, USAGE, Failure
 
 BLOCK = 1 << 20
 PART_BYTES = (
     1 << 29
 )  # one PUT takes at most 5 GiB: https://docs.aws.amazon.com/AmazonS3/latest/userguide/qfacts.html
 NAMESPACE = "{http://s3.amazonaws.com/doc/2006-03-01/}"
+CLAIMS = 5  # tries, while others claim at the same moment
+
+Opened = Callable[[], IO[bytes]]
 
 
 class Object(NamedTuple):
     key: str  # without the prefix of the store
     size: int
     etag: str
+
+
+class Window:
+    """So many bytes of a file from *start* on, to be sent; a file that has become shorter is a Failure."""
+
+    def __init__(self, opened: Opened, start: int, size: int) -> None:
+        self._stream, self._left = opened(), size
+        self._stream.seek(start)
+
+    def read(self, size: int = -1) -> bytes:
+        wanted = self._left if size < 0 else min(size, self._left)
+        block = self._stream.read(wanted)
+        if len(block) < wanted:
+            raise Failure("it changed while it was read")
+        self._left -= len(block)
+        return block
+
+    def __enter__(self) -> "Window":  # noqa: PYI034 - typing.Self needs a newer Python
+        return self
+
+    def __exit__(
+        self,
+        kind: Optional[Type[BaseException]],
+        error: Optional[BaseException],
+        trace: Optional[TracebackType],
+    ) -> None:
+        self._stream.close()
 
 
 class Bucket:
@@ -31,72 +64,101 @@ class Bucket:
 
     def get(self, key: str) -> Optional[bytes]:
         """Return None when there is nothing."""
-        answer = self._send("GET", key)
-        body: bytes = answer.read()
+        answer = self._send(Ask("GET", key))
         if answer.status == 404:
             return None
-        self._check(answer, body, key)
-        return body
+        return self._checked(answer, key).body
 
     def put(self, key: str, content: bytes) -> None:
-        answer = self._send("PUT", key, body=content, digest=hashlib.sha256(content).hexdigest())
-        self._check(answer, answer.read(), key)
+        self._checked(self._send(Ask("PUT", key, body=content)), key)
 
     def claim(self, key: str, content: bytes) -> bytes:
         """Put *content* unless there is something already; return what is there."""
-        digest = hashlib.sha256(content).hexdigest()
-        answer = self._send("PUT", key, body=content, digest=digest, headers={"If-None-Match": "*"})
-        body = answer.read()
-        if answer.status in (409, 412):  # somebody else's, or our own of a try whose reply was lost
-            found = self.get(key)
-            if found is None:
-                raise Failure("the claim {} has been taken away".format(key), LOST)
-            return found
-        self._check(answer, body, key)
-        return content
+        for count in range(CLAIMS):
+            answer = self._send(Ask("PUT", key, body=content, headers=(("If-None-Match", "*"),)))
+            if answer.status not in (409, 412):
+                self._checked(answer, key)
+                return content
+            found = self.get(key)  # somebody else's, or our own of a try whose reply was lost
+            if found is not None:
+                return found
+            time.sleep(0.1 * 2**count)  # 409: another claim is under way, and not yet to be seen
+        raise Failure("the claim {} has been taken away".format(key), LOST)
 
     def opened(self, key: str) -> HTTPResponse:
-        """Return a stream of what is there; reading less than there is raises IncompleteRead."""
-        answer = self._send("GET", key)
-        if answer.status != 200:
-            self._check(answer, answer.read(), key)
-            raise Failure("{}: the store answers {}".format(key, answer.status), LOST)
+        """Return a stream of what is there; a reply that breaks off ends it early."""
+
+        def take(answer: HTTPResponse) -> Any:
+            return answer if answer.status == 200 else boot.whole(answer)
+
+        found = self._send(Ask("GET", key), take)
+        if isinstance(found, Answer):
+            self._checked(found, key)
+        answer: HTTPResponse = found
         return answer
 
     def get_file(self, key: str, path: str) -> None:
-        with self.opened(key) as answer, open(path, "wb") as target:
-            shutil.copyfileobj(answer, target, BLOCK)
-            if target.tell() != int(answer.headers["Content-Length"]):
-                raise Failure("{} came only in part".format(key), LOST)
+        def take(answer: HTTPResponse) -> Answer:
+            if answer.status != 200:
+                return boot.whole(answer)
+            with answer:
+                if _write(answer, path) != int(answer.headers["Content-Length"]):
+                    raise HTTPException("{} came only in part".format(key))
+            return Answer(answer.status, answer.headers, b"")
 
-    def put_file(self, key: str, opened: Callable[[], IO[bytes]], size: int, digest: str) -> None:
+        self._checked(self._send(Ask("GET", key), take), key)
+
+    def put_file(self, key: str, opened: Opened, size: int, digest: str) -> None:
         """Put *size* bytes whose SHA-256 is *digest*; the store refuses others, so a changing file is an error."""
         if size > PART_BYTES:
-            self._put_parts(key, opened, size)
-            return
-        answer = self._send("PUT", key, body=opened, digest=digest, size=size)
-        self._check(answer, answer.read(), key)
+            self._put_parts(key, opened, size, digest)
+        else:
+            ask = Ask("PUT", key, (), lambda: Window(opened, 0, size), (), size, digest)
+            self._checked(self._send(ask), key)
 
-    def _put_parts(self, key: str, opened: Callable[[], IO[bytes]], size: int) -> None:
+    def _put_parts(self, key: str, opened: Opened, size: int, digest: str) -> None:
         """https://docs.aws.amazon.com/AmazonS3/latest/userguide/mpuoverview.html"""
-        begun = self._asked("POST", key, (("uploads", ""),))
-        upload = _text(ElementTree.fromstring(begun), "UploadId")
-        parts: List[str] = []
-        with opened() as stream:
-            while stream.tell() < size:
-                part = stream.read(min(PART_BYTES, size - stream.tell()))
-                query = (("partNumber", str(len(parts) + 1)), ("uploadId", upload))
-                digest = hashlib.sha256(part).hexdigest()
-                answer = self._send("PUT", key, query, part, digest)
-                self._check(answer, answer.read(), key)
-                parts.append(answer.headers["ETag"])
+        begun = self._asked(Ask("POST", key, (("uploads", ""),)))
+        upload = _text(_parsed(begun.body), "UploadId")
+        try:
+            self._complete(key, upload, self._parts(key, upload, opened, size, digest))
+        except (OSError, Failure):
+            self._forget(key, upload)
+            raise
+
+    def _forget(self, key: str, upload: str) -> None:
+        """Parts that belong to nothing cost as much as a file, and are in no list."""
+        try:
+            self._send(Ask("DELETE", key, (("uploadId", upload),)))
+        except Failure:  # what went wrong before is told
+            pass
+
+    def _parts(self, key: str, upload: str, opened: Opened, size: int, digest: str) -> List[str]:
+        """Send the parts from the disk: of one in memory, and eight files at once, the job would have to die."""
+        etags: List[str] = []
+        together = hashlib.sha256()
+        for start in range(0, size, PART_BYTES):
+            wanted = min(PART_BYTES, size - start)
+
+            def window(start: int = start, wanted: int = wanted) -> Window:
+                return Window(opened, start, wanted)
+
+            found = _digest(window, wanted, together)
+            query = (("partNumber", str(len(etags) + 1)), ("uploadId", upload))
+            sent = self._asked(Ask("PUT", key, query, window, (), wanted, found))
+            etags.append(sent.headers["ETag"])
+        if together.hexdigest() != digest:
+            raise Failure("it changed while it was read")
+        return etags
+
+    def _complete(self, key: str, upload: str, etags: List[str]) -> None:
         listed = "".join(
             "<Part><PartNumber>{}</PartNumber><ETag>{}</ETag></Part>".format(n, etag)
-            for n, etag in enumerate(parts, 1)
+            for n, etag in enumerate(etags, 1)
         )
         text = "<CompleteMultipartUpload>{}</CompleteMultipartUpload>".format(listed).encode()
-        done = self._asked("POST", key, (("uploadId", upload),), text)
-        if b"<Error>" in done:  # a 200 may hold one
+        done = self._asked(Ask("POST", key, (("uploadId", upload),), text))
+        if b"<Error>" in done.body:  # a 200 may hold one
             raise Failure("{}: the store could not put its parts together".format(key), LOST)
 
     def listing(self, prefix: str) -> Iterator[Object]:
@@ -104,51 +166,78 @@ class Bucket:
         begin = len(self.store.prefix) + 1
         token = ""
         while True:
-            query = [("list-type", "2"), ("prefix", self.store.prefix + "/" + prefix)]
+            # Keys may hold what XML cannot.
+            query = [("list-type", "2"), ("encoding-type", "url")]
+            query += [("prefix", self.store.prefix + "/" + prefix)]
             query += [("continuation-token", token)] if token else []
-            page = ElementTree.fromstring(self._asked("GET", "", tuple(query)))
+            page = _parsed(self._asked(Ask("GET", "", query)).body)
             for found in page.iter(NAMESPACE + "Contents"):
-                yield Object(
-                    _text(found, "Key")[begin:], int(_text(found, "Size")), _text(found, "ETag")
-                )
+                key = unquote_plus(_text(found, "Key"))
+                yield Object(key[begin:], int(_text(found, "Size")), _text(found, "ETag"))
             if _text(page, "IsTruncated") != "true":
                 return
             token = _text(page, "NextContinuationToken")
 
-    def _asked(
-        self, method: str, key: str, query: Tuple[Tuple[str, str], ...], body: bytes = b""
-    ) -> bytes:
-        answer = self._send(method, key, query, body, hashlib.sha256(body).hexdigest())
-        content: bytes = answer.read()
-        self._check(answer, content, key)
-        return content
+    def _asked(self, ask: Ask) -> Answer:
+        return self._checked(self._send(ask), ask.key)
 
-    def _send(
-        self,
-        method: str,
-        key: str,
-        query: boot.Query = (),
-        body: boot.Body = b"",
-        digest: str = boot.EMPTY,
-        headers: Optional[Dict[str, str]] = None,
-        size: int = 0,
-    ) -> HTTPResponse:
+    def _send(self, ask: Ask, take: Callable[[HTTPResponse], Any] = boot.whole) -> Any:
         try:
-            return self.store.send(method, key, query, body, digest, headers, size)
-        except (OSError, ValueError, KeyError, HTTPException) as error:
+            return self.store.send(ask, take)
+        except (OSError, ValueError, LookupError, HTTPException) as error:
             raise Failure("the store cannot be reached: {}".format(error), LOST) from error
 
-    def _check(self, answer: HTTPResponse, body: bytes, key: str) -> None:
+    def _checked(self, answer: Answer, key: str) -> Answer:
         if answer.status not in (200, 204):
-            code = body.partition(b"<Code>")[2].partition(b"</Code>")[0].decode("ascii", "replace")
+            code = answer.body.partition(b"<Code>")[2].partition(b"</Code>")[0]
             text = "the store refuses {}: {} {}".format(
-                key or self.store.bucket, answer.status, code
+                key or self.store.bucket, answer.status, code.decode("ascii", "replace")
             )
             raise Failure(text.rstrip(), LOST)
+        return answer
+
+
+def _write(answer: HTTPResponse, path: str) -> int:
+    """Return how many bytes came. A disk that is full is no fault of the store: it is not asked again."""
+    try:
+        with open(path, "wb") as target:
+            target.writelines(_blocks(answer))
+            return target.tell()
+    except OSError as error:
+        raise Failure("{}: {}".format(path, error.strerror), USAGE) from error
+
+
+def _blocks(answer: HTTPResponse) -> Iterator[bytes]:
+    try:
+        while True:
+            block = answer.read(BLOCK)
+            if not block:
+                return
+            yield block
+    except OSError as error:
+        raise HTTPException(str(error)) from error
+
+
+def _parsed(content: bytes) -> ElementTree.Element:
+    try:
+        return ElementTree.fromstring(content)
+    except ElementTree.ParseError as error:
+        raise Failure("the store answers what is no XML: {}".format(error), LOST) from error
 
 
 def _text(found: ElementTree.Element, name: str) -> str:
     return found.findtext(NAMESPACE + name) or ""
+
+
+def _digest(window: Callable[[], Window], size: int, together: Any) -> str:
+    """Return the SHA-256 of *size* bytes, which go into that of the whole, too."""
+    own = hashlib.sha256()
+    with window() as stream:
+        for start in range(0, size, BLOCK):
+            block = stream.read(min(BLOCK, size - start))
+            own.update(block)
+            together.update(block)
+    return own.hexdigest()
 
 
 def file_digest(path: str) -> Tuple[int, str]:

@@ -53,6 +53,19 @@ def read(path: str) -> Optional[bytes]:
         return None
 
 
+def local(text: str) -> str:
+    """Return *text*, which is UTF-8 on other machines, as this one names files and variables.
+
+    They differ for Python 3.6 in an image without a locale, where names are ASCII and bytes beyond are escaped.
+    """
+    return os.fsdecode(text.encode("utf-8", "surrogateescape"))
+
+
+def text(name: str) -> str:
+    """Return what *name* of a file is elsewhere. Raise UnicodeError when it is no UTF-8."""
+    return os.fsencode(name).decode("utf-8")
+
+
 def remove(path: str) -> None:
     try:
         os.unlink(path)

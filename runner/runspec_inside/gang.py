@@ -2,15 +2,16 @@
 
 import threading
 import time
-from typing import Dict, Optional, Set, Tuple
+from typing import Dict, Optional, Tuple
 
 from .bucket import Bucket
-from .process import Pace, Signals
+from .process import STOPS, Pace, Signals
 from .words import LOST, STOPPED, Failure
 
 BEAT_S = 15.0
 LEASE_S = 120.0  # a node whose beat has stood still for so long is gone
 FIRST_S = 3600.0  # for a node to begin: its machine may start late
+MOMENT_S = 20.0  # the same, where nobody waits for those who never came
 
 
 class Gang(threading.Thread):
@@ -21,6 +22,10 @@ class Gang(threading.Thread):
         self.bucket, self.prefix, self.rank, self.nodes = bucket, prefix, rank, nodes
         self._over = threading.Event()
         self._beats = 0
+        self._codes: Dict[int, int] = {}
+        self._seen: Dict[str, Tuple[str, float]] = {}
+        self._answered = 0.0
+        self._silent = False
 
     def run(self) -> None:
         while not self._over.is_set():
@@ -36,8 +41,8 @@ class Gang(threading.Thread):
     def end(self, code: int, signals: Signals, wait: bool) -> int:
         """Say that this node has ended with *code*; on the first node, return the code of all.
 
-        *wait*: for as long as the others live, and their failures count; else they are given a
-        moment to save what they wrote.
+        *wait*: for as long as the others live, and their failures count: one that is gone raises
+        Failure LOST. Else they are given the time to save what they wrote.
         """
         if self.rank > 0:
             self.bucket.put("{}ended-{}".format(self.prefix, self.rank), str(code).encode())
@@ -46,43 +51,52 @@ class Gang(threading.Thread):
         self._over.set()
         if code:
             return code
-        return self._others(signals, FIRST_S if wait else 20.0, wait)
+        return self._others(signals, wait)
 
-    def _others(self, signals: Signals, first_s: float, wait: bool) -> int:
+    def _others(self, signals: Signals, wait: bool) -> int:
         began, pace = time.monotonic(), Pace(0.25)
-        seen: Dict[str, Tuple[str, float]] = {}
+        self._answered = began
         while True:
-            ended, gone = self._look(seen, began, first_s)
-            failed = self._failed(ended) if wait else None
-            if failed is not None:
-                return failed
-            if len(ended) == self.nodes - 1 or (gone and not wait):
+            self._look()
+            failed = [self._codes[rank] for rank in sorted(self._codes) if self._codes[rank]]
+            if wait and failed:
+                return failed[0]
+            gone = self._gone(began, FIRST_S if wait else MOMENT_S)
+            if gone is not None and wait:
+                raise Failure("node {} is not to be heard from: it is gone".format(gone), LOST)
+            if gone is not None or len(self._codes) == self.nodes - 1:
                 return 0
-            if gone:
-                return LOST
-            if any(signals.wait(pace.pause_s())):
+            if any(number in STOPS for number in signals.wait(pace.pause_s())):
                 return STOPPED
 
-    def _look(
-        self, seen: Dict[str, Tuple[str, float]], began: float, first_s: float
-    ) -> Tuple[Set[int], bool]:
-        """Return who has ended, and whether somebody is gone."""
-        now, ended = time.monotonic(), set()
-        for found in self.bucket.listing(self.prefix):
-            name = found.key[len(self.prefix) :]
-            if name.startswith("ended-"):
-                ended.add(int(name[len("ended-") :]))
-            elif seen.get(name, ("", 0.0))[0] != found.etag:
-                seen[name] = (found.etag, now)
-        for rank in set(range(1, self.nodes)) - ended:
-            last = seen.get("alive-{}".format(rank))
-            if now - (last[1] if last else began) > (LEASE_S if last else first_s):
-                return ended, True
-        return ended, False
+    def _look(self) -> None:
+        """Take in who beats and who has ended. Raise Failure when the store is silent for too long."""
+        try:
+            self._take_in()
+        except Failure:
+            if time.monotonic() - self._answered > LEASE_S:
+                raise
+            self._silent = True
 
-    def _failed(self, ended: Set[int]) -> Optional[int]:
-        for rank in sorted(ended):
-            code = int(self.bucket.get("{}ended-{}".format(self.prefix, rank)) or b"0")
-            if code:
-                return code
+    def _take_in(self) -> None:
+        found = list(self.bucket.listing(self.prefix))
+        self._answered = now = time.monotonic()
+        if self._silent:  # nobody could beat: their leases begin anew
+            self._seen = {name: (etag, now) for name, (etag, _) in self._seen.items()}
+            self._silent = False
+        for entry in found:
+            name = entry.key[len(self.prefix) :]
+            word, _, number = name.partition("-")
+            if word == "ended" and int(number) not in self._codes:
+                self._codes[int(number)] = int(self.bucket.get(entry.key) or b"0")
+            elif word == "alive" and self._seen.get(name, ("", 0.0))[0] != entry.etag:
+                self._seen[name] = (entry.etag, now)
+
+    def _gone(self, began: float, first_s: float) -> Optional[int]:
+        """Return a node that has not been heard from for its lease, or did not begin in time."""
+        for rank in sorted(set(range(1, self.nodes)) - set(self._codes)):
+            last = self._seen.get("alive-{}".format(rank))
+            waited_s = self._answered - (last[1] if last else began)
+            if waited_s > (LEASE_S if last else first_s):
+                return rank
         return None

@@ -3,9 +3,11 @@
 import os
 import tarfile
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any, Mapping
+from http.client import HTTPException, HTTPResponse
+from typing import IO, Any, Mapping, cast
 
-from .bucket import Bucket
+from . import files
+from .bucket import BLOCK, Bucket
 from .words import LOST, USAGE, Failure
 
 AT_ONCE = 16
@@ -23,20 +25,52 @@ def link(source: str, path: str) -> None:
     """Show the folder *source* of a shared file system at *path*; it is made where it is not there yet."""
     os.makedirs(source, exist_ok=True)
     os.makedirs(os.path.dirname(path), exist_ok=True)
-    if not os.path.islink(path):
-        os.symlink(source, path)
+    if os.path.islink(path) and os.readlink(path) == source:
+        return
+    if os.path.isdir(path) and not os.path.islink(path):
+        os.rmdir(path)  # images often have an empty folder there
+    os.symlink(source, path)
+
+
+class _Counted:
+    """The body of an answer as tarfile reads it: a tar that ends between two files looks whole to it."""
+
+    def __init__(self, answer: HTTPResponse, key: str) -> None:
+        self._answer, self._key = answer, key
+        self._left = int(answer.headers["Content-Length"])
+
+    def read(self, size: int) -> bytes:
+        try:
+            block = self._answer.read(size)
+        except (OSError, HTTPException) as error:
+            raise self._broken(str(error)) from error
+        self._left -= len(block)
+        return block
+
+    def finish(self) -> None:
+        """Raise Failure unless all has come."""
+        while self.read(BLOCK):
+            pass
+        if self._left:
+            raise self._broken("{} bytes are missing".format(self._left))
+
+    def _broken(self, why: str) -> Failure:
+        return Failure("{} came only in part: {}".format(self._key, why), LOST)
 
 
 def _unpack(bucket: Bucket, key: str, path: str) -> None:
     os.makedirs(path, exist_ok=True)
-    with bucket.opened(key) as stream:
+    with bucket.opened(key) as answer:
+        stream = _Counted(answer, key)
         try:
-            with tarfile.open(fileobj=stream, mode="r|") as archive:
+            with tarfile.open(fileobj=cast("IO[bytes]", stream), mode="r|") as archive:
                 for member in archive:
                     _check(member)
+                    member.name = files.local(member.name)
                     archive.extract(member, path)
         except (tarfile.TarError, EOFError) as error:
             raise Failure("{} came only in part: {}".format(key, error), LOST) from error
+        stream.finish()
 
 
 def _check(member: tarfile.TarInfo) -> None:
@@ -55,7 +89,7 @@ def _copy(bucket: Bucket, prefix: str, path: str) -> None:
         parts = key[len(prefix) :].split("/")
         if ".." in parts or "" in parts:
             raise Failure("'{}' cannot be a file".format(key), USAGE)
-        target = os.path.join(path, *parts)
+        target = files.local(os.path.join(path, *parts))
         os.makedirs(os.path.dirname(target), exist_ok=True)
         bucket.get_file(key, target)
 

@@ -8,11 +8,12 @@ import threading
 from typing import Dict, Set, Tuple
 
 from . import files
-from .bucket import Bucket
+from .bucket import Bucket, Object
 from .process import Pace
 from .words import Failure
 
 BEATS = "alive-"  # of a heartbeat only the change counts: the version of the object will do
+ENDS = ("done-", "end-")  # who sees one of these reads the rest for the last time: see `rsh`
 
 
 class Mirror(threading.Thread):
@@ -43,35 +44,49 @@ class Mirror(threading.Thread):
         try:
             self._push()
             self._pull()
-        except Failure:  # the leases tell who cannot be heard from
+        except (OSError, Failure):  # the leases tell who cannot be heard from
             pass
 
     def _push(self) -> None:
-        for folder, _, names in os.walk(self.folder):
-            for name in sorted(names):
-                path = os.path.join(folder, name)
-                key = os.path.relpath(path, self.folder)
-                if name.endswith(".part") or key in self._pulled:
-                    continue
-                found = os.stat(path)
-                version = (found.st_mtime_ns, found.st_size)
-                if self._pushed.get(key) != version:
-                    content = files.read(path)
-                    if content is not None:
-                        self.bucket.put(self.prefix + key, content)
-                        self._ours.add(key)
-                        self._pushed[key] = version
+        found = [
+            os.path.relpath(os.path.join(folder, name), self.folder)
+            for folder, _, names in os.walk(self.folder)
+            for name in names
+        ]
+        for key in sorted(found, key=_order):
+            if not key.endswith(".part") and key not in self._pulled:
+                self._push_one(key)
+
+    def _push_one(self, key: str) -> None:
+        path = os.path.join(self.folder, key)
+        try:
+            found = os.stat(path)
+        except FileNotFoundError:  # by now
+            return
+        version = (found.st_mtime_ns, found.st_size)
+        content = None if self._pushed.get(key) == version else files.read(path)
+        if content is not None:
+            self._ours.add(key)
+            self.bucket.put(self.prefix + key, content)
+            self._pushed[key] = version
 
     def _pull(self) -> None:
-        for found in self.bucket.listing(self.prefix):
-            key = found.key[len(self.prefix) :]
-            if key in self._ours or self._pulled.get(key) == found.etag:
-                continue
-            beat = os.path.basename(key).startswith(BEATS)
-            content = found.etag.encode() if beat else self.bucket.get(found.key)
-            if content is None:
-                continue
-            path = os.path.join(self.folder, key)
-            os.makedirs(os.path.dirname(path), mode=0o700, exist_ok=True)
-            self._pulled[key] = found.etag
-            files.write(path, content)
+        found = {o.key[len(self.prefix) :]: o for o in self.bucket.listing(self.prefix)}
+        for key in sorted(found, key=_order):
+            if key not in self._ours and self._pulled.get(key) != found[key].etag:
+                self._pull_one(key, found[key])
+
+    def _pull_one(self, key: str, found: Object) -> None:
+        beat = os.path.basename(key).startswith(BEATS)
+        content = found.etag.encode() if beat else self.bucket.get(found.key)
+        if content is None:
+            return
+        path = os.path.join(self.folder, key)
+        os.makedirs(os.path.dirname(path), mode=0o700, exist_ok=True)
+        self._pulled.setdefault(key, "")  # from here on it is not ours
+        files.write(path, content)
+        self._pulled[key] = found.etag
+
+
+def _order(key: str) -> Tuple[bool, str]:
+    return os.path.basename(key).startswith(ENDS), key

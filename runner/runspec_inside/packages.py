@@ -17,7 +17,7 @@ def build(record: Mapping[str, Any], folder: str, env: Dict[str, str]) -> None:
         (wanted, record["requirements"]),
         (built_with, record["build_constraints"]),
     ):
-        with open(path, "w") as stream:
+        with open(path, "w", encoding="utf-8") as stream:
             stream.writelines(line + "\n" for line in lines)
     uv = shutil.which("uv", path=env.get("PATH"))
     if uv is not None:
@@ -32,11 +32,7 @@ def build(record: Mapping[str, Any], folder: str, env: Dict[str, str]) -> None:
             [sys.executable, "-m", "venv", "--system-site-packages", made],
             [*pip, "install", "--requirement", wanted],
         ]
-    told = (
-        env
-        if uv is not None
-        else dict(env, PIP_CONSTRAINT=built_with, PIP_BUILD_CONSTRAINT=built_with)
-    )
+    told = env if uv is not None else _told(env, built_with if record["build_constraints"] else "")
     print(
         "runspec: building the environment of {} requirements".format(len(record["requirements"]))
     )
@@ -47,6 +43,17 @@ def build(record: Mapping[str, Any], folder: str, env: Dict[str, str]) -> None:
         VIRTUAL_ENV=made, PATH=os.path.join(made, "bin") + os.pathsep + env.get("PATH", os.defpath)
     )
     env["RUNSPEC_PYTHON"] = made + "/bin/python"
+
+
+def _told(env: Mapping[str, str], built_with: str) -> Dict[str, str]:
+    """Return what makes pip build old sources with *built_with*: before 25.3 only PIP_CONSTRAINT gets there.
+
+    https://pip.pypa.io/en/stable/user_guide/#constraints-files
+    """
+    if not built_with:
+        return dict(env)
+    both = " ".join(word for word in (env.get("PIP_CONSTRAINT"), built_with) if word)
+    return dict(env, PIP_CONSTRAINT=both, PIP_BUILD_CONSTRAINT=built_with)
 
 
 def _run(step: List[str], env: Mapping[str, str]) -> None:

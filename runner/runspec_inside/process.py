@@ -128,7 +128,7 @@ class Child:
                 stdout=stdout,
                 stderr=stderr,
                 start_new_session=True,
-                preexec_fn=_die_with_parent,  # noqa: PLW1509 - there are no threads here
+                preexec_fn=_die_with_parent,  # noqa: PLW1509 - it takes no lock that a thread of ours could hold
             )
         except FileNotFoundError:
             raise Failure("'{}': command not found".format(argv[0]), 127) from None

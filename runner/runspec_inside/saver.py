@@ -6,22 +6,37 @@ import stat
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
-from typing import IO, Dict, List, NamedTuple, Optional
+from typing import IO, Dict, List, Optional
 
+from . import files
 from .bucket import Bucket, file_digest
-from .sync import FORMAT, OURS, Entry, regular_files
+from .sync import CLOCK_TICK_S, FORMAT, OURS, Entry, regular_files, shown, version
 from .words import Failure
 
+Listed = Dict[str, Entry]
+
+MANIFEST = OURS + "/manifest.json"
 AT_ONCE = 8
 TRIES = 3  # of the last pass
 
 
-class Output(NamedTuple):
-    name: str
-    path: str
-    prefix: str
-    every_s: Optional[float]
-    entries: Dict[str, Entry]
+class Output:
+    """A folder, and where it goes: *entries* have been saved, *listed* of them stand in the manifest."""
+
+    def __init__(
+        self, name: str, path: str, prefix: str, every_s: Optional[float], listed: Optional[Listed]
+    ) -> None:
+        self.name, self.path, self.prefix, self.every_s = name, path, prefix, every_s
+        self.listed = listed
+        self.entries: Listed = dict(listed or {})
+
+    def forget(self, paths: List[str]) -> None:
+        """Forget what can no longer be kept beside *paths*: a file that is a folder now, and the reverse."""
+        here = set(paths)
+        folders = {above for path in paths for above in _above(path)}
+        for known in list(self.entries):
+            if known in folders or not here.isdisjoint(_above(known)):
+                del self.entries[known]
 
 
 class Saver:
@@ -79,60 +94,87 @@ class Saver:
         """Save what is new or changed since the last pass; return what could not be."""
         left: List[str] = []
 
-        def one(path: str) -> bool:
+        def one(path: str) -> None:
             try:
-                return self._save(output, path)
-            except (OSError, Failure) as error:
-                left.append("{}: {}".format(path, error))
-                return False
+                self._save(output, path)
+            except (OSError, UnicodeError, Failure) as error:
+                left.append("{}: {}".format(shown(path), error))
 
+        paths = list(regular_files(output.path))
+        output.forget([_known(path) for path in paths])
         with ThreadPoolExecutor(AT_ONCE) as threads:
-            saved = list(threads.map(one, regular_files(output.path)))
-        if any(saved) or not output.entries:
-            listed = [dict(output.entries[p]._asdict(), path=p) for p in sorted(output.entries)]
-            record = {"format": FORMAT, "files": listed}
-            self.bucket.put(
-                output.prefix + OURS + "/manifest.json", json.dumps(record).encode("utf-8")
-            )
-        return left
+            list(threads.map(one, paths))
+        if output.entries != output.listed:
+            self._list(output)
+        return sorted(left)
 
-    def _save(self, output: Output, path: str) -> bool:
+    def _list(self, output: Output) -> None:
+        listed = [dict(output.entries[p]._asdict(), path=p) for p in sorted(output.entries)]
+        text = json.dumps({"format": FORMAT, "files": listed}).encode("utf-8")
+        self.bucket.put(output.prefix + MANIFEST, text)
+        output.listed = dict(output.entries)
+
+    def _save(self, output: Output, path: str) -> None:
         full = os.path.realpath(os.path.join(output.path, path))
         if not full.startswith(os.path.join(os.path.realpath(output.path), "")):
-            return False
-        found = os.stat(full)
-        known = output.entries.get(path)
-        if not stat.S_ISREG(found.st_mode) or (
-            known and known[:2] == (found.st_size, found.st_mtime_ns)
+            return
+        before = os.stat(full)
+        name = files.text(path)
+        known = output.entries.get(name)
+        if not stat.S_ISREG(before.st_mode) or (
+            known and known[:2] == (before.st_size, before.st_mtime_ns)
         ):
-            return False
-        path.encode("utf-8")  # keys are text: UnicodeEncodeError is a ValueError, told as such
+            return
+        if path == OURS:
+            raise OSError("this name is taken")
+        if 0 <= time.time() - before.st_mtime < CLOCK_TICK_S:
+            time.sleep(CLOCK_TICK_S)
+            before = os.stat(full)
         size, digest = file_digest(full)
 
         def opened() -> IO[bytes]:
             return open(full, "rb")
 
-        self.bucket.put_file(output.prefix + path, opened, size, digest)
+        self.bucket.put_file(output.prefix + name, opened, size, digest)
         after = os.stat(full)
-        if (size, found.st_mtime_ns) != (after.st_size, after.st_mtime_ns):
+        if size != after.st_size or version(before) != version(after):
             raise OSError("it changed while it was read")
-        output.entries[path] = Entry(size, found.st_mtime_ns, digest)
-        return True
+        output.entries[name] = Entry(size, before.st_mtime_ns, digest)
 
 
-def _kept(bucket: Bucket, prefix: str) -> Dict[str, Entry]:
-    """Return what an earlier attempt has saved."""
-    found = bucket.get(prefix + OURS + "/manifest.json")
+def _known(path: str) -> str:
+    return os.fsencode(path).decode(
+        "utf-8", "surrogateescape"
+    )  # of names that cannot be saved, too
+
+
+def _above(path: str) -> List[str]:
+    """Return the folders that *path* is in.
+
+    >>> _above("a/b/c")
+    ['a', 'a/b']
+    """
+    parts = path.split("/")
+    return ["/".join(parts[:count]) for count in range(1, len(parts))]
+
+
+def _kept(bucket: Bucket, prefix: str) -> Optional[Listed]:
+    """Return what an earlier attempt has saved; None when it got to none."""
+    found = bucket.get(prefix + MANIFEST)
     if found is None:
-        return {}
-    files = json.loads(found.decode("utf-8"))["files"]
-    return {e["path"]: Entry(e["size"], e["mtime_ns"], e["sha256"]) for e in files}
+        return None
+    listed = json.loads(found.decode("utf-8"))["files"]
+    return {e["path"]: Entry(e["size"], e["mtime_ns"], e["sha256"]) for e in listed}
 
 
 def restore(bucket: Bucket, prefix: str, path: str) -> None:
-    """Bring back what an earlier attempt had saved: the machine it ran on may be gone."""
-    for name, entry in _kept(bucket, prefix).items():
-        target = os.path.join(path, name)
+    """Bring back what an earlier attempt had saved: the machine it ran on may be gone.
+
+    It may have gone between a file and the manifest: such a file gets no time, so it is saved and listed anew.
+    """
+    for name, entry in (_kept(bucket, prefix) or {}).items():
+        target = files.local(os.path.join(path, name))
         os.makedirs(os.path.dirname(target), exist_ok=True)
         bucket.get_file(prefix + name, target)
-        os.utime(target, ns=(entry.mtime_ns, entry.mtime_ns))
+        if file_digest(target) == (entry.size, entry.sha256):
+            os.utime(target, ns=(entry.mtime_ns, entry.mtime_ns))

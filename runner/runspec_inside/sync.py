@@ -66,7 +66,7 @@ class Sync:
                 if self._save(path):
                     copied.append(path)
             except OSError as error:
-                left.append("{}: {}".format(_shown(path), error.strerror or error))
+                left.append("{}: {}".format(shown(path), error.strerror or error))
         if copied or not os.path.exists(self._manifest):
             self._write()
         return Report(tuple(copied), tuple(left))
@@ -88,7 +88,7 @@ class Sync:
             part = os.path.join(self._parts, "part")
             size, digest = _copy(stream, part)
             after = os.fstat(handle)
-        if size != after.st_size or _version(before) != _version(after):
+        if size != after.st_size or version(before) != version(after):
             raise OSError("it changed while it was read")
         os.chmod(part, stat.S_IMODE(after.st_mode) & 0o777)
         os.utime(part, ns=(after.st_mtime_ns, after.st_mtime_ns))
@@ -184,7 +184,7 @@ def _copy(stream: RawIOBase, part: str) -> Tuple[int, str]:
     return size, digest.hexdigest()
 
 
-def _version(found: os.stat_result) -> Tuple[int, int, int]:
+def version(found: os.stat_result) -> Tuple[int, int, int]:
     return found.st_size, found.st_mtime_ns, found.st_ctime_ns
 
 
@@ -209,7 +209,7 @@ def _fsync_folder(folder: str) -> None:
         os.close(handle)
 
 
-def _shown(path: str) -> str:
+def shown(path: str) -> str:
     return os.fsencode(path).decode("utf-8", "backslashreplace")
 
 

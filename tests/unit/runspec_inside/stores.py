@@ -1,0 +1,135 @@
+"""A way to the object store that can be broken: between the job and moto's server, on purpose."""
+
+from __future__ import annotations
+
+import http.client
+import socket
+import struct
+import threading
+from collections.abc import Callable
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import NamedTuple, Self
+
+NEWLINE, INSTEAD = "%0A", "%E2%90%A4"  # moto's server does not know keys with the first
+HOP = ("connection", "transfer-encoding", "content-length", "date", "server")
+
+
+class Call(NamedTuple):
+    method: str
+    path: str
+
+
+class Fault(NamedTuple):
+    """What goes wrong with calls that *hits*: *kind* is a status, or "reset", "cut", "lost" or "silent"."""
+
+    kind: str
+    hits: Callable[[Call], bool]
+    left: list[None]
+
+
+class Way(ThreadingHTTPServer):
+    """Hands requests on to *there*, writes them down, and breaks those it was told to."""
+
+    daemon_threads = True
+    request_queue_size = 128
+
+    def __init__(self, there: str) -> None:
+        super().__init__(("127.0.0.1", 0), _Handler)
+        self.there = there.partition("//")[2]
+        self.url = f"http://127.0.0.1:{self.server_address[1]}"
+        self.calls: list[Call] = []
+        self.answers: dict[str, tuple[int, bytes]] = {}
+        self.headers: list[dict[str, str]] = []
+        self._faults: list[Fault] = []
+        self._thread = threading.Thread(target=self.serve_forever, args=(0.004,), daemon=True)
+        self._thread.start()
+
+    def breaks(self, kind: str, method: str = "", part: str = "", times: int = 1) -> None:
+        """Break the next *times* calls of *method* whose path has *part* in it."""
+
+        def hits(call: Call) -> bool:
+            return method in ("", call.method) and part in call.path
+
+        self._faults.append(Fault(kind, hits, [None] * times))
+
+    def mend(self) -> None:
+        self._faults.clear()
+
+    def fault(self, call: Call) -> str:
+        for fault in self._faults:
+            if fault.left and fault.hits(call):
+                fault.left.pop()
+                return fault.kind
+        return ""
+
+    def count(self, method: str, part: str = "") -> int:
+        return sum(1 for call in self.calls if call.method == method and part in call.path)
+
+    def __exit__(self, *_: object) -> None:
+        self.shutdown()
+        self.server_close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def handle_error(self, request: object, client_address: object) -> None:
+        """Whoever hangs up is expected here."""
+
+
+class _Handler(BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+    server: Way
+
+    def do(self) -> None:
+        call = Call(self.command, self.path)
+        self.server.calls.append(call)
+        self.server.headers.append(dict(self.headers))
+        kind = self.server.fault(call)
+        body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
+        if kind == "reset":
+            self._reset()
+        elif kind.isdecimal():
+            self._answer(int(kind), b"<Error><Code>Told</Code></Error>", {})
+        elif self.path in self.server.answers:
+            self._answer(*self.server.answers[self.path], {})
+        else:
+            self._hand_on(kind, body)
+
+    def _hand_on(self, kind: str, body: bytes) -> None:
+        link = http.client.HTTPConnection(self.server.there, timeout=20)
+        try:
+            link.request(
+                self.command, self.path.replace(NEWLINE, INSTEAD), body, dict(self.headers)
+            )
+            answer = link.getresponse()
+            content = answer.read().replace(INSTEAD.encode(), NEWLINE.encode())
+        finally:
+            link.close()
+        if kind == "lost":  # it has been done, and nobody hears of it
+            self._reset()
+            return
+        headers = {k: v for k, v in answer.getheaders() if k.lower() not in HOP}
+        self._answer(answer.status, content, headers, len(content) // 2 if kind == "cut" else 0)
+
+    def _answer(self, status: int, body: bytes, headers: dict[str, str], missing: int = 0) -> None:
+        self.send_response(status)
+        for name, value in headers.items():
+            self.send_header(name, value)
+        self.send_header("Content-Length", str(len(body)))
+        self.send_header("Connection", "close")
+        self.end_headers()
+        if self.command != "HEAD":
+            self.wfile.write(body[: len(body) - missing])
+        self.close_connection = True
+
+    def _reset(self) -> None:
+        self.connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        self.close_connection = True
+        self.connection.close()
+
+    def log_message(self, format: str, *args: object) -> None:
+        """Nothing on stderr."""
+
+
+for name in "GET PUT POST DELETE HEAD".split():
+    setattr(_Handler, f"do_{name}", _Handler.do)

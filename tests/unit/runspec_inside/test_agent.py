@@ -1,0 +1,528 @@
+"""The first process of a job, from the claim to the last save: by its own parts, and as a service starts it."""
+
+from __future__ import annotations
+
+import hashlib
+import itertools
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import tarfile
+import time
+from collections.abc import Iterator, Mapping
+from functools import cache
+from io import BytesIO
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings, strategies as st
+
+from runspec.spec import Spec
+from runspec.words import tasks, variable as core_variable
+from runspec_inside import agent
+from runspec_inside.agent import AGAIN, Agent, Place
+from runspec_inside.bucket import Bucket
+from runspec_inside.pack import boot_py, zipapp_bytes
+from runspec_inside.words import LOST, STOPPED, Failure
+from tests.unit.runspec_inside.nodes import fake_mpirun as fake_mpirun
+from tests.unit.runspec_inside.stores import Way
+
+ZIPAPP = zipapp_bytes()
+DIGEST = hashlib.sha256(ZIPAPP).hexdigest()
+RECORD: dict[str, Any] = {
+    "run": "r",
+    "shape": "single",
+    "nodes": 1,
+    "slots": 1,
+    "launch": "none",
+    "attempts": 1,
+    "sweep": [],
+    "mounts": [],
+    "outputs": [],
+    "requirements": [],
+    "build_constraints": [],
+}
+WORDS = "RUNSPEC_JOB=BATCH_ID RUNSPEC_ATTEMPT=BATCH_TRY RUNSPEC_INDEX=BATCH_INDEX RUNSPEC_RANK=BATCH_NODE"
+MODEL = {"name": "my-model", "path": "/out/model", "sync_s": None}
+
+
+# Which job this is
+
+
+@pytest.mark.parametrize(
+    ("env", "record", "found"),
+    [
+        ({"RUNSPEC_JOB": "j"}, {}, Place("j", 0, 0, 1)),
+        ({"RUNSPEC_JOB": "j", "RUNSPEC_ATTEMPT": "3"}, {}, Place("j", 0, 0, 3)),
+        (
+            {"RUNSPEC_JOB": "j:7", "RUNSPEC_INDEX": "7"},
+            {"shape": "array"},
+            Place("j", 7, 0, 1),
+        ),
+        (
+            {"RUNSPEC_JOB": "j:7", "RUNSPEC_INDEX": "7"},
+            {"shape": "array", "nodes": 3},
+            Place("j", 2, 1, 1),
+        ),
+        (
+            {"RUNSPEC_JOB": "j#2", "RUNSPEC_RANK": "2"},
+            {"shape": "nodes", "nodes": 3},
+            Place("j", 0, 2, 1),
+        ),
+    ],
+)
+def test_a_job_knows_its_place(env: dict[str, str], record: dict[str, Any], found: Place) -> None:
+    """All that belong together have the id that the claim is by."""
+    assert agent.place(env, {**RECORD, **record}) == found
+
+
+def test_variables_get_the_names_of_the_contract() -> None:
+    """Where the service gives them."""
+    env = {"RUNSPEC_WORDS": "A=B C=D", "B": "1"}
+
+    agent.rename(env)
+
+    assert env == {"RUNSPEC_WORDS": "A=B C=D", "B": "1", "A": "1"}
+
+
+names = st.from_regex(r"[a-z][a-z0-9-]{0,8}", fullmatch=True)
+sweeps = st.dictionaries(
+    names, st.lists(st.text("abc", min_size=1), min_size=1, max_size=3, unique=True), max_size=3
+)
+
+
+@given(sweeps)
+@settings(max_examples=60)
+def test_tasks_have_the_values_that_were_planned(sweep: dict[str, list[str]]) -> None:
+    """In the order of runspec.words.tasks, under the same names."""
+    spec = Spec.model_construct(sweep={name: tuple(among) for name, among in sweep.items()})
+    planned = [dict(found) for found in tasks(spec)]
+
+    assert [agent.values(list(sweep.items()), n) for n in range(len(planned))] == planned
+    for name in sweep:
+        assert agent.variable("SWEEP", name) == core_variable("sweep", name)
+
+
+# Whether it is tried again
+
+
+@pytest.fixture
+def one(bucket: Bucket, tmp_path: Path) -> Iterator[Any]:
+    """Make an agent of a try of this run."""
+    made: list[Agent] = []
+
+    def agent_of(attempt: int = 1, rank: int = 0, **record: Any) -> Agent:
+        bucket.put("runs/r/record.json", json.dumps({**RECORD, **record}).encode())
+        env = {"RUNSPEC_RUN": "r", "RUNSPEC_JOB": "j", "RUNSPEC_ATTEMPT": str(attempt)}
+        made.append(Agent(bucket, {**env, "RUNSPEC_RANK": str(rank)}))
+        return made[-1]
+
+    yield agent_of
+    for found in made:
+        os.rmdir(found.folder)
+
+
+@pytest.mark.parametrize("code", [0, STOPPED])
+def test_success_and_a_stop_are_told_as_they_are(one: Any, code: int) -> None:
+    """A machine that was taken away is the service's to replace."""
+    assert one(attempts=3)._judge(code) == code
+
+
+def test_a_failure_is_tried_again_until_its_tries_are_used_up(
+    one: Any, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The last one tells the code."""
+    assert [one(n, attempts=3)._judge(4) for n in (1, 2, 3)] == [AGAIN, AGAIN, 4]
+
+    assert "runspec: failed with 4; this was try 2 of 3\n" in capsys.readouterr().err
+
+
+def test_only_failures_are_counted(one: Any) -> None:
+    """Not the attempts that machines were taken away in."""
+    assert [one(n, attempts=2)._judge(4) for n in (3, 7)] == [AGAIN, 4]
+
+
+def test_a_try_that_is_judged_twice_counts_once(one: Any) -> None:
+    """Its exit may have been lost on the way to the service."""
+    assert [one(1, attempts=2)._judge(4) for _ in range(2)] == [AGAIN, AGAIN]
+
+
+def test_nodes_count_their_own_failures(one: Any) -> None:
+    """Rank 1 and rank 10 are two."""
+    one(1, rank=10, attempts=2)._judge(4)
+
+    assert one(1, rank=1, attempts=2)._judge(4) == AGAIN
+
+
+def test_the_programs_own_75_does_not_go_on_for_ever(one: Any) -> None:
+    """It is a code like another, and the service must not see it after the last try."""
+    assert [one(n, attempts=2)._judge(AGAIN) for n in (1, 2)] == [AGAIN, 1]
+
+
+def test_a_node_that_a_launcher_lost_is_not_counted(one: Any) -> None:
+    """It is no failure of the job."""
+    assert one(1, attempts=1, launch="mpi")._judge(LOST) == LOST
+    assert one(2, attempts=1, launch="mpi")._judge(4) == 4
+
+
+def test_a_run_that_was_destroyed_is_not_begun(bucket: Bucket) -> None:
+    """There is nothing to do."""
+    with pytest.raises(Failure, match="the run r has been destroyed"):
+        Agent(bucket, {"RUNSPEC_RUN": "r", "RUNSPEC_JOB": "j"})
+
+
+# As a service starts it
+
+
+@cache
+def oldest() -> str:
+    """Give the oldest Python that is here: jobs run in any from 3.6 on."""
+    for name in ("python3.6", "python3.7", "python3.8", "python3.9"):
+        found = shutil.which(name)
+        if (
+            found
+            and not subprocess.run([found, "-c", "import ssl"], capture_output=True).returncode
+        ):
+            return found
+    return sys.executable
+
+
+class Service:
+    """Starts jobs as AWS Batch does: by a text, with its own variables, and streams that are a log."""
+
+    def __init__(self, bucket: Bucket, folder: Path) -> None:
+        self.bucket, self.folder = bucket, folder
+        self.python = oldest()
+        self.jobs: list[subprocess.Popen[str]] = []
+        bucket.put(f"inside/{DIGEST}.pyz", ZIPAPP)
+
+    def starts(
+        self, *words: str, record: Mapping[str, Any] = {}, at: str = "root", **env: str
+    ) -> subprocess.Popen[str]:
+        text = json.dumps({**RECORD, **record})
+        self.bucket.put("runs/r/record.json", text.encode())
+        kept = "PATH RUNSPEC_STORE RUNSPEC_REGION AWS_ENDPOINT_URL_S3 AWS_ACCESS_KEY_ID".split()
+        whole = {k: os.environ[k] for k in [*kept, "AWS_SECRET_ACCESS_KEY"]} | {
+            "RUNSPEC_RUN": "r",
+            "RUNSPEC_INSIDE_SHA256": DIGEST,
+            "RUNSPEC_WORDS": WORDS,
+            "RUNSPEC_BELOW": str(self.folder / at),
+            "RUNSPEC_HOST": "here",
+            "LC_ALL": "C",
+            "TMPDIR": str(self.folder),
+            "BATCH_ID": "job-1",
+            "BATCH_TRY": "1",
+            **env,
+        }
+        line = [self.python, "-IS", "-c", boot_py(), *words]
+        streams: dict[str, Any] = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+        job = subprocess.Popen(line, env=whole, text=True, start_new_session=True, **streams)
+        self.jobs.append(job)
+        return job
+
+    def runs(self, *words: str, **how: Any) -> tuple[int, str, str]:
+        """Give the exit code and both streams."""
+        job = self.starts(*words, **how)
+        out, err = job.communicate(timeout=60)
+        return job.returncode, out, err
+
+    def output(self, path: str, place: str = "my-model/0/0") -> bytes | None:
+        return self.bucket.get(f"runs/r/outputs/{place}/{path}")
+
+
+@pytest.fixture
+def service(bucket: Bucket, tmp_path: Path) -> Iterator[Service]:
+    found = Service(bucket, tmp_path)
+    yield found
+    for job in found.jobs:
+        if job.poll() is None:
+            os.killpg(job.pid, signal.SIGKILL)
+        job.communicate()
+
+
+def sh(script: str) -> tuple[str, ...]:
+    return ("sh", "-c", script)
+
+
+def test_the_program_gets_its_words_and_the_log_all_of_its_lines(service: Service) -> None:
+    """Byte for byte; the last line too, with or without its end."""
+    script = 'for w; do echo "<$w>"; done; echo err >&2; printf last'
+
+    code, out, err = service.runs(*sh(script), "sh", "a b", "", "$HOME", "it's", "é")
+
+    assert (code, out, err) == (0, "<a b>\n<>\n<$HOME>\n<it's>\n<é>\nlast", "err\n")
+
+
+def test_nothing_of_ours_stays(service: Service, tmp_path: Path) -> None:
+    """But the zipapp that this was."""
+    service.runs("true")
+
+    assert [f.name for f in tmp_path.rglob("*") if f.is_file()] == ["inside.pyz"]
+
+
+def test_the_contract_is_kept(service: Service, tmp_path: Path) -> None:
+    """All the variables, and the words that stand for them; secrets and the user's own are untouched."""
+    record = {
+        "shape": "array",
+        "slots": 4,
+        "sweep": [["lr", ["a", "é"]], ["seed", ["1", "2"]]],
+        "outputs": [MODEL],
+    }
+    env = {
+        "BATCH_INDEX": "2",
+        "BATCH_TRY": "2",
+        "SECRET": "s3 cret\nx",
+        "PYTHONPATH": "/x",
+        "IFS": "y",
+    }
+
+    code, out, err = service.runs(
+        *sh('env; echo "SCRIPT $1"'), "sh", "${sweep.lr}+${outputs.my-model}", record=record, **env
+    )
+
+    assert (code, err) == (0, "")
+    for line in (
+        "RUNSPEC_RUN=r",
+        "RUNSPEC_JOB=job-1",
+        "RUNSPEC_TASK=2",
+        "RUNSPEC_ATTEMPT=2",
+        "RUNSPEC_RANK=0",
+        "RUNSPEC_NODES=1",
+        "RUNSPEC_SLOTS=4",
+        "RUNSPEC_SWEEP_LR=é",
+        "RUNSPEC_SWEEP_SEED=1",
+        f"RUNSPEC_OUTPUT_MY_MODEL={tmp_path}/root/out/model",
+        f"SCRIPT é+{tmp_path}/root/out/model",
+        "SECRET=s3 cret\nx",
+        "PYTHONPATH=/x",
+    ):
+        assert line + "\n" in out
+
+
+def test_what_is_read_and_written_lies_below(
+    service: Service, bucket: Bucket, tmp_path: Path
+) -> None:
+    """RUNSPEC_BELOW stands for the root that a process does not have."""
+    buffer = BytesIO()
+    with tarfile.open(fileobj=buffer, mode="w") as archive:
+        info = tarfile.TarInfo("deep/日")
+        info.size = 4
+        archive.addfile(info, BytesIO(b"code"))
+    bucket.put("blobs/c.tar", buffer.getvalue())
+    bucket.put("store/data/x é", b"data")
+    record = {
+        "mounts": [
+            {"name": "code", "target": "/in/code", "kind": "tar", "key": "blobs/c.tar"},
+            {"name": "data", "target": "/in/data", "kind": "prefix", "key": "store/data/"},
+            {"name": "all", "target": "/in/all", "kind": "folder", "path": "fs/mine"},
+        ],
+        "outputs": [MODEL],
+    }
+    script = (
+        'cat "$1/deep/日" "$2/x é"; echo shared >"$3/s"; mkdir "$RUNSPEC_OUTPUT_MY_MODEL/d"; '
+        'echo saved >"$RUNSPEC_OUTPUT_MY_MODEL/d/é"'
+    )
+
+    found = service.runs(
+        *sh(script), "sh", "${mounts.code}", "${mounts.data}", "${mounts.all}", record=record
+    )
+
+    assert found == (0, "codedata", "")
+    assert (tmp_path / "root/mnt/runspec/fs/mine/s").read_text() == "shared\n"
+    assert service.output("d/é") == b"saved\n"
+    listed = json.loads(service.output(".runspec/manifest.json") or b"")["files"]
+    assert [entry["path"] for entry in listed] == ["d/é"]
+
+
+def test_outputs_are_saved_when_the_program_fails(service: Service) -> None:
+    """And its code is the job's."""
+    code, _, err = service.runs(
+        *sh('echo x >"$RUNSPEC_OUTPUT_MY_MODEL/f"; exit 3'), record={"outputs": [MODEL]}
+    )
+
+    assert (code, err) == (3, "")
+    assert service.output("f") == b"x\n"
+
+
+def test_what_cannot_be_saved_is_a_failure(service: Service, way: Way) -> None:
+    """Exit 1, a line for each, and the rest is there."""
+    way.breaks("403", "PUT", "bad", times=100)
+
+    code, _, err = service.runs(
+        *sh('cd "$RUNSPEC_OUTPUT_MY_MODEL"; echo x >good; echo x >"bad\n1"'),
+        record={"outputs": [MODEL]},
+    )
+
+    key = "runs/r/outputs/my-model/0/0/bad\\n1"
+    text = f"output 'my-model': bad\\n1: the store refuses {key}: 403 Told"
+    assert (code, err) == (1, f"runspec: not saved: {text}\n")
+    assert service.output("good") == b"x\n"
+
+
+def test_sigterm_reaches_the_program_and_what_it_writes_then_is_saved(service: Service) -> None:
+    """Within the grace; the code says that it was asked to stop."""
+    script = (
+        "trap 'echo last >\"$RUNSPEC_OUTPUT_MY_MODEL/f\"; echo bye; exit 0' TERM; echo up; "
+        "while :; do sleep 0.05; done"
+    )
+    job = service.starts(*sh(script), record={"outputs": [MODEL]})
+    assert job.stdout is not None and job.stdout.readline() == "up\n"
+
+    job.send_signal(signal.SIGTERM)
+
+    out, err = job.communicate(timeout=30)
+    assert (job.returncode, out, err) == (STOPPED, "bye\n", "")
+    assert service.output("f") == b"last\n"
+
+
+def test_a_program_that_does_not_listen_is_killed_after_its_grace(service: Service) -> None:
+    """And what it wrote is saved before the service ends us."""
+    script = "trap '' TERM; echo x >\"$RUNSPEC_OUTPUT_MY_MODEL/f\"; echo up; while :; do sleep 0.05; done"
+    job = service.starts(*sh(script), record={"outputs": [MODEL]}, RUNSPEC_GRACE_S="0.3")
+    assert job.stdout is not None and job.stdout.readline() == "up\n"
+    began = time.monotonic()
+
+    job.send_signal(signal.SIGTERM)
+
+    job.communicate(timeout=30)
+    assert job.returncode == STOPPED
+    assert 0.3 <= time.monotonic() - began < 10
+    assert service.output("f") == b"x\n"
+
+
+def test_a_later_attempt_goes_on_from_what_was_saved(service: Service) -> None:
+    """On another machine; what it did not save itself stays saved."""
+    record = {"outputs": [MODEL], "attempts": 2}
+    script = 'cd "$RUNSPEC_OUTPUT_MY_MODEL"; cat step 2>/dev/null; echo $RUNSPEC_ATTEMPT >>step; '
+
+    codes = [
+        service.runs(*sh(script + end), record=record, at=f"machine-{n}", BATCH_TRY=str(n))[:2]
+        for n, end in ((1, "exit 9"), (2, ":"))
+    ]
+
+    assert codes == [(AGAIN, ""), (0, "1\n")]
+    assert service.output("step") == b"1\n2\n"
+
+
+# The claim
+
+
+def test_a_second_job_of_a_run_leaves(service: Service, bucket: Bucket) -> None:
+    """Without an error, and without having done anything."""
+    service.runs("true")
+
+    found = service.runs("echo", "twice", BATCH_ID="job-2")
+
+    assert found == (0, "", "runspec: duplicate of job-1, leaving\n")
+
+
+def test_a_retry_of_the_same_job_comes_in(service: Service) -> None:
+    """And so do all the children of an array, and all nodes."""
+    ids = ("job-1", "job-1:4", "job-1#1")
+
+    assert [service.runs("echo", "in", BATCH_ID=name)[1] for name in ids] == ["in\n"] * 3
+
+
+def test_a_run_that_was_cancelled_before_it_began_does_not_begin(
+    service: Service, bucket: Bucket
+) -> None:
+    """Exit 143."""
+    bucket.put("runs/r/claim", b"cancelled")
+
+    found = service.runs("echo", "x")
+
+    assert found == (STOPPED, "", "runspec: cancelled, leaving\n")
+
+
+# One clear line
+
+
+def test_a_folder_that_cannot_be_made_is_one_clear_line(service: Service, tmp_path: Path) -> None:
+    """Exit 2: trying again does not help."""
+    (tmp_path / "root").mkdir()
+    (tmp_path / "root/out").write_text("a file")
+
+    code, _, err = service.runs("true", record={"outputs": [MODEL]})
+
+    assert code == 2
+    assert err.startswith("runspec: the job cannot be made ready: ") and err.count("\n") == 1
+
+
+def test_an_input_that_is_not_there_is_one_clear_line(service: Service) -> None:
+    """With what is missing."""
+    mount = {"name": "data", "target": "/in", "kind": "prefix", "key": "store/data/"}
+
+    found = service.runs("true", record={"mounts": [mount]})
+
+    assert found == (2, "", "runspec: there is nothing at store/data/\n")
+
+
+def test_a_grace_that_is_no_number_is_one_clear_line(service: Service) -> None:
+    """The user may have set it."""
+    found = service.runs("true", RUNSPEC_GRACE_S="soon")
+
+    assert found == (2, "", "runspec: RUNSPEC_GRACE_S: 'soon' is not a number\n")
+
+
+# Several nodes
+
+
+def test_the_first_node_waits_for_the_others(service: Service, tmp_path: Path) -> None:
+    """Where no launcher does."""
+    record = {"shape": "nodes", "nodes": 2, "outputs": [MODEL]}
+    script = "echo $RUNSPEC_RANK of $RUNSPEC_NODES; [ $RUNSPEC_RANK = 0 ] || { cat fifo; exit 6; }"
+    os.mkfifo(tmp_path / "fifo")
+    script = script.replace("fifo", f"'{tmp_path}/fifo'")
+    first, second = (
+        service.starts(*sh(script), record=record, at=str(n), BATCH_NODE=str(n)) for n in range(2)
+    )
+    assert first.stdout is not None and first.stdout.readline() == "0 of 2\n"
+    with (tmp_path / "fifo").open("w"):
+        assert first.poll() is None
+
+    assert (second.wait(30), first.wait(30)) == (6, 6)
+
+
+def test_a_node_that_never_came_to_its_program_is_not_waited_for(
+    service: Service, bucket: Bucket
+) -> None:
+    """It says so to the first."""
+    record = {"shape": "nodes", "nodes": 2}
+    mount = {"name": "data", "target": "/in", "kind": "prefix", "key": "store/data/"}
+    second = service.starts("true", record={**record, "mounts": [mount]}, at="1", BATCH_NODE="1")
+    assert second.wait(30) == 2
+
+    assert service.runs("true", record=record, at="0", BATCH_NODE="0")[0] == 2
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("shape", ["nodes", "array"])
+def test_a_launcher_finds_its_nodes_through_the_store(
+    service: Service, fake_mpirun: str, shape: str
+) -> None:
+    """They have no disk in common; the log of a rank comes from where it ran."""
+    record = {"shape": shape, "nodes": 3, "launch": "mpi", "outputs": [MODEL]}
+    script = 'echo "$RUNSPEC_RANK $RUNSPEC_HOST $RUNSPEC_LEADER" | tee "$RUNSPEC_OUTPUT_MY_MODEL/f"'
+    jobs = [
+        service.starts(
+            *sh(script),
+            record=record,
+            at=str(n),
+            RUNSPEC_HOST=f"node-{n}",
+            PATH=fake_mpirun,
+            **{"BATCH_NODE" if shape == "nodes" else "BATCH_INDEX": str(n)},
+        )
+        for n in range(3)
+    ]
+    out = [job.communicate(timeout=60)[0] for job in jobs]
+
+    assert [job.returncode for job in jobs] == [0, 0, 0]
+    lines = [f"{n} node-{n} node-0\n" for n in range(3)]
+    assert sorted(itertools.chain(*(o.splitlines(keepends=True) for o in out))) == lines
+    assert [service.output("f", f"my-model/0/{n}") for n in range(3)] == [
+        line.encode() for line in lines
+    ]
