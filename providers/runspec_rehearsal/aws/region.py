@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import http.client
 import json
 import os
@@ -115,9 +116,10 @@ class Region:
     def control(self, method: str, path: str, value: Any = None) -> Any:
         """Tell the stand-in something: see `runspec_rehearsal.aws.control`."""
         link = http.client.HTTPConnection(self.server.url.partition("//")[2], timeout=30)
-        link.request(method, f"/_rehearsal/{path}", json.dumps(value))
-        answer = link.getresponse()
-        found = json.loads(answer.read())
+        with contextlib.closing(link):
+            link.request(method, f"/_rehearsal/{path}", json.dumps(value))
+            answer = link.getresponse()
+            found = json.loads(answer.read())
         assert answer.status == 200, found
         return found
 
