@@ -154,13 +154,23 @@ def _tar(bundle: Bundle) -> Iterator[bytes]:
 
 
 def _blocks(pieces: Iterator[bytes], progress: Progress, whole: int) -> Iterator[bytes]:
-    """Give *pieces* in blocks that are worth handing over, and tell how far they are."""
-    done, block = 0, bytearray()
+    """Give *pieces*, the small ones joined to blocks, and tell how far they are."""
+    done = 0
+    for block in _joined(pieces):
+        yield block
+        done += len(block)
+        progress(min(done, whole), whole)
+
+
+def _joined(pieces: Iterator[bytes]) -> Iterator[bytes]:
+    """What is large already is handed on and not copied."""
+    block = bytearray()
     for piece in pieces:
-        block += piece
-        if len(block) >= BLOCK_BYTES:
+        if block and len(block) + len(piece) > BLOCK_BYTES:
             yield bytes(block)
-            done += len(block)
-            progress(min(done, whole), whole)
             block.clear()
+        if len(piece) < BLOCK_BYTES:
+            block += piece
+        else:
+            yield piece
     yield bytes(block)

@@ -46,14 +46,15 @@ def test_equal_folders_make_equal_tars(tmp_path: Path) -> None:
 
 
 def test_blocks_are_the_pieces_in_order_and_tell_how_far_they_are() -> None:
-    pieces, told = [b"ab" * 300_000] * 5, list[tuple[int, int]]()
+    pieces, told = [b"ab" * 200_000, b"c"] * 5 + [LARGE, b"d"], list[tuple[int, int]]()
     whole = sum(map(len, pieces))
 
     found = list(_blocks(iter(pieces), lambda done, of: told.append((done, of)), whole))
 
     assert b"".join(found) == b"".join(pieces)
-    assert all(len(block) >= BLOCK_BYTES for block in found[:-1])
-    assert told == [(1_200_000, whole), (2_400_000, whole)]
+    assert [len(block) for block in found] == [800_002, 800_002, 400_001, len(LARGE), 1]
+    assert told[-1] == (whole, whole)
+    assert told == sorted(told)
 
 
 def test_a_file_that_changes_while_it_is_sent_ends_the_tar(tmp_path: Path) -> None:
