@@ -10,8 +10,9 @@ import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
-from bench.figures import FIGURES, Bench, Row
+from bench.figures import FIGURES
 from bench.installs import environment, ours
+from bench.rows import Bench, Row
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -6,11 +6,12 @@ import json
 import shutil
 import sys
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 
-from bench.installs import PEERS, ROOT, Install, peer
-from bench.measure import Command, Sample, Timing, in_turns
+from bench import aws, upload
+from bench.installs import ROOT, peer
+from bench.measure import Command, Sample
+from bench.rows import Bench, Row
 
 LINE = "a line of the job"
 SUBMITIT = f"""
@@ -20,49 +21,6 @@ job = executor.submit(print, {LINE!r})
 job.result()
 print(job.stdout())
 """
-
-
-@dataclass(frozen=True)
-class Row:
-    """One line of the table. The limits are of the ratio, or of the value where is no peer."""
-
-    what: str
-    ours: float
-    unit: str
-    peer: str = ""
-    theirs: float | None = None
-    at_most: float | None = None
-    at_least: float | None = None
-
-    @property
-    def ratio(self) -> float | None:
-        return self.ours / self.theirs if self.theirs else None
-
-    @property
-    def ok(self) -> bool | None:
-        """Whether the limit holds; None where there is none."""
-        value = self.ours if self.theirs is None else self.ratio
-        if value is None or (self.at_most is None and self.at_least is None):
-            return None
-        low, high = self.at_least, self.at_most
-        return (low is None or value >= low) and (high is None or value <= high)
-
-
-@dataclass(frozen=True)
-class Bench:
-    """What every figure is given."""
-
-    runspec: Install
-    room: Path
-    env: Mapping[str, str]
-    rounds: int
-    losses: int  # runs to look for lost lines in
-
-    def ours(self, *words: str, shows: str = "") -> Command:
-        return Command((self.runspec.command("runspec"), *words), shows, cwd=self.room)
-
-    def in_turns(self, *commands: Command, rounds: int | None = None) -> tuple[Timing, ...]:
-        return in_turns(commands, rounds or self.rounds, self.env)
 
 
 def version(bench: Bench) -> Iterator[Row]:
@@ -136,7 +94,7 @@ def losses(bench: Bench) -> Iterator[Row]:
 def install(bench: Bench) -> Iterator[Row]:
     """What an install brings: distributions, and megabytes without compiled bytecode."""
     count, size = bench.runspec.distributions, bench.runspec.megabytes
-    for name in sorted(PEERS):
+    for name in ("check-jsonschema", "dstack", "submitit", "torchx"):
         theirs = peer(name)
         yield Row("install, distributions", count, "", name, theirs.distributions)
         yield Row("install, size", size, "MB", name, theirs.megabytes)
@@ -150,6 +108,10 @@ FIGURES: Mapping[str, Callable[[Bench], Iterator[Row]]] = {
     "apply": apply,
     "losses": losses,
     "install": install,
+    "aws-plan": aws.plan,
+    "aws-logs": aws.logs,
+    "aws-upload": upload.upload,
+    "aws-calls": aws.calls,
 }
 
 

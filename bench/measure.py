@@ -54,6 +54,30 @@ class Sample:
         return cls(wall_s, usage.ru_utime + usage.ru_stime, text)
 
 
+def peak_mb(command: Command, env: Mapping[str, str]) -> float:
+    """Run *command* and give the most memory that it had, in 10^6 bytes.
+
+    It is looked up while the command runs: what wait4 tells begins with the memory of this process.
+    proc_pid_status(5), VmHWM
+    """
+    most_kib = 0
+    with subprocess.Popen(
+        command.argv,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        cwd=command.cwd,
+        env=env,
+    ) as process:
+        status = Path(f"/proc/{process.pid}/status")
+        while process.poll() is None:
+            for line in status.read_text().splitlines():
+                if line.startswith("VmHWM:"):
+                    most_kib = max(most_kib, int(line.split()[1]))
+            time.sleep(0.01)
+    return most_kib * 1024 / 1e6
+
+
 @dataclass(frozen=True)
 class Timing:
     """The medians of many runs, and how many of them did not show what they had to."""

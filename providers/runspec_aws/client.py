@@ -79,6 +79,7 @@ class AwsClient:
     def _send(self, request: Request) -> Answer:
         params = {k: _body(v) if k == "Body" else v for k, v in request.params.items()}
         what = f"{request.service} {request.operation}"
+        self.session.valid.clear()
         with translated(what):
             found = getattr(self.session.make(request.service), request.operation)(**params)
         kept = KEPT.get(request.operation, ())

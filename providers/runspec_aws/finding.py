@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+import time
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
@@ -11,6 +13,7 @@ from runspec_aws.session import Session
 
 LEAVING = ("DELETING", "DELETED")
 BUSY = ("CREATING", "UPDATING")
+FRESH_S = 0.9
 NOTHING = frozenset(
     "404 NoSuchKey NotFound InvalidPlacementGroup.Unknown "
     "InvalidLaunchTemplateName.NotFoundException InvalidLaunchTemplateId.NotFound".split()
@@ -90,11 +93,19 @@ def _template(session: Session, params: Mapping[str, Any]) -> Answer | None:
 
 
 def described(session: Session, kind: Kind, name: str) -> Found:
-    """Give what the service says of the thing called *name*; None when it is not there, or leaving."""
-    with translated(kind.describe):
-        answer = getattr(session.look("batch"), kind.describe)(**{kind.asked: [name]})
-    found = [thing for thing in got(answer, kind.listed) if thing.get("status") not in LEAVING]
-    return found[0] if found else None
+    """Give what the service says of the thing called *name*; None when it is not there, or leaving.
+
+    What was VALID just now is not asked for again: several steps look at one thing in a row.
+    """
+    at, known = session.valid.get((kind.describe, name), (-math.inf, None))
+    if time.monotonic() - at < FRESH_S:
+        return known
+    found = _any(session, kind, name)
+    if found is None or found.get("status") in LEAVING:
+        return None
+    if found.get("status") == "VALID":
+        session.valid[kind.describe, name] = (time.monotonic(), found)
+    return found
 
 
 def _made(kind: Kind, key: str) -> Callable[..., Answer | None]:

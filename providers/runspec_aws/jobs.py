@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import math
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from email.utils import parsedate_to_datetime
 from typing import Any, NamedTuple
 
 from runspec.provider import Answer, NodeStatus, RemoteError, State, Status
@@ -34,6 +36,17 @@ STATES = {
 Job = Mapping[str, Any]
 
 
+def has_ended(job: Job) -> bool:
+    """Say whether the service will change nothing about *job* any more."""
+    return job["status"] in ("SUCCEEDED", "FAILED")
+
+
+def _said_at(answer: Mapping[str, Any]) -> float:
+    """Give the time at which the service answered, by its own clock."""
+    date = answer["ResponseMetadata"]["HTTPHeaders"].get("date")
+    return parsedate_to_datetime(date).timestamp() if date else time.time()
+
+
 class Place(NamedTuple):
     """Which child of a job is which node of which task."""
 
@@ -51,6 +64,7 @@ class Jobs:
         self._ids: dict[str, str] = {}
         self._records: dict[str, dict[str, Any]] = {}
         self._described: dict[str, tuple[float, Job]] = {}
+        self._clock_s = time.time() - time.monotonic()  # to be added to our own
 
     def remember(self, run: str, job: str) -> None:
         self._ids[run] = job
@@ -100,19 +114,39 @@ class Jobs:
             for page in pages.paginate(jobQueue=queue, filters=by_name):
                 yield from got(page, "jobSummaryList")
 
-    def describe(self, ids: Iterable[str]) -> dict[str, Job]:
-        """Give what the service knows of each of *ids*; it forgets jobs that have long ended."""
+    def describe(self, ids: Iterable[str], *, anew: bool = False) -> dict[str, Job]:
+        """Give what the service knows of each of *ids*; it forgets jobs that have long ended.
+
+        What was described just now is not asked for again, unless *anew*; what has ended never is.
+        """
         now, wanted = time.monotonic(), list(ids)
-        old = [i for i in wanted if now - self._described.get(i, (-FRESH_S, {}))[0] >= FRESH_S]
+        fresh_s = 0.0 if anew else FRESH_S
+        old = [i for i in wanted if self._changes(i) and now - self._at(i) >= fresh_s]
         for start in range(0, len(old), DESCRIBED_AT_ONCE):
             some = old[start : start + DESCRIBED_AT_ONCE]
             with translated("describe_jobs"):
                 answer = self.session.look("batch").describe_jobs(jobs=some)
+            self._clock_s = _said_at(answer) - time.monotonic()
             for name in some:
                 self._described.pop(name, None)
             for job in got(answer, "jobs"):
                 self._described[job["jobId"]] = (time.monotonic(), job)
         return {i: self._described[i][1] for i in wanted if i in self._described}
+
+    def _at(self, job: str) -> float:
+        return self._described.get(job, (-math.inf, {}))[0]
+
+    def _changes(self, job: str) -> bool:
+        return job not in self._described or not has_ended(self._described[job][1])
+
+    def service_s(self) -> float:
+        """Give the time by the service's clock, in seconds since 1970: ours may be wrong."""
+        return time.monotonic() + self._clock_s
+
+    def look_at_all(self, run: str, record: Mapping[str, Any]) -> None:
+        """Describe the job of *run* and all its children, with as few calls as that takes."""
+        if run in self._ids:
+            self.describe([self._ids[run], *(place.job for place in self.places(run, record))])
 
     def job(self, run: str) -> Job | None:
         """Give the job of *run* as it is now; None when there is none, or it is forgotten."""
@@ -196,7 +230,7 @@ class Jobs:
         places = self.places(run, record)
         if len(places) > SHOWN and not ended:
             return ()
-        found = self.describe(place.job for place in places)
+        found = self.describe([place.job for place in places], anew=ended)
         return tuple(_node(place, found[place.job]) for place in places if place.job in found)
 
     def end(self, run: str) -> None:

@@ -5,25 +5,26 @@ from __future__ import annotations
 import io
 import json
 import tarfile
-import tempfile
 from collections.abc import Iterator, Mapping
 from datetime import timedelta
 from functools import partial
-from typing import IO, Any, BinaryIO
+from typing import Any, BinaryIO
 
 import obstore
 from obstore.store import S3Store
 
-from runspec.provider import Bundle, File, OutputFile, Progress
+from runspec.provider import Bundle, OutputFile, Progress
 from runspec_aws.errors import translated
 from runspec_aws.finding import absent
 from runspec_aws.session import Session
 
 MANIFEST = "/.runspec/manifest.json"
-AT_ONCE_BYTES = 64 << 20  # of a folder, before its tar goes to the disk
 DELETED_AT_ONCE = 1000  # https://docs.aws.amazon.com/AmazonS3/latest/API/API_DeleteObjects.html
-PART_BYTES = 16 << 20
-BLOCK_BYTES = 4 << 20
+PARTS = 10_000  # at most. https://docs.aws.amazon.com/AmazonS3/latest/userguide/qfacts.html
+PART_BYTES = 8 << 20
+AT_ONCE = 8  # parts, each of which is in memory
+BLOCK_BYTES = 1 << 20
+ENTRY_BYTES = 4096  # of a tar for each file, beside its content
 TAKEN = frozenset({"PreconditionFailed", "412", "ConditionalRequestConflict", "409"})
 
 
@@ -53,17 +54,15 @@ class Objects:
     def put_folder(self, key: str, bundle: Bundle, progress: Progress) -> None:
         """Put the content of *bundle* at *key*, as one tar, whole or not at all.
 
-        The tar is made before anything is sent: a folder that changes meanwhile is never half there.
+        The tar is made while it is sent. Where that fails, a folder that changes meanwhile
+        included, obstore aborts the upload, and nothing is there.
         """
         whole = sum(file.bytes for file in bundle.files)
-        with tempfile.SpooledTemporaryFile(AT_ONCE_BYTES) as file:
-            with tarfile.open(fileobj=file, mode="w", format=tarfile.PAX_FORMAT) as archive:
-                for entry in bundle.files:
-                    _add(archive, bundle, entry)
-            file.seek(0)
-            with translated(f"upload {key}"):
-                blocks = _blocks(file, progress, whole)
-                obstore.put(self._store(), key, blocks, chunk_size=PART_BYTES)
+        size = whole + ENTRY_BYTES * len(bundle.files)  # at most, but for very long paths
+        part = max(PART_BYTES, -(-size // PARTS))
+        with translated(f"upload {key}"):
+            blocks = _blocks(_tar(bundle), progress, whole)
+            obstore.put(self._store(), key, blocks, chunk_size=part, max_concurrency=AT_ONCE)
         progress(whole, whole)
 
     def _store(self) -> S3Store:
@@ -137,18 +136,41 @@ class _Reading(io.RawIOBase):
         super().close()
 
 
-def _add(archive: tarfile.TarFile, bundle: Bundle, entry: File) -> None:
-    """Equal folders make equal tars: no time, no owner."""
-    info = tarfile.TarInfo(entry.path)
-    info.size, info.mode = entry.bytes, 0o755 if entry.executable else 0o644
-    with bundle.open(entry) as file:
-        archive.addfile(info, file)
-        file.read()  # to the end: that is when it is checked
+def _tar(bundle: Bundle) -> Iterator[bytes]:
+    """Give the tar of *bundle*, piece by piece. Equal folders make equal tars: no time, no owner."""
+    size = 0
+    for entry in bundle.files:
+        info = tarfile.TarInfo(entry.path)
+        info.size, info.mode = entry.bytes, 0o755 if entry.executable else 0o644
+        header, filling = info.tobuf(tarfile.PAX_FORMAT), bytes(-entry.bytes % tarfile.BLOCKSIZE)
+        yield header
+        with bundle.open(entry) as file:
+            while block := file.read(BLOCK_BYTES):  # to the end: that is when it is checked
+                yield block
+        yield filling
+        size += len(header) + entry.bytes + len(filling)
+    size += 2 * tarfile.BLOCKSIZE
+    yield bytes(2 * tarfile.BLOCKSIZE + -size % tarfile.RECORDSIZE)
 
 
-def _blocks(file: IO[bytes], progress: Progress, whole: int) -> Iterator[bytes]:
+def _blocks(pieces: Iterator[bytes], progress: Progress, whole: int) -> Iterator[bytes]:
+    """Give *pieces*, the small ones joined to blocks, and tell how far they are."""
     done = 0
-    while block := file.read(BLOCK_BYTES):
+    for block in _joined(pieces):
         yield block
         done += len(block)
         progress(min(done, whole), whole)
+
+
+def _joined(pieces: Iterator[bytes]) -> Iterator[bytes]:
+    """What is large already is handed on and not copied."""
+    block = bytearray()
+    for piece in pieces:
+        if block and len(block) + len(piece) > BLOCK_BYTES:
+            yield bytes(block)
+            block.clear()
+        if len(piece) < BLOCK_BYTES:
+            block += piece
+        else:
+            yield piece
+    yield bytes(block)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 import boto3
@@ -35,6 +36,8 @@ class Session:
                 "the profile names no region or no bucket", "see runspec doctor aws-batch"
             )
         self.region, self.bucket = options.region, options.bucket
+        # What was seen to be VALID, and when, until something is made or taken away.
+        self.valid: dict[tuple[str, str], tuple[float, Mapping[str, Any]]] = {}
         with translated("the credentials"):
             self._session = boto3.Session(
                 profile_name=options.account_profile, region_name=options.region

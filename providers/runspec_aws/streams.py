@@ -3,17 +3,25 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple
 
 from runspec.provider import Chunk, RemoteError, Stream
 from runspec_aws import times
 from runspec_aws.errors import code_of, got, translated
-from runspec_aws.jobs import Job, Jobs, Place
+from runspec_aws.jobs import Job, Jobs, Place, has_ended
 from runspec_aws.session import Session
 
 PAUSE_S = 0.5
 ABSENT = frozenset({"ResourceNotFoundException"})
+STALE = frozenset({"InvalidParameterException"})
+
+
+class Attempt(NamedTuple):
+    """One attempt's log stream, and when the attempt stopped by the service's clock, if it has."""
+
+    name: str
+    stopped_s: float | None
 
 
 class Logs:
@@ -25,72 +33,119 @@ class Logs:
         self._streams: dict[tuple[str, int, int], CloudStream] = {}
 
     def streams(self, run: str) -> Sequence[Stream]:
-        record, job = self.jobs.record(run), None
-        if record is not None:
-            job = self.jobs.job(run)
-        if record is None or job is None:
+        record = self.jobs.record(run)
+        if record is None:
             return []
-        places = self.jobs.places(run, record)
-        found = self.jobs.describe(place.job for place in places)
+        self.jobs.look_at_all(run, record)
+        job = self.jobs.job(run)
+        if job is None:
+            return []
+        places, over = self.jobs.places(run, record), has_ended(job)
+        # A node may have begun and ended since it was last described: at the end, look again.
+        found = self.jobs.describe([p.job for p in places], anew=over)
         for place in places:
-            if place.job in found and (names := attempts(found[place.job])):
-                stream = self._stream(run, place, record["log_group"])
-                stream.names = names
-                stream.ended_s = stream.ended_s or _now_if_ended(found[place.job])
+            if place.job in found and (tried := attempts(found[place.job])):
+                self._stream(run, place, record["log_group"]).know(tried, over=over)
         return [self._streams[key] for key in sorted(self._streams) if key[0] == run]
 
     def _stream(self, run: str, place: Place, group: str) -> CloudStream:
         key = (run, place.task, place.rank)
         if key not in self._streams:
-            self._streams[key] = CloudStream(self.session, group, place.task, place.rank)
+            clock = self.jobs.service_s
+            self._streams[key] = CloudStream(self.session, group, place.task, place.rank, clock)
         return self._streams[key]
 
 
-def _now_if_ended(job: Job) -> float | None:
-    return time.monotonic() if job["status"] in ("SUCCEEDED", "FAILED") else None
+def attempts(job: Job) -> list[Attempt]:
+    """Give the attempts of *job* that have a log stream, the first one first."""
+    found = {
+        name: Attempt(name, _seconds(one.get("stoppedAt")))
+        for one in job.get("attempts", ())
+        if (name := one.get("container", {}).get("logStreamName"))
+    }
+    if own := job.get("container", {}).get("logStreamName"):
+        found.setdefault(own, Attempt(own, _seconds(job.get("stoppedAt"))))
+    return list(found.values())
 
 
-def attempts(job: Job) -> list[str]:
-    """Give the names of the log streams of *job*, the first attempt's first."""
-    own = job.get("container", {}).get("logStreamName")
-    found = [a.get("container", {}).get("logStreamName") for a in job.get("attempts", ())]
-    return list(dict.fromkeys(name for name in [*found, own] if name))
+def _seconds(milliseconds: int | None) -> float | None:
+    return None if milliseconds is None else milliseconds / 1000
 
 
 class CloudStream:
-    """One node's log. A position is the number of the attempt and the service's own token."""
+    """One node's log.
 
-    def __init__(self, session: Session, group: str, task: int, rank: int) -> None:
+    A position is the number of the attempt, the bytes of it that were read, and the service's own
+    token for what follows.
+    """
+
+    def __init__(
+        self, session: Session, group: str, task: int, rank: int, clock: Callable[[], float]
+    ) -> None:
         self.session = session
         self.group = group
         self.task, self.rank = task, rank
-        self.names: list[str] = []
-        self.ended_s: float | None = None
+        self.clock = clock
+        self.attempts: Sequence[Attempt] = ()
+        self.over_s: float | None = None
+
+    def know(self, attempts: Sequence[Attempt], *, over: bool) -> None:
+        """Take in what the service says by now; *over* is whether the whole run has ended.
+
+        An answer that lags behind an earlier one takes no attempt away.
+        """
+        if over and self.over_s is None:
+            self.over_s = self.clock()
+        if len(attempts) >= len(self.attempts):
+            self.attempts = attempts
 
     def read(self, position: str | None) -> Chunk:
-        attempt, _, token = (position or "0:").partition(":")
-        at = int(attempt)
-        while True:
-            data, after = self._page(at, token)
+        attempt, done, token = (position or "0:0:").split(":", 2)
+        at, size = int(attempt), int(done)
+        while at < len(self.attempts):
+            data, after = self._page(at, size, token)
             if data:
-                return Chunk(data, f"{at}:{after}")
+                return Chunk(data, f"{at}:{size + len(data)}:{after}")
             if after != token:  # an empty page is not the end
                 token = after
-            elif at + 1 < len(self.names):
-                at, token = at + 1, ""
-            elif not self._may_come():
-                return Chunk(b"", f"{at}:{token}")
-            else:
+            elif self._may_come(at):
+                if self.over_s is None:
+                    break
                 time.sleep(PAUSE_S)
+            elif at + 1 < len(self.attempts):
+                at, size, token = at + 1, 0, ""
+            else:
+                break
+        return Chunk(b"", f"{at}:{size}:{token}")
 
-    def _may_come(self) -> bool:
-        """Say whether lines of a job that has ended may still arrive."""
-        return self.ended_s is not None and time.monotonic() - self.ended_s < times.QUIET_S
+    def _may_come(self, at: int) -> bool:
+        """Say whether more lines of an attempt may arrive; they do for a while after its end."""
+        if self.attempts[at].stopped_s is None and at + 1 < len(self.attempts):
+            return False
+        stopped_s = self.attempts[at].stopped_s or self.over_s
+        return stopped_s is None or self.clock() - stopped_s < times.QUIET_S
 
-    def _page(self, at: int, token: str) -> tuple[bytes, str]:
+    def _page(self, at: int, size: int, token: str) -> tuple[bytes, str]:
+        """Give what `_events` gives. A token is good for a day: then its place is found by *size*.
+
+        https://docs.aws.amazon.com/AmazonCloudWatchLogs/latest/APIReference/API_GetLogEvents.html
+        """
+        try:
+            return self._events(at, token)
+        except RemoteError as exc:
+            if not token or code_of(exc) not in STALE:
+                raise
+        token = ""
+        while True:
+            data, after = self._events(at, token)
+            if len(data) > size or after == token:
+                return data[size:], after
+            size, token = size - len(data), after
+
+    def _events(self, at: int, token: str) -> tuple[bytes, str]:
         """Give the lines after *token* and the token after them; equal tokens are the end for now."""
         params: dict[str, Any] = {"nextToken": token} if token else {}
-        where = {"logGroupName": self.group, "logStreamName": self.names[at]}
+        where = {"logGroupName": self.group, "logStreamName": self.attempts[at].name}
         try:
             with translated("get_log_events"):
                 found: Mapping[str, Any] = self.session.look("logs").get_log_events(

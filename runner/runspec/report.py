@@ -102,6 +102,8 @@ def _caret(c: Complaint, line: str) -> list[str]:
 
 def plain(text: str) -> str:
     """Give *text* with control characters made visible, so that none reaches a terminal."""
+    if text.isprintable():
+        return text
     return "".join(c if c.isprintable() else repr(c)[1:-1] for c in text)
 
 

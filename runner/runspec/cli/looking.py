@@ -129,12 +129,14 @@ def _there(option: str, number: int | None, count: int, what: str) -> None:
 def _save(of: Record, client: Client, args: Namespace, wanted: log.Wanted) -> int:
     """Save a copy of every stream, while the run goes on if that was asked for."""
     nodes, tasks = applying.shape(of)
+    source = log.tail(client)
+    pause_s = max(SAVE_PAUSE_S, source.poll_s)
     with console.interruptible() as sleep:
         saved = saving.save(
-            lambda: [s for s in log.tail(client).streams(of.run) if wanted(s)],
+            lambda: [s for s in source.streams(of.run) if wanted(s)],
             lambda s: saving.name(s, Path(args.save), nodes, tasks),
             lambda: not args.follow or client.state(of.run).state.terminal,
-            lambda: sleep(SAVE_PAUSE_S),
+            lambda: sleep(pause_s),
         )
     if args.json:
         rows = [

@@ -1,0 +1,145 @@
+"""Folders put into a bucket: one large file, and many small ones, all to the same server."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+
+from bench.installs import ours, peer
+from bench.measure import Command, peak_mb
+from bench.rows import Bench, Row
+
+HOST, BUCKET, KEY = "127.0.0.1", "bench", "rehearsal"
+LARGE_BYTES = 1 << 30
+SMALL, SMALL_BYTES = 10_000, 4096
+UP_S = 30.0
+STAGE = f"""
+import sys
+from pathlib import Path
+from runspec.bundle import bundle
+from runspec.provider import Request
+from runspec_aws.client import AwsClient
+from runspec_aws.options import AwsOptions
+client = AwsClient(AwsOptions(region="us-east-1", bucket="{BUCKET}"))
+params = {{"Bucket": "{BUCKET}", "Key": "runspec/folder.tar", "Body": {{"$file": "code"}}}}
+client.stage(Request("s3", "put_object", params), bundle(Path(sys.argv[1])), lambda done, whole: None)
+"""
+EACH = f"""
+import os, sys
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+import obstore
+from obstore.store import S3Store
+store = S3Store("{BUCKET}", endpoint=os.environ["AWS_ENDPOINT_URL"], region="us-east-1",
+    virtual_hosted_style_request=False, client_options={{"allow_http": True}})
+def put(path):
+    small = path.stat().st_size < 1 << 20
+    obstore.put(store, f"obstore/{{path.name}}", path.read_bytes() if small else path)
+with ThreadPoolExecutor(16) as pool:
+    list(pool.map(put, Path(sys.argv[1]).iterdir()))
+"""
+
+
+def upload(bench: Bench) -> Iterator[Row]:
+    """Stage a folder as apply does, its hashing included, beside tools that copy folders."""
+    with _server(bench.room / "served") as env:
+        for what, folder in (
+            ("upload 1 GiB", _large(bench.room / "large")),
+            ("upload 10,000 x 4 KiB", _small(bench.room / "small")),
+        ):
+            yield from _rows(bench, what, _commands(bench, folder), {**bench.env, **env})
+
+
+def _rows(
+    bench: Bench, what: str, commands: Mapping[str, Command], env: Mapping[str, str]
+) -> Iterator[Row]:
+    taken = bench.in_turns(*commands.values(), rounds=max(1, bench.rounds // 5), more=env)
+    timings = dict(zip(commands, taken, strict=True))
+    peaks = {name: peak_mb(command, env) for name, command in commands.items()}
+    mine = timings.pop("runspec")
+    fastest = min(timings, key=lambda name: timings[name].wall_s)
+    for name, theirs in timings.items():
+        most = 1.0 if name == fastest else None
+        yield Row(f"{what}, wall", mine.wall_s, "s", name, theirs.wall_s, at_most=most)
+        yield Row(f"{what}, CPU", mine.cpu_s, "s", name, theirs.cpu_s)
+        yield Row(f"{what}, peak memory", peaks["runspec"], "MB", name, peaks[name])
+
+
+def _commands(bench: Bench, folder: Path) -> Mapping[str, Command]:
+    python = ours(bench.room, "aws").command("python")
+    copy = ("copy", str(folder), f"bench:{BUCKET}/rclone", "--ignore-times", "--s3-no-check-bucket")
+    aws = ("s3", "cp", "--recursive", "--only-show-errors", str(folder), f"s3://{BUCKET}/aws/")
+    found: dict[str, tuple[str, ...]] = {
+        "runspec": (python, "-c", STAGE, str(folder)),
+        "aws s3 cp": (peer("awscli").command("aws"), *aws),
+        "rclone": (peer("rclone").command("rclone"), *copy, "--transfers", "16"),
+        "obstore put": (python, "-c", EACH, str(folder)),
+    }
+    return {name: Command(argv, cwd=bench.room) for name, argv in found.items()}
+
+
+@contextlib.contextmanager
+def _server(folder: Path) -> Iterator[Mapping[str, str]]:
+    """Serve S3 from *folder*, and give the variables that lead every tool there."""
+    (folder / BUCKET).mkdir(parents=True)
+    with socket.socket() as free:
+        free.bind((HOST, 0))
+        place = f"{HOST}:{free.getsockname()[1]}"
+    rclone = peer("rclone").command("rclone")
+    serve = [rclone, "serve", "s3", "--addr", place, "--auth-key", f"{KEY},{KEY}", str(folder)]
+    process = subprocess.Popen(serve, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    try:
+        _await(place, lambda: process.poll() is None)
+        yield {
+            "AWS_ENDPOINT_URL": f"http://{place}",
+            "AWS_ACCESS_KEY_ID": KEY,
+            "AWS_SECRET_ACCESS_KEY": KEY,
+            "AWS_REGION": "us-east-1",
+            "AWS_DEFAULT_REGION": "us-east-1",
+            "AWS_CONFIG_FILE": os.devnull,
+            "AWS_SHARED_CREDENTIALS_FILE": os.devnull,
+            "AWS_EC2_METADATA_DISABLED": "true",
+            "RCLONE_CONFIG": os.devnull,
+            "RCLONE_CONFIG_BENCH_TYPE": "s3",
+            "RCLONE_CONFIG_BENCH_PROVIDER": "Other",
+            "RCLONE_CONFIG_BENCH_ENDPOINT": f"http://{place}",
+            "RCLONE_CONFIG_BENCH_ENV_AUTH": "true",
+        }
+    finally:
+        process.terminate()
+        process.wait()
+
+
+def _await(place: str, alive: Callable[[], bool]) -> None:
+    host, _, port = place.partition(":")
+    end = time.monotonic() + UP_S
+    while True:
+        try:
+            socket.create_connection((host, int(port)), timeout=1).close()
+            return
+        except OSError:
+            if not alive() or time.monotonic() > end:
+                sys.exit("bench: rclone serve s3 does not start")
+            time.sleep(0.05)
+
+
+def _large(folder: Path) -> Path:
+    folder.mkdir()
+    block = os.urandom(1 << 20)
+    with (folder / "large").open("wb") as file:
+        for _ in range(LARGE_BYTES // len(block)):
+            file.write(block)
+    return folder
+
+
+def _small(folder: Path) -> Path:
+    folder.mkdir()
+    for n in range(SMALL):
+        (folder / f"{n}").write_bytes(os.urandom(SMALL_BYTES))
+    return folder
