@@ -59,11 +59,18 @@ PIECES = [b"${%s}" % name for name in VALUES] + [
         bytes([n]) for n in (1, 2, 0x7F, *range(0x80, 0x90))
     ),  # shells mark quotes with some of these
 ]
+
+
+def known(word: bytes) -> bool:
+    """Say whether *word* names only what is there: pieces may come together to another name."""
+    return all(m[1] or m[2] + b"." + m[3] in VALUES for m in PLACE.finditer(word))
+
+
 words = st.lists(
     st.one_of(
         st.lists(st.sampled_from(PIECES), max_size=8).map(b"".join),
         st.binary(max_size=20).map(lambda word: word.replace(b"\0", b"")),
-    ),
+    ).filter(lambda word: known(word)),
     max_size=8,
 )
 
