@@ -70,7 +70,7 @@ words = st.lists(
     st.one_of(
         st.lists(st.sampled_from(PIECES), max_size=8).map(b"".join),
         st.binary(max_size=20).map(lambda word: word.replace(b"\0", b"")),
-    ).filter(lambda word: known(word)),
+    ).filter(known),
     max_size=8,
 )
 
