@@ -65,6 +65,9 @@ class AwsClient:
         if request.operation == "empty_prefix":
             self.files.empty(request.params["prefix"])
             return {}
+        if request.operation == "remove_upload":
+            self.files.remove(request.params["key"])
+            return {}
         if request.operation == "in_turn":
             for part in each(request):
                 self._undo(part)

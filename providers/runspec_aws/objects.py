@@ -14,6 +14,7 @@ import obstore
 from obstore.store import S3Store
 
 from runspec.provider import Bundle, OutputFile, Progress
+from runspec_aws import resuming
 from runspec_aws.errors import translated
 from runspec_aws.finding import absent
 from runspec_aws.session import Session
@@ -55,15 +56,27 @@ class Objects:
         """Put the content of *bundle* at *key*, as one tar, whole or not at all.
 
         The tar is made while it is sent. Where that fails, a folder that changes meanwhile
-        included, obstore aborts the upload, and nothing is there.
+        included, obstore aborts the upload, and nothing is there. An upload that was killed is
+        taken up: what arrived of it is not sent again.
         """
         whole = sum(file.bytes for file in bundle.files)
         size = whole + ENTRY_BYTES * len(bundle.files)  # at most, but for very long paths
         part = max(PART_BYTES, -(-size // PARTS))
-        with translated(f"upload {key}"):
-            blocks = _blocks(_tar(bundle), progress, whole)
-            obstore.put(self._store(), key, blocks, chunk_size=part, max_concurrency=AT_ONCE)
+        blocks = _blocks(_tar(bundle), progress, whole)
+        cut_off = resuming.unfinished(self.session, key) if size > PART_BYTES else []
+        if cut_off:
+            resuming.finish(self.session, key, cut_off[-1], blocks, part)
+            resuming.drop(self.session, key)
+        else:
+            with translated(f"upload {key}"):
+                obstore.put(self._store(), key, blocks, chunk_size=part, max_concurrency=AT_ONCE)
         progress(whole, whole)
+
+    def remove(self, key: str) -> None:
+        """Remove one object, and what was begun of it."""
+        resuming.drop(self.session, key)
+        with translated(f"remove {key}"):
+            self.session.make("s3").delete_object(Bucket=self.session.bucket, Key=key)
 
     def _store(self) -> S3Store:
         """Obstore moves bulk at a quarter of boto3's CPU and less."""

@@ -48,7 +48,13 @@ EC2 = {
     "create_launch_template": ("ec2:CreateLaunchTemplate", "ec2:DescribeLaunchTemplates"),
     "delete_launch_template": ("ec2:DeleteLaunchTemplate", "ec2:DescribeLaunchTemplates"),
 }
-OBJECTS = ("s3:GetObject", "s3:PutObject", "s3:DeleteObject", "s3:AbortMultipartUpload")
+OBJECTS = (
+    "s3:AbortMultipartUpload",
+    "s3:DeleteObject",
+    "s3:GetObject",
+    "s3:ListMultipartUploadParts",
+    "s3:PutObject",
+)
 
 
 def policy(steps: Iterable[Step], options: AwsOptions) -> dict[str, Any]:
@@ -112,6 +118,7 @@ def _bucket(options: AwsOptions) -> Iterator[dict[str, Any]]:
     yield _statement("Objects", OBJECTS, [f"{bucket}/{options.prefix}/*"])
     below = {"StringLike": {"s3:prefix": [f"{options.prefix}/*"]}}
     yield _statement("Lists", ["s3:ListBucket"], [bucket], Condition=below)
+    yield _statement("Unfinished", ["s3:ListBucketMultipartUploads"], [bucket])
 
 
 def _logs(options: AwsOptions) -> Iterator[dict[str, Any]]:

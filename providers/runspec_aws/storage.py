@@ -49,11 +49,15 @@ def blob(source: Source) -> str:
 
 
 def _upload(options: AwsOptions, step: str, title: str, where: str, body: Any) -> Step:
-    """S3 lists and reads what was just written: no settling."""
+    """S3 lists and reads what was just written: no settling.
+
+    A folder may be large and go up in parts: what was begun of it is taken away as well.
+    """
     place = {"Bucket": options.bucket or "", "Key": where}
-    return Step(
-        step, title, Scope.SITE, s3("put_object", **place, Body=body), s3("delete_object", **place)
-    )
+    undo = s3("delete_object", **place)
+    if "$file" in body:
+        undo = Request("runspec", "remove_upload", {"bucket": options.bucket or "", "key": where})
+    return Step(step, title, Scope.SITE, s3("put_object", **place, Body=body), undo)
 
 
 def record(spec: Spec, run: str, facts: Facts) -> Step:
