@@ -54,10 +54,16 @@ def ended(job: Mapping[str, Any]) -> str:
         words = f"exited with code {code}{_signal(code)}"
         words += "" if said in ("", "Essential container in task exited") else f" ({said})"
     words = words or told or said or "AWS Batch gives no reason"
+    return "; ".join(text for text in (words, reclaimed(job)) if text)
+
+
+def reclaimed(job: Mapping[str, Any]) -> str:
+    """Say how many tries of *job* were no failure of its own, if any were."""
+    attempts = job.get("attempts", ())
     taken = sum(str(a.get("statusReason", "")).startswith(RECLAIMED) for a in attempts)
-    if taken:
-        words += f"; {taken} of {len(attempts)} tries ended because the machine was reclaimed"
-    return words
+    if not taken:
+        return ""
+    return f"{taken} of {len(attempts)} tries ended because the machine was reclaimed"
 
 
 def _signal(code: int) -> str:

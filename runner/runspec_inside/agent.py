@@ -12,9 +12,10 @@ import tempfile
 import zipfile
 from typing import Any, Dict, List, Mapping, NamedTuple, Optional, Sequence, Tuple
 
-from . import address, files, inputs, packages, process
+from . import address, files, hostfile, inputs, packages, process, roll
 from .bucket import Bucket
 from .gang import Gang
+from .meet import Node
 from .mirror import Mirror
 from .process import Child, Signals
 from .saver import Saver, restore
@@ -89,6 +90,7 @@ class Agent:
             raise Failure("the run {} has been destroyed".format(env["RUNSPEC_RUN"]), USAGE)
         self.record: Dict[str, Any] = json.loads(found.decode("utf-8"))
         self.place = place(env, self.record)
+        self.gang: Optional[Gang] = None
 
     def run(self, words: List[str], signals: Signals) -> int:
         try:
@@ -105,7 +107,7 @@ class Agent:
 
     def _together(self, words: List[str], signals: Signals) -> int:
         """Run this node, and tell the others how it ended, also when it has not come to the program."""
-        gang = self._gang()
+        gang = self.gang = self._gang()
         if gang is None:
             return self._run(words, signals)
         try:
@@ -117,7 +119,7 @@ class Agent:
 
     def _run(self, words: List[str], signals: Signals) -> int:
         try:
-            saver, mirror = self._prepared()
+            saver, mirror = self._prepared(signals)
             grace_s = read(self.env).grace_s
             inside = self._unpacked()
         except OSError as error:
@@ -137,7 +139,7 @@ class Agent:
             _tell("not saved: {}".format(line))
         return 1 if lost and code == 0 else code
 
-    def _prepared(self) -> Tuple[Saver, Optional[Mirror]]:
+    def _prepared(self, signals: Signals) -> Tuple[Saver, Optional[Mirror]]:
         for mount in self.record["mounts"]:
             path = self._below(mount["target"])
             if mount["kind"] == "folder":
@@ -147,7 +149,7 @@ class Agent:
             self.env[variable("MOUNT", mount["name"])] = path
         if self.record["requirements"]:
             packages.build(self.record, self.folder, self.env)
-        return self._outputs(), self._words()
+        return self._outputs(), self._words(signals)
 
     def _gang(self) -> Optional[Gang]:
         if self.record["shape"] != "nodes":
@@ -177,7 +179,7 @@ class Agent:
             self.env[variable("OUTPUT", output["name"])] = path
         return saver
 
-    def _words(self) -> Optional[Mirror]:
+    def _words(self, signals: Signals) -> Optional[Mirror]:
         """Give the job its variables, and where its nodes meet if there are several."""
         record = self.record
         for name, value in values(record["sweep"], self.place.task).items():
@@ -192,15 +194,25 @@ class Agent:
             RUNSPEC_HOSTFILE=os.path.join(self.folder, "hostfile"),
         )
         self.env.setdefault("RUNSPEC_GRACE_S", "20")
-        if record["nodes"] == 1:
-            return None
         self.env["RUNSPEC_HOST"] = address.own(self.env)
-        if record["launch"] == "none":
+        if record["nodes"] == 1 or record["launch"] == "none":
+            self._roll(signals)
             return None
         meet = os.path.join(self.folder, "meet")
         os.mkdir(meet, 0o700)
         self.env["RUNSPEC_MEET"] = meet
         return Mirror(self.bucket, meet, "{}meet/{}/".format(self.at, self.place.task))
+
+    def _roll(self, signals: Signals) -> None:
+        """Have a host file and a leader where no launcher of ours makes them."""
+        node = Node(self.place.rank, self.env["RUNSPEC_HOST"], "", "", 0)
+        nodes = [node]
+        if self.record["nodes"] > 1:
+            prefix = "{}hosts/{}/".format(self.at, self.place.task)
+            failed = self.gang.failed if self.gang is not None else lambda: None
+            nodes = roll.call(self.bucket, prefix, node, self.record["nodes"], signals, failed)
+        hostfile.write(self.env["RUNSPEC_HOSTFILE"], nodes, self.record["slots"])
+        self.env["RUNSPEC_LEADER"] = nodes[0].host
 
     def _unpacked(self) -> str:
         """Return the path of inside.sh, out of the zipapp that this is."""

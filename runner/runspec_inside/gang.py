@@ -53,14 +53,19 @@ class Gang(threading.Thread):
             return code
         return self._others(signals, wait)
 
+    def failed(self) -> Optional[int]:
+        """Return the code of a node that has failed already."""
+        self._take_in()
+        return next((self._codes[n] for n in sorted(self._codes) if self._codes[n]), None)
+
     def _others(self, signals: Signals, wait: bool) -> int:
         began, pace = time.monotonic(), Pace(0.25)
         self._answered = began
         while True:
             self._look()
-            failed = [self._codes[rank] for rank in sorted(self._codes) if self._codes[rank]]
-            if wait and failed:
-                return failed[0]
+            failed = next((self._codes[n] for n in sorted(self._codes) if self._codes[n]), None)
+            if wait and failed is not None:
+                return failed
             gone = self._gone(began, FIRST_S if wait else MOMENT_S)
             if gone is not None and wait:
                 raise Failure("node {} is not to be heard from: it is gone".format(gone), LOST)
