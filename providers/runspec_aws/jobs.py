@@ -199,16 +199,7 @@ class Jobs:
             return Status(
                 state, reasons.waiting(job) if state is State.WAITING else "", None, nodes
             )
-        first = _first_bad(nodes)
-        code = 0 if state is State.SUCCEEDED else first.exit_code if first else None
-        reason = (
-            ""
-            if state is State.SUCCEEDED
-            else (first.reason if first else "") or reasons.ended(job)
-        )
-        if state is State.CANCELLED:
-            reason, code = job.get("statusReason", CANCELLED), None
-        return Status(state, reason, code, nodes)
+        return _ended(job, state, nodes)
 
     def _gone(self, run: str) -> bool:
         """A record that was read may have been destroyed since; asked once the job has ended."""
@@ -248,6 +239,16 @@ class Jobs:
         """TerminateJob ends a job in every state; CancelJob says ok and does nothing to one that runs."""
         with translated("terminate_job"):
             self.session.look("batch").terminate_job(jobId=job, reason=reason)
+
+
+def _ended(job: Job, state: State, nodes: tuple[NodeStatus, ...]) -> Status:
+    if state is State.SUCCEEDED:
+        return Status(state, reasons.reclaimed(job), 0, nodes)
+    if state is State.CANCELLED:
+        return Status(state, job.get("statusReason", CANCELLED), None, nodes)
+    first = _first_bad(nodes)
+    reason = (first.reason if first else "") or reasons.ended(job)
+    return Status(state, reason, first.exit_code if first else None, nodes)
 
 
 def _runs(job: Job) -> bool:

@@ -226,7 +226,9 @@ def test_a_reclaimed_machine_is_no_failure_and_what_was_saved_is_there_again(
 
     assert run(["logs", "-f", "job"]) == 0
 
-    assert "found here" in capsys.readouterr().out
+    captured = capsys.readouterr()
+    assert "found here" in captured.out
+    assert "1 of 2 tries ended because the machine was reclaimed" in captured.err
     attempts = jobs(region)[0]["attempts"]
     assert len(attempts) == 2
     assert attempts[0]["statusReason"].startswith("Host EC2")
