@@ -6,7 +6,7 @@ import io
 import json
 import tarfile
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from datetime import timedelta
 from functools import partial
 from typing import IO, Any, BinaryIO
@@ -14,25 +14,35 @@ from typing import IO, Any, BinaryIO
 import obstore
 from obstore.store import S3Store
 
-from runspec.provider import Bundle, File, OutputFile, Progress
+from runspec.provider import Bundle, File, OutputFile, Progress, RemoteError
+from runspec_aws import archives
 from runspec_aws.errors import translated
 from runspec_aws.finding import absent
 from runspec_aws.session import Session
+from runspec_aws.signed import SENT as TAR
 
 MANIFEST = "/.runspec/manifest.json"
+SENT = f"/{TAR}"
+Found = tuple[str, int, Callable[[], BinaryIO]]
 AT_ONCE_BYTES = 64 << 20  # of a folder, before its tar goes to the disk
 DELETED_AT_ONCE = 1000  # https://docs.aws.amazon.com/AmazonS3/latest/API/API_DeleteObjects.html
 PART_BYTES = 16 << 20
 BLOCK_BYTES = 4 << 20
+METHODS: Mapping[str, tuple[str, Mapping[str, str]]] = {
+    "GET": ("get_object", {}),
+    "PUT": ("put_object", {}),
+    "CLAIM": ("put_object", {"IfNoneMatch": "*"}),
+}
 TAKEN = frozenset({"PreconditionFailed", "412", "ConditionalRequestConflict", "409"})
 
 
 class Objects:
     """What lies under the prefix of the profile."""
 
-    def __init__(self, session: Session, prefix: str) -> None:
+    def __init__(self, session: Session, prefix: str, signed_for_s: int = 3600) -> None:
         self.session = session
         self.prefix = prefix
+        self.signed_for_s = signed_for_s
 
     def read(self, *parts: str) -> bytes | None:
         """Give the content of a small object, or None."""
@@ -50,6 +60,24 @@ class Objects:
         put = partial(self.session.make("s3").put_object, Body=content, IfNoneMatch="*")
         return absent(lambda: put(**where) or {}, f"write {where['Key']}", TAKEN) is not None
 
+    def with_urls(self, value: Any) -> Any:
+        """Give *value* with a signed URL for every `{"$signed": "GET key"}`; not to be kept anywhere."""
+        if isinstance(value, Mapping):
+            if value.keys() == {"$signed"}:
+                return self._signed(*value["$signed"].split(" ", 1))
+            return {k: self.with_urls(v) for k, v in value.items()}
+        return [self.with_urls(v) for v in value] if isinstance(value, list) else value
+
+    def _signed(self, method: str, key: str) -> str:
+        """The signature of a CLAIM covers its header: the URL puts where nothing is, or not at all."""
+        operation, more = METHODS[method]
+        params = {"Bucket": self.session.bucket, "Key": key, **more}
+        with translated(f"sign {key}"):
+            found: str = self.session.signer().generate_presigned_url(
+                operation, Params=params, ExpiresIn=self.signed_for_s
+            )
+        return found
+
     def put_folder(self, key: str, bundle: Bundle, progress: Progress) -> None:
         """Put the content of *bundle* at *key*, as one tar, whole or not at all.
 
@@ -57,7 +85,7 @@ class Objects:
         """
         whole = sum(file.bytes for file in bundle.files)
         with tempfile.SpooledTemporaryFile(AT_ONCE_BYTES) as file:
-            with tarfile.open(fileobj=file, mode="w", format=tarfile.PAX_FORMAT) as archive:
+            with tarfile.open(fileobj=file, mode="w", format=tarfile.GNU_FORMAT) as archive:
                 for entry in bundle.files:
                     _add(archive, bundle, entry)
             file.seek(0)
@@ -96,24 +124,46 @@ class Objects:
                 self.session.make("s3").delete_objects(Bucket=self.session.bucket, Delete=some)
 
     def outputs(self, run: str) -> list[OutputFile]:
-        """Give all that the manifests list: a file that is being written is in none."""
+        """Give all that the manifests list, a file that is being written is in none; and all in tars."""
         base = f"{self.prefix}/runs/{run}/outputs/"
         found: list[OutputFile] = []
         for entry in self.listing(base):
-            if entry["Key"].endswith(MANIFEST):
-                place = entry["Key"][len(base) : -len(MANIFEST)]
-                name, task, rank = place.split("/")
-                text = self.read(*entry["Key"][len(self.prefix) + 1 :].split("/"))
-                for file in json.loads(text or b'{"files": []}')["files"]:
-                    opened = partial(self._open, f"{base}{place}/{file['path']}")
-                    found.append(
-                        OutputFile(name, int(task), int(rank), file["path"], file["size"], opened)
-                    )
+            for end, files in ((MANIFEST, self._listed), (SENT, self._sent)):
+                if entry["Key"].endswith(end):
+                    name, task, rank = entry["Key"][len(base) : -len(end)].split("/")
+                    found += [
+                        OutputFile(name, int(task), int(rank), *file)
+                        for file in files(entry["Key"], entry["Size"])
+                    ]
         return sorted(found, key=lambda f: (f.output, f.task, f.rank, f.path))
 
-    def _open(self, key: str) -> BinaryIO:
+    def _listed(self, key: str, _size: int) -> Iterator[Found]:
+        text = self.read(*key[len(self.prefix) + 1 :].split("/"))
+        folder = key.removesuffix(MANIFEST)
+        for file in json.loads(text or b'{"files": []}')["files"]:
+            yield file["path"], file["size"], partial(self._open, f"{folder}/{file['path']}")
+
+    def _sent(self, key: str, size: int) -> Iterator[Found]:
+        def read(start: int, end: int) -> bytes:
+            with self._open(key, start, end) as stream:
+                return stream.read()
+
+        try:
+            for file in archives.members(read, size):
+                end = file.start + file.bytes
+                yield file.path, file.bytes, partial(self._open, key, file.start, end)
+        except tarfile.TarError as exc:
+            raise RemoteError(f"{key} is no tar: {exc}") from exc
+
+    def _open(self, key: str, start: int = 0, end: int | None = None) -> BinaryIO:
+        """Open the bytes from *start* up to *end*."""
+        if start == end:
+            return io.BytesIO()
+        where = {"Bucket": self.session.bucket, "Key": key}
+        if end is not None:
+            where["Range"] = f"bytes={start}-{end - 1}"
         with translated(f"read {key}"):
-            body = self.session.look("s3").get_object(Bucket=self.session.bucket, Key=key)["Body"]
+            body = self.session.look("s3").get_object(**where)["Body"]
         return io.BufferedReader(_Reading(body, key))
 
 
@@ -138,7 +188,7 @@ class _Reading(io.RawIOBase):
 
 
 def _add(archive: tarfile.TarFile, bundle: Bundle, entry: File) -> None:
-    """Equal folders make equal tars: no time, no owner."""
+    """Equal folders make equal tars: no time, no owner. In GNU's form, since busybox knows no other long names."""
     info = tarfile.TarInfo(entry.path)
     info.size, info.mode = entry.bytes, 0o755 if entry.executable else 0o644
     with bundle.open(entry) as file:

@@ -21,7 +21,9 @@ from tests.unit.runspec_inside.shells import SHELLS, Word, program
 BUCKET = "jobs"
 TOOLS = ("curl", "python3", "wget")
 # What the script needs of an image beside a shell, and what tests run in it.
-BESIDE = "cat cp env grep ln mkdir printf rm sh sleep sort tar touch wc find dash busybox bash".split()
+BESIDE = (
+    "cat cp env grep ln mkdir printf rm sh sleep sort tar touch wc find dash busybox bash".split()
+)
 Lines = Sequence[str]
 
 
@@ -161,5 +163,3 @@ def answering(status: int) -> Iterator[tuple[str, list[str]]]:
     finally:
         server.shutdown()
         server.server_close()
-
-
