@@ -60,7 +60,7 @@ _rs_py='import os,shutil,sys,urllib.request as u
 class P(u.HTTPErrorProcessor): http_response=https_response=lambda s,q,r:r
 b,g,*h=sys.argv[1:]
 h=dict(x.split(": ") for x in h)
-if b: h["Content-Length"]=str(os.path.getsize(b))
+if b: h.update({"Content-Length":str(os.path.getsize(b)),"Content-Type":"application/octet-stream"})
 q=u.Request(sys.stdin.readline().strip(),open(b,"rb") if b else None,h,method="PUT" if b else "GET")
 r=u.build_opener(P).open(q,timeout=60)
 with open(g,"wb") as o: shutil.copyfileobj(r,o)
@@ -82,7 +82,7 @@ _rs_once() {
         _rs_code=000
       ;;
     wget)
-      set -- ${_rs_b:+--method=PUT --body-file="$_rs_b"} ${1:+--header="$1"}
+      set -- ${_rs_b:+--method=PUT --body-file="$_rs_b" --header=Content-Type:application/octet-stream} ${1:+--header="$1"}
       _rs_w=$(printf '%s\n' "$_rs_u" | wget --no-config -i - -S -T 60 -t 1 --max-redirect=0 -O "$_rs_g" "$@" 2>&1)
       _rs_status $? "$_rs_w"
       ;;

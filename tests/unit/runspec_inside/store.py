@@ -22,7 +22,7 @@ BUCKET = "jobs"
 TOOLS = ("curl", "python3", "wget")
 # What the script needs of an image beside a shell, and what tests run in it.
 BESIDE = (
-    "cat cp env grep ln mkdir printf rm sh sleep sort tar touch wc find dash busybox bash".split()
+    "cat cp echo env grep ln mkdir printf rm sh sleep sort tar touch true wc find dash busybox bash".split()
 )
 Lines = Sequence[str]
 

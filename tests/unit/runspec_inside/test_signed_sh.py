@@ -203,7 +203,7 @@ def test_an_output_comes_back_byte_for_byte(
 
 
 @every_way_that_puts
-@pytest.mark.parametrize("code", [0, 1, 42, 75, 143, 255])
+@pytest.mark.parametrize("code", [0, 75, 255])
 def test_the_exit_code_is_kept_and_outputs_are_sent(
     shell: str, tool: str, code: int, bucket: Bucket, tmp_path: Path
 ) -> None:
