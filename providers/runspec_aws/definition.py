@@ -143,13 +143,14 @@ def image(spec: Spec, options: AwsOptions) -> str:
 
 
 def _environment(spec: Spec, options: AwsOptions) -> list[dict[str, str]]:
-    found = {**spec.env, "RUNSPEC_WORDS": WORDS}
+    found = dict(spec.env)
     if options.files == "role":
         found |= {
             "RUNSPEC_STORE": store(options),
             "RUNSPEC_REGION": options.region or "",
             "RUNSPEC_INSIDE_SHA256": INSIDE_SHA256,
         }
+    found["RUNSPEC_WORDS"] = WORDS
     return [{"name": key, "value": value} for key, value in found.items()]
 
 
