@@ -132,8 +132,8 @@ def _container(spec: Spec, facts: Facts) -> dict[str, Any]:
     return found | _volumes(spec, options)
 
 
-def _start(options: AwsOptions) -> list[str]:
-    return signed.words() if options.files == "signed" else ["/bin/sh", "-c", START, BOOT]
+def _start(options: AwsOptions) -> tuple[str, ...]:
+    return signed.START if options.files == "signed" else ("/bin/sh", "-c", START, BOOT)
 
 
 def image(spec: Spec, options: AwsOptions) -> str:

@@ -28,13 +28,9 @@ LONGEST_S = 7 * 86_400
 MOST_OUTPUTS = 100  # children whose outputs one list of URLs is made for
 SENT = ".runspec/output.tar"  # where an output lies, below its own prefix
 
+START = ("/bin/sh", "-c", *inside_signed())  # the words of a container before the user's
+
 Line = str | list[Any]
-
-
-def words() -> list[str]:
-    """Give the words of a container before the user's: no more of an image than a POSIX sh."""
-    signed, inside = inside_signed()
-    return ["/bin/sh", "-c", signed, inside]
 
 
 def mark(method: str, where: str) -> dict[str, str]:

@@ -112,7 +112,7 @@ def test_what_the_shell_is_given_leaves_room_for_the_users_words() -> None:
 
 
 def test_batch_would_replace_nothing_of_the_shells_text() -> None:
-    assert not any("Ref::" in word for word in signed.words())
+    assert not any("Ref::" in word for word in signed.START)
 
 
 def test_one_url_goes_into_the_request_and_all_others_into_a_file() -> None:
