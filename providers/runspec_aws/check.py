@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterator
 
 from runspec.provider import Capacity, Facts, Problem, Spec, argv, did_you_mean
-from runspec_aws import definition
+from runspec_aws import definition, signed
 from runspec_aws.instances import GPU_TYPES
 from runspec_aws.needs import candidates, largest, needs, on_fargate
 from runspec_aws.options import AwsOptions
@@ -33,6 +33,7 @@ def problems(spec: Spec, facts: Facts) -> Iterator[Problem]:
     if facts.complete:
         yield from _machines(spec, options)
         yield from _profile(spec, options)
+        yield from _files(spec, options)
         yield from _mounts(spec, options)
         yield from _secrets(spec, options)
         yield from _size(spec, facts)
@@ -187,6 +188,18 @@ def _profile(spec: Spec, options: AwsOptions) -> Iterator[Problem]:
     for key, example in wanted.items():
         if not getattr(options, key):
             yield _missing(key, example)
+
+
+def _files(spec: Spec, options: AwsOptions) -> Iterator[Problem]:
+    if options.files == "signed":
+        yield from signed.problems(spec, options)
+    elif not options.job_role:
+        hint = (
+            "add providers: {aws-batch: {job_role: arn:aws:iam::...:role/...}} to the profile, or "
+            "files: signed, which needs no role and no Python"
+        )
+        what = "the profile names no job_role, and jobs could not reach the bucket"
+        yield Problem(("provider",), what, hint)
 
 
 def _mounts(spec: Spec, options: AwsOptions) -> Iterator[Problem]:

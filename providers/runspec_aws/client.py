@@ -57,7 +57,7 @@ class AwsClient:
 
     def __init__(self, options: AwsOptions) -> None:
         self.session = Session(options)
-        self.files = objects.Objects(self.session, options.prefix)
+        self.files = objects.Objects(self.session, options.prefix, options.signed_for)
         self.jobs = Jobs(self.session, self.files)
         self.logs = Logs(self.session, self.jobs)
 
@@ -80,7 +80,8 @@ class AwsClient:
         return answer
 
     def _send(self, request: Request) -> Answer:
-        params = {k: _body(v) if k == "Body" else v for k, v in request.params.items()}
+        asked = self.files.with_urls(request.params)
+        params = {k: _body(v) if k == "Body" else v for k, v in asked.items()}
         what = f"{request.service} {request.operation}"
         self.session.valid.clear()
         with translated(what):
@@ -145,9 +146,11 @@ class AwsClient:
 
 
 def _body(value: Any) -> Any:
-    """Give what is sent for a body: text as it is, and our part of the job by its hash."""
+    """Give what is sent for a body: text as it is, lists by line, our part of the job by its hash."""
     if not isinstance(value, Mapping):
         return value.encode() if isinstance(value, str) else value
+    if "lines" in value:
+        return "".join(f"{''.join(line)}\n" for line in value["lines"]).encode()
     if value["$inside"] != INSIDE_SHA256:
         raise Conflict(
             "this run was planned by another version of runspec",

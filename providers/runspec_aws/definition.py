@@ -6,12 +6,12 @@ import json
 from typing import Any
 
 from runspec.provider import Facts, Scope, Spec, Step, argv, inside_boot
-from runspec_aws import times
+from runspec_aws import signed, times
 from runspec_aws.naming import batch, named, tags
 from runspec_aws.needs import efa_devices, machines, needs
 from runspec_aws.options import OWN_GROUP, AwsOptions
 from runspec_aws.shape import Shape, shape
-from runspec_aws.storage import INSIDE_SHA256, store
+from runspec_aws.storage import INSIDE_SHA256, SHARED, store
 
 MIB = 1 << 20
 MAX_BYTES = 24 * 1024  # https://docs.aws.amazon.com/batch/latest/userguide/service_limits.html
@@ -19,7 +19,6 @@ MAX_ATTEMPTS = 10  # https://docs.aws.amazon.com/batch/latest/APIReference/API_R
 AGAIN = "75"  # what runspec_inside.agent exits with when the job is to be tried again
 LEAST_NODES = 2
 BOOT = inside_boot()
-SHARED = "/mnt/runspec"
 
 # The service's words for the contract's: see docs/inside.md. The main node's own address is not
 # told to itself, so nodes find each other through the store instead.
@@ -50,7 +49,7 @@ def content(spec: Spec, facts: Facts) -> dict[str, Any]:
     options: AwsOptions = facts.options
     container = _container(spec, facts)
     found: dict[str, Any] = {
-        "retryStrategy": {"attempts": attempts(spec), "evaluateOnExit": list(EVALUATE)},
+        "retryStrategy": tries(spec, options),
         "propagateTags": True,
     }
     if shape(spec) is Shape.NODES:
@@ -70,6 +69,17 @@ def content(spec: Spec, facts: Facts) -> dict[str, Any]:
 def attempts(spec: Spec) -> int:
     """Give the tries in all: those of the job, and those that machines may be taken away in."""
     return min(MAX_ATTEMPTS, spec.retry.attempts + spec.retry.spot_attempts - 1)
+
+
+def tries(spec: Spec, options: AwsOptions) -> dict[str, Any]:
+    """Give how often it is tried. What runs by signed URLs keeps no count: Batch does, of all failures."""
+    if options.files == "role":
+        return {"attempts": attempts(spec), "evaluateOnExit": list(EVALUATE)}
+    if spec.retry.attempts > 1:
+        always = {"onReason": "*", "action": "RETRY"}
+        return {"attempts": spec.retry.attempts, "evaluateOnExit": [always]}
+    own = [rule for rule in EVALUATE if rule.get("onExitCode") != AGAIN]
+    return {"attempts": attempts(spec), "evaluateOnExit": own}
 
 
 def name(spec: Spec, facts: Facts) -> str:
@@ -97,7 +107,7 @@ def _container(spec: Spec, facts: Facts) -> dict[str, Any]:
     options: AwsOptions = facts.options
     found: dict[str, Any] = {
         "image": image(spec, options),
-        "command": ["/bin/sh", "-c", START, BOOT, *argv(spec)],
+        "command": [*_start(options), *argv(spec)],
         "resourceRequirements": needs(spec, options).requirements,
         "environment": _environment(spec, options),
         "logConfiguration": _logs(options),
@@ -122,6 +132,10 @@ def _container(spec: Spec, facts: Facts) -> dict[str, Any]:
     return found | _volumes(spec, options)
 
 
+def _start(options: AwsOptions) -> tuple[str, ...]:
+    return signed.START if options.files == "signed" else ("/bin/sh", "-c", START, BOOT)
+
+
 def image(spec: Spec, options: AwsOptions) -> str:
     """Give the image of *spec*. One that is only on somebody's machine gives way to requirements."""
     wanted = spec.container.image
@@ -129,13 +143,14 @@ def image(spec: Spec, options: AwsOptions) -> str:
 
 
 def _environment(spec: Spec, options: AwsOptions) -> list[dict[str, str]]:
-    found = {
-        **spec.env,
-        "RUNSPEC_STORE": store(options),
-        "RUNSPEC_REGION": options.region or "",
-        "RUNSPEC_INSIDE_SHA256": INSIDE_SHA256,
-        "RUNSPEC_WORDS": WORDS,
-    }
+    found = dict(spec.env)
+    if options.files == "role":
+        found |= {
+            "RUNSPEC_STORE": store(options),
+            "RUNSPEC_REGION": options.region or "",
+            "RUNSPEC_INSIDE_SHA256": INSIDE_SHA256,
+        }
+    found["RUNSPEC_WORDS"] = WORDS
     return [{"name": key, "value": value} for key, value in found.items()]
 
 

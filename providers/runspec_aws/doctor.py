@@ -75,8 +75,11 @@ def _queue(session: Session, options: AwsOptions) -> Iterator[Finding]:
 
 
 def _roles(session: Session, options: AwsOptions) -> Iterator[Finding]:
-    if options.job_role is None:
-        hint = "make a role for ecs-tasks.amazonaws.com with the rights of runspec policy --job"
+    if options.job_role is None and options.files == "role":
+        hint = (
+            "make a role for ecs-tasks.amazonaws.com with the rights of runspec policy --job, "
+            "or set files: signed"
+        )
         yield Finding("the profile names no job_role: jobs cannot reach the bucket", False, hint)
     for key in ("job_role", "execution_role", "service_role"):
         if arn := getattr(options, key):

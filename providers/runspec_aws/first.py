@@ -8,6 +8,7 @@ providers:
     bucket: my-bucket                 # it is there already; all keys begin with runspec/
     # The job's own role: runspec policy --job JOB.yaml prints the rights it needs.
     job_role: arn:aws:iam::123456789012:role/runspec-job
+    # Without one, and for images without Python: files: signed, see docs/aws-batch.md.
     # Gets images and secrets and writes logs: the policy AmazonECSTaskExecutionRolePolicy.
     execution_role: arn:aws:iam::123456789012:role/ecsTaskExecutionRole
     # A queue that is there is used as it is:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 import json
 import tarfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from datetime import timedelta
 from functools import partial
 from typing import Any, BinaryIO
@@ -13,28 +13,37 @@ from typing import Any, BinaryIO
 import obstore
 from obstore.store import S3Store
 
-from runspec.provider import Bundle, OutputFile, Progress
-from runspec_aws import resuming
+from runspec.provider import Bundle, OutputFile, Progress, RemoteError
+from runspec_aws import archives, resuming
 from runspec_aws.errors import translated
 from runspec_aws.finding import absent
 from runspec_aws.session import Session
+from runspec_aws.signed import SENT as TAR
 
 MANIFEST = "/.runspec/manifest.json"
+SENT = f"/{TAR}"
+Found = tuple[str, int, Callable[[], BinaryIO]]
 DELETED_AT_ONCE = 1000  # https://docs.aws.amazon.com/AmazonS3/latest/API/API_DeleteObjects.html
 PARTS = 10_000  # at most. https://docs.aws.amazon.com/AmazonS3/latest/userguide/qfacts.html
 PART_BYTES = 8 << 20
 AT_ONCE = 8  # parts, each of which is in memory
 BLOCK_BYTES = 1 << 20
 ENTRY_BYTES = 4096  # of a tar for each file, beside its content
+METHODS: Mapping[str, tuple[str, Mapping[str, str]]] = {
+    "GET": ("get_object", {}),
+    "PUT": ("put_object", {}),
+    "CLAIM": ("put_object", {"IfNoneMatch": "*"}),
+}
 TAKEN = frozenset({"PreconditionFailed", "412", "ConditionalRequestConflict", "409"})
 
 
 class Objects:
     """What lies under the prefix of the profile."""
 
-    def __init__(self, session: Session, prefix: str) -> None:
+    def __init__(self, session: Session, prefix: str, signed_for_s: int = 3600) -> None:
         self.session = session
         self.prefix = prefix
+        self.signed_for_s = signed_for_s
 
     def read(self, *parts: str) -> bytes | None:
         """Give the content of a small object, or None."""
@@ -51,6 +60,24 @@ class Objects:
         where = {"Bucket": self.session.bucket, "Key": "/".join((self.prefix, *parts))}
         put = partial(self.session.make("s3").put_object, Body=content, IfNoneMatch="*")
         return absent(lambda: put(**where) or {}, f"write {where['Key']}", TAKEN) is not None
+
+    def with_urls(self, value: Any) -> Any:
+        """Give *value* with a signed URL for every `{"$signed": "GET key"}`; not to be kept anywhere."""
+        if isinstance(value, Mapping):
+            if value.keys() == {"$signed"}:
+                return self._signed(*value["$signed"].split(" ", 1))
+            return {k: self.with_urls(v) for k, v in value.items()}
+        return [self.with_urls(v) for v in value] if isinstance(value, list) else value
+
+    def _signed(self, method: str, key: str) -> str:
+        """The signature of a CLAIM covers its header: the URL puts where nothing is, or not at all."""
+        operation, more = METHODS[method]
+        params = {"Bucket": self.session.bucket, "Key": key, **more}
+        with translated(f"sign {key}"):
+            found: str = self.session.signer().generate_presigned_url(
+                operation, Params=params, ExpiresIn=self.signed_for_s
+            )
+        return found
 
     def put_folder(self, key: str, bundle: Bundle, progress: Progress) -> None:
         """Put the content of *bundle* at *key*, as one tar, whole or not at all.
@@ -108,24 +135,46 @@ class Objects:
                 self.session.make("s3").delete_objects(Bucket=self.session.bucket, Delete=some)
 
     def outputs(self, run: str) -> list[OutputFile]:
-        """Give all that the manifests list: a file that is being written is in none."""
+        """Give all that the manifests list, a file that is being written is in none; and all in tars."""
         base = f"{self.prefix}/runs/{run}/outputs/"
         found: list[OutputFile] = []
         for entry in self.listing(base):
-            if entry["Key"].endswith(MANIFEST):
-                place = entry["Key"][len(base) : -len(MANIFEST)]
-                name, task, rank = place.split("/")
-                text = self.read(*entry["Key"][len(self.prefix) + 1 :].split("/"))
-                for file in json.loads(text or b'{"files": []}')["files"]:
-                    opened = partial(self._open, f"{base}{place}/{file['path']}")
-                    found.append(
-                        OutputFile(name, int(task), int(rank), file["path"], file["size"], opened)
-                    )
+            for end, files in ((MANIFEST, self._listed), (SENT, self._sent)):
+                if entry["Key"].endswith(end):
+                    name, task, rank = entry["Key"][len(base) : -len(end)].split("/")
+                    found += [
+                        OutputFile(name, int(task), int(rank), *file)
+                        for file in files(entry["Key"], entry["Size"])
+                    ]
         return sorted(found, key=lambda f: (f.output, f.task, f.rank, f.path))
 
-    def _open(self, key: str) -> BinaryIO:
+    def _listed(self, key: str, _size: int) -> Iterator[Found]:
+        text = self.read(*key[len(self.prefix) + 1 :].split("/"))
+        folder = key.removesuffix(MANIFEST)
+        for file in json.loads(text or b'{"files": []}')["files"]:
+            yield file["path"], file["size"], partial(self._open, f"{folder}/{file['path']}")
+
+    def _sent(self, key: str, size: int) -> Iterator[Found]:
+        def read(start: int, end: int) -> bytes:
+            with self._open(key, start, end) as stream:
+                return stream.read()
+
+        try:
+            for file in archives.members(read, size):
+                end = file.start + file.bytes
+                yield file.path, file.bytes, partial(self._open, key, file.start, end)
+        except tarfile.TarError as exc:
+            raise RemoteError(f"{key} is no tar: {exc}") from exc
+
+    def _open(self, key: str, start: int = 0, end: int | None = None) -> BinaryIO:
+        """Open the bytes from *start* up to *end*."""
+        if start == end:
+            return io.BytesIO()
+        where = {"Bucket": self.session.bucket, "Key": key}
+        if end is not None:
+            where["Range"] = f"bytes={start}-{end - 1}"
         with translated(f"read {key}"):
-            body = self.session.look("s3").get_object(Bucket=self.session.bucket, Key=key)["Body"]
+            body = self.session.look("s3").get_object(**where)["Body"]
         return io.BufferedReader(_Reading(body, key))
 
 
@@ -150,12 +199,15 @@ class _Reading(io.RawIOBase):
 
 
 def _tar(bundle: Bundle) -> Iterator[bytes]:
-    """Give the tar of *bundle*, piece by piece. Equal folders make equal tars: no time, no owner."""
+    """Give the tar of *bundle*, piece by piece. Equal folders make equal tars: no time, no owner.
+
+    In GNU's form, since busybox knows no other long names.
+    """
     size = 0
     for entry in bundle.files:
         info = tarfile.TarInfo(entry.path)
         info.size, info.mode = entry.bytes, 0o755 if entry.executable else 0o644
-        header, filling = info.tobuf(tarfile.PAX_FORMAT), bytes(-entry.bytes % tarfile.BLOCKSIZE)
+        header, filling = info.tobuf(tarfile.GNU_FORMAT), bytes(-entry.bytes % tarfile.BLOCKSIZE)
         yield header
         with bundle.open(entry) as file:
             while block := file.read(BLOCK_BYTES):  # to the end: that is when it is checked

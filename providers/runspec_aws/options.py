@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 
 from pydantic import BeforeValidator, Field, WithJsonSchema
 
-from runspec.provider import Key, Options, Positive, Truth, Word, matching
+from runspec.provider import Key, Options, Positive, Seconds, Truth, Word, matching
 
 OWN_GROUP = "/aws/batch/job"  # the group of AWS Batch itself
 ARN = r"^arn:aws[a-z-]*:iam::[0-9]{12}:(role|instance-profile)/.+$"
@@ -75,6 +75,17 @@ class AwsOptions(Options):
     job_role: Role | None = Field(
         default=None,
         description="The role of the job itself: it reads inputs and writes outputs in the bucket.",
+    )
+    files: Literal["role", "signed"] = Field(
+        default="role",
+        description="How jobs reach the bucket: `role`, by job_role and python3 in the image, or "
+        "`signed`, by URLs that are signed when the job is submitted: any image with a POSIX sh, "
+        "tar, and curl, python3 or GNU wget will do.",
+    )
+    signed_for: Seconds = Field(
+        default=12 * 3600,
+        description="How long signed URLs are good: the wait in the queue, the job and the sending "
+        "of its outputs together; 7d at most. With temporary credentials they end earlier.",
     )
     execution_role: Role | None = Field(
         default=None, description="The role that gets images, secrets and writes logs."

@@ -6,18 +6,20 @@ from collections.abc import Mapping
 from typing import Any
 
 from runspec.provider import Facts, Scope, Spec, Step, tasks
-from runspec_aws import definition, environments, storage, times
+from runspec_aws import definition, environments, signed, storage, times
 from runspec_aws.naming import batch, tags
 from runspec_aws.options import AwsOptions
 from runspec_aws.shape import Shape, children, shape
 
 
 def steps(spec: Spec, run: str, facts: Facts) -> tuple[Step, ...]:
+    listed = [signed.step(spec, run, facts)] if facts.options.files == "signed" else []
     return (
         *storage.steps(spec, facts),
         *environments.steps(spec, facts.options),
         definition.step(spec, facts),
         storage.record(spec, run, facts),
+        *listed,
         _submit(spec, run, facts),
     )
 
@@ -33,7 +35,7 @@ def _submit(spec: Spec, run: str, facts: Facts) -> Step:
         "jobName": run,
         "jobQueue": queue,
         "jobDefinition": {"$ref": "definition.jobDefinitionArn"},
-        **_size(spec, run),
+        **_size(spec, run, options),
         "propagateTags": True,
         "tags": tags(options, run=run, job=spec.name),
     }
@@ -50,20 +52,27 @@ def _submit(spec: Spec, run: str, facts: Facts) -> Step:
     )
 
 
-def overrides(run: str) -> dict[str, Any]:
-    """Give what is of one run alone; all else is in the definition and the record."""
-    return {"environment": [{"name": "RUNSPEC_RUN", "value": run}]}
+def overrides(run: str, options: AwsOptions) -> dict[str, Any]:
+    """Give what is of one run alone; all else is in the definition and the record.
+
+    Of signed URLs it is one, of the list of all others: overrides have 8,192 bytes.
+    """
+    own: dict[str, Any] = {"RUNSPEC_RUN": run}
+    if options.files == "signed":
+        own["RUNSPEC_FILES"] = signed.mark("GET", signed.files_key(run, options))
+    return {"environment": [{"name": name, "value": value} for name, value in own.items()]}
 
 
-def _size(spec: Spec, run: str) -> Mapping[str, Any]:
+def _size(spec: Spec, run: str, options: AwsOptions) -> Mapping[str, Any]:
     kind = shape(spec)
+    mine = overrides(run, options)
     if kind is Shape.NODES:
-        own = [{"targetNodes": "0:", "containerOverrides": overrides(run)}]
+        own = [{"targetNodes": "0:", "containerOverrides": mine}]
         nodes = spec.cluster.nodes.max
         return {"nodeOverrides": {"numNodes": nodes, "nodePropertyOverrides": own}}
     if kind is Shape.ARRAY:
-        return {"arrayProperties": {"size": children(spec)}, "containerOverrides": overrides(run)}
-    return {"containerOverrides": overrides(run)}
+        return {"arrayProperties": {"size": children(spec)}, "containerOverrides": mine}
+    return {"containerOverrides": mine}
 
 
 def _count(spec: Spec) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import boto3
 from botocore.config import Config
@@ -54,6 +54,18 @@ class Session:
     def look(self, service: str) -> Any:
         """Give the client for calls that only look; it tries again by itself."""
         return self._session.client(service, config=PATIENT)
+
+    @functools.cache  # noqa: B019
+    def signer(self) -> Any:
+        """Give the client that signs URLs. It asks nobody, and a host of the region is never redirected."""
+        plain = self.look("s3").meta.endpoint_url.startswith("http://")
+        style: Literal["path", "virtual"] = "path" if plain or "." in self.bucket else "virtual"
+        config = Config(
+            signature_version="s3v4",
+            s3={"addressing_style": style},
+            request_checksum_calculation="when_required",
+        )
+        return self._session.client("s3", config=config)
 
     def credentials(self) -> S3Config:
         """Give the credentials as they are now, for a library that signs by itself."""

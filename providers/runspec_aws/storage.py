@@ -15,6 +15,7 @@ from runspec_aws.shape import shape
 
 INSIDE_SHA256 = hashlib.sha256(inside_zipapp()).hexdigest()
 FORMAT = "runspec.run/v1"
+SHARED = "/mnt/runspec"  # where shared file systems are mounted in jobs
 
 
 def store(options: AwsOptions) -> str:
@@ -29,13 +30,14 @@ def key(options: AwsOptions, *parts: str) -> str:
 def steps(spec: Spec, facts: Facts) -> Iterator[Step]:
     """Give the steps that put up what jobs share: our part of the job, and folders."""
     options: AwsOptions = facts.options
-    yield _upload(
-        options,
-        "inside",
-        "upload what runs in the job",
-        key(options, "inside", f"{INSIDE_SHA256}.pyz"),
-        {"$inside": INSIDE_SHA256},
-    )
+    if options.files == "role":
+        yield _upload(
+            options,
+            "inside",
+            "upload what runs in the job",
+            key(options, "inside", f"{INSIDE_SHA256}.pyz"),
+            {"$inside": INSIDE_SHA256},
+        )
     for mount in spec.mounts:
         if mount.scheme == "file":
             source = facts.sources[mount.name]

@@ -28,7 +28,12 @@ from runspec.errors import (
     UsageError,
 )
 from runspec.home import home as state_folder
-from runspec.inside import boot_py as inside_boot, inside_sh, zipapp_bytes as inside_zipapp
+from runspec.inside import (
+    boot_py as inside_boot,
+    inside_sh,
+    inside_signed,
+    zipapp_bytes as inside_zipapp,
+)
 from runspec.problems import Path, Problem, did_you_mean
 from runspec.scalars import Bytes, Key, Positive, Seconds, Truth, Whole, Word, matching
 from runspec.spec import Capacity, Launch, Model, Mount, Nodes, Output, Spec
@@ -96,6 +101,7 @@ __all__ = [
     "did_you_mean",
     "inside_boot",
     "inside_sh",
+    "inside_signed",
     "inside_zipapp",
     "matching",
     "shell_script",
@@ -142,8 +148,8 @@ class Request(NamedTuple):
 
     What is not known while planning is a mapping with one key: `{"$ref": "step.field"}` is a
     field of an earlier step's answer, `{"$secret": "env:NAME"}` a secret, `{"$file": "mount"}`
-    the content of a folder of this machine, `{"$signed": "key"}` a signed URL. The core puts
-    them in at the last moment and nowhere else.
+    the content of a folder of this machine, `{"$signed": "GET key"}` a signed URL. They are put
+    in at the last moment and nowhere else: signed URLs by the client, the rest by the core.
     """
 
     service: str

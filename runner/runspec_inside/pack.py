@@ -14,7 +14,16 @@ START = "import sys\nfrom runspec_inside.__main__ import main\nsys.exit(main())\
 
 def inside_sh() -> str:
     """Return inside.sh without comments and indents: the form that travels inside requests."""
-    text = (FOLDER / "inside.sh").read_text("utf-8")
+    return _stripped("inside.sh")
+
+
+def signed_sh() -> str:
+    """Return signed.sh in the same form."""
+    return _stripped("signed.sh")
+
+
+def _stripped(name: str) -> str:
+    text = (FOLDER / name).read_text("utf-8")
     lines = (line.strip() for line in text.splitlines())
     return "".join(f"{line}\n" for line in lines if line and not line.startswith("#"))
 

@@ -89,6 +89,14 @@ def aws_batch(folder: Path, monkeypatch: pytest.MonkeyPatch) -> World:
     )
 
 
+def aws_batch_signed(folder: Path, monkeypatch: pytest.MonkeyPatch) -> World:
+    """The same for jobs without a role, by signed URLs."""
+    found = aws_batch(folder, monkeypatch)
+    found.options = {**found.options, "files": "signed", "job_role": None}
+    found.refuses = {"secrets", "nodes"}
+    return found
+
+
 def rehearsed(folder: Path) -> None:
     """Start what is not there yet, and lead the SDK to it."""
     if AwsWorld.objects is None:
@@ -122,3 +130,4 @@ AWS: dict[str, Any] = {
     "shared": {"all": "efs:fs-12345678"},
 }
 HARNESSES: dict[str, Harness] = {"aws-batch": aws_batch, "local": local}
+MORE: dict[str, Harness] = {"aws-batch-signed": aws_batch_signed}  # other ways of a provider

@@ -8,17 +8,17 @@ import pytest
 
 from runspec import registry
 from runspec.testing import ProviderContract, World
-from tests.contract.harnesses import HARNESSES
+from tests.contract.harnesses import HARNESSES, MORE
 
 REGISTERED = list(registry.installed())
 
 
 class TestContract(ProviderContract):
-    @pytest.fixture(params=[name for name in REGISTERED if name in HARNESSES])
+    @pytest.fixture(params=[*(name for name in REGISTERED if name in HARNESSES), *MORE])
     def world(
         self, request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> World:
-        return HARNESSES[request.param](tmp_path, monkeypatch)
+        return {**HARNESSES, **MORE}[request.param](tmp_path, monkeypatch)
 
 
 @pytest.mark.parametrize("name", REGISTERED)

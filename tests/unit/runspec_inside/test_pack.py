@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from runspec_inside.pack import inside_sh, zipapp_bytes
+from runspec_inside.pack import inside_sh, signed_sh, zipapp_bytes
 from tests.unit.runspec_inside.shells import FILE
 
 ENTRIES = zipfile.ZipFile(io.BytesIO(zipapp_bytes())).namelist()
@@ -56,9 +56,18 @@ def test_the_zipapp_needs_nothing_but_python(tmp_path: Path) -> None:
     assert done.returncode == 0
 
 
-def test_the_shell_text_loses_its_comments_only() -> None:
+@pytest.mark.parametrize("name, text", [("inside.sh", inside_sh()), ("signed.sh", signed_sh())])
+def test_the_shell_text_loses_its_comments_only(name: str, text: str) -> None:
     """The lines that do something are all there, in order."""
-    lines = [line.strip() for line in FILE.read_text().splitlines()]
+    lines = [line.strip() for line in FILE.with_name(name).read_text().splitlines()]
 
     kept = [line for line in lines if line and not line.startswith("#")]
-    assert inside_sh().splitlines() == kept
+    assert text.splitlines() == kept
+
+
+def test_the_python_in_the_shell_text_has_no_blocks_to_lose() -> None:
+    """Indents are taken off."""
+    source = signed_sh().partition("_rs_py='")[2].partition("'")[0]
+
+    assert "urllib" in source
+    ast.parse(source, feature_version=(3, 6))
