@@ -94,7 +94,7 @@ def test_words_and_values_reach_the_program_byte_for_byte(
         "end",
     ]
 
-    done = Image(tmp_path, shell, tool).run(url, words)
+    done = Image(tmp_path, shell, tool).run(url, words, LC_ALL="C.UTF-8")
 
     wanted = [every, b"", b"-e", value.encode(), b"${sweep.a}", b"*", b"end", b""]
     assert done.stdout.split(b"\0") == wanted
