@@ -116,9 +116,16 @@ def _made(requests: Iterable[Request], options: AwsOptions) -> Iterator[dict[str
 def _bucket(options: AwsOptions) -> Iterator[dict[str, Any]]:
     bucket = f"arn:aws:s3:::{options.bucket}"
     yield _statement("Objects", OBJECTS, [f"{bucket}/{options.prefix}/*"])
-    below = {"StringLike": {"s3:prefix": [f"{options.prefix}/*"]}}
-    yield _statement("Lists", ["s3:ListBucket"], [bucket], Condition=below)
+    yield _lists(bucket)
     yield _statement("Unfinished", ["s3:ListBucketMultipartUploads"], [bucket])
+
+
+def _lists(bucket: str) -> dict[str, Any]:
+    """Without it, asking for what is not there answers 403 and not 404; a condition on the prefix does the same.
+
+    https://docs.aws.amazon.com/AmazonS3/latest/API/API_GetObject.html
+    """
+    return _statement("Lists", ["s3:ListBucket"], [bucket])
 
 
 def _logs(options: AwsOptions) -> Iterator[dict[str, Any]]:
@@ -151,12 +158,11 @@ def job_policy(options: AwsOptions) -> dict[str, Any]:
         "Version": VERSION,
         "Statement": [
             _statement("Read", ["s3:GetObject"], inputs),
-            _statement("Write", ["s3:PutObject"], [f"{bucket}/{prefix}/runs/*"]),
             _statement(
-                "Lists",
-                ["s3:ListBucket"],
-                [bucket],
-                Condition={"StringLike": {"s3:prefix": [f"{prefix}/*"]}},
+                "Write",
+                ["s3:AbortMultipartUpload", "s3:PutObject"],
+                [f"{bucket}/{prefix}/runs/*"],
             ),
+            _lists(bucket),
         ],
     }

@@ -93,7 +93,7 @@ def aws_batch_signed(folder: Path, monkeypatch: pytest.MonkeyPatch) -> World:
     """The same for jobs without a role, by signed URLs."""
     found = aws_batch(folder, monkeypatch)
     found.options = {**found.options, "files": "signed", "job_role": None}
-    found.refuses = {"secrets", "nodes"}
+    found.refuses = {"nodes"}
     return found
 
 

@@ -19,10 +19,17 @@ from tests.unit.runspec_inside.store import BUCKET, TOOLS, Bucket, Image, answer
 WAYS = [(shell, tool) for shell in SHELLS for tool in TOOLS]
 PUTS = [way for way in WAYS if way != ("busybox", "wget")]
 
-every_way = pytest.mark.parametrize("shell, tool", WAYS)
-every_way_that_puts = pytest.mark.parametrize("shell, tool", PUTS)
+
+def tried(ways: list[tuple[str, str]]) -> pytest.MarkDecorator:
+    """Try all of *ways*, and only the first of them in the run that takes no time."""
+    slow = [pytest.param(*way, marks=pytest.mark.slow) for way in ways[1:]]
+    return pytest.mark.parametrize("shell, tool", [ways[0], *slow])
+
+
+every_way = tried(WAYS)
+every_way_that_puts = tried(PUTS)
 # busybox runs its own sleep, whatever is on PATH: there is no standing in for it.
-slept_for = pytest.mark.parametrize("shell, tool", [way for way in PUTS if way[0] != "busybox"])
+slept_for = tried([way for way in PUTS if way[0] != "busybox"])
 
 # Every byte that a name can have, as UTF-8 and as it never is.
 ODD_NAMES = [
