@@ -1,0 +1,138 @@
+"""What a provider or its client may be able to do beyond what it must: one method each, asked for with isinstance."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager
+from pathlib import Path
+from typing import Any, Protocol, runtime_checkable
+
+from runspec.spec import Spec
+from runspec.values import (
+    Answer,
+    Bundle,
+    Finding,
+    Litter,
+    OutputFile,
+    Progress,
+    Rehearsal,
+    Request,
+    Step,
+    Stream,
+)
+
+
+@runtime_checkable
+class Survey(Protocol):
+    """A provider that knows things about this machine or its service that plans depend on."""
+
+    def survey(self, spec: Spec, options: Any) -> Mapping[str, Any]:
+        """Give facts for `Facts.survey`, JSON values only.
+
+        Must work without credentials: what cannot be reached is left out.
+        """
+
+
+@runtime_checkable
+class Stage(Protocol):
+    """A client that puts folders of this machine where the job can read them."""
+
+    def stage(self, request: Request, bundle: Bundle, progress: Progress) -> Answer:
+        """Carry out *request*, whose params held `{"$file": ...}`, with *bundle* for it.
+
+        Raises as `Client.call` does. A half-done earlier try must do no harm.
+        """
+
+
+@runtime_checkable
+class Tail(Protocol):
+    """A client that gives back what jobs print."""
+
+    @property
+    def poll_s(self) -> float:
+        """Seconds between two looks at a stream that had nothing new."""
+
+    def streams(self, run: str) -> Sequence[Stream]:
+        """Give the streams there are by now, ordered by task and rank."""
+
+
+@runtime_checkable
+class Outputs(Protocol):
+    """A client that gives back what jobs wrote."""
+
+    def outputs(self, run: str) -> Sequence[OutputFile]:
+        """Give every file saved so far, ordered by output, task, rank and path."""
+
+
+@runtime_checkable
+class Talks(Protocol):
+    """A client whose calls may take minutes and that says meanwhile what it does."""
+
+    def listen(self, tell: Callable[[str], None]) -> None:
+        """Have *tell* called with a line for a person, from within later calls."""
+
+
+@runtime_checkable
+class Remembers(Protocol):
+    """A client that is spared looking for what is known already."""
+
+    def remember(self, run: str, answers: Mapping[str, Answer]) -> None:
+        """Take the answers that the steps of *run* have had, by step id.
+
+        Called before anything is asked about a run that was begun by another process.
+        """
+
+
+@runtime_checkable
+class Collects(Protocol):
+    """A client that finds what is left over, by names and tags."""
+
+    def litter(self, runs: Collection[str], made: Collection[str]) -> Iterable[Litter]:
+        """Give all that is neither of *runs* nor one of the names *made*, in the order to remove it.
+
+        *made* are all texts in the plans on record, names among them.
+        """
+
+
+@runtime_checkable
+class Permits(Protocol):
+    """A provider whose service asks for rights."""
+
+    def policy(self, steps: Iterable[Step], options: Any, *, of_job: bool) -> Mapping[str, Any]:
+        """Give the least rights, in the service's own form, for whoever carries out *steps*.
+
+        *of_job*: for what runs in the job instead.
+        """
+
+
+@runtime_checkable
+class Introduces(Protocol):
+    """A provider that needs a profile, and has a first one to fill in."""
+
+    def first_profile(self) -> str:
+        """Give the text of `runspec-profile.yaml`."""
+
+
+@runtime_checkable
+class Rehearses(Protocol):
+    """A provider whose service has stand-ins on this machine."""
+
+    @property
+    def name(self) -> str: ...
+
+    def rehearse(
+        self, options: Mapping[str, Any], folder: Path, engine: str | None
+    ) -> AbstractContextManager[Rehearsal]:
+        """Start the stand-ins, on loopback, with all they need below *folder*; end them afterwards.
+
+        *options* are those of the profile. *engine* is what runs the jobs: `process` or `podman`;
+        None picks. Raises Unavailable when something for it is missing.
+        """
+
+
+@runtime_checkable
+class Doctor(Protocol):
+    """A provider that can say what will stop a job before anything is made."""
+
+    def examine(self, options: Any) -> Iterable[Finding]:
+        """Give findings, most important first. Never raises for what it looks at."""

@@ -1,0 +1,225 @@
+"""What the core and providers hand to each other: requests and steps, facts, how runs stand."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from enum import StrEnum
+from typing import Annotated, Any, BinaryIO, NamedTuple, Protocol
+
+from pydantic import BeforeValidator, Field, WithJsonSchema
+
+from runspec.scalars import Key, matching
+from runspec.spec import Model
+
+Answer = Mapping[str, Any]
+Progress = Callable[[int, int], None]  # bytes (or items) done, and in all; 0 where not known
+
+SECRET_SOURCE = r"^[a-z][a-z0-9-]*:.+$"
+
+SecretSource = Annotated[
+    str,
+    BeforeValidator(
+        matching(SECRET_SOURCE, "where a secret lives", "write env:NAME, file:/path or aws-sm:id")
+    ),
+    WithJsonSchema({"type": "string", "pattern": SECRET_SOURCE}),
+]
+
+
+class Options(Model):
+    """The base of every provider's `options_model`: settings of an account, from the profile.
+
+    A spec may override single ones under `providers: {NAME: {...}}`. Every option has a default
+    or is asked for by `check`, so that a spec can be checked where no profile is.
+    """
+
+    secrets: Mapping[Key, SecretSource] = Field(
+        default={},
+        description="Where each secret lives: `env:NAME`, `file:/path`, or a store of the cloud.",
+    )
+
+
+class Scope(StrEnum):
+    """Whether a step belongs to one run, or outlives runs and is shared by equal needs."""
+
+    RUN = "run"
+    SITE = "site"
+
+
+class Request(NamedTuple):
+    """One call, word for word: *params* are exactly what is sent.
+
+    What is not known while planning is a mapping with one key: `{"$ref": "step.field"}` is a
+    field of an earlier step's answer, `{"$secret": "env:NAME"}` a secret, `{"$file": "mount"}`
+    the content of a folder of this machine, `{"$signed": "GET key"}` a signed URL. They are put
+    in at the last moment and nowhere else: signed URLs by the client, the rest by the core.
+    """
+
+    service: str
+    operation: str
+    params: Mapping[str, Any]
+
+
+class Step(NamedTuple):
+    """One thing to make: how it is made and how it is taken away again.
+
+    *settle_s* is how long, in seconds, the service may take to list what was just made: after
+    a call without an answer, `find` is asked this long before the call may be made again.
+    *undo* is None where there is nothing to take away.
+    """
+
+    id: str
+    title: str
+    scope: Scope
+    do: Request
+    undo: Request | None = None
+    settle_s: float = 0.0
+
+
+class Source(NamedTuple):
+    """A folder of this machine that a spec mounts, as found: *digest* is of all it holds."""
+
+    digest: str
+    files: int
+    bytes: int
+
+
+class Facts(NamedTuple):
+    """What planning needs to know beside the spec, gathered first and passed in.
+
+    *options* is the provider's `options_model`, from the profile and the spec. *sources* are the
+    folders of this machine by mount name. *requirements* are the lines of the requirements file
+    or list. *survey* is what the provider's own `Survey` found: plain JSON values only. Facts
+    that are not *complete* come from the spec alone (`runspec validate`): then `check` says
+    nothing of what the profile or a survey might still tell, and nothing is planned.
+    """
+
+    options: Any
+    sources: Mapping[str, Source] = {}
+    requirements: tuple[str, ...] = ()
+    survey: Mapping[str, Any] = {}
+    complete: bool = True
+
+
+class State(StrEnum):
+    """How a run is. The last four are terminal: they never change again."""
+
+    WAITING = "waiting"
+    RUNNING = "running"
+    SUCCEEDED = "succeeded"
+    FAILED = "failed"
+    CANCELLED = "cancelled"
+    GONE = "gone"  # the service knows nothing of it (any more)
+
+    @property
+    def terminal(self) -> bool:
+        return self not in (State.WAITING, State.RUNNING)
+
+
+class NodeStatus(NamedTuple):
+    """One node of one task, as it is; *reason* is in the user's words."""
+
+    task: int
+    rank: int
+    attempt: int
+    state: State
+    reason: str = ""
+    exit_code: int | None = None
+
+
+class Status(NamedTuple):
+    """A run as it is: *reason* says why it waits, or why it failed."""
+
+    state: State
+    reason: str = ""
+    exit_code: int | None = None
+    nodes: tuple[NodeStatus, ...] = ()
+
+
+class File(NamedTuple):
+    """A file of a bundle. *path* is relative, with "/" between its parts."""
+
+    path: str
+    bytes: int
+    executable: bool
+    sha256: str
+
+
+class Bundle(Protocol):
+    """The content of one folder of this machine, exactly as it was hashed for the plan."""
+
+    @property
+    def digest(self) -> str:
+        """The digest that the plan's `Source` carries."""
+
+    @property
+    def files(self) -> Sequence[File]:
+        """All it holds, ordered by path."""
+
+    def open(self, file: File) -> BinaryIO:
+        """Open one file for reading.
+
+        What is read is checked: reading to the end raises Conflict if it is no longer what
+        was hashed.
+        """
+
+
+class Chunk(NamedTuple):
+    """Bytes of a stream, as stored, and the position after them; empty when there are no more."""
+
+    data: bytes
+    position: str
+
+
+class Stream(Protocol):
+    """What one node of one task prints, over all its attempts, as the service stores it."""
+
+    @property
+    def task(self) -> int: ...
+
+    @property
+    def rank(self) -> int: ...
+
+    def read(self, position: str | None) -> Chunk:
+        """Give the bytes after *position*; None is the beginning.
+
+        Equal positions give equal bytes, whenever asked and by whomever, as long as the stream
+        is kept. An empty chunk means that there is no more for now.
+        """
+
+
+class OutputFile(NamedTuple):
+    """A file a job left in an output. *path* is below the output's folder, "/" between parts."""
+
+    output: str
+    task: int
+    rank: int
+    path: str
+    bytes: int
+    open: Callable[[], BinaryIO]
+
+
+class Litter(NamedTuple):
+    """Something of ours at a service that no run on record knows; *remove* are the calls, in order.
+
+    *run* is the run it is of, where there is one. *alive* says that a job which has not ended needs it.
+    """
+
+    what: str
+    remove: tuple[Request, ...]
+    run: str | None = None
+    alive: bool = False
+
+
+class Rehearsal(NamedTuple):
+    """Stand-ins that are up: *env* leads SDKs to them, *options* are the profile's, made complete."""
+
+    env: Mapping[str, str]
+    options: Mapping[str, Any]
+
+
+class Finding(NamedTuple):
+    """One thing `doctor` looked at. *hint* says what to do when it is not *ok*."""
+
+    what: str
+    ok: bool
+    hint: str | None = None
