@@ -107,6 +107,9 @@ def _limits(spec: Spec, options: AwsOptions) -> Iterator[Problem]:
             what = "an array has no bound of its own, and the queue of the profile is not ours to bound"
             hint = "take max_parallel away, or take queue out of the profile"
             yield Problem(("max_parallel",), what, hint, at="key")
+        elif spec.cluster.capacity is Capacity.SPOT_THEN_ON_DEMAND:
+            what = "each of the two environments keeps it: twice as many may run at once"
+            yield Problem(("max_parallel",), what, at="key", severity="note")
         elif not options.fargate:
             what = "kept by the vCPUs of the environment; Batch may go one machine above it"
             yield Problem(("max_parallel",), what, at="key", severity="note")
@@ -128,6 +131,10 @@ def _machines(spec: Spec, options: AwsOptions) -> Iterator[Problem]:
             if getattr(cluster, key) not in (None, Capacity.ON_DEMAND):
                 what = "the queue of the profile is used as it is: it decides this"
                 yield Problem(("cluster", key), what, severity="note")
+    if cluster.disk and options.launch_template and not options.queue:
+        what = "a disk is a launch template of its own, and the profile has one already"
+        hint = "give the template that disk, or take launch_template out of the profile"
+        yield Problem(("cluster", "disk"), what, hint)
     if (cluster.gpu_type or "").lower() == "v100" and not options.ami and not options.queue:
         # https://docs.aws.amazon.com/batch/latest/APIReference/API_Ec2Configuration.html
         what = "V100 machines (p3) have no AMI of AWS Batch any more"

@@ -95,6 +95,8 @@ class AwsClient:
         """Take something away, after what has begun with it has ended; wait until it is gone."""
         if not finding.there(self.session, request):
             return {}
+        if request.operation in ("update_job_queue", "delete_job_queue"):
+            self.jobs.refuse_if_used(request.params["jobQueue"])
         self._await(lambda: not finding.busy(self.session, request), request)
         try:
             self._send(request)

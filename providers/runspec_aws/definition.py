@@ -35,12 +35,14 @@ START = (
 
 # Which attempts another one follows; the first match counts, and what matches nothing is tried
 # again: https://docs.aws.amazon.com/batch/latest/userguide/job_retries.html
+RECLAIMED = {"EC2": "Host EC2*", "FARGATE": "Your Spot Task was interrupted*"}
 EVALUATE = (
-    {"onStatusReason": "Host EC2*", "action": "RETRY"},  # the machine was taken away
     {"onExitCode": AGAIN, "action": "RETRY"},
+    # A container that was told to end: its machine is going. What we terminate, and what takes too
+    # long, Batch does not try again whatever is said here.
+    {"onExitCode": "143", "action": "RETRY"},
     {"onReason": "CannotPullContainerError: context canceled*", "action": "RETRY"},
-    {"onReason": "*", "action": "EXIT"},
-    {"onExitCode": "*", "action": "EXIT"},
+    {"onStatusReason": "*", "action": "EXIT"},
 )
 
 
@@ -74,12 +76,18 @@ def attempts(spec: Spec) -> int:
 def tries(spec: Spec, options: AwsOptions) -> dict[str, Any]:
     """Give how often it is tried. What runs by signed URLs keeps no count: Batch does, of all failures."""
     if options.files == "role":
-        return {"attempts": attempts(spec), "evaluateOnExit": list(EVALUATE)}
+        return {"attempts": attempts(spec), "evaluateOnExit": [_reclaimed(options), *EVALUATE]}
     if spec.retry.attempts > 1:
         always = {"onReason": "*", "action": "RETRY"}
         return {"attempts": spec.retry.attempts, "evaluateOnExit": [always]}
     own = [rule for rule in EVALUATE if rule.get("onExitCode") != AGAIN]
-    return {"attempts": attempts(spec), "evaluateOnExit": own}
+    return {"attempts": attempts(spec), "evaluateOnExit": [_reclaimed(options), *own]}
+
+
+def _reclaimed(options: AwsOptions) -> dict[str, str]:
+    """The machine was taken away. Fargate's words are from what its users report: it documents none."""
+    reason = RECLAIMED["FARGATE" if options.fargate else "EC2"]
+    return {"onStatusReason": reason, "action": "RETRY"}
 
 
 def name(spec: Spec, facts: Facts) -> str:

@@ -17,7 +17,14 @@ from runspec_aws.session import Session
 ECR = re.compile(
     r"(?P<account>[0-9]{12})\.dkr\.ecr\.[a-z0-9-]+\.amazonaws\.com/(?P<name>[^:@]+)([:@](?P<tag>.+))?"
 )
-QUOTAS = {"on-demand": "L-1216C47A", "spot": "L-34B43A08"}
+QUOTAS = {
+    "on-demand": "L-1216C47A",
+    "spot": "L-34B43A08",
+    "on-demand GPU (G and VT)": "L-DB2E81BA",
+    "on-demand GPU (P)": "L-417A185B",
+    "spot GPU (G and VT)": "L-3819A6DF",
+    "spot GPU (P4, P3, P2)": "L-7212CCBC",
+}
 
 
 def examine(options: AwsOptions) -> Iterator[Finding]:
@@ -156,5 +163,8 @@ def _quotas(session: Session, options: AwsOptions) -> Iterator[Finding]:
             yield Finding(f"the quota of {kind} vCPUs is not known: {finding.what}", True)
             continue
         value = int(found["Quota"]["Value"])
+        if "GPU" in kind:  # not every account has them, nor every job
+            yield Finding(f"{value:,} {kind} vCPUs at once", True)
+            continue
         hint = f"ask for more, or set max_vcpus: {value}"
         yield Finding(f"{value:,} {kind} vCPUs at once", value >= options.max_vcpus, hint)

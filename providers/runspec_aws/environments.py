@@ -8,11 +8,12 @@ from typing import Any
 from runspec.provider import Capacity, Request, Scope, Spec, Step
 from runspec_aws import times
 from runspec_aws.naming import batch, in_turn, named, tags
-from runspec_aws.needs import machines, needs
+from runspec_aws.needs import alone, machines, needs
 from runspec_aws.options import AwsOptions
 from runspec_aws.shape import Shape, shape
 
 GIB = 1 << 30
+LEAST_DISK_GIB = 30  # of that AMI: EC2 refuses a smaller volume of its snapshot
 ROOT_DEVICE = "/dev/xvda"  # of the ECS-optimized Amazon Linux 2023
 
 # capacity: the kinds of environment, in the order the queue tries them. Spot gives way to
@@ -71,7 +72,7 @@ def placement_name(spec: Spec, options: AwsOptions) -> str:
 
 def _template(spec: Spec) -> Step:
     assert spec.cluster.disk is not None, "BUG: a template is for a disk"
-    gib = -(-spec.cluster.disk // GIB)
+    gib = max(LEAST_DISK_GIB, -(-spec.cluster.disk // GIB))
     volume = {"VolumeSize": gib, "VolumeType": "gp3", "DeleteOnTermination": True}
     data = {"BlockDeviceMappings": [{"DeviceName": ROOT_DEVICE, "Ebs": volume}]}
     name = template_name(spec)
@@ -179,7 +180,7 @@ def _types(spec: Spec, options: AwsOptions) -> tuple[str, ...]:
 
 def one_type(spec: Spec) -> bool:
     """Say whether all nodes must be of one type: those of a gang, and close ones."""
-    return shape(spec) is Shape.NODES or spec.cluster.placement is not None
+    return shape(spec) is Shape.NODES or spec.cluster.placement is not None or alone(spec)
 
 
 def _queue(spec: Spec, options: AwsOptions) -> dict[str, Any]:

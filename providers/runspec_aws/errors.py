@@ -19,11 +19,14 @@ PASSING = frozenset(
     "RequestThrottled RequestThrottledException RequestLimitExceeded BandwidthLimitExceeded "
     "LimitExceededException PriorRequestNotComplete TransactionInProgressException".split()
 )
+# 400 and 403 alone are all that an answer to HEAD says.
+FORBIDDEN = frozenset("403 AccessDenied AccessDeniedException UnauthorizedOperation".split())
 DENIED = frozenset(
-    "AccessDenied AccessDeniedException UnauthorizedOperation AuthFailure ExpiredToken "
+    "400 AuthFailure ExpiredToken "
     "ExpiredTokenException InvalidClientTokenId UnrecognizedClientException InvalidAccessKeyId "
     "SignatureDoesNotMatch RequestExpired MissingAuthenticationToken RequestTimeTooSkewed".split()
 )
+RIGHTS = "see runspec policy job.yaml for the rights that are needed, or log in again"
 LOGIN = "log in again (aws sso login), or set account_profile; then the same command goes on"
 
 
@@ -59,6 +62,8 @@ def _first_line(exc: Exception) -> str:
 def _refused(what: str, exc: exceptions.ClientError) -> Exception:
     code, text = exc.response["Error"].get("Code", ""), exc.response["Error"].get("Message", "")
     status = exc.response.get("ResponseMetadata", {}).get("HTTPStatusCode", 0)
+    if code in FORBIDDEN:
+        return CredentialsError(f"{what}: {text or code}", RIGHTS)
     if code in DENIED:
         return CredentialsError(f"{what}: {text or code}", LOGIN)
     if code in PASSING or status == 429:

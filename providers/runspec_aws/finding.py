@@ -153,11 +153,32 @@ def settled(session: Session, do: Request) -> bool:
                 what = (
                     f"{do.params[key]} is invalid: {found.get('statusReason', 'no reason given')}"
                 )
-                raise RemoteError(what, "mend the profile; the next apply makes another")
-            return found is not None and found["status"] == "VALID"
+                hint = (
+                    "mend what it says, take it away (runspec gc, destroy --site), and apply again"
+                )
+                raise RemoteError(what, hint)
+            return found is not None and _is_on(session, found, kind)
     return True
 
 
+def _is_on(session: Session, found: Mapping[str, Any], kind: Kind) -> bool:
+    """Say whether a thing of ours can be used; one that a destroy left half taken away is switched on again."""
+    if found["status"] != "VALID":
+        return False
+    if found["state"] == "ENABLED":
+        return True
+    session.valid.clear()
+    noun, key = SWITCHED[kind.name]
+    with translated(f"update_{noun}"):
+        update = getattr(session.look("batch"), f"update_{noun}")
+        update(**{key: found[kind.name], "state": "ENABLED"})
+    return False
+
+
+SWITCHED = {
+    "computeEnvironmentName": ("compute_environment", "computeEnvironment"),
+    "jobQueueName": ("job_queue", "jobQueue"),
+}
 # What takes something away: how to look whether it is there still, and whether it is at rest.
 THINGS: Mapping[str, tuple[Kind, str]] = {
     "update_compute_environment": (ENVIRONMENT, "computeEnvironment"),

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from email.utils import parsedate_to_datetime
 from typing import Any, NamedTuple
 
-from runspec.provider import Answer, NodeStatus, RemoteError, State, Status
+from runspec.provider import Answer, Conflict, NodeStatus, RemoteError, State, Status
 from runspec_aws import reasons, times
 from runspec_aws.errors import got, translated
 from runspec_aws.finding import QUEUE, described
@@ -113,6 +113,15 @@ class Jobs:
         with translated("list_jobs"):
             for page in pages.paginate(jobQueue=queue, filters=by_name):
                 yield from got(page, "jobSummaryList")
+
+    def refuse_if_used(self, queue: str) -> None:
+        """Raise Conflict while jobs are in *queue*, whoever's they are: they would end with it."""
+        for status in (s for s, state in STATES.items() if not state.terminal):
+            with translated("list_jobs"):
+                answer = self.session.look("batch").list_jobs(jobQueue=queue, jobStatus=status)
+            if found := got(answer, "jobSummaryList"):
+                what = f"{found[0]['jobName']} is {status} in {queue}"
+                raise Conflict(f"{what}: it would end with the queue", "end it first, or wait")
 
     def describe(self, ids: Iterable[str], *, anew: bool = False) -> dict[str, Job]:
         """Give what the service knows of each of *ids*; it forgets jobs that have long ended.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Collection, Iterator, Mapping
 from typing import Any
 
@@ -15,6 +16,7 @@ from runspec_aws.objects import Objects
 from runspec_aws.session import Session
 
 OURS = "runspec-"
+YOUNG_S = 86_400.0  # an upload that was begun so lately may still be going on
 
 
 class Collector:
@@ -79,14 +81,15 @@ class Collector:
 
     def _uploads(self) -> Iterator[Litter]:
         """Uploads in parts that nobody finished cost as much as whole ones."""
+        pages = self.session.look("s3").get_paginator("list_multipart_uploads")
+        where = {"Bucket": self.session.bucket, "Prefix": f"{self.files.prefix}/"}
         with translated("list_multipart_uploads"):
-            found = self.session.look("s3").list_multipart_uploads(
-                Bucket=self.session.bucket, Prefix=f"{self.files.prefix}/"
-            )
-        for upload in found.get("Uploads", ()):
+            found = [u for page in pages.paginate(**where) for u in page.get("Uploads", ())]
+        for upload in found:
             where = {"Bucket": self.session.bucket, "Key": upload["Key"]}
             remove = s3("abort_multipart_upload", **where, UploadId=upload["UploadId"])
-            yield Litter(f"unfinished upload of {upload['Key']}", (remove,))
+            young = time.time() - upload["Initiated"].timestamp() < YOUNG_S
+            yield Litter(f"unfinished upload of {upload['Key']}", (remove,), alive=young)
 
 
 def _tagged(thing: Mapping[str, Any]) -> bool:

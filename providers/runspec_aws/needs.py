@@ -5,9 +5,10 @@ from __future__ import annotations
 import math
 from typing import NamedTuple
 
-from runspec.provider import Spec
+from runspec.provider import Launch, Spec
 from runspec_aws.instances import INSTANCES, KNOWN, MIB, Instance, fitting
 from runspec_aws.options import AwsOptions
+from runspec_aws.shape import Shape, shape
 
 MEMORY_PER_CPU_MIB = 2048 - 128  # fits the smallest machines, less what the system takes
 
@@ -50,7 +51,29 @@ def needs(spec: Spec, options: AwsOptions) -> Needs:
         share = found[0].usable_mib * gpus // found[0].gpus
         cores = found[0].cpus * gpus // found[0].gpus
         return Needs(str(spec.cluster.cpus or max(1, cores)), memory_mib or share, gpus)
-    return Needs(str(cpus), memory_mib or MEMORY_PER_CPU_MIB * cpus, gpus)
+    wanted = Needs(str(cpus), memory_mib or MEMORY_PER_CPU_MIB * cpus, gpus)
+    return _alone(wanted, spec, options) if alone(spec) else wanted
+
+
+def alone(spec: Spec) -> bool:
+    """Say whether each node must have a machine of its own.
+
+    Jobs of one container share their machine's network: two nodes on it would have one address,
+    and a launcher cannot tell them apart. A gang's nodes have machines of their own anyway.
+    https://docs.aws.amazon.com/batch/latest/userguide/multi-node-parallel-jobs.html
+    """
+    return (
+        spec.launch is not Launch.NONE and shape(spec) is Shape.ARRAY and spec.cluster.nodes.max > 1
+    )
+
+
+def _alone(wanted: Needs, spec: Spec, options: AwsOptions) -> Needs:
+    """Ask for more than half of the machine's cores, so that no two nodes fit on it."""
+    kind = spec.cluster.gpu_type
+    known = [KNOWN[name] for name in options.instance_types if name in KNOWN]
+    found = known or fitting(int(wanted.cpus), wanted.memory_mib, wanted.gpus, kind)
+    half = found[0].cpus // 2 + 1 if found else 1
+    return wanted._replace(cpus=str(max(int(wanted.cpus), half)))
 
 
 def _mib(count: int | None) -> int:
@@ -89,7 +112,9 @@ def efa_devices(machine: str) -> int:
 
 def on_fargate(spec: Spec) -> tuple[str, int] | None:
     """Give the smallest size of Fargate that holds a node: vCPUs and MiB; None when none does."""
-    cpus, memory_mib = spec.cluster.cpus or 0.25, _mib(spec.cluster.memory) or 1
+    # The bound of a sweep is one on whole vCPUs.
+    least = 1 if spec.max_parallel else 0.25
+    cpus, memory_mib = spec.cluster.cpus or least, _mib(spec.cluster.memory) or 1
     for have, low, high, step in FARGATE:
         if have >= cpus and high >= memory_mib:
             return f"{have:g}", max(low, low + -(-(memory_mib - low) // step) * step)

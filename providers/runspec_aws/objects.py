@@ -132,7 +132,12 @@ class Objects:
         for start in range(0, len(keys), DELETED_AT_ONCE):
             some = {"Objects": keys[start : start + DELETED_AT_ONCE], "Quiet": True}
             with translated(f"empty {prefix}"):
-                self.session.make("s3").delete_objects(Bucket=self.session.bucket, Delete=some)
+                done = self.session.make("s3").delete_objects(
+                    Bucket=self.session.bucket, Delete=some
+                )
+            if errors := done.get("Errors"):  # a 200 may hold them
+                what = f"{len(errors)} objects are still there, {errors[0].get('Key')} among them"
+                raise RemoteError(f"empty {prefix}: {what}: {errors[0].get('Message')}")
 
     def outputs(self, run: str) -> list[OutputFile]:
         """Give all that the manifests list, a file that is being written is in none; and all in tars."""

@@ -83,8 +83,15 @@ def _statement(
     }
 
 
+def partition(options: AwsOptions) -> str:
+    """https://docs.aws.amazon.com/IAM/latest/UserGuide/reference-arns.html"""
+    region = options.region or ""
+    known = {"cn-": "aws-cn", "us-gov-": "aws-us-gov"}
+    return next((name for start, name in known.items() if region.startswith(start)), "aws")
+
+
 def _arn(service: str, resource: str, options: AwsOptions) -> str:
-    return f"arn:aws:{service}:{options.region}:*:{resource}"
+    return f"arn:{partition(options)}:{service}:{options.region}:*:{resource}"
 
 
 def _made(requests: Iterable[Request], options: AwsOptions) -> Iterator[dict[str, Any]]:
@@ -103,7 +110,7 @@ def _made(requests: Iterable[Request], options: AwsOptions) -> Iterator[dict[str
         resources = {
             _arn("batch", "job/*", options),
             *(_arn("batch", f"job-definition/{name}*", options) for name in names),
-            *(_arn("batch", f"job-queue/{name}", options) for name in queues or [options.queue]),
+            *(_queue(name, options) for name in queues or [options.queue or ""]),
         }
         yield _statement("Job", {*actions, "batch:TerminateJob"}, resources)
     for kind, (actions, resources) in found.items():
@@ -113,8 +120,13 @@ def _made(requests: Iterable[Request], options: AwsOptions) -> Iterator[dict[str
         yield _statement("Machines", ec2, ["*"])
 
 
+def _queue(name: str, options: AwsOptions) -> str:
+    """A queue of the profile may be named by its ARN."""
+    return name if name.startswith("arn:") else _arn("batch", f"job-queue/{name}", options)
+
+
 def _bucket(options: AwsOptions) -> Iterator[dict[str, Any]]:
-    bucket = f"arn:aws:s3:::{options.bucket}"
+    bucket = f"arn:{partition(options)}:s3:::{options.bucket}"
     yield _statement("Objects", OBJECTS, [f"{bucket}/{options.prefix}/*"])
     yield _lists(bucket)
     yield _statement("Unfinished", ["s3:ListBucketMultipartUploads"], [bucket])
@@ -142,9 +154,18 @@ def _roles(options: AwsOptions) -> Iterator[dict[str, Any]]:
     if options.service_role:
         to = {"StringEquals": {"iam:PassedToService": "batch.amazonaws.com"}}
         yield _statement("ServiceRole", ["iam:PassRole"], [options.service_role], Condition=to)
+    elif not options.queue:
+        name = "role/aws-service-role/batch.amazonaws.com/AWSServiceRoleForBatch"
+        role = f"arn:{partition(options)}:iam::*:{name}"
+        to = {"StringLike": {"iam:AWSServiceName": "batch.amazonaws.com"}}
+        yield _statement("OwnRole", ["iam:CreateServiceLinkedRole"], [role], Condition=to)
     if options.instance_role and not options.queue:
         role = options.instance_role.replace(":instance-profile/", ":role/")
-        to = {"StringEquals": {"iam:PassedToService": "ec2.amazonaws.com"}}
+        to = {
+            "StringEquals": {
+                "iam:PassedToService": f"ec2.amazonaws.com{'.cn' * (partition(options) == 'aws-cn')}"
+            }
+        }
         yield _statement("InstanceRole", ["iam:PassRole"], [role], Condition=to)
 
 
@@ -152,7 +173,7 @@ def job_policy(options: AwsOptions) -> dict[str, Any]:
     """Give the policy of `job_role`: what runs in the job reads inputs and writes what it makes."""
     if options.files == "signed":  # the URLs carry the rights of whoever signs them
         return {"Version": VERSION, "Statement": []}
-    bucket, prefix = f"arn:aws:s3:::{options.bucket}", options.prefix
+    bucket, prefix = f"arn:{partition(options)}:s3:::{options.bucket}", options.prefix
     inputs = [f"{bucket}/{prefix}/{name}/*" for name in ("inside", "blobs", "store", "runs")]
     return {
         "Version": VERSION,

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-RECLAIMED = "Host EC2"  # https://docs.aws.amazon.com/batch/latest/userguide/job_retries.html
+# https://docs.aws.amazon.com/batch/latest/userguide/job_retries.html
+RECLAIMED = ("Host EC2", "Your Spot Task was interrupted")
 
 # What AWS Batch says of a job that waits: https://docs.aws.amazon.com/batch/latest/userguide/job_stuck_in_runnable.html
 STUCK: Mapping[str, str] = {

@@ -17,8 +17,13 @@ if TYPE_CHECKING:
     from obstore.store import S3Config
 
 # SubmitJob has no client token: a second attempt after a lost reply would be a second job.
+# Checksums where a call asks for them: parts of an upload that was begun without are refused with one.
+# https://docs.aws.amazon.com/sdkref/latest/guide/feature-dataintegrity.html
 ONCE = Config(
-    retries={"mode": "standard", "total_max_attempts": 1}, connect_timeout=10, read_timeout=60
+    request_checksum_calculation="when_required",
+    retries={"mode": "standard", "total_max_attempts": 1},
+    connect_timeout=10,
+    read_timeout=60,
 )
 # Looking is free to be repeated; adaptive slows down when the service throttles.
 # https://boto3.amazonaws.com/v1/documentation/api/latest/guide/retries.html

@@ -31,6 +31,7 @@ from runspec.provider import (
 TRIES = 6  # of a call that was definitely refused for a reason that passes
 FIRST_PAUSE_S = 0.5
 LOOK_S = 0.2  # between two looks for what may have been made
+SETTLED_S = 900.0  # the longest that something new may take until it can be used
 CANCEL_S = 300.0  # the longest that cancel waits for the end
 
 
@@ -150,7 +151,11 @@ def ready(request: Request, answers: Mapping[str, Answer]) -> Request:
 
 
 def _settle(step: Step, hands: Hands) -> None:
+    end = hands.clock() + SETTLED_S
     while not hands.client.settled(step):
+        if hands.clock() > end:
+            what = f"{step.title}: it cannot be used after {SETTLED_S:.0f} s"
+            raise UnknownOutcome(what, "run the same command again")
         hands.sleep(LOOK_S)
 
 

@@ -14,7 +14,7 @@ from typing import Any, Dict, List, Mapping, NamedTuple, Optional, Sequence, Tup
 
 from . import address, files, hostfile, inputs, packages, process, roll
 from .bucket import Bucket
-from .gang import Gang
+from .gang import LEASE_S, Gang
 from .meet import Node
 from .mirror import Mirror
 from .process import Child, Signals
@@ -194,6 +194,9 @@ class Agent:
             RUNSPEC_HOSTFILE=os.path.join(self.folder, "hostfile"),
         )
         self.env.setdefault("RUNSPEC_GRACE_S", "20")
+        # Machines come one by one, and the store may be slow: see roll.LATE_S and gang.LEASE_S.
+        self.env.setdefault("RUNSPEC_MEET_TIMEOUT_S", "{:g}".format(roll.LATE_S))
+        self.env.setdefault("RUNSPEC_LEASE_S", "{:g}".format(LEASE_S))
         self.env["RUNSPEC_HOST"] = address.own(self.env)
         if record["nodes"] == 1 or record["launch"] == "none":
             self._roll(signals)
@@ -208,7 +211,9 @@ class Agent:
         node = Node(self.place.rank, self.env["RUNSPEC_HOST"], "", "", 0)
         nodes = [node]
         if self.record["nodes"] > 1:
-            prefix = "{}hosts/{}/".format(self.at, self.place.task)
+            # A gang is tried again as a whole, children of an array each for itself.
+            tried = self.place.attempt if self.gang is not None else "any"
+            prefix = "{}hosts/{}/{}/".format(self.at, self.place.task, tried)
             failed = self.gang.failed if self.gang is not None else lambda: None
             nodes = roll.call(self.bucket, prefix, node, self.record["nodes"], signals, failed)
         hostfile.write(self.env["RUNSPEC_HOSTFILE"], nodes, self.record["slots"])

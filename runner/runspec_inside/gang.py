@@ -59,7 +59,7 @@ class Gang(threading.Thread):
         return next((self._codes[n] for n in sorted(self._codes) if self._codes[n]), None)
 
     def _others(self, signals: Signals, wait: bool) -> int:
-        began, pace = time.monotonic(), Pace(0.25)
+        began, pace = time.monotonic(), Pace(0.25, BEAT_S)
         self._answered = began
         while True:
             self._look()

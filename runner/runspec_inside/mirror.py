@@ -12,6 +12,7 @@ from .bucket import Bucket, Object
 from .process import Pace
 from .words import Failure
 
+LOOK_S = 5.0  # at the most between two passes, for a job that has run for long
 BEATS = "alive-"  # of a heartbeat only the change counts: the version of the object will do
 ENDS = ("done-", "end-")  # who sees one of these reads the rest for the last time: see `rsh`
 
@@ -30,7 +31,7 @@ class Mirror(threading.Thread):
         self._pulled: Dict[str, str] = {}
 
     def run(self) -> None:
-        pace = Pace(0.25)
+        pace = Pace(0.25, LOOK_S)
         while not self._over.wait(pace.pause_s()):
             self._pass()
 

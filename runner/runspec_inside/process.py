@@ -56,8 +56,9 @@ def adopt_orphans() -> None:
 class Pace:
     """How long to wait before looking again: longer and longer, for a job that has run for hours can wait."""
 
-    def __init__(self, first_s: float = 0.1) -> None:
+    def __init__(self, first_s: float = 0.1, longest_s: float = LONGEST_S) -> None:
         self.first_s = first_s
+        self.longest_s = longest_s
         self.start()
 
     def start(self) -> None:
@@ -67,7 +68,7 @@ class Pace:
     def pause_s(self) -> float:
         """Return a twentieth of the time since the start, within its bounds."""
         waited_s = time.monotonic() - self._began
-        return min(LONGEST_S, max(self.first_s, waited_s / 20))
+        return min(self.longest_s, max(self.first_s, waited_s / 20))
 
 
 class Signals:

@@ -1,5 +1,6 @@
 """The roll of the nodes: who is where, for programs that start their processes themselves."""
 
+import json
 import time
 from typing import Callable, Dict, List, Optional
 
@@ -8,6 +9,8 @@ from .meet import Node
 from .process import STOPS, Pace, Signals
 from .words import LOST, STOPPED, Failure
 
+ALL = "all"
+LOOK_S = 5.0  # at the most between two looks: a thousand nodes share the store
 LATE_S = 3600.0  # for the last machine to come
 
 
@@ -24,20 +27,38 @@ def call(
     Raise Failure when some do not come, when *failed* gives the code of one, or when we are asked to stop.
     """
     bucket.put("{}{}".format(prefix, node.rank), node.host.encode("utf-8"))
-    found: Dict[int, Node] = {node.rank: node}
-    began, pace = time.monotonic(), Pace(0.25)
-    while len(found) < nodes:
+    hosts = {node.rank: node.host}
+    began, pace = time.monotonic(), Pace(0.25, LOOK_S)
+    while len(hosts) < nodes:
         if any(number in STOPS for number in signals.wait(pace.pause_s())):
             raise Failure("asked to stop before all nodes had come", STOPPED)
         if time.monotonic() - began > LATE_S:
-            text = "{} of {} nodes did not come within {:g} s"
-            raise Failure(text.format(nodes - len(found), nodes, LATE_S), LOST)
+            raise Failure("not all of {} nodes came within {:g} s".format(nodes, LATE_S), LOST)
         code = failed()
         if code is not None:
             raise Failure("a node failed before all had come", code)
-        for one in bucket.listing(prefix):
-            rank = int(one.key[len(prefix) :])
-            if rank not in found and rank < nodes:
-                host = (bucket.get(one.key) or b"").decode("utf-8")
-                found[rank] = Node(rank, host, "", "", 0)
-    return [found[rank] for rank in sorted(found)]
+        hosts = (
+            _collected(bucket, prefix, hosts, nodes)
+            if node.rank == 0
+            else _told(bucket, prefix) or hosts
+        )
+    if node.rank == 0:
+        listed = json.dumps([hosts[rank] for rank in sorted(hosts)])
+        bucket.put(prefix + ALL, listed.encode("ascii"))
+    return [Node(rank, hosts[rank], "", "", 0) for rank in sorted(hosts)]
+
+
+def _collected(bucket: Bucket, prefix: str, hosts: Dict[int, str], nodes: int) -> Dict[int, str]:
+    """Return *hosts* with those who have come since; only the first node asks for each."""
+    found = dict(hosts)
+    for one in bucket.listing(prefix):
+        name = one.key[len(prefix) :]
+        if name.isdigit() and int(name) < nodes and int(name) not in found:
+            found[int(name)] = (bucket.get(one.key) or b"").decode("utf-8")
+    return found
+
+
+def _told(bucket: Bucket, prefix: str) -> Optional[Dict[int, str]]:
+    """Return what the first node has put together, once it has."""
+    content = bucket.get(prefix + ALL)
+    return None if content is None else dict(enumerate(json.loads(content.decode("ascii"))))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from argparse import Namespace
 from collections.abc import Iterator
 from pathlib import Path
@@ -10,9 +11,11 @@ from typing import Any
 
 from runspec import check, gather, home, plan, profile, record, registry
 from runspec.cli import console, planning
-from runspec.errors import OK, Unavailable, UsageError
+from runspec.errors import OK, Unavailable, UnknownOutcome, UsageError
 from runspec.provider import Client, Collects, Facts, Litter, Permits
 from runspec.report import plain
+
+END_S = 300.0
 
 
 def gc(args: Namespace) -> int:
@@ -66,9 +69,19 @@ def _strings(value: Any) -> Iterator[str]:
 
 def _remove(client: Client, one: Litter) -> None:
     if one.run is not None:
-        client.cancel(one.run)
+        _end(client, one.run)
     for request in one.remove:
         client.call(request)
+
+
+def _end(client: Client, run: str) -> None:
+    """End *run* and wait until it has: what it saves at its end belongs to it, too."""
+    client.cancel(run)
+    end = time.monotonic() + END_S
+    while not client.state(run).state.terminal:
+        if time.monotonic() > end:
+            raise UnknownOutcome(f"{run} has not ended yet", "run the same command again")
+        time.sleep(0.5)
 
 
 def policy(args: Namespace) -> int:

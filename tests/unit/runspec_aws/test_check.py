@@ -92,6 +92,11 @@ REFUSED: dict[str, tuple[dict[str, Any], dict[str, Any], tuple[Any, ...]]] = {
         {"secrets": {"hf": "aws-sm:hf"}},
         ("secrets", "T"),
     ),
+    "a disk beside a launch template": (
+        {"cluster": {"disk": "100GiB"}},
+        {"launch_template": "lt-1"},
+        ("cluster", "disk"),
+    ),
     "a definition that is too large": ({"command": ["echo", "x" * 24000]}, {}, ("command",)),
 }
 

@@ -9,6 +9,7 @@ from hypothesis import given, strategies as st
 
 from runspec.provider import Facts, Source, Spec, Step, tasks
 from runspec_aws import definition, needs, plan, policy
+from runspec_aws.instances import KNOWN
 from runspec_aws.options import AwsOptions
 from runspec_aws.shape import Shape, child, children, shape
 from runspec_inside import agent
@@ -313,3 +314,45 @@ def test_a_policy_for_a_queue_that_is_there_makes_none() -> None:
 
     actions = {action for s in found["Statement"] for action in s["Action"]}
     assert not any(a.startswith(("batch:Create", "batch:Delete")) for a in actions)
+
+
+def test_nodes_of_an_array_that_a_launcher_joins_have_machines_of_their_own() -> None:
+    """They have their machine's network, so two on one would have one address."""
+    wanted = spec(cluster={"nodes": 2, "capacity": "spot"}, launch="mpi")
+
+    (machine,) = resources(wanted, "spot")["instanceTypes"]
+
+    asked = {r["type"]: int(r["value"]) for r in container(wanted)["resourceRequirements"]}
+    assert 2 * asked["VCPU"] > KNOWN[machine].cpus
+    assert asked["VCPU"] <= KNOWN[machine].cpus
+
+
+@pytest.mark.parametrize(
+    "region,partition",
+    [("eu-central-1", "aws"), ("cn-north-1", "aws-cn"), ("us-gov-west-1", "aws-us-gov")],
+)
+def test_a_policy_is_of_the_partition_of_its_region(region: str, partition: str) -> None:
+    found = facts(spec(), region=region)
+
+    made = policy.policy(plan.steps(spec(), RUN, found), found.options)
+
+    arns = [arn for s in made["Statement"] for arn in s["Resource"] if arn.startswith("arn:")]
+    ours = [arn for arn in arns if ":iam::1" not in arn]  # those of the profile are as they are
+    assert {arn.split(":")[1] for arn in ours} == {partition}
+
+
+def test_a_reclaim_is_known_by_the_words_of_its_service() -> None:
+    def rules(**profile: object) -> list[dict[str, str]]:
+        params = steps(spec(cluster={"capacity": "spot"}), **profile)["definition"].do.params
+        return list(params["retryStrategy"]["evaluateOnExit"])
+
+    assert {"onStatusReason": "Host EC2*", "action": "RETRY"} in rules()
+    interrupted = {"onStatusReason": "Your Spot Task was interrupted*", "action": "RETRY"}
+    assert interrupted in rules(fargate=True)
+    assert all(len(found) <= 5 for found in (rules(), rules(fargate=True)))
+
+
+def test_a_small_disk_is_as_large_as_the_machine_image() -> None:
+    made = steps(spec(cluster={"disk": "8GiB"}))["disk"].do.params["LaunchTemplateData"]
+
+    assert made["BlockDeviceMappings"][0]["Ebs"]["VolumeSize"] == 30

@@ -168,7 +168,7 @@ def test_batch_counts_the_tries_that_nobody_else_can() -> None:
     once = tries(attempts=1, spot_attempts=4)
     assert once["attempts"] == 4
     assert {"onStatusReason": "Host EC2*", "action": "RETRY"} in once["evaluateOnExit"]
-    assert {"onExitCode": "*", "action": "EXIT"} in once["evaluateOnExit"]
+    assert {"onStatusReason": "*", "action": "EXIT"} in once["evaluateOnExit"]
     assert all(rule.get("onExitCode") != "75" for rule in once["evaluateOnExit"])
 
 
