@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from runspec.provider import Finding, RunspecError
-from runspec_aws.errors import LOGIN, translated
+from runspec_aws.errors import LOGIN, got, translated
 from runspec_aws.finding import QUEUE, described
 from runspec_aws.options import AwsOptions
 from runspec_aws.session import Session
@@ -78,7 +78,18 @@ def _queue(session: Session, options: AwsOptions) -> Iterator[Finding]:
         what = f"queue {options.queue} is {found['state']}, {found['status']}"
         yield Finding(what, False, found.get("statusReason") or hint)
     else:
-        yield Finding(f"queue {options.queue}", True)
+        yield Finding(f"queue {options.queue}: {', then '.join(_kinds(session, found))}", True)
+
+
+def _kinds(session: Session, queue: Mapping[str, Any]) -> list[str]:
+    """Give the kinds of environment behind *queue*, in its order: gangs need EC2, GPUs no Fargate."""
+    ordered = sorted(queue["computeEnvironmentOrder"], key=lambda one: one["order"])
+    names = [one["computeEnvironment"] for one in ordered]
+    with translated("describe_compute_environments"):
+        answer = session.look("batch").describe_compute_environments(computeEnvironments=names)
+    found = got(answer, "computeEnvironments")
+    kinds = {e["computeEnvironmentArn"]: e.get("computeResources", {}).get("type") for e in found}
+    return [kinds.get(name) or "unmanaged" for name in names]
 
 
 def _roles(session: Session, options: AwsOptions) -> Iterator[Finding]:

@@ -390,6 +390,20 @@ def test_doctor_says_what_is_there_and_what_is_missing(
     assert re.search(r"BAD aws-batch: .*role", told, re.IGNORECASE)
 
 
+def test_doctor_says_what_is_behind_a_queue(
+    region: Region, tmp_path: Path, capsys: Capture
+) -> None:
+    run(["apply", write("echo", cluster={"capacity": "spot-then-on-demand"})])
+    queue = boto3.client("batch", region_name=REGION).describe_job_queues()["jobQueues"][0]
+    profile(tmp_path, queue=queue["jobQueueName"])
+    capsys.readouterr()
+
+    run(["doctor", "aws-batch"])
+
+    told = capsys.readouterr().out
+    assert f"ok  aws-batch: queue {queue['jobQueueName']}: SPOT, then EC2" in told
+
+
 def test_doctor_looks_at_the_network_that_nodes_need(
     region: Region, tmp_path: Path, capsys: Capture
 ) -> None:
