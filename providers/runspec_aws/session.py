@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -43,6 +42,8 @@ class Session:
         self.region, self.bucket = options.region, options.bucket
         # What was seen to be VALID, and when, until something is made or taken away.
         self.valid: dict[tuple[str, str], tuple[float, Mapping[str, Any]]] = {}
+        self._clients: dict[tuple[str, int], Any] = {}
+        self._signer: Any = None
         with translated("the credentials"):
             self._session = boto3.Session(
                 profile_name=options.account_profile, region_name=options.region
@@ -50,19 +51,27 @@ class Session:
             if self._session.get_credentials() is None:
                 raise CredentialsError("there are no AWS credentials here", LOGIN)
 
-    @functools.cache  # noqa: B019 - it lives as long as the process
     def make(self, service: str) -> Any:
         """Give the client that sends each call once."""
-        return self._session.client(service, config=ONCE)
+        return self._client(service, ONCE)
 
-    @functools.cache  # noqa: B019
     def look(self, service: str) -> Any:
         """Give the client for calls that only look; it tries again by itself."""
-        return self._session.client(service, config=PATIENT)
+        return self._client(service, PATIENT)
 
-    @functools.cache  # noqa: B019
+    def _client(self, service: str, config: Config) -> Any:
+        key = (service, id(config))
+        if key not in self._clients:
+            self._clients[key] = self._session.client(service, config=config)
+        return self._clients[key]
+
     def signer(self) -> Any:
         """Give the client that signs URLs. It asks nobody, and a host of the region is never redirected."""
+        if self._signer is None:
+            self._signer = self._made_signer()
+        return self._signer
+
+    def _made_signer(self) -> Any:
         plain = self.look("s3").meta.endpoint_url.startswith("http://")
         style: Literal["path", "virtual"] = "path" if plain or "." in self.bucket else "virtual"
         config = Config(

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
+import socket
 import sys
 import threading
+import weakref
 from collections.abc import Iterable
 from http.server import ThreadingHTTPServer
 from socketserver import TCPServer
@@ -28,6 +31,21 @@ class Listener(ThreadingHTTPServer):
     world: World
     faults: Faults
     calls: Calls
+
+    def __init__(self, *given: Any) -> None:
+        self.links: weakref.WeakSet[socket.socket] = weakref.WeakSet()
+        super().__init__(*given)
+
+    def get_request(self) -> tuple[socket.socket, Any]:
+        link, address = super().get_request()
+        self.links.add(link)
+        return link, address
+
+    def hang_up(self) -> None:
+        """Close what clients keep open, so that nobody listens to them for ever."""
+        for link in list(self.links):
+            with contextlib.suppress(OSError):
+                link.shutdown(socket.SHUT_RDWR)
 
     def server_bind(self) -> None:
         """Bind, without asking for a name of the address, which may take long."""
@@ -68,6 +86,7 @@ class Server:
             self._listener.shutdown()
             self._thread.join()
             self._listener.server_close()
+            self._listener.hang_up()
             self.world.close()
 
     def __enter__(self) -> Self:
