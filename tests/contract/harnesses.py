@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import atexit
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar
@@ -17,6 +17,7 @@ from runspec.testing import Strike, World
 from runspec.testing.world import SECRET
 from runspec_rehearsal.aws.region import Objects, Region
 
+STRIKES = ("error-after", "reset-after", "truncated", "reset-before")
 Harness = Callable[[Path, pytest.MonkeyPatch], World]
 
 
@@ -50,16 +51,14 @@ class AwsWorld(World):
     objects: ClassVar[Objects | None] = None
     region: ClassVar[Region | None] = None
     patch: ClassVar[pytest.MonkeyPatch]
+    strikes: Sequence[str] = STRIKES
 
     def connect(self, facts: Facts) -> Client:
         rehearsed(self.folder)
         return super().connect(facts)
 
     def faults(self) -> Mapping[str, Strike]:
-        return {kind: partial(struck, kind) for kind in STRIKES}
-
-
-STRIKES = ("error-after", "reset-after", "truncated", "reset-before")
+        return {kind: partial(struck, kind) for kind in self.strikes}
 
 
 def struck(kind: str, send: Callable[[], Answer]) -> Answer:
@@ -74,7 +73,7 @@ def struck(kind: str, send: Callable[[], Answer]) -> Answer:
         AwsWorld.region.control("DELETE", "faults")
 
 
-def aws_batch(folder: Path, monkeypatch: pytest.MonkeyPatch) -> World:
+def aws_batch(folder: Path, monkeypatch: pytest.MonkeyPatch) -> AwsWorld:
     """A rehearsed region, its jobs as processes of this machine; there from the first connect on."""
     if AwsWorld.region is not None:
         AwsWorld.region.close()
@@ -94,6 +93,7 @@ def aws_batch_signed(folder: Path, monkeypatch: pytest.MonkeyPatch) -> World:
     found = aws_batch(folder, monkeypatch)
     found.options = {**found.options, "files": "signed", "job_role": None}
     found.refuses = {"nodes"}
+    found.strikes = STRIKES[:1]  # the calls are the same but for one; each strike takes a minute
     return found
 
 
