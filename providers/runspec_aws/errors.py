@@ -62,6 +62,8 @@ def _first_line(exc: Exception) -> str:
 def _refused(what: str, exc: exceptions.ClientError) -> Exception:
     code, text = exc.response["Error"].get("Code", ""), exc.response["Error"].get("Message", "")
     status = exc.response.get("ResponseMetadata", {}).get("HTTPStatusCode", 0)
+    if code.isdigit() and not exc.operation_name.startswith("Head"):
+        return NoAnswer(f"{what}: {status}, and no more: the reply was cut off")
     if code in FORBIDDEN:
         return CredentialsError(f"{what}: {text or code}", RIGHTS)
     if code in DENIED:

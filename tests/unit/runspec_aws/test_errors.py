@@ -1,0 +1,55 @@
+"""What AWS answers, in the core's words: a login, a right, a refusal, or no answer at all."""
+
+from __future__ import annotations
+
+import pytest
+from botocore.exceptions import ClientError
+
+from runspec.provider import CredentialsError, NoAnswer, RemoteError
+from runspec_aws.errors import LOGIN, RIGHTS, translated
+
+
+def answered(code: str, status: int, operation: str = "SubmitJob") -> Exception:
+    """Give what becomes of an answer with *code* and *status*."""
+    response = {"Error": {"Code": code}, "ResponseMetadata": {"HTTPStatusCode": status}}
+    with pytest.raises(Exception) as caught, translated("it"):
+        raise ClientError(response, operation)
+    return caught.value
+
+
+@pytest.mark.parametrize(
+    "code,status,operation,hint",
+    [
+        ("ExpiredToken", 400, "SubmitJob", LOGIN),
+        ("400", 400, "HeadObject", LOGIN),
+        ("AccessDenied", 403, "PutObject", RIGHTS),
+        ("403", 403, "HeadBucket", RIGHTS),
+    ],
+)
+def test_a_login_and_a_right_are_told_apart(
+    code: str, status: int, operation: str, hint: str
+) -> None:
+    found = answered(code, status, operation)
+
+    assert isinstance(found, CredentialsError)
+    assert found.hint == hint
+
+
+def test_a_refusal_that_passes_is_known_as_such() -> None:
+    found = answered("TooManyRequestsException", 429)
+
+    assert isinstance(found, RemoteError)
+    assert found.transient
+
+
+@pytest.mark.parametrize("code,status", [("InternalError", 500), ("", 200), ("400", 400)])
+def test_what_may_have_been_done_is_no_answer(code: str, status: int) -> None:
+    """An answer whose code was cut off says as little as none."""
+    assert isinstance(answered(code, status), NoAnswer)
+
+
+def test_a_definite_refusal_is_one() -> None:
+    found = answered("ClientException", 400)
+
+    assert isinstance(found, RemoteError)
+    assert not found.transient
