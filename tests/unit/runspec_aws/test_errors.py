@@ -5,14 +5,14 @@ from __future__ import annotations
 import pytest
 from botocore.exceptions import ClientError
 
-from runspec.provider import CredentialsError, NoAnswer, RemoteError
+from runspec.provider import CredentialsError, NoAnswer, RemoteError, RunspecError
 from runspec_aws.errors import LOGIN, RIGHTS, translated
 
 
 def answered(code: str, status: int, operation: str = "SubmitJob") -> Exception:
     """Give what becomes of an answer with *code* and *status*."""
     response = {"Error": {"Code": code}, "ResponseMetadata": {"HTTPStatusCode": status}}
-    with pytest.raises(Exception) as caught, translated("it"):
+    with pytest.raises(RunspecError) as caught, translated("it"):
         raise ClientError(response, operation)
     return caught.value
 
