@@ -23,8 +23,8 @@ KINDS: Mapping[Capacity, tuple[str, ...]] = {
     Capacity.SPOT: ("SPOT",),
     Capacity.SPOT_THEN_ON_DEMAND: ("SPOT", "EC2"),
 }
-# https://docs.aws.amazon.com/batch/latest/userguide/allocation-strategies.html
 ENVIRONMENT, QUEUE = ("compute_environment", "computeEnvironment"), ("job_queue", "jobQueue")
+# https://docs.aws.amazon.com/batch/latest/userguide/allocation-strategies.html
 STRATEGIES = {"EC2": "BEST_FIT_PROGRESSIVE", "SPOT": "SPOT_PRICE_CAPACITY_OPTIMIZED"}
 
 

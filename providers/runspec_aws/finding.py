@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 from runspec.provider import Answer, RemoteError, Request
+from runspec_aws import environments
 from runspec_aws.errors import code_of, got, translated
 from runspec_aws.session import Session
 
@@ -168,17 +169,13 @@ def _is_on(session: Session, found: Mapping[str, Any], kind: Kind) -> bool:
     if found["state"] == "ENABLED":
         return True
     session.valid.clear()
-    noun, key = SWITCHED[kind.name]
+    noun, key = environments.ENVIRONMENT if kind is ENVIRONMENT else environments.QUEUE
     with translated(f"update_{noun}"):
         update = getattr(session.look("batch"), f"update_{noun}")
         update(**{key: found[kind.name], "state": "ENABLED"})
     return False
 
 
-SWITCHED = {
-    "computeEnvironmentName": ("compute_environment", "computeEnvironment"),
-    "jobQueueName": ("job_queue", "jobQueue"),
-}
 # What takes something away: how to look whether it is there still, and whether it is at rest.
 THINGS: Mapping[str, tuple[Kind, str]] = {
     "update_compute_environment": (ENVIRONMENT, "computeEnvironment"),

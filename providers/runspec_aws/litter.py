@@ -30,7 +30,7 @@ class Collector:
         alone = list(self._runs(runs))
         yield from alone
         needed = any(run.alive for run in alone)  # by a job that nobody knows
-        yield from (found._replace(alive=needed) for found in self._shared(made))
+        yield from (found._replace(alive=found.alive or needed) for found in self._shared(made))
 
     def _shared(self, made: Collection[str]) -> Iterator[Litter]:
         yield from self._definitions(made)

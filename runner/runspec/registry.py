@@ -53,7 +53,7 @@ def load(name: str) -> Provider:
         raise Unavailable(*missing(name))
     try:
         provider: Provider = point.load()
-    except Exception as exc:
+    except Exception as exc:  # whatever a stranger's package raises when it is loaded
         what = f"the provider '{name}' of {package(point)} does not load: {exc}"
         raise Unavailable(what, "reinstall that package") from exc
     if provider.name != name:

@@ -152,7 +152,7 @@ class Store:
             else:
                 link.request(ask.method, url, ask.body, headers)
             answer = link.getresponse()
-        except BaseException:
+        except BaseException:  # whatever it is goes on; the connection does not
             link.close()
             raise
         if link.sock is not None:

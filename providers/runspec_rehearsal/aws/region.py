@@ -38,7 +38,7 @@ class Objects:
         self._process = self._start()
         try:
             self._await()
-        except BaseException:
+        except BaseException:  # Ctrl-C too: no server is left, and it is raised again
             self.close()
             raise
 

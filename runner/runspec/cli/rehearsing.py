@@ -46,7 +46,8 @@ def _provider_name(args: Namespace) -> str:
     text = job.read_file(Path(args.file))
     spec, problems = job.validated(text)
     if spec is None:
-        text.complain(problems) if text.document is not None else None
+        if text.document is not None:
+            text.complain(problems)
         raise Wrong(text)
     return spec.provider
 
