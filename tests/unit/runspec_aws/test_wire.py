@@ -1,0 +1,65 @@
+"""What really goes over the wire to S3, where moto takes more than S3 does."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from botocore.awsrequest import AWSResponse
+
+from runspec.provider import RemoteError
+from runspec_aws.objects import Objects
+from runspec_aws.options import AwsOptions
+from runspec_aws.session import Session
+from tests.unit.runspec_aws.account import PROFILE
+
+
+@pytest.fixture
+def session(monkeypatch: pytest.MonkeyPatch) -> Session:
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "x")
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "x")
+    return Session(AwsOptions.model_validate(PROFILE))
+
+
+class Raw:
+    """The body of an answer."""
+
+    def __init__(self, body: bytes) -> None:
+        self.body = body
+
+    def stream(self, **_: Any) -> Any:
+        yield self.body
+
+
+def answering(client: Any, body: bytes) -> list[Any]:
+    """Have *client* get *body* for an answer to everything; give the requests, as they come."""
+    sent: list[Any] = []
+
+    def send(request: Any, **_: Any) -> AWSResponse:
+        sent.append(request)
+        return AWSResponse(request.url, 200, {"ETag": '"x"'}, Raw(body))
+
+    client.meta.events.register("before-send.s3", send)
+    return sent
+
+
+def test_a_part_carries_no_checksum_that_its_upload_was_not_begun_with(session: Session) -> None:
+    """S3: "Checksum Type mismatch occurred, expected checksum Type: null"; obstore asks for none."""
+    client = session.make("s3")
+    sent = answering(client, b"")
+
+    client.upload_part(Bucket="jobs", Key="k", UploadId="u", PartNumber=1, Body=b"data")
+
+    assert [name for name in sent[0].headers if "checksum" in name.lower()] == []
+
+
+def test_what_could_not_be_deleted_is_said_though_the_answer_is_200(
+    session: Session, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    error = b"<Error><Key>p/a</Key><Code>InternalError</Code><Message>busy</Message></Error>"
+    answering(session.make("s3"), b"<DeleteResult>" + error + b"</DeleteResult>")
+    files = Objects(session, "p", 60)
+    monkeypatch.setattr(files, "listing", lambda prefix: iter([{"Key": "p/a"}]))
+
+    with pytest.raises(RemoteError, match="1 objects are still there, p/a"):
+        files.empty("p/runs/r/")
