@@ -14,18 +14,10 @@ from typing import Any
 from bench.installs import ours, peer
 from bench.measure import Command
 from bench.rows import Bench, Row
+from runspec_aws.rehearsal import SETTINGS
 from runspec_rehearsal.aws.region import Objects, Region
 
 GROUP = "/aws/batch/job"
-OPTIONS = {
-    "region": "eu-central-1",
-    "bucket": "rehearsal",
-    "job_role": "arn:aws:iam::123456789012:role/job",
-    "execution_role": "arn:aws:iam::123456789012:role/execution",
-    "instance_role": "arn:aws:iam::123456789012:instance-profile/machine",
-    "subnets": ["subnet-1"],
-    "security_groups": ["sg-1"],
-}
 LINES = 100_000
 REQUEST = re.compile(r'"(GET|HEAD|PUT|POST|DELETE) (/\S*) HTTP')
 CHILDREN = 10_000
@@ -125,8 +117,8 @@ def _rehearsed(bench: Bench, **settings: Any) -> Iterator[Region]:
     folder = bench.room / f"region-{time.monotonic_ns()}"
     objects = Objects(folder)
     try:
-        objects.make_bucket(str(OPTIONS["bucket"]), str(OPTIONS["region"]))
-        with Region(folder, str(OPTIONS["region"]), objects, **settings) as region:
+        objects.make_bucket(SETTINGS["bucket"], SETTINGS["region"])
+        with Region(folder, SETTINGS["region"], objects, **settings) as region:
             yield region
     finally:
         objects.close()
@@ -147,7 +139,7 @@ def _spec(bench: Bench, name: str, **more: Any) -> str:
         "apiVersion": "runspec/v1",
         "name": name,
         "provider": "aws-batch",
-        "providers": {"aws-batch": OPTIONS},
+        "providers": {"aws-batch": SETTINGS},
         "cluster": {"cpus": 1, "memory": "1GiB"},
         **more,
     }
