@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from bench.installs import ours, peer
+from bench.installs import ours, packaged, peer
 from bench.measure import Command
 from bench.rows import Bench, Row
 from runspec_aws.rehearsal import SETTINGS
@@ -46,9 +46,12 @@ def logs(bench: Bench) -> Iterator[Row]:
         get = (GROUP, stream, "--no-group", "--no-stream", "--start", "1d", *to)
         one = ("--log-group-name", GROUP, "--log-stream-names", stream)
         text = ("--query", "events[].[message]", "--output", "text")
+        v2 = packaged("/usr/bin/aws", "awscli")  # the wheel is version 1, which has no `logs tail`
+        last = ("--since", "1d", "--format", "short", "--endpoint-url", region.server.url)
         shows = f"line {LINES - 1} of the job"
-        mine, awslogs, awscli = bench.in_turns(
+        mine, tail, awslogs, awscli = bench.in_turns(
             _ours(bench, "logs", run, shows=shows),
+            Command((v2, "logs", "tail", GROUP, "--log-stream-names", stream, *last), shows),
             Command((peer("awslogs").command("awslogs"), "get", *get), shows),
             Command(
                 (peer("awscli").command("aws"), "logs", "filter-log-events", *one, *text), shows
@@ -56,7 +59,8 @@ def logs(bench: Bench) -> Iterator[Row]:
             rounds=max(1, bench.rounds // 5),
             more={**region.env, "AWS_DEFAULT_REGION": region.name, "AWS_REGION": region.name},
         )
-    for name, theirs in (("awslogs", awslogs), ("aws filter-log", awscli)):
+    peers = {"aws logs tail": tail, "awslogs": awslogs, "aws filter-log": awscli}
+    for name, theirs in peers.items():
         what = "logs, 100,000 lines"
         yield Row(f"{what}, CPU", mine.cpu_s, "s", name, theirs.cpu_s, at_most=1.0)
         yield Row(f"{what}, wall", mine.wall_s, "s", name, theirs.wall_s)
