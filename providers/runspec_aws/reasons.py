@@ -7,6 +7,7 @@ from typing import Any
 
 # https://docs.aws.amazon.com/batch/latest/userguide/job_retries.html
 RECLAIMED = ("Host EC2", "Your Spot Task was interrupted")
+EXITED, LEFT = "Essential container in task exited", 143  # by itself, at the notice of its machine
 
 # What AWS Batch says of a job that waits: https://docs.aws.amazon.com/batch/latest/userguide/job_stuck_in_runnable.html
 STUCK: Mapping[str, str] = {
@@ -53,7 +54,7 @@ def ended(job: Mapping[str, Any]) -> str:
     words = next((f"{text} ({told})" for name, text in EXPLAINED.items() if name in told), "")
     if not words and code is not None:
         words = f"exited with code {code}{_signal(code)}"
-        words += "" if said in ("", "Essential container in task exited") else f" ({said})"
+        words += "" if said in ("", EXITED) else f" ({said})"
     words = words or told or said or "AWS Batch gives no reason"
     return "; ".join(text for text in (words, reclaimed(job)) if text)
 
@@ -61,10 +62,16 @@ def ended(job: Mapping[str, Any]) -> str:
 def reclaimed(job: Mapping[str, Any]) -> str:
     """Say how many tries of *job* were no failure of its own, if any were."""
     attempts = job.get("attempts", ())
-    taken = sum(str(a.get("statusReason", "")).startswith(RECLAIMED) for a in attempts)
+    taken = sum(_taken(attempt) for attempt in attempts)
     if not taken:
         return ""
     return f"{taken} of {len(attempts)} tries ended because the machine was reclaimed"
+
+
+def _taken(attempt: Mapping[str, Any]) -> bool:
+    said = str(attempt.get("statusReason", ""))
+    left = said == EXITED and attempt.get("container", {}).get("exitCode") == LEFT
+    return left or said.startswith(RECLAIMED)
 
 
 def _signal(code: int) -> str:

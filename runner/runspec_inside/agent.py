@@ -17,6 +17,7 @@ from .bucket import Bucket
 from .gang import LEASE_S, Gang
 from .meet import Node
 from .mirror import Mirror
+from .notice import Watch
 from .process import Child, Signals
 from .saver import Saver, restore
 from .words import LOST, STOPPED, USAGE, Failure, read
@@ -91,6 +92,8 @@ class Agent:
         self.record: Dict[str, Any] = json.loads(found.decode("utf-8"))
         self.place = place(env, self.record)
         self.gang: Optional[Gang] = None
+        self.watch: Optional[Watch] = None
+        self.leaving: Optional[Failure] = None  # why the program was told to end
 
     def run(self, words: List[str], signals: Signals) -> int:
         try:
@@ -130,7 +133,7 @@ class Agent:
         if mirror is not None:
             mirror.start()
         try:
-            code = process.run(child, signals, grace_s)
+            code = self._program(child, signals, grace_s)
         finally:
             lost = saver.finish()
             if mirror is not None:
@@ -138,6 +141,28 @@ class Agent:
         for line in lost:
             _tell("not saved: {}".format(line))
         return 1 if lost and code == 0 else code
+
+    def _program(self, child: Child, signals: Signals, grace_s: float) -> int:
+        """Stay with the program until it ends; one that ends well has succeeded, whoever told it to end."""
+        if self.record.get("spot"):
+            self.watch = Watch(self.env)
+            self.watch.start()
+        try:
+            code = process.run(child, signals, grace_s, self._leave)
+        except Failure as left:
+            code = left.code
+        finally:
+            if self.watch is not None:
+                self.watch.finish()
+        return 0 if self.leaving is not None and child.code == 0 else code
+
+    def _leave(self) -> Optional[Failure]:
+        """Return why the program is to end now; said on the log, once."""
+        if self.leaving is None and self.watch is not None and self.watch.notice is not None:
+            text = "the machine is to be taken away at {}: the program is told to end"
+            self.leaving = Failure(text.format(self.watch.notice), STOPPED)
+            _tell(str(self.leaving))
+        return self.leaving
 
     def _prepared(self, signals: Signals) -> Tuple[Saver, Optional[Mirror]]:
         for mount in self.record["mounts"]:

@@ -234,6 +234,29 @@ def test_a_reclaimed_machine_is_no_failure_and_what_was_saved_is_there_again(
     assert attempts[0]["statusReason"].startswith("Host EC2")
 
 
+def test_a_notice_leaves_time_to_save_what_only_sigterm_makes_a_job_save(
+    region: Region, capsys: Capture
+) -> None:
+    """Nothing is saved on the way: no sync, and no file before the notice."""
+    job = write(
+        "f=${outputs.state}/step; [ ! -e $f ] || { echo on from $(cat $f); exit 0; }\n"
+        "trap 'echo 41 > $f; exit 1' TERM; echo up; while :; do sleep 0.1; done",
+        outputs=[{"name": "state", "path": "/job/state"}],
+        cluster={"capacity": "spot"},
+        retry={"attempts": 1},
+    )
+    assert run(["apply", job, "--detach"]) == 0
+    region.control("POST", "reclaim", {"jobId": await_job(region), "notice_s": 30})
+
+    assert run(["logs", "-f", "job"]) == 0
+
+    captured = capsys.readouterr()
+    assert "runspec: the machine is to be taken away at 20" in captured.out
+    assert "on from 41" in captured.out
+    assert "1 of 2 tries ended because the machine was reclaimed" in captured.err
+    assert [a["exitCode"] for a in jobs(region)[0]["attempts"]] == [143, 0]
+
+
 def test_a_sweep_is_one_call_and_each_task_has_its_values(region: Region, capsys: Capture) -> None:
     job = write(
         'echo "lr ${sweep.lr} seed ${sweep.seed}"; [ "${sweep.seed}" != 2 ] || exit 3',

@@ -53,10 +53,12 @@ def put_settings(server: Listener, given: Any) -> Any:
 
 
 def reclaim(server: Listener, given: Any) -> Any:
+    """Take away the machine of `jobId`; with `notice_s`, so many seconds after its metadata says so."""
     world = server.world
     with world.lock:
         job = world.jobs.get(given["jobId"])
-        if job is None or not world.scheduler.reclaim(job):
+        notice_s = given.get("notice_s")
+        if job is None or not world.scheduler.reclaim(job, notice_s):
             raise ValueError(f"no attempt of {given['jobId']} is STARTING or RUNNING")
     return {}
 

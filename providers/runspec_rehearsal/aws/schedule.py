@@ -302,19 +302,37 @@ class Scheduler:
             self.finish(job, "FAILED", reason)
             self.place_all()
 
-    def reclaim(self, job: Job) -> bool:
+    def reclaim(self, job: Job, notice_s: float | None = None) -> bool:
         """Take away the machine of a job's attempt, as EC2 takes spot instances back.
 
         The statusReason is that of the user guide's example for `onStatusReason`: `Host EC2*`.
-        Containers get SIGTERM first: the agent stops its tasks at the interruption notice.
+        Containers get SIGTERM first: the agent stops its tasks at the interruption notice. With
+        *notice_s* it does not ("Spot Instance draining is turned off by default"): the metadata has
+        the notice, and so many seconds later all that still runs there is gone.
+        https://docs.aws.amazon.com/AmazonECS/latest/developerguide/spot-instance-draining-linux-container.html
         """
         main = job.main
         if job.is_array or main.status not in ("STARTING", "RUNNING"):
             return False
         attempt = main.attempts[-1]
-        attempt.lost = attempt.verdict is None
-        self.halt(main, f"Host EC2 (instance {attempt.instance}) terminated.", final=False)
+        if notice_s is None:
+            self.lose(main, attempt)
+            return True
+        attempt.machine.ends = time.time() + notice_s
+        self.world.timers.after(notice_s, partial(self.gone, main, attempt))
         return True
+
+    def lose(self, job: Job, attempt: Attempt) -> None:
+        attempt.lost = attempt.verdict is None
+        self.halt(job, f"Host EC2 (instance {attempt.instance}) terminated.", final=False)
+
+    def gone(self, job: Job, attempt: Attempt) -> None:
+        """End a machine with all that it runs, without asking."""
+        if attempt.stopped_ms is None:
+            running = attempt.running
+            self.lose(job, attempt)
+            if running:
+                running.kill()
 
 
 def unit_of(job: Job) -> Job:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+import sys
 from typing import Any
 
 import pytest
@@ -82,6 +84,56 @@ def test_a_reclaimed_machine_ends_the_attempt_and_the_rules_decide(shared: Stand
     assert first["statusReason"].startswith("Host EC2 (instance i-")
     assert "exitCode" not in first["container"]
     assert (second["container"]["exitCode"], job["status"]) == (5, "FAILED")
+
+
+ASKS = """
+import os, sys, time, urllib.error, urllib.request
+base = os.environ["AWS_EC2_METADATA_SERVICE_ENDPOINT"] + "/latest/"
+def ask(path, method="GET", **headers):
+    headers = {f"X-aws-ec2-metadata-{k.replace('_', '-')}": v for k, v in headers.items()}
+    try:
+        with urllib.request.urlopen(urllib.request.Request(base + path, None, headers, method=method)) as found:
+            return found.status, found.read().decode()
+    except urllib.error.HTTPError as error:
+        return error.code, ""
+action = "meta-data/spot/instance-action"
+print(ask("api/token", "PUT")[0], ask("api/token", "PUT", token_ttl_seconds="21601")[0], flush=True)
+print(ask(action)[0], ask(action, token="guessed")[0], flush=True)
+token = ask("api/token", "PUT", token_ttl_seconds="60")[1]
+print(ask(action, token=token)[0], flush=True)
+while ask(action, token=token)[0] == 404:
+    time.sleep(0.01)
+print(ask(action, token=token), flush=True)
+if len(sys.argv) < 2:
+    time.sleep(60)
+"""
+
+
+def test_a_machine_tells_of_its_end_and_then_all_on_it_is_gone(shared: Stand) -> None:
+    """Without a SIGTERM: no agent hands the notice on by default."""
+    job_id = shared.run(sys.executable, "-c", ASKS, retryStrategy={"attempts": 1})
+    shared.wrote(job_id, "404")
+
+    shared.ask("POST", "reclaim", {"jobId": job_id, "notice_s": 0.5})
+    job = shared.end(job_id)
+
+    lines = shared.lines(job)
+    assert lines[:3] == ["400 400", "401 401", "404"]
+    assert re.fullmatch(
+        r"""\(200, '{"action": "terminate", "time": "[0-9-]+T[0-9:]+Z"}'\)""", lines[3]
+    )
+    assert job["statusReason"].startswith("Host EC2")
+    assert "exitCode" not in job["attempts"][0]["container"]
+
+
+def test_who_leaves_before_the_machine_does_has_ended_by_itself(shared: Stand) -> None:
+    job_id = shared.run(sys.executable, "-c", ASKS, "leave", retryStrategy={"attempts": 1})
+    shared.wrote(job_id, "404")
+
+    shared.ask("POST", "reclaim", {"jobId": job_id, "notice_s": 30})
+
+    job = shared.end(job_id)
+    assert (job["status"], job["attempts"][0]["container"]["exitCode"]) == ("SUCCEEDED", 0)
 
 
 def test_a_timeout_ends_a_job_for_good(shared: Stand) -> None:
