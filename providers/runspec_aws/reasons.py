@@ -17,6 +17,8 @@ STUCK: Mapping[str, str] = {
     "CAPACITY:INSUFFICIENT_INSTANCE_CAPACITY": "AWS has no such machine now: name more instance_types",
     "ACTION_REQUIRED": "an environment needs attention: see runspec doctor aws-batch",
 }
+# The same, once the queue's max_queue_wait was over: .../job_stuck_in_runnable_capacity.html
+GIVEN_UP = "Canceled by JobStateTimeLimit action due to reason: "
 WAITING = {
     "SUBMITTED": "submitted",
     "PENDING": "waits for its children or for other jobs",
@@ -55,7 +57,7 @@ def ended(job: Mapping[str, Any]) -> str:
     if not words and code is not None:
         words = f"exited with code {code}{_signal(code)}"
         words += "" if said in ("", EXITED) else f" ({said})"
-    words = words or told or said or "AWS Batch gives no reason"
+    words = words or _given_up(said) or told or said or "AWS Batch gives no reason"
     return "; ".join(text for text in (words, reclaimed(job)) if text)
 
 
@@ -72,6 +74,11 @@ def _taken(attempt: Mapping[str, Any]) -> bool:
     said = str(attempt.get("statusReason", ""))
     left = said == EXITED and attempt.get("container", {}).get("exitCode") == LEFT
     return left or said.startswith(RECLAIMED)
+
+
+def _given_up(said: str) -> str:
+    code = said.removeprefix(GIVEN_UP)
+    return f"max_queue_wait is over: {STUCK.get(code, code)} ({said})" if code != said else ""
 
 
 def _signal(code: int) -> str:

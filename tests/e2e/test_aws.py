@@ -295,6 +295,19 @@ def test_a_job_that_waits_says_why(region: Region, capsys: Capture) -> None:
     run(["destroy", "job"])
 
 
+def test_a_job_that_waits_in_vain_is_given_up(
+    region: Region, tmp_path: Path, capsys: Capture
+) -> None:
+    """After max_queue_wait, which is of the queue: nobody of ours has to be there."""
+    profile(tmp_path, max_queue_wait="10m")
+    region.control("PUT", "settings", {"capacity": "none", "limit_second_s": 0.002})
+
+    found = ended(capsys, write("echo never"))
+
+    assert found["state"] == "failed"
+    assert "max_queue_wait is over: AWS has no such machine now" in found["reason"]
+
+
 def test_a_secret_is_in_the_job_and_nowhere_else(
     region: Region, tmp_path: Path, capsys: Capture
 ) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 import uuid
+from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -98,9 +99,35 @@ class Scheduler:
                 placed = place(job, queue, self.world)
                 if isinstance(placed, Stuck):
                     job.status_reason = placed.reason
+                    self.blocked(queue, job)
                     return
                 self.starting(job, placed)
             queue.waiting.popleft()
+        queue.blocked = None
+
+    def blocked(self, queue: Queue, job: Job) -> None:
+        """Have the job at the head of a queue given up when its time there is over.
+
+        "Batch will perform each action after maxTimeSeconds has passed", for jobs "that remain at
+        the head of the job queue", where its reason is the code of their statusReason.
+        CreateJobQueue, jobStateTimeLimitActions, and JobStateTimeLimitAction.
+        """
+        told = job.status_reason or ""
+        code = told.partition(" - ")[0]
+        if queue.blocked is not None and queue.blocked[:2] == (job.id, code):
+            return
+        queue.blocked = known = (job.id, code, time.monotonic())
+        for action in queue.params.get("jobStateTimeLimitActions", ()):
+            if action["reason"] == code:
+                after_s = action["maxTimeSeconds"] * self.world.settings.limit_second_s
+                self.world.timers.after(after_s, partial(self.give_up, queue, job, known))
+
+    def give_up(self, queue: Queue, job: Job, known: tuple[str, str, float]) -> None:
+        """End a job that was stuck for too long. User guide, "Jobs stuck in RUNNABLE due to capacity"."""
+        if queue.blocked == known and job.status == "RUNNABLE":
+            reason = f"Canceled by JobStateTimeLimit action due to reason: {known[1]}"
+            self.finish(job, "FAILED", reason)
+            self.place_all()
 
     # Running
 
@@ -316,23 +343,27 @@ class Scheduler:
             return False
         attempt = main.attempts[-1]
         if notice_s is None:
-            self.lose(main, attempt)
+            self.lose(main, attempt, self.stop)
             return True
         attempt.machine.ends = time.time() + notice_s
-        self.world.timers.after(notice_s, partial(self.gone, main, attempt))
+        self.world.timers.after(notice_s, partial(self.lose, main, attempt, self.kill))
         return True
 
-    def lose(self, job: Job, attempt: Attempt) -> None:
-        attempt.lost = attempt.verdict is None
-        self.halt(job, f"Host EC2 (instance {attempt.instance}) terminated.", final=False)
-
-    def gone(self, job: Job, attempt: Attempt) -> None:
-        """End a machine with all that it runs, without asking."""
+    def lose(self, job: Job, attempt: Attempt, how: Callable[[Job], None]) -> None:
+        """End an attempt whose machine goes. The first reason for an end stands."""
         if attempt.stopped_ms is None:
-            running = attempt.running
-            self.lose(job, attempt)
-            if running:
-                running.kill()
+            if attempt.verdict is None:
+                attempt.lost = True
+                attempt.verdict = f"Host EC2 (instance {attempt.instance}) terminated."
+            how(job)
+
+    def kill(self, job: Job) -> None:
+        """End the container of a job without asking it."""
+        running = job.attempts[-1].running
+        if running:
+            running.kill()
+        else:
+            self.stop(job)
 
 
 def unit_of(job: Job) -> Job:

@@ -87,7 +87,7 @@ def test_a_reclaimed_machine_ends_the_attempt_and_the_rules_decide(shared: Stand
 
 
 ASKS = """
-import os, sys, time, urllib.error, urllib.request
+import os, signal, sys, time, urllib.error, urllib.request
 base = os.environ["AWS_EC2_METADATA_SERVICE_ENDPOINT"] + "/latest/"
 def ask(path, method="GET", **headers):
     headers = {f"X-aws-ec2-metadata-{k.replace('_', '-')}": v for k, v in headers.items()}
@@ -96,6 +96,7 @@ def ask(path, method="GET", **headers):
             return found.status, found.read().decode()
     except urllib.error.HTTPError as error:
         return error.code, ""
+signal.signal(signal.SIGTERM, lambda *_: print("told", flush=True))
 action = "meta-data/spot/instance-action"
 print(ask("api/token", "PUT")[0], ask("api/token", "PUT", token_ttl_seconds="21601")[0], flush=True)
 print(ask(action)[0], ask(action, token="guessed")[0], flush=True)
@@ -122,6 +123,7 @@ def test_a_machine_tells_of_its_end_and_then_all_on_it_is_gone(shared: Stand) ->
     assert re.fullmatch(
         r"""\(200, '{"action": "terminate", "time": "[0-9-]+T[0-9:]+Z"}'\)""", lines[3]
     )
+    assert lines[4:] == []
     assert job["statusReason"].startswith("Host EC2")
     assert "exitCode" not in job["attempts"][0]["container"]
 
