@@ -257,6 +257,44 @@ def test_a_notice_leaves_time_to_save_what_only_sigterm_makes_a_job_save(
     assert [a["exitCode"] for a in jobs(region)[0]["attempts"]] == [143, 0]
 
 
+def test_a_task_of_fargate_spot_that_does_not_listen_is_tried_again(
+    region: Region, tmp_path: Path, capsys: Capture
+) -> None:
+    """By the words of its service alone: it was killed, and its code says nothing."""
+    profile(tmp_path, fargate=True)
+    job = write(
+        'trap "" TERM; f=${outputs.state}/seen; [ ! -e $f ] || { echo on; exit 0; }\n'
+        "echo here > $f; while :; do sleep 0.1; done",
+        outputs=[{"name": "state", "path": "/job/state", "sync": "1s"}],
+        cluster={"capacity": "spot"},
+    )
+    assert run(["apply", job, "--detach"]) == 0
+    name = await_job(region)
+    await_object(tmp_path, "seen")
+    region.control("POST", "reclaim", {"jobId": name})
+
+    assert run(["logs", "-f", "job"]) == 0
+
+    captured = capsys.readouterr()
+    assert captured.out.splitlines()[-1].endswith("on")
+    assert "1 of 2 tries ended because the machine was reclaimed" in captured.err
+    first = jobs(region)[0]["attempts"][0]
+    assert (first["exitCode"], first["statusReason"]) == (137, "Your Spot Task was interrupted.")
+
+
+def await_object(folder: Path, name: str) -> None:
+    """Wait until a file of an output is saved, with the list that names it."""
+    s3 = boto3.client("s3", region_name=REGION)
+    end = time.monotonic() + 20
+    while time.monotonic() < end:
+        found = s3.list_objects_v2(Bucket=BUCKET, Prefix=f"{folder.name}/runs/").get("Contents", ())
+        names = {o["Key"].rpartition("/")[2] for o in found}
+        if {name, "manifest.json"} <= names:
+            return
+        time.sleep(0.05)
+    raise AssertionError(f"{name} is not saved")
+
+
 def test_a_sweep_is_one_call_and_each_task_has_its_values(region: Region, capsys: Capture) -> None:
     job = write(
         'echo "lr ${sweep.lr} seed ${sweep.seed}"; [ "${sweep.seed}" != 2 ] || exit 3',

@@ -12,7 +12,8 @@ that expire after 24 hours. The engine "process" ignores images and limits of me
 that is itself killed leaves its jobs behind.
 
 Not documented, so a choice: statusReason of a job whose dependency failed; whether attempts[]
-holds an attempt that still runs (here it does not); the words of most refusals. The statusReason
+holds an attempt that still runs (here it does not); that a task of Fargate Spot which ends with 0
+after it was interrupted has not succeeded; the words of most refusals. The statusReason
 of a timeout is as users report it, not from the service's pages.
 """
 

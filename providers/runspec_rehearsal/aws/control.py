@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any
 
+from runspec_rehearsal.aws import reclaims
 from runspec_rehearsal.aws.faults import BadFault, fault
 from runspec_rehearsal.aws.jobs import Attempt, Job
 from runspec_rehearsal.aws.settings import BadSetting, changed
@@ -58,8 +59,8 @@ def reclaim(server: Listener, given: Any) -> Any:
     with world.lock:
         job = world.jobs.get(given["jobId"])
         notice_s = given.get("notice_s")
-        if job is None or not world.scheduler.reclaim(job, notice_s):
-            raise ValueError(f"no attempt of {given['jobId']} is STARTING or RUNNING")
+        if job is None or not reclaims.reclaim(world, job, notice_s):
+            raise ValueError(f"{given['jobId']} is on no machine that could be taken away")
     return {}
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 import uuid
-from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -328,42 +327,6 @@ class Scheduler:
         else:
             self.finish(job, "FAILED", reason)
             self.place_all()
-
-    def reclaim(self, job: Job, notice_s: float | None = None) -> bool:
-        """Take away the machine of a job's attempt, as EC2 takes spot instances back.
-
-        The statusReason is that of the user guide's example for `onStatusReason`: `Host EC2*`.
-        Containers get SIGTERM first: the agent stops its tasks at the interruption notice. With
-        *notice_s* it does not ("Spot Instance draining is turned off by default"): the metadata has
-        the notice, and so many seconds later all that still runs there is gone.
-        https://docs.aws.amazon.com/AmazonECS/latest/developerguide/spot-instance-draining-linux-container.html
-        """
-        main = job.main
-        if job.is_array or main.status not in ("STARTING", "RUNNING"):
-            return False
-        attempt = main.attempts[-1]
-        if notice_s is None:
-            self.lose(main, attempt, self.stop)
-            return True
-        attempt.machine.ends = time.time() + notice_s
-        self.world.timers.after(notice_s, partial(self.lose, main, attempt, self.kill))
-        return True
-
-    def lose(self, job: Job, attempt: Attempt, how: Callable[[Job], None]) -> None:
-        """End an attempt whose machine goes. The first reason for an end stands."""
-        if attempt.stopped_ms is None:
-            if attempt.verdict is None:
-                attempt.lost = True
-                attempt.verdict = f"Host EC2 (instance {attempt.instance}) terminated."
-            how(job)
-
-    def kill(self, job: Job) -> None:
-        """End the container of a job without asking it."""
-        running = job.attempts[-1].running
-        if running:
-            running.kill()
-        else:
-            self.stop(job)
 
 
 def unit_of(job: Job) -> Job:
