@@ -41,6 +41,8 @@ class Attempt:
     lost: bool = False
     """Whether the machine is gone, and with it the exit code."""
     machine: Machine = field(default_factory=Machine)
+    awsvpc: bool = False
+    """Whether it has a network interface of its own: nodes of multi-node jobs."""
 
 
 @dataclass

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 EXITED = "Essential container in task exited"
 NOT_STARTED = "Task failed to start"
 TIMED_OUT = "Job attempt duration exceeded timeout"
+ALONE = "127.0.0.1"
 DEPENDENCY_FAILED = "Dependent Job failed"
 
 
@@ -147,14 +148,16 @@ class Scheduler:
 
     def attempt(self, job: Job, cluster: str) -> Attempt:
         task, instance = uuid.uuid4().hex, uuid.uuid4().hex
-        shared = job is unit_of(job)
         return Attempt(
             number=len(job.attempts) + 1,
             task=task,
             task_arn=self.world.arn(f"task/{cluster}/{task}", "ecs"),
             instance=f"i-{instance[:17]}",
             instance_arn=self.world.arn(f"container-instance/{cluster}/{instance}", "ecs"),
-            address="127.0.0.1" if shared else self.world.addresses.take(),
+            # A machine of its own, as far as others can tell: nodes have one, and children of
+            # an array may. A job alone has nobody to be told apart from.
+            awsvpc=job is not unit_of(job),
+            address=ALONE if job.parent is None else self.world.addresses.take(),
         )
 
     def launch(self, job: Job) -> None:
@@ -229,8 +232,7 @@ class Scheduler:
         attempt.reason = end.reason
         attempt.status_reason = attempt.verdict or (EXITED if end.started else NOT_STARTED)
         unit = unit_of(job)
-        if unit.is_multinode:
-            self.world.addresses.give_back(attempt.address)
+        self.world.addresses.give_back(attempt.address)
         succeeded = attempt.exit_code == 0 and attempt.verdict is None
         if job is unit.main:
             self.decide(unit, attempt, succeeded)
