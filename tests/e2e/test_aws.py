@@ -45,6 +45,11 @@ def objects(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Objects]:
 
 @pytest.fixture
 def region(objects: Objects, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Region]:
+    yield from prepared(objects, tmp_path, monkeypatch)
+
+
+def prepared(objects: Objects, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Region]:
+    """Give a region with an empty folder, a profile, and quick waits."""
     monkeypatch.setattr(times, "SETTLE_S", 1.0)
     monkeypatch.setattr(times, "QUIET_S", 0.2)
     found = Region(

@@ -2,23 +2,25 @@
 
 from __future__ import annotations
 
+import os
 import re
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from runspec.cli.main import run
-from runspec_rehearsal.aws.region import Region
-from tests.e2e import test_aws
+from runspec_rehearsal.aws.region import Objects, Region
+from tests.e2e import test_aws, test_launch
 from tests.e2e.test_aws import Capture, ended, jobs, write
 
 pytestmark = pytest.mark.slow
 
-objects, region = test_aws.objects, test_aws.region  # fixtures
+objects, region, mpi = test_aws.objects, test_aws.region, test_launch.mpi  # fixtures
 
-STEPS = 60
+STEPS = 60  # a quarter of a second each: longer than a notice may take to be seen
 # Adds up over both nodes in every step, as training does: it fails when the other is gone, goes on from
 # the step that both have saved, and knows where the other is by its host file alone.
 SUMS = f"""
@@ -46,7 +48,7 @@ def both(mine):
     return mine, int(theirs)
 step = min(both(step))
 while step < {STEPS}:
-    time.sleep(0.1)
+    time.sleep(0.25)
     step = min(both(step + 1))
     with open(state + ".part", "w") as stream:
         stream.write(str(step))
@@ -132,6 +134,93 @@ def test_a_node_that_has_ended_goes_again_with_one_that_lost_its_machine(
 
     said = re.findall(r"\[node (\d)\] try (\d)", capsys.readouterr().out)
     assert sorted(said) == [("0", "1"), ("0", "2"), ("1", "1"), ("1", "2")]
+
+
+# MPI
+
+# Adds up over all ranks in every step; the first rank keeps count for all.
+RANKS = f"""
+import os, time
+from mpi4py import MPI
+world = MPI.COMM_WORLD
+state = os.path.join(os.environ["RUNSPEC_OUTPUT_STATE"], "step")
+step = int(open(state).read()) if world.rank == 0 and os.path.exists(state) else 0
+step = world.bcast(step)
+where = os.environ["RUNSPEC_RANK"], os.environ["RUNSPEC_HOST"]
+print("rank", world.rank, "try", os.environ["RUNSPEC_ATTEMPT"], "from", step, "node", *where, flush=True)
+while step < {STEPS}:
+    time.sleep(0.25)
+    assert world.allreduce(1) == world.size
+    step += 1
+    if world.rank == 0:
+        with open(state + ".part", "w") as stream:
+            stream.write(str(step))
+        os.replace(state + ".part", state)
+print("ranks", world.allreduce(1), flush=True)
+"""
+
+
+@pytest.fixture
+def with_mpi(
+    mpi: Path, objects: Objects, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[Region]:
+    """A region whose machines have an MPI and Python with mpi4py."""
+    monkeypatch.setenv("PATH", f"{mpi / 'bin'}:{os.environ['PATH']}")
+    yield from test_aws.prepared(objects, tmp_path, monkeypatch)
+
+
+def ranks(tmp_path: Path) -> str:
+    (tmp_path / "code").mkdir()
+    (tmp_path / "code" / "ranks.py").write_text(RANKS)
+    return write(
+        "exec python3 ${mounts.code}/ranks.py",
+        launch="mpi",
+        processes_per_node=2,
+        cluster={"nodes": 2, "capacity": "spot"},
+        mounts=[{"name": "code", "source": "./code", "target": "/job/code"}],
+        outputs=[{"name": "state", "path": "/job/state", "sync": "1s"}],
+        retry={"attempts": 1},
+    )
+
+
+def test_ranks_on_spot_nodes_are_one_world(
+    with_mpi: Region, tmp_path: Path, capsys: Capture
+) -> None:
+    """Every machine has its own address, and its own ranks."""
+    assert run(["apply", ranks(tmp_path)]) == 0
+
+    log = capsys.readouterr().out
+    assert log.count("ranks 4") == 4
+    found = set(re.findall(r"rank (\d) try 1 from 0 node (\d) (127\.0\.0\.\d+)", log))
+    assert sorted((rank, node) for rank, node, _ in found) == [
+        ("0", "0"),
+        ("1", "0"),
+        ("2", "1"),
+        ("3", "1"),
+    ]
+    assert len({(node, host) for _, node, host in found}) == len({h for *_, h in found}) == 2
+
+
+@pytest.mark.parametrize("notice_s,codes", [(60, [143, 0]), (0, [None, 0])])
+def test_ranks_go_on_where_they_were_when_a_node_has_lost_its_machine(
+    with_mpi: Region, tmp_path: Path, capsys: Capture, notice_s: float, codes: list[int | None]
+) -> None:
+    assert run(["apply", ranks(tmp_path), "--detach"]) == 0
+    for rank in range(4):
+        until_logged(with_mpi, capsys, f"rank {rank} try 1 from 0")
+    time.sleep(3)  # until some steps are saved
+    lost = {"jobId": child(with_mpi, 1)["id"], "notice_s": notice_s}
+    with_mpi.control("POST", "reclaim", lost)
+
+    assert run(["logs", "-f", "job"]) == 0
+
+    log = capsys.readouterr().out
+    assert log.count("ranks 4") == 4
+    again = dict(re.findall(r"rank (\d) try 2 from (\d+)", log))
+    assert set(again) == set("0123")
+    assert all(0 < int(step) < STEPS for step in again.values())
+    assert [a["exitCode"] for a in child(with_mpi, 1)["attempts"]] == codes
+    assert [a["exitCode"] for a in child(with_mpi, 0)["attempts"]] == [75, 0]
 
 
 def test_nodes_of_an_array_fail_together_and_as_often_as_was_asked_for(

@@ -477,6 +477,39 @@ def test_only_jobs_that_may_be_on_spot_ask(service: Service, machine: Machine) -
     assert machine.asked == []
 
 
+# Nodes of an array, which are tried together
+
+NODES = {"shape": "array", "nodes": 2}
+
+
+@pytest.mark.slow
+def test_a_node_that_cannot_be_made_ready_ends_the_one_that_waits_for_it(
+    service: Service, bucket: Bucket, tmp_path: Path
+) -> None:
+    (tmp_path / "file").touch()
+    record = {**NODES, "outputs": [MODEL]}
+    first = service.starts("true", record=record, BATCH_INDEX="0", RUNSPEC_HOST="a")
+    end = time.monotonic() + 60
+    while bucket.get("runs/r/hosts/0/1/0") is None:  # until it waits
+        assert time.monotonic() < end
+        time.sleep(0.05)
+
+    code, _, err = service.runs("true", record=record, at="file/x", BATCH_INDEX="1")
+
+    assert (code, "the job cannot be made ready" in err) == (2, True)
+    _, err = first.communicate(timeout=60)
+    assert (first.returncode, err) == (2, "runspec: a node failed before all had come\n")
+
+
+def test_a_node_has_nothing_to_do_where_all_is_over(service: Service, bucket: Bucket) -> None:
+    """Its machine was taken away between its end and its leaving."""
+    bucket.put("runs/r/rounds/0/1/verdict", b'[0, "all have ended"]')
+
+    found = service.runs("echo", "twice", record=NODES, BATCH_INDEX="1", BATCH_TRY="2")
+
+    assert found == (0, "", "runspec: all have ended: there is nothing left to do\n")
+
+
 # The claim
 
 
