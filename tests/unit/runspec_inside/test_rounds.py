@@ -238,3 +238,17 @@ def test_a_store_that_refuses_for_a_while_ends_no_round(join: Join, way: Way) ->
 
     until(lambda: nodes[0].verdict)
     assert nodes[0].is_alive()
+
+
+def test_a_proposal_does_not_wait_for_the_next_look(
+    join: Join, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The others' programs may fail for it at any moment."""
+    monkeypatch.setattr(rounds, "LOOK_S", 600.0)
+    node, other = join(1), join(0, start=False)
+    until(lambda: node.bucket.get(node.prefix + "alive-1"))
+
+    node.propose(AGAIN, "node 1 loses its machine")
+
+    until(other.look)
+    assert other.verdict == Verdict(AGAIN, "node 1 loses its machine")
