@@ -14,6 +14,8 @@ from runspec_aws.options import AwsOptions
 from runspec_aws.shape import LARGEST_ARRAY, Shape, children, shape
 
 LEAST_TIMEOUT_S = 60  # https://docs.aws.amazon.com/batch/latest/userguide/job_timeouts.html
+# https://docs.aws.amazon.com/batch/latest/APIReference/API_JobStateTimeLimitAction.html
+LEAST_WAIT_S, MOST_WAIT_S = 600, 86_400
 MOST_NODES = (
     1000  # https://docs.aws.amazon.com/batch/latest/userguide/multi-node-parallel-jobs.html
 )
@@ -33,6 +35,7 @@ def problems(spec: Spec, facts: Facts) -> Iterator[Problem]:
     if facts.complete:
         yield from _machines(spec, options)
         yield from _profile(spec, options)
+        yield from _waiting(options)
         yield from _files(spec, options)
         yield from _mounts(spec, options)
         yield from _secrets(spec, options)
@@ -195,6 +198,19 @@ def _profile(spec: Spec, options: AwsOptions) -> Iterator[Problem]:
     for key, example in wanted.items():
         if not getattr(options, key):
             yield _missing(key, example)
+
+
+def _waiting(options: AwsOptions) -> Iterator[Problem]:
+    wait_s = options.max_queue_wait
+    if wait_s is None:
+        return
+    if options.queue:
+        what = "max_queue_wait is a setting of the queue, and the profile's own is used as it is"
+        hint = "set jobStateTimeLimitActions of that queue, or take max_queue_wait or queue away"
+        yield Problem(("provider",), what, hint)
+    elif not LEAST_WAIT_S <= wait_s <= MOST_WAIT_S:
+        what = f"max_queue_wait: {wait_s:,} s, and AWS Batch takes 10 minutes to 24 hours"
+        yield Problem(("provider",), what, "set max_queue_wait: 10m or longer, 24h at most")
 
 
 def _files(spec: Spec, options: AwsOptions) -> Iterator[Problem]:

@@ -23,6 +23,13 @@ KINDS: Mapping[Capacity, tuple[str, ...]] = {
     Capacity.SPOT: ("SPOT",),
     Capacity.SPOT_THEN_ON_DEMAND: ("SPOT", "EC2"),
 }
+# The reasons that a job may be given up for; those that are left out do not allow it:
+# https://docs.aws.amazon.com/batch/latest/userguide/job_stuck_in_runnable_time_limit_actions.html
+HOPELESS = (
+    "CAPACITY:INSUFFICIENT_INSTANCE_CAPACITY",
+    "MISCONFIGURATION:COMPUTE_ENVIRONMENT_MAX_RESOURCE",
+    "MISCONFIGURATION:JOB_RESOURCE_REQUIREMENT",
+)
 ENVIRONMENT, QUEUE = ("compute_environment", "computeEnvironment"), ("job_queue", "jobQueue")
 # https://docs.aws.amazon.com/batch/latest/userguide/allocation-strategies.html
 STRATEGIES = {"EC2": "BEST_FIT_PROGRESSIVE", "SPOT": "SPOT_PRICE_CAPACITY_OPTIMIZED"}
@@ -188,7 +195,15 @@ def _queue(spec: Spec, options: AwsOptions) -> dict[str, Any]:
         {"type": "MANAGED", "computeResources": _resources(kind, spec, options)}
         for kind in kinds(spec, options)
     ]
-    return {"environments": made, "service_role": options.service_role}
+    return {"environments": made, "service_role": options.service_role, **_limits(options)}
+
+
+def _limits(options: AwsOptions) -> dict[str, Any]:
+    """Give how long the job at the head of the queue may wait, where that is bounded."""
+    if options.max_queue_wait is None:
+        return {}
+    limit = {"state": "RUNNABLE", "action": "CANCEL", "maxTimeSeconds": options.max_queue_wait}
+    return {"jobStateTimeLimitActions": [{"reason": reason, **limit} for reason in HOPELESS]}
 
 
 def _queue_steps(spec: Spec, options: AwsOptions) -> Iterator[Step]:
@@ -203,6 +218,7 @@ def _queue_steps(spec: Spec, options: AwsOptions) -> Iterator[Step]:
         state="ENABLED",
         priority=1,
         computeEnvironmentOrder=order,
+        **_limits(options),
         tags=tags(options, kind="queue"),
     )
     title = f"make a job queue: {', then '.join(kinds(spec, options))}"

@@ -111,6 +111,11 @@ class AwsOptions(Options):
     max_vcpus: Positive = Field(
         default=256, description="The most vCPUs that run at once in each environment."
     )
+    max_queue_wait: Seconds | None = Field(
+        default=None,
+        description="How long a job may wait at the head of its queue for a machine that there is "
+        "none of, or never will be, before it is given up: 10m to 24h. Without it, it waits for ever.",
+    )
     fargate: Truth = Field(
         default=False, description="Run single-node jobs without GPUs on Fargate instead of EC2."
     )

@@ -7,6 +7,7 @@ from typing import Any
 
 # https://docs.aws.amazon.com/batch/latest/userguide/job_retries.html
 RECLAIMED = ("Host EC2", "Your Spot Task was interrupted")
+EXITED, LEFT = "Essential container in task exited", 143  # by itself, at the notice of its machine
 
 # What AWS Batch says of a job that waits: https://docs.aws.amazon.com/batch/latest/userguide/job_stuck_in_runnable.html
 STUCK: Mapping[str, str] = {
@@ -16,6 +17,8 @@ STUCK: Mapping[str, str] = {
     "CAPACITY:INSUFFICIENT_INSTANCE_CAPACITY": "AWS has no such machine now: name more instance_types",
     "ACTION_REQUIRED": "an environment needs attention: see runspec doctor aws-batch",
 }
+# The same, once the queue's max_queue_wait was over: .../job_stuck_in_runnable_capacity.html
+GIVEN_UP = "Canceled by JobStateTimeLimit action due to reason: "
 WAITING = {
     "SUBMITTED": "submitted",
     "PENDING": "waits for its children or for other jobs",
@@ -53,18 +56,29 @@ def ended(job: Mapping[str, Any]) -> str:
     words = next((f"{text} ({told})" for name, text in EXPLAINED.items() if name in told), "")
     if not words and code is not None:
         words = f"exited with code {code}{_signal(code)}"
-        words += "" if said in ("", "Essential container in task exited") else f" ({said})"
-    words = words or told or said or "AWS Batch gives no reason"
+        words += "" if said in ("", EXITED) else f" ({said})"
+    words = words or _given_up(said) or told or said or "AWS Batch gives no reason"
     return "; ".join(text for text in (words, reclaimed(job)) if text)
 
 
 def reclaimed(job: Mapping[str, Any]) -> str:
     """Say how many tries of *job* were no failure of its own, if any were."""
     attempts = job.get("attempts", ())
-    taken = sum(str(a.get("statusReason", "")).startswith(RECLAIMED) for a in attempts)
+    taken = sum(_taken(attempt) for attempt in attempts)
     if not taken:
         return ""
     return f"{taken} of {len(attempts)} tries ended because the machine was reclaimed"
+
+
+def _taken(attempt: Mapping[str, Any]) -> bool:
+    said = str(attempt.get("statusReason", ""))
+    left = said == EXITED and attempt.get("container", {}).get("exitCode") == LEFT
+    return left or said.startswith(RECLAIMED)
+
+
+def _given_up(said: str) -> str:
+    code = said.removeprefix(GIVEN_UP)
+    return f"max_queue_wait is over: {STUCK.get(code, code)} ({said})" if code != said else ""
 
 
 def _signal(code: int) -> str:

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from enum import StrEnum
 
 from runspec.provider import Capacity, Spec, tasks
+from runspec_aws.options import AwsOptions
 
 LARGEST_ARRAY = 10_000  # https://docs.aws.amazon.com/batch/latest/userguide/service_limits.html
 
@@ -31,6 +32,16 @@ def shape(spec: Spec) -> Shape:
     if nodes > 1 and count == 1 and spec.cluster.capacity is Capacity.ON_DEMAND:
         return Shape.NODES
     return Shape.ARRAY
+
+
+def spot(spec: Spec, options: AwsOptions) -> bool:
+    """Say whether the machines of *spec* may be spot machines of EC2, which tell of their end.
+
+    A queue of the profile may have any. Fargate has no machine to ask: it sends SIGTERM.
+    https://docs.aws.amazon.com/AmazonECS/latest/developerguide/fargate-capacity-providers.html
+    """
+    asked = spec.cluster.capacity is not Capacity.ON_DEMAND or options.queue is not None
+    return asked and not options.fargate and shape(spec) is not Shape.NODES
 
 
 def children(spec: Spec) -> int:

@@ -12,12 +12,14 @@ import tempfile
 import zipfile
 from typing import Any, Dict, List, Mapping, NamedTuple, Optional, Sequence, Tuple
 
-from . import address, files, hostfile, inputs, packages, process, roll
+from . import address, files, hostfile, inputs, packages, process, roll, rounds
 from .bucket import Bucket
 from .gang import LEASE_S, Gang
 from .meet import Node
 from .mirror import Mirror
+from .notice import Watch
 from .process import Child, Signals
+from .rounds import Round
 from .saver import Saver, restore
 from .words import LOST, STOPPED, USAGE, Failure, read
 
@@ -91,11 +93,16 @@ class Agent:
         self.record: Dict[str, Any] = json.loads(found.decode("utf-8"))
         self.place = place(env, self.record)
         self.gang: Optional[Gang] = None
+        self.round: Optional[Round] = None
+        self.watch: Optional[Watch] = None
+        self.leaving: Optional[Failure] = None  # why the program was told to end
 
     def run(self, words: List[str], signals: Signals) -> int:
         try:
             holder = self.bucket.claim(self.at + "claim", self.place.job.encode()).decode()
             if holder == self.place.job:
+                if self.record["shape"] == "array" and self.record["nodes"] > 1:
+                    return self._in_step(words, signals)
                 return self._judge(self._together(words, signals))
         finally:
             shutil.rmtree(self.folder, ignore_errors=True)
@@ -117,6 +124,32 @@ class Agent:
             raise
         return gang.end(code, signals, self.record["launch"] == "none")
 
+    def _in_step(self, words: List[str], signals: Signals) -> int:
+        """Run this node of an array with the others, from round to round: see `rounds`."""
+        prefix = "{}rounds/{}/".format(self.at, self.place.task)
+        found = self.round = rounds.join(
+            self.bucket, prefix, self.place.rank, self.record["nodes"], self.place.attempt
+        )
+        if found.verdict is not None:
+            _tell("{}: there is nothing left to do".format(found.verdict.why))
+            return found.verdict.code
+        found.start()
+        try:
+            code = self._run(words, signals)
+            if code == STOPPED and not (signals.stopping or self._noticed()):
+                code = AGAIN  # a launcher on another node was told to end
+            if not self._excused(code):
+                verdict = found.blame(signals)
+                code = self._judge(code) if verdict is None else verdict.code
+            code = found.end(code, signals)
+        except BaseException as error:  # whatever it is goes on; the others are to hear of it
+            found.end(error.code if isinstance(error, Failure) else 1, signals)
+            raise
+        return STOPPED if self._noticed() and code == AGAIN else code
+
+    def _noticed(self) -> bool:
+        return self.watch is not None and self.watch.notice is not None
+
     def _run(self, words: List[str], signals: Signals) -> int:
         try:
             saver, mirror = self._prepared(signals)
@@ -130,7 +163,7 @@ class Agent:
         if mirror is not None:
             mirror.start()
         try:
-            code = process.run(child, signals, grace_s)
+            code = self._program(child, signals, grace_s)
         finally:
             lost = saver.finish()
             if mirror is not None:
@@ -138,6 +171,35 @@ class Agent:
         for line in lost:
             _tell("not saved: {}".format(line))
         return 1 if lost and code == 0 else code
+
+    def _program(self, child: Child, signals: Signals, grace_s: float) -> int:
+        """Stay with the program until it ends; one that ends well has succeeded, whoever told it to end."""
+        if self.record.get("spot"):
+            self.watch = Watch(self.env)
+            self.watch.start()
+        try:
+            code = process.run(child, signals, grace_s, lambda: self._leave(signals))
+        except Failure as left:
+            code = left.code
+        finally:
+            if self.watch is not None:
+                self.watch.finish()
+        return 0 if self.leaving is not None and child.code == 0 else code
+
+    def _leave(self, signals: Signals) -> Optional[Failure]:
+        """Return why the program is to end now; said on the log, once. The other nodes hear of it."""
+        if self.leaving is None:
+            verdict = None if self.round is None else self.round.verdict
+            if self.watch is not None and self.watch.notice is not None:
+                text = "the machine is to be taken away at {}".format(self.watch.notice)
+                self.leaving = Failure(text, STOPPED)
+            elif verdict is not None:
+                self.leaving = Failure(verdict.why, verdict.code)
+            if self.leaving is not None:
+                _tell("{}: the program is told to end".format(self.leaving))
+            if self.round is not None and (signals.stopping or self.leaving is not None):
+                self.round.propose(AGAIN, "node {} loses its machine".format(self.place.rank))
+        return self.leaving
 
     def _prepared(self, signals: Signals) -> Tuple[Saver, Optional[Mirror]]:
         for mount in self.record["mounts"]:
@@ -187,7 +249,7 @@ class Agent:
         self.env.update(
             RUNSPEC_TASK=str(self.place.task),
             RUNSPEC_RANK=str(self.place.rank),
-            RUNSPEC_ATTEMPT=str(self.place.attempt),
+            RUNSPEC_ATTEMPT=str(self._try()),
             RUNSPEC_NODES=str(record["nodes"]),
             RUNSPEC_SLOTS=str(record["slots"]),
             RUNSPEC_LAUNCH=record["launch"],
@@ -206,18 +268,28 @@ class Agent:
         self.env["RUNSPEC_MEET"] = meet
         return Mirror(self.bucket, meet, "{}meet/{}/".format(self.at, self.place.task))
 
+    def _try(self) -> int:
+        """Return which try this is: of nodes that are tried together, all have the same."""
+        return self.place.attempt if self.round is None else self.round.number
+
     def _roll(self, signals: Signals) -> None:
         """Have a host file and a leader where no launcher of ours makes them."""
         node = Node(self.place.rank, self.env["RUNSPEC_HOST"], "", "", 0)
         nodes = [node]
         if self.record["nodes"] > 1:
-            # A gang is tried again as a whole, children of an array each for itself.
-            tried = self.place.attempt if self.gang is not None else "any"
-            prefix = "{}hosts/{}/{}/".format(self.at, self.place.task, tried)
-            failed = self.gang.failed if self.gang is not None else lambda: None
-            nodes = roll.call(self.bucket, prefix, node, self.record["nodes"], signals, failed)
+            prefix = "{}hosts/{}/{}/".format(self.at, self.place.task, self._try())
+            nodes = roll.call(
+                self.bucket, prefix, node, self.record["nodes"], signals, self._failed
+            )
         hostfile.write(self.env["RUNSPEC_HOSTFILE"], nodes, self.record["slots"])
         self.env["RUNSPEC_LEADER"] = nodes[0].host
+
+    def _failed(self) -> Optional[int]:
+        """Return the code of a node that has ended before all had come."""
+        if self.round is not None:
+            verdict = self.round.verdict
+            return None if verdict is None else verdict.code
+        return None if self.gang is None else self.gang.failed()
 
     def _unpacked(self) -> str:
         """Return the path of inside.sh, out of the zipapp that this is."""
@@ -230,11 +302,13 @@ class Agent:
 
         A machine that was taken away and a node that was lost are no failures of the job.
         """
-        if code in (0, STOPPED) or (code == LOST and self.record["launch"] != "none"):
+        if self._excused(code):
             return code
-        key = "{}failures/{}-{}/".format(self.at, self.place.task, self.place.rank)
+        # Nodes that are tried together fail together.
+        who = self.place.rank if self.round is None else "all"
+        key = "{}failures/{}-{}/".format(self.at, self.place.task, who)
         text = json.dumps({"code": code}).encode()
-        self.bucket.put(key + str(self.place.attempt), text)
+        self.bucket.put(key + str(self._try()), text)
         count = sum(1 for _ in self.bucket.listing(key))
         if count < self.record["attempts"]:
             _tell(
@@ -242,6 +316,11 @@ class Agent:
             )
             return AGAIN
         return 1 if code == AGAIN else code
+
+    def _excused(self, code: int) -> bool:
+        """Say whether *code* is no failure of this node."""
+        told = self.leaving is not None and code == self.leaving.code
+        return code in (0, STOPPED) or told or (code == LOST and self.record["launch"] != "none")
 
 
 def _tell(text: str) -> None:

@@ -2,7 +2,7 @@
 
 import threading
 import time
-from typing import Dict, Optional, Tuple
+from typing import Dict, List, Optional, Tuple
 
 from .bucket import Bucket
 from .process import STOPS, Pace, Signals
@@ -21,6 +21,7 @@ class Gang(threading.Thread):
         super().__init__(daemon=True)
         self.bucket, self.prefix, self.rank, self.nodes = bucket, prefix, rank, nodes
         self._over = threading.Event()
+        self._woken = threading.Event()
         self._beats = 0
         self._codes: Dict[int, int] = {}
         self._seen: Dict[str, Tuple[str, float]] = {}
@@ -29,14 +30,15 @@ class Gang(threading.Thread):
 
     def run(self) -> None:
         while not self._over.is_set():
-            self._beats += 1
             try:
-                self.bucket.put(
-                    "{}alive-{}".format(self.prefix, self.rank), str(self._beats).encode()
-                )
+                self.beat()
             except Failure:  # the lease is longer than a beat
                 pass
             self._over.wait(BEAT_S)
+
+    def beat(self) -> None:
+        self._beats += 1
+        self.bucket.put("{}alive-{}".format(self.prefix, self.rank), str(self._beats).encode())
 
     def end(self, code: int, signals: Signals, wait: bool) -> int:
         """Say that this node has ended with *code*; on the first node, return the code of all.
@@ -99,9 +101,16 @@ class Gang(threading.Thread):
 
     def _gone(self, began: float, first_s: float) -> Optional[int]:
         """Return a node that has not been heard from for its lease, or did not begin in time."""
-        for rank in sorted(set(range(1, self.nodes)) - set(self._codes)):
-            last = self._seen.get("alive-{}".format(rank))
-            waited_s = self._answered - (last[1] if last else began)
-            if waited_s > (LEASE_S if last else first_s):
+        for rank in self._others_ranks():
+            last = self._last_seen(rank)
+            waited_s = self._answered - (last or began)
+            if rank not in self._codes and waited_s > (LEASE_S if last else first_s):
                 return rank
         return None
+
+    def _others_ranks(self) -> List[int]:
+        return [rank for rank in range(self.nodes) if rank != self.rank]
+
+    def _last_seen(self, rank: int) -> float:
+        """Return when its beat was seen to change; 0.0: there was none."""
+        return self._seen.get("alive-{}".format(rank), ("", 0.0))[1]

@@ -74,6 +74,8 @@ class Pace:
 class Signals:
     """The signals of this process as a list to look at between two steps, instead of at any moment."""
 
+    stopping = False  # whether one has asked this process to end
+
     def __enter__(self) -> "Signals":  # noqa: PYI034 - typing.Self needs a newer Python
         self._read, self._write = os.pipe()
         for end in (self._read, self._write):
@@ -101,7 +103,9 @@ class Signals:
         ready, _, _ = select.select([self._read], [], [], seconds)
         if not ready:
             return []
-        return [number for number in os.read(self._read, 4096) if number in FORWARDED]
+        found = [number for number in os.read(self._read, 4096) if number in FORWARDED]
+        self.stopping = self.stopping or any(number in STOPS for number in found)
+        return found
 
 
 class Child:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -11,8 +12,9 @@ import boto3
 import pytest
 
 from runspec.cli.main import run
+from runspec_aws import times
 from runspec_aws.rehearsal import ACCOUNT as ACCOUNT, SETTINGS
-from runspec_rehearsal.aws.region import Region
+from runspec_rehearsal.aws.region import Objects, Region
 
 REGION, BUCKET = "eu-central-1", "jobs"
 SECRET = f"arn:aws:secretsmanager:{REGION}:{ACCOUNT}:secret:hf-a1b2c3"
@@ -23,6 +25,21 @@ PROFILE: dict[str, Any] = {
     "secrets": {"hf": f"aws-sm:{SECRET}"},
 }
 Capture = pytest.CaptureFixture[str]
+
+
+def prepared(objects: Objects, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Region]:
+    """Give a region with an empty folder, a profile, and quick waits."""
+    monkeypatch.setattr(times, "SETTLE_S", 1.0)
+    monkeypatch.setattr(times, "QUIET_S", 0.2)
+    found = Region(
+        tmp_path / "region", REGION, objects, terminate_grace_s=2.0, secrets={SECRET: "s3cret"}
+    )
+    for name, value in found.env.items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.chdir(tmp_path)
+    profile(tmp_path)
+    yield found
+    found.close()
 
 
 def profile(folder: Path, **more: Any) -> None:
@@ -76,3 +93,16 @@ def left(region: Region, folder: Path) -> list[str]:
     names += [q["jobQueueName"] for q in batch.describe_job_queues()["jobQueues"]]
     environments = batch.describe_compute_environments()["computeEnvironments"]
     return names + [e["computeEnvironmentName"] for e in environments]
+
+
+def await_object(folder: Path, name: str) -> None:
+    """Wait until a file of an output is saved, with the list that names it."""
+    s3 = boto3.client("s3", region_name=REGION)
+    end = time.monotonic() + 20
+    while time.monotonic() < end:
+        found = s3.list_objects_v2(Bucket=BUCKET, Prefix=f"{folder.name}/runs/").get("Contents", ())
+        names = {o["Key"].rpartition("/")[2] for o in found}
+        if {name, "manifest.json"} <= names:
+            return
+        time.sleep(0.05)
+    raise AssertionError(f"{name} is not saved")

@@ -7,9 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from runspec_aws import times
 from runspec_rehearsal.aws.region import Objects, Region
-from tests.e2e.aws import BUCKET, REGION, SECRET, profile
+from tests.e2e.aws import BUCKET, REGION, prepared
 from tests.e2e.following import Rehearsed
 
 
@@ -23,17 +22,7 @@ def objects(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Objects]:
 
 @pytest.fixture
 def region(objects: Objects, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Region]:
-    monkeypatch.setattr(times, "SETTLE_S", 1.0)
-    monkeypatch.setattr(times, "QUIET_S", 0.2)
-    found = Region(
-        tmp_path / "region", REGION, objects, terminate_grace_s=2.0, secrets={SECRET: "s3cret"}
-    )
-    for name, value in found.env.items():
-        monkeypatch.setenv(name, value)
-    monkeypatch.chdir(tmp_path)
-    profile(tmp_path)
-    yield found
-    found.close()
+    yield from prepared(objects, tmp_path, monkeypatch)
 
 
 @pytest.fixture

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import time
+from pathlib import Path
 
 import pytest
 
@@ -12,9 +13,11 @@ from runspec_rehearsal.aws.region import Region
 from tests.e2e.aws import (
     Capture,
     await_job,
+    await_object,
     calls,
     ended,
     jobs,
+    profile,
     write,
 )
 
@@ -100,3 +103,64 @@ def test_a_job_that_waits_says_why(region: Region, capsys: Capture) -> None:
 
     assert "AWS has no such machine now" in capsys.readouterr().out
     run(["destroy", "job"])
+
+
+def test_a_notice_leaves_time_to_save_what_only_sigterm_makes_a_job_save(
+    region: Region, capsys: Capture
+) -> None:
+    """Nothing is saved on the way: no sync, and no file before the notice."""
+    job = write(
+        "f=${outputs.state}/step; [ ! -e $f ] || { echo on from $(cat $f); exit 0; }\n"
+        "trap 'echo 41 > $f; exit 1' TERM; echo up; while :; do sleep 0.1; done",
+        outputs=[{"name": "state", "path": "/job/state"}],
+        cluster={"capacity": "spot"},
+        retry={"attempts": 1},
+    )
+    assert run(["apply", job, "--detach"]) == 0
+    region.control("POST", "reclaim", {"jobId": await_job(region), "notice_s": 30})
+
+    assert run(["logs", "-f", "job"]) == 0
+
+    captured = capsys.readouterr()
+    assert "runspec: the machine is to be taken away at 20" in captured.out
+    assert "on from 41" in captured.out
+    assert "1 of 2 tries ended because the machine was reclaimed" in captured.err
+    assert [a["exitCode"] for a in jobs(region)[0]["attempts"]] == [143, 0]
+
+
+def test_a_task_of_fargate_spot_that_does_not_listen_is_tried_again(
+    region: Region, tmp_path: Path, capsys: Capture
+) -> None:
+    """By the words of its service alone: it was killed, and its code says nothing."""
+    profile(tmp_path, fargate=True)
+    job = write(
+        'trap "" TERM; f=${outputs.state}/seen; [ ! -e $f ] || { echo on; exit 0; }\n'
+        "echo here > $f; while :; do sleep 0.1; done",
+        outputs=[{"name": "state", "path": "/job/state", "sync": "1s"}],
+        cluster={"capacity": "spot"},
+    )
+    assert run(["apply", job, "--detach"]) == 0
+    name = await_job(region)
+    await_object(tmp_path, "seen")
+    region.control("POST", "reclaim", {"jobId": name})
+
+    assert run(["logs", "-f", "job"]) == 0
+
+    captured = capsys.readouterr()
+    assert captured.out.splitlines()[-1].endswith("on")
+    assert "1 of 2 tries ended because the machine was reclaimed" in captured.err
+    first = jobs(region)[0]["attempts"][0]
+    assert (first["exitCode"], first["statusReason"]) == (137, "Your Spot Task was interrupted.")
+
+
+def test_a_job_that_waits_in_vain_is_given_up(
+    region: Region, tmp_path: Path, capsys: Capture
+) -> None:
+    """After max_queue_wait, which is of the queue: nobody of ours has to be there."""
+    profile(tmp_path, max_queue_wait="10m")
+    region.control("PUT", "settings", {"capacity": "none", "limit_second_s": 0.002})
+
+    found = ended(capsys, write("echo never"))
+
+    assert found["state"] == "failed"
+    assert "max_queue_wait is over: AWS has no such machine now" in found["reason"]

@@ -6,13 +6,14 @@ by podman.
 
 Not rehearsed: IAM and signatures, real scaling, shares and scheduling policies, job definitions
 with ecsProperties or eksProperties, arrays of multi-node jobs, consumable resources, service jobs,
-`$(VAR)` in commands, volumes and mount points, devices, ulimits, GPUs, jobStateTimeLimitActions,
-propagateTags, updates of the infrastructure of environments, filter patterns and descending order
-of FilterLogEvents, tokens that expire after 24 hours. The engine "process" ignores images
-and limits of memory. A stand-in that is itself killed leaves its jobs behind.
+`$(VAR)` in commands, volumes and mount points, devices, ulimits, GPUs, propagateTags, updates of
+the infrastructure of environments, filter patterns and descending order of FilterLogEvents, tokens
+that expire after 24 hours. The engine "process" ignores images and limits of memory. A stand-in
+that is itself killed leaves its jobs behind.
 
 Not documented, so a choice: statusReason of a job whose dependency failed; whether attempts[]
-holds an attempt that still runs (here it does not); the words of most refusals. The statusReason
+holds an attempt that still runs (here it does not); that a task of Fargate Spot which ends with 0
+after it was interrupted has not succeeded; the words of most refusals. The statusReason
 of a timeout is as users report it, not from the service's pages.
 """
 

@@ -6,14 +6,15 @@ import re
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
-from runspec_rehearsal.aws import engine
+from runspec_rehearsal.aws import engine, imds
 from runspec_rehearsal.aws.engine import CannotStart, End, Running, Wanted
-from runspec_rehearsal.aws.environments import named
+from runspec_rehearsal.aws.environments import FARGATE, named
 from runspec_rehearsal.aws.jobs import Attempt, Job, wish
 
 if TYPE_CHECKING:
     from runspec_rehearsal.aws.world import World
 
+NOBODY = "http://127.0.0.1:9"  # discard: nothing listens there
 LOG_GROUP = "/aws/batch/job"
 PLACEHOLDER = re.compile(r"Ref::([A-Za-z0-9_.-]+)")
 
@@ -51,6 +52,7 @@ def environment(world: World, job: Job, attempt: Attempt) -> dict[str, str]:
     container = job.container or {}
     env = dict(world.settings.machine_env)
     env["AWS_REGION"] = env.get("AWS_REGION", world.settings.region)
+    env["AWS_EC2_METADATA_SERVICE_ENDPOINT"] = machine(world, job, attempt)
     env.update({e["name"]: e.get("value", "") for e in container.get("environment", ())})
     env.update(secrets(container, world.settings.secrets))
     env.update(batch_variables(job, attempt))
@@ -59,6 +61,16 @@ def environment(world: World, job: Job, attempt: Attempt) -> dict[str, str]:
     if world.settings.credentials_uri:
         env["AWS_CONTAINER_CREDENTIALS_FULL_URI"] = world.settings.credentials_uri
     return env
+
+
+def machine(world: World, job: Job, attempt: Attempt) -> str:
+    """Give where a container finds its machine's metadata. A Fargate task has no machine to ask.
+
+    https://docs.aws.amazon.com/sdkref/latest/guide/feature-imds-client.html
+    """
+    environment = world.environments.get(job.environment or "")
+    fargate = environment is not None and environment.kind in FARGATE
+    return NOBODY if fargate else f"{world.url}{imds.PATH}{attempt.task}"
 
 
 def secrets(container: Mapping[str, Any], known: Mapping[str, str]) -> dict[str, str]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any
 
+from runspec_rehearsal.aws import reclaims
 from runspec_rehearsal.aws.faults import BadFault, fault
 from runspec_rehearsal.aws.jobs import Attempt, Job
 from runspec_rehearsal.aws.settings import BadSetting, changed
@@ -53,11 +54,13 @@ def put_settings(server: Listener, given: Any) -> Any:
 
 
 def reclaim(server: Listener, given: Any) -> Any:
+    """Take away the machine of `jobId`; with `notice_s`, so many seconds after its metadata says so."""
     world = server.world
     with world.lock:
         job = world.jobs.get(given["jobId"])
-        if job is None or not world.scheduler.reclaim(job):
-            raise ValueError(f"no attempt of {given['jobId']} is STARTING or RUNNING")
+        notice_s = given.get("notice_s")
+        if job is None or not reclaims.reclaim(world, job, notice_s):
+            raise ValueError(f"{given['jobId']} is on no machine that could be taken away")
     return {}
 
 

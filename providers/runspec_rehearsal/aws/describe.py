@@ -92,7 +92,7 @@ def of_attempt(attempt: Attempt) -> dict[str, Any]:
             "logStreamName": attempt.log_stream if attempt.started_ms else None,
             "exitCode": attempt.exit_code,
             "reason": attempt.reason and attempt.reason[:255],  # "(255 max characters)"
-            "networkInterfaces": [interface] if attempt.address != "127.0.0.1" else [],
+            "networkInterfaces": [interface] if attempt.awsvpc else [],
         }
     )
 

@@ -63,6 +63,8 @@ class Queue:
     reason: str | None = None
     tags: dict[str, str] = field(default_factory=dict)
     waiting: deque[Job] = field(default_factory=deque)
+    blocked: tuple[str, str, float] | None = None
+    """Which job is stuck at its head, why, and since when."""
 
     @property
     def state(self) -> str:

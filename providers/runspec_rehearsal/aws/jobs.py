@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from runspec_rehearsal.aws.engine import Running
+from runspec_rehearsal.aws.imds import Machine
 from runspec_rehearsal.aws.machines import Size
 
 FINISHED = ("SUCCEEDED", "FAILED")
@@ -39,6 +40,9 @@ class Attempt:
     """Whether that end forbids another attempt."""
     lost: bool = False
     """Whether the machine is gone, and with it the exit code."""
+    machine: Machine = field(default_factory=Machine)
+    awsvpc: bool = False
+    """Whether it has a network interface of its own: nodes of multi-node jobs."""
 
 
 @dataclass

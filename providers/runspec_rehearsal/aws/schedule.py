@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 EXITED = "Essential container in task exited"
 NOT_STARTED = "Task failed to start"
 TIMED_OUT = "Job attempt duration exceeded timeout"
+ALONE = "127.0.0.1"
 DEPENDENCY_FAILED = "Dependent Job failed"
 
 
@@ -98,9 +99,35 @@ class Scheduler:
                 placed = place(job, queue, self.world)
                 if isinstance(placed, Stuck):
                     job.status_reason = placed.reason
+                    self.blocked(queue, job)
                     return
                 self.starting(job, placed)
             queue.waiting.popleft()
+        queue.blocked = None
+
+    def blocked(self, queue: Queue, job: Job) -> None:
+        """Have the job at the head of a queue given up when its time there is over.
+
+        "Batch will perform each action after maxTimeSeconds has passed", for jobs "that remain at
+        the head of the job queue", where its reason is the code of their statusReason.
+        CreateJobQueue, jobStateTimeLimitActions, and JobStateTimeLimitAction.
+        """
+        told = job.status_reason or ""
+        code = told.partition(" - ")[0]
+        if queue.blocked is not None and queue.blocked[:2] == (job.id, code):
+            return
+        queue.blocked = known = (job.id, code, time.monotonic())
+        for action in queue.params.get("jobStateTimeLimitActions", ()):
+            if action["reason"] == code:
+                after_s = action["maxTimeSeconds"] * self.world.settings.limit_second_s
+                self.world.timers.after(after_s, partial(self.give_up, queue, job, known))
+
+    def give_up(self, queue: Queue, job: Job, known: tuple[str, str, float]) -> None:
+        """End a job that was stuck for too long. User guide, "Jobs stuck in RUNNABLE due to capacity"."""
+        if queue.blocked == known and job.status == "RUNNABLE":
+            reason = f"Canceled by JobStateTimeLimit action due to reason: {known[1]}"
+            self.finish(job, "FAILED", reason)
+            self.place_all()
 
     # Running
 
@@ -121,14 +148,16 @@ class Scheduler:
 
     def attempt(self, job: Job, cluster: str) -> Attempt:
         task, instance = uuid.uuid4().hex, uuid.uuid4().hex
-        shared = job is unit_of(job)
         return Attempt(
             number=len(job.attempts) + 1,
             task=task,
             task_arn=self.world.arn(f"task/{cluster}/{task}", "ecs"),
             instance=f"i-{instance[:17]}",
             instance_arn=self.world.arn(f"container-instance/{cluster}/{instance}", "ecs"),
-            address="127.0.0.1" if shared else self.world.addresses.take(),
+            # A machine of its own, as far as others can tell: nodes have one, and children of
+            # an array may. A job alone has nobody to be told apart from.
+            awsvpc=job is not unit_of(job),
+            address=ALONE if job.parent is None else self.world.addresses.take(),
         )
 
     def launch(self, job: Job) -> None:
@@ -203,8 +232,7 @@ class Scheduler:
         attempt.reason = end.reason
         attempt.status_reason = attempt.verdict or (EXITED if end.started else NOT_STARTED)
         unit = unit_of(job)
-        if unit.is_multinode:
-            self.world.addresses.give_back(attempt.address)
+        self.world.addresses.give_back(attempt.address)
         succeeded = attempt.exit_code == 0 and attempt.verdict is None
         if job is unit.main:
             self.decide(unit, attempt, succeeded)
@@ -301,20 +329,6 @@ class Scheduler:
         else:
             self.finish(job, "FAILED", reason)
             self.place_all()
-
-    def reclaim(self, job: Job) -> bool:
-        """Take away the machine of a job's attempt, as EC2 takes spot instances back.
-
-        The statusReason is that of the user guide's example for `onStatusReason`: `Host EC2*`.
-        Containers get SIGTERM first: the agent stops its tasks at the interruption notice.
-        """
-        main = job.main
-        if job.is_array or main.status not in ("STARTING", "RUNNING"):
-            return False
-        attempt = main.attempts[-1]
-        attempt.lost = attempt.verdict is None
-        self.halt(main, f"Host EC2 (instance {attempt.instance}) terminated.", final=False)
-        return True
 
 
 def unit_of(job: Job) -> Job:

@@ -39,6 +39,8 @@ class Settings:
     runnable_s: float = 0.02
     starting_s: float = 0.02
     terminate_grace_s: float = 30.0  # SIGTERM -> SIGKILL: user guide, "Job timeouts"
+    limit_second_s: float = 1.0
+    """How long a second of jobStateTimeLimitActions lasts: 600 of them are the least."""
     min_timeout_s: int = 60  # SubmitJob timeout.attemptDurationSeconds
     capacity: Capacity = "all"
     """With "none", jobs stay RUNNABLE and say CAPACITY:INSUFFICIENT_INSTANCE_CAPACITY."""

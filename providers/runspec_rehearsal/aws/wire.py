@@ -1,4 +1,4 @@
-"""HTTP: one handler for both services, the control paths and the metadata of containers."""
+"""HTTP: one handler for both services, the control paths and the metadata of containers and machines."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import uuid
 from http.server import BaseHTTPRequestHandler
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from runspec_rehearsal.aws import control, faults, models
+from runspec_rehearsal.aws import control, faults, imds, models
 from runspec_rehearsal.aws.errors import ServiceError
 from runspec_rehearsal.aws.faults import Fault
 from runspec_rehearsal.aws.models import Request
@@ -77,6 +77,11 @@ class Handler(BaseHTTPRequestHandler):
         if self.path.startswith(control.PATHS):
             status, answer = control.answer(self.server, self.command, self.path, body)
             self.send(Reply(status, json.dumps(answer).encode(), {}))
+            return
+        if self.path.startswith(imds.PATH):
+            headers = {name.lower(): value for name, value in self.headers.items()}
+            status, text = imds.answer(self.server.world, self.command, self.path, headers)
+            self.send(Reply(status, text.encode(), {"Content-Type": "text/plain"}))
             return
         try:
             request = models.read(self.command, self.path, dict(self.headers.items()), body)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import heapq
 import itertools
 import threading
 import time
@@ -34,19 +35,25 @@ CLOSE_S = 15.0  # how long `close` waits for containers that it has killed
 
 
 class Addresses:
-    """Loopback addresses for nodes: 127.0.0.2 and on, the lowest free one first."""
+    """Loopback addresses for nodes and children: 127.0.0.2 and on, the lowest free one first."""
 
     def __init__(self) -> None:
+        self._free: list[int] = []
+        self._new = itertools.count(2)
         self._taken: set[int] = set()
 
     def take(self) -> str:
-        number = next(n for n in itertools.count(2) if n not in self._taken)
+        number = heapq.heappop(self._free) if self._free else next(self._new)
         self._taken.add(number)
         return f"127.0.{number // 256}.{number % 256}"
 
     def give_back(self, address: str) -> None:
+        """Take back what was taken; no other address changes anything."""
         high, low = address.split(".")[2:]
-        self._taken.discard(int(high) * 256 + int(low))
+        number = int(high) * 256 + int(low)
+        if number in self._taken:
+            self._taken.remove(number)
+            heapq.heappush(self._free, number)
 
 
 class World:

@@ -67,6 +67,13 @@ REFUSED: dict[str, tuple[dict[str, Any], dict[str, Any], tuple[Any, ...]]] = {
         {"queue": "q"},
         ("max_parallel",),
     ),
+    "a wait on a queue that is not ours": (
+        {},
+        {"queue": "q", "max_queue_wait": "1h"},
+        ("provider",),
+    ),
+    "a wait that is too short": ({}, {"max_queue_wait": "599s"}, ("provider",)),
+    "a wait that is too long": ({}, {"max_queue_wait": "86401s"}, ("provider",)),
     "no bucket": ({}, {"bucket": None}, ("provider",)),
     "no subnets": ({}, {"subnets": []}, ("provider",)),
     "a store that is written": ({"mounts": [{**STORE, "mode": "rw"}]}, {}, ("mounts", 0, "mode")),
@@ -132,6 +139,8 @@ GOOD: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
     "a parameter": ({"secrets": {"T": "hf"}}, {"secrets": {"hf": "aws-ssm:/hf/token"}}),
     "EFS": ({"mounts": [SHARED]}, {"shared": {"work": "efs:fs-12345678:fsap-12345678"}}),
     "the largest sweep": ({"sweep": {"a": "1..10000"}}, {}),
+    "a short wait": ({}, {"max_queue_wait": "10m"}),
+    "a long wait": ({}, {"max_queue_wait": "24h"}),
     "a minute": ({"timeout": "60s"}, {}),
 }
 

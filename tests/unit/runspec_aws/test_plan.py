@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import pytest
 from hypothesis import given, strategies as st
 
 from runspec.provider import Facts, Source, Spec, Step, tasks
-from runspec_aws import definition, needs, plan, policy
+from runspec_aws import definition, environments, needs, plan, policy, reasons
 from runspec_aws.instances import KNOWN
 from runspec_aws.options import AwsOptions
 from runspec_aws.shape import Shape, child, children, shape
@@ -350,6 +351,74 @@ def test_a_reclaim_is_known_by_the_words_of_its_service() -> None:
     interrupted = {"onStatusReason": "Your Spot Task was interrupted*", "action": "RETRY"}
     assert interrupted in rules(fargate=True)
     assert all(len(found) <= 5 for found in (rules(), rules(fargate=True)))
+
+
+@pytest.mark.parametrize(
+    "fields,profile,asks",
+    [
+        ({}, {}, False),
+        ({"cluster": {"capacity": "spot"}}, {}, True),
+        ({"cluster": {"capacity": "spot-then-on-demand"}}, {}, True),
+        ({}, {"queue": "theirs"}, True),
+        ({"cluster": {"nodes": 2}}, {"queue": "theirs"}, False),
+        ({"cluster": {"capacity": "spot"}}, {"fargate": True}, False),
+    ],
+)
+def test_a_job_asks_for_notices_where_its_machine_may_be_a_spot_machine(
+    fields: dict[str, Any], profile: dict[str, Any], asks: bool
+) -> None:
+    """Nobody knows what is behind a queue of the profile, but that gangs do not run on spot."""
+    body = json.loads(steps(spec(**fields), **profile)["record"].do.params["Body"])
+
+    assert body["spot"] is asks
+
+
+@pytest.mark.parametrize(
+    "attempt,taken",
+    [
+        ({"statusReason": "Host EC2 (instance i-1) terminated."}, True),
+        ({"statusReason": "Your Spot Task was interrupted."}, True),
+        ({"statusReason": reasons.EXITED, "container": {"exitCode": 143}}, True),
+        ({"statusReason": reasons.EXITED, "container": {"exitCode": 75}}, False),
+        (
+            {
+                "statusReason": "Job attempt duration exceeded timeout",
+                "container": {"exitCode": 143},
+            },
+            False,
+        ),
+        ({"statusReason": "cancelled", "container": {"exitCode": 143}}, False),
+    ],
+)
+def test_a_try_that_left_its_machine_counts_as_reclaimed_and_one_that_was_ended_does_not(
+    attempt: dict[str, Any], taken: bool
+) -> None:
+    assert bool(reasons.reclaimed({"attempts": [attempt]})) is taken
+
+
+def test_a_job_that_waits_in_vain_is_given_up_where_the_profile_says_when() -> None:
+    """A bound is of the queue, so a queue of another bound is another queue."""
+    bound = steps(spec(), max_queue_wait="30m")["queue"].do.params
+
+    assert bound["jobStateTimeLimitActions"] == [
+        {"reason": reason, "state": "RUNNABLE", "action": "CANCEL", "maxTimeSeconds": 1800}
+        for reason in environments.HOPELESS
+    ]
+    names = {
+        steps(spec(), **profile)["queue"].do.params["jobQueueName"]
+        for profile in ({}, {"max_queue_wait": "30m"}, {"max_queue_wait": "31m"})
+    }
+    assert len(names) == 3
+    assert "jobStateTimeLimitActions" not in steps(spec())["queue"].do.params
+
+
+def test_every_reason_that_a_job_is_given_up_for_has_words() -> None:
+    for reason in environments.HOPELESS:
+        said = f"Canceled by JobStateTimeLimit action due to reason: {reason}"
+
+        told = reasons.ended({"statusReason": said})
+
+        assert told == f"max_queue_wait is over: {reasons.STUCK[reason]} ({said})"
 
 
 def test_a_small_disk_is_as_large_as_the_machine_image() -> None:

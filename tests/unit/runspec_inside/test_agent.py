@@ -8,6 +8,7 @@ import json
 import os
 import shutil
 import signal
+import socket
 import subprocess
 import sys
 import tarfile
@@ -28,6 +29,7 @@ from runspec_inside.agent import AGAIN, Agent, Place
 from runspec_inside.bucket import Bucket
 from runspec_inside.pack import boot_py, zipapp_bytes
 from runspec_inside.words import LOST, STOPPED, Failure
+from tests.unit.runspec_inside.machines import NOTICE, Machine
 from tests.unit.runspec_inside.nodes import fake_mpirun as fake_mpirun
 from tests.unit.runspec_inside.stores import Way
 
@@ -406,6 +408,106 @@ def test_a_later_attempt_goes_on_from_what_was_saved(service: Service) -> None:
 
     assert codes == [(AGAIN, ""), (0, "1\n")]
     assert service.output("step") == b"1\n2\n"
+
+
+# The notice of a spot machine
+
+SPOT = {"spot": True, "outputs": [MODEL], "attempts": 1}
+
+
+@pytest.fixture
+def machine() -> Iterator[Machine]:
+    with Machine() as found:
+        yield found
+
+
+def noticed(service: Service, machine: Machine, script: str) -> tuple[int, str, str]:
+    """Run *script*, which says "up", on a machine that then has a notice."""
+    job = service.starts(*sh(script), record=SPOT, RUNSPEC_GRACE_S="20", **machine.env())
+    assert job.stdout is not None and job.stdout.readline() == "up\n"
+    machine.ends = NOTICE
+    out, err = job.communicate(timeout=60)
+    return job.returncode, out, err
+
+
+@pytest.mark.slow
+def test_a_notice_ends_the_program_saves_and_is_no_failure(
+    service: Service, bucket: Bucket, machine: Machine
+) -> None:
+    script = (
+        "trap 'echo last >\"$RUNSPEC_OUTPUT_MY_MODEL/f\"; exit 9' TERM; echo up; "
+        "while :; do sleep 0.05; done"
+    )
+
+    found = noticed(service, machine, script)
+
+    said = "runspec: the machine is to be taken away at 2026-11-21T20:22:00Z: the program is told to end\n"
+    assert found == (STOPPED, "", said)
+    assert service.output("f") == b"last\n"
+    assert list(bucket.listing("runs/r/failures/")) == []
+
+
+@pytest.mark.slow
+def test_a_program_that_ends_well_after_the_notice_has_succeeded(
+    service: Service, machine: Machine
+) -> None:
+    """It was at its end anyway, and had its time."""
+    script = "trap : TERM; echo up; n=0; while [ $n -lt 120 ]; do sleep 0.05; n=$((n+1)); done"
+
+    assert noticed(service, machine, script)[0] == 0
+
+
+def test_a_job_has_nothing_to_suffer_where_there_is_no_machine_to_ask(service: Service) -> None:
+    """It is as fast, and says nothing."""
+    began = time.monotonic()
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        there = f"http://127.0.0.1:{silent.getsockname()[1]}"
+
+        found = service.runs("true", record=SPOT, AWS_EC2_METADATA_SERVICE_ENDPOINT=there)
+
+    assert found == (0, "", "")
+    assert time.monotonic() - began < 10
+
+
+def test_only_jobs_that_may_be_on_spot_ask(service: Service, machine: Machine) -> None:
+    machine.ends = NOTICE
+
+    service.runs("sleep", "0.5", **machine.env())
+
+    assert machine.asked == []
+
+
+# Nodes of an array, which are tried together
+
+NODES = {"shape": "array", "nodes": 2}
+
+
+@pytest.mark.slow
+def test_a_node_that_cannot_be_made_ready_ends_the_one_that_waits_for_it(
+    service: Service, bucket: Bucket, tmp_path: Path
+) -> None:
+    (tmp_path / "file").touch()
+    record = {**NODES, "outputs": [MODEL]}
+    first = service.starts("true", record=record, BATCH_INDEX="0", RUNSPEC_HOST="a")
+    end = time.monotonic() + 60
+    while bucket.get("runs/r/hosts/0/1/0") is None:  # until it waits
+        assert time.monotonic() < end
+        time.sleep(0.05)
+
+    code, _, err = service.runs("true", record=record, at="file/x", BATCH_INDEX="1")
+
+    assert (code, "the job cannot be made ready" in err) == (2, True)
+    _, err = first.communicate(timeout=60)
+    assert (first.returncode, err) == (2, "runspec: a node failed before all had come\n")
+
+
+def test_a_node_has_nothing_to_do_where_all_is_over(service: Service, bucket: Bucket) -> None:
+    """Its machine was taken away between its end and its leaving."""
+    bucket.put("runs/r/rounds/0/1/verdict", b'[0, "all have ended"]')
+
+    found = service.runs("echo", "twice", record=NODES, BATCH_INDEX="1", BATCH_TRY="2")
+
+    assert found == (0, "", "runspec: all have ended: there is nothing left to do\n")
 
 
 # The claim

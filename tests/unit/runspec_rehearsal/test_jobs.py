@@ -74,7 +74,8 @@ def test_a_job_gets_the_documented_environment_and_no_other(make: Make) -> None:
 
     place = {name: found.pop(name) for name in ("PATH", "HOME")}
     assert place["PATH"] == os.environ["PATH"]
-    assert found.pop("ECS_CONTAINER_METADATA_URI_V4").startswith(stand.server.url)
+    for name in ("ECS_CONTAINER_METADATA_URI_V4", "AWS_EC2_METADATA_SERVICE_ENDPOINT"):
+        assert found.pop(name).startswith(stand.server.url)
     assert found == {
         "A": "definition",
         "B": "override",
@@ -331,3 +332,55 @@ def test_each_container_has_a_folder_of_its_own(make: Make, tmp_path: Path) -> N
 
     assert len(lines) == 2
     assert all(Path(line).is_relative_to(tmp_path) for line in lines)
+
+
+# Jobs that wait for too long
+
+
+CAPACITY = "CAPACITY:INSUFFICIENT_INSTANCE_CAPACITY"
+
+
+def bounded(stand: Stand, reason: str, queue: str = "queue") -> None:
+    """Give a queue a bound of 600 seconds for this reason."""
+    limit = {"state": "RUNNABLE", "action": "CANCEL", "maxTimeSeconds": 600, "reason": reason}
+    stand.batch.update_job_queue(jobQueue=queue, jobStateTimeLimitActions=[limit])
+
+
+def test_a_job_that_is_stuck_for_too_long_is_cancelled_and_the_next_one_takes_its_place(
+    make: Make,
+) -> None:
+    stand = make(capacity="none", limit_second_s=0.0005).ready()
+    bounded(stand, CAPACITY)
+    found = [stand.sh(":"), stand.sh(":")]
+
+    ended = [stand.end(job_id) for job_id in found]
+
+    reason = f"Canceled by JobStateTimeLimit action due to reason: {CAPACITY}"
+    assert [(job["status"], job["statusReason"]) for job in ended] == [("FAILED", reason)] * 2
+    assert ended[1]["stoppedAt"] - ended[0]["stoppedAt"] >= 250
+    assert stand.truth(found[0])["starts"] == 0
+
+
+def test_a_job_that_is_stuck_for_another_reason_stays(make: Make) -> None:
+    stand = make(capacity="none", limit_second_s=0.0001).ready()
+    bounded(stand, "MISCONFIGURATION:JOB_RESOURCE_REQUIREMENT")
+    stand.queue("another")
+    bounded(stand, CAPACITY, "another")
+    job_id = stand.sh(":")
+    until(lambda: stand.job(job_id).get("statusReason"))
+    later = stand.batch.submit_job(jobName="later", jobQueue="another", jobDefinition="definition")
+
+    stand.end(later["jobId"])
+
+    assert stand.job(job_id)["status"] == "RUNNABLE"
+
+
+def test_a_job_that_got_its_machine_in_time_is_let_be(make: Make) -> None:
+    stand = make(capacity="none", limit_second_s=0.001).ready()
+    bounded(stand, CAPACITY)
+    job_id = stand.sh("sleep 1")
+    until(lambda: stand.job(job_id).get("statusReason"))
+
+    stand.set(capacity="all")
+
+    assert stand.end(job_id)["status"] == "SUCCEEDED"

@@ -1,0 +1,83 @@
+"""The notice that a spot machine is to be taken away: two minutes to save what there is.
+
+https://docs.aws.amazon.com/AWSEC2/latest/UserGuide/spot-instance-termination-notices.html
+"""
+
+import http.client
+import json
+import threading
+import urllib.parse
+from typing import Dict, Mapping, Optional, Tuple
+
+MACHINE = "http://169.254.169.254"
+EVERY_S = 5.0  # as often as EC2 recommends
+ANSWER_S = 2.0  # the machine answers at once, or never
+TOKEN_S = 6 * 3600  # the longest that a token may be good
+MISSES = 3  # after which nobody is there: Fargate has no such service, and a container may be a hop too far
+LONGEST = 1 << 16  # bytes of an answer that are looked at
+OK, BAD_TOKEN, NOTHING = 200, 401, 404
+
+
+class Watch(threading.Thread):
+    """Asks the machine whether it is to be taken away; `notice` is what it said, once it has.
+
+    It never raises and is waited for by nobody, so a job has what it has without it.
+    """
+
+    def __init__(self, env: Mapping[str, str]) -> None:
+        super().__init__(daemon=True)
+        self.notice: Optional[str] = None
+        base = env.get("AWS_EC2_METADATA_SERVICE_ENDPOINT") or MACHINE
+        self._base = base.rstrip("/")
+        self._disabled = env.get("AWS_EC2_METADATA_DISABLED", "").lower() == "true"
+        self._over = threading.Event()
+        self._token = ""
+
+    def run(self) -> None:
+        misses, known = 0, False
+        while not self._disabled and self.notice is None and (known or misses < MISSES):
+            try:
+                self.notice = self._look()
+                known = True
+            except (OSError, ValueError, http.client.HTTPException):
+                misses += 1
+            if self._over.wait(EVERY_S):
+                return
+
+    def finish(self) -> None:
+        """Ask no more."""
+        self._over.set()
+
+    def _look(self) -> Optional[str]:
+        """Return when the machine is to be taken away, as it says, or None. Raise OSError when it says neither.
+
+        Nothing is there (404) as long as it is not to be.
+        """
+        if not self._token:
+            header = {"X-aws-ec2-metadata-token-ttl-seconds": str(TOKEN_S)}
+            status, body = self._asked("PUT", "/latest/api/token", header)
+            if status != OK:
+                raise OSError("no token: {}".format(status))
+            self._token = body.decode("ascii")
+        header = {"X-aws-ec2-metadata-token": self._token}
+        status, body = self._asked("GET", "/latest/meta-data/spot/instance-action", header)
+        if status == NOTHING:
+            return None
+        if status == BAD_TOKEN:
+            self._token = ""
+        if status != OK:
+            raise OSError("no answer: {}".format(status))
+        found = json.loads(body.decode("utf-8"))
+        if not isinstance(found, dict) or "action" not in found:
+            raise ValueError("no notice: {}".format(found))
+        return str(found.get("time", "once"))
+
+    def _asked(self, method: str, path: str, headers: Dict[str, str]) -> Tuple[int, bytes]:
+        parts = urllib.parse.urlsplit(self._base + path)
+        link = http.client.HTTPConnection(parts.netloc, timeout=ANSWER_S)
+        try:
+            link.request(method, parts.path, headers=headers)
+            answer = link.getresponse()
+            return answer.status, answer.read(LONGEST)
+        finally:
+            link.close()
