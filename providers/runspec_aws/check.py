@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterator
 
 from runspec.provider import Capacity, Facts, Problem, Spec, argv, did_you_mean
-from runspec_aws import definition, signed
+from runspec_aws import definition, lustre, signed
 from runspec_aws.instances import GPU_TYPES
 from runspec_aws.needs import candidates, largest, needs, on_fargate
 from runspec_aws.options import AwsOptions
@@ -224,8 +224,31 @@ def _mounts(spec: Spec, options: AwsOptions) -> Iterator[Problem]:
                     f"add providers: {{aws-batch: {{shared: {{{key}: 'efs:fs-...'}}}}}} to the profile"
                 )
                 yield Problem(at, f"the profile has no shared file system '{key}'", hint)
-            elif options.fargate and options.shared[key].startswith("host:"):
-                yield Problem(at, "Fargate has no folders of a host", "use efs:fs-...")
+            else:
+                yield from _shared(at, key, options)
+
+
+def _shared(at: tuple[str | int, ...], key: str, options: AwsOptions) -> Iterator[Problem]:
+    where = options.shared[key]
+    if options.fargate and where.startswith("host:"):
+        yield Problem(at, "Fargate has no folders of a host", "use efs:fs-...")
+    if not lustre.is_lustre(where):
+        return
+    if options.fargate:
+        # https://docs.aws.amazon.com/fsx/latest/LustreGuide/mounting-ecs.html
+        what = "Fargate cannot mount FSx for Lustre"
+        yield Problem(at, what, "use efs:fs-..., or take fargate out of the profile")
+    elif options.queue:
+        what = "the machines of the profile's queue are not ours to mount FSx for Lustre on"
+        hint = f"have them mount it, and say {key}: host:/FOLDER; or take queue out of the profile"
+        yield Problem(at, what, hint)
+    elif options.launch_template:
+        what = "mounting is a launch template of its own, and the profile has one already"
+        hint = (
+            f"have that template mount it, and say {key}: host:/FOLDER; or take launch_template "
+            "out of the profile"
+        )
+        yield Problem(at, what, hint)
 
 
 def _secrets(spec: Spec, options: AwsOptions) -> Iterator[Problem]:

@@ -6,7 +6,7 @@ import json
 from typing import Any
 
 from runspec.provider import Facts, Scope, Spec, Step, argv, inside_boot
-from runspec_aws import signed, times
+from runspec_aws import lustre, signed, times
 from runspec_aws.naming import batch, named, tags
 from runspec_aws.needs import efa_devices, machines, needs
 from runspec_aws.options import OWN_GROUP, AwsOptions
@@ -237,6 +237,8 @@ def _volume(key: str, where: str) -> dict[str, Any]:
     kind, _, place = where.partition(":")
     if kind == "host":
         return {"name": key, "host": {"sourcePath": place}}
+    if lustre.is_lustre(where):
+        return {"name": key, "host": {"sourcePath": lustre.folder(where)}}
     system, _, access = place.partition(":")
     efs: dict[str, Any] = {"fileSystemId": system, "transitEncryption": "ENABLED"}
     if access:

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from runspec.provider import Capacity, Request, Scope, Spec, Step
-from runspec_aws import times
+from runspec_aws import lustre, times
 from runspec_aws.naming import batch, in_turn, named, tags
 from runspec_aws.needs import alone, machines, needs
 from runspec_aws.options import AwsOptions
@@ -46,8 +46,8 @@ def steps(spec: Spec, options: AwsOptions) -> Iterator[Step]:
         return
     if spec.cluster.placement:
         yield _placement(spec, options)
-    if spec.cluster.disk and not options.fargate:
-        yield _template(spec)
+    if _machine(spec, options):
+        yield _template(spec, options)
     for kind in kinds(spec, options):
         yield from _environment(kind, spec, options)
     yield from _queue_steps(spec, options)
@@ -70,15 +70,28 @@ def placement_name(spec: Spec, options: AwsOptions) -> str:
     return named("close", [list(options.subnets), list(machines(spec, options))])
 
 
-def _template(spec: Spec) -> Step:
-    assert spec.cluster.disk is not None, "BUG: a template is for a disk"
-    gib = max(LEAST_DISK_GIB, -(-spec.cluster.disk // GIB))
-    volume = {"VolumeSize": gib, "VolumeType": "gp3", "DeleteOnTermination": True}
-    data = {"BlockDeviceMappings": [{"DeviceName": ROOT_DEVICE, "Ebs": volume}]}
-    name = template_name(spec)
+def _machine(spec: Spec, options: AwsOptions) -> dict[str, Any]:
+    """Give what a machine of *spec* is beyond its type; nothing when any machine will do."""
+    found: dict[str, Any] = {}
+    if options.fargate:
+        return found
+    if spec.cluster.disk:
+        size = max(LEAST_DISK_GIB, -(-spec.cluster.disk // GIB))
+        volume = {"VolumeSize": size, "VolumeType": "gp3", "DeleteOnTermination": True}
+        found["BlockDeviceMappings"] = [{"DeviceName": ROOT_DEVICE, "Ebs": volume}]
+    if mounted := lustre.systems(spec, options):
+        found["UserData"] = lustre.user_data(mounted, options.region or "")
+    return found
+
+
+def _template(spec: Spec, options: AwsOptions) -> Step:
+    data = _machine(spec, options)
+    parts = [f"{d['Ebs']['VolumeSize']} GiB of disk" for d in data.get("BlockDeviceMappings", ())]
+    parts += [f"FSx for Lustre {system.id}" for system in lustre.systems(spec, options)]
+    name = template_name(spec, options)
     return Step(
-        "disk",
-        f"make a launch template with {gib} GiB of disk",
+        "template",
+        f"make a launch template with {' and '.join(parts)}",
         Scope.SITE,
         Request(
             "ec2",
@@ -90,8 +103,8 @@ def _template(spec: Spec) -> Step:
     )
 
 
-def template_name(spec: Spec) -> str:
-    return named("disk", spec.cluster.disk)
+def template_name(spec: Spec, options: AwsOptions) -> str:
+    return named("machine", _machine(spec, options))
 
 
 def _environment(kind: str, spec: Spec, options: AwsOptions) -> Iterator[Step]:
@@ -158,11 +171,13 @@ def _resources(kind: str, spec: Spec, options: AwsOptions) -> dict[str, Any]:
     }
     if options.key_pair:
         found["ec2KeyPair"] = options.key_pair
-    if options.ami:
+    own = {"imageIdOverride": options.ami} if options.ami else {}
+    if own or lustre.systems(spec, options):  # what mounts it is written for Amazon Linux 2023
         image = "ECS_AL2023_NVIDIA" if spec.cluster.gpus else "ECS_AL2023"
-        found["ec2Configuration"] = [{"imageType": image, "imageIdOverride": options.ami}]
-    if spec.cluster.disk:
-        found["launchTemplate"] = {"launchTemplateName": template_name(spec), "version": "$Latest"}
+        found["ec2Configuration"] = [{"imageType": image, **own}]
+    if _machine(spec, options):
+        name = template_name(spec, options)
+        found["launchTemplate"] = {"launchTemplateName": name, "version": "$Latest"}
     elif options.launch_template:
         found["launchTemplate"] = {
             "launchTemplateId": options.launch_template,

@@ -99,7 +99,7 @@ def test_close_nodes_have_a_placement_group() -> None:
 def test_a_disk_is_a_launch_template() -> None:
     wanted = spec(cluster={"disk": "100GiB"})
 
-    made = steps(wanted)["disk"].do.params
+    made = steps(wanted)["template"].do.params
 
     (device,) = made["LaunchTemplateData"]["BlockDeviceMappings"]
     assert device["Ebs"]["VolumeSize"] == 100
@@ -353,6 +353,6 @@ def test_a_reclaim_is_known_by_the_words_of_its_service() -> None:
 
 
 def test_a_small_disk_is_as_large_as_the_machine_image() -> None:
-    made = steps(spec(cluster={"disk": "8GiB"}))["disk"].do.params["LaunchTemplateData"]
+    made = steps(spec(cluster={"disk": "8GiB"}))["template"].do.params["LaunchTemplateData"]
 
     assert made["BlockDeviceMappings"][0]["Ebs"]["VolumeSize"] == 30
