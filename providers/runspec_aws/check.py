@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 from runspec.provider import Capacity, Facts, Problem, Spec, argv, did_you_mean
 from runspec_aws import definition, lustre, signed
-from runspec_aws.instances import GPU_TYPES
+from runspec_aws.instances import GPU_TYPES, KNOWN
 from runspec_aws.needs import candidates, largest, needs, on_fargate
 from runspec_aws.options import AwsOptions
 from runspec_aws.shape import LARGEST_ARRAY, Shape, children, shape
@@ -131,6 +131,8 @@ def _machines(spec: Spec, options: AwsOptions) -> Iterator[Problem]:
             if getattr(cluster, key) not in (None, Capacity.ON_DEMAND):
                 what = "the queue of the profile is used as it is: it decides this"
                 yield Problem(("cluster", key), what, severity="note")
+    if options.efa:
+        yield from _adapters(spec, options)
     if cluster.disk and options.launch_template and not options.queue:
         what = "a disk is a launch template of its own, and the profile has one already"
         hint = "give the template that disk, or take launch_template out of the profile"
@@ -140,6 +142,18 @@ def _machines(spec: Spec, options: AwsOptions) -> Iterator[Problem]:
         what = "V100 machines (p3) have no AMI of AWS Batch any more"
         hint = "set providers: {aws-batch: {ami: ami-...}} to one of your own, or take another GPU"
         yield Problem(("cluster", "gpu_type"), what, hint)
+
+
+def _adapters(spec: Spec, options: AwsOptions) -> Iterator[Problem]:
+    """https://docs.aws.amazon.com/batch/latest/userguide/efa.html"""
+    lacking = [n for n in options.instance_types[:1] if n in KNOWN and not KNOWN[n].efa]
+    if options.fargate or lacking:
+        what = f"{lacking[0] if lacking else 'Fargate'} has no Elastic Fabric Adapter"
+        hint = f"take efa or {'instance_types' if lacking else 'fargate'} out of the profile"
+        yield Problem(("provider",), what, hint)
+    elif spec.cluster.nodes.max > 1 and not (spec.cluster.placement or options.queue):
+        what = "Elastic Fabric Adapters work within a placement group only"
+        yield Problem(("cluster",), what, "set placement: close, or take efa out of the profile")
 
 
 def _too_much(spec: Spec, options: AwsOptions) -> Problem:

@@ -8,7 +8,7 @@ from typing import Any
 from runspec.provider import Facts, Scope, Spec, Step, argv, inside_boot
 from runspec_aws import lustre, signed, times
 from runspec_aws.naming import batch, named, tags
-from runspec_aws.needs import efa_devices, machines, needs
+from runspec_aws.needs import adapters, machines, needs
 from runspec_aws.options import OWN_GROUP, AwsOptions
 from runspec_aws.shape import Shape, shape
 from runspec_aws.storage import INSIDE_SHA256, SHARED, store
@@ -194,9 +194,8 @@ def _linux(spec: Spec, options: AwsOptions) -> dict[str, Any]:
         )  # data loaders share batches there: 64 MiB is too little
     if shm_mib:
         linux["sharedMemorySize"] = shm_mib
-    if options.efa and machines(spec, options):
+    if count := adapters(spec, options):
         # https://docs.aws.amazon.com/batch/latest/userguide/efa.html
-        count = efa_devices(machines(spec, options)[0])
         linux["devices"] = [
             {
                 "hostPath": f"/dev/infiniband/uverbs{n}",

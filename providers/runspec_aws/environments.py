@@ -6,15 +6,11 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from runspec.provider import Capacity, Request, Scope, Spec, Step
-from runspec_aws import lustre, times
+from runspec_aws import lustre, templates, times
 from runspec_aws.naming import batch, in_turn, named, tags
 from runspec_aws.needs import alone, machines, needs
 from runspec_aws.options import AwsOptions
 from runspec_aws.shape import Shape, shape
-
-GIB = 1 << 30
-LEAST_DISK_GIB = 30  # of that AMI: EC2 refuses a smaller volume of its snapshot
-ROOT_DEVICE = "/dev/xvda"  # of the ECS-optimized Amazon Linux 2023
 
 # capacity: the kinds of environment, in the order the queue tries them. Spot gives way to
 # on-demand when it has no machine: https://docs.aws.amazon.com/batch/latest/userguide/job_queues.html
@@ -46,8 +42,8 @@ def steps(spec: Spec, options: AwsOptions) -> Iterator[Step]:
         return
     if spec.cluster.placement:
         yield _placement(spec, options)
-    if _machine(spec, options):
-        yield _template(spec, options)
+    if templates.data(spec, options):
+        yield templates.step(spec, options)
     for kind in kinds(spec, options):
         yield from _environment(kind, spec, options)
     yield from _queue_steps(spec, options)
@@ -68,43 +64,6 @@ def _placement(spec: Spec, options: AwsOptions) -> Step:
 
 def placement_name(spec: Spec, options: AwsOptions) -> str:
     return named("close", [list(options.subnets), list(machines(spec, options))])
-
-
-def _machine(spec: Spec, options: AwsOptions) -> dict[str, Any]:
-    """Give what a machine of *spec* is beyond its type; nothing when any machine will do."""
-    found: dict[str, Any] = {}
-    if options.fargate:
-        return found
-    if spec.cluster.disk:
-        size = max(LEAST_DISK_GIB, -(-spec.cluster.disk // GIB))
-        volume = {"VolumeSize": size, "VolumeType": "gp3", "DeleteOnTermination": True}
-        found["BlockDeviceMappings"] = [{"DeviceName": ROOT_DEVICE, "Ebs": volume}]
-    if mounted := lustre.systems(spec, options):
-        found["UserData"] = lustre.user_data(mounted, options.region or "")
-    return found
-
-
-def _template(spec: Spec, options: AwsOptions) -> Step:
-    data = _machine(spec, options)
-    parts = [f"{d['Ebs']['VolumeSize']} GiB of disk" for d in data.get("BlockDeviceMappings", ())]
-    parts += [f"FSx for Lustre {system.id}" for system in lustre.systems(spec, options)]
-    name = template_name(spec, options)
-    return Step(
-        "template",
-        f"make a launch template with {' and '.join(parts)}",
-        Scope.SITE,
-        Request(
-            "ec2",
-            "create_launch_template",
-            {"LaunchTemplateName": name, "LaunchTemplateData": data},
-        ),
-        Request("ec2", "delete_launch_template", {"LaunchTemplateName": name}),
-        times.SETTLE_S,
-    )
-
-
-def template_name(spec: Spec, options: AwsOptions) -> str:
-    return named("machine", _machine(spec, options))
 
 
 def _environment(kind: str, spec: Spec, options: AwsOptions) -> Iterator[Step]:
@@ -175,9 +134,11 @@ def _resources(kind: str, spec: Spec, options: AwsOptions) -> dict[str, Any]:
     if own or lustre.systems(spec, options):  # what mounts it is written for Amazon Linux 2023
         image = "ECS_AL2023_NVIDIA" if spec.cluster.gpus else "ECS_AL2023"
         found["ec2Configuration"] = [{"imageType": image, **own}]
-    if _machine(spec, options):
-        name = template_name(spec, options)
+    if template := templates.data(spec, options):
+        name = templates.name(spec, options)
         found["launchTemplate"] = {"launchTemplateName": name, "version": "$Latest"}
+        if "NetworkInterfaces" in template:  # they name the groups, which are said once
+            del found["securityGroupIds"]
     elif options.launch_template:
         found["launchTemplate"] = {
             "launchTemplateId": options.launch_template,
@@ -190,7 +151,7 @@ def _resources(kind: str, spec: Spec, options: AwsOptions) -> dict[str, Any]:
 
 def _types(spec: Spec, options: AwsOptions) -> tuple[str, ...]:
     found = machines(spec, options)
-    return found[:1] if one_type(spec) else found
+    return found[:1] if one_type(spec) or options.efa else found
 
 
 def one_type(spec: Spec) -> bool:

@@ -162,13 +162,6 @@ def test_no_gpu_is_not_0_gpus() -> None:
     assert kinds == ["VCPU", "MEMORY"]
 
 
-def test_efa_gives_each_adapter_and_the_memory_to_lock() -> None:
-    found = container(spec(cluster={"gpus": 8, "gpu_type": "A100", "nodes": 2}), efa=True)
-
-    assert len(found["linuxParameters"]["devices"]) == 4
-    assert found["ulimits"] == [{"name": "memlock", "softLimit": -1, "hardLimit": -1}]
-
-
 def test_a_log_driver_that_would_drop_lines_waits_instead() -> None:
     assert container(spec())["logConfiguration"]["options"]["mode"] == "blocking"
 
