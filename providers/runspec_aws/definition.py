@@ -215,7 +215,7 @@ def _volumes(spec: Spec, options: AwsOptions) -> dict[str, Any]:
         return {}
     names = sorted({mount.place.partition("/")[0] for mount in mounts})
     return {
-        "volumes": [_volume(key, options.shared[key]) for key in names],
+        "volumes": [_volume(key, options) for key in names],
         "mountPoints": [
             {
                 "sourceVolume": key,
@@ -231,8 +231,9 @@ def _read_only(key: str, mounts: list[Any]) -> bool:
     return all(m.read_only for m in mounts if m.place.partition("/")[0] == key)
 
 
-def _volume(key: str, where: str) -> dict[str, Any]:
+def _volume(key: str, options: AwsOptions) -> dict[str, Any]:
     """https://docs.aws.amazon.com/batch/latest/userguide/efs-volumes.html"""
+    where = options.shared[key]
     kind, _, place = where.partition(":")
     if kind == "host":
         return {"name": key, "host": {"sourcePath": place}}
@@ -241,5 +242,6 @@ def _volume(key: str, where: str) -> dict[str, Any]:
     system, _, access = place.partition(":")
     efs: dict[str, Any] = {"fileSystemId": system, "transitEncryption": "ENABLED"}
     if access:
-        efs["authorizationConfig"] = {"accessPointId": access, "iam": "ENABLED"}
+        iam = "ENABLED" if options.job_role else "DISABLED"  # it is the job's role that mounts
+        efs["authorizationConfig"] = {"accessPointId": access, "iam": iam}
     return {"name": key, "efsVolumeConfiguration": efs}

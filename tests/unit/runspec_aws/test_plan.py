@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, strategies as st
 
 from runspec.provider import Facts, Source, Spec, Step, tasks
-from runspec_aws import definition, needs, plan, policy
+from runspec_aws import definition, needs, plan
 from runspec_aws.instances import KNOWN
 from runspec_aws.options import AwsOptions
 from runspec_aws.shape import Shape, child, children, shape
@@ -283,32 +283,6 @@ def test_what_is_of_one_run_fits_into_the_overrides_of_a_job() -> None:
     assert len(found) < 8192
 
 
-# Rights
-
-
-def test_a_policy_names_what_the_plan_makes_and_no_more() -> None:
-    wanted = spec()
-
-    found = policy.policy(plan.steps(wanted, RUN, facts(wanted)), facts(wanted).options)
-
-    by_name = {statement["Sid"]: statement for statement in found["Statement"]}
-    queue = steps(wanted)["queue"].do.params["jobQueueName"]
-    assert by_name["JobQueue"]["Resource"] == [f"arn:aws:batch:eu-central-1:*:job-queue/{queue}"]
-    assert by_name["Objects"]["Resource"] == ["arn:aws:s3:::jobs/runspec/*"]
-    assert [s["Sid"] for s in found["Statement"] if s["Resource"] == ["*"]] == ["Look"]
-    assert not any("*" in action for s in found["Statement"] for action in s["Action"])
-
-
-def test_a_policy_for_a_queue_that_is_there_makes_none() -> None:
-    wanted = spec()
-    with_queue = facts(wanted, queue="mine")
-
-    found = policy.policy(plan.steps(wanted, RUN, with_queue), with_queue.options)
-
-    actions = {action for s in found["Statement"] for action in s["Action"]}
-    assert not any(a.startswith(("batch:Create", "batch:Delete")) for a in actions)
-
-
 def test_nodes_of_an_array_that_a_launcher_joins_have_machines_of_their_own() -> None:
     """They have their machine's network, so two on one would have one address."""
     wanted = spec(cluster={"nodes": 2, "capacity": "spot"}, launch="mpi")
@@ -318,20 +292,6 @@ def test_nodes_of_an_array_that_a_launcher_joins_have_machines_of_their_own() ->
     asked = {r["type"]: int(r["value"]) for r in container(wanted)["resourceRequirements"]}
     assert 2 * asked["VCPU"] > KNOWN[machine].cpus
     assert asked["VCPU"] <= KNOWN[machine].cpus
-
-
-@pytest.mark.parametrize(
-    "region,partition",
-    [("eu-central-1", "aws"), ("cn-north-1", "aws-cn"), ("us-gov-west-1", "aws-us-gov")],
-)
-def test_a_policy_is_of_the_partition_of_its_region(region: str, partition: str) -> None:
-    found = facts(spec(), region=region)
-
-    made = policy.policy(plan.steps(spec(), RUN, found), found.options)
-
-    arns = [arn for s in made["Statement"] for arn in s["Resource"] if arn.startswith("arn:")]
-    ours = [arn for arn in arns if ":iam::1" not in arn]  # those of the profile are as they are
-    assert {arn.split(":")[1] for arn in ours} == {partition}
 
 
 def test_a_reclaim_is_known_by_the_words_of_its_service() -> None:
