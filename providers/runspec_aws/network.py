@@ -8,7 +8,6 @@ from typing import Any
 
 from runspec.provider import Finding
 from runspec_aws import lustre
-from runspec_aws.errors import translated
 from runspec_aws.finding import asked
 from runspec_aws.instances import KNOWN
 from runspec_aws.options import AwsOptions
@@ -48,8 +47,15 @@ def _ways_out(session: Session, subnets: Iterable[Mapping[str, Any]]) -> Iterato
 
     https://docs.aws.amazon.com/batch/latest/userguide/multi-node-parallel-jobs.html
     """
-    with translated("describe_route_tables"):
-        tables = session.look("ec2").describe_route_tables()["RouteTables"]
+    finding, found = asked(
+        session.look("ec2").describe_route_tables,
+        "route tables",
+        "allow ec2:DescribeRouteTables to whoever asks",
+    )
+    if found is None:
+        yield finding
+        return
+    tables = found["RouteTables"]
     for subnet in subnets:
         name = subnet["SubnetId"]
         own = [t for t in tables if any(a.get("SubnetId") == name for a in t["Associations"])]

@@ -384,31 +384,3 @@ def test_what_a_record_knows_is_no_litter(region: Region, capsys: Capture) -> No
     assert run(["gc", "aws-batch"]) == 0
 
     assert capsys.readouterr().out == ""
-
-
-def test_no_credentials_are_said_in_one_line(
-    region: Region, monkeypatch: pytest.MonkeyPatch, capsys: Capture
-) -> None:
-    job = write("echo a")
-    monkeypatch.delenv("AWS_ACCESS_KEY_ID")
-    monkeypatch.delenv("AWS_SECRET_ACCESS_KEY")
-
-    assert run(["plan", job]) == 0
-    assert run(["apply", job]) == 5
-
-    assert "there are no AWS credentials here" in capsys.readouterr().err
-
-
-def test_a_rehearsal_is_one_command_and_leaves_nothing(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Capture
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    for name in ("AWS_ENDPOINT_URL", "RUNSPEC_PROFILE"):
-        monkeypatch.setenv(name, "")
-        monkeypatch.delenv(name)
-    job = write("echo rehearsed > ${outputs.o}/a", outputs=[{"name": "o", "path": "/job/o"}])
-
-    assert run(["rehearse", job, "--folder", "kept"]) == 0
-
-    assert (tmp_path / "kept" / "outputs" / "o" / "a").read_text() == "rehearsed\n"
-    assert "shared things destroyed" in capsys.readouterr().err

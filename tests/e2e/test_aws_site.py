@@ -231,6 +231,20 @@ def test_doctor_says_which_machines_are_not_offered_where_the_subnets_are(
     assert "m6i.large" not in told
 
 
+def test_doctor_says_which_machines_only_some_zones_have(
+    tmp_path: Path, network: dict[str, str], capsys: Capture
+) -> None:
+    ec2 = boto3.client("ec2", region_name=REGION)
+    where = {"VpcId": network["vpc"], "CidrBlock": "10.0.2.0/24"}
+    other = ec2.create_subnet(**where, AvailabilityZone=f"{REGION}b")["Subnet"]["SubnetId"]
+    subnets = [network["subnet"], other]
+
+    told = doctor(tmp_path, network, capsys, subnets=subnets, instance_types=["p4de.24xlarge"])
+
+    zones = f"{REGION}a, {REGION}b"
+    assert f"ok  aws-batch: offered in some of {zones} only: p4de.24xlarge" in told
+
+
 def test_doctor_looks_for_fsx_for_lustre(
     tmp_path: Path, network: dict[str, str], capsys: Capture
 ) -> None:
@@ -250,3 +264,34 @@ def test_doctor_looks_for_fsx_for_lustre(
     kind = f"BAD aws-batch: {windows['FileSystemId']} is of type WINDOWS and not LUSTRE"
     assert kind in told
     assert any(line.startswith("BAD") and "fs-0123456789abcdef0" in line for line in told)
+
+
+def test_no_credentials_are_said_in_one_line(
+    region: Region, monkeypatch: pytest.MonkeyPatch, capsys: Capture
+) -> None:
+    job = write("echo a")
+    monkeypatch.delenv("AWS_ACCESS_KEY_ID")
+    monkeypatch.delenv("AWS_SECRET_ACCESS_KEY")
+
+    assert run(["plan", job]) == 0
+    assert run(["apply", job]) == 5
+
+    assert "there are no AWS credentials here" in capsys.readouterr().err
+
+
+# A region on this machine
+
+
+def test_a_rehearsal_is_one_command_and_leaves_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Capture
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for name in ("AWS_ENDPOINT_URL", "RUNSPEC_PROFILE"):
+        monkeypatch.setenv(name, "")
+        monkeypatch.delenv(name)
+    job = write("echo rehearsed > ${outputs.o}/a", outputs=[{"name": "o", "path": "/job/o"}])
+
+    assert run(["rehearse", job, "--folder", "kept"]) == 0
+
+    assert (tmp_path / "kept" / "outputs" / "o" / "a").read_text() == "rehearsed\n"
+    assert "shared things destroyed" in capsys.readouterr().err
