@@ -11,21 +11,13 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from bench.installs import ours, peer
+from bench.installs import ours, packaged, peer
 from bench.measure import Command
 from bench.rows import Bench, Row
+from runspec_aws.rehearsal import SETTINGS
 from runspec_rehearsal.aws.region import Objects, Region
 
 GROUP = "/aws/batch/job"
-OPTIONS = {
-    "region": "eu-central-1",
-    "bucket": "rehearsal",
-    "job_role": "arn:aws:iam::123456789012:role/job",
-    "execution_role": "arn:aws:iam::123456789012:role/execution",
-    "instance_role": "arn:aws:iam::123456789012:instance-profile/machine",
-    "subnets": ["subnet-1"],
-    "security_groups": ["sg-1"],
-}
 LINES = 100_000
 REQUEST = re.compile(r'"(GET|HEAD|PUT|POST|DELETE) (/\S*) HTTP')
 CHILDREN = 10_000
@@ -54,9 +46,12 @@ def logs(bench: Bench) -> Iterator[Row]:
         get = (GROUP, stream, "--no-group", "--no-stream", "--start", "1d", *to)
         one = ("--log-group-name", GROUP, "--log-stream-names", stream)
         text = ("--query", "events[].[message]", "--output", "text")
+        v2 = packaged("/usr/bin/aws", "awscli")  # the wheel is version 1, which has no `logs tail`
+        last = ("--since", "1d", "--format", "short", "--endpoint-url", region.server.url)
         shows = f"line {LINES - 1} of the job"
-        mine, awslogs, awscli = bench.in_turns(
+        mine, tail, awslogs, awscli = bench.in_turns(
             _ours(bench, "logs", run, shows=shows),
+            Command((v2, "logs", "tail", GROUP, "--log-stream-names", stream, *last), shows),
             Command((peer("awslogs").command("awslogs"), "get", *get), shows),
             Command(
                 (peer("awscli").command("aws"), "logs", "filter-log-events", *one, *text), shows
@@ -64,7 +59,8 @@ def logs(bench: Bench) -> Iterator[Row]:
             rounds=max(1, bench.rounds // 5),
             more={**region.env, "AWS_DEFAULT_REGION": region.name, "AWS_REGION": region.name},
         )
-    for name, theirs in (("awslogs", awslogs), ("aws filter-log", awscli)):
+    peers = {"aws logs tail": tail, "awslogs": awslogs, "aws filter-log": awscli}
+    for name, theirs in peers.items():
         what = "logs, 100,000 lines"
         yield Row(f"{what}, CPU", mine.cpu_s, "s", name, theirs.cpu_s, at_most=1.0)
         yield Row(f"{what}, wall", mine.wall_s, "s", name, theirs.wall_s)
@@ -125,8 +121,8 @@ def _rehearsed(bench: Bench, **settings: Any) -> Iterator[Region]:
     folder = bench.room / f"region-{time.monotonic_ns()}"
     objects = Objects(folder)
     try:
-        objects.make_bucket(str(OPTIONS["bucket"]), str(OPTIONS["region"]))
-        with Region(folder, str(OPTIONS["region"]), objects, **settings) as region:
+        objects.make_bucket(SETTINGS["bucket"], SETTINGS["region"])
+        with Region(folder, SETTINGS["region"], objects, **settings) as region:
             yield region
     finally:
         objects.close()
@@ -147,7 +143,7 @@ def _spec(bench: Bench, name: str, **more: Any) -> str:
         "apiVersion": "runspec/v1",
         "name": name,
         "provider": "aws-batch",
-        "providers": {"aws-batch": OPTIONS},
+        "providers": {"aws-batch": SETTINGS},
         "cluster": {"cpus": 1, "memory": "1GiB"},
         **more,
     }

@@ -67,6 +67,13 @@ def peer(name: str) -> Install:
     return Install(path)
 
 
+def packaged(path: str, package: str) -> str:
+    """Give the command at *path*, which Debian's *package* puts there: not every peer is a wheel."""
+    if not Path(path).exists():
+        sys.exit(f"bench: {path} is not here; apt-get install {package}")
+    return path
+
+
 def ours(room: Path, extra: str = "") -> Install:
     """Give an environment in *room* with the core alone, or *extra*, from a wheel of this checkout."""
     path = room / f"runspec-{extra or 'core'}"

@@ -7,7 +7,7 @@ import os
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import pytest
 
@@ -15,6 +15,7 @@ from runspec import registry
 from runspec.provider import Answer, Client, Facts
 from runspec.testing import Strike, World
 from runspec.testing.world import SECRET
+from runspec_aws.rehearsal import SETTINGS
 from runspec_rehearsal.aws.region import Objects, Region
 
 STRIKES = ("error-after", "reset-after", "truncated", "reset-before")
@@ -119,15 +120,6 @@ def rehearsed(folder: Path) -> None:
 
 
 SECRET_ARN = "arn:aws:secretsmanager:eu-central-1:123456789012:secret:token-a1b2c3"
-AWS: dict[str, Any] = {
-    "region": "eu-central-1",
-    "bucket": "rehearsal",
-    "job_role": "arn:aws:iam::123456789012:role/job",
-    "execution_role": "arn:aws:iam::123456789012:role/execution",
-    "instance_role": "arn:aws:iam::123456789012:instance-profile/machine",
-    "subnets": ["subnet-1"],
-    "security_groups": ["sg-1"],
-    "shared": {"all": "efs:fs-12345678"},
-}
+AWS = {**SETTINGS, "region": "eu-central-1", "shared": {"all": "efs:fs-12345678"}}
 HARNESSES: dict[str, Harness] = {"aws-batch": aws_batch, "local": local}
 MORE: dict[str, Harness] = {"aws-batch-signed": aws_batch_signed}  # other ways of a provider

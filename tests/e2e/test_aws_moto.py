@@ -19,11 +19,10 @@ import pytest
 from runspec.cli.main import run
 from runspec_aws import times
 from runspec_rehearsal.aws.region import KEYS, Objects
-from tests.e2e.test_aws import ACCOUNT, BUCKET, PROFILE, REGION, write
+from tests.e2e.aws import ACCOUNT, BUCKET, PROFILE, REGION, Capture, write
 from tests.e2e.test_podman import IMAGE, podman as podman
 
 pytestmark = [pytest.mark.slow, pytest.mark.podman]
-Capture = pytest.CaptureFixture[str]
 
 
 @pytest.fixture

@@ -13,11 +13,10 @@ import pytest
 from runspec.cli.main import run
 from runspec_aws import times
 from runspec_rehearsal.aws.region import Objects, Region
-from tests.e2e.test_aws import BUCKET, PROFILE, REGION, await_job, ended, jobs, write
+from tests.e2e.aws import BUCKET, PROFILE, REGION, Capture, await_job, ended, jobs, write
 from tests.e2e.test_podman import IMAGE, podman as podman
 
 pytestmark = [pytest.mark.slow, pytest.mark.podman]
-Capture = pytest.CaptureFixture[str]
 
 
 @pytest.fixture

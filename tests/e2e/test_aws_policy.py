@@ -13,8 +13,8 @@ from runspec.cli.main import run
 from runspec_aws import times
 from runspec_rehearsal.aws.region import Objects, Region
 from tests.e2e import asking
+from tests.e2e.aws import BUCKET, REGION, Capture, calls, profile, write
 from tests.e2e.iam import Asked, allows, covers
-from tests.e2e.test_aws import BUCKET, REGION, Capture, calls, profile, write
 
 pytestmark = pytest.mark.slow
 

@@ -16,8 +16,8 @@ import pytest
 from runspec.cli.main import run
 from runspec_aws import times
 from runspec_rehearsal.aws.region import Objects, Region
-from tests.e2e import test_aws
-from tests.e2e.test_aws import BUCKET, REGION, Capture, await_job, calls, ended, jobs, left, write
+from tests.e2e import aws
+from tests.e2e.aws import REGION, Capture, await_job, calls, ended, jobs, left, write
 from tests.e2e.test_podman import CONFIGURATION, STORAGE
 from tests.needs import lack, need, need_root
 
@@ -26,14 +26,6 @@ pytestmark = pytest.mark.slow
 IMAGE = "localhost/without-python:1"
 APPLETS = "sh cat cp echo env ln mkdir rm sleep tar wc wget sort ls test".split()
 OUTPUT = {"name": "model", "path": "/job/model"}
-
-
-@pytest.fixture(scope="module")
-def objects(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Objects]:
-    found = Objects(tmp_path_factory.mktemp("objects"))
-    found.make_bucket(BUCKET, REGION)
-    yield found
-    found.close()
 
 
 def stand(
@@ -50,7 +42,7 @@ def stand(
 
 
 def profile(folder: Path, **more: Any) -> None:
-    test_aws.profile(folder, **{"files": "signed", "job_role": None, **more})
+    aws.profile(folder, **{"files": "signed", "job_role": None, **more})
     path = folder / "runspec-profile.yaml"
     found = json.loads(path.read_text())
     found["providers"]["aws-batch"].pop("job_role")

@@ -17,13 +17,12 @@ import pytest
 
 from runspec.cli.main import run
 from runspec_rehearsal.aws.region import Objects, Region
-from tests.e2e.test_aws import BUCKET, REGION, objects as objects, region as region, write
+from tests.e2e.aws import BUCKET, REGION, Capture, write
 
 pytestmark = pytest.mark.slow
 
 SIZE = 160 << 20  # twenty parts
 ENOUGH = 3
-Capture = pytest.CaptureFixture[str]
 
 
 @pytest.fixture

@@ -123,12 +123,17 @@ def test_ranks_of_all_nodes_are_one_world(make: Make, count: int, slots: int) ->
 
 
 def test_a_failure_of_rank_0_ends_every_node_with_its_code(make: Make) -> None:
-    """Code 7 everywhere, and nothing stays."""
+    """Code 7 everywhere, and nothing stays.
+
+    Open MPI may say 14 instead: that is how the other ranks abort when they see the connection to
+    the failed one close, and whichever its daemons hear of first is the code of the job.
+    """
     nodes = make(2)
 
     nodes.start_all(python(nodes, FAILS))
 
-    assert nodes.codes(300) == [7, 7]
+    codes = nodes.codes(300)
+    assert codes == [7, 7] or (codes == [14, 14] and "by prterun" in nodes.said(0))
     assert nodes.left() == []
 
 

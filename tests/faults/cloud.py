@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import tempfile
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -12,6 +13,7 @@ from typing import Any
 
 import boto3
 
+from runspec_aws.rehearsal import SETTINGS
 from runspec_rehearsal.aws.region import Objects, Region
 from tests.faults.world import (
     KILLED,
@@ -26,17 +28,7 @@ from tests.faults.world import (
 )
 
 REGION, BUCKET = "eu-central-1", "faults"
-PROFILE = """\
-providers:
-  aws-batch:
-    region: {region}
-    bucket: {bucket}
-    prefix: {prefix}
-    job_role: arn:aws:iam::123456789012:role/job
-    instance_role: arn:aws:iam::123456789012:instance-profile/machine
-    subnets: [subnet-1]
-    security_groups: [sg-1]
-"""
+AT_ONCE = 8  # worlds that wait for the service most of the time
 SPEC = """\
 apiVersion: runspec/v1
 name: {name}
@@ -70,7 +62,8 @@ class Cloud(World):
             list_lag_s=self.lag_s,
         )
         super().__post_init__()
-        text = PROFILE.format(region=REGION, bucket=BUCKET, prefix=self.folder.name)
+        own = {"region": REGION, "bucket": BUCKET, "prefix": self.folder.name}
+        text = json.dumps({"providers": {"aws-batch": {**SETTINGS, **own}}})
         (self.folder / "runspec-profile.yaml").write_text(text)
 
     def spec(self, name: str = "faults", last: str | None = None) -> str:

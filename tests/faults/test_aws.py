@@ -2,44 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import pytest
 
 from runspec_rehearsal.aws.region import Objects
 from tests.faults import cloud
 from tests.faults.cells import sample, spread
-from tests.faults.cloud import BUCKET, CELLS, LAST, REGION, new_cloud
+from tests.faults.cloud import CELLS, LAST, new_cloud
 from tests.faults.wire import FAULTS
 from tests.faults.world import Driver
 
 # The steps of the file system between two of these are tried with the local provider.
 REMOTE = ("send", "sent", "call", "called")
 LAGS = {"lists lag 0 s": 0.0, "lists lag 2 s": 2.0}
-
-
-AT_ONCE = 8  # cells of this file wait for the service most of the time
-
-
-@pytest.fixture(scope="module")
-def pool() -> Iterator[list[Driver]]:
-    drivers = [Driver() for _ in range(AT_ONCE)]
-    yield drivers
-    for driver in drivers:
-        driver.close()
-
-
-@pytest.fixture
-def driver(pool: list[Driver]) -> Driver:
-    return pool[0]
-
-
-@pytest.fixture(scope="session")
-def objects(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Objects]:
-    found = Objects(tmp_path_factory.mktemp("objects"))
-    found.make_bucket(BUCKET, REGION)
-    yield found
-    found.close()
 
 
 def traced(driver: Driver, objects: Objects, verb: str) -> tuple[list[int], list[str], int]:
@@ -72,11 +46,11 @@ def excused(wrong: str, fault: str) -> bool:
 @pytest.mark.parametrize("lag_s", LAGS.values(), ids=LAGS)
 @pytest.mark.parametrize("verb", CELLS)
 def test_killed_at_any_request_and_repeated_it_is_as_if_nothing_had_happened(
-    pool: list[Driver], objects: Objects, verb: str, lag_s: float
+    wide_pool: list[Driver], objects: Objects, verb: str, lag_s: float
 ) -> None:
-    places, labels, _ = traced(pool[0], objects, verb)
+    places, labels, _ = traced(wide_pool[0], objects, verb)
 
-    wrong = spread(pool, lambda driver, at: killed(driver, objects, verb, lag_s, at), places)
+    wrong = spread(wide_pool, lambda driver, at: killed(driver, objects, verb, lag_s, at), places)
 
     assert {labels[at - 1]: what for at, what in wrong.items()} == {}
 
@@ -85,12 +59,14 @@ def test_killed_at_any_request_and_repeated_it_is_as_if_nothing_had_happened(
 @pytest.mark.parametrize("fault", FAULTS)
 @pytest.mark.parametrize("verb", ["apply", "cancel", "destroy"])
 def test_a_request_that_goes_wrong_changes_nothing_in_the_end(
-    pool: list[Driver], objects: Objects, verb: str, fault: str
+    wide_pool: list[Driver], objects: Objects, verb: str, fault: str
 ) -> None:
-    _, _, requests = traced(pool[0], objects, verb)
+    _, _, requests = traced(wide_pool[0], objects, verb)
 
     wrong = spread(
-        pool, lambda driver, at: broken(driver, objects, verb, fault, at), range(1, requests + 1)
+        wide_pool,
+        lambda driver, at: broken(driver, objects, verb, fault, at),
+        range(1, requests + 1),
     )
 
     assert wrong == {}
@@ -106,11 +82,11 @@ def test_a_job_is_submitted_by_one_request(driver: Driver, objects: Objects) -> 
 
 @pytest.mark.slow
 def test_killed_at_some_requests_it_is_as_if_nothing_had_happened(
-    pool: list[Driver], objects: Objects
+    wide_pool: list[Driver], objects: Objects
 ) -> None:
-    places, labels, _ = traced(pool[0], objects, "apply")
+    places, labels, _ = traced(wide_pool[0], objects, "apply")
     chosen = [places[n - 1] for n in sample(len(places), 4)]
 
-    wrong = spread(pool, lambda driver, at: killed(driver, objects, "apply", 0.0, at), chosen)
+    wrong = spread(wide_pool, lambda driver, at: killed(driver, objects, "apply", 0.0, at), chosen)
 
     assert {labels[at - 1]: what for at, what in wrong.items()} == {}

@@ -8,7 +8,7 @@ import os
 import shutil
 import tempfile
 from argparse import Namespace
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from runspec import gather, home, job, profile, record, registry
@@ -16,6 +16,7 @@ from runspec.cli import applying, console, ending, fetching
 from runspec.errors import Unavailable
 from runspec.job import Wrong
 from runspec.provider import Rehearsal, Rehearses
+from runspec.tree import Text, kind
 
 
 def rehearse(args: Namespace) -> int:
@@ -75,8 +76,21 @@ def _folder(args: Namespace) -> Iterator[Path]:
 def _step_into(stage: Rehearsal, provider: str, folder: Path) -> None:
     """Lead this process to the stand-ins, and away from the user's own runs and profile."""
     path = folder / "profile.yaml"
-    path.write_text(json.dumps({"providers": {provider: dict(stage.options)}}))
+    path.write_text(_flow({"providers": {provider: dict(stage.options)}}))
     path.chmod(0o600)
     console.tell(f"rehearsing on this machine, below {folder}")
     os.environ.update(stage.env)
     os.environ.update(RUNSPEC_HOME=str(folder / "home"), RUNSPEC_PROFILE=str(path))
+
+
+def _flow(value: object) -> str:
+    """Give *value* as YAML that reads as it was read: a number in a profile is none in quotes.
+
+    >>> _flow({"max_vcpus": Text("64"), "region": Text("eu-central-1")})
+    '{"max_vcpus": 64, "region": "eu-central-1"}'
+    """
+    if isinstance(value, Mapping):
+        return "{" + ", ".join(f"{json.dumps(k)}: {_flow(v)}" for k, v in value.items()) + "}"
+    if isinstance(value, list | tuple):
+        return "[" + ", ".join(_flow(inner) for inner in value) + "]"
+    return str(value) if isinstance(value, Text) and kind(value) != "str" else json.dumps(value)

@@ -1,0 +1,78 @@
+"""An account of AWS that is nobody's, a spec for it, and what the rehearsed region knows of the jobs in it."""
+
+from __future__ import annotations
+
+import json
+import time
+from pathlib import Path
+from typing import Any
+
+import boto3
+import pytest
+
+from runspec.cli.main import run
+from runspec_aws.rehearsal import ACCOUNT as ACCOUNT, SETTINGS
+from runspec_rehearsal.aws.region import Region
+
+REGION, BUCKET = "eu-central-1", "jobs"
+SECRET = f"arn:aws:secretsmanager:{REGION}:{ACCOUNT}:secret:hf-a1b2c3"
+PROFILE: dict[str, Any] = {
+    **SETTINGS,
+    "region": REGION,
+    "bucket": BUCKET,
+    "secrets": {"hf": f"aws-sm:{SECRET}"},
+}
+Capture = pytest.CaptureFixture[str]
+
+
+def profile(folder: Path, **more: Any) -> None:
+    settings = {**PROFILE, "prefix": folder.name, **more}
+    (folder / "runspec-profile.yaml").write_text(json.dumps({"providers": {"aws-batch": settings}}))
+
+
+def write(text: str, **fields: Any) -> str:
+    spec = {"apiVersion": "runspec/v1", "name": "job", "provider": "aws-batch", "run": text}
+    Path("job.yaml").write_text(json.dumps({**spec, **fields}))
+    return "job.yaml"
+
+
+def ended(capsys: Capture, *words: str) -> dict[str, Any]:
+    """Give how an apply ended, as it says itself."""
+    capsys.readouterr()
+    run(["apply", *words, "--json"])
+    found: dict[str, Any] = json.loads(capsys.readouterr().out)
+    return found
+
+
+def calls(region: Region, operation: str | None = None) -> list[dict[str, Any]]:
+    found = region.control("GET", "calls")
+    return [call for call in found if operation in (None, call["operation"])]
+
+
+def jobs(region: Region) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = region.control("GET", "jobs")
+    return found
+
+
+def await_job(region: Region, text: str = "RUNNING") -> str:
+    """Wait until a job runs; give its id."""
+    end = time.monotonic() + 20
+    while time.monotonic() < end:
+        if found := [job["id"] for job in jobs(region) if job["running"]]:
+            return str(found[0])
+        time.sleep(0.05)
+    raise AssertionError(f"nothing is {text}: {jobs(region)}")
+
+
+def left(region: Region, folder: Path) -> list[str]:
+    s3 = boto3.client("s3", region_name=REGION)
+    batch = boto3.client("batch", region_name=REGION)
+    found = s3.list_objects_v2(Bucket=BUCKET, Prefix=f"{folder.name}/").get("Contents", ())
+    names = [o["Key"] for o in found]
+    names += [
+        d["jobDefinitionArn"]
+        for d in batch.describe_job_definitions(status="ACTIVE")["jobDefinitions"]
+    ]
+    names += [q["jobQueueName"] for q in batch.describe_job_queues()["jobQueues"]]
+    environments = batch.describe_compute_environments()["computeEnvironments"]
+    return names + [e["computeEnvironmentName"] for e in environments]

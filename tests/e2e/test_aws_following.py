@@ -1,0 +1,74 @@
+"""What following a job of AWS Batch costs its service."""
+
+from __future__ import annotations
+
+import subprocess
+import time
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from tests.e2e.following import (
+    Rehearsed,
+    asked,
+    program,
+    runspec,
+    until,
+)
+
+pytestmark = pytest.mark.slow
+
+
+def last_call(world: Rehearsed) -> float:
+    at: float = world.region.control("GET", "calls")[-1]["at"]
+    return at
+
+
+def idle(world: Rehearsed, seconds: float, *words: object) -> Counter[str]:
+    """Follow for so long what prints nothing; count the calls once it has begun."""
+    before = asked(world, 0.0)["GetLogEvents"]
+    follower = subprocess.Popen(program("logs", "-f", *words), stdout=subprocess.DEVNULL)
+    try:
+        until(lambda: asked(world, 0.0)["GetLogEvents"] > before + 2)
+        since = last_call(world)
+        time.sleep(seconds)
+        return asked(world, since)
+    finally:
+        follower.kill()
+        follower.wait()
+
+
+@pytest.mark.parametrize("saved", [False, True])
+def test_an_idle_follower_asks_once_a_second(world: Rehearsed, tmp_path: Path, saved: bool) -> None:
+    job, seconds = world.waiting(), 10
+    more = ("--save", tmp_path / "saved.log") if saved else ()
+
+    calls = idle(world, seconds, job.run, *more)
+
+    assert set(calls) == {"GetLogEvents", "DescribeJobs"}
+    assert 5 <= calls["GetLogEvents"] <= seconds + 1
+    assert 5 <= calls["DescribeJobs"] <= seconds + 1
+
+
+def test_a_run_that_ended_a_while_ago_is_read_without_waiting(world: Rehearsed) -> None:
+    run, job = world.apply("echo hello")
+    stopped_s = world.end(job)["stoppedAt"] / 1000
+    until(lambda: time.time() > stopped_s + 7)
+
+    assert runspec("logs", run).stdout.splitlines()[-1] == b"hello"
+    assert asked(world, 0.0)["GetLogEvents"] == 2
+
+
+def test_a_follower_of_an_array_describes_a_hundred_jobs_at_once(world: Rehearsed) -> None:
+    count = 50
+    gate = world.folder / "gate"
+    script = f"while [ ! -e {gate} ]; do sleep 1; done"
+    run, job = world.apply(script, sweep={"n": f"1..{count}"})
+    until(lambda: world.describe(job)[0]["arrayProperties"]["statusSummary"]["RUNNING"] == count)
+
+    calls = idle(world, 10, run)
+
+    polls = calls["GetLogEvents"] / count
+    assert calls["DescribeJobs"] <= 11
+    assert polls <= 11

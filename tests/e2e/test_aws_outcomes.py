@@ -1,0 +1,102 @@
+"""How a job on AWS Batch ends, rehearsed: exit codes, tries, reclaimed machines, cancelled arrays."""
+
+from __future__ import annotations
+
+import json
+import time
+
+import pytest
+
+from runspec.cli.main import run
+from runspec_rehearsal.aws.region import Region
+from tests.e2e.aws import (
+    Capture,
+    await_job,
+    calls,
+    ended,
+    jobs,
+    write,
+)
+
+pytestmark = pytest.mark.slow
+
+
+def test_the_exit_code_and_the_reason_are_those_of_the_job(region: Region, capsys: Capture) -> None:
+    found = ended(capsys, write("echo so; exit 9"))
+
+    assert (found["state"], found["exit_code"]) == ("failed", 9)
+    assert "exited with code 9" in found["reason"]
+
+
+def test_a_failure_is_tried_as_often_as_was_asked_for(region: Region, capsys: Capture) -> None:
+    job = write('echo "try $RUNSPEC_ATTEMPT"; exit 4', retry={"attempts": 3})
+
+    found = ended(capsys, job)
+
+    assert (found["state"], found["exit_code"]) == ("failed", 4)
+    assert [a["exitCode"] for a in jobs(region)[0]["attempts"]] == [75, 75, 4]
+    run(["logs", "job"])
+    said = [line for line in capsys.readouterr().out.splitlines() if line.startswith("try")]
+    assert said == ["try 1", "try 2", "try 3"]
+
+
+def test_a_reclaimed_machine_is_no_failure_and_what_was_saved_is_there_again(
+    region: Region, capsys: Capture
+) -> None:
+    job = write(
+        'f=${outputs.state}/seen; echo "found $(cat $f 2>/dev/null)"; echo here > $f\n'
+        '[ "$RUNSPEC_ATTEMPT" = 2 ] || sleep 60',
+        outputs=[{"name": "state", "path": "/job/state", "sync": "1s"}],
+        cluster={"capacity": "spot"},
+    )
+    assert run(["apply", job, "--detach"]) == 0
+    name = await_job(region)
+    time.sleep(3)  # until it is saved
+    region.control("POST", "reclaim", {"jobId": name})
+
+    assert run(["logs", "-f", "job"]) == 0
+
+    captured = capsys.readouterr()
+    assert "found here" in captured.out
+    assert "1 of 2 tries ended because the machine was reclaimed" in captured.err
+    attempts = jobs(region)[0]["attempts"]
+    assert len(attempts) == 2
+    assert attempts[0]["statusReason"].startswith("Host EC2")
+
+
+def test_a_sweep_is_one_call_and_each_task_has_its_values(region: Region, capsys: Capture) -> None:
+    job = write(
+        'echo "lr ${sweep.lr} seed ${sweep.seed}"; [ "${sweep.seed}" != 2 ] || exit 3',
+        sweep={"lr": ["0.1", "0.01"], "seed": "1..2"},
+    )
+
+    found = ended(capsys, job)
+
+    assert (found["state"], found["exit_code"]) == ("failed", 3)
+    assert len(calls(region, "SubmitJob")) == 1
+    run(["status", "job", "--json"])
+    nodes = json.loads(capsys.readouterr().out)["nodes"]
+    assert [(n["task"], n["exit_code"]) for n in nodes] == [(0, 0), (1, 3), (2, 0), (3, 3)]
+
+
+def test_cancel_ends_every_child_of_an_array(region: Region) -> None:
+    job = write("sleep 60", sweep={"a": "1..3"})
+    run(["apply", job, "--detach"])
+    await_job(region)
+
+    assert run(["cancel", "job"]) == 0
+
+    assert [j["status"] for j in jobs(region)] == ["FAILED"] * 4
+    assert not any(j["running"] for j in jobs(region))
+
+
+def test_a_job_that_waits_says_why(region: Region, capsys: Capture) -> None:
+    region.control("PUT", "settings", {"capacity": "none"})
+    run(["apply", write("echo never"), "--detach"])
+    time.sleep(0.5)
+    capsys.readouterr()
+
+    run(["status", "job"])
+
+    assert "AWS has no such machine now" in capsys.readouterr().out
+    run(["destroy", "job"])

@@ -1,0 +1,78 @@
+"""What runs share on AWS Batch, and what nobody's record knows, rehearsed."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import boto3
+import pytest
+
+from runspec.cli.main import run
+from runspec_rehearsal.aws.region import Region
+from tests.e2e.aws import (
+    REGION,
+    Capture,
+    await_job,
+    jobs,
+    left,
+    write,
+)
+
+pytestmark = pytest.mark.slow
+
+
+def test_what_no_record_knows_is_found_and_taken_away(
+    region: Region, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Capture
+) -> None:
+    run(["apply", write("sleep 60"), "--detach"])
+    await_job(region)
+    monkeypatch.setenv("RUNSPEC_HOME", str(tmp_path / "another"))
+    capsys.readouterr()
+
+    assert run(["gc", "aws-batch"]) == 0
+    found = capsys.readouterr().out
+    assert run(["gc", "aws-batch", "--yes"]) == 0
+    spared = [j for j in jobs(region) if j["running"]]
+    assert run(["gc", "aws-batch", "--yes", "--alive"]) == 0
+
+    assert "whose job is alive" in found
+    assert len(spared) == 1
+    assert left(region, tmp_path) == []
+    assert not any(j["running"] for j in jobs(region))
+
+
+def test_what_was_left_switched_off_is_switched_on_again(region: Region) -> None:
+    """As by a destroy that was killed between its two calls."""
+    run(["apply", write("echo once")])
+    batch = boto3.client("batch", region_name=REGION)
+    queue = batch.describe_job_queues()["jobQueues"][0]["jobQueueName"]
+    batch.update_job_queue(jobQueue=queue, state="DISABLED")
+
+    assert run(["apply", write("echo again"), "--new"]) == 0
+
+
+def test_a_queue_with_anybodys_jobs_in_it_is_not_taken_away(
+    region: Region, capsys: Capture
+) -> None:
+    run(["apply", write("echo ours")])
+    batch = boto3.client("batch", region_name=REGION)
+    queue = batch.describe_job_queues()["jobQueues"][0]["jobQueueName"]
+    definition = batch.describe_job_definitions(status="ACTIVE")["jobDefinitions"][0]
+    region.control("PUT", "settings", {"capacity": "none"})
+    theirs = definition["jobDefinitionArn"]
+    batch.submit_job(jobName="theirs", jobQueue=queue, jobDefinition=theirs)
+    run(["destroy", "job"])
+
+    assert run(["destroy", "--site"]) == 4
+
+    assert "theirs is" in capsys.readouterr().err
+    assert [q["jobQueueName"] for q in batch.describe_job_queues()["jobQueues"]] == [queue]
+
+
+def test_what_a_record_knows_is_no_litter(region: Region, capsys: Capture) -> None:
+    run(["apply", write("echo kept")])
+    capsys.readouterr()
+
+    assert run(["gc", "aws-batch"]) == 0
+
+    assert capsys.readouterr().out == ""
