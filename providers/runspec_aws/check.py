@@ -7,8 +7,8 @@ import re
 from collections.abc import Iterator
 
 from runspec.provider import Capacity, Facts, Problem, Spec, argv, did_you_mean
-from runspec_aws import definition, signed
-from runspec_aws.instances import GPU_TYPES
+from runspec_aws import definition, lustre, signed
+from runspec_aws.instances import GPU_TYPES, KNOWN
 from runspec_aws.needs import candidates, largest, needs, on_fargate
 from runspec_aws.options import AwsOptions
 from runspec_aws.shape import LARGEST_ARRAY, Shape, children, shape
@@ -134,6 +134,8 @@ def _machines(spec: Spec, options: AwsOptions) -> Iterator[Problem]:
             if getattr(cluster, key) not in (None, Capacity.ON_DEMAND):
                 what = "the queue of the profile is used as it is: it decides this"
                 yield Problem(("cluster", key), what, severity="note")
+    if options.efa:
+        yield from _adapters(spec, options)
     if cluster.disk and options.launch_template and not options.queue:
         what = "a disk is a launch template of its own, and the profile has one already"
         hint = "give the template that disk, or take launch_template out of the profile"
@@ -143,6 +145,18 @@ def _machines(spec: Spec, options: AwsOptions) -> Iterator[Problem]:
         what = "V100 machines (p3) have no AMI of AWS Batch any more"
         hint = "set providers: {aws-batch: {ami: ami-...}} to one of your own, or take another GPU"
         yield Problem(("cluster", "gpu_type"), what, hint)
+
+
+def _adapters(spec: Spec, options: AwsOptions) -> Iterator[Problem]:
+    """https://docs.aws.amazon.com/batch/latest/userguide/efa.html"""
+    lacking = [n for n in options.instance_types[:1] if n in KNOWN and not KNOWN[n].efa]
+    if options.fargate or lacking:
+        what = f"{lacking[0] if lacking else 'Fargate'} has no Elastic Fabric Adapter"
+        hint = f"take efa or {'instance_types' if lacking else 'fargate'} out of the profile"
+        yield Problem(("provider",), what, hint)
+    elif spec.cluster.nodes.max > 1 and not (spec.cluster.placement or options.queue):
+        what = "Elastic Fabric Adapters work within a placement group only"
+        yield Problem(("cluster",), what, "set placement: close, or take efa out of the profile")
 
 
 def _too_much(spec: Spec, options: AwsOptions) -> Problem:
@@ -240,8 +254,31 @@ def _mounts(spec: Spec, options: AwsOptions) -> Iterator[Problem]:
                     f"add providers: {{aws-batch: {{shared: {{{key}: 'efs:fs-...'}}}}}} to the profile"
                 )
                 yield Problem(at, f"the profile has no shared file system '{key}'", hint)
-            elif options.fargate and options.shared[key].startswith("host:"):
-                yield Problem(at, "Fargate has no folders of a host", "use efs:fs-...")
+            else:
+                yield from _shared(at, key, options)
+
+
+def _shared(at: tuple[str | int, ...], key: str, options: AwsOptions) -> Iterator[Problem]:
+    where = options.shared[key]
+    if options.fargate and where.startswith("host:"):
+        yield Problem(at, "Fargate has no folders of a host", "use efs:fs-...")
+    if not lustre.is_lustre(where):
+        return
+    if options.fargate:
+        # https://docs.aws.amazon.com/fsx/latest/LustreGuide/mounting-ecs.html
+        what = "Fargate cannot mount FSx for Lustre"
+        yield Problem(at, what, "use efs:fs-..., or take fargate out of the profile")
+    elif options.queue:
+        what = "the machines of the profile's queue are not ours to mount FSx for Lustre on"
+        hint = f"have them mount it, and say {key}: host:/FOLDER; or take queue out of the profile"
+        yield Problem(at, what, hint)
+    elif options.launch_template:
+        what = "mounting is a launch template of its own, and the profile has one already"
+        hint = (
+            f"have that template mount it, and say {key}: host:/FOLDER; or take launch_template "
+            "out of the profile"
+        )
+        yield Problem(at, what, hint)
 
 
 def _secrets(spec: Spec, options: AwsOptions) -> Iterator[Problem]:

@@ -6,9 +6,9 @@ import json
 from typing import Any
 
 from runspec.provider import Facts, Scope, Spec, Step, argv, inside_boot
-from runspec_aws import signed, times
+from runspec_aws import lustre, signed, times
 from runspec_aws.naming import batch, named, tags
-from runspec_aws.needs import efa_devices, machines, needs
+from runspec_aws.needs import adapters, machines, needs
 from runspec_aws.options import OWN_GROUP, AwsOptions
 from runspec_aws.shape import Shape, shape
 from runspec_aws.storage import INSIDE_SHA256, SHARED, store
@@ -194,9 +194,8 @@ def _linux(spec: Spec, options: AwsOptions) -> dict[str, Any]:
         )  # data loaders share batches there: 64 MiB is too little
     if shm_mib:
         linux["sharedMemorySize"] = shm_mib
-    if options.efa and machines(spec, options):
+    if count := adapters(spec, options):
         # https://docs.aws.amazon.com/batch/latest/userguide/efa.html
-        count = efa_devices(machines(spec, options)[0])
         linux["devices"] = [
             {
                 "hostPath": f"/dev/infiniband/uverbs{n}",
@@ -216,7 +215,7 @@ def _volumes(spec: Spec, options: AwsOptions) -> dict[str, Any]:
         return {}
     names = sorted({mount.place.partition("/")[0] for mount in mounts})
     return {
-        "volumes": [_volume(key, options.shared[key]) for key in names],
+        "volumes": [_volume(key, options) for key in names],
         "mountPoints": [
             {
                 "sourceVolume": key,
@@ -232,13 +231,17 @@ def _read_only(key: str, mounts: list[Any]) -> bool:
     return all(m.read_only for m in mounts if m.place.partition("/")[0] == key)
 
 
-def _volume(key: str, where: str) -> dict[str, Any]:
+def _volume(key: str, options: AwsOptions) -> dict[str, Any]:
     """https://docs.aws.amazon.com/batch/latest/userguide/efs-volumes.html"""
+    where = options.shared[key]
     kind, _, place = where.partition(":")
     if kind == "host":
         return {"name": key, "host": {"sourcePath": place}}
+    if lustre.is_lustre(where):
+        return {"name": key, "host": {"sourcePath": lustre.folder(where)}}
     system, _, access = place.partition(":")
     efs: dict[str, Any] = {"fileSystemId": system, "transitEncryption": "ENABLED"}
     if access:
-        efs["authorizationConfig"] = {"accessPointId": access, "iam": "ENABLED"}
+        iam = "ENABLED" if options.job_role else "DISABLED"  # it is the job's role that mounts
+        efs["authorizationConfig"] = {"accessPointId": access, "iam": iam}
     return {"name": key, "efsVolumeConfiguration": efs}

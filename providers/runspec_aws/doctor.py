@@ -3,20 +3,21 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from runspec.provider import Finding, RunspecError
+from runspec_aws import network
 from runspec_aws.errors import LOGIN, got, translated
-from runspec_aws.finding import QUEUE, described
+from runspec_aws.finding import QUEUE, asked, described
 from runspec_aws.options import AwsOptions
 from runspec_aws.session import Session
 
-# Running On-Demand Standard (A, C, D, H, I, M, R, T, Z) instances, in vCPUs.
-# https://docs.aws.amazon.com/ec2/latest/instancetypes/ec2-instance-quotas.html
 ECR = re.compile(
     r"(?P<account>[0-9]{12})\.dkr\.ecr\.[a-z0-9-]+\.amazonaws\.com/(?P<name>[^:@]+)([:@](?P<tag>.+))?"
 )
+# Running On-Demand Standard (A, C, D, H, I, M, R, T, Z) instances, in vCPUs.
+# https://docs.aws.amazon.com/ec2/latest/instancetypes/ec2-instance-quotas.html
 QUOTAS = {
     "on-demand": "L-1216C47A",
     "spot": "L-34B43A08",
@@ -46,25 +47,15 @@ def examine(options: AwsOptions) -> Iterator[Finding]:
     yield from _queue(session, options)
     yield from _roles(session, options)
     yield from _image(session, options.image)
+    yield from network.findings(session, options)
     if not options.queue:
-        yield from _network(session, options)
         yield from _quotas(session, options)
-
-
-def _asked(ask: Callable[[], Any], good: str, hint: str) -> tuple[Finding, Any]:
-    """Give a finding about *ask*, and what it gave."""
-    try:
-        with translated(good):
-            found = ask()
-    except RunspecError as exc:
-        return Finding(exc.message, False, hint), None
-    return Finding(good, True), found
 
 
 def _bucket(session: Session) -> Iterator[Finding]:
     name = session.bucket
     hint = f"make it (aws s3 mb s3://{name}), or name another in the profile"
-    yield _asked(lambda: session.look("s3").head_bucket(Bucket=name), f"bucket {name}", hint)[0]
+    yield asked(lambda: session.look("s3").head_bucket(Bucket=name), f"bucket {name}", hint)[0]
 
 
 def _queue(session: Session, options: AwsOptions) -> Iterator[Finding]:
@@ -103,13 +94,13 @@ def _roles(session: Session, options: AwsOptions) -> Iterator[Finding]:
         if arn := getattr(options, key):
             name = arn.rpartition("/")[2]
             ask = lambda name=name: session.look("iam").get_role(RoleName=name)  # noqa: E731
-            yield _asked(ask, f"{key} {name}", "make it, or name another in the profile")[0]
+            yield asked(ask, f"{key} {name}", "make it, or name another in the profile")[0]
     if options.instance_role and not options.queue:
         name = options.instance_role.rpartition("/")[2]
         look = session.look("iam").get_instance_profile
         hint = "make it with the policy AmazonEC2ContainerServiceforEC2Role"
         good = f"instance_role {name}"
-        yield _asked(lambda: look(InstanceProfileName=name), good, hint)[0]
+        yield asked(lambda: look(InstanceProfileName=name), good, hint)[0]
 
 
 def _image(session: Session, image: str) -> Iterator[Finding]:
@@ -122,54 +113,18 @@ def _image(session: Session, image: str) -> Iterator[Finding]:
     kind = "imageDigest" if tag.startswith("sha256:") else "imageTag"
     look = session.look("ecr").describe_images
     hint = "push it, or name another in the profile"
-    yield _asked(
+    yield asked(
         lambda: look(registryId=account, repositoryName=name, imageIds=[{kind: tag}]),
         f"image {image}",
         hint,
     )[0]
 
 
-def _network(session: Session, options: AwsOptions) -> Iterator[Finding]:
-    if not options.subnets:
-        yield Finding("the profile names no subnets", False, "add subnets: [subnet-...]")
-        return
-    ec2 = session.look("ec2")
-    ids = list(options.subnets)
-    finding, found = _asked(
-        lambda: ec2.describe_subnets(SubnetIds=ids),
-        f"subnets {', '.join(ids)}",
-        "name subnets that are there",
-    )
-    yield finding
-    if found is not None:
-        yield from _ways_out(session, found["Subnets"])
-
-
-def _ways_out(session: Session, subnets: list[dict[str, Any]]) -> Iterator[Finding]:
-    """Nodes of a gang have no public address: they need NAT or endpoints to get images.
-
-    https://docs.aws.amazon.com/batch/latest/userguide/multi-node-parallel-jobs.html
-    """
-    tables = session.look("ec2").describe_route_tables()["RouteTables"]
-    for subnet in subnets:
-        name = subnet["SubnetId"]
-        own = [t for t in tables if any(a.get("SubnetId") == name for a in t["Associations"])]
-        main = [t for t in tables if any(a.get("Main") for a in t["Associations"])]
-        own = own or [t for t in main if t["VpcId"] == subnet["VpcId"]]
-        if not any(r.get("NatGatewayId") for t in own for r in t["Routes"]):
-            what = f"{name} has no NAT gateway: nodes of one job cannot get images or reach S3"
-            yield Finding(
-                what, False, "add one, or VPC endpoints, or use other subnets for nodes: 2"
-            )
-        else:
-            yield Finding(f"{name} has a NAT gateway", True)
-
-
 def _quotas(session: Session, options: AwsOptions) -> Iterator[Finding]:
     for kind, code in QUOTAS.items():
         look = session.look("service-quotas").get_service_quota
         ask = lambda look=look, code=code: look(ServiceCode="ec2", QuotaCode=code)  # noqa: E731
-        finding, found = _asked(ask, f"quota of {kind} vCPUs", "see Service Quotas in the console")
+        finding, found = asked(ask, f"quota of {kind} vCPUs", "see Service Quotas in the console")
         if found is None:
             yield Finding(f"the quota of {kind} vCPUs is not known: {finding.what}", True)
             continue

@@ -6,15 +6,11 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from runspec.provider import Capacity, Request, Scope, Spec, Step
-from runspec_aws import times
+from runspec_aws import lustre, templates, times
 from runspec_aws.naming import batch, in_turn, named, tags
 from runspec_aws.needs import alone, machines, needs
 from runspec_aws.options import AwsOptions
 from runspec_aws.shape import Shape, shape
-
-GIB = 1 << 30
-LEAST_DISK_GIB = 30  # of that AMI: EC2 refuses a smaller volume of its snapshot
-ROOT_DEVICE = "/dev/xvda"  # of the ECS-optimized Amazon Linux 2023
 
 # capacity: the kinds of environment, in the order the queue tries them. Spot gives way to
 # on-demand when it has no machine: https://docs.aws.amazon.com/batch/latest/userguide/job_queues.html
@@ -53,8 +49,8 @@ def steps(spec: Spec, options: AwsOptions) -> Iterator[Step]:
         return
     if spec.cluster.placement:
         yield _placement(spec, options)
-    if spec.cluster.disk and not options.fargate:
-        yield _template(spec)
+    if templates.data(spec, options):
+        yield templates.step(spec, options)
     for kind in kinds(spec, options):
         yield from _environment(kind, spec, options)
     yield from _queue_steps(spec, options)
@@ -75,30 +71,6 @@ def _placement(spec: Spec, options: AwsOptions) -> Step:
 
 def placement_name(spec: Spec, options: AwsOptions) -> str:
     return named("close", [list(options.subnets), list(machines(spec, options))])
-
-
-def _template(spec: Spec) -> Step:
-    assert spec.cluster.disk is not None, "BUG: a template is for a disk"
-    gib = max(LEAST_DISK_GIB, -(-spec.cluster.disk // GIB))
-    volume = {"VolumeSize": gib, "VolumeType": "gp3", "DeleteOnTermination": True}
-    data = {"BlockDeviceMappings": [{"DeviceName": ROOT_DEVICE, "Ebs": volume}]}
-    name = template_name(spec)
-    return Step(
-        "disk",
-        f"make a launch template with {gib} GiB of disk",
-        Scope.SITE,
-        Request(
-            "ec2",
-            "create_launch_template",
-            {"LaunchTemplateName": name, "LaunchTemplateData": data},
-        ),
-        Request("ec2", "delete_launch_template", {"LaunchTemplateName": name}),
-        times.SETTLE_S,
-    )
-
-
-def template_name(spec: Spec) -> str:
-    return named("disk", spec.cluster.disk)
 
 
 def _environment(kind: str, spec: Spec, options: AwsOptions) -> Iterator[Step]:
@@ -165,11 +137,15 @@ def _resources(kind: str, spec: Spec, options: AwsOptions) -> dict[str, Any]:
     }
     if options.key_pair:
         found["ec2KeyPair"] = options.key_pair
-    if options.ami:
+    own = {"imageIdOverride": options.ami} if options.ami else {}
+    if own or lustre.systems(spec, options):  # what mounts it is written for Amazon Linux 2023
         image = "ECS_AL2023_NVIDIA" if spec.cluster.gpus else "ECS_AL2023"
-        found["ec2Configuration"] = [{"imageType": image, "imageIdOverride": options.ami}]
-    if spec.cluster.disk:
-        found["launchTemplate"] = {"launchTemplateName": template_name(spec), "version": "$Latest"}
+        found["ec2Configuration"] = [{"imageType": image, **own}]
+    if template := templates.data(spec, options):
+        name = templates.name(spec, options)
+        found["launchTemplate"] = {"launchTemplateName": name, "version": "$Latest"}
+        if "NetworkInterfaces" in template:  # they name the groups, which are said once
+            del found["securityGroupIds"]
     elif options.launch_template:
         found["launchTemplate"] = {
             "launchTemplateId": options.launch_template,
@@ -182,7 +158,7 @@ def _resources(kind: str, spec: Spec, options: AwsOptions) -> dict[str, Any]:
 
 def _types(spec: Spec, options: AwsOptions) -> tuple[str, ...]:
     found = machines(spec, options)
-    return found[:1] if one_type(spec) else found
+    return found[:1] if one_type(spec) or options.efa else found
 
 
 def one_type(spec: Spec) -> bool:

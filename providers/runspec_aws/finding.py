@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
-from runspec.provider import Answer, RemoteError, Request
+from runspec.provider import Answer, Finding, RemoteError, Request, RunspecError
 from runspec_aws import environments
 from runspec_aws.errors import code_of, got, translated
 from runspec_aws.session import Session
@@ -76,6 +76,16 @@ def absent(
         if code_of(exc) in codes:
             return None
         raise
+
+
+def asked(ask: Callable[[], Any], good: str, hint: str) -> tuple[Finding, Any]:
+    """Give a finding about *ask*, and what it gave; None when it was refused."""
+    try:
+        with translated(good):
+            found = ask()
+    except RunspecError as exc:
+        return Finding(exc.message, False, hint), None
+    return Finding(good, True), found
 
 
 def _placement(session: Session, params: Mapping[str, Any]) -> Answer | None:

@@ -105,9 +105,12 @@ def candidates(spec: Spec, options: AwsOptions) -> tuple[Instance, ...]:
     return tuple(i for i in found if i.efa or not options.efa)
 
 
-def efa_devices(machine: str) -> int:
-    """Give how many Elastic Fabric Adapters a type of machine has; 1 for one that the table lacks."""
-    return KNOWN[machine].efa if machine in KNOWN else 1
+def adapters(spec: Spec, options: AwsOptions) -> int:
+    """Give how many Elastic Fabric Adapters a node has; 1 for a type of machine that the table lacks."""
+    found = machines(spec, options) if options.efa else ()
+    if not found:
+        return 0
+    return KNOWN[found[0]].efa if found[0] in KNOWN else 1
 
 
 def on_fargate(spec: Spec) -> tuple[str, int] | None:

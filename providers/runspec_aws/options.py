@@ -14,7 +14,10 @@ ARN = r"^arn:aws[a-z-]*:iam::[0-9]{12}:(role|instance-profile)/.+$"
 REGION = r"^[a-z]{2}(-[a-z]+)+-[0-9]+$"
 BUCKET = r"^[a-z0-9][a-z0-9.-]{1,61}[a-z0-9]$"
 PREFIX = r"^[A-Za-z0-9!_.*'()-]+(/[A-Za-z0-9!_.*'()-]+)*$"
-SHARED = r"^(efs:fs-[0-9a-f]{8,40}(:fsap-[0-9a-f]{8,40})?|host:/.*)$"
+EFS = r"efs:fs-[0-9a-f]{8,40}(:fsap-[0-9a-f]{8,40})?"
+# https://docs.aws.amazon.com/fsx/latest/APIReference/API_LustreFileSystemConfiguration.html
+FSX = r"fsx:fs-[0-9a-f]{8,18}:[A-Za-z0-9_-]{1,8}(/[A-Za-z0-9_-][A-Za-z0-9._-]*)*"
+SHARED = rf"^({EFS}|{FSX}|host:/.*)$"
 
 
 def _text(pattern: str, what: str, hint: str) -> object:
@@ -44,7 +47,8 @@ Shared = Annotated[
     _text(
         SHARED,
         "a shared file system",
-        "write efs:fs-ID, efs:fs-ID:fsap-ID, or host:/fsx where the machines mount it",
+        "write efs:fs-ID, efs:fs-ID:fsap-ID, fsx:fs-ID:MOUNTNAME, or host:/fsx where the machines "
+        "mount it",
     ),
     _schema(SHARED),
 ]
@@ -128,8 +132,9 @@ class AwsOptions(Options):
     user: Word | None = Field(default=None, description="The user in the container: `1000:1000`.")
     shared: Mapping[Key, Shared] = Field(
         default={},
-        description="What `shared://NAME` is: `efs:fs-ID`, `efs:fs-ID:fsap-ID`, or `host:/fsx`, "
-        "a folder where every machine mounts FSx for Lustre.",
+        description="What `shared://NAME` is: `efs:fs-ID`, `efs:fs-ID:fsap-ID`, "
+        "`fsx:fs-ID:MOUNTNAME` or `fsx:fs-ID:MOUNTNAME/FOLDER` (FSx for Lustre, which the machines "
+        "mount at their start), or `host:/fsx`, a folder that every machine has.",
     )
     log_group: Word = Field(
         default=OWN_GROUP, description="The group of CloudWatch Logs that jobs print into."

@@ -7,7 +7,7 @@ from typing import Any
 
 from runspec.provider import Request, Step
 from runspec_aws.naming import each
-from runspec_aws.options import AwsOptions
+from runspec_aws.options import OWN_GROUP, AwsOptions
 
 VERSION = "2012-10-17"
 # Calls that only look; AWS Batch knows no resources for them.
@@ -42,11 +42,30 @@ NEEDED: Mapping[str, tuple[tuple[str, ...], str]] = {
     ),
     "submit_job": (("batch:SubmitJob", "batch:TagResource"), "job*/*"),
 }
-EC2 = {
-    "create_placement_group": ("ec2:CreatePlacementGroup", "ec2:DescribePlacementGroups"),
-    "delete_placement_group": ("ec2:DeletePlacementGroup", "ec2:DescribePlacementGroups"),
-    "create_launch_template": ("ec2:CreateLaunchTemplate", "ec2:DescribeLaunchTemplates"),
-    "delete_launch_template": ("ec2:DeleteLaunchTemplate", "ec2:DescribeLaunchTemplates"),
+# Operation: what it does, to which resource, and how it is looked for, which is about none. A launch
+# template has an id, that nobody knows beforehand.
+# https://docs.aws.amazon.com/service-authorization/latest/reference/list_amazonec2.html
+EC2: Mapping[str, tuple[str, str, str]] = {
+    "create_placement_group": (
+        "ec2:CreatePlacementGroup",
+        "placement-group/{GroupName}",
+        "ec2:DescribePlacementGroups",
+    ),
+    "delete_placement_group": (
+        "ec2:DeletePlacementGroup",
+        "placement-group/{GroupName}",
+        "ec2:DescribePlacementGroups",
+    ),
+    "create_launch_template": (
+        "ec2:CreateLaunchTemplate",
+        "launch-template/*",
+        "ec2:DescribeLaunchTemplates",
+    ),
+    "delete_launch_template": (
+        "ec2:DeleteLaunchTemplate",
+        "launch-template/*",
+        "ec2:DescribeLaunchTemplates",
+    ),
 }
 OBJECTS = (
     "s3:AbortMultipartUpload",
@@ -115,9 +134,28 @@ def _made(requests: Iterable[Request], options: AwsOptions) -> Iterator[dict[str
         yield _statement("Job", {*actions, "batch:TerminateJob"}, resources)
     for kind, (actions, resources) in found.items():
         yield _statement(kind.title().replace("-", ""), actions, resources)
-    ec2 = [action for r in requests for action in EC2.get(r.operation, ())]
-    if ec2:
-        yield _statement("Machines", ec2, ["*"])
+    yield from _queued(requests, options)
+    yield from _machines(requests, options)
+
+
+def _queued(requests: Iterable[Request], options: AwsOptions) -> Iterator[dict[str, Any]]:
+    """A queue is made of environments, which are resources of the call as well."""
+    made = [r for r in requests if r.operation == "create_compute_environment"]
+    if made:
+        names = [f"compute-environment/{r.params['computeEnvironmentName']}" for r in made]
+        arns = [_arn("batch", name, options) for name in names]
+        yield _statement("Queued", ["batch:CreateJobQueue"], arns)
+
+
+def _machines(requests: Iterable[Request], options: AwsOptions) -> Iterator[dict[str, Any]]:
+    asked = [(EC2[r.operation], r.params) for r in requests if r.operation in EC2]
+    for kind, sid in (("placement-group", "Close"), ("launch-template", "Templates")):
+        mine = [(row, params) for row, params in asked if row[1].startswith(kind)]
+        if mine:
+            arns = [_arn("ec2", row[1].format(**params), options) for row, params in mine]
+            yield _statement(sid, [row[0] for row, _ in mine], arns)
+    if asked:
+        yield _statement("LookAtMachines", [row[2] for row, _ in asked], ["*"])
 
 
 def _queue(name: str, options: AwsOptions) -> str:
@@ -169,21 +207,60 @@ def _roles(options: AwsOptions) -> Iterator[dict[str, Any]]:
         yield _statement("InstanceRole", ["iam:PassRole"], [role], Condition=to)
 
 
-def job_policy(options: AwsOptions) -> dict[str, Any]:
+def job_policy(steps: Iterable[Step], options: AwsOptions) -> dict[str, Any]:
     """Give the policy of `job_role`: what runs in the job reads inputs and writes what it makes."""
-    if options.files == "signed":  # the URLs carry the rights of whoever signs them
-        return {"Version": VERSION, "Statement": []}
+    containers = [c for step in steps for c in _containers(step.do)]
+    statements = [
+        *(_files(options) if options.files == "role" else ()),  # URLs have their signer's rights
+        *(s for container in containers for s in _file_systems(container, options)),
+        *_own_group(options),
+    ]
+    return {"Version": VERSION, "Statement": statements}
+
+
+def _files(options: AwsOptions) -> Iterator[dict[str, Any]]:
     bucket, prefix = f"arn:{partition(options)}:s3:::{options.bucket}", options.prefix
     inputs = [f"{bucket}/{prefix}/{name}/*" for name in ("inside", "blobs", "store", "runs")]
-    return {
-        "Version": VERSION,
-        "Statement": [
-            _statement("Read", ["s3:GetObject"], inputs),
-            _statement(
-                "Write",
-                ["s3:AbortMultipartUpload", "s3:PutObject"],
-                [f"{bucket}/{prefix}/runs/*"],
-            ),
-            _lists(bucket),
-        ],
-    }
+    yield _statement("Read", ["s3:GetObject"], inputs)
+    outputs = [f"{bucket}/{prefix}/runs/*"]
+    yield _statement("Write", ["s3:AbortMultipartUpload", "s3:PutObject"], outputs)
+    yield _lists(bucket)
+
+
+def _containers(request: Request) -> Iterator[Mapping[str, Any]]:
+    if request.operation == "register_job_definition":
+        params = request.params
+        groups = params.get("nodeProperties", {}).get("nodeRangeProperties", ())
+        yield from (group["container"] for group in groups)
+        yield from (params[key] for key in ("containerProperties",) if key in params)
+
+
+def _file_systems(container: Mapping[str, Any], options: AwsOptions) -> Iterator[dict[str, Any]]:
+    """Only what is mounted by IAM asks for rights, and only what is written for that of writing.
+
+    https://docs.aws.amazon.com/efs/latest/ug/access-points-iam-policy.html
+    """
+    read_only = {m["sourceVolume"] for m in container.get("mountPoints", ()) if m["readOnly"]}
+    for n, volume in enumerate(container.get("volumes", ())):
+        efs = volume.get("efsVolumeConfiguration", {})
+        access = efs.get("authorizationConfig", {})
+        if access.get("iam") != "ENABLED":
+            continue
+        actions = ["elasticfilesystem:ClientMount"]
+        if volume["name"] not in read_only:
+            actions.append("elasticfilesystem:ClientWrite")
+        system = _arn("elasticfilesystem", f"file-system/{efs['fileSystemId']}", options)
+        point = _arn("elasticfilesystem", f"access-point/{access['accessPointId']}", options)
+        by = {"StringLike": {"elasticfilesystem:AccessPointArn": point}}
+        yield _statement(f"Shared{n}", actions, [system], Condition=by)
+
+
+def _own_group(options: AwsOptions) -> Iterator[dict[str, Any]]:
+    """The log driver makes a group that is not there, by the role that writes the log.
+
+    That is `execution_role`, or the machine's; where it is not the job's too, this belongs there.
+    https://docs.aws.amazon.com/AmazonECS/latest/developerguide/using_awslogs.html
+    """
+    if options.log_group != OWN_GROUP:
+        group = _arn("logs", f"log-group:{options.log_group}", options)
+        yield _statement("LogGroup", ["logs:CreateLogGroup"], [group, f"{group}:*"])

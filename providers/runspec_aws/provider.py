@@ -27,7 +27,7 @@ class AwsBatchProvider:
     def policy(self, steps: Iterable[Step], options: Any, *, of_job: bool) -> Mapping[str, Any]:
         from runspec_aws import policy
 
-        return policy.job_policy(options) if of_job else policy.policy(steps, options)
+        return (policy.job_policy if of_job else policy.policy)(steps, options)
 
     def first_profile(self) -> str:
         from runspec_aws.first import PROFILE

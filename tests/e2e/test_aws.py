@@ -112,23 +112,6 @@ def test_a_secret_is_in_the_job_and_nowhere_else(
     assert "s3cret" not in json.dumps(calls(region))
 
 
-def test_no_call_falls_outside_the_policy(region: Region, capsys: Capture) -> None:
-    job = write("echo a", outputs=[{"name": "o", "path": "/job/o"}])
-    run(["policy", job])
-    policy = json.loads(capsys.readouterr().out)
-    allowed = {action for s in policy["Statement"] for action in s["Action"]}
-
-    run(["apply", job])
-    run(["fetch", "job", "out"])
-    run(["cancel", "job"])
-    run(["destroy", "job"])
-    run(["destroy", "--site"])
-
-    seen = {f"{call['service']}:{call['operation']}" for call in calls(region)}
-    assert seen - allowed == set()
-    assert "batch:SubmitJob" in seen
-
-
 def test_no_credentials_are_said_in_one_line(
     region: Region, monkeypatch: pytest.MonkeyPatch, capsys: Capture
 ) -> None:

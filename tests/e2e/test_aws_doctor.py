@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
+from typing import Any
 
 import boto3
 import pytest
@@ -19,6 +20,25 @@ from tests.e2e.aws import (
 )
 
 pytestmark = pytest.mark.slow
+
+
+@pytest.fixture
+def network(region: Region) -> dict[str, str]:
+    """Give a VPC with a subnet and a group that lets nobody in."""
+    ec2 = boto3.client("ec2", region_name=REGION)
+    vpc = ec2.create_vpc(CidrBlock="10.0.0.0/16")["Vpc"]["VpcId"]
+    made = ec2.create_subnet(VpcId=vpc, CidrBlock="10.0.1.0/24", AvailabilityZone=f"{REGION}a")
+    group = ec2.create_security_group(GroupName=f"g-{vpc}", Description="g", VpcId=vpc)["GroupId"]
+    return {"vpc": vpc, "subnet": made["Subnet"]["SubnetId"], "group": group}
+
+
+def doctor(folder: Path, network: dict[str, str], capsys: Capture, **more: Any) -> list[str]:
+    """Give what doctor says of the network, a line each."""
+    subnets, groups = [network["subnet"]], [network["group"]]
+    profile(folder, **{"subnets": subnets, "security_groups": groups, **more})
+    capsys.readouterr()
+    run(["doctor", "aws-batch"])
+    return capsys.readouterr().out.splitlines()
 
 
 def test_doctor_says_what_is_there_and_what_is_missing(
@@ -73,3 +93,76 @@ def test_doctor_looks_at_the_network_that_nodes_need(
 
     assert f"BAD aws-batch: {subnet} has no NAT gateway" in without
     assert f"ok  aws-batch: {subnet} has a NAT gateway" in capsys.readouterr().out
+
+
+ALL = {"IpProtocol": "-1"}
+
+
+def test_doctor_says_whether_nodes_reach_each_other(
+    tmp_path: Path, network: dict[str, str], capsys: Capture
+) -> None:
+    ec2, group = boto3.client("ec2", region_name=REGION), network["group"]
+    itself = [{**ALL, "UserIdGroupPairs": [{"GroupId": group}]}]
+
+    closed = doctor(tmp_path, network, capsys)
+    ec2.authorize_security_group_ingress(GroupId=group, IpPermissions=itself)
+    inward = doctor(tmp_path, network, capsys)
+    adapters = doctor(tmp_path, network, capsys, efa=True)
+    ec2.authorize_security_group_egress(GroupId=group, IpPermissions=itself)
+    both = doctor(tmp_path, network, capsys, efa=True)
+
+    assert any(line.startswith("BAD aws-batch: no security group lets its") for line in closed)
+    good = f"ok  aws-batch: {group} lets nodes of one job reach each other"
+    assert good in inward
+    assert any("adapters (efa) cannot talk" in line for line in adapters)
+    assert good in both
+
+
+def test_doctor_says_which_machines_are_not_offered_where_the_subnets_are(
+    tmp_path: Path, network: dict[str, str], capsys: Capture
+) -> None:
+    there = doctor(tmp_path, network, capsys, instance_types=["m6i.large", "c6i.large"])
+    missing = doctor(tmp_path, network, capsys, instance_types=["m6i.large", "p99.large"])
+    table = doctor(tmp_path, network, capsys)
+
+    assert f"ok  aws-batch: all 2 types of machines are offered in {REGION}a" in there
+    assert f"BAD aws-batch: not offered in {REGION}a: p99.large" in missing
+    (told,) = [line for line in table if f"not offered in {REGION}a: " in line]
+    assert told.startswith("ok ")
+    assert "p5.48xlarge" in told
+    assert "m6i.large" not in told
+
+
+def test_doctor_says_which_machines_only_some_zones_have(
+    tmp_path: Path, network: dict[str, str], capsys: Capture
+) -> None:
+    ec2 = boto3.client("ec2", region_name=REGION)
+    where = {"VpcId": network["vpc"], "CidrBlock": "10.0.2.0/24"}
+    other = ec2.create_subnet(**where, AvailabilityZone=f"{REGION}b")["Subnet"]["SubnetId"]
+    subnets = [network["subnet"], other]
+
+    told = doctor(tmp_path, network, capsys, subnets=subnets, instance_types=["p4de.24xlarge"])
+
+    zones = f"{REGION}a, {REGION}b"
+    assert f"ok  aws-batch: offered in some of {zones} only: p4de.24xlarge" in told
+
+
+def test_doctor_looks_for_fsx_for_lustre(
+    tmp_path: Path, network: dict[str, str], capsys: Capture
+) -> None:
+    fsx = boto3.client("fsx", region_name=REGION)
+    wanted = {"StorageCapacity": 1200, "SubnetIds": [network["subnet"]]}
+    lustre = fsx.create_file_system(FileSystemType="LUSTRE", **wanted)["FileSystem"]
+    windows = fsx.create_file_system(FileSystemType="WINDOWS", **wanted)["FileSystem"]
+    shared = {
+        "good": f"fsx:{lustre['FileSystemId']}:abcdwxyz",
+        "other": f"fsx:{windows['FileSystemId']}:abcdwxyz",
+        "gone": "fsx:fs-0123456789abcdef0:abcdwxyz",
+    }
+
+    told = doctor(tmp_path, network, capsys, shared=shared)
+
+    assert f"ok  aws-batch: shared 'good': FSx for Lustre {lustre['FileSystemId']}" in told
+    kind = f"BAD aws-batch: {windows['FileSystemId']} is of type WINDOWS and not LUSTRE"
+    assert kind in told
+    assert any(line.startswith("BAD") and "fs-0123456789abcdef0" in line for line in told)

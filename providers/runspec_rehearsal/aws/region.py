@@ -20,6 +20,7 @@ from runspec_rehearsal.aws.settings import Settings
 
 KEYS = {"AWS_ACCESS_KEY_ID": "rehearsal", "AWS_SECRET_ACCESS_KEY": "rehearsal"}
 UP_S = 60.0
+SERVER = "runspec_rehearsal.aws.moto_server"
 # What jobs that run as processes may have of whoever rehearses them: none of it is a secret.
 INHERITED = (
     "PATH LANG LC_ALL TZ SSL_CERT_FILE SSL_CERT_DIR PIP_CERT UV_SYSTEM_CERTS HTTP_PROXY HTTPS_PROXY "
@@ -46,7 +47,7 @@ class Objects:
         env = {k: v for k, v in os.environ.items() if not k.startswith(("AWS_", "MOTO_"))}
         # Buckets are asked for by path.
         env |= {"S3_IGNORE_SUBDOMAIN_BUCKETNAME": "true", **self.more}
-        line = [sys.executable, "-m", "moto.server", "-H", HOST, "-p", str(self.port)]
+        line = [sys.executable, "-m", SERVER, "-H", HOST, "-p", str(self.port)]
         with (self.folder / "moto.log").open("wb") as log:
             return subprocess.Popen(line, stdout=log, stderr=log, stdin=subprocess.DEVNULL, env=env)
 

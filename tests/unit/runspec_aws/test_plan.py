@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, strategies as st
 
 from runspec.provider import Facts, Source, Spec, Step, tasks
-from runspec_aws import definition, environments, needs, plan, policy, reasons
+from runspec_aws import definition, environments, needs, plan, reasons
 from runspec_aws.instances import KNOWN
 from runspec_aws.options import AwsOptions
 from runspec_aws.shape import Shape, child, children, shape
@@ -100,7 +100,7 @@ def test_close_nodes_have_a_placement_group() -> None:
 def test_a_disk_is_a_launch_template() -> None:
     wanted = spec(cluster={"disk": "100GiB"})
 
-    made = steps(wanted)["disk"].do.params
+    made = steps(wanted)["template"].do.params
 
     (device,) = made["LaunchTemplateData"]["BlockDeviceMappings"]
     assert device["Ebs"]["VolumeSize"] == 100
@@ -161,13 +161,6 @@ def test_no_gpu_is_not_0_gpus() -> None:
     kinds = [r["type"] for r in container(spec())["resourceRequirements"]]
 
     assert kinds == ["VCPU", "MEMORY"]
-
-
-def test_efa_gives_each_adapter_and_the_memory_to_lock() -> None:
-    found = container(spec(cluster={"gpus": 8, "gpu_type": "A100", "nodes": 2}), efa=True)
-
-    assert len(found["linuxParameters"]["devices"]) == 4
-    assert found["ulimits"] == [{"name": "memlock", "softLimit": -1, "hardLimit": -1}]
 
 
 def test_a_log_driver_that_would_drop_lines_waits_instead() -> None:
@@ -291,32 +284,6 @@ def test_what_is_of_one_run_fits_into_the_overrides_of_a_job() -> None:
     assert len(found) < 8192
 
 
-# Rights
-
-
-def test_a_policy_names_what_the_plan_makes_and_no_more() -> None:
-    wanted = spec()
-
-    found = policy.policy(plan.steps(wanted, RUN, facts(wanted)), facts(wanted).options)
-
-    by_name = {statement["Sid"]: statement for statement in found["Statement"]}
-    queue = steps(wanted)["queue"].do.params["jobQueueName"]
-    assert by_name["JobQueue"]["Resource"] == [f"arn:aws:batch:eu-central-1:*:job-queue/{queue}"]
-    assert by_name["Objects"]["Resource"] == ["arn:aws:s3:::jobs/runspec/*"]
-    assert [s["Sid"] for s in found["Statement"] if s["Resource"] == ["*"]] == ["Look"]
-    assert not any("*" in action for s in found["Statement"] for action in s["Action"])
-
-
-def test_a_policy_for_a_queue_that_is_there_makes_none() -> None:
-    wanted = spec()
-    with_queue = facts(wanted, queue="mine")
-
-    found = policy.policy(plan.steps(wanted, RUN, with_queue), with_queue.options)
-
-    actions = {action for s in found["Statement"] for action in s["Action"]}
-    assert not any(a.startswith(("batch:Create", "batch:Delete")) for a in actions)
-
-
 def test_nodes_of_an_array_that_a_launcher_joins_have_machines_of_their_own() -> None:
     """They have their machine's network, so two on one would have one address."""
     wanted = spec(cluster={"nodes": 2, "capacity": "spot"}, launch="mpi")
@@ -326,20 +293,6 @@ def test_nodes_of_an_array_that_a_launcher_joins_have_machines_of_their_own() ->
     asked = {r["type"]: int(r["value"]) for r in container(wanted)["resourceRequirements"]}
     assert 2 * asked["VCPU"] > KNOWN[machine].cpus
     assert asked["VCPU"] <= KNOWN[machine].cpus
-
-
-@pytest.mark.parametrize(
-    "region,partition",
-    [("eu-central-1", "aws"), ("cn-north-1", "aws-cn"), ("us-gov-west-1", "aws-us-gov")],
-)
-def test_a_policy_is_of_the_partition_of_its_region(region: str, partition: str) -> None:
-    found = facts(spec(), region=region)
-
-    made = policy.policy(plan.steps(spec(), RUN, found), found.options)
-
-    arns = [arn for s in made["Statement"] for arn in s["Resource"] if arn.startswith("arn:")]
-    ours = [arn for arn in arns if ":iam::1" not in arn]  # those of the profile are as they are
-    assert {arn.split(":")[1] for arn in ours} == {partition}
 
 
 def test_a_reclaim_is_known_by_the_words_of_its_service() -> None:
@@ -422,6 +375,6 @@ def test_every_reason_that_a_job_is_given_up_for_has_words() -> None:
 
 
 def test_a_small_disk_is_as_large_as_the_machine_image() -> None:
-    made = steps(spec(cluster={"disk": "8GiB"}))["disk"].do.params["LaunchTemplateData"]
+    made = steps(spec(cluster={"disk": "8GiB"}))["template"].do.params["LaunchTemplateData"]
 
     assert made["BlockDeviceMappings"][0]["Ebs"]["VolumeSize"] == 30

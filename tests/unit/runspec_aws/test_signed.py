@@ -173,7 +173,7 @@ def test_batch_counts_the_tries_that_nobody_else_can() -> None:
 
 
 def test_the_job_itself_needs_no_rights() -> None:
-    assert policy.job_policy(facts(spec()).options)["Statement"] == []
+    assert policy.job_policy((), facts(spec()).options)["Statement"] == []
 
 
 # What is signed
