@@ -164,7 +164,7 @@ class Jobs:
         job = self._ids[run]
         end = time.monotonic() + times.SETTLE_S
         while not (found := self.describe([job])) and time.monotonic() < end:
-            if self._settled(run):
+            if self._destroyed(run):
                 return None
             time.sleep(0.2)
         return found.get(job)
@@ -178,7 +178,7 @@ class Jobs:
             time.sleep(0.2)
         return True
 
-    def _settled(self, run: str) -> bool:
+    def _destroyed(self, run: str) -> bool:
         return self.files.read("runs", run, "record.json") is None
 
     def places(self, run: str, record: Mapping[str, Any]) -> list[Place]:
@@ -213,7 +213,7 @@ class Jobs:
     def _gone(self, run: str) -> bool:
         """A record that was read may have been destroyed since; asked once the job has ended."""
         known = self._described.get(self._ids.get(run, ""), (0.0, {}))[1]
-        if self._state(known).terminal and self._settled(run):
+        if self._state(known).terminal and self._destroyed(run):
             self._records.pop(run, None)
             return True
         return False
