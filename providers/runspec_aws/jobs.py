@@ -7,10 +7,11 @@ import math
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from email.utils import parsedate_to_datetime
+from functools import partial
 from typing import Any, NamedTuple
 
 from runspec.provider import Answer, Conflict, NodeStatus, RemoteError, State, Status
-from runspec_aws import reasons, times
+from runspec_aws import reasons, times, tries
 from runspec_aws.errors import got, translated
 from runspec_aws.finding import QUEUE, described
 from runspec_aws.objects import Objects
@@ -64,6 +65,9 @@ class Jobs:
         self._ids: dict[str, str] = {}
         self._records: dict[str, dict[str, Any]] = {}
         self._described: dict[str, tuple[float, Job]] = {}
+        self._codes: dict[
+            str, dict[tries.Try, int | None]
+        ] = {}  # of tries that were followed by another
         self._clock_s = time.time() - time.monotonic()  # to be added to our own
 
     def remember(self, run: str, job: str) -> None:
@@ -231,7 +235,19 @@ class Jobs:
         if len(places) > SHOWN and not ended:
             return ()
         found = self.describe([place.job for place in places], anew=ended)
-        return tuple(_node(place, found[place.job]) for place in places if place.job in found)
+        codes = partial(self._code, run)
+        return tuple(
+            _node(place, found[place.job], codes) for place in places if place.job in found
+        )
+
+    def _code(self, run: str, which: tries.Try) -> int | None:
+        """Give the code that the job noted before it ended with AGAIN; what is not there by now never will be."""
+        known = self._codes.setdefault(run, {})
+        if which not in known:
+            base = f"{self.files.prefix}/runs/{run}/failures/"
+            keys = (found["Key"][len(base) :] for found in self.files.listing(base))
+            known.update(note for note in map(tries.noted, keys) if note is not None)
+        return known.setdefault(which, None)
 
     def end(self, run: str) -> None:
         """Ask every job of *run* to end. The claim is taken first: one that starts later leaves."""
@@ -266,15 +282,16 @@ def _runs(job: Job) -> bool:
     return bool(counts.get("RUNNING")) or job["status"] == "RUNNING"
 
 
-def _node(place: Place, job: Job) -> NodeStatus:
+def _node(place: Place, job: Job, codes: tries.Codes) -> NodeStatus:
     state = Jobs._state(job)  # noqa: SLF001
-    attempts = job.get("attempts", ())
+    attempts = tries.over(job, place.task, place.rank, codes)
     reason = reasons.ended(job) if state is State.FAILED else reasons.waiting(job)
     code = exit_code(job) if state.terminal else None
     attempt = max(1, len(attempts) + (state is State.RUNNING))
-    return NodeStatus(
-        place.task, place.rank, attempt, state, reason if state is not State.RUNNING else "", code
-    )
+    if code == tries.AGAIN and attempts:  # there were no tries left, and this is no code of the job
+        code, reason = attempts[-1].exit_code, attempts[-1].reason
+    reason = reason if state is not State.RUNNING else ""
+    return NodeStatus(place.task, place.rank, attempt, state, reason, code, attempts)
 
 
 def exit_code(job: Job) -> int | None:

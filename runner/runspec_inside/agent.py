@@ -234,7 +234,7 @@ class Agent:
             return code
         key = "{}failures/{}-{}/".format(self.at, self.place.task, self.place.rank)
         text = json.dumps({"code": code}).encode()
-        self.bucket.put(key + str(self.place.attempt), text)
+        self.bucket.put(key + "{}-{}".format(self.place.attempt, code), text)
         count = sum(1 for _ in self.bucket.listing(key))
         if count < self.record["attempts"]:
             _tell(

@@ -39,6 +39,8 @@ class Attempt:
     """Whether that end forbids another attempt."""
     lost: bool = False
     """Whether the machine is gone, and with it the exit code."""
+    out_of_memory: bool = False
+    """Whether the kernel killed it."""
 
 
 @dataclass
