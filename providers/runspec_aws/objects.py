@@ -115,7 +115,7 @@ class Objects:
             region=self.session.region,
             virtual_hosted_style_request=not plain,
             client_options={"allow_http": plain, "timeout": timedelta(minutes=10)},
-            config=self.session.credentials(),
+            credential_provider=self.session.credentials(),
         )
 
     def listing(self, prefix: str) -> Iterator[Mapping[str, Any]]:
