@@ -127,6 +127,25 @@ class Jobs:
                 what = f"{found[0]['jobName']} is {status} in {queue}"
                 raise Conflict(f"{what}: it would end with the queue", "end it first, or wait")
 
+    def alive(self) -> set[str]:
+        """Give the names of all jobs that have not ended, with a few calls for each queue there is.
+
+        RUNNABLE is asked for again at the end: a job that is tried again goes back to it meanwhile.
+        """
+        pages = self.session.look("batch").get_paginator(QUEUE.describe)
+        with translated(QUEUE.describe):
+            queues = [q[QUEUE.name] for page in pages.paginate() for q in got(page, QUEUE.listed)]
+        asked = [status for status, state in STATES.items() if not state.terminal]
+        pages = self.session.look("batch").get_paginator("list_jobs")
+        with translated("list_jobs"):
+            return {
+                job["jobName"]
+                for queue in queues
+                for status in [*asked, "RUNNABLE"]
+                for page in pages.paginate(jobQueue=queue, jobStatus=status)
+                for job in got(page, "jobSummaryList")
+            }
+
     def describe(self, ids: Iterable[str], *, anew: bool = False) -> dict[str, Job]:
         """Give what the service knows of each of *ids*; it forgets jobs that have long ended.
 

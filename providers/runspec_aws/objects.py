@@ -125,6 +125,15 @@ class Objects:
             for page in pages.paginate(Bucket=self.session.bucket, Prefix=prefix):
                 yield from page.get("Contents", ())
 
+    def folders(self, prefix: str) -> Iterator[str]:
+        """Give the names of what lies right under *prefix* and has something in it: 1,000 with a call."""
+        pages = self.session.look("s3").get_paginator("list_objects_v2")
+        where = {"Bucket": self.session.bucket, "Prefix": prefix, "Delimiter": "/"}
+        with translated(f"list {prefix}"):
+            for page in pages.paginate(**where):
+                for found in page.get("CommonPrefixes", ()):
+                    yield found["Prefix"][len(prefix) : -1]
+
     def empty(self, prefix: str) -> None:
         """Remove every object whose key begins with *prefix*."""
         assert prefix.strip("/"), "BUG: this would empty the bucket"
