@@ -47,16 +47,27 @@ def translated(what: str) -> Iterator[None]:
         raise RemoteError(f"{what}: {exc}") from exc
     except (exceptions.HTTPClientError, ResponseParserError) as exc:
         raise NoAnswer(f"{what}: {exc}") from exc
-    except (bulk.PermissionDeniedError, bulk.UnauthenticatedError) as exc:
-        raise CredentialsError(f"{what}: {_first_line(exc)}", LOGIN) from exc
     except bulk.BaseError as exc:
-        raise NoAnswer(f"{what}: {_first_line(exc)}") from exc
+        raise _bulk_refused(what, exc) from exc
     except exceptions.BotoCoreError as exc:
         raise Unavailable(f"{what}: {exc}") from exc
 
 
-def _first_line(exc: Exception) -> str:
-    return str(exc).strip().partition("\n")[0]
+def _bulk_refused(what: str, exc: bulk.BaseError) -> Exception:
+    """Obstore gives S3's answer as it came, in the middle of its own words: an expired token is a 400 there."""
+    text = str(exc)
+    code, message = (_between(text, f"<{tag}>", f"</{tag}>") for tag in ("Code", "Message"))
+    told = f"{what}: {message or code or text.strip().partition(chr(10))[0]}"
+    if code in FORBIDDEN:
+        return CredentialsError(told, RIGHTS)
+    if code in DENIED or isinstance(exc, bulk.PermissionDeniedError | bulk.UnauthenticatedError):
+        return CredentialsError(told, LOGIN)
+    return NoAnswer(told)
+
+
+def _between(text: str, begin: str, end: str) -> str:
+    found, there, _ = text.partition(begin)[2].partition(end)
+    return found if there else ""
 
 
 def _refused(what: str, exc: exceptions.ClientError) -> Exception:

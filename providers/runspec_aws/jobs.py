@@ -7,10 +7,11 @@ import math
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from email.utils import parsedate_to_datetime
+from functools import partial
 from typing import Any, NamedTuple
 
 from runspec.provider import Answer, Conflict, NodeStatus, RemoteError, State, Status
-from runspec_aws import reasons, times
+from runspec_aws import reasons, times, tries
 from runspec_aws.errors import got, translated
 from runspec_aws.finding import QUEUE, described
 from runspec_aws.objects import Objects
@@ -64,6 +65,9 @@ class Jobs:
         self._ids: dict[str, str] = {}
         self._records: dict[str, dict[str, Any]] = {}
         self._described: dict[str, tuple[float, Job]] = {}
+        self._codes: dict[
+            str, dict[tries.Try, int | None]
+        ] = {}  # of tries that were followed by another
         self._clock_s = time.time() - time.monotonic()  # to be added to our own
 
     def remember(self, run: str, job: str) -> None:
@@ -123,6 +127,25 @@ class Jobs:
                 what = f"{found[0]['jobName']} is {status} in {queue}"
                 raise Conflict(f"{what}: it would end with the queue", "end it first, or wait")
 
+    def alive(self) -> set[str]:
+        """Give the names of all jobs that have not ended, with a few calls for each queue there is.
+
+        RUNNABLE is asked for again at the end: a job that is tried again goes back to it meanwhile.
+        """
+        pages = self.session.look("batch").get_paginator(QUEUE.describe)
+        with translated(QUEUE.describe):
+            queues = [q[QUEUE.name] for page in pages.paginate() for q in got(page, QUEUE.listed)]
+        asked = [status for status, state in STATES.items() if not state.terminal]
+        pages = self.session.look("batch").get_paginator("list_jobs")
+        with translated("list_jobs"):
+            return {
+                job["jobName"]
+                for queue in queues
+                for status in [*asked, "RUNNABLE"]
+                for page in pages.paginate(jobQueue=queue, jobStatus=status)
+                for job in got(page, "jobSummaryList")
+            }
+
     def describe(self, ids: Iterable[str], *, anew: bool = False) -> dict[str, Job]:
         """Give what the service knows of each of *ids*; it forgets jobs that have long ended.
 
@@ -164,7 +187,7 @@ class Jobs:
         job = self._ids[run]
         end = time.monotonic() + times.SETTLE_S
         while not (found := self.describe([job])) and time.monotonic() < end:
-            if self._settled(run):
+            if self._destroyed(run):
                 return None
             time.sleep(0.2)
         return found.get(job)
@@ -178,7 +201,7 @@ class Jobs:
             time.sleep(0.2)
         return True
 
-    def _settled(self, run: str) -> bool:
+    def _destroyed(self, run: str) -> bool:
         return self.files.read("runs", run, "record.json") is None
 
     def places(self, run: str, record: Mapping[str, Any]) -> list[Place]:
@@ -213,7 +236,7 @@ class Jobs:
     def _gone(self, run: str) -> bool:
         """A record that was read may have been destroyed since; asked once the job has ended."""
         known = self._described.get(self._ids.get(run, ""), (0.0, {}))[1]
-        if self._state(known).terminal and self._settled(run):
+        if self._state(known).terminal and self._destroyed(run):
             self._records.pop(run, None)
             return True
         return False
@@ -231,7 +254,19 @@ class Jobs:
         if len(places) > SHOWN and not ended:
             return ()
         found = self.describe([place.job for place in places], anew=ended)
-        return tuple(_node(place, found[place.job]) for place in places if place.job in found)
+        codes = partial(self._code, run)
+        return tuple(
+            _node(place, found[place.job], codes) for place in places if place.job in found
+        )
+
+    def _code(self, run: str, which: tries.Try) -> int | None:
+        """Give the code that the job noted before it ended with AGAIN; what is not there by now never will be."""
+        known = self._codes.setdefault(run, {})
+        if which not in known:
+            base = f"{self.files.prefix}/runs/{run}/failures/"
+            keys = (found["Key"][len(base) :] for found in self.files.listing(base))
+            known.update(note for note in map(tries.noted, keys) if note is not None)
+        return known.setdefault(which, None)
 
     def end(self, run: str) -> None:
         """Ask every job of *run* to end. The claim is taken first: one that starts later leaves."""
@@ -266,15 +301,16 @@ def _runs(job: Job) -> bool:
     return bool(counts.get("RUNNING")) or job["status"] == "RUNNING"
 
 
-def _node(place: Place, job: Job) -> NodeStatus:
+def _node(place: Place, job: Job, codes: tries.Codes) -> NodeStatus:
     state = Jobs._state(job)  # noqa: SLF001
-    attempts = job.get("attempts", ())
+    attempts = tries.over(job, place.task, place.rank, codes)
     reason = reasons.ended(job) if state is State.FAILED else reasons.waiting(job)
     code = exit_code(job) if state.terminal else None
     attempt = max(1, len(attempts) + (state is State.RUNNING))
-    return NodeStatus(
-        place.task, place.rank, attempt, state, reason if state is not State.RUNNING else "", code
-    )
+    if code == tries.AGAIN and attempts:  # there were no tries left, and this is no code of the job
+        code, reason = attempts[-1].exit_code, attempts[-1].reason
+    reason = reason if state is not State.RUNNING else ""
+    return NodeStatus(place.task, place.rank, attempt, state, reason, code, attempts)
 
 
 def exit_code(job: Job) -> int | None:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any
 
 from runspec.provider import Litter, Request
+from runspec_aws import times
 from runspec_aws.environments import taken_away
 from runspec_aws.errors import translated
 from runspec_aws.finding import ENVIRONMENT, QUEUE, Kind
@@ -44,12 +45,24 @@ class Collector:
 
     def _runs(self, runs: Collection[str]) -> Iterator[Litter]:
         base = f"{self.files.prefix}/runs/"
-        found = {o["Key"][len(base) :].partition("/")[0] for o in self.files.listing(base)}
-        for run in sorted(found - set(runs)):
-            alive = not self.jobs.status(run).state.terminal
+        forgotten = sorted(set(self.files.folders(base)) - set(runs))
+        living = self._living(forgotten)
+        for run in forgotten:
+            alive = run in living
             where = {"bucket": self.session.bucket, "prefix": f"{base}{run}/"}
             remove = (Request("runspec", "empty_prefix", where),)
             yield Litter(f"run {run}{', whose job is alive' if alive else ''}", remove, run, alive)
+
+    def _living(self, forgotten: Sequence[str]) -> set[str]:
+        """Give those whose job has not ended. Each may have been submitted just now, and lists lag: two looks for all.
+
+        A job that starts later than both finds its run destroyed, and leaves.
+        """
+        living = self.jobs.alive() if forgotten else set()
+        if not living.issuperset(forgotten):
+            time.sleep(times.SETTLE_S)
+            living |= self.jobs.alive()
+        return living
 
     def _definitions(self, made: Collection[str]) -> Iterator[Litter]:
         pages = self.session.look("batch").get_paginator("describe_job_definitions")

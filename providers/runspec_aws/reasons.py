@@ -51,29 +51,44 @@ def ended(job: Mapping[str, Any]) -> str:
     attempts = job.get("attempts", ())
     last = attempts[-1] if attempts else {}
     container = {**job.get("container", {}), **last.get("container", {})}
-    told, code = str(container.get("reason", "")), container.get("exitCode")
-    said = str(job.get("statusReason", ""))
+    words = _words(container, container.get("exitCode"), str(job.get("statusReason", "")))
+    return "; ".join(text for text in (words, reclaimed(job)) if text)
+
+
+def of_attempt(attempt: Mapping[str, Any], code: int | None) -> str:
+    """Say why one try ended; *code* is that of the job's own program. Nothing for one that did well."""
+    if was_reclaimed(attempt):
+        told = str(attempt["statusReason"])
+        return f"the machine was taken away ({'it gave notice' if told == EXITED else told})"
+    container = attempt.get("container", {})
+    if code == 0 and not container.get("reason"):
+        return ""
+    return _words(container, code, str(attempt.get("statusReason", "")))
+
+
+def _words(container: Mapping[str, Any], code: int | None, said: str) -> str:
+    told = str(container.get("reason", ""))
     words = next((f"{text} ({told})" for name, text in EXPLAINED.items() if name in told), "")
     if not words and code is not None:
         words = f"exited with code {code}{_signal(code)}"
         words += "" if said in ("", EXITED) else f" ({said})"
-    words = words or _given_up(said) or told or said or "AWS Batch gives no reason"
-    return "; ".join(text for text in (words, reclaimed(job)) if text)
+    return words or _given_up(said) or told or said or "AWS Batch gives no reason"
+
+
+def was_reclaimed(attempt: Mapping[str, Any]) -> bool:
+    """Say whether the machine of a try was taken away, or the job left it at its notice."""
+    said = str(attempt.get("statusReason", ""))
+    left = said == EXITED and attempt.get("container", {}).get("exitCode") == LEFT
+    return left or said.startswith(RECLAIMED)
 
 
 def reclaimed(job: Mapping[str, Any]) -> str:
     """Say how many tries of *job* were no failure of its own, if any were."""
     attempts = job.get("attempts", ())
-    taken = sum(_taken(attempt) for attempt in attempts)
+    taken = sum(map(was_reclaimed, attempts))
     if not taken:
         return ""
     return f"{taken} of {len(attempts)} tries ended because the machine was reclaimed"
-
-
-def _taken(attempt: Mapping[str, Any]) -> bool:
-    said = str(attempt.get("statusReason", ""))
-    left = said == EXITED and attempt.get("container", {}).get("exitCode") == LEFT
-    return left or said.startswith(RECLAIMED)
 
 
 def _given_up(said: str) -> str:
@@ -82,4 +97,9 @@ def _given_up(said: str) -> str:
 
 
 def _signal(code: int) -> str:
-    return {137: ": killed", 143: ": told to end", 139: ": segmentation fault"}.get(code, "")
+    return {
+        75: ": to be tried again",
+        137: ": killed",
+        143: ": told to end",
+        139: ": segmentation fault",
+    }.get(code, "")

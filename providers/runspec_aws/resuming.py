@@ -6,18 +6,25 @@ https://docs.aws.amazon.com/AmazonS3/latest/userguide/mpuoverview.html
 from __future__ import annotations
 
 import hashlib
+from collections import deque
 from collections.abc import Iterable, Iterator, Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
+from functools import partial
 from typing import Any
 
 from runspec.provider import NoAnswer
 from runspec_aws.errors import got, translated
+from runspec_aws.finding import absent
 from runspec_aws.session import Session
+
+AT_ONCE = 4  # parts, each of which is in memory
+NONE = frozenset({"NoSuchUpload"})  # what some stores say where there never was one; not S3
 
 
 def unfinished(session: Session, key: str) -> list[str]:
     """Give the uploads of *key* that were begun and not finished, the newest last."""
-    with translated(f"look for uploads of {key}"):
-        found = session.look("s3").list_multipart_uploads(Bucket=session.bucket, Prefix=key)
+    ask = partial(session.look("s3").list_multipart_uploads, Bucket=session.bucket, Prefix=key)
+    found = absent(ask, f"look for uploads of {key}", NONE) or {}
     uploads = [upload for upload in found.get("Uploads", ()) if upload["Key"] == key]
     return [upload["UploadId"] for upload in sorted(uploads, key=lambda u: str(u["Initiated"]))]
 
@@ -34,15 +41,24 @@ def drop(session: Session, key: str) -> None:
 def finish(session: Session, key: str, upload: str, blocks: Iterable[bytes], part: int) -> None:
     """Send what *upload* lacks of *blocks*, cut into parts of *part* bytes, and put it together."""
     where = {"Bucket": session.bucket, "Key": key, "UploadId": upload}
-    there = _parts(session, where)
-    listed: list[dict[str, Any]] = []
-    for number, data in enumerate(parts(blocks, part), 1):
+    there, s3 = _parts(session, where), session.make("s3")
+
+    def sent(number: int, data: bytes) -> dict[str, Any]:
         etag = f'"{hashlib.md5(data, usedforsecurity=False).hexdigest()}"'
         if there.get(number) != (etag, len(data)):
             with translated(f"upload part {number} of {key}"):
-                answer = session.make("s3").upload_part(**where, PartNumber=number, Body=data)
+                answer = s3.upload_part(**where, PartNumber=number, Body=data)
             etag = got(answer, "ETag")
-        listed.append({"PartNumber": number, "ETag": etag})
+        return {"PartNumber": number, "ETag": etag}
+
+    listed: list[dict[str, Any]] = []
+    with ThreadPoolExecutor(AT_ONCE) as threads:
+        going: deque[Future[dict[str, Any]]] = deque()
+        for number, data in enumerate(parts(blocks, part), 1):
+            if len(going) == AT_ONCE:
+                listed.append(going.popleft().result())
+            going.append(threads.submit(sent, number, data))
+        listed += [one.result() for one in going]
     with translated(f"put {key} together"):
         done = session.make("s3").complete_multipart_upload(
             **where, MultipartUpload={"Parts": listed}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, Literal
 
 import boto3
@@ -13,7 +14,7 @@ from runspec_aws.errors import LOGIN, translated
 from runspec_aws.options import AwsOptions
 
 if TYPE_CHECKING:
-    from obstore.store import S3Config
+    from obstore.store import S3Credential, S3CredentialProvider
 
 # SubmitJob has no client token: a second attempt after a lost reply would be a second job.
 # Checksums where a call asks for them: parts of an upload that was begun without are refused with one.
@@ -29,6 +30,13 @@ ONCE = Config(
 PATIENT = Config(
     retries={"mode": "adaptive", "total_max_attempts": 10}, connect_timeout=10, read_timeout=60
 )
+
+# obstore 0.12 asks for credentials anew when they are good for less than ASKED_EARLY_S, and says so
+# nowhere (tests/unit/runspec_aws/test_rotating.py sees it); botocore is asked every KEPT_S, and renews them
+# 10 to 15 minutes before they end.
+# https://developmentseed.org/obstore/latest/authentication/
+ASKED_EARLY_S = 300.0
+KEPT_S = 30.0
 
 
 class Session:
@@ -81,11 +89,20 @@ class Session:
         )
         return self._session.client("s3", config=config)
 
-    def credentials(self) -> S3Config:
-        """Give the credentials as they are now, for a library that signs by itself."""
+    def credentials(self) -> S3CredentialProvider:
+        """Give what a library that signs by itself asks for credentials, again and again: they may be renewed."""
         with translated("the credentials"):
             found = self._session.get_credentials()
-            assert found is not None, "BUG: there were some"
-            now = found.get_frozen_credentials()
-        keys: S3Config = {"access_key_id": now.access_key, "secret_access_key": now.secret_key}
-        return {**keys, "session_token": now.token} if now.token else keys
+        assert found is not None, "BUG: there were some"
+
+        def now() -> S3Credential:
+            keys = found.get_frozen_credentials()  # renewed by botocore when they soon end
+            expires = datetime.now(UTC) + timedelta(seconds=ASKED_EARLY_S + KEPT_S)
+            return {
+                "access_key_id": keys.access_key,
+                "secret_access_key": keys.secret_key,
+                "token": keys.token,
+                "expires_at": expires,
+            }
+
+        return now

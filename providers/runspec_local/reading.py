@@ -9,7 +9,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from runspec.provider import Chunk, NodeStatus, OutputFile, State, Status
+from runspec.provider import Attempt, Chunk, NodeStatus, OutputFile, State, Status
 from runspec_local import events, process
 
 CHUNK_BYTES = 1 << 20
@@ -56,14 +56,22 @@ def status(folder: Path) -> Status:
 
 
 def _nodes(found: list[events.Event]) -> Iterator[NodeStatus]:
-    """Give each node as its last event says."""
-    latest: dict[tuple[int, int], events.Event] = {}
+    """Give each node as its last event says, and its tries that are over."""
+    of_node: dict[tuple[int, int], list[events.Event]] = {}
     for event in found:
         if event["event"] == "node":
-            latest[event["task"], event["rank"]] = event
-    for (task, rank), event in sorted(latest.items()):
-        code = event.get("exit_code")
-        yield NodeStatus(task, rank, event["attempt"], State(event["state"]), "", code)
+            of_node.setdefault((event["task"], event["rank"]), []).append(event)
+    for (task, rank), own in sorted(of_node.items()):
+        last, began_s = own[-1], {e["attempt"]: e.get("at") for e in own if "exit_code" not in e}
+        over = tuple(_attempt(e, began_s.get(e["attempt"])) for e in own if "exit_code" in e)
+        code = last.get("exit_code")
+        yield NodeStatus(task, rank, last["attempt"], State(last["state"]), "", code, over)
+
+
+def _attempt(end: events.Event, began_s: float | None) -> Attempt:
+    """Give a try by the event of its end. Supervisors of older versions tell no reason and no times."""
+    code, reason = end["exit_code"], end.get("reason", "")
+    return Attempt(end["attempt"], code, reason, False, began_s, end.get("at"))
 
 
 @dataclass(frozen=True)

@@ -118,7 +118,7 @@ class Supervisor:
         attempt = Attempt({}, [], time.monotonic() + limit_s if limit_s else None)
         self.running[task] = attempt
         for node in nodes:
-            self.events.add("node", task=task, rank=node.rank, attempt=number, state="running")
+            self._tell(task, node.rank, "running")
             try:
                 self._start(node, attempt)
             except OSError as exc:
@@ -186,16 +186,23 @@ class Supervisor:
     def _ended(self, task: int, rank: int) -> None:
         attempt = self.running[task]
         code = attempt.codes[rank]
+        told = f"exited with code {code}{meaning(code)}" if code else ""
+        reason = told if not attempt.reason else f"{told}; {attempt.reason}".removeprefix("; ")
         state = "succeeded" if code == 0 else "failed"
-        self.events.add(
-            "node", task=task, rank=rank, attempt=self.tried[task], state=state, exit_code=code
-        )
+        self._tell(task, rank, state, exit_code=code, reason=reason)
         after_the_first = self.job["launch"] != "none" and attempt.codes.get(0) == 0
         if code and not attempt.reason and not after_the_first:
             where = f"node {rank} " if self.job["nodes"] > 1 else ""
-            self._end(attempt, f"{where}exited with code {code}{meaning(code)}")
+            self._end(attempt, f"{where}{told}")
         elif rank == 0 and self.job["launch"] != "none":
             self._end(attempt, "")
+
+    def _tell(self, task: int, rank: int, state: str, **more: Any) -> None:
+        """Write down how a node is. The time is for people: nothing is decided by it."""
+        at = round(time.time(), 3)
+        self.events.add(
+            "node", task=task, rank=rank, attempt=self.tried[task], state=state, at=at, **more
+        )
 
     def _end(self, attempt: Attempt, reason: str) -> None:
         """Ask the nodes of *attempt* that are left to end; the first reason is the one told."""

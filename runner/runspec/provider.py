@@ -48,6 +48,7 @@ from runspec.spec import Capacity, Launch, Model, Mount, Nodes, Output, Spec
 from runspec.values import (
     SECRET_SOURCE,
     Answer,
+    Attempt,
     Bundle,
     Chunk,
     Facts,
@@ -73,6 +74,7 @@ from runspec.words import argv, shell_script, tasks, variable
 __all__ = [
     "SECRET_SOURCE",
     "Answer",
+    "Attempt",
     "Bundle",
     "Bytes",
     "Capacity",

@@ -115,8 +115,26 @@ class State(StrEnum):
         return self not in (State.WAITING, State.RUNNING)
 
 
+class Attempt(NamedTuple):
+    """One try of a node that is over; *number* counts from 1.
+
+    *reclaimed* says that the machine was taken away: that is no failure of the job. The times are
+    seconds since 1970, by the service's clock, where it tells them.
+    """
+
+    number: int
+    exit_code: int | None = None
+    reason: str = ""
+    reclaimed: bool = False
+    began_s: float | None = None
+    ended_s: float | None = None
+
+
 class NodeStatus(NamedTuple):
-    """One node of one task, as it is; *reason* is in the user's words."""
+    """One node of one task, as it is; *reason* is in the user's words.
+
+    *attempts* are its tries that are over, the first one first; those that the service forgets are left out.
+    """
 
     task: int
     rank: int
@@ -124,6 +142,7 @@ class NodeStatus(NamedTuple):
     state: State
     reason: str = ""
     exit_code: int | None = None
+    attempts: tuple[Attempt, ...] = ()
 
 
 class Status(NamedTuple):

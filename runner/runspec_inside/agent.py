@@ -304,11 +304,10 @@ class Agent:
         """
         if self._excused(code):
             return code
-        # Nodes that are tried together fail together.
-        who = self.place.rank if self.round is None else "all"
-        key = "{}failures/{}-{}/".format(self.at, self.place.task, who)
+        mine = "{}failures/{}-{}/".format(self.at, self.place.task, self.place.rank)
         text = json.dumps({"code": code}).encode()
-        self.bucket.put(key + str(self._try()), text)
+        self.bucket.put(mine + "{}-{}".format(self.place.attempt, code), text)
+        key = mine if self.round is None else self._counted(text)
         count = sum(1 for _ in self.bucket.listing(key))
         if count < self.record["attempts"]:
             _tell(
@@ -316,6 +315,12 @@ class Agent:
             )
             return AGAIN
         return 1 if code == AGAIN else code
+
+    def _counted(self, text: bytes) -> str:
+        """Note a failure of nodes that are tried together, which is one; return where they are counted."""
+        key = "{}failures/{}-all/".format(self.at, self.place.task)
+        self.bucket.put(key + str(self._try()), text)
+        return key
 
     def _excused(self, code: int) -> bool:
         """Say whether *code* is no failure of this node."""

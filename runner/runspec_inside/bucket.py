@@ -5,11 +5,12 @@ import os
 import time
 from http.client import HTTPException, HTTPResponse
 from types import TracebackType
-from typing import IO, Any, Callable, Iterator, List, NamedTuple, Optional, Tuple, Type
+from typing import IO, Any, Callable, Dict, Iterator, List, NamedTuple, Optional, Tuple, Type
 from urllib.parse import unquote_plus
 from xml.etree import ElementTree
 
 from . import boot
+from .body import Body
 from .boot import Answer, Ask
 from .words import LOST, USAGE, Failure
 
@@ -85,28 +86,24 @@ class Bucket:
             time.sleep(0.1 * 2**count)  # 409: another claim is under way, and not yet to be seen
         raise Failure("the claim {} has been taken away".format(key), LOST)
 
-    def opened(self, key: str) -> HTTPResponse:
-        """Return a stream of what is there; a reply that breaks off ends it early."""
+    def opened(self, key: str) -> Body:
+        """Return a stream of what is there."""
 
         def take(answer: HTTPResponse) -> Any:
-            return answer if answer.status == 200 else boot.whole(answer)
+            return answer if answer.status in (200, 206) else boot.whole(answer)
 
-        found = self._send(Ask("GET", key), take)
-        if isinstance(found, Answer):
-            self._checked(found, key)
-        answer: HTTPResponse = found
-        return answer
+        def ask(headers: Dict[str, str]) -> HTTPResponse:
+            found = self._send(Ask("GET", key, headers=tuple(headers.items())), take)
+            if isinstance(found, Answer):
+                self._checked(found, key)
+            answer: HTTPResponse = found
+            return answer
+
+        return Body(key, ask)
 
     def get_file(self, key: str, path: str) -> None:
-        def take(answer: HTTPResponse) -> Answer:
-            if answer.status != 200:
-                return boot.whole(answer)
-            with answer:
-                if _write(answer, path) != int(answer.headers["Content-Length"]):
-                    raise HTTPException("{} came only in part".format(key))
-            return Answer(answer.status, answer.headers, b"")
-
-        self._checked(self._send(Ask("GET", key), take), key)
+        with self.opened(key) as body:
+            _write(body, path)
 
     def put_file(self, key: str, opened: Opened, size: int, digest: str) -> None:
         """Put *size* bytes whose SHA-256 is *digest*; the store refuses others, so a changing file is an error."""
@@ -197,25 +194,17 @@ class Bucket:
         return answer
 
 
-def _write(answer: HTTPResponse, path: str) -> int:
-    """Return how many bytes came. A disk that is full is no fault of the store: it is not asked again."""
+def _write(body: Body, path: str) -> None:
+    """A disk that is full is no fault of the store, which is not asked again."""
     try:
         with open(path, "wb") as target:
-            target.writelines(_blocks(answer))
-            return target.tell()
+            while True:
+                block = body.read()
+                if not block:
+                    return
+                target.write(block)
     except OSError as error:
         raise Failure("{}: {}".format(path, error.strerror), USAGE) from error
-
-
-def _blocks(answer: HTTPResponse) -> Iterator[bytes]:
-    try:
-        while True:
-            block = answer.read(BLOCK)
-            if not block:
-                return
-            yield block
-    except OSError as error:
-        raise HTTPException(str(error)) from error
 
 
 def _parsed(content: bytes) -> ElementTree.Element:

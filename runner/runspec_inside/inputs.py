@@ -2,15 +2,11 @@
 
 import os
 import tarfile
-from concurrent.futures import ThreadPoolExecutor
-from http.client import HTTPException, HTTPResponse
 from typing import IO, Any, Mapping, cast
 
-from . import files
-from .bucket import BLOCK, Bucket
+from . import files, many
+from .bucket import Bucket
 from .words import LOST, USAGE, Failure
-
-AT_ONCE = 16
 
 
 def get(bucket: Bucket, mount: Mapping[str, Any], path: str) -> None:
@@ -32,45 +28,17 @@ def link(source: str, path: str) -> None:
     os.symlink(source, path)
 
 
-class _Counted:
-    """The body of an answer as tarfile reads it: a tar that ends between two files looks whole to it."""
-
-    def __init__(self, answer: HTTPResponse, key: str) -> None:
-        self._answer, self._key = answer, key
-        self._left = int(answer.headers["Content-Length"])
-
-    def read(self, size: int) -> bytes:
-        try:
-            block = self._answer.read(size)
-        except (OSError, HTTPException) as error:
-            raise self._broken(str(error)) from error
-        self._left -= len(block)
-        return block
-
-    def finish(self) -> None:
-        """Raise Failure unless all has come."""
-        while self.read(BLOCK):
-            pass
-        if self._left:
-            raise self._broken("{} bytes are missing".format(self._left))
-
-    def _broken(self, why: str) -> Failure:
-        return Failure("{} came only in part: {}".format(self._key, why), LOST)
-
-
 def _unpack(bucket: Bucket, key: str, path: str) -> None:
     os.makedirs(path, exist_ok=True)
-    with bucket.opened(key) as answer:
-        stream = _Counted(answer, key)
+    with bucket.opened(key) as body:
         try:
-            with tarfile.open(fileobj=cast("IO[bytes]", stream), mode="r|") as archive:
+            with tarfile.open(fileobj=cast("IO[bytes]", body), mode="r|") as archive:
                 for member in archive:
                     _check(member)
                     member.name = files.local(member.name)
                     archive.extract(member, path)
         except (tarfile.TarError, EOFError) as error:
-            raise Failure("{} came only in part: {}".format(key, error), LOST) from error
-        stream.finish()
+            raise Failure("{} is no tar: {}".format(key, error), LOST) from error
 
 
 def _check(member: tarfile.TarInfo) -> None:
@@ -93,6 +61,4 @@ def _copy(bucket: Bucket, prefix: str, path: str) -> None:
         os.makedirs(os.path.dirname(target), exist_ok=True)
         bucket.get_file(key, target)
 
-    with ThreadPoolExecutor(AT_ONCE) as threads:
-        for _ in threads.map(one, [o.key for o in found]):
-            pass
+    many.each(one, [o.key for o in found])

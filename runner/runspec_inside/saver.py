@@ -6,9 +6,9 @@ import stat
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
-from typing import IO, Dict, List, Optional
+from typing import IO, Dict, List, Optional, Tuple
 
-from . import files
+from . import files, many
 from .bucket import Bucket, file_digest
 from .sync import CLOCK_TICK_S, FORMAT, OURS, Entry, regular_files, shown, version
 from .words import Failure
@@ -172,9 +172,13 @@ def restore(bucket: Bucket, prefix: str, path: str) -> None:
 
     It may have gone between a file and the manifest: such a file gets no time, so it is saved and listed anew.
     """
-    for name, entry in (_kept(bucket, prefix) or {}).items():
+
+    def one(found: Tuple[str, Entry]) -> None:
+        name, entry = found
         target = files.local(os.path.join(path, name))
         os.makedirs(os.path.dirname(target), exist_ok=True)
         bucket.get_file(prefix + name, target)
         if file_digest(target) == (entry.size, entry.sha256):
             os.utime(target, ns=(entry.mtime_ns, entry.mtime_ns))
+
+    many.each(one, list((_kept(bucket, prefix) or {}).items()))

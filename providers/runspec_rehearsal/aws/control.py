@@ -64,6 +64,15 @@ def reclaim(server: Listener, given: Any) -> Any:
     return {}
 
 
+def out_of_memory(server: Listener, given: Any) -> Any:
+    world = server.world
+    with world.lock:
+        job = world.jobs.get(given["jobId"])
+        if job is None or not world.scheduler.out_of_memory(job):
+            raise ValueError(f"no container of {given['jobId']} runs")
+    return {}
+
+
 def jobs(server: Listener, _given: Any) -> Any:
     """Tell how things are: no lag, nothing forgotten."""
     with server.world.lock:
@@ -91,6 +100,7 @@ HANDLERS = {
     ("GET", "/_rehearsal/calls"): calls,
     ("PUT", "/_rehearsal/settings"): put_settings,
     ("POST", "/_rehearsal/reclaim"): reclaim,
+    ("POST", "/_rehearsal/out-of-memory"): out_of_memory,
     ("GET", "/_rehearsal/jobs"): jobs,
 }
 

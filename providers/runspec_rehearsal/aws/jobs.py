@@ -43,6 +43,8 @@ class Attempt:
     machine: Machine = field(default_factory=Machine)
     awsvpc: bool = False
     """Whether it has a network interface of its own: nodes of multi-node jobs."""
+    out_of_memory: bool = False
+    """Whether the kernel killed it."""
 
 
 @dataclass

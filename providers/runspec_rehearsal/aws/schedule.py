@@ -8,7 +8,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from runspec_rehearsal.aws import containers, retries
-from runspec_rehearsal.aws.engine import CannotStart, End
+from runspec_rehearsal.aws.engine import KILLED, OUT_OF_MEMORY, CannotStart, End
 from runspec_rehearsal.aws.environments import Environment, Queue
 from runspec_rehearsal.aws.jobs import WAITING, Attempt, Job
 from runspec_rehearsal.aws.placing import Stuck, place
@@ -230,6 +230,8 @@ class Scheduler:
         attempt.stopped_ms = now_ms()
         attempt.exit_code = None if attempt.lost else end.exit_code
         attempt.reason = end.reason
+        if attempt.out_of_memory:
+            attempt.exit_code, attempt.reason = KILLED, OUT_OF_MEMORY
         attempt.status_reason = attempt.verdict or (EXITED if end.started else NOT_STARTED)
         unit = unit_of(job)
         self.world.addresses.give_back(attempt.address)
@@ -329,6 +331,19 @@ class Scheduler:
         else:
             self.finish(job, "FAILED", reason)
             self.place_all()
+
+    def out_of_memory(self, job: Job) -> bool:
+        """Kill a job's container as the kernel does one that needs more than its memory.
+
+        ECS then gives the exit code 137 and `OutOfMemoryError` as the reason.
+        https://docs.aws.amazon.com/AmazonECS/latest/developerguide/out-of-memory.html
+        """
+        attempt = job.main.attempts[-1] if job.main.attempts else None
+        if job.is_array or attempt is None or not attempt.running:
+            return False
+        attempt.out_of_memory = True
+        attempt.running.kill()
+        return True
 
 
 def unit_of(job: Job) -> Job:

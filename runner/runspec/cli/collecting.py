@@ -68,7 +68,7 @@ def _strings(value: Any) -> Iterator[str]:
 
 
 def _remove(client: Client, one: Litter) -> None:
-    if one.run is not None:
+    if one.run is not None and one.alive:
         _end(client, one.run)
     for request in one.remove:
         client.call(request)

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from runspec import apply as engine, logs as log, record, saving
-from runspec.cli import applying, console
+from runspec.cli import applying, console, nodes
 from runspec.errors import OK, Bug, JobFailed, RunspecError, UsageError
 from runspec.journal import Memory
 from runspec.provider import Client, State, Status
@@ -73,8 +73,8 @@ def status(args: Namespace) -> int:
     of = record.find(args.run)
     memory = of.memory()
     found = _with_nodes(of, memory, standing(of, memory))
-    nodes = [node._asdict() for node in found.nodes]
-    row = {**_row(of, memory), **found._asdict(), "nodes": nodes, "want": memory.want}
+    told = {**found._asdict(), "nodes": nodes.rows(found.nodes), "want": memory.want}
+    row = {**_row(of, memory), **told}
     if args.json:
         console.out_json(row)
         return OK
@@ -83,10 +83,8 @@ def status(args: Namespace) -> int:
         console.out(f"  why: {plain(found.reason)}")
     if found.exit_code is not None:
         console.out(f"  exit code: {found.exit_code}")
-    for node in found.nodes:
-        code = "" if node.exit_code is None else f", exit code {node.exit_code}"
-        tries = f", try {node.attempt}" if node.attempt > 1 else ""
-        console.out(f"  task {node.task} node {node.rank}: {node.state}{code}{tries}")
+    for line in nodes.lines(found.nodes):
+        console.out(line)
     return OK
 
 
@@ -104,8 +102,8 @@ def _with_nodes(of: Record, memory: Memory, found: Status) -> Status:
 def logs(args: Namespace) -> int:
     limit_s = applying.wait_limit(args)
     of = record.find_kept(args.run)
-    nodes, tasks = applying.shape(of)
-    _there("--node", args.node, nodes, "nodes")
+    count, tasks = applying.shape(of)
+    _there("--node", args.node, count, "nodes")
     _there("--task", args.task, tasks, "tasks")
     _, client, _ = applying.connect(of)
     wanted = log.chosen(args.node, args.task)
@@ -128,13 +126,13 @@ def _there(option: str, number: int | None, count: int, what: str) -> None:
 
 def _save(of: Record, client: Client, args: Namespace, wanted: log.Wanted) -> int:
     """Save a copy of every stream, while the run goes on if that was asked for."""
-    nodes, tasks = applying.shape(of)
+    count, tasks = applying.shape(of)
     source = log.tail(client)
     pause_s = max(SAVE_PAUSE_S, source.poll_s)
     with console.interruptible() as sleep:
         saved = saving.save(
             lambda: [s for s in source.streams(of.run) if wanted(s)],
-            lambda s: saving.name(s, Path(args.save), nodes, tasks),
+            lambda s: saving.name(s, Path(args.save), count, tasks),
             lambda: not args.follow or client.state(of.run).state.terminal,
             lambda: sleep(pause_s),
         )

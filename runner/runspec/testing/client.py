@@ -133,6 +133,25 @@ class ClientContract:
         assert (status.state, status.exit_code) == (State.FAILED, 7)
         assert status.reason, "nobody says why"
 
+    def test_each_try_is_told_with_its_own_exit_code(self, trials: Trials, world: World) -> None:
+        """Of nodes that a provider tells at all; a try that is over says the same from then on."""
+        if "limits" in world.refuses:
+            pytest.skip("it tries nothing again")
+        trial = trials(world.failing([3, 7]))
+        trial.make()
+
+        status = trial.wait()
+
+        assert (status.state, status.exit_code) == (State.FAILED, 7)
+        (node,) = status.nodes
+        assert node.attempt == 2
+        assert [(a.number, a.exit_code, a.reclaimed) for a in node.attempts] == [
+            (1, 3, False),
+            (2, 7, False),
+        ]
+        assert all(attempt.reason for attempt in node.attempts), "nobody says why"
+        assert trial.client.state(trial.run) == status
+
     def test_a_job_can_be_ended(self, trials: Trials, world: World) -> None:
         trial = trials(world.sleeping())
         trial.make()

@@ -122,6 +122,12 @@ class World:
         words = " ".join(shlex.quote(line) for line in lines)
         return self.spec(run=f"printf '%s\\n' {words}\nexit {exit_code}\n")
 
+    def failing(self, exit_codes: Sequence[int]) -> Spec:
+        """Give a job whose tries exit with *exit_codes*, one after the other."""
+        cases = "".join(f"{n}) exit {code} ;;\n" for n, code in enumerate(exit_codes, 1))
+        text = f'case "$RUNSPEC_ATTEMPT" in\n{cases}esac\n'
+        return self.spec(run=text, retry={"attempts": len(exit_codes)})
+
     def sleeping(self) -> Spec:
         """Give a job that goes on for longer than any test."""
         return self.spec(run="echo begun\nexec sleep 600\n")

@@ -9,7 +9,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from runspec_inside import boot
+from runspec_inside import body, boot
 from runspec_inside.bucket import Bucket
 from runspec_rehearsal.aws.region import KEYS, Objects
 from tests.unit.runspec_inside.stores import Way
@@ -55,4 +55,5 @@ def pauses(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     )
     clock.sleep = found.append
     monkeypatch.setattr(boot, "time", clock)
+    monkeypatch.setattr(body, "time", clock)
     return found

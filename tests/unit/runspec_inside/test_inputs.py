@@ -5,12 +5,13 @@ from __future__ import annotations
 import io
 import os
 import tarfile
+import threading
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from runspec_inside import inputs
+from runspec_inside import inputs, many
 from runspec_inside.bucket import Bucket
 from runspec_inside.words import LOST, USAGE, Failure
 from tests.unit.runspec_inside.stores import Way
@@ -99,36 +100,56 @@ def test_what_is_not_a_plain_file_is_refused(
     assert not (tmp_path / "in/last").is_symlink()
 
 
-SHORT = tar({"a": b"A" * 512, "b": b"B" * 512})
-
-
-@pytest.mark.parametrize("size", [0, 1, 511, 512, 700, 1024, 1100, 1536, 2048, len(SHORT) - 1])
-def test_a_tar_that_is_cut_may_be_tried_again(
-    bucket: Bucket, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, size: int
-) -> None:
-    """Anywhere: tarfile takes one that ends between two files for a whole one."""
-
-    class Cut(io.BytesIO):
-        headers = {"Content-Length": str(len(SHORT))}  # noqa: RUF012
-
-    monkeypatch.setattr(bucket, "opened", lambda key: Cut(SHORT[:size]))
-
-    with pytest.raises(Failure, match=r"blobs/x\.tar came only in part") as failure:
-        got(bucket, b"", tmp_path / "in")
-
-    assert failure.value.code == LOST
-
-
-def test_a_connection_that_breaks_may_be_tried_again(
+def test_a_tar_that_breaks_off_is_taken_up_where_it_stopped(
     bucket: Bucket, way: Way, tmp_path: Path
 ) -> None:
-    """Exit 75, by the real way."""
+    """Again and again, and what has come does not come once more."""
+    content = tar({str(n): os.urandom(2000) for n in range(50)})
+    way.breaks("cut", "GET", "x.tar", times=4)
+
+    folder = got(bucket, content, tmp_path / "in")
+
+    assert len(tree(folder)) == 50
+    assert tar(dict(sorted(tree(folder).items(), key=lambda f: int(f[0])))) == content
+    asked = [h["range"] for h in way.headers if "range" in h]
+    starts = [int(text.partition("=")[2].partition("-")[0]) for text in asked]
+    assert len(starts) == 4
+    assert starts == sorted(set(starts)), "something came twice"
+
+
+def test_a_tar_that_has_changed_meanwhile_is_not_mixed(
+    bucket: Bucket, way: Way, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Two halves of different folders are no folder."""
+    other = tar({str(n): b"other" * 400 for n in range(50)})
+    monkeypatch.setattr(
+        "runspec_inside.body.time.sleep", lambda s: bucket.put("blobs/x.tar", other)
+    )
     way.breaks("cut", "GET", "x.tar")
 
-    with pytest.raises(Failure, match="came only in part") as failure:
+    with pytest.raises(Failure, match=r"the store refuses blobs/x\.tar: 412") as failure:
         got(bucket, tar({str(n): os.urandom(2000) for n in range(50)}), tmp_path / "in")
 
     assert failure.value.code == LOST
+
+
+def test_a_store_that_stays_away_may_be_tried_again(
+    bucket: Bucket, way: Way, tmp_path: Path, pauses: list[float]
+) -> None:
+    """Exit 75: the job may be put somewhere else."""
+    content = tar({str(n): os.urandom(2000) for n in range(50)})
+    way.breaks("cut", "GET", "x.tar")
+    way.breaks("reset", "GET", "x.tar", times=100)
+
+    with pytest.raises(Failure, match="the store cannot be reached") as failure:
+        got(bucket, content, tmp_path / "in")
+
+    assert failure.value.code == LOST
+
+
+def test_what_is_no_tar_is_a_failure(bucket: Bucket, tmp_path: Path) -> None:
+    with pytest.raises(Failure, match=r"blobs/x\.tar is no tar"):
+        got(bucket, b"no tar" * 1000, tmp_path / "in")
 
 
 def test_a_tar_that_is_not_there_is_a_failure(bucket: Bucket, tmp_path: Path) -> None:
@@ -184,6 +205,44 @@ def test_a_busy_store_is_asked_again_for_each(bucket: Bucket, way: Way, tmp_path
     way.breaks("cut", "GET", "data/3")
 
     assert {len(content) for content in tree(copied(bucket, tmp_path / "in")).values()} == {1000}
+
+
+def test_small_files_come_together(
+    bucket: Bucket, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each waits for the others: one after the other they would wait for ever."""
+    for n in range(4):
+        bucket.put(f"store/data/{n}", b"%d" % n)
+    together = threading.Barrier(4, timeout=20)
+    get = bucket.get_file
+
+    def met(key: str, path: str) -> None:
+        together.wait()
+        get(key, path)
+
+    monkeypatch.setattr(bucket, "get_file", met)
+
+    assert tree(copied(bucket, tmp_path / "in")) == {str(n): b"%d" % n for n in range(4)}
+
+
+def test_after_a_failure_no_other_file_is_begun(
+    bucket: Bucket, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Ten thousand files, each of them tried for a minute, would be hours."""
+    for n in range(60):
+        bucket.put(f"store/data/{n}", b"")
+    begun: list[str] = []
+
+    def fails(key: str, path: str) -> None:
+        begun.append(key)
+        raise Failure("gone", LOST)
+
+    monkeypatch.setattr(bucket, "get_file", fails)
+
+    with pytest.raises(Failure, match="gone"):
+        copied(bucket, tmp_path / "in")
+
+    assert len(begun) <= many.AT_ONCE
 
 
 # A shared file system

@@ -376,6 +376,25 @@ def test_a_later_attempt_finds_what_was_saved(
     assert way.count("PUT") == 0
 
 
+def test_small_files_are_found_together(
+    bucket: Bucket, source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each waits for the other: one after the other they would wait for ever."""
+    saved(bucket, source)
+    together = threading.Barrier(2, timeout=20)
+    get = bucket.get_file
+
+    def met(key: str, path: str) -> None:
+        together.wait()
+        get(key, path)
+
+    monkeypatch.setattr(bucket, "get_file", met)
+
+    restore(bucket, AT, str(tmp_path / "back"))
+
+    assert tree(tmp_path / "back") == tree(source)
+
+
 def test_there_may_be_nothing_to_find(bucket: Bucket, tmp_path: Path) -> None:
     """The machine went before anything was saved."""
     restore(bucket, AT, str(tmp_path / "back"))

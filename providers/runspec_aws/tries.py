@@ -1,0 +1,60 @@
+"""The tries of a job: how each of them ended, failures of the job and machines taken away told apart."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
+
+from runspec.provider import Attempt
+from runspec_aws import reasons
+
+AGAIN = 75  # what a job ends with that is to be tried again, whatever its own code was
+Job = Mapping[str, Any]
+
+
+class Try(NamedTuple):
+    """Which try of which node."""
+
+    task: int
+    rank: int
+    number: int
+
+
+Codes = Callable[[Try], int | None]
+"""Gives the code that a job itself noted of a failure, where it did."""
+
+
+def over(job: Job, task: int, rank: int, codes: Codes) -> tuple[Attempt, ...]:
+    """Give the tries of *job* that are over, as the service and the job itself tell of them.
+
+    https://docs.aws.amazon.com/batch/latest/APIReference/API_AttemptDetail.html
+    """
+    found = enumerate(job.get("attempts", ()), 1)
+    return tuple(_attempt(Try(task, rank, number), one, codes) for number, one in found)
+
+
+def _attempt(which: Try, one: Job, codes: Codes) -> Attempt:
+    taken = reasons.was_reclaimed(one)
+    code = one.get("container", {}).get("exitCode")
+    noted = codes(which) if code == AGAIN and not taken else None
+    reason = reasons.of_attempt(one, code if noted is None else noted)
+    began_s, ended_s = _seconds(one.get("startedAt")), _seconds(one.get("stoppedAt"))
+    return Attempt(which.number, code if noted is None else noted, reason, taken, began_s, ended_s)
+
+
+def _seconds(milliseconds: int | None) -> float | None:
+    return milliseconds / 1000 if milliseconds else None
+
+
+def noted(key: str) -> tuple[Try, int] | None:
+    """Give what `runspec_inside.agent` noted of a failure, which is in the name of the note.
+
+    >>> noted("2-0/1-139")
+    (Try(task=2, rank=0, number=1), 139)
+    """
+    place, _, tried = key.partition("/")
+    words = [*place.split("-"), *tried.split("-")]
+    if len(words) != 4 or not all(word.isdigit() for word in words):
+        return None
+    task, rank, number, code = map(int, words)
+    return Try(task, rank, number), code

@@ -1,0 +1,26 @@
+"""The same for many files, some at a time: most of the time of a small one is waiting."""
+
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from typing import Callable, Sequence, TypeVar
+
+AT_ONCE = 16
+Thing = TypeVar("Thing")
+
+
+def each(do: Callable[[Thing], None], things: Sequence[Thing]) -> None:
+    """Call *do* with each of *things*, in no order. After the first failure, which is raised, no more is begun."""
+    failed = threading.Event()
+
+    def one(thing: Thing) -> None:
+        if failed.is_set():
+            return
+        try:
+            do(thing)
+        except BaseException:
+            failed.set()
+            raise
+
+    with ThreadPoolExecutor(AT_ONCE) as threads:
+        for _ in threads.map(one, things):
+            pass

@@ -1,0 +1,72 @@
+"""What nobody remembers at AWS Batch, rehearsed: many runs cost no more calls than few, and what lives is spared."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import boto3
+import pytest
+
+from runspec.cli.main import run
+from runspec_rehearsal.aws.region import Region
+from tests.e2e.aws import (
+    BUCKET,
+    REGION,
+    Capture,
+    await_job,
+    calls,
+    jobs,
+    write,
+)
+
+pytestmark = pytest.mark.slow
+
+
+def forgotten(folder: Path, first: int, count: int) -> None:
+    """Have runs in the bucket that AWS Batch has forgotten, and so have we."""
+    s3 = boto3.client("s3", region_name=REGION)
+    for number in range(first, first + count):
+        for name in ("record.json", "claim"):
+            key = f"{folder.name}/runs/old-{number:06}/{name}"
+            s3.put_object(Bucket=BUCKET, Key=key, Body=b"{}")
+
+
+def made_by(region: Region, *words: str) -> list[str]:
+    before = len(calls(region))
+    assert run(["gc", "aws-batch", *words]) == 0
+    return [call["operation"] for call in calls(region)[before:]]
+
+
+def test_the_calls_do_not_grow_with_the_runs_that_are_forgotten(
+    region: Region, tmp_path: Path, capsys: Capture
+) -> None:
+    run(["apply", write("echo kept")])
+    forgotten(tmp_path, 0, 2)
+    few = made_by(region)
+    forgotten(tmp_path, 2, 30)
+
+    many = made_by(region)
+    capsys.readouterr()
+    removing = made_by(region, "--yes")
+
+    assert few == many == removing
+    assert capsys.readouterr().out.count("removed run old-") == 32
+    assert made_by(region).count("ListJobs") == 0  # with nothing forgotten
+
+
+def test_a_job_that_no_list_shows_yet_is_spared(
+    region: Region, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Capture
+) -> None:
+    """It was submitted a moment ago, from another machine."""
+    run(["apply", write("sleep 60"), "--detach"])
+    await_job(region)
+    monkeypatch.setattr("runspec_aws.times.SETTLE_S", 8.0)
+    monkeypatch.setenv("RUNSPEC_HOME", str(tmp_path / "another"))
+    forgotten(tmp_path, 0, 1)
+    region.control("PUT", "settings", {"list_lag_s": 8.0})
+
+    assert run(["gc", "aws-batch", "--yes"]) == 0
+
+    assert "found   run job-" in capsys.readouterr().out
+    assert [job["running"] for job in jobs(region)] == [True]
+    run(["gc", "aws-batch", "--yes", "--alive"])

@@ -1,0 +1,192 @@
+"""A long upload outlives its first credentials, and says so where there are no others."""
+
+from __future__ import annotations
+
+import json
+import sys
+import threading
+import time
+from collections import Counter
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+
+import pytest
+
+from runspec.bundle import bundle
+from runspec.provider import CredentialsError
+from runspec_aws import session as sessions
+from runspec_aws.client import AwsClient
+from runspec_aws.errors import LOGIN, RIGHTS
+from runspec_aws.options import AwsOptions
+from tests.unit.runspec_aws.account import PROFILE
+
+PARTS, GOOD_FOR = 6, 2  # parts of the folder, and of which one key may send so many
+AT_LEAST_S = 0.11
+BEGUN = "<InitiateMultipartUploadResult><UploadId>u</UploadId></InitiateMultipartUploadResult>"
+DONE = '<CompleteMultipartUploadResult><ETag>"x"</ETag></CompleteMultipartUploadResult>'
+ERROR = '<?xml version="1.0"?>\n<Error><Code>{}</Code><Message>{}</Message></Error>'
+
+# For botocore's credential_process: another key each time, which soon ends.
+# https://docs.aws.amazon.com/sdkref/latest/guide/feature-process-credentials.html
+PROCESS = """
+import datetime, json, pathlib, sys
+count = pathlib.Path(sys.argv[1])
+number = int(count.read_text()) + 1 if count.exists() else 1
+count.write_text(str(number))
+end = datetime.datetime.now(datetime.UTC) + datetime.timedelta(minutes=5)
+print(json.dumps({"Version": 1, "AccessKeyId": f"KEY{number}", "SecretAccessKey": "s",
+    "SessionToken": "t", "Expiration": end.isoformat()}))
+"""
+
+
+class Store(ThreadingHTTPServer):
+    """As much of S3 as a multipart upload needs; a key that has sent GOOD_FOR parts has expired."""
+
+    daemon_threads = True
+
+    def __init__(self) -> None:
+        super().__init__(("127.0.0.1", 0), Asked)
+        self.sent: Counter[str] = Counter()
+        self.lock = threading.Lock()
+        self.refusal = ("ExpiredToken", 400)
+        self.good_for = GOOD_FOR
+        self.key_began = 0.0
+
+
+class Asked(BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+    server: Store
+
+    def log_message(self, *_: object) -> None:
+        pass
+
+    def _answer(self, status: int, text: str = "") -> None:
+        self.send_response(status)
+        self.send_header("ETag", '"x"')
+        self.send_header("Content-Length", str(len(text.encode())))
+        self.end_headers()
+        self.wfile.write(text.encode())
+
+    def do_GET(self) -> None:
+        self._answer(200, "<ListMultipartUploadsResult></ListMultipartUploadsResult>")
+
+    def do_POST(self) -> None:
+        self.rfile.read(int(self.headers.get("Content-Length", 0)))
+        self._answer(200, DONE if "uploadId=" in self.path else BEGUN)
+
+    def do_DELETE(self) -> None:
+        self._answer(204)
+
+    def do_PUT(self) -> None:
+        self.rfile.read(int(self.headers["Content-Length"]))
+        key = self.headers["Authorization"].partition("Credential=")[2].partition("/")[0]
+        with self.server.lock:
+            if key not in self.server.sent:
+                self.server.key_began = time.monotonic()
+            self.server.sent[key] += 1
+            good = self.server.sent[key] <= self.server.good_for
+        # A long upload: a part takes longer than obstore keeps any credentials.
+        time.sleep(max(0.0, self.server.key_began + AT_LEAST_S - time.monotonic()))
+        code, status = self.server.refusal
+        text = "The provided token has expired."
+        self._answer(200) if good else self._answer(status, ERROR.format(code, text))
+
+
+@pytest.fixture
+def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Store]:
+    found = Store()
+    serving = threading.Thread(target=found.serve_forever, daemon=True)
+    serving.start()
+    monkeypatch.setenv("AWS_ENDPOINT_URL", f"http://127.0.0.1:{found.server_port}")
+    monkeypatch.setattr("runspec_aws.objects.AT_ONCE", 1)
+    monkeypatch.setattr("runspec_aws.objects.PART_BYTES", 5 << 20)
+    (tmp_path / "data").mkdir()
+    (tmp_path / "data" / "large").write_bytes(bytes(PARTS * (5 << 20) - (1 << 20)))
+    yield found
+    found.shutdown()
+    found.server_close()
+    serving.join()
+
+
+def send(folder: Path) -> None:
+    client = AwsClient(AwsOptions.model_validate(PROFILE))
+    client.files.put_folder("k", bundle(folder / "data"), lambda done, whole: None)
+
+
+def renewed(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Have credentials that another program gives, new ones whenever it is asked."""
+    (folder / "process.py").write_text(PROCESS)
+    line = json.dumps(f"{sys.executable} {folder}/process.py {folder}/count").strip('"')
+    (folder / "config").write_text(f"[default]\ncredential_process = {line}\n")
+    monkeypatch.setenv("AWS_CONFIG_FILE", str(folder / "config"))
+    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN"):
+        monkeypatch.delenv(name, raising=False)
+
+
+def kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "KEY")
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "very-secret")
+
+
+def test_credentials_that_are_renewed_meanwhile_are_taken(
+    store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    renewed(tmp_path, monkeypatch)
+    monkeypatch.setattr(sessions, "KEPT_S", 0.0)
+
+    send(tmp_path)
+
+    assert sum(store.sent.values()) == PARTS
+    assert len(store.sent) >= PARTS // GOOD_FOR
+
+
+def test_credentials_are_not_asked_for_again_for_each_part(
+    store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    renewed(tmp_path, monkeypatch)
+    store.good_for = PARTS
+
+    send(tmp_path)
+
+    assert list(store.sent.values()) == [PARTS]
+
+
+def test_credentials_that_have_expired_are_an_error_with_a_way_out(
+    store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kept(monkeypatch)
+
+    with pytest.raises(CredentialsError, match="upload k: The provided token has expired") as told:
+        send(tmp_path)
+
+    assert (told.value.hint, told.value.exit_code) == (LOGIN, 5)
+    assert "very-secret" not in str(told.value)
+
+
+def test_a_right_that_lacks_is_no_login(
+    store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kept(monkeypatch)
+    store.refusal = ("AccessDenied", 403)
+
+    with pytest.raises(CredentialsError) as told:
+        send(tmp_path)
+
+    assert told.value.hint == RIGHTS
+
+
+def test_credentials_that_cannot_be_renewed_are_an_error_with_a_way_out(
+    store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    renewed(tmp_path, monkeypatch)
+    monkeypatch.setattr(sessions, "KEPT_S", 0.0)
+    ask = (tmp_path / "process.py").read_text()
+    (tmp_path / "process.py").write_text(
+        ask.replace("print", "sys.exit('you are logged out') if number > 3 else print")
+    )
+
+    with pytest.raises(CredentialsError) as told:
+        send(tmp_path)
+
+    assert told.value.hint == LOGIN
