@@ -27,6 +27,7 @@ SUMS = f"""
 import os, socket, sys, time, zlib
 rank, state = int(os.environ["RUNSPEC_RANK"]), os.path.join(os.environ["RUNSPEC_OUTPUT_STATE"], "step")
 hosts = [line.split()[0] for line in open(os.environ["RUNSPEC_HOSTFILE"])]
+assert hosts[rank] == os.environ["RUNSPEC_HOST"], "a stale host file"
 there = hosts[0], 20000 + zlib.crc32(os.environ["RUNSPEC_RUN"].encode()) % 10000
 step = int(open(state).read()) if os.path.exists(state) else 0
 print("try", os.environ["RUNSPEC_ATTEMPT"], "from", step, "on", hosts[rank], flush=True)

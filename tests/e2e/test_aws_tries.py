@@ -14,7 +14,6 @@ from runspec_rehearsal.aws.region import Region
 from tests.e2e.aws import Capture, calls, jobs, write
 
 pytestmark = pytest.mark.slow
-__all__ = ["objects", "region"]
 
 
 def await_try(region: Region, number: int) -> str:

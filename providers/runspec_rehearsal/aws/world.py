@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import heapq
 import itertools
 import threading
 import time
+from collections import deque
 from collections.abc import Callable
 from typing import Any
 
@@ -31,19 +31,24 @@ from runspec_rehearsal.aws.schedule import Scheduler
 from runspec_rehearsal.aws.settings import Settings
 from runspec_rehearsal.aws.timers import Timers
 
+MOST_NEW = 250
 CLOSE_S = 15.0  # how long `close` waits for containers that it has killed
 
 
 class Addresses:
-    """Loopback addresses for nodes and children: 127.0.0.2 and on, the lowest free one first."""
+    """Loopback addresses for nodes and children: 127.0.0.2 and on.
+
+    Another machine has another address, so one that is free again is used when there are no new ones.
+    """
 
     def __init__(self) -> None:
-        self._free: list[int] = []
+        self._free: deque[int] = deque()
         self._new = itertools.count(2)
         self._taken: set[int] = set()
 
     def take(self) -> str:
-        number = heapq.heappop(self._free) if self._free else next(self._new)
+        old = len(self._taken) + len(self._free) >= MOST_NEW and self._free
+        number = self._free.popleft() if old else next(self._new)
         self._taken.add(number)
         return f"127.0.{number // 256}.{number % 256}"
 
@@ -53,7 +58,7 @@ class Addresses:
         number = int(high) * 256 + int(low)
         if number in self._taken:
             self._taken.remove(number)
-            heapq.heappush(self._free, number)
+            self._free.append(number)
 
 
 class World:
