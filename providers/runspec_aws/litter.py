@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import re
 import time
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import Any
 
 from runspec.provider import Litter, Request
@@ -17,6 +18,7 @@ from runspec_aws.objects import Objects
 from runspec_aws.session import Session
 
 OURS = "runspec-"
+HASHED = re.compile(r"runspec-(machine|close)-[0-9a-f]{12}")
 YOUNG_S = 86_400.0  # an upload that was begun so lately may still be going on
 
 
@@ -40,6 +42,8 @@ class Collector:
             (ENVIRONMENT, "compute_environment", "computeEnvironment"),
         ):
             yield from self._things(kind, noun, key, made)
+        if self.session.own_queue:
+            yield from self._machines(made)
         yield from self._objects(made)
         yield from self._uploads()
 
@@ -84,6 +88,21 @@ class Collector:
                 remove = taken_away((noun, key), name)
                 yield Litter(f"{noun.replace('_', ' ')} {name}", (remove,))
 
+    def _machines(self, made: Collection[str]) -> Iterator[Litter]:
+        """Launch templates and placement groups, known by the hash in their names: they have no tags."""
+        for noun, listed, key in (
+            ("launch_template", "LaunchTemplates", "LaunchTemplateName"),
+            ("placement_group", "PlacementGroups", "GroupName"),
+        ):
+            with translated(f"describe_{noun}s"):
+                # Placement groups come at once, launch templates page by page.
+                found = getattr(self.session.look("ec2"), f"describe_{noun}s")
+                names = [one[key] for one in _paged(found, listed)]
+            for name in names:
+                if HASHED.fullmatch(name) and name not in made:
+                    remove = Request("ec2", f"delete_{noun}", {key: name})
+                    yield Litter(f"{noun.replace('_', ' ')} {name}", (remove,))
+
     def _objects(self, made: Collection[str]) -> Iterator[Litter]:
         for kind in ("blobs", "inside"):
             for found in self.files.listing(f"{self.files.prefix}/{kind}/"):
@@ -103,6 +122,16 @@ class Collector:
             remove = s3("abort_multipart_upload", **where, UploadId=upload["UploadId"])
             young = time.time() - upload["Initiated"].timestamp() < YOUNG_S
             yield Litter(f"unfinished upload of {upload['Key']}", (remove,), alive=young)
+
+
+def _paged(ask: Callable[..., Any], listed: str) -> Iterator[Mapping[str, Any]]:
+    token: dict[str, str] = {}
+    while True:
+        page = ask(**token)
+        yield from page[listed]
+        if not page.get("NextToken"):
+            return
+        token = {"NextToken": page["NextToken"]}
 
 
 def _tagged(thing: Mapping[str, Any]) -> bool:

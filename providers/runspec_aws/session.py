@@ -48,6 +48,7 @@ class Session:
                 "the profile names no region or no bucket", "see runspec doctor aws-batch"
             )
         self.region, self.bucket = options.region, options.bucket
+        self.own_queue = options.queue is None  # and so machines of our own behind it
         # What was seen to be VALID, and when, until something is made or taken away.
         self.valid: dict[tuple[str, str], tuple[float, Mapping[str, Any]]] = {}
         self._clients: dict[tuple[str, int], Any] = {}

@@ -41,6 +41,29 @@ def test_what_no_record_knows_is_found_and_taken_away(
     assert not any(j["running"] for j in jobs(region))
 
 
+def test_what_machines_are_made_by_is_found_and_taken_away_too(
+    region: Region, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Capture
+) -> None:
+    """They have no tags: a name that only looks like ours is somebody else's."""
+    run(["apply", write("echo hi", cluster={"disk": "47GiB", "placement": "close"})])
+    ec2 = boto3.client("ec2", region_name=REGION)
+    for name in ("runspec-machine-of-mine", "machine-0123456789ab"):
+        ec2.create_launch_template(LaunchTemplateName=name, LaunchTemplateData={})
+    monkeypatch.setenv("RUNSPEC_HOME", str(tmp_path / "another"))
+
+    assert run(["gc", "aws-batch", "--yes"]) == 0
+
+    assert left(region, tmp_path) == []
+    templates = ec2.describe_launch_templates()["LaunchTemplates"]
+    assert {t["LaunchTemplateName"] for t in templates} == {
+        "runspec-machine-of-mine",
+        "machine-0123456789ab",
+    }
+    assert ec2.describe_placement_groups()["PlacementGroups"] == []
+    for template in templates:
+        ec2.delete_launch_template(LaunchTemplateId=template["LaunchTemplateId"])
+
+
 def test_what_was_left_switched_off_is_switched_on_again(region: Region) -> None:
     """As by a destroy that was killed between its two calls."""
     run(["apply", write("echo once")])
