@@ -173,7 +173,11 @@ class Agent:
         return 1 if lost and code == 0 else code
 
     def _program(self, child: Child, signals: Signals, grace_s: float) -> int:
-        """Stay with the program until it ends; one that ends well has succeeded, whoever told it to end."""
+        """Stay with the program until it ends.
+
+        One that ended well after a notice may have saved half its work and left, as after any other
+        SIGTERM: it is tried again. One that ended well for the others' sake waits for them.
+        """
         if self.record.get("spot"):
             self.watch = Watch(self.env)
             self.watch.start()
@@ -184,7 +188,8 @@ class Agent:
         finally:
             if self.watch is not None:
                 self.watch.finish()
-        return 0 if self.leaving is not None and child.code == 0 else code
+        told_by_others = self.leaving is not None and not self._noticed()
+        return 0 if told_by_others and child.code == 0 else code
 
     def _leave(self, signals: Signals) -> Optional[Failure]:
         """Return why the program is to end now; said on the log, once. The other nodes hear of it."""
