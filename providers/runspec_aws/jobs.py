@@ -225,13 +225,21 @@ class Jobs:
             return Status(State.GONE)
         state = self._state(job)
         nodes = self._nodes(run, record, state.terminal)
-        if not state.terminal:
+        if not state.terminal or self._stopping(job, nodes):
             running = any(n.state is State.RUNNING for n in nodes) or _runs(job)
             state = State.RUNNING if running else State.WAITING
             return Status(
                 state, reasons.waiting(job) if state is State.WAITING else "", None, nodes
             )
         return _ended(job, state, nodes)
+
+    def _stopping(self, job: Job, nodes: Sequence[NodeStatus]) -> bool:
+        """A job is over for AWS Batch with its main node, and then the other nodes are stopped.
+
+        https://docs.aws.amazon.com/batch/latest/userguide/multi-node-parallel-jobs.html
+        """
+        since_s = self.service_s() - job.get("stoppedAt", 0) / 1000
+        return since_s < times.STOP_S and any(not node.state.terminal for node in nodes)
 
     def _gone(self, run: str) -> bool:
         """A record that was read may have been destroyed since; asked once the job has ended."""

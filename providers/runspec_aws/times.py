@@ -8,3 +8,6 @@ SETTLE_S = 10.0
 # From the end of a container to its last line in CloudWatch Logs.
 # https://docs.aws.amazon.com/AmazonCloudWatch/latest/logs/AnalyzingLogData.html
 QUIET_S = 5.0
+# From the end of a job's main node to that of the others: 30 s from SIGTERM to SIGKILL, and as much again.
+# https://docs.aws.amazon.com/batch/latest/userguide/job_timeouts.html
+STOP_S = 60.0

@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import re
+from pathlib import Path
 
 import pytest
 
 from runspec.cli.main import run
 from runspec_rehearsal.aws.region import Region
-from tests.e2e.aws import (
-    Capture,
-    ended,
-    write,
-)
+from tests.e2e.aws import Capture, ended, jobs, write
+from tests.e2e.following import until
 
 pytestmark = pytest.mark.slow
 
@@ -55,3 +53,16 @@ def test_a_gang_ends_when_all_of_it_has_ended_and_fails_with_any_of_it(
     found = ended(capsys, job)
 
     assert (found["state"], found["exit_code"]) == ("failed", 6)
+
+
+def test_cancel_waits_for_every_node(region: Region, tmp_path: Path) -> None:
+    """The job is over for its service as soon as its main node is."""
+    stubborn = f"""
+        if [ "$RUNSPEC_RANK" = 0 ]; then exec sleep 60; fi
+        trap "" TERM; touch {tmp_path}/on; sleep 60"""
+    assert run(["apply", write(stubborn, cluster={"nodes": 2}), "--detach"]) == 0
+    until((tmp_path / "on").exists)
+
+    assert run(["cancel", "job"]) == 0
+
+    assert not any(job["running"] for job in jobs(region))

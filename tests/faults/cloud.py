@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import tempfile
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -15,6 +16,7 @@ import boto3
 
 from runspec_aws.rehearsal import SETTINGS
 from runspec_rehearsal.aws.region import Objects, Region
+from tests.faults.shapes import SINGLE, Shape
 from tests.faults.world import (
     KILLED,
     LONG,
@@ -24,10 +26,10 @@ from tests.faults.world import (
     Driver,
     Ended,
     World,
-    await_that,
 )
 
 REGION, BUCKET = "eu-central-1", "faults"
+SUBMIT, SUBMIT_SENT = "call call submit_job", "send POST /v1/submitjob"
 AT_ONCE = 8  # worlds that wait for the service most of the time
 SPEC = """\
 apiVersion: runspec/v1
@@ -36,9 +38,10 @@ provider: aws-batch
 mounts: [{{name: src, source: ./src, target: /job/src}}]
 outputs: [{{name: out, path: /job/out}}]
 env: {{TRUTH: {truth}}}
+{more}
 run: |
   words=$(cat "${{mounts.src}}/one" "${{mounts.src}}/two")
-  echo "$RUNSPEC_RUN $RUNSPEC_RANK $RUNSPEC_ATTEMPT $words" >> "$TRUTH"
+  echo "$RUNSPEC_RUN $RUNSPEC_TASK.$RUNSPEC_RANK $RUNSPEC_ATTEMPT $words" >> "$TRUTH"
   echo done > "${{outputs.out}}/done"
   {last}
 """
@@ -50,6 +53,7 @@ class Cloud(World):
 
     objects: Objects | None = None
     lag_s: float = 0.0
+    shape: Shape = SINGLE
     wire: dict[str, Any] = field(default_factory=lambda: {"at": None, "fault": None})
 
     def __post_init__(self) -> None:
@@ -63,12 +67,15 @@ class Cloud(World):
         )
         super().__post_init__()
         own = {"region": REGION, "bucket": BUCKET, "prefix": self.folder.name}
-        text = json.dumps({"providers": {"aws-batch": {**SETTINGS, **own}}})
+        found = {**SETTINGS, **own, **self.shape.settings}
+        settings = {name: value for name, value in found.items() if value is not None}
+        text = json.dumps({"providers": {"aws-batch": settings}})
         (self.folder / "runspec-profile.yaml").write_text(text)
 
     def spec(self, name: str = "faults", last: str | None = None) -> str:
         path = self.folder / f"{name}.yaml"
-        path.write_text(SPEC.format(name=name, truth=self.folder / "truth", last=last or self.last))
+        found = {"name": name, "truth": self.folder / "truth", "last": last or self.last}
+        path.write_text(SPEC.format(**found, more=self.shape.spec))
         return path.name
 
     def start(self, *words: str, **how: Any) -> tuple[int, int]:
@@ -82,6 +89,14 @@ class Cloud(World):
         """Give every job there ever was, as the service itself knows it."""
         found: list[dict[str, Any]] = self.region.control("GET", "jobs")
         return found
+
+    def submitted(self) -> list[str]:
+        """Give the ids of the jobs there are, but for children of arrays and nodes."""
+        return [job["id"] for job in self.jobs() if not set(job["id"]) & {":", "#"}]
+
+    def begun(self) -> set[str]:
+        """Give the jobs of which a container was started, theirs or a child's or a node's."""
+        return {re.split("[:#]", job["id"])[0] for job in self.jobs() if job["starts"]}
 
     def submits(self) -> int:
         """Give how many requests to submit a job the service has got."""
@@ -114,10 +129,14 @@ class Cloud(World):
 
 @contextmanager
 def new_cloud(
-    driver: Driver, objects: Objects, last: str = QUICK, lag_s: float = 0.0
+    driver: Driver,
+    objects: Objects,
+    last: str = QUICK,
+    lag_s: float = 0.0,
+    shape: Shape = SINGLE,
 ) -> Iterator[Cloud]:
     folder = Path(tempfile.mkdtemp(prefix="runspec-faults-", dir=MEMORY))
-    cloud = Cloud(driver, folder, last, objects=objects, lag_s=lag_s)
+    cloud = Cloud(driver, folder, last, objects=objects, lag_s=lag_s, shape=shape)
     try:
         yield cloud
     finally:
@@ -128,7 +147,7 @@ def started(cloud: Cloud) -> str:
     """Start a job that goes on until it is ended, and give its run."""
     done = cloud.run("apply", "faults.yaml", "--detach")
     assert done.code == 0, done.err
-    cloud.await_truth(1)
+    cloud.await_truth(cloud.shape.containers)
     return done.out.strip()
 
 
@@ -148,8 +167,15 @@ def always(cloud: Cloud, codes: Sequence[int] = (0, KILLED, UNKNOWN)) -> Iterato
     runs = {line[0] for line in cloud.truth()}
     if len(runs) > 1:
         yield f"{len(runs)} jobs have run"
-    if len(cloud.jobs()) > cloud.submits():
+    if len(cloud.submitted()) > cloud.submits():
         yield "more jobs than requests to submit one"
+    for ended in cloud.log:
+        if sent(ended, SUBMIT_SENT) > sent(ended, SUBMIT):
+            yield "a submission was sent again by the SDK"
+
+
+def sent(ended: Ended, label: str) -> int:
+    return sum(step["label"] == label for step in ended.steps)
 
 
 def applied(cloud: Cloud) -> Iterator[str]:
@@ -158,11 +184,10 @@ def applied(cloud: Cloud) -> Iterator[str]:
     if cloud.log[-1].code != 0:
         yield f"apply ends with {cloud.log[-1].code}"
         return
-    if len(cloud.truth()) != 1:
-        yield f"{len(cloud.truth())} jobs ran, not one"
-    effective = [job for job in cloud.jobs() if job["starts"]]
-    if len(effective) != 1:
-        yield f"{len(effective)} jobs were started by the service"
+    if len(cloud.truth()) != cloud.shape.containers:
+        yield f"{len(cloud.truth())} containers ran, not {cloud.shape.containers}"
+    if len(cloud.begun()) != 1:
+        yield f"{len(cloud.begun())} jobs were started by the service"
     yield from listed(cloud, "succeeded")
 
 
@@ -240,5 +265,5 @@ def trace(cloud: Cloud, verb: str) -> Ended:
     done = cloud.run(*words)
     assert done.code == 0, done.err
     if verb == "given up":
-        await_that(cloud.truth, "a job that runs")
+        cloud.await_truth(cloud.shape.containers)
     return done

@@ -5,41 +5,13 @@ from __future__ import annotations
 import pytest
 
 from runspec_rehearsal.aws.region import Objects
-from tests.faults import cloud
 from tests.faults.cells import sample, spread
-from tests.faults.cloud import CELLS, LAST, new_cloud
+from tests.faults.cloud import CELLS, new_cloud
+from tests.faults.struck import Case, traced
 from tests.faults.wire import FAULTS
 from tests.faults.world import Driver
 
-# The steps of the file system between two of these are tried with the local provider.
-REMOTE = ("send", "sent", "call", "called")
 LAGS = {"lists lag 0 s": 0.0, "lists lag 2 s": 2.0}
-
-
-def traced(driver: Driver, objects: Objects, verb: str) -> tuple[list[int], list[str], int]:
-    """Give the boundaries of *verb* where it talks to somebody, all labels, and how many requests it makes."""
-    with new_cloud(driver, objects, LAST[verb]) as world:
-        done = cloud.trace(world, verb)
-    steps = [step for step in done.steps if step["n"] is not None]
-    places = [step["n"] for step in steps if step["what"] in REMOTE]
-    return places, done.labels, sum(step["what"] == "send" for step in done.steps)
-
-
-def killed(driver: Driver, objects: Objects, verb: str, lag_s: float, at: int) -> list[str]:
-    with new_cloud(driver, objects, LAST[verb], lag_s) as world:
-        return CELLS[verb](world, at=at)
-
-
-def broken(driver: Driver, objects: Objects, verb: str, fault: str, at: int) -> list[str]:
-    with new_cloud(driver, objects, LAST[verb]) as world:
-        found = CELLS[verb](world, wire={"at": at, "fault": fault})
-        return [w for w in found if not excused(w, fault)]
-
-
-def excused(wrong: str, fault: str) -> bool:
-    """What was refused is said with an exit code of its own; then the same command has gone through."""
-    codes = {"expired": ("exit code 5:",), "throttled": ("exit code 69:",)}
-    return wrong.startswith(codes.get(fault, ("exit code 69:",)))
 
 
 @pytest.mark.slow
@@ -48,11 +20,11 @@ def excused(wrong: str, fault: str) -> bool:
 def test_killed_at_any_request_and_repeated_it_is_as_if_nothing_had_happened(
     wide_pool: list[Driver], objects: Objects, verb: str, lag_s: float
 ) -> None:
-    places, labels, _ = traced(wide_pool[0], objects, verb)
+    kills, case = traced(wide_pool[0], objects, verb).kills(), Case(verb, lag_s=lag_s)
 
-    wrong = spread(wide_pool, lambda driver, at: killed(driver, objects, verb, lag_s, at), places)
+    wrong = spread(wide_pool, lambda driver, at: case.killed(driver, objects, at), kills)
 
-    assert {labels[at - 1]: what for at, what in wrong.items()} == {}
+    assert {kills[at]: what for at, what in wrong.items()} == {}
 
 
 @pytest.mark.slow
@@ -61,15 +33,11 @@ def test_killed_at_any_request_and_repeated_it_is_as_if_nothing_had_happened(
 def test_a_request_that_goes_wrong_changes_nothing_in_the_end(
     wide_pool: list[Driver], objects: Objects, verb: str, fault: str
 ) -> None:
-    _, _, requests = traced(wide_pool[0], objects, verb)
+    strikes, case = traced(wide_pool[0], objects, verb).strikes(), Case(verb)
 
-    wrong = spread(
-        wide_pool,
-        lambda driver, at: broken(driver, objects, verb, fault, at),
-        range(1, requests + 1),
-    )
+    wrong = spread(wide_pool, lambda driver, at: case.broken(driver, objects, fault, at), strikes)
 
-    assert wrong == {}
+    assert {strikes[at]: what for at, what in wrong.items()} == {}
 
 
 @pytest.mark.slow
@@ -84,9 +52,9 @@ def test_a_job_is_submitted_by_one_request(driver: Driver, objects: Objects) -> 
 def test_killed_at_some_requests_it_is_as_if_nothing_had_happened(
     wide_pool: list[Driver], objects: Objects
 ) -> None:
-    places, labels, _ = traced(wide_pool[0], objects, "apply")
-    chosen = [places[n - 1] for n in sample(len(places), 4)]
+    kills = traced(wide_pool[0], objects, "apply").kills()
+    chosen = [list(kills)[n - 1] for n in sample(len(kills), 4)]
 
-    wrong = spread(wide_pool, lambda driver, at: killed(driver, objects, "apply", 0.0, at), chosen)
+    wrong = spread(wide_pool, lambda driver, at: Case("apply").killed(driver, objects, at), chosen)
 
-    assert {labels[at - 1]: what for at, what in wrong.items()} == {}
+    assert {kills[at]: what for at, what in wrong.items()} == {}

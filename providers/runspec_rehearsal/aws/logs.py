@@ -80,15 +80,13 @@ class Stream:
 
     def put(self, batch: Sequence[Event]) -> None:
         """Show a batch. One that comes late goes between those that are there already."""
-        keep = self.after(Position(batch[0].timestamp, batch[0].number))
-        moved = [self.event(i) for i in range(keep, len(self))]
-        for column in (self.timestamps, self.numbers, self.ingested, self.messages):
-            del column[keep:]
-        events = sorted([*moved, *batch]) if moved else batch
-        self.timestamps.extend(e.timestamp for e in events)
-        self.numbers.extend(e.number for e in events)
-        self.ingested.extend(e.ingested for e in events)
-        self.messages.extend(e.message for e in events)
+        low, high = (self.after(Position(e.timestamp, e.number)) for e in (batch[0], batch[-1]))
+        among = [self.event(i) for i in range(low, high)]
+        events = sorted([*among, *batch]) if among else batch
+        self.timestamps[low:high] = array("q", [e.timestamp for e in events])
+        self.numbers[low:high] = array("q", [e.number for e in events])
+        self.ingested[low:high] = array("q", [e.ingested for e in events])
+        self.messages[low:high] = [e.message for e in events]
 
     def reveal(self, now: float) -> None:
         """Show the batches whose time has come."""
