@@ -20,7 +20,7 @@ class Uploads(Collector):
         page = {"Uploads": [{"Key": k, "UploadId": k, "Initiated": at} for k, at in begun.items()]}
         pages: Any = SimpleNamespace(paginate=lambda **_: [page])
         s3 = SimpleNamespace(get_paginator=lambda _: pages)
-        self.session: Any = SimpleNamespace(bucket="b", look=lambda _: s3)
+        self.session: Any = SimpleNamespace(bucket="b", own_queue=False, look=lambda _: s3)
         self.files: Any = SimpleNamespace(prefix="p")
 
     def _nothing(self, *_: object) -> Iterator[Litter]:
