@@ -82,14 +82,18 @@ def await_job(region: Region, text: str = "RUNNING") -> str:
 
 
 def left(region: Region, folder: Path) -> list[str]:
-    s3 = boto3.client("s3", region_name=REGION)
-    batch = boto3.client("batch", region_name=REGION)
-    found = s3.list_objects_v2(Bucket=BUCKET, Prefix=f"{folder.name}/").get("Contents", ())
-    names = [o["Key"] for o in found]
-    names += [
-        d["jobDefinitionArn"]
-        for d in batch.describe_job_definitions(status="ACTIVE")["jobDefinitions"]
-    ]
+    return stored(boto3.client("batch", region_name=REGION), folder)
+
+
+def stored(batch: Any, folder: Path | None = None) -> list[str]:
+    """Give what there is at AWS Batch by name, and in the bucket below *folder*'s prefix."""
+    names: list[str] = []
+    if folder is not None:
+        s3 = boto3.client("s3", region_name=REGION)
+        found = s3.list_objects_v2(Bucket=BUCKET, Prefix=f"{folder.name}/").get("Contents", ())
+        names += [o["Key"] for o in found]
+    active = batch.describe_job_definitions(status="ACTIVE")["jobDefinitions"]
+    names += [d["jobDefinitionArn"] for d in active]
     names += [q["jobQueueName"] for q in batch.describe_job_queues()["jobQueues"]]
     environments = batch.describe_compute_environments()["computeEnvironments"]
     return names + [e["computeEnvironmentName"] for e in environments]
@@ -106,3 +110,17 @@ def await_object(folder: Path, name: str) -> None:
             return
         time.sleep(0.05)
     raise AssertionError(f"{name} is not saved")
+
+
+def account() -> dict[str, Any]:
+    """Make the roles and the network that moto's own Batch asks for; give their settings."""
+    iam, ec2 = boto3.client("iam", region_name=REGION), boto3.client("ec2", region_name=REGION)
+    for role in ("job", "execution", "machine", "service"):
+        iam.create_role(RoleName=role, AssumeRolePolicyDocument="{}")
+    iam.create_instance_profile(InstanceProfileName="machine")
+    iam.add_role_to_instance_profile(InstanceProfileName="machine", RoleName="machine")
+    vpc = ec2.create_vpc(CidrBlock="10.0.0.0/16")["Vpc"]["VpcId"]
+    subnet = ec2.create_subnet(VpcId=vpc, CidrBlock="10.0.1.0/24")["Subnet"]["SubnetId"]
+    group = ec2.create_security_group(GroupName="g", Description="g", VpcId=vpc)["GroupId"]
+    role = f"arn:aws:iam::{ACCOUNT}:role/service"
+    return {"subnets": [subnet], "security_groups": [group], "service_role": role}

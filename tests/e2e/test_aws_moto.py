@@ -1,7 +1,9 @@
 """A second opinion: AWS Batch as moto has it, which nobody here wrote, with jobs in podman's containers.
 
-What moto's Batch lacks, so that it is not asked here: exit codes and reasons in DescribeJobs, attempts and retries,
-children of arrays that know their index, nodes that know theirs, logs while a job runs, spot, lists that lag.
+What needs no container is in test_aws_both.py. What moto's Batch lacks, so that only the rehearsal is asked: exit codes
+in DescribeJobs, attempts and retries, children of arrays that know their index, nodes that know theirs, logs while a
+job runs, secrets that reach the job, machines that are reclaimed, jobs that wait for a machine, lists that lag, faults
+on request.
 """
 
 from __future__ import annotations
@@ -19,7 +21,7 @@ import pytest
 from runspec.cli.main import run
 from runspec_aws import times
 from runspec_rehearsal.aws.region import KEYS, Objects
-from tests.e2e.aws import ACCOUNT, BUCKET, PROFILE, REGION, Capture, write
+from tests.e2e.aws import BUCKET, PROFILE, REGION, Capture, account, write
 from tests.e2e.test_podman import IMAGE, podman as podman
 
 pytestmark = [pytest.mark.slow, pytest.mark.podman]
@@ -45,32 +47,12 @@ def moto(
         monkeypatch.setenv(name, value)
     monkeypatch.setattr(times, "QUIET_S", 3.0)
     monkeypatch.chdir(tmp_path)
-    subnet, group = account()
-    settings = {
-        **PROFILE,
-        "image": IMAGE,
-        "subnets": [subnet],
-        "security_groups": [group],
-        "service_role": f"arn:aws:iam::{ACCOUNT}:role/service",
-    }
+    settings = {**PROFILE, "image": IMAGE, **account()}
     Path("runspec-profile.yaml").write_text(json.dumps({"providers": {"aws-batch": settings}}))
     yield objects
     objects.close()
     service.terminate()
     service.wait()
-
-
-def account() -> tuple[str, str]:
-    """Make the roles and the network that moto asks for; give a subnet and a security group."""
-    iam, ec2 = boto3.client("iam", region_name=REGION), boto3.client("ec2", region_name=REGION)
-    for role in ("job", "execution", "machine", "service"):
-        iam.create_role(RoleName=role, AssumeRolePolicyDocument="{}")
-    iam.create_instance_profile(InstanceProfileName="machine")
-    iam.add_role_to_instance_profile(InstanceProfileName="machine", RoleName="machine")
-    vpc = ec2.create_vpc(CidrBlock="10.0.0.0/16")["Vpc"]["VpcId"]
-    subnet = ec2.create_subnet(VpcId=vpc, CidrBlock="10.0.1.0/24")["Subnet"]["SubnetId"]
-    group = ec2.create_security_group(GroupName="g", Description="g", VpcId=vpc)["GroupId"]
-    return subnet, group
 
 
 def reaching(objects: Objects) -> dict[str, str]:
@@ -111,7 +93,12 @@ def test_a_job_that_fails_has_failed(moto: Objects, capsys: Capture) -> None:
     assert capsys.readouterr().out.splitlines() == ["no"]
 
 
-def test_a_job_is_ended(moto: Objects) -> None:
+def test_a_job_is_ended_and_says_by_whom(moto: Objects, capsys: Capture) -> None:
     run(["apply", write("exec sleep 60", env=reaching(moto)), "--detach"])
 
     assert run(["cancel", "job"]) == 0
+
+    capsys.readouterr()
+    run(["status", "job", "--json"])
+    found = json.loads(capsys.readouterr().out)
+    assert (found["state"], found["reason"]) == ("cancelled", "cancelled by runspec")

@@ -64,16 +64,6 @@ def test_what_machines_are_made_by_is_found_and_taken_away_too(
         ec2.delete_launch_template(LaunchTemplateId=template["LaunchTemplateId"])
 
 
-def test_what_was_left_switched_off_is_switched_on_again(region: Region) -> None:
-    """As by a destroy that was killed between its two calls."""
-    run(["apply", write("echo once")])
-    batch = boto3.client("batch", region_name=REGION)
-    queue = batch.describe_job_queues()["jobQueues"][0]["jobQueueName"]
-    batch.update_job_queue(jobQueue=queue, state="DISABLED")
-
-    assert run(["apply", write("echo again"), "--new"]) == 0
-
-
 def test_a_queue_with_anybodys_jobs_in_it_is_not_taken_away(
     region: Region, capsys: Capture
 ) -> None:
@@ -92,10 +82,34 @@ def test_a_queue_with_anybodys_jobs_in_it_is_not_taken_away(
     assert [q["jobQueueName"] for q in batch.describe_job_queues()["jobQueues"]] == [queue]
 
 
-def test_what_a_record_knows_is_no_litter(region: Region, capsys: Capture) -> None:
-    run(["apply", write("echo kept")])
+def test_what_one_user_destroys_the_other_may_still_need(
+    region: Region, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Capture
+) -> None:
+    """Two records of equal specs: one queue, one definition, one upload, and a job that waits."""
+    (tmp_path / "code").mkdir()
+    (tmp_path / "code" / "x").write_text("still here\n")
+    job = write(
+        "cat ${mounts.code}/x | tee ${outputs.o}/y",
+        mounts=[{"name": "code", "source": "./code", "target": "/job/code"}],
+        outputs=[{"name": "o", "path": "/job/o"}],
+    )
+    mine, theirs = (str(tmp_path / name) for name in ("mine", "theirs"))
+    monkeypatch.setenv("RUNSPEC_HOME", mine)
+    assert run(["apply", job]) == 0
+    region.control("PUT", "settings", {"capacity": "none"})
+    monkeypatch.setenv("RUNSPEC_HOME", theirs)
+    assert run(["apply", job, "--detach"]) == 0
+
+    monkeypatch.setenv("RUNSPEC_HOME", mine)
+    ended = run(["destroy", "job"]), run(["destroy", "--site"])
+    region.control("PUT", "settings", {"capacity": "all"})
+    monkeypatch.setenv("RUNSPEC_HOME", theirs)
     capsys.readouterr()
 
-    assert run(["gc", "aws-batch"]) == 0
-
-    assert capsys.readouterr().out == ""
+    assert ended == (0, 4)
+    assert run(["logs", "-f", "job"]) == 0
+    assert capsys.readouterr().out == "still here\n"
+    assert run(["fetch", "job", "out"]) == 0
+    assert (tmp_path / "out/o/y").read_text() == "still here\n"
+    assert run(["apply", job, "--new"]) == 0
+    assert run(["destroy", "job"]) == 0

@@ -1,0 +1,185 @@
+"""What runs share on AWS Batch, against the rehearsal and against moto's own Batch, which nobody here wrote.
+
+moto runs no job here: with `use_docker` off, one has succeeded as soon as it is submitted.
+http://docs.getmoto.org/en/latest/docs/services/batch.html
+What needs containers is in test_aws_moto.py, which also lists what moto's Batch lacks.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import boto3
+import pytest
+
+from runspec.cli.main import run
+from runspec_aws import times
+from runspec_rehearsal.aws.region import KEYS, Objects
+from tests.e2e.aws import BUCKET, REGION, SECRET, Capture, account, profile, stored, write
+
+pytestmark = pytest.mark.slow
+
+
+@pytest.fixture
+def moto(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Give an account of moto's own, for everything."""
+    server = Objects(tmp_path / "moto")
+    server.ask("POST", "/moto-api/config", json.dumps({"batch": {"use_docker": False}}))
+    server.make_bucket(BUCKET, REGION)
+    for name, value in {**KEYS, "AWS_ENDPOINT_URL": server.url}.items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.setattr(times, "SETTLE_S", 1.0)
+    monkeypatch.setattr(times, "QUIET_S", 0.2)
+    monkeypatch.chdir(tmp_path)
+    profile(tmp_path, **account())
+    yield
+    server.close()
+
+
+@pytest.fixture(params=["region", "moto"], autouse=True)
+def service(request: pytest.FixtureRequest) -> None:
+    request.getfixturevalue(request.param)
+
+
+def batch() -> Any:
+    return boto3.client("batch", region_name=REGION)
+
+
+def definitions() -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = batch().describe_job_definitions(status="ACTIVE")[
+        "jobDefinitions"
+    ]
+    return found
+
+
+def submitted() -> list[dict[str, Any]]:
+    """Give all jobs in all queues."""
+    queues = batch().describe_job_queues()["jobQueues"]
+    arns = [queue["jobQueueArn"] for queue in queues]
+    found = [
+        batch().list_jobs(jobQueue=arn, jobStatus=status)["jobSummaryList"]
+        for arn in arns
+        for status in ("RUNNABLE", "RUNNING", "SUCCEEDED", "FAILED")
+    ]
+    return [job for page in found for job in page]
+
+
+def test_an_unchanged_job_is_not_run_again(capsys: Capture) -> None:
+    job = write("echo once")
+    assert run(["apply", job]) == 0
+
+    assert run(["apply", job]) == 0
+
+    assert len(submitted()) == 1
+    assert "starting nothing" in capsys.readouterr().err
+
+
+def test_a_second_run_shares_what_the_first_one_made() -> None:
+    job = write("echo twice")
+    assert run(["apply", job]) == 0
+    before = stored(batch())
+
+    assert run(["apply", job, "--new"]) == 0
+
+    assert stored(batch()) == before
+    assert [d["revision"] for d in definitions()] == [1]
+    assert len(submitted()) == 2
+
+
+def test_spot_comes_before_on_demand_in_the_queue() -> None:
+    assert run(["apply", write("echo", cluster={"capacity": "spot-then-on-demand"})]) == 0
+
+    (queue,) = batch().describe_job_queues()["jobQueues"]
+    order = sorted(queue["computeEnvironmentOrder"], key=lambda one: one["order"])
+    made = batch().describe_compute_environments()["computeEnvironments"]
+    kinds = {e["computeEnvironmentArn"]: e["computeResources"]["type"] for e in made}
+    assert [kinds[one["computeEnvironment"]] for one in order] == ["SPOT", "EC2"]
+    assert {(e["state"], e["status"]) for e in made} == {("ENABLED", "VALID")}
+
+
+def test_all_that_is_made_says_what_it_is() -> None:
+    assert run(["apply", write("echo")]) == 0
+
+    made = [*definitions(), *batch().describe_job_queues()["jobQueues"]]
+    made += batch().describe_compute_environments()["computeEnvironments"]
+    kinds = [thing["tags"]["runspec:kind"] for thing in made]
+    assert kinds == ["definition", "queue", "environment"]
+    (job,) = batch().describe_jobs(jobs=[one["jobId"] for one in submitted()])["jobs"]
+    assert job["tags"] == {"runspec:run": job["jobName"], "runspec:job": "job"}
+
+
+def test_a_definition_names_a_secret_and_does_not_hold_it() -> None:
+    assert run(["apply", write("echo", secrets={"TOKEN": "hf"})]) == 0
+
+    (found,) = definitions()
+    secrets = found["containerProperties"]["secrets"]
+    assert {"name": "TOKEN", "valueFrom": SECRET} in secrets
+    assert "s3cret" not in json.dumps(found, default=str)
+
+
+def test_what_was_left_switched_off_is_switched_on_again() -> None:
+    """As by a destroy that was killed between its two calls."""
+    assert run(["apply", write("echo once")]) == 0
+    (queue,) = batch().describe_job_queues()["jobQueues"]
+    batch().update_job_queue(jobQueue=queue["jobQueueName"], state="DISABLED")
+
+    assert run(["apply", write("echo again"), "--new"]) == 0
+
+    assert batch().describe_job_queues()["jobQueues"][0]["state"] == "ENABLED"
+
+
+def test_of_all_that_is_taken_away_nothing_is_left(tmp_path: Path) -> None:
+    (tmp_path / "code").mkdir()
+    (tmp_path / "code" / "x").write_text("x")
+    mounts = [{"name": "code", "source": "./code", "target": "/job/code"}]
+    assert run(["apply", write("echo", mounts=mounts)]) == 0
+    assert run(["apply", write("echo", sweep={"a": "1..3"}, name="another")]) == 0
+
+    assert run(["destroy", "job"]) == 0
+    assert run(["destroy", "another"]) == 0
+    assert run(["destroy", "--site"]) == 0
+
+    assert stored(batch(), tmp_path) == []
+
+
+def test_what_no_record_knows_is_found_and_taken_away(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Capture
+) -> None:
+    assert run(["apply", write("echo once")]) == 0
+    capsys.readouterr()
+    assert run(["gc", "aws-batch"]) == 0
+    known = capsys.readouterr().out
+    monkeypatch.setenv("RUNSPEC_HOME", str(tmp_path / "another"))
+
+    assert run(["gc", "aws-batch", "--yes"]) == 0
+
+    assert known == ""
+    assert stored(batch(), tmp_path) == []
+
+
+def test_neither_of_two_users_of_one_queue_harms_the_other(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Capture
+) -> None:
+    """Equal specs, and a folder of records for each of them."""
+    job, homes = write("echo ours"), {name: str(tmp_path / name) for name in ("mine", "theirs")}
+    runs = {}
+    for name, home in homes.items():
+        monkeypatch.setenv("RUNSPEC_HOME", home)
+        capsys.readouterr()
+        assert run(["apply", job, "--detach"]) == 0
+        runs[name] = capsys.readouterr().out.strip()
+    assert run(["logs", "-f", "job"]) == 0
+
+    monkeypatch.setenv("RUNSPEC_HOME", homes["mine"])
+    assert run(["destroy", "job"]) == 0
+    monkeypatch.setenv("RUNSPEC_HOME", homes["theirs"])
+    capsys.readouterr()
+    assert run(["status", "job", "--json"]) == 0
+
+    assert json.loads(capsys.readouterr().out)["run"] == runs["theirs"]
+    assert runs["mine"] != runs["theirs"]
+    assert len(definitions()) == 1
+    assert run(["apply", job, "--new"]) == 0
