@@ -114,7 +114,7 @@ def test_a_disk_and_a_file_system_are_one_launch_template() -> None:
 
     made = steps(wanted, shared=WORK)["template"].do.params
 
-    assert {"BlockDeviceMappings", "UserData"} < set(made["LaunchTemplateData"])
+    assert {"BlockDeviceMappings", "UserData"} <= set(made["LaunchTemplateData"])
     assert resources(wanted, shared=WORK)["launchTemplate"] == {
         "launchTemplateName": made["LaunchTemplateName"],
         "version": "$Latest",
