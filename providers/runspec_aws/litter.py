@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any
@@ -17,6 +18,7 @@ from runspec_aws.objects import Objects
 from runspec_aws.session import Session
 
 OURS = "runspec-"
+MACHINES = re.compile(r"runspec-(machine|close)-[0-9a-f]{12}")  # they are made without tags
 YOUNG_S = 86_400.0  # an upload that was begun so lately may still be going on
 
 
@@ -40,6 +42,7 @@ class Collector:
             (ENVIRONMENT, "compute_environment", "computeEnvironment"),
         ):
             yield from self._things(kind, noun, key, made)
+        yield from self._machines(made)
         yield from self._objects(made)
         yield from self._uploads()
 
@@ -83,6 +86,23 @@ class Collector:
             if name.startswith(OURS) and name not in made and _tagged(thing):
                 remove = taken_away((noun, key), name)
                 yield Litter(f"{noun.replace('_', ' ')} {name}", (remove,))
+
+    def _machines(self, made: Collection[str]) -> Iterator[Litter]:
+        """Give what machines of environments were made with, which EC2 has."""
+        ec2 = self.session.look("ec2")
+        pages = ec2.get_paginator("describe_launch_templates")
+        with translated("describe_launch_templates"):
+            templates = [t for page in pages.paginate() for t in page["LaunchTemplates"]]
+        with translated("describe_placement_groups"):
+            groups = ec2.describe_placement_groups()["PlacementGroups"]
+        for noun, key, found in (
+            ("launch_template", "LaunchTemplateName", templates),
+            ("placement_group", "GroupName", groups),
+        ):
+            for name in (thing[key] for thing in found if thing.get("State") != "deleted"):
+                if MACHINES.fullmatch(name) and name not in made:
+                    remove = Request("ec2", f"delete_{noun}", {key: name})
+                    yield Litter(f"{noun.replace('_', ' ')} {name}", (remove,))
 
     def _objects(self, made: Collection[str]) -> Iterator[Litter]:
         for kind in ("blobs", "inside"):

@@ -154,8 +154,7 @@ def _machines(requests: Iterable[Request], options: AwsOptions) -> Iterator[dict
         if mine:
             arns = [_arn("ec2", row[1].format(**params), options) for row, params in mine]
             yield _statement(sid, [row[0] for row, _ in mine], arns)
-    if asked:
-        yield _statement("LookAtMachines", [row[2] for row, _ in asked], ["*"])
+    yield _statement("LookAtMachines", [row[2] for row in EC2.values()], ["*"])  # gc looks at all
 
 
 def _queue(name: str, options: AwsOptions) -> str:

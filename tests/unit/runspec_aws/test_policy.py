@@ -21,7 +21,10 @@ def test_a_policy_names_what_the_plan_makes_and_no_more() -> None:
     queue = steps(wanted)["queue"].do.params["jobQueueName"]
     assert by_name["JobQueue"]["Resource"] == [f"arn:aws:batch:eu-central-1:*:job-queue/{queue}"]
     assert by_name["Objects"]["Resource"] == ["arn:aws:s3:::jobs/runspec/*"]
-    assert [s["Sid"] for s in found["Statement"] if s["Resource"] == ["*"]] == ["Look"]
+    assert [s["Sid"] for s in found["Statement"] if s["Resource"] == ["*"]] == [
+        "Look",
+        "LookAtMachines",
+    ]
     assert not any("*" in action for s in found["Statement"] for action in s["Action"])
 
 
