@@ -146,8 +146,3 @@ class AwsOptions(Options):
         default=None, description="The priority among jobs of one share."
     )
     tags: Mapping[Word, Word] = Field(default={}, description="Tags for all that is made.")
-    allocation: Literal["cheapest", "steady"] = Field(
-        default="steady",
-        description="How spot machines are picked: `steady` weighs how likely they are to be "
-        "reclaimed against their price, `cheapest` looks at the price first.",
-    )
