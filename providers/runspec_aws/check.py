@@ -11,7 +11,7 @@ from runspec_aws import definition, lustre, signed
 from runspec_aws.instances import GPU_TYPES, KNOWN
 from runspec_aws.needs import candidates, largest, needs, on_fargate
 from runspec_aws.options import AwsOptions
-from runspec_aws.shape import LARGEST_ARRAY, Shape, children, shape
+from runspec_aws.shape import LARGEST_ARRAY, MAX_ATTEMPTS, Shape, children, shape
 
 LEAST_TIMEOUT_S = 60  # https://docs.aws.amazon.com/batch/latest/userguide/job_timeouts.html
 # https://docs.aws.amazon.com/batch/latest/APIReference/API_JobStateTimeLimitAction.html
@@ -100,10 +100,8 @@ def _limits(spec: Spec, options: AwsOptions) -> Iterator[Problem]:
         what = f"{spec.timeout} s, and AWS Batch ends no job before {LEAST_TIMEOUT_S} s"
         yield Problem(("timeout",), what, "set timeout: 60s or longer")
     tries = spec.retry.attempts + spec.retry.spot_attempts - 1
-    if tries > definition.MAX_ATTEMPTS and spec.cluster.capacity is not Capacity.ON_DEMAND:
-        what = (
-            f"AWS Batch tries {definition.MAX_ATTEMPTS} times in all, reclaimed machines included"
-        )
+    if tries > MAX_ATTEMPTS and spec.cluster.capacity is not Capacity.ON_DEMAND:
+        what = f"AWS Batch tries {MAX_ATTEMPTS} times in all, reclaimed machines included"
         yield Problem(("retry", "spot_attempts"), what, severity="note")
     if spec.max_parallel is not None:
         if options.queue:

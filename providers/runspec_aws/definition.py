@@ -10,12 +10,11 @@ from runspec_aws import lustre, signed, times
 from runspec_aws.naming import batch, named, tags
 from runspec_aws.needs import adapters, machines, needs
 from runspec_aws.options import OWN_GROUP, AwsOptions
-from runspec_aws.shape import Shape, shape
+from runspec_aws.shape import Shape, attempts, shape
 from runspec_aws.storage import INSIDE_SHA256, SHARED, store
 
 MIB = 1 << 20
 MAX_BYTES = 24 * 1024  # https://docs.aws.amazon.com/batch/latest/userguide/service_limits.html
-MAX_ATTEMPTS = 10  # https://docs.aws.amazon.com/batch/latest/APIReference/API_RetryStrategy.html
 AGAIN = "75"  # what runspec_inside.agent exits with when the job is to be tried again
 LEAST_NODES = 2
 BOOT = inside_boot()
@@ -66,11 +65,6 @@ def content(spec: Spec, facts: Facts) -> dict[str, Any]:
     if spec.timeout:
         found["timeout"] = {"attemptDurationSeconds": spec.timeout}
     return found
-
-
-def attempts(spec: Spec) -> int:
-    """Give the tries in all: those of the job, and those that machines may be taken away in."""
-    return min(MAX_ATTEMPTS, spec.retry.attempts + spec.retry.spot_attempts - 1)
 
 
 def tries(spec: Spec, options: AwsOptions) -> dict[str, Any]:

@@ -7,7 +7,6 @@ import math
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from email.utils import parsedate_to_datetime
-from functools import partial
 from typing import Any, NamedTuple
 
 from runspec.provider import Answer, Conflict, NodeStatus, RemoteError, State, Status
@@ -262,19 +261,28 @@ class Jobs:
         if len(places) > SHOWN and not ended:
             return ()
         found = self.describe([place.job for place in places], anew=ended)
-        codes = partial(self._code, run)
+        codes = self._noted(run)
         return tuple(
             _node(place, found[place.job], codes) for place in places if place.job in found
         )
 
-    def _code(self, run: str, which: tries.Try) -> int | None:
-        """Give the code that the job noted before it ended with AGAIN; what is not there by now never will be."""
+    def _noted(self, run: str) -> tries.Codes:
+        """Give what knows the codes that jobs noted before they ended with AGAIN; it asks the store once at most.
+
+        That is for tries that are over by now: what they have not noted, they never will.
+        """
         known = self._codes.setdefault(run, {})
-        if which not in known:
-            base = f"{self.files.prefix}/runs/{run}/failures/"
-            keys = (found["Key"][len(base) :] for found in self.files.listing(base))
-            known.update(note for note in map(tries.noted, keys) if note is not None)
-        return known.setdefault(which, None)
+        base, asked = f"{self.files.prefix}/runs/{run}/failures/", False
+
+        def code(which: tries.Try) -> int | None:
+            nonlocal asked
+            if which not in known and not asked:
+                keys = (found["Key"][len(base) :] for found in self.files.listing(base))
+                known.update(note for note in map(tries.noted, keys) if note is not None)
+                asked = True
+            return known.setdefault(which, None)
+
+        return code
 
     def end(self, run: str) -> None:
         """Ask every job of *run* to end. The claim is taken first: one that starts later leaves."""

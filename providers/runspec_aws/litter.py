@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any
 
 from runspec.provider import Litter, Request
@@ -18,7 +18,7 @@ from runspec_aws.objects import Objects
 from runspec_aws.session import Session
 
 OURS = "runspec-"
-HASHED = re.compile(r"runspec-(machine|close)-[0-9a-f]{12}")
+MACHINES = re.compile(r"runspec-(machine|close)-[0-9a-f]{12}")  # they are made without tags
 YOUNG_S = 86_400.0  # an upload that was begun so lately may still be going on
 
 
@@ -89,17 +89,19 @@ class Collector:
                 yield Litter(f"{noun.replace('_', ' ')} {name}", (remove,))
 
     def _machines(self, made: Collection[str]) -> Iterator[Litter]:
-        """Launch templates and placement groups, known by the hash in their names: they have no tags."""
-        for noun, listed, key in (
-            ("launch_template", "LaunchTemplates", "LaunchTemplateName"),
-            ("placement_group", "PlacementGroups", "GroupName"),
+        """Give what machines of environments were made with, which EC2 has."""
+        ec2 = self.session.look("ec2")
+        pages = ec2.get_paginator("describe_launch_templates")
+        with translated("describe_launch_templates"):
+            templates = [t for page in pages.paginate() for t in page["LaunchTemplates"]]
+        with translated("describe_placement_groups"):
+            groups = ec2.describe_placement_groups()["PlacementGroups"]
+        for noun, key, found in (
+            ("launch_template", "LaunchTemplateName", templates),
+            ("placement_group", "GroupName", groups),
         ):
-            with translated(f"describe_{noun}s"):
-                # Placement groups come at once, launch templates page by page.
-                found = getattr(self.session.look("ec2"), f"describe_{noun}s")
-                names = [one[key] for one in _paged(found, listed)]
-            for name in names:
-                if HASHED.fullmatch(name) and name not in made:
+            for name in (thing[key] for thing in found if thing.get("State") != "deleted"):
+                if MACHINES.fullmatch(name) and name not in made:
                     remove = Request("ec2", f"delete_{noun}", {key: name})
                     yield Litter(f"{noun.replace('_', ' ')} {name}", (remove,))
 
@@ -122,16 +124,6 @@ class Collector:
             remove = s3("abort_multipart_upload", **where, UploadId=upload["UploadId"])
             young = time.time() - upload["Initiated"].timestamp() < YOUNG_S
             yield Litter(f"unfinished upload of {upload['Key']}", (remove,), alive=young)
-
-
-def _paged(ask: Callable[..., Any], listed: str) -> Iterator[Mapping[str, Any]]:
-    token: dict[str, str] = {}
-    while True:
-        page = ask(**token)
-        yield from page[listed]
-        if not page.get("NextToken"):
-            return
-        token = {"NextToken": page["NextToken"]}
 
 
 def _tagged(thing: Mapping[str, Any]) -> bool:

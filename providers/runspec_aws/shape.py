@@ -8,6 +8,7 @@ from enum import StrEnum
 from runspec.provider import Capacity, Spec, tasks
 from runspec_aws.options import AwsOptions
 
+MAX_ATTEMPTS = 10  # https://docs.aws.amazon.com/batch/latest/APIReference/API_RetryStrategy.html
 LARGEST_ARRAY = 10_000  # https://docs.aws.amazon.com/batch/latest/userguide/service_limits.html
 
 
@@ -42,6 +43,11 @@ def spot(spec: Spec, options: AwsOptions) -> bool:
     """
     asked = spec.cluster.capacity is not Capacity.ON_DEMAND or options.queue is not None
     return asked and not options.fargate and shape(spec) is not Shape.NODES
+
+
+def attempts(spec: Spec) -> int:
+    """Give the tries in all: those of the job, and those that machines may be taken away in."""
+    return min(MAX_ATTEMPTS, spec.retry.attempts + spec.retry.spot_attempts - 1)
 
 
 def children(spec: Spec) -> int:

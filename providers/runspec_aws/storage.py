@@ -11,7 +11,7 @@ from runspec.provider import Facts, Mount, Request, Scope, Source, Spec, Step, i
 from runspec_aws.environments import queue_name
 from runspec_aws.naming import s3
 from runspec_aws.options import AwsOptions
-from runspec_aws.shape import shape, spot
+from runspec_aws.shape import attempts, shape, spot
 
 INSIDE_SHA256 = hashlib.sha256(inside_zipapp()).hexdigest()
 FORMAT = "runspec.run/v1"
@@ -98,6 +98,8 @@ def described(spec: Spec, run: str, facts: Facts) -> dict[str, Any]:
         "slots": spec.processes_per_node,
         "launch": str(spec.launch),
         "attempts": spec.retry.attempts,
+        "tries": attempts(spec),
+        "timeout_s": spec.timeout,
         "spot": spot(spec, options),
         "sweep": [[name, list(values)] for name, values in spec.sweep.items()],
         "mounts": [_mount(mount, facts) for mount in spec.mounts],

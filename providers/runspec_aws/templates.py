@@ -27,6 +27,9 @@ def data(spec: Spec, options: AwsOptions) -> dict[str, Any]:
         found["NetworkInterfaces"] = _interfaces(adapters(spec, options), options)
     if mounted := lustre.systems(spec, options):
         found["UserData"] = lustre.user_data(mounted, options.region or "")
+        # Where nothing is said, a machine that shuts itself down is stopped, and its disk is kept and paid for:
+        # https://docs.aws.amazon.com/AWSEC2/latest/UserGuide/Using_ChangingInstanceInitiatedShutdownBehavior.html
+        found["InstanceInitiatedShutdownBehavior"] = "terminate"
     return found
 
 

@@ -9,6 +9,7 @@ import os
 import shutil
 import sys
 import tempfile
+import time
 import zipfile
 from typing import Any, Dict, List, Mapping, NamedTuple, Optional, Sequence, Tuple
 
@@ -26,6 +27,7 @@ from .words import LOST, STOPPED, USAGE, Failure, read
 CANCELLED = "cancelled"  # stands in the claim of a run that was cancelled before it began
 SHARED = "/mnt/runspec"  # where shared file systems are mounted
 AGAIN = LOST  # the code that services are told to try again after
+LATE_S = 30.0  # at the most from when a service counts a try to when we do
 
 
 class Place(NamedTuple):
@@ -83,6 +85,7 @@ class Agent:
     """One node of one task, from the claim to the last save."""
 
     def __init__(self, bucket: Bucket, env: Dict[str, str]) -> None:
+        self.began = time.monotonic()
         self.bucket = bucket
         self.env = env
         self.folder = tempfile.mkdtemp(prefix="runspec-")
@@ -127,12 +130,14 @@ class Agent:
     def _in_step(self, words: List[str], signals: Signals) -> int:
         """Run this node of an array with the others, from round to round: see `rounds`."""
         prefix = "{}rounds/{}/".format(self.at, self.place.task)
-        found = self.round = rounds.join(
-            self.bucket, prefix, self.place.rank, self.record["nodes"], self.place.attempt
-        )
+        rank, nodes, attempt = self.place.rank, self.record["nodes"], self.place.attempt
+        last = attempt == self.record.get("tries")
+        found = self.round = rounds.join(self.bucket, prefix, rank, nodes, attempt, last)
         if found.verdict is not None:
             _tell("{}: there is nothing left to do".format(found.verdict.why))
             return found.verdict.code
+        if self.record.get("timeout_s"):
+            found.deadline = self.began + self.record["timeout_s"] - LATE_S
         found.start()
         try:
             code = self._run(words, signals)
@@ -202,7 +207,9 @@ class Agent:
                 self.leaving = Failure(verdict.why, verdict.code)
             if self.leaving is not None:
                 _tell("{}: the program is told to end".format(self.leaving))
-            if self.round is not None and (signals.stopping or self.leaving is not None):
+            if self.round is not None and signals.stopping:
+                self.round.propose(*self.round.stopped())
+            elif self.round is not None and self.leaving is not None:
                 self.round.propose(AGAIN, "node {} loses its machine".format(self.place.rank))
         return self.leaving
 

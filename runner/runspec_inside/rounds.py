@@ -6,6 +6,7 @@ the next round, where they meet anew, and none has left for good when another ha
 """
 
 import json
+import math
 import time
 from typing import NamedTuple, Optional
 
@@ -17,7 +18,9 @@ from .words import LOST, STOPPED, Failure
 
 LOOK_S = 5.0  # at the most between two looks at the verdict
 AGAIN = LOST
+TOO_LONG = 124  # as timeout(1) ends
 VERDICT = "verdict"
+LAST = "last"  # names a node that is not tried again after this round, whatever becomes of it
 
 
 class Verdict(NamedTuple):
@@ -34,6 +37,9 @@ class Round(Gang):
         super().__init__(bucket, "{}{}/".format(prefix, number), rank, nodes)
         self.number = number
         self.verdict: Optional[Verdict] = None
+        self.deadline = (
+            math.inf
+        )  # by time.monotonic(): who is told to end after it is not tried again
         self._wish: Optional[Verdict] = None
         self._next_beat = 0.0
 
@@ -76,6 +82,15 @@ class Round(Gang):
             self._wish = Verdict(code, why)
             self._woken.set()
 
+    def stopped(self) -> Verdict:
+        """Return what is to become of a round of which this node was told to end.
+
+        The others do not wait for one whose time is over: services try no such node again.
+        """
+        if time.monotonic() < self.deadline:
+            return Verdict(AGAIN, "node {} was told to end".format(self.rank))
+        return Verdict(TOO_LONG, "node {} took longer than its timeout".format(self.rank))
+
     def blame(self, signals: Signals) -> Optional[Verdict]:
         """Return the verdict that explains a failure of this node; None: it is the node's own.
 
@@ -97,7 +112,7 @@ class Round(Gang):
             if lost is not None:
                 return self.decide(AGAIN, "node {} is not to be heard from".format(lost))
             if any(number in STOPS for number in signals.wait(pace.pause_s())):
-                return self.decide(AGAIN, "node {} was told to end".format(self.rank))
+                return self.decide(*self.stopped())
             self._look()
         return self.verdict
 
@@ -108,8 +123,11 @@ class Round(Gang):
                 self.bucket.put("{}ended-{}".format(self.prefix, self.rank), b"0")
                 return self._all(signals)
             again = code in (AGAIN, STOPPED)
-            why = "node {} ended with {}".format(self.rank, code)
-            verdict = self.decide(AGAIN if again else code, why)
+            if code == STOPPED and signals.stopping:
+                verdict = self.decide(*self.stopped())
+            else:
+                why = "node {} ended with {}".format(self.rank, code)
+                verdict = self.decide(AGAIN if again else code, why)
             return AGAIN if verdict.code == AGAIN and not again else code
         finally:
             self._over.set()
@@ -127,14 +145,19 @@ class Round(Gang):
             elif lost is not None:
                 self.decide(AGAIN, "node {} is not to be heard from".format(lost))
             elif any(number in STOPS for number in signals.wait(pace.pause_s())):
-                self.decide(AGAIN, "node {} was told to end".format(self.rank))
+                self.decide(*self.stopped())
                 return STOPPED
         assert self.verdict is not None, "BUG: no verdict"
         return self.verdict.code
 
 
-def join(bucket: Bucket, prefix: str, rank: int, nodes: int, attempt: int) -> Round:
-    """Return the round that *attempt* of this node belongs to. One with a verdict: there is nothing to do any more."""
+def join(
+    bucket: Bucket, prefix: str, rank: int, nodes: int, attempt: int, last: bool = False
+) -> Round:
+    """Return the round that *attempt* of this node belongs to. One with a verdict: there is nothing to do any more.
+
+    *last*: no other attempt will follow, so that the others need not wait for one.
+    """
     number = 1
     while True:
         found = Round(bucket, prefix, rank, nodes, number)
@@ -142,8 +165,14 @@ def join(bucket: Bucket, prefix: str, rank: int, nodes: int, attempt: int) -> Ro
         if verdict is None:
             seat = "{}seat-{}".format(found.prefix, rank)
             if bucket.claim(seat, str(attempt).encode()) == str(attempt).encode():
+                if last:
+                    bucket.put(found.prefix + LAST, str(rank).encode())
                 return found
             verdict = found.decide(AGAIN, "node {} has lost its machine".format(rank))
         if verdict.code != AGAIN:
+            return found
+        gone = bucket.get(found.prefix + LAST)
+        if gone is not None:
+            found.verdict = Verdict(1, "node {} has no tries left".format(gone.decode()))
             return found
         number += 1

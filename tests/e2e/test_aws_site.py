@@ -12,7 +12,7 @@ from botocore.exceptions import ClientError
 
 from runspec.cli.main import run
 from runspec_rehearsal.aws.region import Region
-from tests.e2e.aws import REGION, calls, profile, write
+from tests.e2e.aws import REGION, Capture, calls, profile, write
 
 pytestmark = pytest.mark.slow
 
@@ -87,6 +87,22 @@ def test_a_disk_and_fsx_for_lustre_are_one_template_of_the_environment(region: R
     ]
     run(["destroy", "job"])
     run(["destroy", "--site"])
+    assert ours() == []
+
+
+def test_what_machines_are_made_with_is_found_when_no_record_knows_it(
+    region: Region, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Capture
+) -> None:
+    run(["apply", write("echo close", cluster={"placement": "close", "disk": "40GiB"})])
+    mine = [name for name in ours() if "machine" in name or "close" in name]
+    capsys.readouterr()
+    run(["gc", "aws-batch"])
+    assert not any(name in capsys.readouterr().out for name in mine)
+    monkeypatch.setenv("RUNSPEC_HOME", str(tmp_path / "another"))
+
+    assert run(["gc", "aws-batch", "--yes"]) == 0
+
+    assert len(mine) >= 2
     assert ours() == []
 
 

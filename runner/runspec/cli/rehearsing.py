@@ -66,6 +66,7 @@ def _folder(args: Namespace) -> Iterator[Path]:
         folder.mkdir(parents=True, exist_ok=True)
         yield folder
         return
+    console.tell("what the job writes goes away at its end: --folder FOLDER keeps it")
     folder = Path(tempfile.mkdtemp(prefix="runspec-rehearsal-"))
     try:
         yield folder

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import re
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from runspec_aws import check
 from runspec_aws.options import AwsOptions
 from tests.unit.runspec_aws.account import SECRET, SHARED, STORE, errors, notes, problems, spec
 
@@ -178,3 +181,12 @@ def test_more_tries_than_batch_makes_are_told() -> None:
 def test_a_setting_that_cannot_be_is_refused_when_it_is_read(options: dict[str, Any]) -> None:
     with pytest.raises(ValueError, match="validation error"):
         AwsOptions.model_validate(options)
+
+
+@pytest.mark.parametrize("name", AwsOptions.model_fields)
+def test_every_setting_is_looked_at(name: str) -> None:
+    """One that changes nothing is a promise that is not kept."""
+    folder = Path(check.__file__).parent
+    text = "".join(path.read_text() for path in folder.glob("*.py"))
+
+    assert re.search(rf"\boptions\.{name}\b", text)

@@ -20,16 +20,45 @@ class Uploads(Collector):
         page = {"Uploads": [{"Key": k, "UploadId": k, "Initiated": at} for k, at in begun.items()]}
         pages: Any = SimpleNamespace(paginate=lambda **_: [page])
         s3 = SimpleNamespace(get_paginator=lambda _: pages)
-        self.session: Any = SimpleNamespace(bucket="b", own_queue=False, look=lambda _: s3)
+        self.session: Any = SimpleNamespace(bucket="b", own_queue=True, look=lambda _: s3)
         self.files: Any = SimpleNamespace(prefix="p")
 
     def _nothing(self, *_: object) -> Iterator[Litter]:
         yield from ()
 
-    _runs = _definitions = _objects = _things = _nothing  # type: ignore[assignment]  # none of it
+    _runs = _definitions = _objects = _things = _machines = _nothing  # type: ignore[assignment]  # none of it
 
 
 def test_an_upload_that_may_be_going_on_is_spared() -> None:
     found = {one.remove[0].params["Key"]: one.alive for one in Uploads().litter((), ())}
 
     assert found == {"young": True, "old": False}
+
+
+def test_what_machines_are_made_with_is_ours_by_the_whole_of_its_name() -> None:
+    names = [
+        "runspec-machine-0123456789ab",
+        "runspec-machine-of-mine",
+        "runspec-close-ba9876543210",
+    ]
+    page = {"LaunchTemplates": [{"LaunchTemplateName": name} for name in names[:2]]}
+    groups = [
+        {"GroupName": names[2], "State": "available"},
+        {"GroupName": "x", "State": "available"},
+    ]
+    pages: Any = SimpleNamespace(paginate=lambda: [page])
+    ec2: Any = SimpleNamespace(
+        get_paginator=lambda _: pages,
+        describe_placement_groups=lambda: {"PlacementGroups": groups},
+    )
+    session: Any = SimpleNamespace(look=lambda _: ec2)
+    nothing: Any = None
+    collector = Collector(session, nothing, nothing)
+
+    found = {one.remove[0].operation: one.remove[0].params for one in collector._machines(())}
+
+    assert found == {
+        "delete_launch_template": {"LaunchTemplateName": names[0]},
+        "delete_placement_group": {"GroupName": names[2]},
+    }
+    assert list(collector._machines(names)) == []

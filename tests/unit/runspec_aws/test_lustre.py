@@ -101,12 +101,20 @@ def test_folders_of_one_file_system_are_one_mount_and_one_template() -> None:
     ]
 
 
+def test_nothing_stays_of_a_machine_that_shuts_itself_down() -> None:
+    """Else EC2 keeps it, stopped, and its disk costs money."""
+    made = steps(MOUNTED, shared=WORK)["template"].do.params["LaunchTemplateData"]
+
+    assert "shutdown" in lustre.MOUNT
+    assert made["InstanceInitiatedShutdownBehavior"] == "terminate"
+
+
 def test_a_disk_and_a_file_system_are_one_launch_template() -> None:
     wanted = spec(mounts=[SHARED], cluster={"disk": "100GiB"})
 
     made = steps(wanted, shared=WORK)["template"].do.params
 
-    assert set(made["LaunchTemplateData"]) == {"BlockDeviceMappings", "UserData"}
+    assert {"BlockDeviceMappings", "UserData"} <= set(made["LaunchTemplateData"])
     assert resources(wanted, shared=WORK)["launchTemplate"] == {
         "launchTemplateName": made["LaunchTemplateName"],
         "version": "$Latest",

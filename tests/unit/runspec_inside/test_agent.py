@@ -501,6 +501,26 @@ def test_a_node_that_cannot_be_made_ready_ends_the_one_that_waits_for_it(
     assert (first.returncode, err) == (2, "runspec: a node failed before all had come\n")
 
 
+@pytest.mark.parametrize("timeout_s,code", [(1, 124), (3600, AGAIN)])
+def test_a_node_on_its_last_try_or_at_its_timeout_lets_the_others_know(
+    service: Service, bucket: Bucket, timeout_s: int, code: int
+) -> None:
+    """No service tries it again then, and the others would wait for it."""
+    record = {**NODES, "tries": 2, "timeout_s": timeout_s}
+    node = service.starts("true", record=record, BATCH_INDEX="1", BATCH_TRY="2")
+    end = time.monotonic() + 60
+    while bucket.get("runs/r/hosts/0/1/1") is None:  # until it waits for the other
+        assert time.monotonic() < end
+        time.sleep(0.05)
+
+    node.send_signal(signal.SIGTERM)
+
+    node.communicate(timeout=60)
+    verdict = json.loads(bucket.get("runs/r/rounds/0/1/verdict") or b"[]")
+    assert (node.returncode, verdict[0]) == (STOPPED, code)
+    assert bucket.get("runs/r/rounds/0/1/last") == b"1"
+
+
 def test_a_node_has_nothing_to_do_where_all_is_over(service: Service, bucket: Bucket) -> None:
     """Its machine was taken away between its end and its leaving."""
     bucket.put("runs/r/rounds/0/1/verdict", b'[0, "all have ended"]')

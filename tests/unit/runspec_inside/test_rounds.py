@@ -36,8 +36,8 @@ def join(bucket: Bucket, monkeypatch: pytest.MonkeyPatch) -> Iterator[Join]:
     monkeypatch.setattr(rounds, "LOOK_S", 0.05)
     made: list[Round] = []
 
-    def node(rank: int, attempt: int = 1, nodes: int = 2, start: bool = True) -> Round:
-        made.append(rounds.join(bucket, PREFIX, rank, nodes, attempt))
+    def node(rank: int, attempt: int = 1, start: bool = True, last: bool = False) -> Round:
+        made.append(rounds.join(bucket, PREFIX, rank, 2, attempt, last))
         if start and made[-1].verdict is None:
             made[-1].start()
         return made[-1]
@@ -143,6 +143,40 @@ def test_what_was_decided_first_stands(join: Join, signals: Signals) -> None:
 
     assert nodes[1].end(6, signals) == AGAIN
     assert nodes[1].end(STOPPED, signals) == STOPPED
+
+
+def test_nobody_waits_for_a_node_that_has_no_tries_left(join: Join, signals: Signals) -> None:
+    """Services count the tries of each node by itself: one may have lost machines before it came here."""
+    nodes = [join(0), join(1, 10, last=True)]
+    silence(nodes[1])  # with its machine: it says nothing
+    nodes[0].decide(AGAIN, "node 1 is not to be heard from")
+
+    assert join(0, 2).verdict == Verdict(1, "node 1 has no tries left")
+
+
+def test_a_last_try_that_goes_well_is_like_any_other(join: Join, signals: Signals) -> None:
+    nodes = [join(0), join(1, 10, last=True)]
+
+    assert both(lambda rank: nodes[rank].end(0, signals)) == [0, 0]
+
+
+@pytest.mark.parametrize("early_s,code", [(60.0, AGAIN), (-1.0, rounds.TOO_LONG)])
+def test_nobody_waits_for_a_node_whose_time_is_over(join: Join, early_s: float, code: int) -> None:
+    """Services try no such node again; one that was told to end before its time they do.
+
+    https://docs.aws.amazon.com/batch/latest/userguide/job_timeouts.html
+    """
+    node, other = join(0), join(1, start=False)
+    node.deadline = time.monotonic() + early_s
+    stopping = Signals()
+    stopping.stopping = True
+
+    assert node.end(STOPPED, stopping) == STOPPED
+
+    verdict = other.look()
+    assert verdict is not None
+    assert verdict.code == code
+    assert join(1, 2).number == (2 if code == AGAIN else 1)
 
 
 def test_the_others_hear_of_a_proposal_while_they_run(join: Join) -> None:
