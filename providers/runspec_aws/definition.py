@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from runspec.provider import Facts, Scope, Spec, Step, argv, inside_boot
+from runspec.provider import Capacity, Facts, Scope, Spec, Step, argv, inside_boot
 from runspec_aws import lustre, signed, times
 from runspec_aws.naming import batch, named, tags
 from runspec_aws.needs import adapters, machines, needs
@@ -35,11 +35,12 @@ START = (
 # Which attempts another one follows; the first match counts, and what matches nothing is tried
 # again: https://docs.aws.amazon.com/batch/latest/userguide/job_retries.html
 RECLAIMED = {"EC2": "Host EC2*", "FARGATE": "Your Spot Task was interrupted*"}
+LEFT = "143"
 EVALUATE = (
     {"onExitCode": AGAIN, "action": "RETRY"},
-    # A container that was told to end: its machine is going. What we terminate, and what takes too
+    # A container that was told to end: its spot machine is going. What we terminate, and what takes too
     # long, Batch does not try again whatever is said here.
-    {"onExitCode": "143", "action": "RETRY"},
+    {"onExitCode": LEFT, "action": "RETRY"},
     {"onReason": "CannotPullContainerError: context canceled*", "action": "RETRY"},
     {"onStatusReason": "*", "action": "EXIT"},
 )
@@ -69,12 +70,14 @@ def content(spec: Spec, facts: Facts) -> dict[str, Any]:
 
 def tries(spec: Spec, options: AwsOptions) -> dict[str, Any]:
     """Give how often it is tried. What runs by signed URLs keeps no count: Batch does, of all failures."""
+    on_spot = spec.cluster.capacity is not Capacity.ON_DEMAND or options.queue is not None
+    rules = [rule for rule in EVALUATE if on_spot or rule.get("onExitCode") != LEFT]
     if options.files == "role":
-        return {"attempts": attempts(spec), "evaluateOnExit": [_reclaimed(options), *EVALUATE]}
+        return {"attempts": attempts(spec), "evaluateOnExit": [_reclaimed(options), *rules]}
     if spec.retry.attempts > 1:
         always = {"onReason": "*", "action": "RETRY"}
         return {"attempts": spec.retry.attempts, "evaluateOnExit": [always]}
-    own = [rule for rule in EVALUATE if rule.get("onExitCode") != AGAIN]
+    own = [rule for rule in rules if rule.get("onExitCode") != AGAIN]
     return {"attempts": attempts(spec), "evaluateOnExit": [_reclaimed(options), *own]}
 
 

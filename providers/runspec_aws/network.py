@@ -56,18 +56,31 @@ def _ways_out(session: Session, subnets: Iterable[Mapping[str, Any]]) -> Iterato
         yield finding
         return
     tables = found["RouteTables"]
+    inner = _with_endpoints(session)
     for subnet in subnets:
         name = subnet["SubnetId"]
         own = [t for t in tables if any(a.get("SubnetId") == name for a in t["Associations"])]
         main = [t for t in tables if any(a.get("Main") for a in t["Associations"])]
         own = own or [t for t in main if t["VpcId"] == subnet["VpcId"]]
-        if not any(r.get("NatGatewayId") for t in own for r in t["Routes"]):
+        if subnet["VpcId"] in inner:
+            yield Finding(f"{name} is in a network with endpoints for images", True)
+        elif not any(r.get("NatGatewayId") for t in own for r in t["Routes"]):
             what = f"{name} has no NAT gateway: nodes of one job cannot get images or reach S3"
             yield Finding(
                 what, False, "add one, or VPC endpoints, or use other subnets for nodes: 2"
             )
         else:
             yield Finding(f"{name} has a NAT gateway", True)
+
+
+def _with_endpoints(session: Session) -> set[str]:
+    """Give the networks from which images can be had with no way out; none where nobody may ask.
+
+    https://docs.aws.amazon.com/AmazonECR/latest/userguide/vpc-endpoints.html
+    """
+    _, found = asked(session.look("ec2").describe_vpc_endpoints, "endpoints", "")
+    there = (found or {}).get("VpcEndpoints", ())
+    return {e["VpcId"] for e in there if e["ServiceName"].endswith(".ecr.dkr")}
 
 
 def _groups(session: Session, options: AwsOptions) -> Iterator[Finding]:

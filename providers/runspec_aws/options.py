@@ -145,4 +145,6 @@ class AwsOptions(Options):
     priority: Annotated[int, Field(ge=0, le=9999)] | None = Field(
         default=None, description="The priority among jobs of one share."
     )
-    tags: Mapping[Word, Word] = Field(default={}, description="Tags for all that is made.")
+    tags: Mapping[Word, Word] = Field(
+        default={}, description="Tags for what is made at AWS Batch, and for its machines."
+    )

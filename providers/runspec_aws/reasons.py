@@ -55,9 +55,9 @@ def ended(job: Mapping[str, Any]) -> str:
     return "; ".join(text for text in (words, reclaimed(job)) if text)
 
 
-def of_attempt(attempt: Mapping[str, Any], code: int | None) -> str:
+def of_attempt(attempt: Mapping[str, Any], code: int | None, *, taken: bool) -> str:
     """Say why one try ended; *code* is that of the job's own program. Nothing for one that did well."""
-    if was_reclaimed(attempt):
+    if taken:
         told = str(attempt["statusReason"])
         return f"the machine was taken away ({'it gave notice' if told == EXITED else told})"
     container = attempt.get("container", {})
@@ -75,17 +75,22 @@ def _words(container: Mapping[str, Any], code: int | None, said: str) -> str:
     return words or _given_up(said) or told or said or "AWS Batch gives no reason"
 
 
-def was_reclaimed(attempt: Mapping[str, Any]) -> bool:
-    """Say whether the machine of a try was taken away, or the job left it at its notice."""
+def was_reclaimed(attempt: Mapping[str, Any], job: Mapping[str, Any]) -> bool:
+    """Say whether the machine of a try of *job* was taken away, or the job left it at its notice.
+
+    What does not run on spot machines is not tried again after that code, which is then its own.
+    """
     said = str(attempt.get("statusReason", ""))
     left = said == EXITED and attempt.get("container", {}).get("exitCode") == LEFT
-    return left or said.startswith(RECLAIMED)
+    rules = job.get("retryStrategy", {}).get("evaluateOnExit", ())
+    leaves = any(rule.get("onExitCode") == str(LEFT) for rule in rules)
+    return (left and leaves) or said.startswith(RECLAIMED)
 
 
 def reclaimed(job: Mapping[str, Any]) -> str:
     """Say how many tries of *job* were no failure of its own, if any were."""
     attempts = job.get("attempts", ())
-    taken = sum(map(was_reclaimed, attempts))
+    taken = sum(was_reclaimed(attempt, job) for attempt in attempts)
     if not taken:
         return ""
     return f"{taken} of {len(attempts)} tries ended because the machine was reclaimed"

@@ -30,14 +30,14 @@ def over(job: Job, task: int, rank: int, codes: Codes) -> tuple[Attempt, ...]:
     https://docs.aws.amazon.com/batch/latest/APIReference/API_AttemptDetail.html
     """
     found = enumerate(job.get("attempts", ()), 1)
-    return tuple(_attempt(Try(task, rank, number), one, codes) for number, one in found)
+    return tuple(_attempt(Try(task, rank, number), one, job, codes) for number, one in found)
 
 
-def _attempt(which: Try, one: Job, codes: Codes) -> Attempt:
-    taken = reasons.was_reclaimed(one)
+def _attempt(which: Try, one: Job, job: Job, codes: Codes) -> Attempt:
+    taken = reasons.was_reclaimed(one, job)
     code = one.get("container", {}).get("exitCode")
     noted = codes(which) if code == AGAIN and not taken else None
-    reason = reasons.of_attempt(one, code if noted is None else noted)
+    reason = reasons.of_attempt(one, code if noted is None else noted, taken=taken)
     began_s, ended_s = _seconds(one.get("startedAt")), _seconds(one.get("stoppedAt"))
     return Attempt(which.number, code if noted is None else noted, reason, taken, began_s, ended_s)
 

@@ -95,6 +95,22 @@ def test_doctor_looks_at_the_network_that_nodes_need(
     assert f"ok  aws-batch: {subnet} has a NAT gateway" in capsys.readouterr().out
 
 
+def test_endpoints_for_images_are_a_way_out_too(
+    region: Region, tmp_path: Path, capsys: Capture
+) -> None:
+    ec2 = boto3.client("ec2", region_name=REGION)
+    vpc = ec2.create_vpc(CidrBlock="10.0.0.0/16")["Vpc"]["VpcId"]
+    subnet = ec2.create_subnet(VpcId=vpc, CidrBlock="10.0.1.0/24")["Subnet"]["SubnetId"]
+    profile(tmp_path, subnets=[subnet])
+    images = f"com.amazonaws.{REGION}.ecr.dkr"
+    ec2.create_vpc_endpoint(VpcId=vpc, ServiceName=images, VpcEndpointType="Interface")
+
+    run(["doctor", "aws-batch"])
+
+    told = capsys.readouterr().out
+    assert f"ok  aws-batch: {subnet} is in a network with endpoints for images" in told
+
+
 ALL = {"IpProtocol": "-1"}
 
 

@@ -59,9 +59,10 @@ def init(args: Namespace) -> int:
     if args.json:
         console.out_json({"file": str(path), "schema": str(schema), "profile": settings})
     else:
-        console.tell(f"wrote {path}, and {schema} for editors. Next: runspec apply {path}")
+        console.tell(f"wrote {path}, and {schema} for editors")
         if settings is not None:
-            console.tell(f"fill in {settings} first; runspec doctor {args.provider} looks at it")
+            console.tell(f"fill in {settings}; runspec doctor {args.provider} looks at it")
+        console.tell(f"next: runspec apply {path}")
     return OK
 
 
