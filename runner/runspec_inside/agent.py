@@ -1,4 +1,4 @@
-"""`job -- WORD...`: the first process of a job on a service that has an object store and no shared disk.
+"""`job [-- WORD...]`: the first process of a job on a service that has an object store and no shared disk.
 
 It claims the run, gets what the job reads, builds what it needs, starts the program by inside.sh, and saves what it
 writes. What there is to do stands in `runs/<run>/record.json`, which the provider has put there.
@@ -13,7 +13,7 @@ import time
 import zipfile
 from typing import Any, Dict, List, Mapping, NamedTuple, Optional, Sequence, Tuple
 
-from . import address, files, hostfile, inputs, packages, process, roll, rounds
+from . import address, blob, files, hostfile, inputs, packages, process, roll, rounds
 from .bucket import Bucket
 from .gang import LEASE_S, Gang
 from .meet import Node
@@ -41,10 +41,13 @@ class Place(NamedTuple):
 
 def main(argv: List[str]) -> int:
     words = argv[1:] if argv[:1] == ["--"] else argv
+    os.environ.setdefault("RUNSPEC_INSIDE", os.path.abspath(sys.argv[0]))
     rename(os.environ)
     process.adopt_orphans()
+    bucket = blob.connect()
+    os.environ.pop("RUNSPEC_SAS", None)  # what the program says of its variables is in a log
     with Signals() as signals:
-        return Agent(Bucket(), dict(os.environ)).run(words, signals)
+        return Agent(bucket, dict(os.environ)).run(words, signals)
 
 
 def rename(env: Any) -> None:
@@ -163,7 +166,8 @@ class Agent:
         except OSError as error:
             raise Failure("the job cannot be made ready: {}".format(error), USAGE) from error
         env = {name: files.local(value) for name, value in self.env.items()}
-        child = Child(["/bin/sh", inside, *words], env)
+        argv = words or [files.local(word) for word in self.record.get("argv") or ()]
+        child = Child(["/bin/sh", inside, *argv], env)
         saver.start()
         if mirror is not None:
             mirror.start()

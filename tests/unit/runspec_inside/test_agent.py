@@ -194,7 +194,10 @@ def oldest() -> str:
 
 
 class Service:
-    """Starts jobs as AWS Batch does: by a text, with its own variables, and streams that are a log."""
+    """Starts jobs as services do, with their own variables, and streams that are a log.
+
+    AWS Batch gives a text that gets the zipapp; Azure Batch puts the zipapp there.
+    """
 
     def __init__(self, bucket: Bucket, folder: Path) -> None:
         self.bucket, self.folder = bucket, folder
@@ -207,8 +210,8 @@ class Service:
     ) -> subprocess.Popen[str]:
         text = json.dumps({**RECORD, **record})
         self.bucket.put("runs/r/record.json", text.encode())
-        kept = "PATH RUNSPEC_STORE RUNSPEC_REGION AWS_ENDPOINT_URL_S3 AWS_ACCESS_KEY_ID".split()
-        whole = {k: os.environ[k] for k in [*kept, "AWS_SECRET_ACCESS_KEY"]} | {
+        kept = "PATH RUNSPEC_STORE RUNSPEC_REGION RUNSPEC_SAS AWS_ENDPOINT_URL_S3 AWS_ACCESS_KEY_ID".split()
+        whole = {k: os.environ[k] for k in [*kept, "AWS_SECRET_ACCESS_KEY"] if k in os.environ} | {
             "RUNSPEC_RUN": "r",
             "RUNSPEC_INSIDE_SHA256": DIGEST,
             "RUNSPEC_WORDS": WORDS,
@@ -221,6 +224,9 @@ class Service:
             **env,
         }
         line = [self.python, "-IS", "-c", boot_py(), *words]
+        if "RUNSPEC_SAS" in whole:
+            (self.folder / "inside.pyz").write_bytes(ZIPAPP)
+            line[2:4] = [str(self.folder / "inside.pyz"), "job", *["--"] * bool(words)]
         streams: dict[str, Any] = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
         job = subprocess.Popen(line, env=whole, text=True, start_new_session=True, **streams)
         self.jobs.append(job)
@@ -257,6 +263,23 @@ def test_the_program_gets_its_words_and_the_log_all_of_its_lines(service: Servic
     code, out, err = service.runs(*sh(script), "sh", "a b", "", "$HOME", "it's", "é")
 
     assert (code, out, err) == (0, "<a b>\n<>\n<$HOME>\n<it's>\n<é>\nlast", "err\n")
+
+
+def test_words_that_do_not_come_with_the_job_stand_in_its_record(service: Service) -> None:
+    record = {"argv": [*sh('for w; do echo "<$w>"; done'), "sh", "a b", "$HOME 'x", "é"]}
+
+    assert service.runs(record=record)[1] == "<a b>\n<$HOME 'x>\n<é>\n"
+
+
+@pytest.mark.parametrize("kind", [pytest.param("blob", marks=pytest.mark.slow)], indirect=True)
+def test_the_program_does_not_see_the_signature(service: Service) -> None:
+    """It stands in no log by accident. It is no wall: it is the same user's process that has it."""
+    sas = os.environ["RUNSPEC_SAS"]
+
+    code, out, err = service.runs("env")
+
+    assert code == 0 and "RUNSPEC_RUN=r\n" in out
+    assert "RUNSPEC_SAS" not in out and sas not in out + err
 
 
 def test_nothing_of_ours_stays(service: Service, tmp_path: Path) -> None:
