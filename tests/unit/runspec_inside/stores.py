@@ -88,7 +88,7 @@ class _Handler(BaseHTTPRequestHandler):
     def do(self) -> None:
         call = Call(self.command, re.sub(r"[?&]sp=\w+&.*", "", self.path))
         self.server.calls.append(call)
-        self.server.headers.append(dict(self.headers))
+        self.server.headers.append({k.lower(): v for k, v in self.headers.items()})
         kind = self.server.fault(call)
         body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
         if kind == "reset":

@@ -24,10 +24,10 @@ from hypothesis import given, settings, strategies as st
 
 from runspec.spec import Spec
 from runspec.words import tasks, variable as core_variable
-from runspec_inside import agent
-from runspec_inside.agent import AGAIN, Agent, Place
+from runspec_inside.agent import AGAIN, Agent
 from runspec_inside.bucket import Bucket
 from runspec_inside.pack import boot_py, zipapp_bytes
+from runspec_inside.place import Place, place, rename, values, variable
 from runspec_inside.words import LOST, STOPPED, Failure
 from tests.unit.runspec_inside.machines import NOTICE, Machine
 from tests.unit.runspec_inside.nodes import fake_mpirun as fake_mpirun
@@ -60,6 +60,7 @@ MODEL = {"name": "my-model", "path": "/out/model", "sync_s": None}
     [
         ({"RUNSPEC_JOB": "j"}, {}, Place("j", 0, 0, 1)),
         ({"RUNSPEC_JOB": "j", "RUNSPEC_ATTEMPT": "3"}, {}, Place("j", 0, 0, 3)),
+        ({"RUNSPEC_JOB": "j", "RUNSPEC_TASK": "3"}, {}, Place("j", 3, 0, 1)),
         (
             {"RUNSPEC_JOB": "j:7", "RUNSPEC_INDEX": "7"},
             {"shape": "array"},
@@ -79,14 +80,14 @@ MODEL = {"name": "my-model", "path": "/out/model", "sync_s": None}
 )
 def test_a_job_knows_its_place(env: dict[str, str], record: dict[str, Any], found: Place) -> None:
     """All that belong together have the id that the claim is by."""
-    assert agent.place(env, {**RECORD, **record}) == found
+    assert place(env, {**RECORD, **record}) == found
 
 
 def test_variables_get_the_names_of_the_contract() -> None:
     """Where the service gives them."""
     env = {"RUNSPEC_WORDS": "A=B C=D", "B": "1"}
 
-    agent.rename(env)
+    rename(env)
 
     assert env == {"RUNSPEC_WORDS": "A=B C=D", "B": "1", "A": "1"}
 
@@ -104,9 +105,9 @@ def test_tasks_have_the_values_that_were_planned(sweep: dict[str, list[str]]) ->
     spec = Spec.model_construct(sweep={name: tuple(among) for name, among in sweep.items()})
     planned = [dict(found) for found in tasks(spec)]
 
-    assert [agent.values(list(sweep.items()), n) for n in range(len(planned))] == planned
+    assert [values(list(sweep.items()), n) for n in range(len(planned))] == planned
     for name in sweep:
-        assert agent.variable("SWEEP", name) == core_variable("sweep", name)
+        assert variable("SWEEP", name) == core_variable("sweep", name)
 
 
 # Whether it is tried again
@@ -373,6 +374,7 @@ def test_outputs_are_saved_when_the_program_fails(service: Service) -> None:
     assert service.output("f") == b"x\n"
 
 
+@pytest.mark.parametrize("kind", ["s3"], indirect=True)
 def test_what_cannot_be_saved_is_a_failure(service: Service, way: Way) -> None:
     """Exit 1, a line for each, and the rest is there."""
     way.breaks("403", "PUT", "bad", times=100)
