@@ -39,7 +39,7 @@ class Team(threading.Thread):
         self.rank = 0 if env.get(IS_MAIN) == "true" else self._rank(env)
         self.token = os.urandom(16).hex()
         self.over = False
-        self._number: Optional[int] = None  # of the try that the main node has opened
+        self._record: Dict[str, Any] = {}  # of the try that the main node has opened
         self._ended = threading.Event()
 
     def _rank(self, env: Mapping[str, str]) -> int:
@@ -70,12 +70,11 @@ class Team(threading.Thread):
                 tokens.append(found.decode("ascii"))
             else:
                 self._wait(began, pace, signals)
-        self._number = number
-        self._write(number, tokens)
+        self._record = {"number": number, "tokens": tokens, "over": False}
+        self._write()
 
-    def _write(self, number: int, tokens: List[str]) -> None:
-        text = json.dumps({"number": number, "tokens": tokens})
-        self.bucket.put(self.prefix + OPEN, text.encode("ascii"))
+    def _write(self) -> None:
+        self.bucket.put(self.prefix + OPEN, json.dumps(self._record).encode("ascii"))
 
     def number(self, signals: Signals) -> int:
         """On another node: wait for the try that this node is in, and return its number."""
@@ -83,6 +82,8 @@ class Team(threading.Thread):
         while True:
             found = self._opened()
             if self._in(found):
+                if found["over"]:  # before this node had looked
+                    raise Failure("the first node has ended", STOPPED)
                 return int(found["number"])
             if self.bucket.get(self.prefix + str(self.rank)) != self.token.encode("ascii"):
                 raise Failure("another try has begun", STOPPED)
@@ -111,14 +112,16 @@ class Team(threading.Thread):
                 pass
 
     def look(self) -> None:
-        self.over = self.over or not self._in(self._opened())
+        found = self._opened()
+        self.over = self.over or found.get("over", False) or not self._in(found)
 
     def finish(self) -> None:
         """On the main node, the try is over with this, and so is what still runs of it."""
         self._ended.set()
-        if self._number is not None:
+        if self._record:
+            self._record["over"] = True
             try:
-                self._write(self._number, [])
+                self._write()
             except Failure:  # the service ends what it knows of
                 pass
 

@@ -110,6 +110,19 @@ def test_a_node_hears_when_the_first_has_ended(make: Make, signals: Signals) -> 
     assert other.over
 
 
+def test_a_node_that_comes_when_the_first_has_ended_leaves(make: Make, signals: Signals) -> None:
+    """It would wait for a try that has been."""
+    main, other = make(0, "127.0.0.2,127.0.0.3"), make(1, "127.0.0.2,127.0.0.3")
+    other.announce()
+    main.open(1, signals)
+    main.finish()
+
+    with pytest.raises(Failure, match="the first node has ended") as found:
+        other.number(signals)
+
+    assert found.value.code == STOPPED
+
+
 def test_a_node_that_never_comes_is_not_waited_for_for_ever(
     make: Make, signals: Signals, monkeypatch: pytest.MonkeyPatch
 ) -> None:
