@@ -7,6 +7,7 @@ import shutil
 import signal
 import subprocess
 import threading
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -23,6 +24,8 @@ INHERITED = (
     "PATH LANG LC_ALL TZ SSL_CERT_FILE SSL_CERT_DIR PIP_CERT UV_SYSTEM_CERTS HTTP_PROXY HTTPS_PROXY "
     "NO_PROXY http_proxy https_proxy no_proxy"
 ).split()
+
+GONE_S = 5.0  # how long to wait for what was killed
 
 
 @dataclass(frozen=True)
@@ -158,18 +161,30 @@ class Command:
         self.end_all()
 
     def end_all(self) -> None:
-        """End the process group, and what has left it: its environment names the folder. proc(5)"""
+        """End the process group, and what has left it: its environment names the folder. proc(5)
+
+        It looks until none is left: one may have been forked while it looked.
+        """
         process = self.process
         if process is not None and process.returncode is None:
             _signal(os.killpg, process.pid)
+        end = time.monotonic() + GONE_S
+        while (found := self._left()) and time.monotonic() < end:
+            for number in found:
+                _signal(os.kill, number)
+            time.sleep(0.002)
+
+    def _left(self) -> list[int]:
         mark = f"AZ_BATCH_TASK_DIR={self.folder}\0".encode()
+        found = []
         for entry in Path("/proc").iterdir():
             if entry.name.isdigit():
                 try:
                     if mark in (entry / "environ").read_bytes():
-                        _signal(os.kill, int(entry.name))
+                        found.append(int(entry.name))
                 except OSError:  # it has ended, or is not ours
                     continue
+        return found
 
 
 def _signal(how: Any, number: int) -> None:
