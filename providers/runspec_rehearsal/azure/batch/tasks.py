@@ -15,7 +15,7 @@ from runspec_rehearsal.azure.batch.things import Thing, now
 if TYPE_CHECKING:
     from runspec_rehearsal.azure.batch.commands import Command
     from runspec_rehearsal.azure.batch.jobs import Job
-    from runspec_rehearsal.azure.batch.models import Request
+    from runspec_rehearsal.azure.batch.requests import Request
     from runspec_rehearsal.azure.batch.world import World
 
 MOST_AT_ONCE = 100  # "a maximum of 100 Tasks"
