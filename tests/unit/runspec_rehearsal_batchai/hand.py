@@ -9,6 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from azure.core.exceptions import HttpResponseError
 from azure.core.pipeline import PipelineRequest
 from azure.core.pipeline.policies import SansIOHTTPPolicy
 from azure.mgmt.batchai import BatchAI as Client
@@ -145,6 +146,11 @@ class Hand:
     def operations(self) -> list[str]:
         """Give what was called."""
         return [call["operation"] for call in self.stand.control("GET", "calls")]
+
+
+def code(error: HttpResponseError) -> str | None:
+    """Give the code that a refusal has."""
+    return error.error.code if error.error else None
 
 
 def get(url: str, ranged: str | None = None) -> Got:

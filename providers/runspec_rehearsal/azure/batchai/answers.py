@@ -8,10 +8,11 @@ from __future__ import annotations
 import uuid
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
+from urllib.parse import urlencode
 
 from runspec_rehearsal.azure.batchai.errors import ServiceError
 from runspec_rehearsal.azure.batchai.routes import VERSION
-from runspec_rehearsal.azure.batchai.rules import Request
+from runspec_rehearsal.azure.batchai.rules import PAGE, Request
 
 MOST = 1000
 
@@ -63,10 +64,9 @@ class Operations:
 def page(url: str, request: Request, values: Sequence[Any]) -> Answer:
     """Give one page of a list. maxresults: 1000 at most, and by default."""
     most = int(request.query.get("maxresults", MOST))
-    start = int(request.query.get("$skiptoken", 0))
+    start = int(request.query.get(PAGE, 0))
     found: dict[str, Any] = {"value": list(values[start : start + most])}
     if start + most < len(values):
-        given = {**request.query, "$skiptoken": str(start + most)}
-        words = "&".join(f"{name}={value}" for name, value in given.items())
+        words = urlencode({**request.query, PAGE: str(start + most)})
         found["nextLink"] = f"{url}{request.target}?{words}"
     return Answer(200, found)

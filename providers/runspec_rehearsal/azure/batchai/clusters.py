@@ -75,10 +75,8 @@ def update(world: World, request: Request) -> Answer:
     scale = request.body.get("properties", {}).get("scaleSettings")
     if scale is not None:
         check_scale(scale)
-        manual = scale.get("manual")
-        more = manual["targetNodeCount"] - max(cluster.target, len(cluster.nodes)) if manual else 0
-        if more > 0:
-            usages.check(world, cluster, more)
+        if "manual" in scale:
+            usages.check(world, cluster, scale["manual"]["targetNodeCount"])
         cluster.properties = {**cluster.properties, "scaleSettings": scale}
         scaling.changed(world, cluster)
     return Answer(200, describe.cluster(cluster))

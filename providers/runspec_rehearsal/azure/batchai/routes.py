@@ -19,6 +19,12 @@ GROUPS = {
     "Get": ("GET", GROUP),
     "List": ("GET", "/subscriptions/{subscriptionId}/resourcegroups"),
 }
+# azure-mgmt-batchai 7.0.0 has lost these two; the official description has them.
+FILE_SERVER = f"{GROUP}/providers/Microsoft.BatchAI/workspaces/{{workspaceName}}/fileServers/{{fileServerName}}"
+LOST = {
+    "FileServers_Delete": ("DELETE", FILE_SERVER),
+    "FileServers_Get": ("GET", FILE_SERVER),
+}
 METHODS = {"create": "PUT", "update": "PATCH", "delete": "DELETE", "terminate": "POST"}
 VERSION = "2018-05-01"
 
@@ -40,6 +46,7 @@ def routes() -> tuple[Route, ...]:
         route(method, url, f"ResourceGroups_{name}", "resources")
         for name, (method, url) in GROUPS.items()
     ]
+    found += [route(method, url, name, "batchai") for name, (method, url) in LOST.items()]
     for holder, kind in vars(operations).items():
         if not inspect.isclass(kind):
             continue

@@ -26,6 +26,9 @@ BODIES = {
     "FileServers_Create": "FileServerCreateParameters",
     "Jobs_Create": "JobCreateParameters",
 }
+# Experiments_Create has no body in the official description, and this one in the official example.
+NOTHING = (None,)
+EMPTY: dict[str, tuple[Any, ...]] = {"Experiments_Create": (None, {"properties": {}})}
 # The SDK flattens `properties` and so forgets what is required of it: definitions
 # ClusterBaseProperties, FileServerBaseProperties and JobBaseProperties of the official description.
 REQUIRED = {
@@ -53,12 +56,14 @@ ONE_OF = {
 # Parameters of the official description: patterns and lengths of names, ranges of numbers.
 NAME = re.compile(r"[-\w_]{1,64}", re.ASCII)
 GROUP_NAME = re.compile(r"[-\w._]{1,90}", re.ASCII)  # 90: Resource group naming rules of ARM
+PAGE = "$skiptoken"  # of nextLink
 QUERIES: dict[str, dict[str, tuple[int, int] | None]] = {
     "Jobs_ListOutputFiles": {
         "outputdirectoryid": None,
         "directory": None,
         "linkexpiryinminutes": (5, 600),
         "maxresults": (1, 1000),
+        PAGE: None,
     },
 }
 LISTS = {
@@ -97,11 +102,13 @@ class Request(NamedTuple):
 def read(method: str, target: str, body: bytes) -> Request:
     """Read a request; raise ServiceError for one that no operation has."""
     split = urlsplit(target)
+    query = dict(parse_qsl(split.query, keep_blank_values=True))
+    # The next page of a list is got by GET, the first by whichever method: so do all SDKs.
+    methods = {"GET", "POST"} if PAGE in query and method == "GET" else {method}
     for known in routes():
-        found = known.path.fullmatch(split.path) if known.method == method else None
+        found = known.path.fullmatch(split.path) if known.method in methods else None
         if found:
             path = {name: unquote(value) for name, value in found.groupdict().items()}
-            query = dict(parse_qsl(split.query, keep_blank_values=True))
             return Request(known.service, known.operation, path, query, parsed(body), split.path)
     raise ServiceError(
         404, "InvalidResourceType", f"no resource type answers {method} {split.path}"
@@ -144,7 +151,7 @@ def wrong_query(request: Request) -> Iterator[str]:
         raise ServiceError(400, "InvalidApiVersionParameter", message)
     known = QUERIES.get(request.operation, {})
     if request.operation in LISTS:
-        known = {**known, "maxresults": (1, 1000), "$skiptoken": None}
+        known = {**known, "maxresults": (1, 1000), PAGE: None}
     if "outputdirectoryid" in known and "outputdirectoryid" not in given:
         yield "outputdirectoryid: required"
     for name, value in given.items():
@@ -160,7 +167,7 @@ def wrong_body(request: Request) -> Iterator[str]:
     model = BODIES.get(request.operation)
     if model is not None:
         yield from wrong(request.body, model, "")
-    elif request.service == "batchai" and request.body is not None:
+    elif request.service == "batchai" and request.body not in EMPTY.get(request.operation, NOTHING):
         yield f"{request.operation} takes no body"
 
 

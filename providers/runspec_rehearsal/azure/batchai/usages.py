@@ -81,30 +81,34 @@ def limit(world: World, name: str) -> int:
     return quotas.get(f"Total Cluster {kind} Regional vCPUs", 0)
 
 
+def others(world: World, cluster: Cluster, name: str) -> int:
+    """Give what all but this cluster take of a quota."""
+    mine = vcpus(cluster.properties["vmSize"]) * max(cluster.target, len(cluster.nodes))
+    return used(world)[name] - mine
+
+
 def affordable(world: World, cluster: Cluster, nodes: int) -> int:
     """Give how many of *nodes* the quotas allow this cluster.
 
     "the actual number of nodes can be less than the specified value if the subscription has not
     enough quota": AutoScaleSettings.minimumNodeCount.
     """
-    each, now = vcpus(cluster.properties["vmSize"]), used(world)
-    mine = each * max(cluster.target, len(cluster.nodes))
-    left = [limit(world, name) - now[name] + mine for name in names(cluster)]
-    return max(0, min(nodes, *(int(n // each) for n in left)))
+    each = vcpus(cluster.properties["vmSize"])
+    left = [limit(world, name) - others(world, cluster, name) for name in names(cluster)]
+    return max(0, min(nodes, *(n // each for n in left)))
 
 
 def check(world: World, cluster: Cluster, nodes: int) -> None:
-    """Raise ServiceError where *nodes* for a cluster are above a quota."""
-    if affordable(world, cluster, nodes) < nodes:
-        each = vcpus(cluster.properties["vmSize"])
-        for name in names(cluster):
-            most = limit(world, name)
-            if used(world)[name] + nodes * each > most:
-                message = (
-                    f"Operation results in exceeding quota limits of '{name}'. Maximum allowed: "
-                    f"{most}, Current in use: {used(world)[name]}, Additional requested: {nodes * each}."
-                )
-                raise ServiceError(400, "OperationNotAllowed", message)
+    """Raise ServiceError where a cluster of *nodes* would be above a quota."""
+    wanted = nodes * vcpus(cluster.properties["vmSize"])
+    for name in names(cluster):
+        most, now = limit(world, name), others(world, cluster, name)
+        if now + wanted > most:
+            message = (
+                f"Operation results in exceeding quota limits of '{name}'. Maximum allowed: "
+                f"{most}, Current in use: {now}, Additional requested: {wanted}."
+            )
+            raise ServiceError(400, "OperationNotAllowed", message)
 
 
 def check_clusters(world: World) -> None:
