@@ -12,6 +12,7 @@ from runspec_rehearsal.aws.timers import Timers
 from runspec_rehearsal.aws.world import Addresses
 from runspec_rehearsal.azure.batchai import clusters, files, jobs, resources, rules, usages
 from runspec_rehearsal.azure.batchai.answers import Answer, Operations
+from runspec_rehearsal.azure.batchai.blobs import Mirror
 from runspec_rehearsal.azure.batchai.errors import ServiceError, missing
 from runspec_rehearsal.azure.batchai.links import Links
 from runspec_rehearsal.azure.batchai.model import Cluster, Group, Job, Node, Workspace
@@ -33,6 +34,7 @@ class World:
         self.groups: dict[str, Group] = {}
         self.operations = Operations(url, settings.subscription)
         self.links = Links(url)
+        self.mirror = Mirror()
         self.tokens: dict[str, float] = {}
         self.identity = secrets.token_hex(16)
         self.closed = False
