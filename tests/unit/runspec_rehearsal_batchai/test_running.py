@@ -15,6 +15,14 @@ ENVIRON = "python3 -c 'import json, os; print(json.dumps(dict(os.environ)))'"
 SECRET = {"name": "TOKEN", "value": "very-secret"}
 
 
+def alive(pid: int) -> bool:
+    """Say whether a process runs: one that is dead has no command line. proc(5)"""
+    try:
+        return Path(f"/proc/{pid}/cmdline").read_bytes() != b""
+    except OSError:
+        return False
+
+
 def test_a_job_runs_and_its_stdout_comes_by_ranges_of_a_signed_link(hand: Hand) -> None:
     done = hand.run("echo one; echo two; echo bad >&2")
     link = hand.files()["stdout.txt"].download_url
@@ -162,9 +170,7 @@ def test_a_job_that_does_not_listen_is_killed_with_all_that_it_has_started(
 
     hand.client.jobs.begin_delete("group", "space", "experiment", "job").result()
 
-    assert not Path(f"/proc/{child}/cmdline").exists() or not (
-        Path(f"/proc/{child}/cmdline").read_bytes()
-    )
+    assert until(lambda: not alive(child))
     assert list(hand.client.jobs.list_by_experiment("group", "space", "experiment")) == []
 
 
