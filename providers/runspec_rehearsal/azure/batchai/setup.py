@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from runspec_rehearsal.azure.batchai import places, scaling, surroundings
 from runspec_rehearsal.azure.batchai.model import Cluster, Node
 from runspec_rehearsal.azure.batchai.places import CannotMount, Volume, expanded
-from runspec_rehearsal.azure.batchai.processes import Process, Wanted
+from runspec_rehearsal.azure.batchai.processes import MARK, Process, Wanted
 
 if TYPE_CHECKING:
     from runspec_rehearsal.azure.batchai.world import World
@@ -48,6 +48,7 @@ def set_up(
             unusable(cluster, node, "MountVolumeFailed", str(exc))
         return
     env = surroundings.machine(world.settings, node)
+    env[MARK] = mark(node)
     for given in (*task.get("environmentVariables", ()), *task.get("secrets", ())):
         env[given["name"]] = given.get("value", "")
     prefix = expanded(task["stdOutErrPathPrefix"], env)
@@ -62,6 +63,11 @@ def set_up(
             unusable(cluster, node, "SetupTaskFailed", message)
         else:
             ready(world, cluster, node)
+
+
+def mark(node: Node) -> str:
+    """Give what the processes of a node's setup task are known by."""
+    return str(node.folder)
 
 
 def ready(world: World, cluster: Cluster, node: Node) -> None:
