@@ -260,7 +260,7 @@ def fitting(
 
     None has a GPU that is not asked for, and none is without a temporary disk, where the images,
     the mounts and the outputs of a task lie. One with InfiniBand costs more than its cores say,
-    so without GPUs it comes last.
+    so it comes last.
 
     >>> [machine.name for machine in fitting(2, 3, 0, None)][:3]
     ['Standard_D2ds_v5', 'Standard_D2ds_v6', 'Standard_E2ds_v5']
@@ -278,4 +278,4 @@ def fitting(
         and (machine.gpus >= gpus if gpus else not machine.gpus)
         and (kind is None or machine.gpu_type.lower() == kind)
     ]
-    return tuple(sorted(found, key=lambda m: (m.rdma and not m.gpus, m.rank)))
+    return tuple(sorted(found, key=lambda m: (m.rdma, m.rank)))
