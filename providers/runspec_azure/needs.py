@@ -84,7 +84,9 @@ def image(spec: Spec) -> str | None:
     return None if name and name.startswith("localhost/") else name
 
 
-def largest(gpus: int, machines: tuple[Machine, ...] = CURRENT) -> Machine:
-    """Give the machine with the most of everything, with GPUs or without."""
-    found = [m for m in machines if bool(m.gpus) == bool(gpus)]
-    return max(found or CURRENT, key=lambda m: (m.gpus, m.cpus, m.memory_gib))
+def alike(spec: Spec, survey: Mapping[str, Any]) -> tuple[Machine, ...]:
+    """Give the machines of the kind that *spec* asks for: with such GPUs, or with none."""
+    wanted = needs(spec)
+    kind = wanted.gpu_type and wanted.gpu_type.lower()
+    found = [m for m in offered(survey) if bool(m.gpus) == bool(wanted.gpus)]
+    return tuple(m for m in found if kind is None or m.gpu_type.lower() == kind)

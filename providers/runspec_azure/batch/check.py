@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 from runspec.provider import Capacity, Facts, Problem, Spec, did_you_mean
@@ -239,18 +239,19 @@ class Want(NamedTuple):
     unit: str
 
 
-def _wants(spec: Spec, machine: Machine) -> tuple[Want, ...]:
-    wanted = needs.needs(spec)
+def _wants(spec: Spec, among: Iterable[Machine]) -> tuple[Want, ...]:
+    """Give what a node asks for, beside the most that any machine has of it."""
+    wanted, there = needs.needs(spec), tuple(among)
     return (
-        Want("gpus", wanted.gpus, machine.gpus, ""),
-        Want("cpus", wanted.cpus, machine.cpus, ""),
-        Want("memory", wanted.memory_gib, machine.usable_gib, " GiB"),
-        Want("disk", wanted.disk_gib, machine.disk_gib, " GiB"),
+        Want("gpus", wanted.gpus, max(m.gpus for m in there), ""),
+        Want("cpus", wanted.cpus, max(m.cpus for m in there), ""),
+        Want("memory", wanted.memory_gib, max(m.usable_gib for m in there), " GiB"),
+        Want("disk", wanted.disk_gib, max(m.disk_gib for m in there), " GiB"),
     )
 
 
 def _short(spec: Spec, machine: Machine) -> Iterator[Problem]:
-    for want in _wants(spec, machine):
+    for want in _wants(spec, [machine]):
         if want.asked > want.there:
             what = (
                 f"{want.asked:,.6g}{want.unit}, and {machine.name} has {want.there:,.6g}{want.unit}"
@@ -263,9 +264,11 @@ def _short(spec: Spec, machine: Machine) -> Iterator[Problem]:
 
 
 def _too_much(spec: Spec, facts: Facts) -> Problem:
-    offered = needs.offered(facts.survey)
-    most = needs.largest(spec.cluster.gpus or 0, offered)
-    for want in _wants(spec, most):
+    among = needs.alike(spec, facts.survey)
+    if not among:
+        what = "no machine for it is offered to this subscription there"
+        return Problem(("cluster",), what, "set vm_size in the profile, or ask for quota")
+    for want in _wants(spec, among):
         if want.asked > want.there and getattr(spec.cluster, want.key) is not None:
             what = (
                 f"{want.asked:,.6g}{want.unit}, and the largest machine has "
