@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Annotated
+from typing import Annotated, Literal
 
 from pydantic import BeforeValidator, Field, WithJsonSchema
 
@@ -95,6 +95,11 @@ class BatchOptions(Options):
     blob_url: Url | None = Field(
         default=None,
         description="The account's blobs, where that is not `https://ACCOUNT.blob.core.windows.net`.",
+    )
+    pool_allocation: Literal["batch-service", "user-subscription"] | None = Field(
+        default=None,
+        description="The pool allocation mode of the Batch account: `user-subscription` has spot "
+        "machines; what `batch-service` had instead, low priority, was retired in 2025.",
     )
     pool: Word | None = Field(
         default=None,
