@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import base64
 import contextlib
-import hashlib
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -12,7 +10,6 @@ from typing import Any
 from runspec.provider import Rehearsal, Unavailable
 
 ACCOUNT = "rehearsal"
-KEY = base64.b64encode(hashlib.sha512(b"a key that opens nothing").digest()).decode()
 # What a profile needs and may not have yet.
 SETTINGS: Mapping[str, Any] = {"container": "rehearsal"}
 # Of real accounts: not here.
@@ -24,7 +21,7 @@ BATCH_KEY, STORAGE_KEY = "RUNSPEC_REHEARSAL_BATCH_KEY", "RUNSPEC_REHEARSAL_STORA
 def stage(options: Mapping[str, Any], folder: Path, engine: str | None) -> Iterator[Rehearsal]:
     """Start Azurite and the stand-in for Azure Batch; give the way to them."""
     try:
-        from runspec_rehearsal.azure.batch.account import AzureBatch
+        from runspec_rehearsal.azure.batch.server import AzureBatch
 
         from runspec_rehearsal.azure.blob import Blobs
     except ImportError as exc:
@@ -36,9 +33,11 @@ def stage(options: Mapping[str, Any], folder: Path, engine: str | None) -> Itera
         stack.callback(blobs.close)
         found = {**SETTINGS, **kept}
         blobs.make_container(str(found["container"]))
-        near = AzureBatch(folder / "batch", ACCOUNT, KEY, blobs, engine=engine or "process")
-        stack.callback(near.close)
-        env = {**near.env, BATCH_KEY: KEY, STORAGE_KEY: blobs.key, **_secrets(found)}
+        # Tasks that are to run in containers may be processes here, and have no root of their own.
+        below = {} if engine == "podman" else {"RUNSPEC_BELOW": "."}
+        runs = {"engine": engine or "process", "machine_env": below}
+        near = stack.enter_context(AzureBatch(folder / "batch", ACCOUNT, **runs))
+        env = {**near.env, BATCH_KEY: near.key, STORAGE_KEY: blobs.key, **_secrets(found)}
         yield Rehearsal(env, found | ways(near.url, blobs.url, blobs.account))
 
 
