@@ -49,8 +49,8 @@ def _nodes(spec: Spec) -> Iterator[Problem]:
         yield Problem(("cluster", "nodes"), what, f"set nodes: {nodes.max}")
     if cluster.placement and nodes.max > 1:
         what = (
-            "nodes of one task lie near each other in any case: machines with InfiniBand (HB, "
-            "ND) have to be asked for by vm_size"
+            "Azure Batch has nothing to ask for: nodes of a task share a pool that is made for "
+            "talking; machines with InfiniBand (HB, ND) are asked for by vm_size"
         )
         yield Problem(("cluster", "placement"), what, severity="note")
     if nodes.max > 1 and cluster.capacity is not Capacity.ON_DEMAND:
@@ -114,7 +114,7 @@ def _gang(spec: Spec, facts: Facts) -> Iterator[Problem]:
     options: BatchOptions = facts.options
     nodes, at = spec.cluster.nodes.max, ("cluster", "nodes")
     most = MOST_NODES[_allocation(facts) or "batch-service"]
-    if nodes > 1 and nodes > most:
+    if nodes > most:
         what = f"{nodes:,} nodes, and a pool whose nodes talk to each other has {most} at most"
         yield Problem(at, what, f"set nodes: {most}, or make a sweep of single nodes")
     elif nodes > options.max_nodes and not options.pool:
