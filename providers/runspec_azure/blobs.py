@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import io
 from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime, timedelta
@@ -12,7 +13,15 @@ import obstore
 from obstore import exceptions as bulk
 from obstore.store import AzureStore
 
-from runspec.provider import Bundle, Conflict, OutputFile, Progress, saved_outputs, tar_blocks
+from runspec.provider import (
+    Bundle,
+    Conflict,
+    OutputFile,
+    Progress,
+    saved_outputs,
+    tar_blocks,
+    tar_bytes,
+)
 from runspec_azure import stores
 from runspec_azure.errors import translated
 from runspec_azure.session import Session, secret
@@ -20,7 +29,6 @@ from runspec_azure.session import Session, secret
 PART_BYTES = 8 << 20
 PARTS = 50_000  # at most. https://learn.microsoft.com/en-us/azure/storage/blobs/scalability-targets
 AT_ONCE = 8  # parts, each of which is in memory
-ENTRY_BYTES = 4096  # of a tar for each file, beside its content
 SCOPE = "https://storage.azure.com/.default"
 LONGEST_S = 7 * 86_400  # of a user delegation key
 # https://learn.microsoft.com/en-us/rest/api/storageservices/get-user-delegation-key
@@ -119,8 +127,7 @@ class Blobs:
         https://learn.microsoft.com/en-us/rest/api/storageservices/put-block#remarks
         """
         whole = sum(file.bytes for file in bundle.files)
-        size = whole + ENTRY_BYTES * len(bundle.files)
-        part = max(PART_BYTES, -(-size // PARTS))
+        part = max(PART_BYTES, -(-tar_bytes(bundle) // PARTS))
         with translated(f"upload {key}"):
             blocks = tar_blocks(bundle, progress)
             obstore.put(self._store, key, blocks, chunk_size=part, max_concurrency=AT_ONCE)
@@ -161,14 +168,7 @@ class Blobs:
 
     def outputs(self, run: str) -> list[OutputFile]:
         base = self.key("runs", run, "outputs", "")
-        return list(
-            saved_outputs(
-                base,
-                [(found.key, found.size) for found in self.listing(base)],
-                lambda key: self.part(key, 0, None),
-                self._open,
-            )
-        )
+        return saved_outputs(base, self.listing(base), self._open)
 
     def _open(self, key: str, start: int = 0, end: int | None = None) -> BinaryIO:
         """Open the bytes from *start* up to *end*."""
@@ -238,17 +238,15 @@ class Blobs:
             return client.get_user_delegation_key(start, now + timedelta(seconds=wanted_s))
 
 
-class _known:  # noqa: N801 - it reads as a word of a with statement
+@contextlib.contextmanager
+def _known() -> Iterator[None]:
     """Let what is no failure through `translated`: nothing there, or something."""
-
-    def __enter__(self) -> None:
-        pass
-
-    def __exit__(self, kind: Any, exc: BaseException | None, trace: Any) -> None:
-        if isinstance(exc, bulk.NotFoundError | FileNotFoundError):
-            raise FileNotFoundError from None
-        if isinstance(exc, bulk.AlreadyExistsError | bulk.PreconditionError | FileExistsError):
-            raise FileExistsError from None
+    try:
+        yield
+    except (bulk.NotFoundError, FileNotFoundError):
+        raise FileNotFoundError from None
+    except (bulk.AlreadyExistsError, bulk.PreconditionError, FileExistsError):
+        raise FileExistsError from None
 
 
 class _Reading(io.RawIOBase):

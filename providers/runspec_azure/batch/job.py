@@ -24,7 +24,7 @@ GANG_COMMAND = "/bin/sh -c 'exec python3 -IS \"$AZ_BATCH_TASK_SHARED_DIR/inside.
 # Every node runs it before the first one runs the command; it may not stay: what is to run on the
 # others goes on behind it. https://learn.microsoft.com/en-us/azure/batch/batch-mpi#coordination-command
 COORDINATION = (
-    "/bin/sh -c 'test \"$AZ_BATCH_IS_CURRENT_NODE_MASTER\" = true || "
+    '/bin/sh -c \'test "$AZ_BATCH_IS_CURRENT_NODE_MASTER" = true || '
     'python3 -IS "$AZ_BATCH_TASK_SHARED_DIR/inside.pyz" job --node '
     '>>"$AZ_BATCH_TASK_DIR/stdout.txt" 2>&1 </dev/null &\''
 )
@@ -40,7 +40,8 @@ CONTAINER_URL = {"$signed": "url racwdl"}  # the whole URL of the container
 
 
 def task_id(task: int) -> str:
-    """
+    """Give the id of a task of a sweep; ids are in the order of numbers.
+
     >>> task_id(7)
     'task-00007'
     """
@@ -88,14 +89,16 @@ def _job(spec: Spec, run: str, facts: Facts) -> Step:
 
 
 def _environment(spec: Spec, run: str, options: BatchOptions) -> dict[str, Any]:
-    secrets = {variable: {"$secret": options.secrets[key]} for variable, key in spec.secrets.items()}
+    secrets = {
+        variable: {"$secret": options.secrets[key]} for variable, key in spec.secrets.items()
+    }
     return {
         **spec.env,
         **secrets,
         "RUNSPEC_RUN": run,
         "RUNSPEC_STORE": stores.store(options),
         "RUNSPEC_SAS": CONTAINER_SAS,
-        "RUNSPEC_WORDS": WORDS if spec.container.image else WORDS + BELOW,
+        "RUNSPEC_WORDS": WORDS if pool.image(spec) else WORDS + BELOW,
     }
 
 
@@ -120,7 +123,7 @@ def task(spec: Spec, run: str, facts: Facts, number: int) -> dict[str, Any]:
             "coordinationCommandLine": COORDINATION,
             "commonResourceFiles": [inside],
         }
-    if spec.container.image:
+    if pool.image(spec):
         found["containerSettings"] = _container(spec)
     return found
 
@@ -174,7 +177,7 @@ def _container(spec: Spec) -> dict[str, Any]:
     if spec.cluster.nodes.max > 1:
         words.append("--network=host")  # nodes meet by the machines' own addresses
     return {
-        "imageName": spec.container.image,
+        "imageName": pool.image(spec),
         "containerRunOptions": " ".join(words),
         "workingDirectory": "taskWorkingDirectory",
     }

@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
-from runspec.provider import Facts, Spec, Step, tasks
+from runspec.provider import Capacity, Facts, Spec, Step, argv, tasks
 from runspec_azure import stores
 from runspec_azure.batch import job, pool
 
 
 def steps(spec: Spec, run: str, facts: Facts) -> tuple[Step, ...]:
-    own = {"pool": pool.name(spec, facts.options), "count": len(tasks(spec))}
+    own = {
+        "argv": list(argv(spec)),
+        "pool": pool.name(spec, facts.options),
+        "count": len(tasks(spec)),
+        "tries": spec.retry.attempts,
+        "spot": spec.cluster.capacity is not Capacity.ON_DEMAND,
+    }
     return (
         *stores.steps(spec, facts),
         *pool.steps(spec, facts),

@@ -72,6 +72,12 @@ def content(spec: Spec, options: BatchOptions) -> dict[str, Any]:
     return found
 
 
+def image(spec: Spec) -> str | None:
+    """Give the image of *spec*; one that is only on somebody's machine gives way to requirements."""
+    found = spec.container.image
+    return None if found is None or found.startswith("localhost/") else found
+
+
 def formula(spec: Spec, options: BatchOptions) -> str:
     """Give the autoscale formula: a machine for each node of each task, and none when none are left.
 
@@ -97,7 +103,7 @@ def _machine(spec: Spec, options: BatchOptions) -> dict[str, Any]:
         "imageReference": _image(options.image),
         "nodeAgentSKUId": options.node_agent,
     }
-    if spec.container.image:
+    if image(spec):
         containers: dict[str, Any] = {"type": "dockerCompatible"}
         if options.registry:
             containers["containerRegistries"] = [_registry(options)]
@@ -124,7 +130,11 @@ def _mount(key: str, options: BatchOptions) -> dict[str, Any]:
     """https://learn.microsoft.com/en-us/azure/batch/virtual-file-mount"""
     kind, _, place = options.shared[key].partition(":")
     if kind == "nfs":
-        nfs = {"source": place, "relativeMountPath": key, "mountOptions": "-o vers=4,minorversion=1,sec=sys"}
+        nfs = {
+            "source": place,
+            "relativeMountPath": key,
+            "mountOptions": "-o vers=4,minorversion=1,sec=sys",
+        }
         return {"nfsMountConfiguration": nfs}
     account, _, inner = place.partition("/")
     secret = options.account_keys.get(account, options.storage_key)
@@ -134,5 +144,7 @@ def _mount(key: str, options: BatchOptions) -> dict[str, Any]:
     if kind == "files":
         url = f"https://{account}.file.core.windows.net/{inner}"
         options_ = "-o vers=3.0,dir_mode=0777,file_mode=0777,serverino"
-        return {"azureFileShareConfiguration": {**own, "azureFileUrl": url, "mountOptions": options_}}
+        return {
+            "azureFileShareConfiguration": {**own, "azureFileUrl": url, "mountOptions": options_}
+        }
     return {"azureBlobFileSystemConfiguration": {**own, "containerName": inner}}
