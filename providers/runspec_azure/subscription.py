@@ -11,7 +11,7 @@ from azure.core.credentials import TokenCredential
 from azure.mgmt.compute import ComputeManagementClient
 from azure.mgmt.resource.resources import ResourceManagementClient
 
-from runspec.provider import RunspecError, Spec
+from runspec.provider import RunspecError
 from runspec_azure import machines
 from runspec_azure.errors import translated
 
@@ -136,7 +136,7 @@ def _refused(restrictions: Iterable[Any]) -> str | None:
     return None
 
 
-def survey(_spec: Spec, options: Any, subscription: Subscription | None = None) -> dict[str, Any]:
+def survey(options: Any, subscription: Subscription | None = None) -> dict[str, Any]:
     """Give what the account says of itself, for plans; nothing where it cannot be asked.
 
     It is asked where the profile names the subscription: how much is in use is left out, since a

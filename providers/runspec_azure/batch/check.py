@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 from runspec.provider import Capacity, Facts, Problem, Spec, did_you_mean
 from runspec_azure import machines, needs
+from runspec_azure.batch import pool
 from runspec_azure.batch.options import BatchOptions
 from runspec_azure.machines import Machine
 
@@ -81,14 +82,14 @@ def _container(spec: Spec) -> Iterator[Problem]:
     elif container.image and not re.match(r"[A-Za-z0-9]", container.image):
         what = f"'{container.image}' is a file, and no image of a registry"
         yield Problem(at, what, "push it to a registry")
-    if container.requirements is not None and needs.image(spec):
+    if container.requirements is not None and pool.image(spec):
         what = "installed by the image's python3 at the job's start; it has to have venv or pip"
         yield Problem(("container", "requirements"), what, at="key", severity="note")
     if container.python:
-        where = "image" if needs.image(spec) else "machine"
+        where = "image" if pool.image(spec) else "machine"
         what = f"the {where} brings its own Python; it ought to be such a version"
         yield Problem(("container", "python"), what, severity="note")
-    if container.shm and not needs.image(spec):
+    if container.shm and not pool.image(spec):
         what = "without an image the job has the machine's own /dev/shm, half of its memory"
         yield Problem(("container", "shm"), what, severity="note")
 
@@ -171,10 +172,10 @@ def _own_pool(spec: Spec, options: BatchOptions) -> Iterator[Problem]:
         yield Problem(("cluster", "nodes"), what, severity="note")
     what = (
         "the profile's pool needs a containerConfiguration"
-        if needs.image(spec)
+        if pool.image(spec)
         else "the profile's pool must not be one for containers, or tasks without an image fail"
     )
-    at = ("container", "image") if needs.image(spec) else ("provider",)
+    at = ("container", "image") if pool.image(spec) else ("provider",)
     yield Problem(at, what, severity="note")
 
 

@@ -236,7 +236,7 @@ def test_without_a_subscription_quotas_are_not_looked_at(azure: arm.Azure) -> No
 
 
 def test_a_survey_has_the_machines_that_the_subscription_may_have(azure: arm.Azure) -> None:
-    found = survey(spec(), profile(azure), subscription(azure))
+    found = survey(profile(azure), subscription(azure))
 
     assert found == {
         "pool_allocation": "user-subscription",
@@ -266,7 +266,7 @@ def test_a_survey_has_the_machines_that_the_subscription_may_have(azure: arm.Azu
 
 
 def test_a_plan_takes_what_the_survey_has(azure: arm.Azure) -> None:
-    found = survey(spec(), profile(azure), subscription(azure))
+    found = survey(profile(azure), subscription(azure))
     gpu = spec(cluster={"gpus": 1})
 
     assert needs.size(gpu, options()) == "Standard_NC4as_T4_v3"
@@ -276,8 +276,8 @@ def test_a_plan_takes_what_the_survey_has(azure: arm.Azure) -> None:
 def test_a_survey_of_those_who_may_not_ask_is_empty(azure: arm.Azure) -> None:
     azure.denied = True
 
-    assert survey(spec(), profile(azure), subscription(azure)) == {}
+    assert survey(profile(azure), subscription(azure)) == {}
 
 
 def test_a_survey_asks_nobody_where_the_profile_names_no_subscription() -> None:
-    assert survey(spec(), options()) == {}
+    assert survey(options()) == {}
