@@ -33,7 +33,7 @@ def examine(options: BatchOptions, subscription: Subscription | None = None) -> 
     finding, images = asked(
         lambda: session.pages("Account_ListSupportedImages"),
         f"Batch account {session.account}",
-        LOGIN,
+        "write where it is: batch_url: https://ACCOUNT.REGION.batch.azure.com",
     )
     yield finding
     yield _store(session)

@@ -90,6 +90,15 @@ def test_a_key_that_is_not_there_is_said(azure: arm.Azure, monkeypatch: pytest.M
     assert azure.calls == []
 
 
+def test_an_account_that_cannot_be_reached_is_said(azure: arm.Azure) -> None:
+    away = profile(azure).model_copy(update={"batch_url": "http://127.0.0.1:9"})
+
+    first = next(iter(doctor.examine(away)))
+
+    assert (first.ok, "cannot be reached" in first.what) == (False, True)
+    assert first.hint and first.hint.startswith("write where it is: batch_url")
+
+
 def test_a_container_that_is_not_there_is_said(azure: arm.Azure) -> None:
     azure.container = False
 
