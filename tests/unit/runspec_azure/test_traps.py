@@ -62,7 +62,11 @@ def test_a_task_of_many_nodes_is_on_a_pool_that_takes_it(name: str) -> None:
 def test_what_all_nodes_need_is_common_to_them(name: str) -> None:
     """Plain resource files reach the first node alone."""
     for task in tasks(steps(JOBS[name])):
-        assert ("resourceFiles" in task) != ("multiInstanceSettings" in task)
+        gang = task.get("multiInstanceSettings")
+        files = task["resourceFiles"] if gang is None else gang["commonResourceFiles"]
+
+        assert [file["filePath"] for file in files] == ["inside.pyz"]
+        assert gang is None or "resourceFiles" not in task
 
 
 @pytest.mark.parametrize("name", JOBS)
