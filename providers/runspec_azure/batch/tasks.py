@@ -119,6 +119,9 @@ class Tasks:
             self._records.pop(run, None)
             return Status(State.GONE)
         tasks = self.all(run)
+        if job["state"] == "completed" and not _over(tasks, record["count"]):
+            self._known.pop(("tasks", run), None)  # they were asked before the job
+            tasks = self.all(run)
         over = _over(tasks, record["count"])
         if not over and job["state"] != "completed":
             return self._going(run, record, tasks)
