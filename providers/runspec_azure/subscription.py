@@ -139,11 +139,8 @@ def _refused(restrictions: Iterable[Any]) -> str | None:
 def survey(options: Any, subscription: Subscription | None = None) -> dict[str, Any]:
     """Give what the account says of itself, for plans; nothing where it cannot be asked.
 
-    It is asked where the profile names the subscription: how much is in use is left out, since a
-    plan is the same tomorrow.
+    How much is in use is left out, since a plan is the same tomorrow.
     """
-    if subscription is None and not (options.subscription and options.batch_url):
-        return {}
     found: dict[str, Any] = {}
     try:
         asked = subscription or opened(options)

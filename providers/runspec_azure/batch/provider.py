@@ -22,8 +22,8 @@ class AzureBatchProvider:
         return check.problems(spec, facts)
 
     def survey(self, spec: Spec, options: Any) -> Mapping[str, Any]:
-        if not options.subscription:
-            return {}
+        if not (options.subscription and options.batch_url):
+            return {}  # without either there is nobody to ask
         from runspec_azure.subscription import survey
 
         return survey(options)

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from runspec_azure import doctor, needs
+from runspec_azure.batch import PROVIDER
 from runspec_azure.batch.options import BatchOptions
 from runspec_azure.subscription import Subscription, survey
 from tests.unit.runspec_azure import arm
@@ -289,4 +290,26 @@ def test_a_survey_of_those_who_may_not_ask_is_empty(azure: arm.Azure) -> None:
 
 
 def test_a_survey_asks_nobody_where_the_profile_names_no_subscription() -> None:
-    assert survey(options()) == {}
+    assert PROVIDER.survey(spec(), options()) == {}
+    assert PROVIDER.survey(spec(), options(subscription="s", batch_url=None)) == {}
+
+
+def test_the_region_is_that_of_the_account_or_of_its_url(azure: arm.Azure) -> None:
+    away = Subscription(
+        options(
+            subscription=arm.SUBSCRIPTION, batch_url="https://others.northeurope.batch.azure.com"
+        ),
+        arm.Login(),
+        base_url=azure.url,
+        authentication_policy=arm.OverHttp(),
+    )
+    nameless = Subscription(
+        options(subscription=arm.SUBSCRIPTION, batch_url="http://localhost:1"),
+        arm.Login(),
+        base_url=azure.url,
+        authentication_policy=arm.OverHttp(),
+    )
+
+    assert subscription(azure).region == "westeurope"
+    assert away.region == "northeurope"
+    assert nameless.region == ""
