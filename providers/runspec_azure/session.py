@@ -24,6 +24,7 @@ NEEDED = ("batch_url", "storage_account", "container")
 
 # https://learn.microsoft.com/en-us/rest/api/batchservice/operation-groups
 OPERATIONS: Mapping[str, tuple[str, str]] = {
+    "Account_ListSupportedImages": ("GET", "/supportedimages"),
     "Pool_Add": ("POST", "/pools"),
     "Pool_Get": ("GET", "/pools/{poolId}"),
     "Pool_List": ("GET", "/pools"),

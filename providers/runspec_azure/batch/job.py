@@ -75,7 +75,7 @@ def _job(spec: Spec, run: str, facts: Facts) -> Step:
     body: dict[str, Any] = {
         "id": run,
         "displayName": spec.name,
-        "poolInfo": {"poolId": pool.name(spec, options)},
+        "poolInfo": {"poolId": pool.name(spec, facts)},
         "onAllTasksComplete": "noaction",
         "commonEnvironmentSettings": pairs(_environment(spec, run, options)),
         "metadata": pairs({**options.tags, "runspec": run}),
