@@ -89,7 +89,7 @@ class TaskStream:
     def _kept(self, number: int, done: int) -> bytes | None:
         """Give bytes of the copy in the store; None where there is no copy."""
         key = self.logs.blobs.key("runs", self.run, "logs", str(self.task))
-        names = [f"{key}/{self.rank}/{number}"]
+        names = [f"{key}/{self.rank}/{number}.txt"]
         if self.rank == 0 and number == self._seen().tries:
             names.append(f"{key}/{STDOUT}")
         for name in names:
