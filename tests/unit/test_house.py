@@ -25,7 +25,10 @@ PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
 LINTER = PROJECT["tool"]["importlinter"]
 CONTRACTS = {contract["id"]: contract for contract in LINTER["contracts"]}
 PACKAGES = {f.parent.name for root in ("runner", "providers") for f in ROOT.glob(f"{root}/*/*.py")}
-PROVIDERS = {f.parent.name for f in ROOT.glob("providers/*/provider.py")}
+# A package may have several providers, each in a folder of its own.
+PROVIDERS = {
+    f.relative_to(ROOT / "providers").parts[0] for f in ROOT.glob("providers/**/provider.py")
+}
 
 
 def kept() -> list[str]:
