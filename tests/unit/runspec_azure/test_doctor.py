@@ -327,6 +327,12 @@ def test_a_survey_of_those_who_may_not_ask_is_empty(azure: arm.Azure) -> None:
     assert survey(profile(azure), subscription(azure)) == {}
 
 
+def test_a_survey_of_a_place_that_has_nothing_leaves_it_to_the_table(azure: arm.Azure) -> None:
+    azure.skus = []
+
+    assert survey(profile(azure), subscription(azure)) == {"pool_allocation": "user-subscription"}
+
+
 def test_a_survey_asks_nobody_where_the_profile_names_no_subscription() -> None:
     assert PROVIDER.survey(spec(), options()) == {}
     assert PROVIDER.survey(spec(), options(subscription="s", batch_url=None)) == {}
