@@ -9,7 +9,6 @@ from runspec.provider import Finding, RunspecError
 from runspec_azure import machines
 from runspec_azure.batch.options import BatchOptions
 from runspec_azure.blobs import Blobs
-from runspec_azure.errors import LOGIN
 from runspec_azure.session import Session
 from runspec_azure.subscription import Subscription, opened
 
@@ -25,11 +24,7 @@ def examine(options: BatchOptions, subscription: Subscription | None = None) -> 
         yield Finding(f"the profile names no {key}", False, "runspec init --provider azure-batch")
     if missing:
         return
-    try:
-        session = Session(options)
-    except RunspecError as exc:
-        yield Finding(exc.message, False, exc.hint or LOGIN)
-        return
+    session = Session(options)
     finding, images = asked(
         lambda: session.pages("Account_ListSupportedImages"),
         f"Batch account {session.account}",

@@ -146,9 +146,9 @@ def survey(options: Any, subscription: Subscription | None = None) -> dict[str, 
         asked = subscription or opened(options)
         if mode := asked.mode:
             found["pool_allocation"] = mode
-        found["machines"] = {
-            name: dict(sku.facts) for name, sku in asked.skus.items() if not sku.refused
-        }
+        there = {name: dict(sku.facts) for name, sku in asked.skus.items() if not sku.refused}
+        if there:  # a place that has none at all is no place, and the table knows more
+            found["machines"] = there
     except RunspecError:
         return found
     return found

@@ -38,6 +38,7 @@ def problems(spec: Spec, facts: Facts) -> Iterator[Problem]:
         if not options.pool:
             yield from _machines(spec, facts)
             yield from _image(options)
+            yield from _registry(spec, options)
         yield from _profile(options)
         yield from _mounts(spec, options)
         yield from _secrets(spec, options)
@@ -289,6 +290,14 @@ def _image(options: BatchOptions) -> Iterator[Problem]:
         yield Problem(("provider",), what, f"set node_agent: {agent}")
 
 
+def _registry(spec: Spec, options: BatchOptions) -> Iterator[Problem]:
+    """https://learn.microsoft.com/azure/container-registry/anonymous-pull-access"""
+    host = (pool.image(spec) or "").partition("/")[0]
+    if host.endswith(".azurecr.io") and host != options.registry:
+        what = f"{host} lets nobody in without a login, unless it is told to: see registry in the profile"
+        yield Problem(("container", "image"), what, severity="note")
+
+
 def _profile(options: BatchOptions) -> Iterator[Problem]:
     examples = {
         "batch_url": "https://ACCOUNT.REGION.batch.azure.com",
@@ -344,6 +353,11 @@ def _shared(at: tuple[str | int, ...], key: str, options: BatchOptions) -> Itera
         yield Problem(at, f"the profile has no shared file system '{key}'", hint)
         return
     kind, _, place = options.shared[key].partition(":")
+    if kind == "nfs" and not options.subnet:
+        what = (
+            f"machines outside a network of yours seldom reach {place}: see subnet in the profile"
+        )
+        yield Problem(at, what, severity="note")
     account = place.partition("/")[0]
     own = account == options.storage_account and options.storage_key
     if kind in ("files", "blob") and not own and account not in options.account_keys:

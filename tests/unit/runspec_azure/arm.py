@@ -131,12 +131,12 @@ class Azure:
         ]
         self.pools: dict[str, dict[str, Any]] = {}
         self.container = True
-        self.denied = False
+        self.denied = "nothing"  # a path that holds it is refused
         self.calls: list[str] = []
         self.url = ""
 
     def answer(self, path: str, query: dict[str, list[str]]) -> tuple[int, Any]:
-        if self.denied and path.startswith("/subscriptions"):
+        if self.denied in path:
             error = {"code": "AuthorizationFailed", "message": "no right to read"}
             return 403, {"error": error}
         if path == f"/subscriptions/{SUBSCRIPTION}/resources":

@@ -278,6 +278,16 @@ TOLD: dict[str, tuple[dict[str, Any], dict[str, Any], tuple[Any, ...]]] = {
         {"pool": "p"},
         ("mounts", 0, "source"),
     ),
+    "a registry that asks who one is": (
+        {"container": {"image": "mine.azurecr.io/a:1"}},
+        {"registry": "other.azurecr.io"},
+        ("container", "image"),
+    ),
+    "an NFS server that nothing leads to": (
+        {"mounts": [SHARED]},
+        {"shared": {"work": "nfs:10.0.0.4:/data"}},
+        ("mounts", 0, "source"),
+    ),
     "a size that leaves": ({}, {"vm_size": "standard_d2_v2"}, ("provider",)),
     "what requirements need": (
         {"container": {"image": "a:1", "requirements": ["six"]}},
@@ -302,8 +312,26 @@ def test_what_may_surprise_is_told(name: str) -> None:
     assert errors(spec(**fields), **profile) == []
 
 
-def test_a_usual_job_is_told_nothing() -> None:
-    assert problems(spec(container={"image": "python:3.12"}, cluster={"nodes": 2})) == []
+USUAL: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
+    "a gang with an image": ({"container": {"image": "python:3.12"}, "cluster": {"nodes": 2}}, {}),
+    "an image of a registry that is logged in to": (
+        {"container": {"image": "mine.azurecr.io/a:1"}},
+        {"registry": "mine.azurecr.io"},
+    ),
+    "NFS in a network of one's own": (
+        {"mounts": [SHARED]},
+        {"shared": {"work": "nfs:h:/d"}, "subnet": "/subscriptions/s/subnets/a"},
+    ),
+    "Azure Files": ({"mounts": [SHARED]}, {"shared": {"work": "files:jobs/share"}}),
+    "spot machines": ({"cluster": {"capacity": "spot"}}, {}),
+}
+
+
+@pytest.mark.parametrize("name", USUAL)
+def test_a_usual_job_is_told_nothing(name: str) -> None:
+    fields, profile = USUAL[name]
+
+    assert problems(spec(**fields), **profile) == []
 
 
 @pytest.mark.parametrize(

@@ -228,12 +228,50 @@ def test_an_account_of_another_subscription_is_said(azure: arm.Azure) -> None:
 
 
 def test_who_may_not_read_the_subscription_is_told_so(azure: arm.Azure) -> None:
-    azure.denied = True
+    azure.denied = "/subscriptions"
 
     found = list(doctor.examine(profile(azure), subscription(azure)))
 
     (bad,) = [f for f in found if not f.ok]
     assert "AuthorizationFailed" in bad.what
+
+
+@pytest.mark.parametrize("what", ["/skus", "/usages"])
+def test_who_may_not_read_all_of_it_is_told_so(azure: arm.Azure, what: str) -> None:
+    azure.denied = what
+
+    found = said(azure)
+
+    assert [what for what, ok in found.items() if not ok and "AuthorizationFailed" in what]
+    assert found["jobs in westeurope: Succeeded, user-subscription"] is True
+
+
+def test_a_machine_that_is_there_with_just_enough_cores_is_good(azure: arm.Azure) -> None:
+    azure.usages = [arm.usage("cores", 98, 100), arm.usage("standardDDSv5Family", 8, 10)]
+
+    found = said(azure, vm_size="Standard_D2ds_v5")
+
+    assert all(found.values())
+    assert "all 1 sizes of machines are in westeurope" in found
+    assert "2 of 10 vCPUs of standardDDSv5Family are free" in found
+
+
+def test_an_account_of_batchs_own_with_just_enough_cores_is_good(azure: arm.Azure) -> None:
+    azure.account |= {
+        "poolAllocationMode": "BatchService",
+        "dedicatedCoreQuota": 2,
+        "dedicatedCoreQuotaPerVMFamilyEnforced": True,
+        "dedicatedCoreQuotaPerVMFamily": [{"name": "standardDDSv5Family", "coreQuota": 2}],
+    }
+
+    found = said(azure, vm_size="Standard_D2ds_v5", pool_allocation=None)
+
+    assert all(found.values())
+    assert "2 dedicated vCPUs of standardDDSv5Family" in found
+
+
+def test_machines_that_are_away_are_not_all_there(azure: arm.Azure) -> None:
+    assert not [what for what in said(azure) if what.startswith("all ")]
 
 
 def test_without_a_subscription_quotas_are_not_looked_at(azure: arm.Azure) -> None:
@@ -284,9 +322,15 @@ def test_a_plan_takes_what_the_survey_has(azure: arm.Azure) -> None:
 
 
 def test_a_survey_of_those_who_may_not_ask_is_empty(azure: arm.Azure) -> None:
-    azure.denied = True
+    azure.denied = "/subscriptions"
 
     assert survey(profile(azure), subscription(azure)) == {}
+
+
+def test_a_survey_of_a_place_that_has_nothing_leaves_it_to_the_table(azure: arm.Azure) -> None:
+    azure.skus = []
+
+    assert survey(profile(azure), subscription(azure)) == {"pool_allocation": "user-subscription"}
 
 
 def test_a_survey_asks_nobody_where_the_profile_names_no_subscription() -> None:
