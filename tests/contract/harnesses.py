@@ -121,5 +121,26 @@ def rehearsed(folder: Path) -> None:
 
 SECRET_ARN = "arn:aws:secretsmanager:eu-central-1:123456789012:secret:token-a1b2c3"
 AWS = {**SETTINGS, "region": "eu-central-1", "shared": {"all": "efs:fs-12345678"}}
-HARNESSES: dict[str, Harness] = {"aws-batch": aws_batch, "local": local}
+BATCH_AI = {
+    "subscription": "00000000-0000-0000-0000-000000000000",
+    "location": "eastus",
+    "storage_account": "acct",
+    "container": "jobs",
+    "file_share": "logs",
+    "ssh_public_key": "ssh-ed25519 AAAA",
+    "shared": {"all": {"share": "all"}},
+    "secrets": {"storage-key": "env:STORAGE_KEY"},
+}
+
+
+def azure_batch_ai(folder: Path, monkeypatch: pytest.MonkeyPatch) -> World:
+    """The pure half: the service answers no more."""
+    return World(registry.load("azure-batch-ai"), folder, options=BATCH_AI, answers=False)
+
+
+HARNESSES: dict[str, Harness] = {
+    "aws-batch": aws_batch,
+    "azure-batch-ai": azure_batch_ai,
+    "local": local,
+}
 MORE: dict[str, Harness] = {"aws-batch-signed": aws_batch_signed}  # other ways of a provider

@@ -1,0 +1,30 @@
+"""The Azure Batch AI provider, as the core sees it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from runspec.provider import Client, Facts, Options, Problem, Spec, Step
+from runspec_azure.batchai import check, plan
+from runspec_azure.batchai.options import BatchAiOptions
+
+
+class BatchAiProvider:
+    """Runs jobs on Azure Batch AI, or on what speaks its API."""
+
+    name = "azure-batch-ai"
+    options_model: type[Options] = BatchAiOptions
+
+    def check(self, spec: Spec, facts: Facts) -> Iterable[Problem]:
+        return check.problems(spec, facts)
+
+    def plan(self, spec: Spec, run: str, facts: Facts) -> Sequence[Step]:
+        return plan.steps(spec, run, facts)
+
+    def connect(self, facts: Facts) -> Client:
+        from runspec_azure.batchai.client import connect
+
+        return connect(facts)
+
+
+PROVIDER = BatchAiProvider()
