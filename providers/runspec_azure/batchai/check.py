@@ -211,6 +211,9 @@ def _mounts(spec: Spec, options: BatchAiOptions) -> Iterator[Problem]:
             hint = "make it an output, or mode: ro"
             yield Problem(("mounts", i, "mode"), "what is written there is not brought back", hint)
         key = mount.place.partition("/")[0]
+        known = options.inputs.get(mount.name)
+        if mount.scheme == "shared" and known is not None and known.path:
+            continue
         if mount.scheme == "shared" and key not in options.shared:
             hint = did_you_mean(key, options.shared) or (
                 f"add providers: {{azure-batch-ai: {{shared: {{{key}: {{share: NAME}}}}}}}} "

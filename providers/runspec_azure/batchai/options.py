@@ -58,15 +58,15 @@ Prefix = Annotated[str, *_PREFIX]
 class Volume(Model):
     """A volume that Batch AI mounts; exactly one of `share`, `container`, `file_server` and `command`."""
 
-    share: Container | None = Field(default=None, description="An Azure Files share.")
-    container: Container | None = Field(default=None, description="A Blob container (blobfuse).")
+    share: Word | None = Field(default=None, description="An Azure Files share.")
+    container: Word | None = Field(default=None, description="A Blob container (blobfuse).")
     file_server: Word | None = Field(
         default=None, description="The resource id of a Batch AI file server (NFS)."
     )
     command: Word | None = Field(
         default=None, description="A command that mounts anything else: `mount -t nfs host:/data`."
     )
-    account: Account | None = Field(
+    account: Word | None = Field(
         default=None, description="The storage account, where it is not that of the profile."
     )
     key: Key | None = Field(

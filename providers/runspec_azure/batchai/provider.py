@@ -4,7 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from runspec.provider import Client, Facts, Options, Problem, Spec, Step
+from runspec.provider import (
+    Client,
+    Exported,
+    Facts,
+    Foreign,
+    Imported,
+    Options,
+    Problem,
+    Spec,
+    Step,
+)
 from runspec_azure.batchai import check, plan
 from runspec_azure.batchai.options import BatchAiOptions
 
@@ -20,6 +30,16 @@ class BatchAiProvider:
 
     def plan(self, spec: Spec, run: str, facts: Facts) -> Sequence[Step]:
         return plan.steps(spec, run, facts)
+
+    def export(self, steps: Sequence[Step]) -> Exported:
+        from runspec_azure.batchai.exporting import exported
+
+        return exported(steps)
+
+    def imports(self, job: Foreign, cluster: Foreign | None) -> Imported:
+        from runspec_azure.batchai.importing import imported
+
+        return imported(job, cluster)
 
     def connect(self, facts: Facts) -> Client:
         from runspec_azure.batchai.client import connect

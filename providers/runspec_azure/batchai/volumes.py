@@ -43,8 +43,21 @@ def used(spec: Spec, options: BatchAiOptions) -> dict[str, Volume]:
     stored = any(m.scheme != "shared" and not _own(m.name, options.inputs) for m in spec.mounts)
     if stored or any(not _own(o.name, options.results) for o in spec.outputs):
         own.add(STORE)
-    found = {k: v for k, v in options.shared.items() if k in shared and v.level == "job"}
+    found = {
+        name: volume
+        for name, volume in options.shared.items()
+        if volume.level == "job" and (name in shared or _spoken_of(root(name, volume), options))
+    }
     return found | {k: v for k, v in own_volumes(options).items() if k in own}
+
+
+def _spoken_of(where: str, options: BatchAiOptions) -> bool:
+    """Say whether a path of the options lies on the volume that is mounted at *where*."""
+    paths = [place.path for place in (*options.inputs.values(), *options.results.values())]
+    known = [path for path in (*paths, options.logs) if path]
+    return any(f"{path}/".startswith(f"{where}/") for path in known) or (
+        where in (options.preparation or "")
+    )
 
 
 def _own(name: str, places: Mapping[str, Any]) -> bool:

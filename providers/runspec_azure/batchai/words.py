@@ -82,7 +82,8 @@ def line(spec: Spec, values: Mapping[str, str], options: BatchAiOptions) -> str:
     if spec.command is not None:
         return " ".join(word(text, values, options) for text in spec.command)
     found = script((spec.run or "").strip("\n"), options)
-    return found if "\n" not in found else f"/bin/sh -e -c {shlex.quote(found)}"
+    plain = "\n" not in found or not options.contract  # without the contract, nothing is added
+    return found if plain else f"/bin/sh -e -c {shlex.quote(found)}"
 
 
 def program(spec: Spec, values: Mapping[str, str], options: BatchAiOptions) -> list[str]:
