@@ -44,9 +44,12 @@ from runspec.inside import (
     inside_signed,
     zipapp_bytes as inside_zipapp,
 )
+from runspec.layout import OUTPUT_TAR, blob_name, job_record
+from runspec.outputs import saved_outputs
 from runspec.problems import Path, Problem, did_you_mean
 from runspec.scalars import Bytes, Key, Positive, Seconds, Truth, Whole, Word, matching
 from runspec.spec import Capacity, Launch, Model, Mount, Nodes, Output, Spec
+from runspec.tars import tar_blocks, tar_bytes
 from runspec.values import (
     SECRET_SOURCE,
     Answer,
@@ -77,6 +80,7 @@ from runspec.values import (
 from runspec.words import argv, shell_script, tasks, variable
 
 __all__ = [
+    "OUTPUT_TAR",
     "SECRET_SOURCE",
     "Answer",
     "Attempt",
@@ -141,14 +145,19 @@ __all__ = [
     "Whole",
     "Word",
     "argv",
+    "blob_name",
     "did_you_mean",
     "inside_boot",
     "inside_sh",
     "inside_signed",
     "inside_zipapp",
+    "job_record",
     "matching",
+    "saved_outputs",
     "shell_script",
     "state_folder",
+    "tar_blocks",
+    "tar_bytes",
     "tasks",
     "variable",
 ]

@@ -1,0 +1,1 @@
+"""Stand-ins for the services of Azure, on the loopback interface of this machine."""
