@@ -19,12 +19,12 @@ def steps(spec: Spec, run: str, facts: Facts) -> tuple[Step, ...]:
 
 def _steps(spec: Spec, run: str, facts: Facts) -> Iterator[Step]:
     options: BatchAiOptions = facts.options
-    yield from _uploads(spec, facts)
     yield _group(options)
     yield _workspace(options)
     if options.cluster is None:
         yield _cluster(spec, options)
     yield _experiment(options)
+    yield from _uploads(spec, facts)  # large ones after all that may be refused
     for number, values in enumerate(tasks(spec)):
         yield _job(spec, run, number, values, facts)
 
