@@ -148,12 +148,8 @@ class Blobs:
             link.close()
 
     def close(self) -> None:
-        self._process.terminate()
-        try:
-            self._process.wait(5)
-        except subprocess.TimeoutExpired:
-            self._process.kill()
-            self._process.wait()
+        self._process.kill()  # there is nothing to save, and SIGTERM waits for clients that stay
+        self._process.wait()
         if self._process.stdin is not None:
             with contextlib.suppress(OSError):
                 self._process.stdin.close()

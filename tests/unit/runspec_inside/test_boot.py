@@ -33,6 +33,12 @@ DIGEST = hashlib.sha256(ZIPAPP).hexdigest()
 NOW = datetime.datetime(2026, 2, 3, 4, 5, 6)  # noqa: DTZ001 - botocore's own is naive, too
 
 
+@pytest.fixture
+def kind() -> str:
+    """Only there does a text come before the zipapp."""
+    return "s3"
+
+
 # Signatures
 
 ASKS = {
