@@ -29,7 +29,9 @@ def create(world: World, request: Request) -> Answer:
 
 
 def new(world: World, workspace: Workspace, name: str, properties: dict[str, Any]) -> Cluster:
-    made = Cluster(f"{workspace.id}/clusters/{name}", name, f"{PROVIDER}/Clusters", properties)
+    made = Cluster(
+        f"{workspace.id}/clusters/{name}", name, f"{PROVIDER}/workspaces/clusters", properties
+    )
     usages.check_clusters(world)
     target = scaling.first_target(made)
     if "manual" in made.scale:  # autoScale takes what it gets: AutoScaleSettings.minimumNodeCount
@@ -75,8 +77,9 @@ def update(world: World, request: Request) -> Answer:
     scale = request.body.get("properties", {}).get("scaleSettings")
     if scale is not None:
         check_scale(scale)
-        if "manual" in scale:
-            usages.check(world, cluster, scale["manual"]["targetNodeCount"])
+        target = scale.get("manual", {}).get("targetNodeCount", 0)
+        if target > max(cluster.target, len(cluster.nodes)):
+            usages.check(world, cluster, target)
         cluster.properties = {**cluster.properties, "scaleSettings": scale}
         scaling.changed(world, cluster)
     return Answer(200, describe.cluster(cluster))

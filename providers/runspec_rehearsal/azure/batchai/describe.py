@@ -44,6 +44,19 @@ TOOLS = {  # JobProperties.toolType; the enum has none for pyTorch, its descript
 }
 
 
+# Toolkits whose processCount is told, though nobody gave it: outputs of `job show` in recipes.
+COUNTED = {
+    "caffeSettings",
+    "chainerSettings",
+    "cntkSettings",
+    "customMpiSettings",
+    "horovodSettings",
+    "pyTorchSettings",
+}
+# AzureFileShareReference: "Default value: 0777"
+MODES = {"fileMode": "0777", "directoryMode": "0777"}
+
+
 def public(value: Any) -> Any:
     """Give what was asked for without its secrets."""
     if isinstance(value, list):
@@ -51,6 +64,8 @@ def public(value: Any) -> Any:
     if not isinstance(value, dict):
         return value
     kept = {name: public(one) for name, one in value.items() if name not in SECRET}
+    if "azureFileUrl" in kept:
+        kept = {**MODES, **kept}
     if "secrets" in kept:
         kept["secrets"] = [{k: v for k, v in s.items() if k != "value"} for s in kept["secrets"]]
     return kept
@@ -130,9 +145,11 @@ def scale(found: Cluster) -> dict[str, Any]:
 
 def job(found: Job) -> dict[str, Any]:
     asked = public(found.properties)
-    tool = next((tool for name, tool in TOOLS.items() if name in asked), None)
+    kit = next(name for name in TOOLS if name in asked)
+    if kit in COUNTED:
+        asked[kit] = {"processCount": asked["nodeCount"], **asked[kit]}
     more = {
-        "toolType": tool,
+        "toolType": TOOLS[kit],
         "schedulingPriority": asked.get("schedulingPriority", "normal"),
         "constraints": {"maxWallClockTime": "P7D", **asked.get("constraints", {})},
         "jobOutputDirectoryPathSegment": found.segment,

@@ -66,7 +66,13 @@ def new(
     properties: dict[str, Any],
 ) -> Job:
     cluster = cluster_named(world, properties["cluster"]["id"])
-    job = Job(f"{experiment.id}/jobs/{name}", name, f"{PROVIDER}/Jobs", properties, cluster=cluster)
+    job = Job(
+        f"{experiment.id}/jobs/{name}",
+        name,
+        f"{PROVIDER}/workspaces/experiments/jobs",
+        properties,
+        cluster=cluster,
+    )
     job.number, job.guid = world.next_number(), str(uuid.uuid4())
     group = workspace.id.split("/")[4]
     # The layout of the official example GetJob.

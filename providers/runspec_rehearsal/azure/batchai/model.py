@@ -28,6 +28,7 @@ class Thing:
     id: str
     name: str
     kind: str
+    """The type, as recipes show it: Microsoft.BatchAI/workspaces/... (examples have it shorter)."""
     properties: dict[str, Any]
     """What was asked for, as the wire had it."""
     creation_time: str = field(default_factory=now)

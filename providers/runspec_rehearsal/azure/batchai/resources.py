@@ -119,7 +119,7 @@ def create_workspace(world: World, request: Request) -> Answer:
     found = group.workspaces.get(name.lower())
     if found is None:
         path = f"{group.id}/providers/{PROVIDER}/workspaces/{name}"
-        found = Workspace(path, name, f"{PROVIDER}/Workspaces", {})
+        found = Workspace(path, name, f"{PROVIDER}/workspaces", {})
         found.location, found.tags = request.body["location"], request.body.get("tags", {})
         group.workspaces[name.lower()] = found
     elif found.location != request.body["location"]:
@@ -181,7 +181,7 @@ def create_experiment(world: World, request: Request) -> Answer:
     workspace, name = world.workspace(request), request.path["experimentName"]
     found = workspace.experiments.get(name.lower())
     if found is None:
-        kind = f"{PROVIDER}/Experiments"
+        kind = f"{PROVIDER}/workspaces/experiments"
         found = Experiment(f"{workspace.id}/experiments/{name}", name, kind, {})
         workspace.experiments[name.lower()] = found
     experiment = found
@@ -231,7 +231,7 @@ def create_file_server(world: World, request: Request) -> Answer:
     if found is not None and found.properties != properties:
         raise conflict(f"The file server '{name}' is there already, and is another.")
     if found is None:
-        kind = f"{PROVIDER}/FileServers"
+        kind = f"{PROVIDER}/workspaces/fileservers"
         found = FileServer(f"{workspace.id}/fileservers/{name}", name, kind, dict(properties))
         found.address = "127.0.0.1"
         workspace.file_servers[name.lower()] = found

@@ -194,7 +194,8 @@ class Run:
             raise JobError("JobPreparationFailed", message, failed)
 
     def _started(self, task: Task, place: Place, logs: Path) -> Process:
-        env = {**place.env, **task.env, MARK: self.mark}
+        more = {name: places.expanded(value, place.env) for name, value in task.env.items()}
+        env = {**place.env, **more, MARK: self.mark}
         prefix = containers.prefix(self.world.settings, self.job.properties, env)
         out, err = logs / f"stdout{task.suffix}.txt", logs / f"stderr{task.suffix}.txt"
         with self._lock:

@@ -101,22 +101,24 @@ def pytorch(
 ) -> list[Task]:
     """By mpirun with the backend MPI; else a process for each of processCount, told how to meet.
 
-    The variables are those that the service's PyTorch recipes use.
+    Variables, the meeting in the shared folder and stdout-0.txt are those of the service's recipe
+    PyTorch-GPU-Distributed-Gloo; that TCP meets at the first node is a choice.
     """
-    backend = given.get("communicationBackend", "")
+    backend = given.get("communicationBackend", "").lower()
     command = script(given, given.get("commandLineArgs", ""))
-    if backend.upper() == "MPI":
+    if backend == "mpi":
         return [by_mpi(given, command, addresses, mpirun)]
     count = given.get("processCount", len(addresses))
+    tcp = f"tcp://{addresses[0]}:{PYTORCH_PORT}"
     shared = {
-        "AZ_BATCHAI_PYTORCH_BACKEND": backend.lower(),
-        "AZ_BATCHAI_PYTORCH_INIT_METHOD": f"tcp://{addresses[0]}:{PYTORCH_PORT}",
+        "AZ_BATCHAI_PYTORCH_BACKEND": backend,
+        "AZ_BATCHAI_PYTORCH_INIT_METHOD": tcp if backend == "tcp" else PYTORCH_FILE,
     }
     return [
         Task(
             i * len(addresses) // count,
             command,
-            f"-{i}" if count > 1 else "",
+            f"-{i}",
             {**shared, "AZ_BATCHAI_TASK_INDEX": str(i)},
         )
         for i in range(count)
@@ -124,6 +126,7 @@ def pytorch(
 
 
 PYTORCH_PORT = 23456
+PYTORCH_FILE = "file://$AZ_BATCHAI_SHARED_JOB_TEMP/init"
 
 
 def tensorflow(
