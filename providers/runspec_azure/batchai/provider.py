@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager
+from pathlib import Path
+from typing import Any
 
 from runspec.provider import (
     Client,
@@ -12,6 +15,7 @@ from runspec.provider import (
     Imported,
     Options,
     Problem,
+    Rehearsal,
     Spec,
     Step,
 )
@@ -40,6 +44,18 @@ class BatchAiProvider:
         from runspec_azure.batchai.importing import imported
 
         return imported(job, cluster)
+
+    def first_profile(self) -> str:
+        from runspec_azure.batchai.first import PROFILE
+
+        return PROFILE
+
+    def rehearse(
+        self, options: Mapping[str, Any], folder: Path, engine: str | None
+    ) -> AbstractContextManager[Rehearsal]:
+        from runspec_azure.batchai.rehearsal import stage
+
+        return stage(options, folder, engine)
 
     def connect(self, facts: Facts) -> Client:
         from runspec_azure.batchai.client import connect
