@@ -25,7 +25,7 @@ def problems(spec: Spec, facts: Facts) -> Iterator[Problem]:
     yield from _cluster(spec, options)
     yield from _container(spec, options, facts)
     yield from _program(spec, options)
-    yield from _limits(spec)
+    yield from _limits(spec, options)
     yield from _places(spec)
     if facts.complete:
         yield from _profile(spec, options)
@@ -129,8 +129,9 @@ def _program(spec: Spec, options: BatchAiOptions) -> Iterator[Problem]:
         what = f"{name} starts processes by itself, and has no number of them"
         yield Problem(("processes_per_node",), what, f"take it away, or {AWAY}", at="key")
     if spec.launch is Launch.NONE and options.toolkit is None and name == "custom-mpi":
-        what = "mpirun, which the image needs, starts the command once on every node"
-        yield Problem(("cluster", "nodes"), what, severity="note")
+        what = "nothing starts a command on every node by itself: Batch AI has mpirun for that"
+        hint = "set launch: mpi, or toolkit: custom-mpi (once a node), or custom (the first node)"
+        yield Problem(("cluster", "nodes"), what, hint)
     if spec.launch is Launch.MPI and name == "custom":
         what = "the toolkit custom starts one process, on the first node"
         yield Problem(("launch",), what, "take toolkit out of the settings, or launch away")
@@ -154,7 +155,7 @@ def _script(spec: Spec, name: str, where: Path, options: BatchAiOptions) -> Iter
         yield Problem(where, what, hint)
 
 
-def _limits(spec: Spec) -> Iterator[Problem]:
+def _limits(spec: Spec, options: BatchAiOptions) -> Iterator[Problem]:
     count = math.prod(len(values) for values in spec.sweep.values())
     if count > MOST_TASKS:
         what = f"{count:,} tasks, each a job and a call of its own: above {MOST_TASKS:,}"
@@ -162,9 +163,12 @@ def _limits(spec: Spec) -> Iterator[Problem]:
     elif spec.sweep:
         what = f"each task is a job of its own, {count} in all"
         yield Problem(("sweep",), what, at="key", severity="note")
-    if spec.retry.attempts > 1:
-        what = "Batch AI tries a job once; only jobs whose nodes are taken away are queued again"
+    if spec.retry.attempts > 1 and not toolkits.retried(spec, options):
+        what = f"the toolkit {toolkits.toolkit(spec, options)} is started once, and not tried again"
         yield Problem(("retry", "attempts"), what, severity="note")
+    elif spec.retry.attempts > 1 and spec.timeout:
+        what = "kept over all tries together"
+        yield Problem(("timeout",), what, severity="note")
     for name in (*spec.env, *spec.secrets):
         if name.upper().startswith(RESERVED):
             path = ("env", name) if name in spec.env else ("secrets", name)

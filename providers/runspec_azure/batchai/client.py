@@ -29,6 +29,7 @@ from runspec_azure.batchai.naming import batchai, each, output_id
 from runspec_azure.batchai.options import BatchAiOptions
 from runspec_azure.batchai.plan import OURS
 from runspec_azure.batchai.store import Store
+from runspec_azure.batchai.toolkits import TRIES
 from runspec_azure.batchai.volumes import STORE
 
 GONE_S = 900.0  # for what is being deleted to be gone
@@ -51,6 +52,7 @@ class BatchAiClient:
         self.store = Store(options)
         self.files = streams.Files(self.arm)
         self._jobs: dict[str, list[str]] = {}
+        self._codes: dict[str, tuple[float, Mapping[int, int], bool]] = {}
         self._why: tuple[float, str] = (-WHY_S, "")
 
     def call(self, request: Request) -> Answer:
@@ -187,9 +189,21 @@ class BatchAiClient:
         found = self._found(run)
         if not found:
             return Status(State.GONE)
-        nodes = [states.node(task, job) for task, job in found]
+        nodes = [states.node(task, job, self._tries(job)) for task, job in found]
         waits = all(node.state is State.WAITING for node in nodes)
         return states.status(nodes, self._waits(found[0][1]) if waits else "")
+
+    def _tries(self, job: Any) -> Mapping[int, int]:
+        """Give the exit codes of the tries of *job* that are over, which its shell wrote down."""
+        line = getattr(job.custom_toolkit_settings, "command_line", None) or ""
+        over = states.node(0, job).state.terminal
+        if TRIES not in line or str(job.execution_state) == "queued":
+            return {}
+        at, known, last = self._codes.get(job.name, (-WHY_S, {}, False))
+        if not last and (over or time.monotonic() - at > WHY_S):
+            known = streams.codes(self.files, self._path(job.name)) or known
+            self._codes[job.name] = (time.monotonic(), known, over)
+        return known
 
     def _waits(self, job: Any) -> str:
         at, why = self._why

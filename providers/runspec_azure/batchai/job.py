@@ -36,9 +36,17 @@ def properties(
         "outputDirectories": volumes.outputs(spec, run, options),
         "environmentVariables": _environment(spec, run, task, values, options),
         "secrets": _secrets(spec, options),
-        "constraints": {"maxWallClockTime": f"PT{spec.timeout}S"} if spec.timeout else None,
+        "constraints": _limit(spec, options),
     }
     return {key: value for key, value in found.items() if value not in (None, {}, [])}
+
+
+def _limit(spec: Spec, options: BatchAiOptions) -> dict[str, str] | None:
+    """The service counts all tries together."""
+    if spec.timeout is None:
+        return None
+    times = spec.retry.attempts if toolkits.retried(spec, options) else 1
+    return {"maxWallClockTime": f"PT{spec.timeout * times}S"}
 
 
 def image(spec: Spec, options: BatchAiOptions) -> str | None:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 from typing import Any
 
-from runspec.provider import NodeStatus, State, Status
+from runspec.provider import Attempt, NodeStatus, State, Status
 
 STATES = {
     "queued": State.WAITING,
@@ -17,8 +18,11 @@ STATES = {
 TERMINATED = "JobTerminated"
 
 
-def node(task: int, job: Any) -> NodeStatus:
-    """Give a job as the node that speaks for it: the service tells of no others."""
+def node(task: int, job: Any, tries: Mapping[int, int] = MappingProxyType({})) -> NodeStatus:
+    """Give a job as the node that speaks for it, as the service tells of no others.
+
+    *tries* are the exit codes of those that are over, by number.
+    """
     info = job.execution_info
     errors = list(getattr(info, "errors", None) or ())
     state = STATES.get(str(job.execution_state), State.WAITING)
@@ -31,7 +35,11 @@ def node(task: int, job: Any) -> NodeStatus:
         reason = reason or (f"exited with code {code}" if code is not None else "it failed")
     elif state is State.CANCELLED:
         reason = "cancelled"
-    return NodeStatus(task, 0, 1, state, reason, code)
+    past = tuple(
+        Attempt(number, code, f"exited with code {code}") for number, code in sorted(tries.items())
+    )
+    number = max(1, len(past) + (not state.terminal))
+    return NodeStatus(task, 0, number, state, reason, code, past)
 
 
 def told(error: Any) -> str:

@@ -15,6 +15,7 @@ from azure.mgmt.batchai import models
 
 from runspec.provider import Chunk, NoAnswer, OutputFile, RemoteError
 from runspec_azure.batchai.arm import Arm, place
+from runspec_azure.batchai.toolkits import TRIES as TRIES_FILE
 
 STDOUTERR = "stdouterr"
 EXPIRY_MIN = 60
@@ -163,6 +164,17 @@ def part(url: str, start: int, end: int) -> bytes:
             raise NoAnswer(f"a file of the job cannot be read: {failure}")
         time.sleep(0.2)
     raise AssertionError("BUG: the last try returns or raises")
+
+
+def codes(files: Files, path: Mapping[str, str]) -> dict[int, int]:
+    """Give the exit codes that the shell of a job wrote down, by the number of the try."""
+    found = files.link(path, STDOUTERR, TRIES_FILE)
+    try:
+        text = part(found.url, 0, PART).decode() if found else ""
+    except PermissionError:
+        return {}
+    rows = (row.split() for row in text.splitlines())
+    return {int(number): int(code) for number, code in rows}
 
 
 class Reading(io.RawIOBase):

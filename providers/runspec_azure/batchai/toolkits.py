@@ -44,6 +44,7 @@ KINDS: Mapping[str, Kind] = {
     "custom-mpi": Kind("customMpiSettings", "commandLine", scripted=False),
     "custom": Kind("customToolkitSettings", "commandLine", scripted=False, counted=False),
 }
+TRIES = "runspec-tries"  # beside the logs: number and exit code of each try that is over
 NUMBERS = ("processCount", "workerCount", "parameterServerCount")
 BY_LAUNCH = {Launch.MPI: "custom-mpi", Launch.TORCHRUN: "pytorch"}
 
@@ -72,7 +73,9 @@ def settings(spec: Spec, values: Mapping[str, str], options: BatchAiOptions) -> 
     kind = KINDS[toolkit(spec, options)]
     found: dict[str, Any] = {}
     if not kind.scripted:
-        found[kind.arguments] = contract(spec, options) + words.line(spec, values, options)
+        line = words.line(spec, values, options)
+        line = again(line, spec.retry.attempts) if retried(spec, options) else line
+        found[kind.arguments] = contract(spec, options) + line
     elif configured(options):
         after = words.line(spec, values, options).partition(" ")[2]
         found |= {kind.arguments: after} if after else {}
@@ -86,6 +89,22 @@ def settings(spec: Spec, values: Mapping[str, str], options: BatchAiOptions) -> 
     for name, value in options.toolkit_settings.items():
         found[name] = int(value) if name in NUMBERS else value
     return {kind.key: found}
+
+
+def retried(spec: Spec, options: BatchAiOptions) -> bool:
+    """Say whether a shell of ours tries the job again: it can where it starts all there is of it."""
+    alone = toolkit(spec, options) == "custom" and options.contract
+    return alone and spec.retry.attempts > 1
+
+
+def again(line: str, attempts: int) -> str:
+    """Give a command line that tries *line* up to so often, and writes down how each try ended."""
+    return (
+        "n=0; while :; do n=$((n+1)); RUNSPEC_ATTEMPT=$n; export RUNSPEC_ATTEMPT; c=0; "
+        f"( {line}\n) || c=$?; "
+        f'echo "$n $c" >> "$AZ_BATCHAI_STDOUTERR_DIR/{TRIES}"; '
+        f'if [ "$c" -eq 0 ] || [ "$n" -ge {attempts} ]; then exit "$c"; fi; done'
+    )
 
 
 def contract(spec: Spec, options: BatchAiOptions) -> str:
