@@ -4,7 +4,7 @@ A provider has two halves. The `Provider` is pure: it checks a spec and turns it
 touching no network, clock, environment or disk. Its `Client` is the other half: it sends the
 requests of a plan. What a client can do beyond that is a protocol with one method, asked for
 with isinstance: `Stage`, `Tail`, `Outputs`, `Talks`, `Remembers`, `Collects`; of a provider,
-`Survey`, `Doctor`, `Permits`, `Introduces` and `Rehearses`. `runspec.testing` asks
+`Survey`, `Doctor`, `Permits`, `Introduces`, `Rehearses`, `Exports` and `Imports`. `runspec.testing` asks
 every promise made here of every registered provider.
 """
 
@@ -16,6 +16,8 @@ from typing import Protocol
 from runspec.abilities import (
     Collects,
     Doctor,
+    Exports,
+    Imports,
     Introduces,
     Outputs,
     Permits,
@@ -54,9 +56,12 @@ from runspec.values import (
     Attempt,
     Bundle,
     Chunk,
+    Exported,
     Facts,
     File,
     Finding,
+    Foreign,
+    Imported,
     Litter,
     NodeStatus,
     Options,
@@ -88,9 +93,14 @@ __all__ = [
     "Conflict",
     "CredentialsError",
     "Doctor",
+    "Exported",
+    "Exports",
     "Facts",
     "File",
     "Finding",
+    "Foreign",
+    "Imported",
+    "Imports",
     "Introduces",
     "Key",
     "Launch",

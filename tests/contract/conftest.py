@@ -11,6 +11,7 @@ SLOW = {
     "aws-batch",
     "aws-batch-signed",
     "azure-batch",
+    "azure-batch-ai",
 }  # each test of a client has servers of its own
 
 

@@ -19,6 +19,7 @@ from runspec_aws.rehearsal import SETTINGS
 from runspec_azure.batch import rehearsal
 from runspec_rehearsal.aws.region import Objects, Region
 from runspec_rehearsal.azure.batch.server import AzureBatch
+from runspec_rehearsal.azure.batchai import BatchAI
 from runspec_rehearsal.azure.blob import Blobs
 from tests.needs import need
 
@@ -174,9 +175,82 @@ def azure_batch(folder: Path, monkeypatch: pytest.MonkeyPatch) -> World:
 SHARED = {"shared": {"all": "nfs:10.0.0.4:/data"}}
 SECRET_ARN = "arn:aws:secretsmanager:eu-central-1:123456789012:secret:token-a1b2c3"
 AWS = {**SETTINGS, "region": "eu-central-1", "shared": {"all": "efs:fs-12345678"}}
+
+
+class BatchAiWorld(World):
+    """Batch AI as the rehearsal has it: a stand-in for each test, and one Azurite for all."""
+
+    blobs: ClassVar[Blobs | None] = None
+    stand: ClassVar[BatchAI | None] = None
+    patch: ClassVar[pytest.MonkeyPatch]
+
+    def connect(self, facts: Facts) -> Client:
+        way = stand_in(self.folder)
+        return super().connect(facts._replace(options=facts.options.model_copy(update=way)))
+
+    def faults(self) -> Mapping[str, Strike]:
+        return {kind: partial(refused_once, kind) for kind in STRIKES}
+
+
+def refused_once(kind: str, send: Callable[[], Answer]) -> Answer:
+    """Have the next call that makes something go wrong by *kind*."""
+    assert BatchAiWorld.stand is not None
+    makes = ("Workspaces_Create", "Clusters_Create", "Experiments_Create", "Jobs_Create")
+    fault = {"service": "batchai", "nth": None, "times": 1, "kind": kind}
+    BatchAiWorld.stand.control("PUT", "faults", [{**fault, "operation": name} for name in makes])
+    try:
+        return send()
+    finally:
+        BatchAiWorld.stand.control("DELETE", "faults")
+
+
+def azure_batch_ai(folder: Path, monkeypatch: pytest.MonkeyPatch) -> World:
+    """A rehearsed subscription; there from the first connect on."""
+    if BatchAiWorld.stand is not None:
+        BatchAiWorld.stand.close()
+        BatchAiWorld.stand = None
+    BatchAiWorld.patch = monkeypatch
+    return BatchAiWorld(
+        registry.load("azure-batch-ai"),
+        folder,
+        options={
+            "subscription": "00000000-0000-0000-0000-000000000000",
+            "location": "eastus",
+            "storage_account": "rehearsal",
+            "container": "jobs",
+            "file_share": "logs",
+            "prefix": folder.name,
+            "ssh_public_key": "ssh-ed25519 AAAA",
+            "shared": {"all": {"share": "all"}},
+            "secrets": {"storage-key": "env:RUNSPEC_TESTING_STORAGE_KEY"},
+        },
+        refuses={"nodes"},
+    )
+
+
+def stand_in(folder: Path) -> Mapping[str, str]:
+    """Start what is not there yet, lead the SDKs to it, and give the options that do."""
+    if BatchAiWorld.blobs is None:
+        BatchAiWorld.blobs = Blobs(folder.parent / "azurite")
+        atexit.register(BatchAiWorld.blobs.close)
+        BatchAiWorld.blobs.make_container("jobs")
+    blobs = BatchAiWorld.blobs
+    if BatchAiWorld.stand is None:
+        BatchAiWorld.stand = BatchAI(
+            folder / "batchai",
+            blob_url=blobs.url.replace("rehearsal", "{account}"),
+            accounts={"rehearsal": blobs.key},
+        )
+    for name, value in BatchAiWorld.stand.env.items():
+        BatchAiWorld.patch.setenv(name, value)
+    BatchAiWorld.patch.setenv("RUNSPEC_TESTING_STORAGE_KEY", blobs.key)
+    return {"arm_url": BatchAiWorld.stand.url, "blob_url": blobs.url}
+
+
 HARNESSES: dict[str, Harness] = {
     "aws-batch": aws_batch,
     "azure-batch": azure_batch,
+    "azure-batch-ai": azure_batch_ai,
     "local": local,
 }
 MORE: dict[str, Harness] = {"aws-batch-signed": aws_batch_signed}  # other ways of a provider

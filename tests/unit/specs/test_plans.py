@@ -109,11 +109,12 @@ AZURE_ACCOUNTS: dict[str, tuple[str, dict[str, Any], dict[str, Any]]] = {
 }
 CLOUD = [(path, "aws-batch", "batch") for path in SPECS]
 CLOUD += [(ROOT / "specs" / f"{row[0]}.yaml", "aws-batch", name) for name, row in ACCOUNTS.items()]
+BATCH_AI = [(path, "azure-batch-ai", "batchai") for path in SPECS]
 ON_AZURE = [(path, "azure-batch", "batch") for path in SPECS]
 ON_AZURE += [
     (ROOT / "specs" / f"{row[0]}.yaml", "azure-batch", name) for name, row in AZURE_ACCOUNTS.items()
 ]
-CASES = [*LOCAL, *CLOUD, *ON_AZURE]
+CASES = [*LOCAL, *CLOUD, *ON_AZURE, *BATCH_AI]
 ROLE = "arn:aws:iam::123456789012:role/job"
 AWS = {
     "region": "eu-central-1",
@@ -153,11 +154,34 @@ def cloud_facts(spec: Spec, more: dict[str, Any]) -> Facts:
     )
 
 
+AI = {
+    "subscription": "00000000-0000-0000-0000-000000000000",
+    "location": "eastus",
+    "storage_account": "jobs",
+    "container": "jobs",
+    "file_share": "logs",
+    "ssh_public_key": "ssh-ed25519 AAAA",
+    "images": {"localhost/chainermn:7.8.1": "batchaitraining/chainermn:openMPI"},
+}
+
+
+def batch_ai_facts(spec: Spec) -> Facts:
+    """Give the facts of an account that is nobody's, with what the example says of Batch AI."""
+    secrets = {name: f"env:{variable}" for variable, name in spec.secrets.items()}
+    secrets["storage-key"] = "env:STORAGE_KEY"
+    options = {**AI, "secrets": secrets, **spec.providers.get("azure-batch-ai", {})}
+    model = registry.load("azure-batch-ai").options_model.model_validate(options)
+    return facts(spec, "batchai")._replace(options=model, survey={})
+
+
 def planned(path: Path, provider: str, engine: str) -> plan.Plan:
     rows = CLOUDS[provider][2] if provider in CLOUDS else {}
     _, fields, profile = rows.get(engine, ("", {}, {}))
     spec = read(path, provider=provider, **fields)
-    found = facts(spec, engine) if provider == "local" else cloud_facts(spec, profile)
+    if provider == "azure-batch-ai":
+        found = batch_ai_facts(spec)
+    else:
+        found = facts(spec, engine) if provider == "local" else cloud_facts(spec, profile)
     known = registry.load(provider)
     assert [p for p in known.check(spec, found) if p.severity == "error"] == []
     return plan.make(known, spec, "abc123", found)
