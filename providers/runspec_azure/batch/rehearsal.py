@@ -14,6 +14,7 @@ ACCOUNT = "rehearsal"
 SETTINGS: Mapping[str, Any] = {"container": "rehearsal"}
 # Of real accounts: not here.
 OWN = "pool batch_url batch_key batch_account storage_account storage_key blob_url identity".split()
+AZURITE = "npm install --global azurite, or set RUNSPEC_AZURITE to where it is"
 BATCH_KEY, STORAGE_KEY = "RUNSPEC_REHEARSAL_BATCH_KEY", "RUNSPEC_REHEARSAL_STORAGE_KEY"
 
 
@@ -28,7 +29,10 @@ def stage(options: Mapping[str, Any], folder: Path, engine: str | None) -> Itera
         raise Unavailable(f"a rehearsal needs {exc.name}", hint) from exc
     kept = {k: v for k, v in options.items() if k not in OWN}
     with contextlib.ExitStack() as stack:
-        blobs = Blobs(folder / "blobs")
+        try:
+            blobs = Blobs(folder / "blobs")
+        except RuntimeError as exc:
+            raise Unavailable(f"a rehearsal needs a Blob service: {exc}", AZURITE) from exc
         stack.callback(blobs.close)
         found = {**SETTINGS, **kept}
         blobs.make_container(str(found["container"]))

@@ -38,7 +38,8 @@ def stage(options: Mapping[str, Any], folder: Path, engine: str | None) -> Itera
         try:
             blobs = Blobs(folder / "blobs", account)
         except RuntimeError as exc:
-            raise Unavailable(f"a rehearsal needs a Blob service: {exc}") from exc
+            hint = "npm install --global azurite, or set RUNSPEC_AZURITE to where it is"
+            raise Unavailable(f"a rehearsal needs a Blob service: {exc}", hint) from exc
         stack.callback(blobs.close)
         for container in containers(found):
             blobs.make_container(container)

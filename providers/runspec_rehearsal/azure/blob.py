@@ -69,7 +69,7 @@ class Blobs:
         node, found = shutil.which("node"), package()
         if node is None or found is None:
             what = "node" if node is None else f"azurite {VERSION}"
-            raise RuntimeError(f"{what} is not installed; tools/setup --test installs it")
+            raise RuntimeError(f"{what} is not installed")
         # The SDKs are ahead of the versions Azurite knows: it would refuse each of their requests.
         words = "--inMemoryPersistence --skipApiVersionCheck --disableTelemetry --silent".split()
         words += ["--blobHost", HOST, "--blobPort", str(self.port)]
