@@ -274,6 +274,17 @@ def test_machines_that_are_away_are_not_all_there(azure: arm.Azure) -> None:
     assert not [what for what in said(azure) if what.startswith("all ")]
 
 
+def test_who_is_not_logged_in_is_told_so(azure: arm.Azure, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The keys of the profile are for Batch and Blob alone: quotas take a login."""
+    monkeypatch.setenv("AZURE_TOKEN_CREDENTIALS", "EnvironmentCredential")  # asks no network
+
+    *_, last = doctor.examine(profile(azure))
+
+    assert not last.ok
+    assert last.what.startswith("look for the Batch account: ")
+    assert last.hint and "az login" in last.hint
+
+
 def test_without_a_subscription_quotas_are_not_looked_at(azure: arm.Azure) -> None:
     without = profile(azure).model_copy(update={"subscription": None})
 
