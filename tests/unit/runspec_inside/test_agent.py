@@ -226,8 +226,10 @@ class Service:
         }
         line = [self.python, "-IS", "-c", boot_py(), *words]
         if "RUNSPEC_SAS" in whole:
-            (self.folder / "inside.pyz").write_bytes(ZIPAPP)
-            line[2:4] = [str(self.folder / "inside.pyz"), "job", *["--"] * bool(words)]
+            app = self.folder / "inside.pyz"
+            if not app.exists():  # others may be reading it
+                app.write_bytes(ZIPAPP)
+            line[2:4] = [str(app), "job", *["--"] * bool(words)]
         streams: dict[str, Any] = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
         job = subprocess.Popen(line, env=whole, text=True, start_new_session=True, **streams)
         self.jobs.append(job)

@@ -61,7 +61,8 @@ class Service:
         at = self.folder / f"node {node}"
         for name in ("wd", "shared"):
             (at / name).mkdir(parents=True, exist_ok=True)
-            (at / name / "inside.pyz").write_bytes(zipapp_bytes())
+            if not (at / name / "inside.pyz").exists():  # others may be reading it
+                (at / name / "inside.pyz").write_bytes(zipapp_bytes())
         whole = {
             "PATH": os.environ["PATH"],
             "RUNSPEC_RUN": "r",
