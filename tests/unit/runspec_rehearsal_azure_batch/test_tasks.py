@@ -174,6 +174,31 @@ def test_output_files_are_taken_as_their_condition_says(stand: Stand, store: Sto
     }
 
 
+def test_output_files_of_a_terminated_task_are_taken(stand: Stand, store: Store) -> None:
+    stand.sh("echo x; sleep 72", outputFiles=outputs(store, "../stdout.txt", "taskcompletion", "o"))
+    stand.wrote("x")
+
+    stand.client.terminate_task("job", "task")
+
+    info = stand.end()["executionInfo"]
+    assert store.blobs == {"container/o": b"x\n"}
+    assert (info["exitCode"], info["failureInfo"]["code"]) == (137, "TaskEnded")
+
+
+def test_output_files_of_a_preempted_task_are_lost(
+    make: Callable[..., Stand], store: Store
+) -> None:
+    stand = make(comes_back=False)
+    stand.ready(targetDedicatedNodes=0, targetLowPriorityNodes=1)
+    stand.sh("echo x; sleep 73", outputFiles=outputs(store, "../stdout.txt", "taskcompletion", "o"))
+    stand.wrote("x")
+
+    stand.server.control("POST", "preempt", {"jobId": "job", "taskId": "task"})
+
+    stand.reach("task", "active")
+    assert store.blobs == {}
+
+
 def test_a_task_fails_if_its_output_cannot_be_taken(stand: Stand, store: Store) -> None:
     given = outputs(store, "result", "taskcompletion", "x", name="elsewhere")
     stand.sh("echo r > result", outputFiles=given)
