@@ -245,6 +245,18 @@ def test_the_sdk_adds_a_thousand_tasks_in_ten_collections(make: Callable[..., St
     assert stand.client.get_job_task_counts("job").task_counts.active == 1000
 
 
+def test_a_task_stays_active_for_as_long_as_the_setting_says(make: Callable[..., Stand]) -> None:
+    stand = make(active_s=60.0).ready()
+    stand.idle(1)
+
+    stand.sh("true", "slow")
+    stand.set(active_s=0.0)
+    stand.sh("true", "quick")
+
+    stand.end("quick")
+    assert stand.task("slow")["state"] == "active"
+
+
 def test_ids_keep_their_case_and_do_not_differ_by_it(stand: Stand) -> None:
     stand.run("/bin/true", "MyTask")
 
