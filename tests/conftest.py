@@ -13,12 +13,15 @@ from typing import Any, NoReturn
 import pytest
 from hypothesis import settings
 
+from runspec_rehearsal.azure.blob import package
+
 # Real builds share the real cache, or every test would fetch the world again.
 REAL_CACHE = os.environ.get("XDG_CACHE_HOME") or str(Path.home() / ".cache")
 CACHES = {
     name: os.environ.get(name) or str(Path(REAL_CACHE) / tool)
     for name, tool in {"UV_CACHE_DIR": "uv", "PIP_CACHE_DIR": "pip"}.items()
 }
+AZURITE = package()
 
 XDG = {
     "XDG_CACHE_HOME": ".cache",
@@ -61,6 +64,8 @@ def _own_world(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.Mon
     monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")  # this machine may have a role
     for name, place in CACHES.items():
         monkeypatch.setenv(name, place)
+    if AZURITE is not None:
+        monkeypatch.setenv("RUNSPEC_AZURITE", str(AZURITE))
     monkeypatch.setenv("TERM", "dumb")
     monkeypatch.setenv("NO_COLOR", "1")
     monkeypatch.setenv("COLUMNS", "100")

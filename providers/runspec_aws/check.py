@@ -186,6 +186,9 @@ def _fargate(spec: Spec, options: AwsOptions) -> Iterator[Problem]:
         )
     if spec.cluster.disk and spec.cluster.disk > 200 * GiB:
         yield Problem(("cluster", "disk"), "more than the 200 GiB that Fargate has", hint)
+    if options.ulimits:
+        # https://docs.aws.amazon.com/batch/latest/APIReference/API_ContainerProperties.html
+        yield Problem(("provider",), "Fargate sets no ulimits", "take ulimits out of the profile")
     if spec.container.shm:
         yield Problem(("container", "shm"), "Fargate does not set the size of /dev/shm", hint)
     if spec.cluster.placement:

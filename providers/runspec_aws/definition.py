@@ -183,6 +183,7 @@ def _fargate(spec: Spec, options: AwsOptions) -> dict[str, Any]:
 
 def _linux(spec: Spec, options: AwsOptions) -> dict[str, Any]:
     linux: dict[str, Any] = {}
+    ulimits: dict[str, int] = dict(options.ulimits)
     found: dict[str, Any] = {}
     shm_mib = -(-spec.container.shm // MIB) if spec.container.shm else 0
     if not shm_mib and spec.cluster.gpus:
@@ -201,7 +202,12 @@ def _linux(spec: Spec, options: AwsOptions) -> dict[str, Any]:
             }
             for n in range(count)
         ]
-        found["ulimits"] = [{"name": "memlock", "softLimit": -1, "hardLimit": -1}]
+        ulimits["memlock"] = -1
+    if ulimits:
+        found["ulimits"] = [
+            {"name": name, "softLimit": limit, "hardLimit": limit}
+            for name, limit in sorted(ulimits.items())
+        ]
     return found | ({"linuxParameters": linux} if linux else {})
 
 

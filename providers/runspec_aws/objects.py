@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import io
-import json
-import tarfile
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from datetime import timedelta
 from functools import partial
 from typing import Any, BinaryIO
@@ -13,22 +11,24 @@ from typing import Any, BinaryIO
 import obstore
 from obstore.store import S3Store
 
-from runspec.provider import Bundle, OutputFile, Progress, RemoteError
-from runspec_aws import archives, resuming
+from runspec.provider import (
+    Bundle,
+    OutputFile,
+    Progress,
+    RemoteError,
+    saved_outputs,
+    tar_blocks,
+    tar_bytes,
+)
+from runspec_aws import resuming
 from runspec_aws.errors import translated
 from runspec_aws.finding import absent
 from runspec_aws.session import Session
-from runspec_aws.signed import SENT as TAR
 
-MANIFEST = "/.runspec/manifest.json"
-SENT = f"/{TAR}"
-Found = tuple[str, int, Callable[[], BinaryIO]]
 DELETED_AT_ONCE = 1000  # https://docs.aws.amazon.com/AmazonS3/latest/API/API_DeleteObjects.html
 PARTS = 10_000  # at most. https://docs.aws.amazon.com/AmazonS3/latest/userguide/qfacts.html
 PART_BYTES = 8 << 20
 AT_ONCE = 8  # parts, each of which is in memory
-BLOCK_BYTES = 1 << 20
-ENTRY_BYTES = 4096  # of a tar for each file, beside its content
 METHODS: Mapping[str, tuple[str, Mapping[str, str]]] = {
     "GET": ("get_object", {}),
     "PUT": ("put_object", {}),
@@ -86,10 +86,9 @@ class Objects:
         included, obstore aborts the upload, and nothing is there. An upload that was killed is
         taken up: what arrived of it is not sent again.
         """
-        whole = sum(file.bytes for file in bundle.files)
-        size = whole + ENTRY_BYTES * len(bundle.files)  # at most, but for very long paths
+        size, whole = tar_bytes(bundle), sum(file.bytes for file in bundle.files)
         part = max(PART_BYTES, -(-size // PARTS))
-        blocks = _blocks(_tar(bundle), progress, whole)
+        blocks = tar_blocks(bundle, progress)
         cut_off = resuming.unfinished(self.session, key) if size > PART_BYTES else []
         if cut_off:
             resuming.finish(self.session, key, cut_off[-1], blocks, part)
@@ -149,36 +148,10 @@ class Objects:
                 raise RemoteError(f"empty {prefix}: {what}: {errors[0].get('Message')}")
 
     def outputs(self, run: str) -> list[OutputFile]:
-        """Give all that the manifests list, a file that is being written is in none; and all in tars."""
+        """Give all that was saved of *run*."""
         base = f"{self.prefix}/runs/{run}/outputs/"
-        found: list[OutputFile] = []
-        for entry in self.listing(base):
-            for end, files in ((MANIFEST, self._listed), (SENT, self._sent)):
-                if entry["Key"].endswith(end):
-                    name, task, rank = entry["Key"][len(base) : -len(end)].split("/")
-                    found += [
-                        OutputFile(name, int(task), int(rank), *file)
-                        for file in files(entry["Key"], entry["Size"])
-                    ]
-        return sorted(found, key=lambda f: (f.output, f.task, f.rank, f.path))
-
-    def _listed(self, key: str, _size: int) -> Iterator[Found]:
-        text = self.read(*key[len(self.prefix) + 1 :].split("/"))
-        folder = key.removesuffix(MANIFEST)
-        for file in json.loads(text or b'{"files": []}')["files"]:
-            yield file["path"], file["size"], partial(self._open, f"{folder}/{file['path']}")
-
-    def _sent(self, key: str, size: int) -> Iterator[Found]:
-        def read(start: int, end: int) -> bytes:
-            with self._open(key, start, end) as stream:
-                return stream.read()
-
-        try:
-            for file in archives.members(read, size):
-                end = file.start + file.bytes
-                yield file.path, file.bytes, partial(self._open, key, file.start, end)
-        except tarfile.TarError as exc:
-            raise RemoteError(f"{key} is no tar: {exc}") from exc
+        entries = ((entry["Key"], entry["Size"]) for entry in self.listing(base))
+        return saved_outputs(base, entries, self._open)
 
     def _open(self, key: str, start: int = 0, end: int | None = None) -> BinaryIO:
         """Open the bytes from *start* up to *end*."""
@@ -210,46 +183,3 @@ class _Reading(io.RawIOBase):
     def close(self) -> None:
         self.body.close()
         super().close()
-
-
-def _tar(bundle: Bundle) -> Iterator[bytes]:
-    """Give the tar of *bundle*, piece by piece. Equal folders make equal tars: no time, no owner.
-
-    In GNU's form, since busybox knows no other long names.
-    """
-    size = 0
-    for entry in bundle.files:
-        info = tarfile.TarInfo(entry.path)
-        info.size, info.mode = entry.bytes, 0o755 if entry.executable else 0o644
-        header, filling = info.tobuf(tarfile.GNU_FORMAT), bytes(-entry.bytes % tarfile.BLOCKSIZE)
-        yield header
-        with bundle.open(entry) as file:
-            while block := file.read(BLOCK_BYTES):  # to the end: that is when it is checked
-                yield block
-        yield filling
-        size += len(header) + entry.bytes + len(filling)
-    size += 2 * tarfile.BLOCKSIZE
-    yield bytes(2 * tarfile.BLOCKSIZE + -size % tarfile.RECORDSIZE)
-
-
-def _blocks(pieces: Iterator[bytes], progress: Progress, whole: int) -> Iterator[bytes]:
-    """Give *pieces*, the small ones joined to blocks, and tell how far they are."""
-    done = 0
-    for block in _joined(pieces):
-        yield block
-        done += len(block)
-        progress(min(done, whole), whole)
-
-
-def _joined(pieces: Iterator[bytes]) -> Iterator[bytes]:
-    """What is large already is handed on and not copied."""
-    block = bytearray()
-    for piece in pieces:
-        if block and len(block) + len(piece) > BLOCK_BYTES:
-            yield bytes(block)
-            block.clear()
-        if len(piece) < BLOCK_BYTES:
-            block += piece
-        else:
-            yield piece
-    yield bytes(block)

@@ -129,6 +129,9 @@ class AwsOptions(Options):
     efa: Truth = Field(
         default=False, description="Give each node the Elastic Fabric Adapters of its machine."
     )
+    ulimits: Mapping[Key, Positive] = Field(
+        default={}, description="Limits of the container, as of `ulimit`: `{nofile: 65536}`."
+    )
     user: Word | None = Field(default=None, description="The user in the container: `1000:1000`.")
     shared: Mapping[Key, Shared] = Field(
         default={},

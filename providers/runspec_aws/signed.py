@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from runspec.provider import (
+    OUTPUT_TAR,
     Facts,
     Launch,
     Mount,
@@ -14,6 +15,7 @@ from runspec.provider import (
     Scope,
     Spec,
     Step,
+    blob_name,
     inside_signed,
     tasks,
     variable,
@@ -21,12 +23,11 @@ from runspec.provider import (
 from runspec_aws.naming import s3
 from runspec_aws.options import AwsOptions
 from runspec_aws.shape import children
-from runspec_aws.storage import SHARED, blob, key
+from runspec_aws.storage import SHARED, key
 
 # https://docs.aws.amazon.com/AmazonS3/latest/userguide/using-presigned-url.html
 LONGEST_S = 7 * 86_400
 MOST_OUTPUTS = 100  # children whose outputs one list of URLs is made for
-SENT = ".runspec/output.tar"  # where an output lies, below its own prefix
 
 START = ("/bin/sh", "-c", *inside_signed())  # the words of a container before the user's
 
@@ -71,7 +72,7 @@ def lines(spec: Spec, run: str, facts: Facts) -> Iterator[Line]:
         yield f"output={variable('outputs', output.name)}"
         yield f"at={output.path}"
         for task in range(len(tasks(spec))):
-            where = key(options, "runs", run, "outputs", output.name, str(task), "0", SENT)
+            where = key(options, "runs", run, "outputs", output.name, str(task), "0", OUTPUT_TAR)
             yield [f"put={task} ", mark("PUT", where)]
             if spec.retry.attempts > 1 or spec.retry.spot_attempts > 1:
                 yield [f"back={task} ", mark("GET", where)]
@@ -83,7 +84,7 @@ def _mount(mount: Mount, facts: Facts) -> Iterator[Line]:
     if mount.scheme == "shared":
         yield f"link={SHARED}/{mount.place}"
     else:
-        where = key(facts.options, "blobs", blob(facts.sources[mount.name]))
+        where = key(facts.options, "blobs", blob_name(facts.sources[mount.name]))
         yield ["get=", mark("GET", where)]
 
 

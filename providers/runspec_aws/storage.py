@@ -7,14 +7,13 @@ import json
 from collections.abc import Iterator
 from typing import Any
 
-from runspec.provider import Facts, Mount, Request, Scope, Source, Spec, Step, inside_zipapp
+from runspec.provider import Facts, Request, Scope, Spec, Step, blob_name, inside_zipapp, job_record
 from runspec_aws.environments import queue_name
 from runspec_aws.naming import s3
 from runspec_aws.options import AwsOptions
 from runspec_aws.shape import attempts, shape, spot
 
 INSIDE_SHA256 = hashlib.sha256(inside_zipapp()).hexdigest()
-FORMAT = "runspec.run/v1"
 SHARED = "/mnt/runspec"  # where shared file systems are mounted in jobs
 
 
@@ -42,12 +41,8 @@ def steps(spec: Spec, facts: Facts) -> Iterator[Step]:
         if mount.scheme == "file":
             source = facts.sources[mount.name]
             title = f"upload {mount.source} ({source.files:,} files, {source.bytes:,} bytes)"
-            where = key(options, "blobs", blob(source))
+            where = key(options, "blobs", blob_name(source))
             yield _upload(options, f"upload-{mount.name}", title, where, {"$file": mount.name})
-
-
-def blob(source: Source) -> str:
-    return f"{source.digest.removeprefix('sha256:')}.tar"
 
 
 def _upload(options: AwsOptions, step: str, title: str, where: str, body: Any) -> Step:
@@ -89,31 +84,13 @@ def record(spec: Spec, run: str, facts: Facts) -> Step:
 def described(spec: Spec, run: str, facts: Facts) -> dict[str, Any]:
     """Give what runspec_inside.agent reads, and this provider's client."""
     options: AwsOptions = facts.options
-    return {
-        "format": FORMAT,
-        "run": run,
-        "queue": queue_name(spec, options),
-        "shape": str(shape(spec)),
-        "nodes": spec.cluster.nodes.max,
-        "slots": spec.processes_per_node,
-        "launch": str(spec.launch),
-        "attempts": spec.retry.attempts,
-        "tries": attempts(spec),
-        "timeout_s": spec.timeout,
-        "spot": spot(spec, options),
-        "sweep": [[name, list(values)] for name, values in spec.sweep.items()],
-        "mounts": [_mount(mount, facts) for mount in spec.mounts],
-        "outputs": [{"name": o.name, "path": o.path, "sync_s": o.sync} for o in spec.outputs],
-        "requirements": list(facts.requirements),
-        "build_constraints": list(spec.container.build_constraints),
-        "log_group": options.log_group,
-    }
-
-
-def _mount(mount: Mount, facts: Facts) -> dict[str, Any]:
-    found: dict[str, Any] = {"name": mount.name, "target": mount.target}
-    if mount.scheme == "file":
-        return {**found, "kind": "tar", "key": f"blobs/{blob(facts.sources[mount.name])}"}
-    if mount.scheme == "store":
-        return {**found, "kind": "prefix", "key": f"store/{mount.place.strip('/')}/"}
-    return {**found, "kind": "folder", "path": mount.place}
+    return job_record(
+        spec,
+        run,
+        facts,
+        queue=queue_name(spec, options),
+        shape=str(shape(spec)),
+        tries=attempts(spec),
+        spot=spot(spec, options),
+        log_group=options.log_group,
+    )

@@ -11,7 +11,10 @@ from runspec.spec import Spec
 from runspec.values import (
     Answer,
     Bundle,
+    Exported,
     Finding,
+    Foreign,
+    Imported,
     Litter,
     OutputFile,
     Progress,
@@ -127,6 +130,26 @@ class Rehearses(Protocol):
 
         *options* are those of the profile. *engine* is what runs the jobs: `process` or `podman`;
         None picks. Raises Unavailable when something for it is missing.
+        """
+
+
+@runtime_checkable
+class Exports(Protocol):
+    """A provider whose plans can be files of another tool for the same service."""
+
+    def export(self, steps: Sequence[Step]) -> Exported:
+        """Give the files that say what *steps* do. No secret is in them."""
+
+
+@runtime_checkable
+class Imports(Protocol):
+    """A provider that can read job files of another tool for the same service."""
+
+    def imports(self, job: Foreign, cluster: Foreign | None) -> Imported:
+        """Give the spec that *job* is, with *cluster* for its machines where there is such a file.
+
+        What cannot be carried over is told in notes, and no value of a secret is in what is given.
+        Raises UsageError, with line and column, for what is no such file.
         """
 
 

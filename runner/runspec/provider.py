@@ -4,7 +4,7 @@ A provider has two halves. The `Provider` is pure: it checks a spec and turns it
 touching no network, clock, environment or disk. Its `Client` is the other half: it sends the
 requests of a plan. What a client can do beyond that is a protocol with one method, asked for
 with isinstance: `Stage`, `Tail`, `Outputs`, `Talks`, `Remembers`, `Collects`; of a provider,
-`Survey`, `Doctor`, `Permits`, `Introduces` and `Rehearses`. `runspec.testing` asks
+`Survey`, `Doctor`, `Permits`, `Introduces`, `Rehearses`, `Exports` and `Imports`. `runspec.testing` asks
 every promise made here of every registered provider.
 """
 
@@ -16,6 +16,8 @@ from typing import Protocol
 from runspec.abilities import (
     Collects,
     Doctor,
+    Exports,
+    Imports,
     Introduces,
     Outputs,
     Permits,
@@ -42,18 +44,24 @@ from runspec.inside import (
     inside_signed,
     zipapp_bytes as inside_zipapp,
 )
+from runspec.layout import OUTPUT_TAR, blob_name, job_record
+from runspec.outputs import saved_outputs
 from runspec.problems import Path, Problem, did_you_mean
 from runspec.scalars import Bytes, Key, Positive, Seconds, Truth, Whole, Word, matching
 from runspec.spec import Capacity, Launch, Model, Mount, Nodes, Output, Spec
+from runspec.tars import tar_blocks, tar_bytes
 from runspec.values import (
     SECRET_SOURCE,
     Answer,
     Attempt,
     Bundle,
     Chunk,
+    Exported,
     Facts,
     File,
     Finding,
+    Foreign,
+    Imported,
     Litter,
     NodeStatus,
     Options,
@@ -72,6 +80,7 @@ from runspec.values import (
 from runspec.words import argv, shell_script, tasks, variable
 
 __all__ = [
+    "OUTPUT_TAR",
     "SECRET_SOURCE",
     "Answer",
     "Attempt",
@@ -84,9 +93,14 @@ __all__ = [
     "Conflict",
     "CredentialsError",
     "Doctor",
+    "Exported",
+    "Exports",
     "Facts",
     "File",
     "Finding",
+    "Foreign",
+    "Imported",
+    "Imports",
     "Introduces",
     "Key",
     "Launch",
@@ -131,14 +145,19 @@ __all__ = [
     "Whole",
     "Word",
     "argv",
+    "blob_name",
     "did_you_mean",
     "inside_boot",
     "inside_sh",
     "inside_signed",
     "inside_zipapp",
+    "job_record",
     "matching",
+    "saved_outputs",
     "shell_script",
     "state_folder",
+    "tar_blocks",
+    "tar_bytes",
     "tasks",
     "variable",
 ]

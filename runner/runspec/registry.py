@@ -12,7 +12,7 @@ from runspec.provider import Provider
 
 GROUP = "runspec.providers"
 # Providers that runspec knows of and that come with later versions.
-EXPECTED = ("slurm", "azure-batch", "azure-batch-ai", "parallelcluster")
+EXPECTED = ("slurm", "parallelcluster")
 
 EntryPoint = importlib.metadata.EntryPoint
 

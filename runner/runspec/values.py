@@ -236,6 +236,31 @@ class Rehearsal(NamedTuple):
     options: Mapping[str, Any]
 
 
+class Foreign(NamedTuple):
+    """A file of another tool: its *name*, as the user wrote it, and its text."""
+
+    name: str
+    text: str
+
+
+class Imported(NamedTuple):
+    """What a file of another tool says, as YAML: a spec, and what belongs into a profile.
+
+    *notes* are all that could not be carried over, and all that is to be done by hand.
+    """
+
+    spec: str
+    profile: str
+    notes: tuple[str, ...] = ()
+
+
+class Exported(NamedTuple):
+    """A plan as files of another tool, by name; *notes* are what is to be done by hand."""
+
+    files: Mapping[str, str]
+    notes: tuple[str, ...] = ()
+
+
 class Finding(NamedTuple):
     """One thing `doctor` looked at. *hint* says what to do when it is not *ok*."""
 

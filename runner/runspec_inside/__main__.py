@@ -1,6 +1,6 @@
 """The command line of the zipapp.
 
-`job -- WORD...`, `launch -- WORD...`, `rsh HOST WORD...`, `sync --every SECONDS|--once FROM TO`.
+`job [-- WORD...]`, `job --node`, `launch -- WORD...`, `rsh HOST WORD...`, `sync --every SECONDS|--once FROM TO`.
 """
 
 import sys

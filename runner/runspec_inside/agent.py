@@ -1,4 +1,4 @@
-"""`job -- WORD...`: the first process of a job on a service that has an object store and no shared disk.
+"""`job [--node] [-- WORD...]`: the first process of a job on a service that has an object store and no shared disk.
 
 It claims the run, gets what the job reads, builds what it needs, starts the program by inside.sh, and saves what it
 writes. What there is to do stands in `runs/<run>/record.json`, which the provider has put there.
@@ -11,90 +11,85 @@ import sys
 import tempfile
 import time
 import zipfile
-from typing import Any, Dict, List, Mapping, NamedTuple, Optional, Sequence, Tuple
+from typing import Any, Dict, List, Optional, Tuple
 
-from . import address, files, hostfile, inputs, packages, process, roll, rounds
+from . import (
+    address,
+    blob,
+    files,
+    hostfile,
+    inputs,
+    log,
+    packages,
+    process,
+    roll,
+    rounds,
+    team,
+    tries,
+)
 from .bucket import Bucket
 from .gang import LEASE_S, Gang
+from .log import Log
 from .meet import Node
 from .mirror import Mirror
 from .notice import Watch
+from .place import place, rename, values, variable
 from .process import Child, Signals
 from .rounds import Round
 from .saver import Saver, restore
+from .team import Team
 from .words import LOST, STOPPED, USAGE, Failure, read
 
 CANCELLED = "cancelled"  # stands in the claim of a run that was cancelled before it began
+AT = "runs/{}/"
 SHARED = "/mnt/runspec"  # where shared file systems are mounted
+OURS = ("RUNSPEC_WORDS", "RUNSPEC_LOG", "RUNSPEC_SHARED", *team.WORDS)  # no part of the contract
 AGAIN = LOST  # the code that services are told to try again after
 LATE_S = 30.0  # at the most from when a service counts a try to when we do
 
 
-class Place(NamedTuple):
-    """Which job this is of all that the run is made of."""
-
-    job: str  # the service's id of the whole; retries have the same
-    task: int
-    rank: int
-    attempt: int
-
-
 def main(argv: List[str]) -> int:
-    words = argv[1:] if argv[:1] == ["--"] else argv
+    words = argv[1:] if argv[:1] in (["--"], ["--node"]) else argv
+    os.environ.setdefault("RUNSPEC_INSIDE", os.path.abspath(sys.argv[0]))
     rename(os.environ)
+    bucket = blob.connect()
+    os.environ.pop("RUNSPEC_SAS", None)  # what the program says of its variables is in a log
+    env = dict(os.environ)
+    crew = team.read(bucket, AT.format(env["RUNSPEC_RUN"]), env)
+    if crew is not None and crew.rank > 0:
+        crew.announce()
+    if argv[:1] == ["--node"] and (crew is None or crew.rank == 0 or not log.behind(env)):
+        return 0
     process.adopt_orphans()
     with Signals() as signals:
-        return Agent(Bucket(), dict(os.environ)).run(words, signals)
-
-
-def rename(env: Any) -> None:
-    """Give the service's variables the names of the contract, as RUNSPEC_WORDS says."""
-    for pair in env.get("RUNSPEC_WORDS", "").split():
-        new, _, old = pair.partition("=")
-        if old in env:
-            env[new] = env[old]
-
-
-def place(env: Mapping[str, str], record: Mapping[str, Any]) -> Place:
-    """Find out which job this is: an array has one index for tasks and nodes together."""
-    job = env["RUNSPEC_JOB"].partition(":")[0].partition("#")[0]
-    index, rank = int(env.get("RUNSPEC_INDEX", "0")), int(env.get("RUNSPEC_RANK", "0"))
-    if record["shape"] == "array":
-        index, rank = divmod(index, record["nodes"])
-    return Place(job, index, rank, int(env.get("RUNSPEC_ATTEMPT", "1")))
-
-
-def values(sweep: Sequence[Tuple[str, List[str]]], task: int) -> Dict[str, str]:
-    """Return the sweep's values for *task*: the last parameter changes fastest.
-
-    >>> values([("lr", ["a", "b"]), ("seed", ["1", "2", "3"])], 4)
-    {'seed': '2', 'lr': 'b'}
-    """
-    found = {}
-    for name, among in reversed(sweep):
-        task, at = divmod(task, len(among))
-        found[name] = among[at]
-    return found
-
-
-def variable(kind: str, name: str) -> str:
-    return "RUNSPEC_{}_{}".format(kind, name.upper().replace("-", "_"))
+        agent = Agent(bucket, env, crew)
+        try:
+            code = agent.run(words, signals)
+        except Failure as failure:
+            _tell(str(failure))
+            code = failure.code
+        agent.keep()
+        return code
 
 
 class Agent:
     """One node of one task, from the claim to the last save."""
 
-    def __init__(self, bucket: Bucket, env: Dict[str, str]) -> None:
+    def __init__(self, bucket: Bucket, env: Dict[str, str], crew: Optional[Team] = None) -> None:
         self.began = time.monotonic()
         self.bucket = bucket
         self.env = env
         self.folder = tempfile.mkdtemp(prefix="runspec-")
-        self.at = "runs/{}/".format(env["RUNSPEC_RUN"])
+        self.at = AT.format(env["RUNSPEC_RUN"])
         found = bucket.get(self.at + "record.json")
         if found is None:
             raise Failure("the run {} has been destroyed".format(env["RUNSPEC_RUN"]), USAGE)
         self.record: Dict[str, Any] = json.loads(found.decode("utf-8"))
+        self.crew = crew
+        if crew is not None:
+            env.update(RUNSPEC_RANK=str(crew.rank), RUNSPEC_HOST=crew.hosts[crew.rank])
         self.place = place(env, self.record)
+        self.log: Optional[Log] = None
         self.gang: Optional[Gang] = None
         self.round: Optional[Round] = None
         self.watch: Optional[Watch] = None
@@ -104,16 +99,50 @@ class Agent:
         try:
             holder = self.bucket.claim(self.at + "claim", self.place.job.encode()).decode()
             if holder == self.place.job:
+                self._begin(signals)
                 if self.record["shape"] == "array" and self.record["nodes"] > 1:
                     return self._in_step(words, signals)
                 return self._judge(self._together(words, signals))
         finally:
             shutil.rmtree(self.folder, ignore_errors=True)
+            if self.crew is not None:
+                self.crew.finish()
         if holder == CANCELLED:
             _tell("cancelled, leaving")
             return STOPPED
         _tell("duplicate of {}, leaving".format(holder))
         return 0
+
+    def _begin(self, signals: Signals) -> None:
+        """Find out which try this is, and keep what it says from here on."""
+        if "RUNSPEC_ATTEMPT" not in self.env:
+            self.place = self.place._replace(attempt=self._number(signals))
+        path = self.env.get("RUNSPEC_LOG")
+        if path:
+            key = "{}logs/{}/{}/{}.txt".format(self.at, *self.place[1:])
+            self.log = Log(self.bucket, path, key)
+            self.log.start()
+
+    def _number(self, signals: Signals) -> int:
+        """Return the number of this try, which the service does not tell; all nodes of a team have the same."""
+        crew = self.crew
+        if crew is not None and crew.rank > 0:
+            found = crew.number(signals)
+            crew.start()
+            return found
+        own = "{}tries/{}-{}/".format(self.at, self.place.task, self.place.rank)
+        found = tries.number(self.bucket, own)
+        if crew is not None:
+            crew.open(found, signals)
+        return found
+
+    def keep(self) -> None:
+        """Keep all that was said; where that fails, there is no better place to say so."""
+        if self.log is not None:
+            try:
+                self.log.finish()
+            except (OSError, Failure) as error:
+                _tell("the log is not kept: {}".format(error))
 
     def _together(self, words: List[str], signals: Signals) -> int:
         """Run this node, and tell the others how it ended, also when it has not come to the program."""
@@ -125,6 +154,8 @@ class Agent:
         except Failure as failure:
             gang.end(failure.code, signals, wait=False)
             raise
+        if self.place.rank > 0:
+            self.keep()  # when the first node has heard of the end, the service ends all
         return gang.end(code, signals, self.record["launch"] == "none")
 
     def _in_step(self, words: List[str], signals: Signals) -> int:
@@ -163,7 +194,8 @@ class Agent:
         except OSError as error:
             raise Failure("the job cannot be made ready: {}".format(error), USAGE) from error
         env = {name: files.local(value) for name, value in self.env.items()}
-        child = Child(["/bin/sh", inside, *words], env)
+        argv = words or [files.local(word) for word in self.record.get("argv") or ()]
+        child = Child(["/bin/sh", inside, *argv], env)
         saver.start()
         if mirror is not None:
             mirror.start()
@@ -205,6 +237,8 @@ class Agent:
                 self.leaving = Failure(text, STOPPED)
             elif verdict is not None:
                 self.leaving = Failure(verdict.why, verdict.code)
+            elif self.crew is not None and self.crew.over:
+                self.leaving = Failure("the first node has ended", STOPPED)
             if self.leaving is not None:
                 _tell("{}: the program is told to end".format(self.leaving))
             if self.round is not None and signals.stopping:
@@ -217,7 +251,8 @@ class Agent:
         for mount in self.record["mounts"]:
             path = self._below(mount["target"])
             if mount["kind"] == "folder":
-                inputs.link(self._below(SHARED + "/" + mount["path"]), path)
+                shared = self.env.get("RUNSPEC_SHARED") or self._below(SHARED)
+                inputs.link(os.path.join(shared, files.local(mount["path"])), path)
             else:
                 inputs.get(self.bucket, mount, path)
             self.env[variable("MOUNT", mount["name"])] = path
@@ -228,7 +263,7 @@ class Agent:
     def _gang(self) -> Optional[Gang]:
         if self.record["shape"] != "nodes":
             return None
-        prefix = "{}gang/{}/".format(self.at, self.place.attempt)
+        prefix = "{}gang/{}/{}/".format(self.at, self.place.task, self.place.attempt)
         gang = Gang(self.bucket, prefix, self.place.rank, self.record["nodes"])
         gang.start()
         return gang
@@ -288,7 +323,9 @@ class Agent:
         """Have a host file and a leader where no launcher of ours makes them."""
         node = Node(self.place.rank, self.env["RUNSPEC_HOST"], "", "", 0)
         nodes = [node]
-        if self.record["nodes"] > 1:
+        if self.crew is not None:
+            nodes = [Node(rank, host, "", "", 0) for rank, host in enumerate(self.crew.hosts)]
+        elif self.record["nodes"] > 1:
             prefix = "{}hosts/{}/{}/".format(self.at, self.place.task, self._try())
             nodes = roll.call(
                 self.bucket, prefix, node, self.record["nodes"], signals, self._failed
@@ -305,7 +342,8 @@ class Agent:
 
     def _unpacked(self) -> str:
         """Return the path of inside.sh, out of the zipapp that this is."""
-        self.env.pop("RUNSPEC_WORDS", None)
+        for name in OURS:
+            self.env.pop(name, None)
         with zipfile.ZipFile(self.env["RUNSPEC_INSIDE"]) as archive:
             return archive.extract("runspec_inside/inside.sh", self.folder)
 

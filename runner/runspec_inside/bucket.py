@@ -11,7 +11,7 @@ from xml.etree import ElementTree
 
 from . import boot
 from .body import Body
-from .boot import Answer, Ask
+from .boot import Answer, Ask, Pairs
 from .words import LOST, USAGE, Failure
 
 BLOCK = 1 << 20
@@ -60,8 +60,13 @@ class Window:
 class Bucket:
     """Keys are below the prefix of `RUNSPEC_STORE`. Every method raises Failure when the store refuses."""
 
+    new: Pairs = ()  # headers of every request that makes a whole object
+
     def __init__(self) -> None:
-        self.store = boot.Store()
+        self.store = self._opened_store()
+
+    def _opened_store(self) -> boot.Store:
+        return boot.Store()
 
     def get(self, key: str) -> Optional[bytes]:
         """Return None when there is nothing."""
@@ -71,12 +76,13 @@ class Bucket:
         return self._checked(answer, key).body
 
     def put(self, key: str, content: bytes) -> None:
-        self._checked(self._send(Ask("PUT", key, body=content)), key)
+        self._checked(self._send(Ask("PUT", key, (), content, self.new)), key)
 
     def claim(self, key: str, content: bytes) -> bytes:
         """Put *content* unless there is something already; return what is there."""
+        headers = (("If-None-Match", "*"), *self.new)
         for count in range(CLAIMS):
-            answer = self._send(Ask("PUT", key, body=content, headers=(("If-None-Match", "*"),)))
+            answer = self._send(Ask("PUT", key, (), content, headers))
             if answer.status not in (409, 412):
                 self._checked(answer, key)
                 return content
@@ -116,7 +122,7 @@ class Bucket:
     def _put_parts(self, key: str, opened: Opened, size: int, digest: str) -> None:
         """https://docs.aws.amazon.com/AmazonS3/latest/userguide/mpuoverview.html"""
         begun = self._asked(Ask("POST", key, (("uploads", ""),)))
-        upload = _text(_parsed(begun.body), "UploadId")
+        upload = _text(parsed(begun.body), "UploadId")
         try:
             self._complete(key, upload, self._parts(key, upload, opened, size, digest))
         except (OSError, Failure):
@@ -167,7 +173,7 @@ class Bucket:
             query = [("list-type", "2"), ("encoding-type", "url")]
             query += [("prefix", self.store.prefix + "/" + prefix)]
             query += [("continuation-token", token)] if token else []
-            page = _parsed(self._asked(Ask("GET", "", query)).body)
+            page = parsed(self._asked(Ask("GET", "", query)).body)
             for found in page.iter(NAMESPACE + "Contents"):
                 key = unquote_plus(_text(found, "Key"))
                 yield Object(key[begin:], int(_text(found, "Size")), _text(found, "ETag"))
@@ -207,7 +213,7 @@ def _write(body: Body, path: str) -> None:
         raise Failure("{}: {}".format(path, error.strerror), USAGE) from error
 
 
-def _parsed(content: bytes) -> ElementTree.Element:
+def parsed(content: bytes) -> ElementTree.Element:
     try:
         return ElementTree.fromstring(content)
     except ElementTree.ParseError as error:

@@ -7,7 +7,12 @@ from pathlib import Path
 import pytest
 
 HERE = Path(__file__).parent
-SLOW = {"aws-batch", "aws-batch-signed"}  # each test of a client has servers of its own
+SLOW = {
+    "aws-batch",
+    "aws-batch-signed",
+    "azure-batch",
+    "azure-batch-ai",
+}  # each test of a client has servers of its own
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -16,7 +16,12 @@ from runspec.provider import Answer, Client, Facts
 from runspec.testing import Strike, World
 from runspec.testing.world import SECRET
 from runspec_aws.rehearsal import SETTINGS
+from runspec_azure.batch import rehearsal
 from runspec_rehearsal.aws.region import Objects, Region
+from runspec_rehearsal.azure.batch.server import AzureBatch
+from runspec_rehearsal.azure.batchai import BatchAI
+from runspec_rehearsal.azure.blob import Blobs
+from tests.needs import need
 
 STRIKES = ("error-after", "reset-after", "truncated", "reset-before")
 Harness = Callable[[Path, pytest.MonkeyPatch], World]
@@ -119,7 +124,133 @@ def rehearsed(folder: Path) -> None:
     AwsWorld.patch.setattr("runspec_aws.times.QUIET_S", 0.1)
 
 
+class AzureWorld(World):
+    """Azure Batch as the rehearsal has it: an account for each test, and one store for all."""
+
+    blobs: ClassVar[Blobs | None] = None
+    account: ClassVar[AzureBatch | None] = None
+
+    @staticmethod
+    def up() -> AzureBatch:
+        assert AzureWorld.account is not None
+        return AzureWorld.account
+
+    def faults(self) -> Mapping[str, Strike]:
+        return {kind: partial(struck_azure, kind) for kind in STRIKES}
+
+
+def struck_azure(kind: str, send: Callable[[], Answer]) -> Answer:
+    """Have the service's next call that makes something go wrong by *kind*."""
+    makes = ("Pool_Add", "Job_Add", "Job_Patch", "Task_AddCollection")
+    fault = {"nth": 1, "times": 1, "kind": kind}
+    AzureWorld.up().control("PUT", "faults", [{**fault, "operation": name} for name in makes])
+    try:
+        return send()
+    finally:
+        AzureWorld.up().control("DELETE", "faults")
+
+
+def azure_batch(folder: Path, monkeypatch: pytest.MonkeyPatch) -> World:
+    """A rehearsed account, its tasks as processes of this machine."""
+    need("azurite")
+    if AzureWorld.blobs is None:
+        AzureWorld.blobs = Blobs(folder.parent / "azure")
+        AzureWorld.blobs.make_container("rehearsal")
+        atexit.register(AzureWorld.blobs.close)
+    if AzureWorld.account is not None:
+        AzureWorld.account.close()
+    AzureWorld.account = AzureBatch(folder, rehearsal.ACCOUNT, machine_env={"RUNSPEC_BELOW": "."})
+    monkeypatch.setenv(rehearsal.BATCH_KEY, AzureWorld.account.key)
+    monkeypatch.setenv(rehearsal.STORAGE_KEY, AzureWorld.blobs.key)
+    for name in ("POLL_S", "FRESH_S", "SLOW_S"):
+        monkeypatch.setattr(f"runspec_azure.batch.times.{name}", 0.1)
+    ways = rehearsal.ways(AzureWorld.account.url, AzureWorld.blobs.url, AzureWorld.blobs.account)
+    return AzureWorld(
+        registry.load("azure-batch"),
+        folder,
+        options={**rehearsal.SETTINGS, **ways, **SHARED, "prefix": folder.name},
+    )
+
+
+SHARED = {"shared": {"all": "nfs:10.0.0.4:/data"}}
 SECRET_ARN = "arn:aws:secretsmanager:eu-central-1:123456789012:secret:token-a1b2c3"
 AWS = {**SETTINGS, "region": "eu-central-1", "shared": {"all": "efs:fs-12345678"}}
-HARNESSES: dict[str, Harness] = {"aws-batch": aws_batch, "local": local}
+
+
+class BatchAiWorld(World):
+    """Batch AI as the rehearsal has it: a stand-in for each test, and one Azurite for all."""
+
+    blobs: ClassVar[Blobs | None] = None
+    stand: ClassVar[BatchAI | None] = None
+    patch: ClassVar[pytest.MonkeyPatch]
+
+    def connect(self, facts: Facts) -> Client:
+        way = stand_in(self.folder)
+        return super().connect(facts._replace(options=facts.options.model_copy(update=way)))
+
+    def faults(self) -> Mapping[str, Strike]:
+        return {kind: partial(refused_once, kind) for kind in STRIKES}
+
+
+def refused_once(kind: str, send: Callable[[], Answer]) -> Answer:
+    """Have the next call that makes something go wrong by *kind*."""
+    assert BatchAiWorld.stand is not None
+    makes = ("Workspaces_Create", "Clusters_Create", "Experiments_Create", "Jobs_Create")
+    fault = {"service": "batchai", "nth": None, "times": 1, "kind": kind}
+    BatchAiWorld.stand.control("PUT", "faults", [{**fault, "operation": name} for name in makes])
+    try:
+        return send()
+    finally:
+        BatchAiWorld.stand.control("DELETE", "faults")
+
+
+def azure_batch_ai(folder: Path, monkeypatch: pytest.MonkeyPatch) -> World:
+    """A rehearsed subscription; there from the first connect on."""
+    if BatchAiWorld.stand is not None:
+        BatchAiWorld.stand.close()
+        BatchAiWorld.stand = None
+    BatchAiWorld.patch = monkeypatch
+    return BatchAiWorld(
+        registry.load("azure-batch-ai"),
+        folder,
+        options={
+            "subscription": "00000000-0000-0000-0000-000000000000",
+            "location": "eastus",
+            "storage_account": "rehearsal",
+            "container": "jobs",
+            "file_share": "logs",
+            "prefix": folder.name,
+            "ssh_public_key": "ssh-ed25519 AAAA",
+            "shared": {"all": {"share": "all"}},
+            "secrets": {"storage-key": "env:RUNSPEC_TESTING_STORAGE_KEY"},
+        },
+        refuses={"nodes"},
+    )
+
+
+def stand_in(folder: Path) -> Mapping[str, str]:
+    """Start what is not there yet, lead the SDKs to it, and give the options that do."""
+    if BatchAiWorld.blobs is None:
+        BatchAiWorld.blobs = Blobs(folder.parent / "azurite")
+        atexit.register(BatchAiWorld.blobs.close)
+        BatchAiWorld.blobs.make_container("jobs")
+    blobs = BatchAiWorld.blobs
+    if BatchAiWorld.stand is None:
+        BatchAiWorld.stand = BatchAI(
+            folder / "batchai",
+            blob_url=blobs.url.replace("rehearsal", "{account}"),
+            accounts={"rehearsal": blobs.key},
+        )
+    for name, value in BatchAiWorld.stand.env.items():
+        BatchAiWorld.patch.setenv(name, value)
+    BatchAiWorld.patch.setenv("RUNSPEC_TESTING_STORAGE_KEY", blobs.key)
+    return {"arm_url": BatchAiWorld.stand.url, "blob_url": blobs.url}
+
+
+HARNESSES: dict[str, Harness] = {
+    "aws-batch": aws_batch,
+    "azure-batch": azure_batch,
+    "azure-batch-ai": azure_batch_ai,
+    "local": local,
+}
 MORE: dict[str, Harness] = {"aws-batch-signed": aws_batch_signed}  # other ways of a provider

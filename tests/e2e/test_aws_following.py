@@ -25,12 +25,14 @@ def last_call(world: Rehearsed) -> float:
     return at
 
 
-def idle(world: Rehearsed, seconds: float, *words: object) -> Counter[str]:
+def idle(
+    world: Rehearsed, seconds: float, *words: object, begun: str = "GetLogEvents"
+) -> Counter[str]:
     """Follow for so long what prints nothing; count the calls once it has begun."""
-    before = asked(world, 0.0)["GetLogEvents"]
+    before = asked(world, 0.0)[begun]
     follower = subprocess.Popen(program("logs", "-f", *words), stdout=subprocess.DEVNULL)
     try:
-        until(lambda: asked(world, 0.0)["GetLogEvents"] > before + 2)
+        until(lambda: asked(world, 0.0)[begun] > before + 2)
         since = last_call(world)
         time.sleep(seconds)
         return asked(world, since)
@@ -72,3 +74,14 @@ def test_a_follower_of_an_array_describes_a_hundred_jobs_at_once(world: Rehearse
     polls = calls["GetLogEvents"] / count
     assert calls["DescribeJobs"] <= 11
     assert polls <= 11
+
+
+def test_children_beyond_a_hundred_take_one_call_more(world: Rehearsed) -> None:
+    """An array of 150 and itself: two calls a look."""
+    world.set(capacity="none")
+    run, _ = world.apply("true", sweep={"n": "1..150"})
+
+    calls = idle(world, 10, run, begun="DescribeJobs")
+
+    assert 2 <= calls["DescribeJobs"] <= 2 * 11
+    assert calls["GetLogEvents"] == 0

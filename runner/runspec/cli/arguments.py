@@ -76,12 +76,24 @@ def _before(make: Make) -> None:
     plan.add_argument("file", metavar="FILE", help="the spec")
     plan.add_argument("--provider", metavar="NAME", help="plan it for another provider")
     plan.add_argument(
+        "--export", metavar="FOLDER", help="write it as files of the service's own tool"
+    )
+    plan.add_argument(
         "--diff", action="store_true", help="show what changed since the last applied plan"
     )
     plan.add_argument(
         "--detailed-exitcode", action="store_true", help="exit with 3 when there are changes"
     )
     _format(plan)
+    taken = make("import", "runspec import job.json", "make a spec of a job file of another tool")
+    taken.add_argument("file", metavar="FILE", help="the job file")
+    taken.add_argument("--cluster", metavar="FILE", help="the file of its machines")
+    taken.add_argument(
+        "--provider", default="azure-batch-ai", help="whose files they are (azure-batch-ai)"
+    )
+    taken.add_argument(
+        "--to", metavar="FOLDER", help="write job.yaml and runspec-profile.yaml there"
+    )
 
 
 def _format(verb: ArgumentParser) -> None:
@@ -176,7 +188,7 @@ def _around(make: Make) -> None:
 
 
 GROUPS: Mapping[Callable[[Make], None], Collection[str]] = {
-    _before: ("init", "validate", "plan"),
+    _before: ("init", "validate", "plan", "import"),
     _making: ("apply",),
     _rehearsing: ("rehearse",),
     _looking: ("list", "status", "logs", "fetch"),

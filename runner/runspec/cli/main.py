@@ -16,6 +16,7 @@ MODULES = {
     "init": "around",
     "validate": "validate",
     "plan": "planning",
+    "import": "foreign",
     "apply": "applying",
     "list": "looking",
     "status": "looking",
@@ -32,7 +33,7 @@ MODULES = {
     "completion": "around",
 }
 # Verbs whose plain name means something else in Python, or in the module they live in.
-FUNCTIONS = {"list": "list_runs", "plan": "plan_"}
+FUNCTIONS = {"list": "list_runs", "plan": "plan_", "import": "import_"}
 
 
 def run(words: Sequence[str]) -> int:

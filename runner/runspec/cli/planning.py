@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from runspec import gather, job, plan, record
-from runspec.cli import complaining, console
+from runspec.cli import complaining, console, foreign
 from runspec.errors import CHANGES, OK
 from runspec.plan import Change, Plan
 from runspec.provider import Scope
@@ -35,7 +35,9 @@ def plan_(args: Namespace) -> int:
     made = plan.make(found.provider, found.spec, plan.PREVIEW, found.facts)
     before = last_applied(found.spec.name)
     changes = None if before is None else plan.differences(before, made)
-    if args.json and args.diff:
+    if args.export:
+        foreign.export(found.provider, made, Path(args.export), as_json=args.json)
+    elif args.json and args.diff:
         console.out_json({"run": before and before.run, "changes": _changes_json(changes)})
     elif args.json:
         console.out(json.dumps(plan.to_json(made), indent=2, ensure_ascii=False))

@@ -119,11 +119,14 @@ def folders_are_those_of_the_spec(steps: Sequence[Step], spec: Spec) -> None:
 
 
 def secrets_are_marks(steps: Sequence[Step], spec: Spec, facts: Facts) -> None:
-    """Each secret that this machine reads is `{"$secret": source}`, where the core puts it in."""
+    """Each secret that this machine reads is `{"$secret": source}`, where the core puts it in.
+
+    A service may need secrets of the profile beside those of the spec, such as the key of an account.
+    """
     wanted = {facts.options.secrets[name] for name in spec.secrets.values()}
     local = {source for source in wanted if source.startswith(("env:", "file:"))}
     found = {source for step in steps for source in marked(step.do.params, SECRET)}
-    assert local <= found <= wanted
+    assert local <= found <= set(facts.options.secrets.values())
 
 
 def every_one_of_a_plan(steps: Sequence[Step], run: str, spec: Spec, facts: Facts) -> None:

@@ -30,6 +30,13 @@ def test_each_adapter_is_handed_over_with_the_memory_to_lock() -> None:
     assert found["ulimits"] == [{"name": "memlock", "softLimit": -1, "hardLimit": -1}]
 
 
+def test_limits_of_the_profile_are_those_of_the_container() -> None:
+    """https://docs.aws.amazon.com/batch/latest/APIReference/API_Ulimit.html"""
+    found = container(spec(), ulimits={"nofile": "65536"})
+
+    assert found["ulimits"] == [{"name": "nofile", "softLimit": 65536, "hardLimit": 65536}]
+
+
 @pytest.mark.parametrize(
     "cluster,count", [({}, 1), (A100, 4), ({"gpus": 8, "gpu_type": "H100"}, 32)]
 )

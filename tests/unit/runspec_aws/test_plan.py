@@ -13,7 +13,7 @@ from runspec_aws import definition, environments, needs, plan, reasons
 from runspec_aws.instances import KNOWN
 from runspec_aws.options import AwsOptions
 from runspec_aws.shape import Shape, child, children, shape
-from runspec_inside import agent
+from runspec_inside import agent, place
 from tests.unit.runspec_aws.account import PROFILE, SECRET, SHARED, spec
 
 RUN = "n-abc123"
@@ -267,9 +267,9 @@ def test_a_child_finds_the_task_and_the_rank_that_the_plan_meant(
         for rank in range(nodes):
             where = child(record["shape"], nodes, task, rank)
             env = {"RUNSPEC_JOB": "j:1", "RUNSPEC_INDEX": str(where.get("index", 0))}
-            found = agent.place(env, record)
+            found = place.place(env, record)
             assert (found.task, found.rank) == (task, rank)
-            assert agent.values(record["sweep"], found.task) == values
+            assert place.values(record["sweep"], found.task) == values
 
 
 def test_what_is_of_one_run_fits_into_the_overrides_of_a_job() -> None:

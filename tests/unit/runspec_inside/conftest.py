@@ -1,4 +1,4 @@
-"""moto's server as the object store, one for all, and a part of it for each test."""
+"""moto's server and Azurite as object stores, each one for all, and a part of it for each test."""
 
 from __future__ import annotations
 
@@ -9,9 +9,11 @@ from types import SimpleNamespace
 
 import pytest
 
-from runspec_inside import body, boot
+from runspec_inside import blob, body, boot
 from runspec_inside.bucket import Bucket
 from runspec_rehearsal.aws.region import KEYS, Objects
+from runspec_rehearsal.azure.blob import Blobs
+from tests.needs import need
 from tests.unit.runspec_inside.stores import Way
 
 REGION = "eu-central-1"
@@ -26,16 +28,34 @@ def objects(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Objects]:
     found.close()
 
 
+@pytest.fixture(scope="session")
+def blobs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Blobs]:
+    need("azurite")
+    with Blobs(tmp_path_factory.mktemp("blobs")) as found:
+        found.make_container("inside")
+        yield found
+
+
+@pytest.fixture(params=["s3", pytest.param("blob", marks=pytest.mark.slow)])
+def kind(request: pytest.FixtureRequest) -> str:
+    """Which store it is: what a job needs of one, both give."""
+    found: str = request.param
+    return found
+
+
 @pytest.fixture
-def way(objects: Objects, monkeypatch: pytest.MonkeyPatch) -> Iterator[Way]:
+def way(
+    kind: str, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[Way]:
     """The way from here to the store, as the environment of a job says it."""
-    with Way(objects.url) as found:
-        env = {
-            **KEYS,
-            "AWS_ENDPOINT_URL_S3": found.url,
-            "RUNSPEC_REGION": REGION,
-            "RUNSPEC_STORE": f"s3://inside/test {next(NUMBERS)}+~é",
-        }
+    there: Objects | Blobs = request.getfixturevalue("objects" if kind == "s3" else "blobs")
+    with Way(f"http://127.0.0.1:{there.port}") as found:
+        env = {**KEYS, "AWS_ENDPOINT_URL_S3": found.url, "RUNSPEC_REGION": REGION}
+        prefix = f"test {next(NUMBERS)}+~é"
+        env["RUNSPEC_STORE"] = f"s3://inside/{prefix}"
+        if isinstance(there, Blobs):
+            store = f"{found.url}/{there.account}/inside/{prefix}"
+            env = {"RUNSPEC_STORE": store, "RUNSPEC_SAS": there.sas("inside")}
         for name, value in env.items():
             monkeypatch.setenv(name, value)
         yield found
@@ -43,7 +63,7 @@ def way(objects: Objects, monkeypatch: pytest.MonkeyPatch) -> Iterator[Way]:
 
 @pytest.fixture
 def bucket(way: Way, pauses: list[float]) -> Bucket:
-    return Bucket()
+    return blob.connect()
 
 
 @pytest.fixture
@@ -56,4 +76,5 @@ def pauses(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     clock.sleep = found.append
     monkeypatch.setattr(boot, "time", clock)
     monkeypatch.setattr(body, "time", clock)
+    monkeypatch.setattr(blob, "time", clock)
     return found

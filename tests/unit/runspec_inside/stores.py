@@ -1,8 +1,9 @@
-"""A way to the object store that can be broken: between the job and moto's server, on purpose."""
+"""A way to the object store that can be broken: between the job and moto's server or Azurite, on purpose."""
 
 from __future__ import annotations
 
 import http.client
+import re
 import socket
 import struct
 import threading
@@ -16,7 +17,11 @@ HOP = ("connection", "transfer-encoding", "content-length", "date", "server")
 
 class Call(NamedTuple):
     method: str
-    path: str
+    path: str  # and the query, but for a signature in it
+
+    @property
+    def lists(self) -> bool:
+        return "list-type=2" in self.path or "comp=list&" in self.path
 
 
 class Fault(NamedTuple):
@@ -81,26 +86,26 @@ class _Handler(BaseHTTPRequestHandler):
     server: Way
 
     def do(self) -> None:
-        call = Call(self.command, self.path)
+        call = Call(self.command, re.sub(r"[?&]sp=\w+&.*", "", self.path))
         self.server.calls.append(call)
-        self.server.headers.append(dict(self.headers))
+        self.server.headers.append({k.lower(): v for k, v in self.headers.items()})
         kind = self.server.fault(call)
         body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
         if kind == "reset":
             self._reset()
         elif kind.isdecimal():
             self._answer(int(kind), b"<Error><Code>Told</Code></Error>", {})
-        elif self.path in self.server.answers:
-            self._answer(*self.server.answers[self.path], {})
+        elif call.path in self.server.answers:
+            self._answer(*self.server.answers[call.path], {})
         else:
             self._hand_on(kind, body)
 
     def _hand_on(self, kind: str, body: bytes) -> None:
         link = http.client.HTTPConnection(self.server.there, timeout=20)
         try:
-            link.request(
-                self.command, self.path.replace(NEWLINE, INSTEAD), body, dict(self.headers)
-            )
+            signed = "&sig=" in self.path  # by Azure, which takes no such key
+            path = self.path if signed else self.path.replace(NEWLINE, INSTEAD)
+            link.request(self.command, path, body, dict(self.headers))
             answer = link.getresponse()
             content = answer.read().replace(INSTEAD.encode(), NEWLINE.encode())
         finally:

@@ -24,10 +24,10 @@ from hypothesis import given, settings, strategies as st
 
 from runspec.spec import Spec
 from runspec.words import tasks, variable as core_variable
-from runspec_inside import agent
-from runspec_inside.agent import AGAIN, Agent, Place
+from runspec_inside.agent import AGAIN, Agent
 from runspec_inside.bucket import Bucket
 from runspec_inside.pack import boot_py, zipapp_bytes
+from runspec_inside.place import Place, place, rename, values, variable
 from runspec_inside.words import LOST, STOPPED, Failure
 from tests.unit.runspec_inside.machines import NOTICE, Machine
 from tests.unit.runspec_inside.nodes import fake_mpirun as fake_mpirun
@@ -60,6 +60,7 @@ MODEL = {"name": "my-model", "path": "/out/model", "sync_s": None}
     [
         ({"RUNSPEC_JOB": "j"}, {}, Place("j", 0, 0, 1)),
         ({"RUNSPEC_JOB": "j", "RUNSPEC_ATTEMPT": "3"}, {}, Place("j", 0, 0, 3)),
+        ({"RUNSPEC_JOB": "j", "RUNSPEC_TASK": "3"}, {}, Place("j", 3, 0, 1)),
         (
             {"RUNSPEC_JOB": "j:7", "RUNSPEC_INDEX": "7"},
             {"shape": "array"},
@@ -79,14 +80,14 @@ MODEL = {"name": "my-model", "path": "/out/model", "sync_s": None}
 )
 def test_a_job_knows_its_place(env: dict[str, str], record: dict[str, Any], found: Place) -> None:
     """All that belong together have the id that the claim is by."""
-    assert agent.place(env, {**RECORD, **record}) == found
+    assert place(env, {**RECORD, **record}) == found
 
 
 def test_variables_get_the_names_of_the_contract() -> None:
     """Where the service gives them."""
     env = {"RUNSPEC_WORDS": "A=B C=D", "B": "1"}
 
-    agent.rename(env)
+    rename(env)
 
     assert env == {"RUNSPEC_WORDS": "A=B C=D", "B": "1", "A": "1"}
 
@@ -104,9 +105,9 @@ def test_tasks_have_the_values_that_were_planned(sweep: dict[str, list[str]]) ->
     spec = Spec.model_construct(sweep={name: tuple(among) for name, among in sweep.items()})
     planned = [dict(found) for found in tasks(spec)]
 
-    assert [agent.values(list(sweep.items()), n) for n in range(len(planned))] == planned
+    assert [values(list(sweep.items()), n) for n in range(len(planned))] == planned
     for name in sweep:
-        assert agent.variable("SWEEP", name) == core_variable("sweep", name)
+        assert variable("SWEEP", name) == core_variable("sweep", name)
 
 
 # Whether it is tried again
@@ -194,7 +195,10 @@ def oldest() -> str:
 
 
 class Service:
-    """Starts jobs as AWS Batch does: by a text, with its own variables, and streams that are a log."""
+    """Starts jobs as services do, with their own variables, and streams that are a log.
+
+    AWS Batch gives a text that gets the zipapp; Azure Batch puts the zipapp there.
+    """
 
     def __init__(self, bucket: Bucket, folder: Path) -> None:
         self.bucket, self.folder = bucket, folder
@@ -207,8 +211,8 @@ class Service:
     ) -> subprocess.Popen[str]:
         text = json.dumps({**RECORD, **record})
         self.bucket.put("runs/r/record.json", text.encode())
-        kept = "PATH RUNSPEC_STORE RUNSPEC_REGION AWS_ENDPOINT_URL_S3 AWS_ACCESS_KEY_ID".split()
-        whole = {k: os.environ[k] for k in [*kept, "AWS_SECRET_ACCESS_KEY"]} | {
+        kept = "PATH RUNSPEC_STORE RUNSPEC_REGION RUNSPEC_SAS AWS_ENDPOINT_URL_S3 AWS_ACCESS_KEY_ID".split()
+        whole = {k: os.environ[k] for k in [*kept, "AWS_SECRET_ACCESS_KEY"] if k in os.environ} | {
             "RUNSPEC_RUN": "r",
             "RUNSPEC_INSIDE_SHA256": DIGEST,
             "RUNSPEC_WORDS": WORDS,
@@ -221,6 +225,9 @@ class Service:
             **env,
         }
         line = [self.python, "-IS", "-c", boot_py(), *words]
+        if "RUNSPEC_SAS" in whole:
+            (self.folder / "inside.pyz").write_bytes(ZIPAPP)
+            line[2:4] = [str(self.folder / "inside.pyz"), "job", *["--"] * bool(words)]
         streams: dict[str, Any] = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
         job = subprocess.Popen(line, env=whole, text=True, start_new_session=True, **streams)
         self.jobs.append(job)
@@ -257,6 +264,23 @@ def test_the_program_gets_its_words_and_the_log_all_of_its_lines(service: Servic
     code, out, err = service.runs(*sh(script), "sh", "a b", "", "$HOME", "it's", "é")
 
     assert (code, out, err) == (0, "<a b>\n<>\n<$HOME>\n<it's>\n<é>\nlast", "err\n")
+
+
+def test_words_that_do_not_come_with_the_job_stand_in_its_record(service: Service) -> None:
+    record = {"argv": [*sh('for w; do echo "<$w>"; done'), "sh", "a b", "$HOME 'x", "é"]}
+
+    assert service.runs(record=record)[1] == "<a b>\n<$HOME 'x>\n<é>\n"
+
+
+@pytest.mark.parametrize("kind", [pytest.param("blob", marks=pytest.mark.slow)], indirect=True)
+def test_the_program_does_not_see_the_signature(service: Service) -> None:
+    """It stands in no log by accident. It is no wall: it is the same user's process that has it."""
+    sas = os.environ["RUNSPEC_SAS"]
+
+    code, out, err = service.runs("env")
+
+    assert code == 0 and "RUNSPEC_RUN=r\n" in out
+    assert "RUNSPEC_SAS" not in out and sas not in out + err
 
 
 def test_nothing_of_ours_stays(service: Service, tmp_path: Path) -> None:
@@ -350,6 +374,7 @@ def test_outputs_are_saved_when_the_program_fails(service: Service) -> None:
     assert service.output("f") == b"x\n"
 
 
+@pytest.mark.parametrize("kind", ["s3"], indirect=True)
 def test_what_cannot_be_saved_is_a_failure(service: Service, way: Way) -> None:
     """Exit 1, a line for each, and the rest is there."""
     way.breaks("403", "PUT", "bad", times=100)

@@ -154,7 +154,9 @@ def test_what_is_no_tar_is_a_failure(bucket: Bucket, tmp_path: Path) -> None:
 
 def test_a_tar_that_is_not_there_is_a_failure(bucket: Bucket, tmp_path: Path) -> None:
     """It has been cleaned away."""
-    with pytest.raises(Failure, match=r"the store refuses blobs/y\.tar: 404 NoSuchKey"):
+    with pytest.raises(
+        Failure, match=r"the store refuses blobs/y\.tar: 404 (NoSuchKey|BlobNotFound)"
+    ):
         inputs.get(bucket, {"kind": "tar", "key": "blobs/y.tar"}, str(tmp_path / "in"))
 
 
@@ -168,7 +170,7 @@ def copied(bucket: Bucket, path: Path) -> Path:
 
 def test_all_under_a_prefix_is_copied(bucket: Bucket, tmp_path: Path) -> None:
     """Many, deep, with odd names; markers of folders and neighbours are not."""
-    files = {f"deep/{n % 7}/{n}": b"%d" % n for n in range(60)} | {"é +\n&": b"odd", "a": b""}
+    files = {f"deep/{n % 7}/{n}": b"%d" % n for n in range(60)} | {"é +&": b"odd", "a": b""}
     for name, content in files.items():
         bucket.put("store/data/" + name, content)
     bucket.put("store/data/folder/", b"")

@@ -112,7 +112,7 @@ def test_what_has_not_changed_costs_one_list(two: list[Mirror], way: Way) -> Non
     for mirror in two:
         mirror._pass()
 
-    assert [(call.method, "list-type" in call.path) for call in way.calls] == [("GET", True)] * 2
+    assert [(call.method, call.lists) for call in way.calls] == [("GET", True)] * 2
 
 
 def test_what_was_pulled_is_not_pushed_back(two: list[Mirror], way: Way) -> None:

@@ -22,6 +22,7 @@ from botocore.validate import ParamValidator
 from runspec import job, plan, registry
 from runspec.provider import Facts, Request, Source, Spec, inside_boot, inside_zipapp
 from runspec_aws.naming import each
+from tests.unit.specs import azure_bodies
 
 ROOT = Path(__file__).resolve().parents[3]
 SPECS = sorted((ROOT / "specs").glob("*.yaml"))
@@ -79,9 +80,41 @@ ACCOUNTS: dict[str, tuple[str, dict[str, Any], dict[str, Any]]] = {
         {"efa": True},
     ),
 }
+# The same for Azure Batch.
+AZURE_ACCOUNTS: dict[str, tuple[str, dict[str, Any], dict[str, Any]]] = {
+    "close": (
+        "hello",
+        {
+            "cluster": {"nodes": 2, "gpus": 1, "capacity": "spot-then-on-demand"},
+            "container": {"image": "mine.azurecr.io/train:1", "shm": "8GiB"},
+            "mounts": [WORK],
+            "secrets": {"TOKEN": "token"},
+        },
+        {
+            "shared": {"work": "files:jobstore/work"},
+            "registry": "mine.azurecr.io",
+            "registry_user": "mine",
+            "registry_password": "env:REGISTRY_PASSWORD",
+            "secrets": {"token": "env:TOKEN"},
+            "subnet": "/subscriptions/0/resourceGroups/g/providers/Microsoft.Network/"
+            "virtualNetworks/n/subnets/s",
+            "tags": {"team": "digits"},
+        },
+    ),
+    "own": (
+        "hello",
+        {"sweep": {"seed": "1..150"}, "max_parallel": 5, "retry": {"attempts": 3}},
+        {"pool": "mine", "identity": "/subscriptions/0/identities/jobs", "priority": 5},
+    ),
+}
 CLOUD = [(path, "aws-batch", "batch") for path in SPECS]
 CLOUD += [(ROOT / "specs" / f"{row[0]}.yaml", "aws-batch", name) for name, row in ACCOUNTS.items()]
-CASES = [*LOCAL, *CLOUD]
+BATCH_AI = [(path, "azure-batch-ai", "batchai") for path in SPECS]
+ON_AZURE = [(path, "azure-batch", "batch") for path in SPECS]
+ON_AZURE += [
+    (ROOT / "specs" / f"{row[0]}.yaml", "azure-batch", name) for name, row in AZURE_ACCOUNTS.items()
+]
+CASES = [*LOCAL, *CLOUD, *ON_AZURE, *BATCH_AI]
 ROLE = "arn:aws:iam::123456789012:role/job"
 AWS = {
     "region": "eu-central-1",
@@ -94,20 +127,61 @@ AWS = {
 }
 
 
+AZURE = {
+    "batch_url": "https://jobs.westeurope.batch.azure.com",
+    "storage_account": "jobstore",
+    "container": "jobs",
+    "batch_key": "env:AZURE_BATCH_KEY",
+    "storage_key": "env:AZURE_STORAGE_KEY",
+}
+CLOUDS: dict[str, tuple[dict[str, Any], str, dict[str, Any]]] = {
+    "aws-batch": (
+        AWS,
+        "aws-sm:arn:aws:secretsmanager:eu-central-1:123456789012:secret:{}-a1b2c3",
+        ACCOUNTS,
+    ),
+    "azure-batch": (AZURE, "env:{}", AZURE_ACCOUNTS),
+}
+
+
 def cloud_facts(spec: Spec, more: dict[str, Any]) -> Facts:
     """Give the facts of an account that is nobody's."""
     names = spec.secrets.values()
-    secret = "aws-sm:arn:aws:secretsmanager:eu-central-1:123456789012:secret:{}-a1b2c3"
-    options = {**AWS, "secrets": {name: secret.format(name) for name in names}, **more}
+    profile, secret, _ = CLOUDS[spec.provider]
+    options = {**profile, "secrets": {name: secret.format(name) for name in names}, **more}
     return facts(spec, "batch")._replace(
-        options=registry.load("aws-batch").options_model.model_validate(options), survey={}
+        options=registry.load(spec.provider).options_model.model_validate(options), survey={}
     )
 
 
+AI = {
+    "subscription": "00000000-0000-0000-0000-000000000000",
+    "location": "eastus",
+    "storage_account": "jobs",
+    "container": "jobs",
+    "file_share": "logs",
+    "ssh_public_key": "ssh-ed25519 AAAA",
+    "images": {"localhost/chainermn:7.8.1": "batchaitraining/chainermn:openMPI"},
+}
+
+
+def batch_ai_facts(spec: Spec) -> Facts:
+    """Give the facts of an account that is nobody's, with what the example says of Batch AI."""
+    secrets = {name: f"env:{variable}" for variable, name in spec.secrets.items()}
+    secrets["storage-key"] = "env:STORAGE_KEY"
+    options = {**AI, "secrets": secrets, **spec.providers.get("azure-batch-ai", {})}
+    model = registry.load("azure-batch-ai").options_model.model_validate(options)
+    return facts(spec, "batchai")._replace(options=model, survey={})
+
+
 def planned(path: Path, provider: str, engine: str) -> plan.Plan:
-    _, fields, profile = ACCOUNTS.get(engine, ("", {}, {}))
+    rows = CLOUDS[provider][2] if provider in CLOUDS else {}
+    _, fields, profile = rows.get(engine, ("", {}, {}))
     spec = read(path, provider=provider, **fields)
-    found = facts(spec, engine) if provider == "local" else cloud_facts(spec, profile)
+    if provider == "azure-batch-ai":
+        found = batch_ai_facts(spec)
+    else:
+        found = facts(spec, engine) if provider == "local" else cloud_facts(spec, profile)
     known = registry.load(provider)
     assert [p for p in known.check(spec, found) if p.severity == "error"] == []
     return plan.make(known, spec, "abc123", found)
@@ -151,6 +225,39 @@ def test_the_sdk_itself_finds_nothing_wrong_with_a_request(
     asked = [call for s in made.steps for r in (s.do, s.undo) if r for call in each(r)]
     requests = [request for request in asked if request.service != "runspec"]
     assert {r.operation: wrong(r) for r in requests if wrong(r)} == {}
+
+
+@pytest.mark.parametrize(
+    "path,provider,engine", ON_AZURE, ids=[f"{p.stem}-{e}" for p, _, e in ON_AZURE]
+)
+def test_azures_own_models_and_description_find_nothing_wrong_with_a_request(
+    path: Path, provider: str, engine: str
+) -> None:
+    made = planned(path, provider, engine)
+
+    asked = [r for s in made.steps for r in (s.do, s.undo) if r and r.service == "batch"]
+    bodies = [(r.operation, r.params.get("body")) for r in asked]
+    assert [azure_bodies.by_the_sdk(*one) for one in bodies] == [[]] * len(bodies)
+    assert [azure_bodies.by_the_description(*one) for one in bodies] == [[]] * len(bodies)
+
+
+@pytest.mark.parametrize(
+    "change,said",
+    [
+        ({"vmsize": "a"}, "Pool_Add.vmsize is not known"),
+        ({"state": "active"}, "Pool_Add.state is not known"),
+        ({"taskSlotsPerNode": "1"}, "Pool_Add.taskSlotsPerNode: '1' is no int"),
+        ({"taskSchedulingPolicy": {"nodeFillType": "full"}}, "none of"),
+        ({"taskSchedulingPolicy": {}}, "nodeFillType is missing"),
+    ],
+)
+def test_the_models_would_find_a_wrong_key(change: dict[str, Any], said: str) -> None:
+    found = planned(ROOT / "specs" / "hello.yaml", "azure-batch", "batch")
+    body = next(s.do.params["body"] for s in found.steps if s.id == "pool")
+
+    wrong_with_it = azure_bodies.by_the_sdk("Pool_Add", {**body, **change})
+
+    assert [text for text in wrong_with_it if said in text] != []
 
 
 def wrong(request: Request) -> list[str]:

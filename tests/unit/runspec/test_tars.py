@@ -11,7 +11,7 @@ import pytest
 
 from runspec.bundle import bundle
 from runspec.errors import Conflict
-from runspec_aws.objects import BLOCK_BYTES, _blocks, _tar
+from runspec.tars import BLOCK_BYTES, blocks, pieces as tar
 
 LARGE = os.urandom(2 * BLOCK_BYTES + 1)
 FILES = {"run.sh": b"#!/bin/sh\n", "empty": b"", "deep/large": LARGE, "deep/é" + "x" * 150: b"a"}
@@ -26,7 +26,7 @@ def folder(at: Path) -> Path:
 
 
 def test_a_tar_holds_every_file_with_its_content_and_executable_bit(tmp_path: Path) -> None:
-    content = b"".join(_tar(bundle(folder(tmp_path))))
+    content = b"".join(tar(bundle(folder(tmp_path))))
 
     with tarfile.open(fileobj=io.BytesIO(content)) as archive:
         opened = {m.name: archive.extractfile(m) for m in archive.getmembers()}
@@ -42,14 +42,14 @@ def test_equal_folders_make_equal_tars(tmp_path: Path) -> None:
     first, second = folder(tmp_path / "a"), folder(tmp_path / "b")
     os.utime(second / "run.sh", (0, 0))
 
-    assert list(_tar(bundle(first))) == list(_tar(bundle(second)))
+    assert list(tar(bundle(first))) == list(tar(bundle(second)))
 
 
 def test_blocks_are_the_pieces_in_order_and_tell_how_far_they_are() -> None:
     pieces, told = [b"ab" * 200_000, b"c"] * 5 + [LARGE, b"d"], list[tuple[int, int]]()
     whole = sum(map(len, pieces))
 
-    found = list(_blocks(iter(pieces), lambda done, of: told.append((done, of)), whole))
+    found = list(blocks(iter(pieces), lambda done, of: told.append((done, of)), whole))
 
     assert b"".join(found) == b"".join(pieces)
     assert [len(block) for block in found] == [800_002, 800_002, 400_001, len(LARGE), 1]
@@ -57,9 +57,9 @@ def test_blocks_are_the_pieces_in_order_and_tell_how_far_they_are() -> None:
     assert told == sorted(told)
 
 
-def test_a_file_that_changes_while_it_is_sent_ends_the_tar(tmp_path: Path) -> None:
+def test_a_file_that_changes_while_it_is_sent_ends_thetar(tmp_path: Path) -> None:
     hashed = bundle(folder(tmp_path))
     (tmp_path / "deep" / "large").write_bytes(LARGE[::-1])
 
     with pytest.raises(Conflict, match="changed while it was uploaded"):
-        list(_tar(hashed))
+        list(tar(hashed))

@@ -1,4 +1,4 @@
-"""Outputs that jobs sent as one tar: the files in it, without getting all of it."""
+"""Folders as tars, which object stores take: sent block by block, and read again in ranges."""
 
 from __future__ import annotations
 
@@ -8,7 +8,10 @@ import tarfile
 from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
+from runspec.values import Bundle, Progress
+
 BLOCK_BYTES = 1 << 20  # read at once: small files lie in it together, large ones are skipped
+ENTRY_BYTES = 4096  # of a tar for each file, beside its content
 LINKS = 8  # one after the other, before a link is taken for a ring
 
 Reads = Callable[[int, int], bytes]
@@ -88,3 +91,57 @@ def _followed(path: str, links: dict[str, str]) -> str:
             break
         path = links[path]
     return path
+
+
+def tar_bytes(bundle: Bundle) -> int:
+    """Give how large the tar of *bundle* is at most, but for very long paths."""
+    return sum(file.bytes for file in bundle.files) + ENTRY_BYTES * len(bundle.files)
+
+
+def tar_blocks(bundle: Bundle, progress: Progress) -> Iterator[bytes]:
+    """Give the tar of *bundle*, block by block, and tell how far it is.
+
+    Equal folders make equal tars. A file that is no longer what was hashed raises Conflict.
+    """
+    whole = sum(file.bytes for file in bundle.files)
+    return blocks(pieces(bundle), progress, whole)
+
+
+def pieces(bundle: Bundle) -> Iterator[bytes]:
+    """Give the tar, with no time and no owner; in GNU's form, since busybox knows no other long names."""
+    size = 0
+    for entry in bundle.files:
+        info = tarfile.TarInfo(entry.path)
+        info.size, info.mode = entry.bytes, 0o755 if entry.executable else 0o644
+        header, filling = info.tobuf(tarfile.GNU_FORMAT), bytes(-entry.bytes % tarfile.BLOCKSIZE)
+        yield header
+        with bundle.open(entry) as file:
+            while block := file.read(BLOCK_BYTES):  # to the end: that is when it is checked
+                yield block
+        yield filling
+        size += len(header) + entry.bytes + len(filling)
+    size += 2 * tarfile.BLOCKSIZE
+    yield bytes(2 * tarfile.BLOCKSIZE + -size % tarfile.RECORDSIZE)
+
+
+def blocks(pieces: Iterator[bytes], progress: Progress, whole: int) -> Iterator[bytes]:
+    """Give *pieces*, the small ones joined to blocks, and tell how far they are."""
+    done = 0
+    for block in _joined(pieces):
+        yield block
+        done += len(block)
+        progress(min(done, whole), whole)
+
+
+def _joined(pieces: Iterator[bytes]) -> Iterator[bytes]:
+    """What is large already is handed on and not copied."""
+    block = bytearray()
+    for piece in pieces:
+        if block and len(block) + len(piece) > BLOCK_BYTES:
+            yield bytes(block)
+            block.clear()
+        if len(piece) < BLOCK_BYTES:
+            block += piece
+        else:
+            yield piece
+    yield bytes(block)

@@ -1,0 +1,155 @@
+"""The settings of the Azure Batch provider."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Annotated, Literal
+
+from pydantic import BeforeValidator, Field, WithJsonSchema
+
+from runspec.provider import Key, Options, Positive, Seconds, SecretSource, Word, matching
+
+URL = r"^https?://[A-Za-z0-9.-]+(:[0-9]+)?(/[A-Za-z0-9._-]+)*/?$"
+# https://learn.microsoft.com/en-us/azure/storage/common/storage-account-overview#storage-account-name
+ACCOUNT = r"^[a-z0-9]{3,24}$"
+# https://learn.microsoft.com/en-us/rest/api/storageservices/naming-and-referencing-containers--blobs--and-metadata
+CONTAINER = r"^[a-z0-9](-?[a-z0-9]){2,62}$"
+PREFIX = r"^[A-Za-z0-9!_.*'()-]+(/[A-Za-z0-9!_.*'()-]+)*$"
+IMAGE = r"^([^:/\s]+:[^:/\s]+:[^:/\s]+:[^:/\s]+|/subscriptions/.+)$"
+SUBNET = r"^/subscriptions/.+/subnets/[^/]+$"
+SHARED = r"^(files:[a-z0-9]{3,24}/[a-z0-9-]+|nfs:[^/:\s]+:/\S*|blob:[a-z0-9]{3,24}/[a-z0-9-]+)$"
+
+
+def _text(pattern: str, what: str, hint: str) -> object:
+    return BeforeValidator(matching(pattern, what, hint))
+
+
+def _schema(pattern: str) -> WithJsonSchema:
+    return WithJsonSchema({"type": "string", "pattern": pattern})
+
+
+BATCH_URL = "write https://ACCOUNT.REGION.batch.azure.com"
+Url = Annotated[str, _text(URL, "a URL of an account", BATCH_URL), _schema(URL)]
+Account = Annotated[
+    str,
+    _text(ACCOUNT, "the name of a storage account", "write the name alone, without a URL"),
+    _schema(ACCOUNT),
+]
+Container = Annotated[
+    str,
+    _text(CONTAINER, "the name of a container", "write 3 to 63 of a-z, 0-9 and -"),
+    _schema(CONTAINER),
+]
+Prefix = Annotated[
+    str, _text(PREFIX, "a prefix of blobs", "write words with / between them"), _schema(PREFIX)
+]
+Image = Annotated[
+    str,
+    _text(IMAGE, "an image of machines", "write publisher:offer:sku:version, or an id"),
+    _schema(IMAGE),
+]
+Subnet = Annotated[
+    str,
+    _text(SUBNET, "a subnet", "write its id, /subscriptions/.../subnets/NAME"),
+    _schema(SUBNET),
+]
+Shared = Annotated[
+    str,
+    _text(
+        SHARED,
+        "a shared file system",
+        "write files:ACCOUNT/SHARE, nfs:HOST:/PATH or blob:ACCOUNT/CONTAINER",
+    ),
+    _schema(SHARED),
+]
+
+
+class BatchOptions(Options):
+    """`providers: {azure-batch: {...}}` in the profile or the spec."""
+
+    subscription: Word | None = Field(
+        default=None,
+        description="The subscription: `doctor` looks at its quotas, and plans at the machines it may have.",
+    )
+    batch_url: Url | None = Field(
+        default=None,
+        description="The Batch account: `https://ACCOUNT.REGION.batch.azure.com`.",
+    )
+    batch_account: Word | None = Field(
+        default=None, description="Its name, where the URL does not begin with it."
+    )
+    batch_key: SecretSource | None = Field(
+        default=None,
+        description="Where its key lives, as `env:NAME`; without it, whoever azure-identity finds.",
+    )
+    storage_account: Account | None = Field(
+        default=None, description="The storage account for what jobs read and write."
+    )
+    storage_key: SecretSource | None = Field(
+        default=None,
+        description="Where its key lives, as `env:NAME`; without it, whoever azure-identity finds.",
+    )
+    container: Container | None = Field(
+        default=None, description="The container of all blobs; it is there already."
+    )
+    prefix: Prefix = Field(default="runspec", description="All blobs begin with it.")
+    blob_url: Url | None = Field(
+        default=None,
+        description="The account's blobs, where that is not `https://ACCOUNT.blob.core.windows.net`.",
+    )
+    pool_allocation: Literal["batch-service", "user-subscription"] | None = Field(
+        default=None,
+        description="The pool allocation mode of the Batch account: `user-subscription` has spot "
+        "machines; what `batch-service` had instead, low priority, was retired in 2025.",
+    )
+    pool: Word | None = Field(
+        default=None,
+        description="A pool that is there already, used as it is. Without it, pools are made and "
+        "shared by jobs of equal needs.",
+    )
+    vm_size: Word | None = Field(
+        default=None,
+        description="The size of the machines, instead of the smallest that fits: `Standard_D2s_v5`.",
+    )
+    image: Image = Field(
+        default="microsoft-dsvm:ubuntu-hpc:2204:latest",
+        description="What the machines run: `publisher:offer:sku:version` or the id of an image.",
+    )
+    node_agent: Word = Field(
+        default="batch.node.ubuntu 22.04", description="The node agent that goes with `image`."
+    )
+    max_nodes: Positive = Field(
+        default=16, description="The most machines that each pool has at once."
+    )
+    subnet: Subnet | None = Field(default=None, description="The subnet of the machines.")
+    identity: Word | None = Field(
+        default=None,
+        description="The id of a user-assigned identity that `pool` has: Batch reads and writes "
+        "blobs by it, instead of by signed URLs.",
+    )
+    registry: Word | None = Field(
+        default=None, description="The registry that images are got from: `mine.azurecr.io`."
+    )
+    registry_user: Word | None = Field(default=None, description="Who gets them.")
+    registry_password: SecretSource | None = Field(
+        default=None, description="Where the password for it lives, as `env:NAME`."
+    )
+    signed_for: Seconds = Field(
+        default=7 * 86_400,
+        description="How long jobs can reach their blobs: the wait for machines and the job "
+        "together; 7d at most where there is no storage_key.",
+    )
+    shared: Mapping[Key, Shared] = Field(
+        default={},
+        description="What `shared://NAME` is: `files:ACCOUNT/SHARE` (Azure Files), "
+        "`nfs:HOST:/PATH`, or `blob:ACCOUNT/CONTAINER` (blobfuse).",
+    )
+    account_keys: Mapping[Account, SecretSource] = Field(
+        default={}, description="Where the keys of the other storage accounts in `shared` live."
+    )
+    priority: Annotated[int, Field(ge=-1000, le=1000)] | None = Field(
+        default=None, description="The priority among jobs of one pool."
+    )
+    tags: Mapping[Word, Word] = Field(
+        default={}, description="Metadata for the pools and jobs that are made."
+    )

@@ -1,0 +1,152 @@
+"""The pool: machines that come with tasks and go when there are none. Named by its content."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from runspec.provider import Capacity, Facts, Scope, Spec, Step
+from runspec_azure import needs
+from runspec_azure.batch.options import BatchOptions
+from runspec_azure.naming import batch, named, pairs
+
+# The shortest there is: https://learn.microsoft.com/en-us/azure/batch/batch-automatic-scaling
+INTERVAL = "PT5M"
+MOST_SAMPLES = "TimeInterval_Minute * 5"
+SPOT = "$TargetLowPriorityNodes"  # spot, by its old name, in accounts of user subscription mode
+DEDICATED = "$TargetDedicatedNodes"
+# What was taken away is made up for by machines that are not.
+MADE_UP = f"min(most, max(0, max($PreemptedNodeCount.GetSample({MOST_SAMPLES}))))"
+TARGETS = {
+    Capacity.ON_DEMAND: (f"{DEDICATED} = wanted", f"{SPOT} = 0"),
+    Capacity.SPOT: (f"{SPOT} = wanted", f"{DEDICATED} = 0"),
+    Capacity.SPOT_THEN_ON_DEMAND: (
+        f"lost = seen < 70 ? 0 : {MADE_UP}",
+        f"{DEDICATED} = min(wanted, lost)",
+        f"{SPOT} = max(0, wanted - {DEDICATED})",
+    ),
+}
+
+
+def name(spec: Spec, facts: Facts) -> str:
+    """Give the pool of *spec*: the profile's, or the one that is made for needs like these."""
+    options: BatchOptions = facts.options
+    return options.pool or named("pool", content(spec, facts))
+
+
+def steps(spec: Spec, facts: Facts) -> Iterator[Step]:
+    """Give the step that makes the pool; none for one that is there."""
+    options: BatchOptions = facts.options
+    if options.pool:
+        return
+    made, pool = content(spec, facts), name(spec, facts)
+    metadata = pairs({**options.tags, "runspec": "pool"})
+    do = batch("Pool_Add", body={"id": pool, **made, "metadata": metadata})
+    undo = batch("Pool_Delete", {"poolId": pool})
+    how = "spot" if spec.cluster.capacity is Capacity.SPOT else str(spec.cluster.capacity)
+    title = f"make a pool: {made['vmSize']}, {how}, up to {options.max_nodes} nodes"
+    yield Step("pool", title, Scope.SITE, do, undo)
+
+
+def content(spec: Spec, facts: Facts) -> dict[str, Any]:
+    """Give all of the pool but its name and metadata.
+
+    One slot a node, so that a task has its machine for itself, and many nodes can be one task:
+    https://learn.microsoft.com/en-us/azure/batch/batch-mpi#multi-instance-task-requirements
+    """
+    options: BatchOptions = facts.options
+    found: dict[str, Any] = {
+        "vmSize": needs.size(spec, options, facts.survey),
+        "virtualMachineConfiguration": _machine(spec, options),
+        "taskSlotsPerNode": 1,
+        "taskSchedulingPolicy": {"nodeFillType": "pack"},
+        "enableAutoScale": True,
+        "autoScaleFormula": formula(spec, options),
+        "autoScaleEvaluationInterval": INTERVAL,
+    }
+    if spec.cluster.nodes.max > 1:
+        found["enableInterNodeCommunication"] = True
+    if options.subnet:
+        found["networkConfiguration"] = {"subnetId": options.subnet}
+    names = sorted({m.place.partition("/")[0] for m in spec.mounts if m.scheme == "shared"})
+    if mounts := [_mount(key, options) for key in names]:
+        found["mountConfiguration"] = mounts
+    return found
+
+
+def image(spec: Spec) -> str | None:
+    """Give the image of *spec*; one that is only on somebody's machine gives way to requirements."""
+    found = spec.container.image
+    return None if found is None or found.startswith("localhost/") else found
+
+
+def formula(spec: Spec, options: BatchOptions) -> str:
+    """Give the autoscale formula: a machine for each node of each task, and none when none are left.
+
+    There are no samples yet when a pool is made: then the first job's machines are asked for at
+    once. Machines leave when their task has ended.
+    https://learn.microsoft.com/en-us/azure/batch/batch-automatic-scaling
+    """
+    nodes = spec.cluster.nodes.max
+    lines = (
+        f"most = {options.max_nodes}",
+        f"seen = $PendingTasks.GetSamplePercent({MOST_SAMPLES})",
+        f"tasks = seen < 70 ? 1 : max($PendingTasks.GetSample({MOST_SAMPLES}))",
+        f"wanted = min(most, tasks * {nodes})",
+        *TARGETS[spec.cluster.capacity],
+        "$NodeDeallocationOption = taskcompletion",
+    )
+    return "".join(f"{line};\n" for line in lines)
+
+
+def _machine(spec: Spec, options: BatchOptions) -> dict[str, Any]:
+    """Give what the machines run. In a pool for containers every task has to be one."""
+    found: dict[str, Any] = {
+        "imageReference": _image(options.image),
+        "nodeAgentSKUId": options.node_agent,
+    }
+    if image(spec):
+        containers: dict[str, Any] = {"type": "dockerCompatible"}
+        if options.registry:
+            containers["containerRegistries"] = [_registry(options)]
+        found["containerConfiguration"] = containers
+    return found
+
+
+def _image(text: str) -> dict[str, str]:
+    if text.startswith("/"):
+        return {"virtualMachineImageId": text}
+    return dict(zip(("publisher", "offer", "sku", "version"), text.split(":"), strict=True))
+
+
+def _registry(options: BatchOptions) -> dict[str, Any]:
+    found: dict[str, Any] = {"registryServer": options.registry}
+    if options.registry_user:
+        found["username"] = options.registry_user
+    if options.registry_password:
+        found["password"] = {"$secret": options.registry_password}
+    return found
+
+
+def _mount(key: str, options: BatchOptions) -> dict[str, Any]:
+    """https://learn.microsoft.com/en-us/azure/batch/virtual-file-mount"""
+    kind, _, place = options.shared[key].partition(":")
+    if kind == "nfs":
+        nfs = {
+            "source": place,
+            "relativeMountPath": key,
+            "mountOptions": "-o vers=4,minorversion=1,sec=sys",
+        }
+        return {"nfsMountConfiguration": nfs}
+    account, _, inner = place.partition("/")
+    secret = options.account_keys.get(account, options.storage_key)
+    own: dict[str, Any] = {"accountName": account, "relativeMountPath": key}
+    if secret is not None:
+        own["accountKey"] = {"$secret": secret}
+    if kind == "files":
+        url = f"https://{account}.file.core.windows.net/{inner}"
+        options_ = "-o vers=3.0,dir_mode=0777,file_mode=0777,serverino"
+        return {
+            "azureFileShareConfiguration": {**own, "azureFileUrl": url, "mountOptions": options_}
+        }
+    return {"azureBlobFileSystemConfiguration": {**own, "containerName": inner}}

@@ -1,0 +1,57 @@
+"""The Azure Batch provider, as the core sees it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager
+from pathlib import Path
+from typing import Any
+
+from runspec.provider import Client, Facts, Finding, Options, Problem, Rehearsal, Spec, Step
+from runspec_azure.batch import check, plan
+from runspec_azure.batch.options import BatchOptions
+
+
+class AzureBatchProvider:
+    """Runs jobs on Azure Batch."""
+
+    name = "azure-batch"
+    options_model: type[Options] = BatchOptions
+
+    def check(self, spec: Spec, facts: Facts) -> Iterable[Problem]:
+        return check.problems(spec, facts)
+
+    def survey(self, spec: Spec, options: Any) -> Mapping[str, Any]:
+        if not (options.subscription and options.batch_url):
+            return {}  # without either there is nobody to ask
+        from runspec_azure.subscription import survey
+
+        return survey(options)
+
+    def examine(self, options: Any) -> Iterable[Finding]:
+        from runspec_azure.doctor import examine
+
+        return examine(options)
+
+    def plan(self, spec: Spec, run: str, facts: Facts) -> Sequence[Step]:
+        return plan.steps(spec, run, facts)
+
+    def first_profile(self) -> str:
+        from runspec_azure.batch.first import PROFILE
+
+        return PROFILE
+
+    def rehearse(
+        self, options: Mapping[str, Any], folder: Path, engine: str | None
+    ) -> AbstractContextManager[Rehearsal]:
+        from runspec_azure.batch.rehearsal import stage
+
+        return stage(options, folder, engine)
+
+    def connect(self, facts: Facts) -> Client:
+        from runspec_azure.batch.client import connect
+
+        return connect(facts)
+
+
+PROVIDER = AzureBatchProvider()

@@ -1,0 +1,100 @@
+"""Why a task waits or has failed, in words that say what to do."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+TAKEN = "the machine was taken away"
+WAITING = {
+    "active": "waits for a machine",
+    "preparing": "a machine gets what it needs",
+}
+# https://learn.microsoft.com/en-us/rest/api/batchservice/nodes/list-nodes#computenodestate
+NODES = {
+    "starttaskfailed": "its start task failed",
+    "unusable": "it cannot be used",
+    "preempted": "it was taken away",
+    "starting": "it starts",
+    "creating": "it is being made",
+    "waitingforstarttask": "its start task runs",
+}
+# https://learn.microsoft.com/en-us/azure/batch/batch-pool-node-error-checking
+ERRORS: Mapping[str, str] = {
+    "AccountCoreQuotaReached": "the account's quota of cores is used up: ask for more, or use a smaller vm_size",
+    "AccountVMSeriesCoreQuotaReached": "the account's quota for this kind of machine is used up",
+    "AccountLowPriorityCoreQuotaReached": "the account's quota for spot machines is used up",
+    "AllocationFailed": "Azure has no such machine now: use another vm_size, or wait",
+    "AllocationTimedOut": "the machines did not come in time: Azure may have none now",
+    "OverconstrainedAllocationRequestError": "Azure has no such machine in this place now",
+}
+# https://learn.microsoft.com/en-us/azure/batch/batch-job-task-error-checking
+FAILURES: Mapping[str, str] = {
+    "TaskEnded": "it was ended",
+    "BlobAccessDenied": "Azure Batch may not read the job's blobs: signed_for may be over",
+    "ResourceContainerAccessDenied": "Azure Batch may not read the job's blobs",
+    "BlobNotFound": "a blob it needs has gone",
+    "BlobDownloadTimedOut": "a blob it needs could not be got in time",
+    "ContainerImageNotFound": "the image could not be got: is its name right?",
+    "ContainerPoolNotSupported": "the pool is not for containers: use another pool",
+    "DiskFull": "its disk is full: raise cluster.disk",
+    "FileUploadAccessDenied": "what it printed could not be kept",
+}
+ENDED_CODES = frozenset({"FailureExitCode"})
+
+
+def waiting(pool: Mapping[str, Any], tasks: Sequence[Mapping[str, Any]]) -> str:
+    """Say why tasks do not run yet, by the pool they wait for."""
+    if not tasks:
+        return "waits for its tasks"
+    if not pool:
+        return "its pool has been taken away"
+    if errors := pool.get("resizeErrors"):
+        return "; ".join(_explained(ERRORS, error) for error in errors)
+    nodes = pool.get("nodes", [])
+    for state in ("starttaskfailed", "unusable"):
+        bad = [node for node in nodes if node.get("state") == state]
+        if bad and len(bad) == len(nodes):
+            return f"no machine of {pool['id']} can be used: {_node(bad[0])}"
+    if any(task["state"] == "preparing" for task in tasks):
+        return WAITING["preparing"]
+    if coming := [node for node in nodes if node.get("state") in NODES]:
+        return f"waits for a machine: of {coming[0].get('id')}, {NODES[coming[0]['state']]}"
+    asked = "which is being asked for" if pool.get("allocationState") == "resizing" else "or more"
+    return f"waits for a machine, {asked}" if not nodes else WAITING["active"]
+
+
+def _node(node: Mapping[str, Any]) -> str:
+    errors = [_explained({}, error) for error in node.get("errors", ())]
+    info = node.get("startTaskInfo", {})
+    if node["state"] == "starttaskfailed" and info.get("exitCode") is not None:
+        errors.insert(0, f"exited with code {info['exitCode']}")
+    return f"{NODES[node['state']]} ({'; '.join(errors) or node['state']})"
+
+
+def _explained(words: Mapping[str, str], error: Mapping[str, Any]) -> str:
+    code, message = str(error.get("code", "")), str(error.get("message", "")).partition("\n")[0]
+    if code in words:
+        return f"{words[code]} ({code})"
+    return f"{code}: {message}" if message else code
+
+
+def ended(info: Mapping[str, Any], code: int | None) -> str:
+    """Say why a task failed: by its failure, or its exit code."""
+    failure = info.get("failureInfo") or {}
+    if failure and failure.get("code") not in ENDED_CODES:
+        found = _explained(FAILURES, failure)
+        details = [str(one.get("value", "")) for one in failure.get("details", ())]
+        return f"{found}: {details[0]}" if details and details[0] else found
+    if code is None:
+        return "Azure Batch gives no reason"
+    return f"exited with code {code}{_signal(code)}"
+
+
+def _signal(code: int) -> str:
+    return {
+        75: ": to be tried again",
+        137: ": killed",
+        143: ": told to end",
+        139: ": segmentation fault",
+    }.get(code, "")

@@ -1,0 +1,138 @@
+"""What tasks print: read from their nodes while they have them, and from blobs after that, by position."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+from runspec.provider import Chunk, RemoteError, Stream
+from runspec_azure.batch import job as jobs
+from runspec_azure.batch.tasks import Tasks, tried
+from runspec_azure.blobs import Blobs
+from runspec_azure.errors import status_of
+from runspec_azure.session import Session
+
+BLOCK_BYTES = 1 << 20
+STDOUT = "stdout.txt"
+# No file, none yet, or no such part of it.
+ABSENT = (404, 409, 416)
+
+
+class Seen(NamedTuple):
+    """A task as it was before its file is read: what it printed until then is in the file."""
+
+    tries: int
+    over: bool
+    runs: bool
+
+
+class Logs:
+    """The streams of runs. Each is one object for good, for a follower keeps it."""
+
+    def __init__(self, session: Session, blobs: Blobs, tasks: Tasks) -> None:
+        self.session, self.blobs, self.tasks = session, blobs, tasks
+        self._streams: dict[tuple[str, int, int], TaskStream] = {}
+
+    def streams(self, run: str) -> Sequence[Stream]:
+        record = self.tasks.record(run)
+        if record is None:
+            return []
+        for task in self.tasks.all(run):
+            if task["state"] in ("active", "preparing") and tried(task) == 1:
+                continue
+            number = int(task["id"].rpartition("-")[2])
+            for rank in range(record["nodes"]):
+                key = (run, number, rank)
+                if key not in self._streams:
+                    self._streams[key] = TaskStream(self, run, number, rank)
+        return [self._streams[key] for key in sorted(self._streams) if key[0] == run]
+
+
+class TaskStream:
+    """One node's log. A position is the number of the try, and the bytes of it that were read."""
+
+    def __init__(self, logs: Logs, run: str, task: int, rank: int) -> None:
+        self.logs = logs
+        self.run, self.task, self.rank = run, task, rank
+
+    def read(self, position: str | None) -> Chunk:
+        at, done = map(int, (position or "1:0").split(":"))
+        while True:
+            seen = self._seen()  # before the file: what comes after it is read the next time
+            data = self._earlier(at, done) if at < seen.tries else self._now(at, done, seen)
+            if data:
+                return Chunk(data, f"{at}:{done + len(data)}")
+            if at >= seen.tries:
+                return Chunk(b"", f"{at}:{done}")
+            at, done = at + 1, 0
+
+    def _seen(self) -> Seen:
+        name = jobs.task_id(self.task)
+        found = next((t for t in self.logs.tasks.all(self.run) if t["id"] == name), None)
+        if found is None:
+            return Seen(1, True, False)
+        state = found["state"]
+        return Seen(tried(found), state == "completed", state == "running")
+
+    def _earlier(self, number: int, done: int) -> bytes:
+        """A try that another followed was kept by the job itself; of a lost machine nothing may be there."""
+        return self._kept(number, done) or b""
+
+    def _now(self, number: int, done: int, seen: Seen) -> bytes:
+        """Give what the last try printed. Its file goes with its node; then there is the copy of it."""
+        data = self._live(done)
+        if not data and seen.over:
+            kept = self._kept(number, done)
+            return kept if kept is not None else data or b""
+        return data or b""
+
+    def _kept(self, number: int, done: int) -> bytes | None:
+        """Give bytes of the copy in the store; None where there is no copy."""
+        key = self.logs.blobs.key("runs", self.run, "logs", str(self.task))
+        names = [f"{key}/{self.rank}/{number}.txt"]
+        if self.rank == 0 and number == self._seen().tries:
+            names.append(f"{key}/{STDOUT}")
+        for name in names:
+            size = self.logs.blobs.size(name)
+            if size is not None:
+                return self.logs.blobs.part(name, done, min(size, done + BLOCK_BYTES))
+        return None
+
+    def _live(self, done: int) -> bytes | None:
+        """Give what is in the file on the node after *done* bytes; None where there is no file.
+
+        The length first, and then a range that it has: beyond the end is an error, and a range
+        without an end is not safe from what is written meanwhile.
+        """
+        where = self._where()
+        if where is None:
+            return None
+        operation, path = where
+        try:
+            size = int(self.logs.session.head(operation, path).get("Content-Length", "0"))
+            end = min(size, done + BLOCK_BYTES)
+            if end <= done:
+                return b""
+            return self.logs.session.part(operation, path, done, end)[: end - done]
+        except RemoteError as exc:
+            if status_of(exc) in ABSENT:
+                return None
+            raise
+
+    def _where(self) -> tuple[str, Mapping[str, str]] | None:
+        """Give the call that reads the file, of the first node by its task, of the others by theirs."""
+        if self.rank == 0:
+            path = {"jobId": self.run, "taskId": jobs.task_id(self.task), "filePath": STDOUT}
+            return "File_GetFromTask", path
+        try:
+            others: Sequence[Mapping[str, Any]] = self.logs.tasks.subtasks(self.run, self.task)
+        except RemoteError as exc:
+            if status_of(exc) in ABSENT:
+                return None
+            raise
+        info = others[self.rank - 1].get("nodeInfo", {}) if len(others) >= self.rank else {}
+        if "nodeId" not in info:
+            return None
+        file = f"{info['taskRootDirectory']}/{STDOUT}"
+        path = {"poolId": info["poolId"], "nodeId": info["nodeId"], "filePath": file}
+        return "File_GetFromComputeNode", path

@@ -1,0 +1,225 @@
+"""How the tasks of runs are, by the ids they have at the service."""
+
+from __future__ import annotations
+
+import json
+import math
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from datetime import datetime
+from typing import Any, TypeVar, cast
+
+from runspec.provider import Attempt, NodeStatus, RemoteError, State, Status
+from runspec_azure.batch import job as jobs, reasons, times
+from runspec_azure.blobs import Blobs
+from runspec_azure.errors import status_of
+from runspec_azure.session import Session
+
+SHOWN = 100  # tasks that a status lists while the job runs; at its end, all
+AGAIN = 75  # what a task ends with that is to be tried again, whatever its program's code was
+SELECT = "id,state,executionInfo,nodeInfo"
+
+# https://learn.microsoft.com/en-us/rest/api/batchservice/tasks/get-task#taskstate
+STATES = {
+    "active": State.WAITING,
+    "preparing": State.WAITING,
+    "running": State.RUNNING,
+    "completed": State.SUCCEEDED,  # or failed: its result says which
+}
+Found = Mapping[str, Any]
+Answered = TypeVar("Answered")
+
+
+class Tasks:
+    """What the service says of jobs, tasks and pools. What was asked just now is not asked again."""
+
+    def __init__(self, session: Session, blobs: Blobs) -> None:
+        self.session, self.blobs = session, blobs
+        self._records: dict[str, dict[str, Any]] = {}
+        self._known: dict[tuple[str, str], tuple[float, Any]] = {}
+        self._notes: dict[str, dict[tuple[int, int, int], int]] = {}
+
+    def forget(self) -> None:
+        """Something was made or ended: ask anew."""
+        self._known.clear()
+
+    def record(self, run: str) -> dict[str, Any] | None:
+        """Give what the run is to do; None once it is destroyed."""
+        if run not in self._records:
+            found = self.blobs.read("runs", run, "record.json")
+            if found is None:
+                return None
+            self._records[run] = json.loads(found)
+        return self._records[run]
+
+    def job(self, run: str) -> Found | None:
+        """Give the job of *run*; None when there is none, or it is being deleted."""
+        found = self._asked("job", run, times.SLOW_S, lambda: self._job(run))
+        return None if found is None or found["state"] == "deleting" else found
+
+    def _job(self, run: str) -> Found | None:
+        try:
+            return self.session.look("Job_Get", {"jobId": run})
+        except RemoteError as exc:
+            if status_of(exc) == 404:
+                return None
+            raise
+
+    def all(self, run: str) -> Sequence[Found]:
+        """Give all tasks of *run*, in order."""
+        return self._asked("tasks", run, times.FRESH_S, lambda: self._all(run))
+
+    def _all(self, run: str) -> Sequence[Found]:
+        try:
+            found = self.session.pages("Task_List", {"jobId": run}, {"$select": SELECT})
+        except RemoteError as exc:
+            if status_of(exc) == 404:
+                return []
+            raise
+        return sorted(found, key=lambda task: task["id"])
+
+    def ids(self, run: str) -> set[str]:
+        return {task["id"] for task in self.all(run)}
+
+    def pool(self, name: str) -> Found:
+        """Give the pool, with those of its nodes that are of no use."""
+        return self._asked("pool", name, times.SLOW_S, lambda: self._pool(name))
+
+    def _pool(self, name: str) -> Found:
+        try:
+            found = dict(self.session.look("Pool_Get", {"poolId": name}))
+            found["nodes"] = self.session.pages("ComputeNode_List", {"poolId": name})
+        except RemoteError as exc:
+            if status_of(exc) == 404:
+                return {}
+            raise
+        return found
+
+    def subtasks(self, run: str, task: int) -> Sequence[Found]:
+        """Give the other nodes of a task of many, in the order of their ids."""
+
+        def ask() -> Sequence[Found]:
+            path = {"jobId": run, "taskId": jobs.task_id(task)}
+            found = self.session.look("Task_ListSubtasks", path).get("value", [])
+            return sorted(found, key=lambda one: one["id"])
+
+        return self._asked(f"subtasks {task}", run, times.FRESH_S, ask)
+
+    def _asked(self, kind: str, name: str, fresh_s: float, ask: Callable[[], Answered]) -> Answered:
+        at, found = self._known.get((kind, name), (-math.inf, None))
+        if time.monotonic() - at >= fresh_s:
+            found = ask()
+            self._known[kind, name] = (time.monotonic(), found)
+        return cast(Answered, found)
+
+    def status(self, run: str) -> Status:
+        record = self.record(run)
+        job = None if record is None else self.job(run)
+        if record is None or job is None:
+            self._records.pop(run, None)
+            return Status(State.GONE)
+        tasks = self.all(run)
+        if job["state"] == "completed" and not _over(tasks, record["count"]):
+            self._known.pop(("tasks", run), None)  # they were asked before the job
+            tasks = self.all(run)
+        over = _over(tasks, record["count"])
+        if not over and job["state"] != "completed":
+            return self._going(run, record, tasks)
+        nodes = tuple(self._nodes(run, record, tasks))
+        if all(node.state is State.SUCCEEDED for node in nodes) and over:
+            return Status(State.SUCCEEDED, "", 0, nodes)
+        if _told(job) == jobs.CANCELLED:
+            return Status(State.CANCELLED, jobs.CANCELLED, None, nodes)
+        bad = next((n for n in nodes if n.state is State.FAILED and n.exit_code), None)
+        bad = bad or next((n for n in nodes if n.state is State.FAILED), None)
+        if bad is None:
+            return Status(State.FAILED, _told(job) or "its job has ended before it", None, nodes)
+        return Status(State.FAILED, bad.reason, bad.exit_code, nodes)
+
+    def _going(self, run: str, record: Found, tasks: Sequence[Found]) -> Status:
+        nodes = tuple(self._nodes(run, record, tasks)) if len(tasks) <= SHOWN else ()
+        if any(task["state"] == "running" for task in tasks):
+            return Status(State.RUNNING, "", None, nodes)
+        return Status(State.WAITING, reasons.waiting(self.pool(record["pool"]), tasks), None, nodes)
+
+    def _nodes(self, run: str, record: Found, tasks: Sequence[Found]) -> Iterator[NodeStatus]:
+        for task in tasks:
+            number = int(task["id"].rpartition("-")[2])
+            for rank in range(record["nodes"]):
+                yield self._node(run, task, number, rank)
+
+    def _node(self, run: str, task: Found, number: int, rank: int) -> NodeStatus:
+        state, info = STATES[task["state"]], task.get("executionInfo", {})
+        tries = tried(task)
+        code = info.get("exitCode") if state.terminal else None
+        if (state.terminal and info.get("result", "success") != "success") or (
+            state.terminal and code
+        ):
+            state = State.FAILED
+        over = tuple(self._attempts(run, task, (number, rank), state))
+        reason = ""
+        if state is State.FAILED:
+            code = over[-1].exit_code if code == AGAIN and over else code
+            reason = reasons.ended(info, code)
+        elif state is State.WAITING:
+            reason = reasons.WAITING.get(task["state"], "")
+        return NodeStatus(number, rank, tries, state, reason, code, over)
+
+    def _attempts(
+        self, run: str, task: Found, place: tuple[int, int], state: State
+    ) -> Iterator[Attempt]:
+        """Give the tries that are over: the job itself noted its failures, and a lost machine notes nothing."""
+        info, tries = task.get("executionInfo", {}), tried(task)
+        for number in range(1, tries):
+            code = self._noted(run, (*place, number), again=True)
+            taken = code is None and bool(info.get("requeueCount"))
+            reason = reasons.TAKEN if taken else reasons.ended({}, code)
+            yield Attempt(number, code, reason, taken)
+        if state.terminal:
+            code = info.get("exitCode")
+            code = self._noted(run, (*place, tries), again=True) if code == AGAIN else code
+            reason = "" if state is State.SUCCEEDED else reasons.ended(info, code)
+            began_s, ended_s = _seconds(info.get("startTime")), _seconds(info.get("endTime"))
+            yield Attempt(tries, code, reason, False, began_s, ended_s)
+
+    def _noted(self, run: str, which: tuple[int, int, int], *, again: bool) -> int | None:
+        """Give the code that a try noted of its failure, which is in the name of the note."""
+        known = self._notes.setdefault(run, {})
+        if which not in known and again:
+            base = self.blobs.key("runs", run, "failures", "")
+            for found in self.blobs.listing(base):
+                if (note := noted(found.key[len(base) :])) is not None:
+                    known[note[0]] = note[1]
+        return known.get(which)
+
+
+def tried(task: Found) -> int:
+    """Give which try of a task is the last one so far. A lost machine is a try of its own."""
+    info = task.get("executionInfo", {})
+    return int(info.get("retryCount", 0)) + int(info.get("requeueCount", 0)) + 1
+
+
+def noted(name: str) -> tuple[tuple[int, int, int], int] | None:
+    """Give what a job noted of a failure.
+
+    >>> noted("2-0/1-139")
+    ((2, 0, 1), 139)
+    """
+    place, _, tried_ = name.partition("/")
+    words = [*place.split("-"), *tried_.split("-")]
+    if len(words) != 4 or not all(word.isdigit() for word in words):
+        return None
+    task, rank, number, code = map(int, words)
+    return (task, rank, number), code
+
+
+def _over(tasks: Sequence[Found], count: int) -> bool:
+    return len(tasks) == count and all(task["state"] == "completed" for task in tasks)
+
+
+def _told(job: Found) -> str:
+    return str(job.get("executionInfo", {}).get("terminateReason", ""))
+
+
+def _seconds(moment: str | None) -> float | None:
+    return None if moment is None else datetime.fromisoformat(moment).timestamp()

@@ -1,0 +1,13 @@
+"""How often Azure Batch is asked, and how long it may take. Nothing says so exactly: these are on the safe side."""
+
+from __future__ import annotations
+
+# A follower that has nothing to do asks less than once a second, all in all: the end of the log every
+# POLL_S, the tasks every FRESH_S, the job and the pool every SLOW_S.
+POLL_S = 2.0
+FRESH_S = 3.0
+SLOW_S = 20.0
+# For a pool to be gone: its machines are given back first.
+GONE_S = 1800.0
+# From a task's end to the last of what it printed being readable.
+QUIET_S = 2.0

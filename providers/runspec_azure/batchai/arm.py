@@ -1,0 +1,173 @@
+"""The SDKs of Batch AI and of resource groups, opened; each call of a plan as a method of them."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from functools import cached_property
+from typing import Any
+from urllib.parse import urlsplit
+
+from azure.core.pipeline import PipelineRequest
+from azure.core.pipeline.policies import SansIOHTTPPolicy
+from azure.mgmt.batchai import BatchAI
+from azure.mgmt.resource.resources import ResourceManagementClient
+
+from runspec.provider import NoAnswer, RemoteError, Request, Unavailable, UsageError
+from runspec_azure.batchai.options import BatchAiOptions
+from runspec_azure.errors import status_of, translated
+
+PUBLIC = "management.azure.com"
+SCOPE = "https://management.azure.com/.default"
+RENEWED_S = 300.0  # a token is asked for anew when it is good for less
+LOOKS = 6  # tries of what only looks
+LOOPBACK = ("127.0.0.1", "::1", "localhost")
+
+
+class Bearer(SansIOHTTPPolicy[Any, Any]):
+    """Puts a token into every request. The SDK's own policy does so over TLS only, also on loopback."""
+
+    def __init__(self) -> None:
+        self._token: Any = None
+
+    @cached_property
+    def _login(self) -> Any:
+        from azure.identity import DefaultAzureCredential
+
+        return DefaultAzureCredential()
+
+    def on_request(self, request: PipelineRequest[Any]) -> None:
+        if self._token is None or self._token.expires_on - time.time() < RENEWED_S:
+            self._token = self._login.get_token(SCOPE)
+        request.http_request.headers["Authorization"] = f"Bearer {self._token.token}"
+
+
+class Arm:
+    """The clients of one subscription. Raises Unavailable for the endpoint that answers no more."""
+
+    def __init__(self, options: BatchAiOptions) -> None:
+        url = urlsplit(options.arm_url or f"https://{PUBLIC}")
+        if url.hostname == PUBLIC:
+            what = (
+                "Azure Batch AI was retired on 31 March 2019 and its public endpoint answers no "
+                "more: provider: azure-batch runs the same spec"
+            )
+            raise Unavailable(what, "or name an endpoint that speaks its API: arm_url")
+        if url.scheme != "https" and url.hostname not in LOOPBACK:
+            raise UsageError(f"arm_url: {options.arm_url} is not encrypted", "write https://...")
+        if not options.subscription:
+            raise UsageError("the profile names no subscription", "az account show --query id")
+        self.options = options
+        self._bearer = Bearer()
+
+    @cached_property
+    def maker(self) -> Any:
+        """A second attempt after a lost reply would hide what the first one made."""
+        return self._opened(BatchAI, 0)
+
+    @cached_property
+    def looker(self) -> Any:
+        return self._opened(BatchAI, LOOKS)
+
+    @cached_property
+    def groups(self) -> Any:
+        return self._opened(ResourceManagementClient, 0).resource_groups
+
+    def _opened(self, kind: Any, tries: int) -> Any:
+        nobody: Any = object()  # the policy gives the token
+        return kind(
+            nobody,
+            self.options.subscription,
+            base_url=self.options.arm_url,
+            authentication_policy=self._bearer,
+            polling_interval=0,
+            retry_total=tries,
+            retry_backoff_factor=0.2,
+            connection_timeout=10,
+            read_timeout=60,
+        )
+
+    def send(self, request: Request) -> None:
+        """Send a call that makes, changes or takes away, once; its end is looked for, not awaited."""
+        path, body = request.params["path"], request.params.get("body")
+        with translated(request.operation):
+            SENT[request.operation](self, path, body)
+
+    def look(self, operation: str, path: Mapping[str, str]) -> Any:
+        """Give what is at *path*, or None when there is nothing."""
+        try:
+            with translated(operation):
+                found = GOT[operation](self, path)
+        except RemoteError as exc:
+            if status_of(exc) == 404:
+                return None
+            raise
+        if found is None or getattr(found, "name", None) is None:
+            raise NoAnswer(f"{operation}: the reply was cut off")
+        return found
+
+    def listed(self, what: str, pages: Callable[[], Any]) -> list[Any]:
+        """Give all that a list has; nothing where what it is of is not there."""
+        try:
+            with translated(what):
+                return list(pages())
+        except RemoteError as exc:
+            if status_of(exc) == 404:
+                return []
+            raise
+
+
+def place(path: Mapping[str, str], *names: str) -> tuple[str, ...]:
+    keys = {
+        "cluster": "clusterName",
+        "experiment": "experimentName",
+        "job": "jobName",
+    }
+    return (path["resourceGroupName"], path["workspaceName"], *(path[keys[n]] for n in names))
+
+
+Path = Mapping[str, str]
+ONCE: Mapping[str, Any] = {"polling": False}
+
+SENT: Mapping[str, Callable[[Arm, Path, Any], Any]] = {
+    "ResourceGroups_CreateOrUpdate": lambda arm, path, body: arm.groups.create_or_update(
+        path["resourceGroupName"], body
+    ),
+    "ResourceGroups_Delete": lambda arm, path, _: arm.groups.begin_delete(
+        path["resourceGroupName"], **ONCE
+    ),
+    "Workspaces_Create": lambda arm, path, body: arm.maker.workspaces.begin_create(
+        *place(path), body, **ONCE
+    ),
+    "Workspaces_Delete": lambda arm, path, _: arm.maker.workspaces.begin_delete(
+        *place(path), **ONCE
+    ),
+    "Clusters_Create": lambda arm, path, body: arm.maker.clusters.begin_create(
+        *place(path, "cluster"), body, **ONCE
+    ),
+    "Clusters_Delete": lambda arm, path, _: arm.maker.clusters.begin_delete(
+        *place(path, "cluster"), **ONCE
+    ),
+    "Experiments_Create": lambda arm, path, _: arm.maker.experiments.begin_create(
+        *place(path, "experiment"), **ONCE
+    ),
+    "Experiments_Delete": lambda arm, path, _: arm.maker.experiments.begin_delete(
+        *place(path, "experiment"), **ONCE
+    ),
+    "Jobs_Create": lambda arm, path, body: arm.maker.jobs.begin_create(
+        *place(path, "experiment", "job"), body, **ONCE
+    ),
+    "Jobs_Terminate": lambda arm, path, _: arm.maker.jobs.begin_terminate(
+        *place(path, "experiment", "job"), **ONCE
+    ),
+    "Jobs_Delete": lambda arm, path, _: arm.maker.jobs.begin_delete(
+        *place(path, "experiment", "job"), **ONCE
+    ),
+}
+GOT: Mapping[str, Callable[[Arm, Path], Any]] = {
+    "ResourceGroups": lambda arm, path: arm.groups.get(path["resourceGroupName"]),
+    "Workspaces": lambda arm, path: arm.looker.workspaces.get(*place(path)),
+    "Clusters": lambda arm, path: arm.looker.clusters.get(*place(path, "cluster")),
+    "Experiments": lambda arm, path: arm.looker.experiments.get(*place(path, "experiment")),
+    "Jobs": lambda arm, path: arm.looker.jobs.get(*place(path, "experiment", "job")),
+}

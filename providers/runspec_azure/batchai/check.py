@@ -1,0 +1,261 @@
+"""What Azure Batch AI cannot do of a spec, each with a way out."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+
+from runspec.provider import Capacity, Facts, Launch, Path, Problem, Spec, did_you_mean
+from runspec_azure.batchai import job, sizes, toolkits, volumes, words
+from runspec_azure.batchai.options import BatchAiOptions
+
+# https://github.com/MicrosoftDocs/azure-docs/tree/main/articles/batch-ai, the notice of retirement
+ENDED = "Azure Batch AI ended on 31 March 2019: this is planned, rehearsed and exported"
+MOST_TASKS = 1000
+AWAY = "use provider: azure-batch"
+RESERVED = "AZ_BATCHAI"
+READABLE = ("env:", "file:")
+AT = ("provider",)
+
+
+def problems(spec: Spec, facts: Facts) -> Iterator[Problem]:
+    options: BatchAiOptions = facts.options
+    if options.arm_url is None:
+        yield Problem(AT, f"{ENDED}; azure-batch is what lives on", severity="note")
+    yield from _cluster(spec, options)
+    yield from _container(spec, options, facts)
+    yield from _program(spec, options)
+    yield from _limits(spec, options)
+    yield from _places(spec)
+    if facts.complete:
+        yield from _profile(spec, options)
+        yield from _mounts(spec, options)
+        yield from _secrets(spec, options)
+
+
+def _cluster(spec: Spec, options: BatchAiOptions) -> Iterator[Problem]:
+    cluster = spec.cluster
+    if cluster.nodes.elastic:
+        what = "a job of Batch AI has all its nodes at once, and keeps them"
+        yield Problem(("cluster", "nodes"), what, f"set nodes: {cluster.nodes.max}")
+    if cluster.capacity is Capacity.SPOT_THEN_ON_DEMAND:
+        what = "a cluster of Batch AI is of one kind: dedicated or low priority"
+        yield Problem(("cluster", "capacity"), what, f"set spot or on-demand, or {AWAY}")
+    if cluster.placement:
+        what = "the nodes of a cluster are one scale set, and that is all there is of closeness"
+        yield Problem(("cluster", "placement"), what, severity="note")
+    if options.cluster:
+        for key in ("cpus", "memory", "gpus", "gpu_type", "disk"):
+            if getattr(cluster, key) is not None:
+                what = "the cluster of the profile is used as it is: it decides this"
+                yield Problem(("cluster", key), what, severity="note")
+        if spec.max_parallel:
+            what = "the cluster of the profile bounds how many tasks run at once"
+            hint = "take max_parallel away, or take cluster out of the profile"
+            yield Problem(("max_parallel",), what, hint, at="key")
+    else:
+        yield from _machine(spec, options)
+
+
+def _machine(spec: Spec, options: BatchAiOptions) -> Iterator[Problem]:
+    cluster = spec.cluster
+    size = sizes.KNOWN.get((options.vm_size or "").upper())
+    if options.vm_size:
+        key = sizes.lacking(spec, size) if size else ""
+        if size and key and not (key == "gpus" and not cluster.gpus):
+            what = f"{options.vm_size} of the profile has less"
+            yield Problem(
+                ("cluster", key), what, "take vm_size out of the profile, or ask for less"
+            )
+        return
+    kind = cluster.gpu_type
+    if kind and kind.upper() not in sizes.GPU_TYPES:
+        known = ", ".join(sizes.GPU_TYPES)
+        hint = did_you_mean(kind, sizes.GPU_TYPES) or f"there were: {known}"
+        yield Problem(("cluster", "gpu_type"), f"Batch AI had no '{kind}'", hint)
+    elif sizes.fits(spec) is None:
+        for key, most in (("gpus", 4), ("cpus", 64), ("memory", 448 << 30), ("disk", 2948 << 30)):
+            asked = getattr(cluster, key)
+            if asked is not None and asked > most:
+                shown = f"{most >> 30} GiB" if most > 1 << 20 else most
+                hint = f"ask for less for each node, set vm_size, or {AWAY}"
+                yield Problem(("cluster", key), f"the largest machine had {shown}", hint)
+                return
+        what = "no machine of Batch AI had all that each node asks for together"
+        yield Problem(("cluster",), what, f"ask for less, set vm_size, or {AWAY}")
+
+
+def _container(spec: Spec, options: BatchAiOptions, facts: Facts) -> Iterator[Problem]:
+    wanted = spec.container
+    named = job.image(spec, options)
+    if named and facts.complete and (named.startswith("localhost/") or not named[0].isalnum()):
+        hint = (
+            "push it to a registry, or name one that stands for it: "
+            f"providers: {{azure-batch-ai: {{images: {{'{wanted.image}': NAME}}}}}}"
+        )
+        yield Problem(("container", "image"), f"no registry has '{named}'", hint)
+    elif named != wanted.image:
+        yield Problem(("container", "image"), f"{named} stands for it here", severity="note")
+    if wanted.shm and not named:
+        what = "only a container has a /dev/shm of its own"
+        yield Problem(("container", "shm"), what, "name an image, or take shm away", at="key")
+    if wanted.python:
+        what = "the image or the machine brings its own Python; it ought to be such a version"
+        yield Problem(("container", "python"), what, severity="note")
+    if wanted.requirements is not None:
+        what = (
+            "each node installs them by pip before the job"
+            if job.installs(spec, options)
+            else "not installed: the image that stands in is to bring them"
+        )
+        yield Problem(("container", "requirements"), what, severity="note")
+    if wanted.build_constraints and job.installs(spec, options):
+        what = "old source packages are built by the pip of the image, as it is"
+        yield Problem(("container", "build_constraints"), what, severity="note")
+
+
+def _program(spec: Spec, options: BatchAiOptions) -> Iterator[Problem]:
+    name = toolkits.toolkit(spec, options)
+    kind = toolkits.KINDS[name]
+    where: Path = ("command",) if spec.command is not None else ("run",)
+    if kind.scripted and not toolkits.configured(options):
+        if spec.run is not None and "\n" in spec.run.strip("\n"):
+            what = f"{name} starts one Python script, and this is a script of several lines"
+            hint = "write command: [python, script.py], or set toolkit: custom-mpi or custom"
+            yield Problem(where, what, hint)
+        else:
+            yield from _script(spec, name, where, options)
+    if not kind.counted and spec.processes_per_node > 1:
+        what = f"{name} starts processes by itself, and has no number of them"
+        yield Problem(("processes_per_node",), what, f"take it away, or {AWAY}", at="key")
+    if spec.launch is Launch.NONE and options.toolkit is None and name == "custom-mpi":
+        what = "nothing starts a command on every node by itself: Batch AI has mpirun for that"
+        hint = "set launch: mpi, or toolkit: custom-mpi (once a node), or custom (the first node)"
+        yield Problem(("cluster", "nodes"), what, hint)
+    if spec.launch is Launch.MPI and name == "custom":
+        what = "the toolkit custom starts one process, on the first node"
+        yield Problem(("launch",), what, "take toolkit out of the settings, or launch away")
+    for key, value in options.toolkit_settings.items():
+        if key not in toolkits.fields(name):
+            known = toolkits.fields(name)
+            hint = did_you_mean(key, known) or f"there are: {', '.join(known) or 'none'}"
+            at: Path = ("providers", "azure-batch-ai", "toolkit_settings")
+            yield Problem(at, f"the toolkit {name} has no '{key}'", hint)
+        elif key in toolkits.NUMBERS and not value.isdecimal():
+            at = ("providers", "azure-batch-ai", "toolkit_settings")
+            yield Problem(at, f"{key}: '{value}' is not a whole number", "write a number")
+
+
+def _script(spec: Spec, name: str, where: Path, options: BatchAiOptions) -> Iterator[Problem]:
+    interpreter, *rest = words.program(spec, {}, options)
+    script = rest[0] if rest else ""
+    if not script or script[0] in "-'\"" or "python" not in interpreter.rpartition("/")[2]:
+        what = f"{name} starts a Python script, and this is not one"
+        hint = "write [python, script.py, argument], or set toolkit: custom-mpi or custom"
+        yield Problem(where, what, hint)
+
+
+def _limits(spec: Spec, options: BatchAiOptions) -> Iterator[Problem]:
+    count = math.prod(len(values) for values in spec.sweep.values())
+    if count > MOST_TASKS:
+        what = f"{count:,} tasks, each a job and a call of its own: above {MOST_TASKS:,}"
+        yield Problem(("sweep",), what, f"make it smaller, or {AWAY}", at="key")
+    elif spec.sweep:
+        what = f"each task is a job of its own, {count} in all"
+        yield Problem(("sweep",), what, at="key", severity="note")
+    if spec.retry.attempts > 1 and not toolkits.retried(spec, options):
+        what = f"the toolkit {toolkits.toolkit(spec, options)} is started once, and not tried again"
+        yield Problem(("retry", "attempts"), what, severity="note")
+    elif spec.retry.attempts > 1 and spec.timeout:
+        what = "kept over all tries together"
+        yield Problem(("timeout",), what, severity="note")
+    for name in (*spec.env, *spec.secrets):
+        if name.upper().startswith(RESERVED):
+            path = ("env", name) if name in spec.env else ("secrets", name)
+            yield Problem(path, f"{RESERVED}* belongs to Batch AI", "rename it", at="key")
+
+
+def _places(spec: Spec) -> Iterator[Problem]:
+    """There is no /job: Batch AI says where things are, in variables."""
+    kinds = [("mounts", i, "target", m.name) for i, m in enumerate(spec.mounts)]
+    kinds += [("outputs", i, "path", o.name) for i, o in enumerate(spec.outputs)]
+    for kind, i, key, name in kinds:
+        what = f"Batch AI decides where it is: ${{{kind}.{name}}} tells, and nothing else does"
+        yield Problem((kind, i, key), what, severity="note")
+
+
+def _missing(key: str, example: str) -> Problem:
+    hint = f"add providers: {{azure-batch-ai: {{{key}: {example}}}}} to the profile"
+    return Problem(AT, f"the profile names no {key}", hint)
+
+
+def _profile(spec: Spec, options: BatchAiOptions) -> Iterator[Problem]:
+    wanted = {"subscription": "ID", "location": "eastus"}
+    needed = volumes.used(spec, options)
+    if options.logs is None:
+        wanted["file_share"] = "NAME"
+    stored = any(m.scheme != "shared" for m in spec.mounts)
+    if stored or volumes.keeps_in_store(spec, options):
+        wanted["container"] = "NAME"
+    if any((v.share or v.container) and not v.account for v in needed.values()):
+        wanted["storage_account"] = "NAME"
+    for key, example in wanted.items():
+        if not getattr(options, key):
+            yield _missing(key, example)
+    if not (options.cluster or options.ssh_public_key or options.admin_password):
+        yield _missing("ssh_public_key", "'ssh-ed25519 AAAA...'")
+
+
+def _mounts(spec: Spec, options: BatchAiOptions) -> Iterator[Problem]:
+    for i, mount in enumerate(spec.mounts):
+        at: Path = ("mounts", i, "source")
+        if mount.scheme == "store" and mount.place.startswith("/"):
+            yield Problem(at, f"'{mount.source}' leaves its root", "take the third / away")
+        if mount.scheme != "shared" and not mount.read_only:
+            hint = "make it an output, or mode: ro"
+            yield Problem(("mounts", i, "mode"), "what is written there is not brought back", hint)
+        key = mount.place.partition("/")[0]
+        known = options.inputs.get(mount.name)
+        if mount.scheme == "shared" and known is not None and known.path:
+            continue
+        if mount.scheme == "shared" and key not in options.shared:
+            hint = did_you_mean(key, options.shared) or (
+                f"add providers: {{azure-batch-ai: {{shared: {{{key}: {{share: NAME}}}}}}}} "
+                "to the profile"
+            )
+            yield Problem(at, f"the profile has no volume '{key}'", hint)
+        elif mount.scheme == "shared" and mount.mode == "ro":
+            what = "the volume is mounted as its own options say"
+            yield Problem(("mounts", i, "mode"), what, severity="note")
+
+
+def _secrets(spec: Spec, options: BatchAiOptions) -> Iterator[Problem]:
+    for variable, key in spec.secrets.items():
+        yield from _secret(key, ("secrets", variable), options)
+    volumes_of_job = volumes.used(spec, options).values()
+    shared = () if options.cluster else volumes.cluster_volumes(options).values()
+    needed = volumes.keys([*volumes_of_job, *shared], options)
+    if options.registry and options.registry.password and job.image(spec, options):
+        needed.append(options.registry.password)
+    if not options.cluster:
+        needed += options.setup.secrets.values() if options.setup else ()
+        needed += [key for key in (options.admin_password,) if key]
+        needed += [options.insights.key] if options.insights and options.insights.key else []
+    for key in dict.fromkeys(needed):
+        yield from _secret(key, AT, options)
+
+
+def _secret(key: str, at: Path, options: BatchAiOptions) -> Iterator[Problem]:
+    source = options.secrets.get(key)
+    if source is None:
+        hint = did_you_mean(key, options.secrets) or (
+            f"add providers: {{azure-batch-ai: {{secrets: {{{key}: env:NAME}}}}}} to the profile"
+        )
+        yield Problem(at, f"the profile does not say where '{key}' is", hint)
+    elif source.startswith("azure-kv:"):
+        if "#" not in source:
+            hint = "write azure-kv:RESOURCE_ID_OF_THE_VAULT#URL_OF_THE_SECRET"
+            yield Problem(at, f"'{source}' does not say which vault it is of", hint)
+    elif not source.startswith(READABLE):
+        hint = "keep it in a variable (env:NAME), a file (file:/path) or a key vault (azure-kv:...)"
+        yield Problem(at, f"nothing here reads '{source}'", hint)

@@ -1,0 +1,16 @@
+"""The profile that `runspec init --provider azure-batch-ai` writes."""
+
+PROFILE = """\
+# Azure Batch AI ended on 31 March 2019: this is for rehearsals, exports, and what speaks its API.
+providers:
+  azure-batch-ai:
+    subscription: 00000000-0000-0000-0000-000000000000    # az account show --query id
+    location: eastus
+    resource_group: runspec
+    storage_account: NAME
+    container: NAME               # what jobs read and keep
+    file_share: NAME              # what jobs print
+    ssh_public_key: "ssh-ed25519 AAAA..."
+    secrets:
+      storage-key: env:AZURE_STORAGE_KEY
+"""

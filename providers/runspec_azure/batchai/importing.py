@@ -1,0 +1,65 @@
+"""From the files of `az batchai` to a spec, and to what of them belongs into a profile."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from pathlib import PurePath
+from typing import Any
+
+from runspec.provider import Foreign, Imported
+from runspec_azure.batchai import import_cluster, import_job, yamltext
+from runspec_azure.batchai.draft import ACCOUNT_GAP, Draft
+from runspec_azure.batchai.foreign import Taken, loaded
+
+NAME = re.compile(r"[a-z]([a-z0-9-]{0,38}[a-z0-9])?")
+KNOWN = ("$schema",)
+
+
+def imported(job: Foreign, cluster: Foreign | None) -> Imported:
+    """Give the spec that *job* is, on the machines of *cluster*. Raises UsageError where one is no JSON."""
+    draft = Draft(has_gaps=any(file and ACCOUNT_GAP in file.text for file in (job, cluster)))
+    machines = _properties(cluster, draft.notes) if cluster else None
+    if machines is not None:
+        import_cluster.take(machines, draft)
+    import_job.take(_properties(job, draft.notes), draft, own_cluster=machines is None)
+    return _written(draft, [file.name for file in (job, cluster) if file])
+
+
+def _properties(file: Foreign, notes: list[str]) -> Taken:
+    whole = dict(loaded(file, notes))
+    found = whole.pop("properties")
+    for key in (key for key in whole if key not in KNOWN):
+        notes.append(
+            f"not carried over: {PurePath(file.name).name}: {key}: not part of what is sent"
+        )
+    return Taken(found, "properties", notes)
+
+
+def _written(draft: Draft, names: list[str]) -> Imported:
+    stem = PurePath(names[0]).name.split(".")[0].lower().replace("_", "-")
+    head: dict[str, Any] = {
+        "apiVersion": "runspec/v1",
+        "name": stem if NAME.fullmatch(stem) else "job",
+        "provider": "azure-batch-ai",
+    }
+    settings = {"azure-batch-ai": draft.settings} if draft.settings else {}
+    spec = {**head, **draft.spec, **({"providers": settings} if settings else {})}
+    spec = draft.hidden.scrubbed(spec, "", draft.notes)
+    account = draft.hidden.scrubbed(draft.profile, "profile", draft.notes)
+    notes = tuple(dict.fromkeys(draft.hidden.scrubbed(draft.notes, "", [])))
+    shown = " and ".join(PurePath(name).name for name in names)
+    return Imported(
+        _comments(f"Taken in from {shown}.", notes) + yamltext.text(_filled(spec)),
+        yamltext.text({"providers": {"azure-batch-ai": _filled(account)}}),
+        notes,
+    )
+
+
+def _filled(value: Mapping[str, Any]) -> dict[str, Any]:
+    return {key: item for key, item in value.items() if item not in (None, {}, [])}
+
+
+def _comments(first: str, notes: tuple[str, ...]) -> str:
+    printable = ("".join(c if c.isprintable() else "?" for c in note) for note in notes)
+    return "".join(f"# {line}\n" for line in (first, *printable))

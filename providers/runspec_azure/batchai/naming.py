@@ -1,0 +1,88 @@
+"""Names of what is made at Batch AI, and requests in the words of the official description."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Any
+
+from runspec.provider import Request, variable
+from runspec_azure.batchai.options import BatchAiOptions
+
+API = "2018-05-01"
+GROUPS_API = "2018-05-01"  # of Microsoft.Resources, by chance the same
+
+
+def short_hash(value: Any) -> str:
+    text = json.dumps(value, sort_keys=True, separators=(",", ":"))
+    return hashlib.sha256(text.encode()).hexdigest()[:12]
+
+
+def batchai(
+    operation: str,
+    options: BatchAiOptions,
+    names: Mapping[str, str] = MappingProxyType({}),
+    body: Mapping[str, Any] | None = None,
+) -> Request:
+    """Give a call; *names* are further parameters of its path."""
+    path = {
+        "subscriptionId": options.subscription or "",
+        "resourceGroupName": options.resource_group,
+        "workspaceName": options.workspace,
+        **names,
+    }
+    return _request("batchai", operation, path, API, body)
+
+
+def group(
+    operation: str, options: BatchAiOptions, body: Mapping[str, Any] | None = None
+) -> Request:
+    """https://learn.microsoft.com/rest/api/resources/resource-groups/create-or-update"""
+    path = {
+        "subscriptionId": options.subscription or "",
+        "resourceGroupName": options.resource_group,
+    }
+    return _request("resources", operation, path, GROUPS_API, body)
+
+
+def _request(
+    service: str, operation: str, path: Mapping[str, str], api: str, body: Mapping[str, Any] | None
+) -> Request:
+    params: dict[str, Any] = {"path": dict(path), "query": {"api-version": api}}
+    return Request(service, operation, params if body is None else {**params, "body": body})
+
+
+def in_turn(*calls: Request) -> Request:
+    """Give several calls as one, for an undo that takes more than one."""
+    return Request("runspec", "in_turn", {"calls": [call._asdict() for call in calls]})
+
+
+def each(request: Request) -> tuple[Request, ...]:
+    """Give the calls that *request* stands for."""
+    if request.operation == "in_turn":
+        return tuple(Request(**call) for call in request.params["calls"])
+    return (request,)
+
+
+def cluster_id(options: BatchAiOptions, name: str) -> str:
+    return (
+        f"/subscriptions/{options.subscription or ''}/resourceGroups/{options.resource_group}"
+        f"/providers/Microsoft.BatchAI/workspaces/{options.workspace}/clusters/{name}"
+    )
+
+
+def input_id(name: str, options: BatchAiOptions) -> str:
+    """Give the id of the input directory that the mount *name* is.
+
+    >>> input_id("my-code", BatchAiOptions())
+    'MY_CODE'
+    """
+    known = options.inputs.get(name)
+    return (known and known.id) or variable("mounts", name).removeprefix("RUNSPEC_MOUNT_")
+
+
+def output_id(name: str, options: BatchAiOptions) -> str:
+    known = options.results.get(name)
+    return (known and known.id) or variable("outputs", name).removeprefix("RUNSPEC_OUTPUT_")

@@ -1,0 +1,257 @@
+"""The settings of the Azure Batch AI provider."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Annotated, Any, Literal, Self
+
+from pydantic import BeforeValidator, Field, WithJsonSchema, model_validator
+
+from runspec.provider import Key, Model, Options, Positive, Truth, Whole, Word, matching
+
+# The names of the official description: parameters of each path.
+# https://github.com/Azure/azure-rest-api-specs/tree/main/specification/batchai
+NAMED = r"^[-\w_]{1,64}$"
+GROUP = r"^[-\w._]{1,90}$"
+SUBSCRIPTION = r"^[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}$"
+LOCATION = r"^[a-z][a-z0-9]*$"
+# https://learn.microsoft.com/rest/api/storageservices/naming-and-referencing-containers--blobs--and-metadata
+ACCOUNT = r"^[a-z0-9]{3,24}$"
+CONTAINER = r"^(?!.*--)[a-z0-9$][a-z0-9-]{1,61}[a-z0-9]$"
+PREFIX = r"^[A-Za-z0-9_.-]+(/[A-Za-z0-9_.-]+)*$"
+TOOLKITS = "chainer horovod pytorch tensorflow cntk caffe caffe2 custom-mpi custom".split()
+Toolkit = Literal[
+    "chainer",
+    "horovod",
+    "pytorch",
+    "tensorflow",
+    "cntk",
+    "caffe",
+    "caffe2",
+    "custom-mpi",
+    "custom",
+]
+
+
+def _like(pattern: str, what: str, hint: str) -> tuple[object, object]:
+    schema = WithJsonSchema({"type": "string", "pattern": pattern})
+    return BeforeValidator(matching(pattern, what, hint)), schema
+
+
+_NAMED = _like(NAMED, "a name of Batch AI", "use letters, digits, '_' and '-', 64 at most")
+_GROUP = _like(GROUP, "a resource group", "use letters, digits, '.', '_' and '-'")
+_ID = _like(SUBSCRIPTION, "a subscription", "write its id: az account show --query id")
+_LOCATION = _like(LOCATION, "a location", "write one such as eastus")
+_ACCOUNT = _like(ACCOUNT, "a storage account", "write the name alone, without https://")
+_CONTAINER = _like(CONTAINER, "a container or a share", "write the name alone, without https://")
+_PREFIX = _like(PREFIX, "a prefix", "write words with / between them")
+
+Named = Annotated[str, *_NAMED]
+Group = Annotated[str, *_GROUP]
+SubscriptionId = Annotated[str, *_ID]
+Location = Annotated[str, *_LOCATION]
+Account = Annotated[str, *_ACCOUNT]
+Container = Annotated[str, *_CONTAINER]
+Prefix = Annotated[str, *_PREFIX]
+
+
+class Volume(Model):
+    """A volume that Batch AI mounts; exactly one of `share`, `container`, `file_server` and `command`."""
+
+    share: Word | None = Field(default=None, description="An Azure Files share.")
+    container: Word | None = Field(default=None, description="A Blob container (blobfuse).")
+    file_server: Word | None = Field(
+        default=None, description="The resource id of a Batch AI file server (NFS)."
+    )
+    command: Word | None = Field(
+        default=None, description="A command that mounts anything else: `mount -t nfs host:/data`."
+    )
+    account: Word | None = Field(
+        default=None, description="The storage account, where it is not that of the profile."
+    )
+    key: Key | None = Field(
+        default=None, description="The name, in `secrets`, of the key of that account."
+    )
+    url: Word | None = Field(
+        default=None, description="The URL of the share, where it is not that of the public cloud."
+    )
+    folder: Word | None = Field(default=None, description="The folder of a file server.")
+    at: Word | None = Field(
+        default=None, description="Where it is mounted, below the root of mounts; its name if not."
+    )
+    mount_options: Word | None = Field(default=None, description="Options for the mount.")
+    file_mode: Word | None = Field(default=None, description="The mode of files: `0777`.")
+    directory_mode: Word | None = Field(default=None, description="The mode of folders: `0777`.")
+    level: Literal["job", "cluster"] = Field(
+        default="job", description="Whether the job mounts it, or each node of the cluster."
+    )
+
+    @model_validator(mode="after")
+    def _one_kind(self) -> Self:
+        kinds = [k for k in ("share", "container", "file_server", "command") if getattr(self, k)]
+        if len(kinds) != 1:
+            raise ValueError("write one of share, container, file_server and command")
+        return self
+
+
+class Registry(Model):
+    """A registry of images that is not Docker Hub, or asks who is there."""
+
+    server: Word | None = Field(default=None, description="Its URL.")
+    username: Word | None = Field(default=None, description="The user.")
+    password: Key | None = Field(default=None, description="The password's name, in `secrets`.")
+
+
+class Place(Model):
+    """An input or output directory with Batch AI's own words for it."""
+
+    id: Named | None = Field(
+        default=None, description="Its id, where it is not the name in capitals."
+    )
+    path: Word | None = Field(
+        default=None, description="The whole path of an input, or the prefix of an output."
+    )
+    suffix: str | None = Field(default=None, description="What an output's path ends with.")
+
+
+class Setup(Model):
+    """What each node does when it joins the cluster."""
+
+    command: Word = Field(description="The command line of the setup task.")
+    env: Mapping[Word, str] = Field(default={}, description="Its environment variables.")
+    secrets: Mapping[Word, Key] = Field(
+        default={}, description="Those that are secret, by their names in `secrets`."
+    )
+    logs: Word = Field(description="The prefix of where its stdout and stderr go.")
+
+
+class MachineImage(Model):
+    """The image of the machines themselves."""
+
+    publisher: Word = Field(description="Its publisher.")
+    offer: Word = Field(description="Its offer.")
+    sku: Word = Field(description="Its SKU.")
+    version: Word | None = Field(default=None, description="Its version; the newest if not given.")
+    id: Word | None = Field(default=None, description="The resource id of an image of one's own.")
+
+
+class Insights(Model):
+    """Performance counters of the nodes, to Application Insights."""
+
+    component: Word = Field(description="The resource id of the component.")
+    key: Key | None = Field(
+        default=None, description="The name, in `secrets`, of its instrumentation key."
+    )
+
+
+def _free(value: Any) -> Any:
+    return str(value)
+
+
+class BatchAiOptions(Options):
+    """`providers: {azure-batch-ai: {...}}` in the profile or the spec."""
+
+    # The account.
+    subscription: SubscriptionId | None = Field(default=None, description="The subscription's id.")
+    resource_group: Group = Field(default="runspec", description="The group of everything.")
+    location: Location | None = Field(
+        default=None, description="Where the workspace and its clusters are: `eastus`."
+    )
+    workspace: Named = Field(default="runspec", description="The workspace.")
+    experiment: Named = Field(default="runspec", description="The experiment that jobs belong to.")
+    arm_url: Word | None = Field(
+        default=None,
+        description="An endpoint that speaks the API; the public one ended on 31 March 2019.",
+    )
+    storage_account: Account | None = Field(
+        default=None, description="The storage account of what jobs read and write."
+    )
+    storage_key: Key = Field(
+        default="storage-key", description="The name, in `secrets`, of that account's key."
+    )
+    container: Container | None = Field(
+        default=None, description="The Blob container for what jobs read and keep."
+    )
+    file_share: Container | None = Field(
+        default=None,
+        description="The Azure Files share for what jobs print: it can be read while they run.",
+    )
+    prefix: Prefix = Field(default="runspec", description="All in the container lies below it.")
+    blob_url: Word | None = Field(
+        default=None, description="The blob endpoint, where it is not that of the public cloud."
+    )
+    # The machines.
+    cluster: Named | None = Field(
+        default=None, description="A cluster that is there already, used as it is."
+    )
+    vm_size: Word | None = Field(
+        default=None, description="The size of the machines, instead of the smallest that fits."
+    )
+    scale: Literal["auto", "manual"] = Field(
+        default="auto", description="Whether the cluster grows and shrinks by itself, or is fixed."
+    )
+    min_nodes: Annotated[Whole, Field(ge=0)] = Field(
+        default=0, description="The fewest nodes; 0 costs nothing while nothing runs."
+    )
+    max_nodes: Positive | None = Field(
+        default=None, description="The most nodes; those of one job if not given."
+    )
+    initial_nodes: Annotated[Whole, Field(ge=0)] | None = Field(
+        default=None, description="The nodes that an autoscaled cluster begins with."
+    )
+    deallocation: Literal["requeue", "terminate", "waitforjobcompletion"] | None = Field(
+        default=None, description="What becomes of jobs on nodes that a fixed cluster gives back."
+    )
+    machine_image: MachineImage | None = Field(
+        default=None, description="The image of the machines; Batch AI's own if not given."
+    )
+    admin_user: Word = Field(default="runspec", description="The user for ssh to the nodes.")
+    ssh_public_key: Word | None = Field(default=None, description="The public key for ssh.")
+    admin_password: Key | None = Field(
+        default=None, description="The name, in `secrets`, of that user's password."
+    )
+    subnet: Word | None = Field(default=None, description="The resource id of a subnet.")
+    setup: Setup | None = Field(default=None, description="What each node does when it joins.")
+    insights: Insights | None = Field(
+        default=None, description="Where performance counters of the nodes go."
+    )
+    # The job.
+    images: Mapping[Word, Word] = Field(
+        default={},
+        description="Images of a registry that stand for those in specs: "
+        "`{localhost/chainermn:7.8.1: batchaitraining/chainermn:openMPI}`.",
+    )
+    registry: Registry | None = Field(
+        default=None, description="The registry, where it is not Docker Hub or asks who is there."
+    )
+    toolkit: Toolkit | None = Field(
+        default=None,
+        description="The toolkit; by `launch`: custom-mpi for mpi, pytorch for torchrun, custom for "
+        "none on one node and custom-mpi on several.",
+    )
+    toolkit_settings: Mapping[Word, Annotated[str, BeforeValidator(_free)]] = Field(
+        default={},
+        description="Further settings of the toolkit in Batch AI's own words: `communicationBackend`, "
+        "`workerCount`, `parameterServerCommandLineArgs`, ...",
+    )
+    shared: Mapping[Key, Volume] = Field(
+        default={}, description="What `shared://NAME` is: a volume that Batch AI mounts."
+    )
+    inputs: Mapping[Key, Place] = Field(
+        default={}, description="Ids and paths of mounts, by name, in Batch AI's own words."
+    )
+    results: Mapping[Key, Place] = Field(
+        default={}, description="Ids, prefixes and suffixes of outputs, by name."
+    )
+    logs: Word | None = Field(
+        default=None, description="The prefix of what jobs print; the file share if not given."
+    )
+    preparation: Word | None = Field(
+        default=None, description="A command line that each node runs before the job."
+    )
+    priority: Literal["low", "normal", "high"] | None = Field(
+        default=None, description="The priority among jobs of a cluster."
+    )
+    contract: Truth = Field(
+        default=True, description="Whether jobs get the RUNSPEC_* variables that can be given."
+    )

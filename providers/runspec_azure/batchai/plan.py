@@ -1,0 +1,123 @@
+"""From a spec to the calls of Batch AI: group, workspace, cluster, experiment, job."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from runspec.provider import Capacity, Facts, Request, Scope, Spec, Step, tasks
+from runspec_azure.batchai import cluster, job, volumes
+from runspec_azure.batchai.naming import batchai, cluster_id, group, in_turn
+from runspec_azure.batchai.options import BatchAiOptions
+from runspec_azure.batchai.toolkits import toolkit
+
+OURS = {"runspec": "made"}  # the tag of a group that runspec made, and may take away
+
+
+def steps(spec: Spec, run: str, facts: Facts) -> tuple[Step, ...]:
+    return tuple(_steps(spec, run, facts))
+
+
+def _steps(spec: Spec, run: str, facts: Facts) -> Iterator[Step]:
+    options: BatchAiOptions = facts.options
+    yield _group(options)
+    yield _workspace(options)
+    if options.cluster is None:
+        yield _cluster(spec, options)
+    yield _experiment(options)
+    yield from _uploads(spec, facts)  # large ones after all that may be refused
+    for number, values in enumerate(tasks(spec)):
+        yield _job(spec, run, number, values, facts)
+
+
+def _uploads(spec: Spec, facts: Facts) -> Iterator[Step]:
+    """Each file of a folder is a blob: Batch AI mounts the container, and unpacks nothing."""
+    options: BatchAiOptions = facts.options
+    for mount in spec.mounts:
+        if mount.scheme != "file":
+            continue
+        source = facts.sources[mount.name]
+        where = {
+            "container": options.container or "",
+            "prefix": f"{volumes.folder(source, options)}/",
+        }
+        title = f"upload {mount.source} ({source.files:,} files, {source.bytes:,} bytes)"
+        do = Request("runspec", "upload_folder", {"path": where, "body": {"$file": mount.name}})
+        undo = Request("runspec", "empty_prefix", {"path": where})
+        yield Step(f"upload-{mount.name}", title, Scope.SITE, do, undo)
+
+
+def _group(options: BatchAiOptions) -> Step:
+    body = {"location": options.location or "", "tags": OURS}
+    return Step(
+        "group",
+        f"make the resource group {options.resource_group}",
+        Scope.SITE,
+        group("ResourceGroups_CreateOrUpdate", options, body),
+        group("ResourceGroups_Delete", options),
+    )
+
+
+def _workspace(options: BatchAiOptions) -> Step:
+    return Step(
+        "workspace",
+        f"make the workspace {options.workspace}",
+        Scope.SITE,
+        batchai("Workspaces_Create", options, body={"location": options.location or ""}),
+        batchai("Workspaces_Delete", options),
+    )
+
+
+def _cluster(spec: Spec, options: BatchAiOptions) -> Step:
+    name = {"clusterName": cluster.name(spec, options)}
+    most = cluster.most_nodes(spec, options)
+    low = "" if spec.cluster.capacity is Capacity.ON_DEMAND else ", low priority"
+    upto = "" if options.scale == "manual" else "up to "
+    title = f"make a cluster: {upto}{most} of {cluster.size(spec, options)}{low}"
+    body = {"properties": cluster.properties(spec, options)}
+    return Step(
+        "cluster",
+        title,
+        Scope.SITE,
+        batchai("Clusters_Create", options, name, body),
+        batchai("Clusters_Delete", options, name),
+    )
+
+
+def _experiment(options: BatchAiOptions) -> Step:
+    """The call has no body: https://github.com/Azure/azure-rest-api-specs (Experiments_Create)."""
+    name = {"experimentName": options.experiment}
+    return Step(
+        "experiment",
+        f"make the experiment {options.experiment}",
+        Scope.SITE,
+        batchai("Experiments_Create", options, name),
+        batchai("Experiments_Delete", options, name),
+    )
+
+
+def job_name(spec: Spec, run: str, number: int) -> str:
+    return f"{run}-{number:05}" if spec.sweep else run
+
+
+def _job(spec: Spec, run: str, number: int, values: Mapping[str, str], facts: Facts) -> Step:
+    options: BatchAiOptions = facts.options
+    names = {
+        "experimentName": options.experiment,
+        "jobName": job_name(spec, run, number),
+    }
+    where = cluster_id(options, cluster.name(spec, options))
+    body = {"properties": job.properties(spec, run, number, values, where, facts)}
+    nodes = spec.cluster.nodes.max
+    title = f"start a job of {nodes} node{'s' * (nodes > 1)}, {toolkit(spec, options)}"
+    told = f", task {number}: {', '.join(f'{k}={v}' for k, v in values.items())}"
+    undo = batchai("Jobs_Delete", options, names)
+    if number == 0 and volumes.keeps_in_store(spec, options):
+        kept = {"container": options.container or "", "prefix": f"{volumes.kept(run, options)}/"}
+        undo = in_turn(undo, Request("runspec", "empty_prefix", {"path": kept}))
+    return Step(
+        f"job-{number}" if spec.sweep else "job",
+        title + (told if spec.sweep else ""),
+        Scope.RUN,
+        batchai("Jobs_Create", options, names, body),
+        undo,
+    )

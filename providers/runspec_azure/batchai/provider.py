@@ -1,0 +1,66 @@
+"""The Azure Batch AI provider, as the core sees it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager
+from pathlib import Path
+from typing import Any
+
+from runspec.provider import (
+    Client,
+    Exported,
+    Facts,
+    Foreign,
+    Imported,
+    Options,
+    Problem,
+    Rehearsal,
+    Spec,
+    Step,
+)
+from runspec_azure.batchai import check, plan
+from runspec_azure.batchai.options import BatchAiOptions
+
+
+class BatchAiProvider:
+    """Runs jobs on Azure Batch AI, or on what speaks its API."""
+
+    name = "azure-batch-ai"
+    options_model: type[Options] = BatchAiOptions
+
+    def check(self, spec: Spec, facts: Facts) -> Iterable[Problem]:
+        return check.problems(spec, facts)
+
+    def plan(self, spec: Spec, run: str, facts: Facts) -> Sequence[Step]:
+        return plan.steps(spec, run, facts)
+
+    def export(self, steps: Sequence[Step]) -> Exported:
+        from runspec_azure.batchai.exporting import exported
+
+        return exported(steps)
+
+    def imports(self, job: Foreign, cluster: Foreign | None) -> Imported:
+        from runspec_azure.batchai.importing import imported
+
+        return imported(job, cluster)
+
+    def first_profile(self) -> str:
+        from runspec_azure.batchai.first import PROFILE
+
+        return PROFILE
+
+    def rehearse(
+        self, options: Mapping[str, Any], folder: Path, engine: str | None
+    ) -> AbstractContextManager[Rehearsal]:
+        from runspec_azure.batchai.rehearsal import stage
+
+        return stage(options, folder, engine)
+
+    def connect(self, facts: Facts) -> Client:
+        from runspec_azure.batchai.client import connect
+
+        return connect(facts)
+
+
+PROVIDER = BatchAiProvider()

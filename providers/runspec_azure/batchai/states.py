@@ -1,0 +1,83 @@
+"""How jobs of Batch AI are, in the core's words."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
+from typing import Any
+
+from runspec.provider import Attempt, NodeStatus, State, Status
+
+STATES = {
+    "queued": State.WAITING,
+    "running": State.RUNNING,
+    "terminating": State.RUNNING,
+    "succeeded": State.SUCCEEDED,
+    "failed": State.FAILED,
+}
+TERMINATED = "JobTerminated"
+
+
+def node(task: int, job: Any, tries: Mapping[int, int] = MappingProxyType({})) -> NodeStatus:
+    """Give a job as the node that speaks for it, as the service tells of no others.
+
+    *tries* are the exit codes of those that are over, by number.
+    """
+    info = job.execution_info
+    errors = list(getattr(info, "errors", None) or ())
+    state = STATES.get(str(job.execution_state), State.WAITING)
+    if state is State.FAILED and any(error.code == TERMINATED for error in errors):
+        state = State.CANCELLED
+    code = getattr(info, "exit_code", None) if state.terminal else None
+    reason = ""
+    if state is State.FAILED:
+        reason = "; ".join(told(error) for error in errors)
+        reason = reason or (f"exited with code {code}" if code is not None else "it failed")
+    elif state is State.CANCELLED:
+        reason = "cancelled"
+    past = tuple(
+        Attempt(number, code, f"exited with code {code}") for number, code in sorted(tries.items())
+    )
+    number = max(1, len(past) + (not state.terminal))
+    return NodeStatus(task, 0, number, state, reason, code, past)
+
+
+def told(error: Any) -> str:
+    """Give an error of the service with its details, in one line."""
+    more = "; ".join(f"{d.name}: {d.value}" for d in getattr(error, "details", None) or ())
+    return f"{error.message or error.code}{f' ({more})' if more else ''}"
+
+
+def status(nodes: Sequence[NodeStatus], waiting: str) -> Status:
+    """Give how a run of these jobs is; *waiting* says why it waits, if it does."""
+    states = {node.state for node in nodes}
+    shown = tuple(nodes)
+    if not all(state.terminal for state in states):
+        if states == {State.WAITING}:
+            return Status(State.WAITING, waiting, None, shown)
+        return Status(State.RUNNING, "", None, shown)
+    for state in (State.FAILED, State.CANCELLED):
+        if state in states:
+            first = next(node for node in nodes if node.state is state)
+            return Status(state, first.reason, first.exit_code, shown)
+    return Status(State.SUCCEEDED, "", 0, shown)
+
+
+def waits(cluster: Any) -> str:
+    """Say why a job waits for *cluster*; None for one that is not there."""
+    if cluster is None:
+        return "its cluster is not there any more"
+    errors = list(cluster.errors or ())
+    if errors:
+        return f"the cluster has no nodes: {told(errors[0])}"
+    counts = cluster.node_state_counts
+    if counts is not None and counts.preparing_node_count:
+        return f"{counts.preparing_node_count} nodes are being prepared"
+    there = cluster.current_node_count or 0
+    if str(cluster.allocation_state) == "resizing":
+        return f"the cluster has {there} nodes, and is being resized"
+    return (
+        f"the cluster has {there} nodes, all of them taken"
+        if there
+        else "the cluster has no nodes yet"
+    )

@@ -1,0 +1,106 @@
+"""The command of a spec as shell text: Batch AI has lines for a shell, never lists of words."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Mapping
+
+from runspec.provider import Spec, variable
+from runspec_azure.batchai.naming import input_id, output_id
+from runspec_azure.batchai.options import BatchAiOptions
+
+PLACE = re.compile(r"(\$?)\$\{(mounts|outputs|sweep)\.([^}]*)\}")
+SAFE = re.compile(r"[\w@%+=:,./-]*", re.ASCII)  # what no shell does anything with
+SPECIAL = re.compile(r'([\\"$`])')
+
+
+def reference(name: str, after: str) -> str:
+    """Give `$NAME`, in braces where *after*, which follows, would become part of the name.
+
+    >>> reference("HOME", "/x"), reference("HOME", "x")
+    ('$HOME', '${HOME}')
+    """
+    return f"${{{name}}}" if re.match(r"\w", after) else f"${name}"
+
+
+def place(kind: str, name: str, options: BatchAiOptions) -> str:
+    """Give the variable that holds a place in the job."""
+    if kind == "mounts":
+        return f"AZ_BATCHAI_INPUT_{input_id(name, options)}"
+    if kind == "outputs":
+        return f"AZ_BATCHAI_OUTPUT_{output_id(name, options)}"
+    return variable(kind, name)
+
+
+def script(text: str, options: BatchAiOptions) -> str:
+    """Give a script of the user's with every place as a reference to its variable."""
+
+    def put(match: re.Match[str]) -> str:
+        if match[1]:
+            return match[0][1:]
+        return reference(place(match[2], match[3], options), text[match.end() :])
+
+    return PLACE.sub(put, text)
+
+
+def word(text: str, values: Mapping[str, str], options: BatchAiOptions) -> str:
+    """Give one word of a command for a shell: the program finds it byte for byte.
+
+    >>> word("two words", {}, BatchAiOptions()), word("${outputs.model}/x", {}, BatchAiOptions())
+    ("'two words'", '$AZ_BATCHAI_OUTPUT_MODEL/x')
+    """
+    parts: list[tuple[str, str]] = []
+    at = 0
+    for match in PLACE.finditer(text):
+        parts.append(("text", text[at : match.start()]))
+        if match[1]:
+            parts.append(("text", match[0][1:]))
+        elif match[2] == "sweep":
+            parts.append(("text", values.get(match[3], "")))
+        else:
+            parts.append(("name", place(match[2], match[3], options)))
+        at = match.end()
+    parts.append(("text", text[at:]))
+    return _quoted([part for part in parts if part[1]])
+
+
+def _quoted(parts: list[tuple[str, str]]) -> str:
+    texts = [text for kind, text in parts if kind == "text"]
+    if len(texts) == len(parts):
+        return shlex.quote("".join(texts))
+    after = [*(text if kind == "text" else "" for kind, text in parts[1:]), ""]
+    if all(SAFE.fullmatch(text) for text in texts):
+        both = zip(parts, after, strict=True)
+        return "".join(t if kind == "text" else reference(t, then) for (kind, t), then in both)
+    inner = (SPECIAL.sub(r"\\\1", t) if kind == "text" else f"${{{t}}}" for kind, t in parts)
+    return f'"{"".join(inner)}"'
+
+
+def line(spec: Spec, values: Mapping[str, str], options: BatchAiOptions) -> str:
+    """Give all that the job runs as one command line."""
+    if spec.command is not None:
+        return " ".join(word(text, values, options) for text in spec.command)
+    found = script((spec.run or "").strip("\n"), options)
+    plain = "\n" not in found or not options.contract  # without the contract, nothing is added
+    return found if plain else f"/bin/sh -e -c {shlex.quote(found)}"
+
+
+def program(spec: Spec, values: Mapping[str, str], options: BatchAiOptions) -> list[str]:
+    """Give what the job runs as the interpreter, the script and all that follows; fewer if less is there.
+
+    A toolkit starts the interpreter itself and has a field for each.
+    """
+    if spec.command is not None:
+        words = [word(text, values, options) for text in spec.command]
+        if words[0].endswith(".py"):
+            words = ["python", *words]
+        return [*words[:2], *([" ".join(words[2:])] if words[2:] else [])]
+    found = [bare(part) for part in line(spec, values, options).split(None, 2)[:2]]
+    rest = line(spec, values, options).split(None, 2)[2:]
+    return [*found, *rest]
+
+
+def bare(text: str) -> str:
+    """Give a word of a script without the quotes around it: a field of its own needs none."""
+    return text[1:-1] if len(text) > 1 and text[0] == text[-1] == '"' else text

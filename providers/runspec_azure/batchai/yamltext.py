@@ -1,0 +1,52 @@
+"""Specs and profiles as text: plain YAML, in the order they are given."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+# What no reader of YAML, old or new, takes for anything but a text.
+PLAIN = re.compile(
+    r"(?!(?:true|false|yes|no|on|off|y|n|null)\Z)[A-Za-z_./$][\w./+@-]*", re.ASCII | re.IGNORECASE
+)
+
+
+def text(value: Mapping[str, Any]) -> str:
+    """Give *value* as YAML.
+
+    >>> text({"cluster": {"nodes": 2}, "command": ["echo", "two words"]})
+    'cluster:\\n  nodes: 2\\ncommand: [echo, "two words"]\\n'
+    """
+    return "".join(f"{line}\n" for line in _mapping(value, ""))
+
+
+def _mapping(value: Mapping[str, Any], indent: str) -> Iterator[str]:
+    for key, item in value.items():
+        name = _scalar(key)
+        if isinstance(item, Mapping) and item:
+            yield f"{indent}{name}:"
+            yield from _mapping(item, indent + "  ")
+        elif isinstance(item, list) and item and isinstance(item[0], Mapping):
+            yield f"{indent}{name}:"
+            for one in item:
+                yield f"{indent}  - {_flow(one)}"
+        else:
+            yield f"{indent}{name}: {_flow(item)}"
+
+
+def _flow(value: Any) -> str:
+    if isinstance(value, Mapping):
+        return "{" + ", ".join(f"{_scalar(k)}: {_flow(v)}" for k, v in value.items()) + "}"
+    if isinstance(value, list):
+        return "[" + ", ".join(_flow(item) for item in value) + "]"
+    return _scalar(value)
+
+
+def _scalar(value: Any) -> str:
+    if isinstance(value, str):
+        if PLAIN.fullmatch(value):
+            return value
+        return json.dumps(value, ensure_ascii=not value.isprintable())
+    return json.dumps(value)

@@ -1,0 +1,110 @@
+"""What goes wrong at Azure, in the core's words: refused, not answered, or not allowed."""
+
+from __future__ import annotations
+
+import contextlib
+import re
+from collections.abc import Iterator
+from typing import Any
+
+from azure.core import exceptions
+from obstore import exceptions as bulk
+
+from runspec.provider import CredentialsError, NoAnswer, RemoteError
+
+LOGIN = "log in again (az login), or set batch_key and storage_key; then the same command goes on"
+RIGHTS = "see runspec doctor azure-batch for the rights that are needed, or log in again"
+SIGNATURE = re.compile(r"(sig|se|sp|skoid|sktid)=[^&\s\"'<>]+")
+# https://learn.microsoft.com/en-us/rest/api/storageservices/common-rest-api-error-codes
+DENIED = frozenset(
+    "AuthenticationFailed InvalidAuthenticationInfo AuthorizationFailure "
+    "AuthorizationPermissionMismatch InsufficientAccountPermissions NoAuthenticationInformation".split()
+)
+NEVER_CAME = ("NewConnectionError", "ConnectTimeout", "NameResolutionError", "Name or service")
+
+
+@contextlib.contextmanager
+def translated(what: str) -> Iterator[None]:
+    """Raise what the SDKs raise while *what* is done in the words of `Client.call`."""
+    try:
+        yield
+    except exceptions.ClientAuthenticationError as exc:
+        raise CredentialsError(f"{what}: {told(exc)}", LOGIN) from exc
+    except exceptions.DecodeError as exc:
+        raise NoAnswer(f"{what}: the reply was cut off") from exc
+    except exceptions.HttpResponseError as exc:
+        raise _refused(what, exc) from exc
+    except exceptions.ServiceRequestError as exc:
+        if any(word in f"{exc.inner_exception!r} {exc}" for word in NEVER_CAME):
+            text = f"{what}: Azure cannot be reached: {told(exc)}"
+            raise RemoteError(text, transient=True) from exc
+        raise NoAnswer(f"{what}: {told(exc)}") from exc
+    except exceptions.AzureError as exc:
+        raise NoAnswer(f"{what}: {told(exc)}") from exc
+    except bulk.BaseError as exc:
+        raise _bulk_refused(what, exc) from exc
+    except ValueError as exc:  # half a reply is no JSON; a key is no base64
+        raise NoAnswer(f"{what}: the reply was cut off") from exc
+
+
+def told(exc: BaseException) -> str:
+    """Give the first line of what *exc* says, without what signs a URL."""
+    text = getattr(exc, "message", None) or str(exc)
+    return SIGNATURE.sub(r"\1=...", str(text).strip().partition("\n")[0])
+
+
+def _refused(what: str, exc: exceptions.HttpResponseError) -> Exception:
+    status, code = exc.status_code or 0, service_code(exc)
+    text = f"{what}: {code or status}: {_message(exc)}"
+    if status in (401, 403):
+        return CredentialsError(text, LOGIN if status == 401 else RIGHTS)
+    if status == 429:
+        return RemoteError(text, transient=True)
+    if status >= 500 or status in (0, 408):
+        return NoAnswer(text)
+    return RemoteError(text)
+
+
+def _message(exc: exceptions.HttpResponseError) -> str:
+    """Give the service's message and the details beside it, without its ids and times."""
+    error: Any = exc.error
+    text = str(getattr(error, "message", None) or exc.message or "").partition("\n")[0]
+    more = [f"{one.code}: {one.message}" for one in getattr(error, "details", None) or ()]
+    return SIGNATURE.sub(r"\1=...", "; ".join(part for part in (text, *more) if part))
+
+
+def service_code(exc: BaseException | None) -> str:
+    """Give the service's own code of a refusal, or nothing."""
+    if not isinstance(exc, exceptions.HttpResponseError):
+        return ""
+    model: Any = exc.model
+    found = getattr(model, "code", None) or getattr(exc.error, "code", None)
+    return str(found or "")
+
+
+def code_of(exc: BaseException) -> str:
+    """Give the service's own code of what became a RemoteError, or nothing."""
+    return service_code(exc.__cause__)
+
+
+def status_of(exc: BaseException) -> int:
+    """Give the HTTP status of what became a RemoteError, or 0."""
+    cause = exc.__cause__
+    return int(getattr(cause, "status_code", None) or 0)
+
+
+def _bulk_refused(what: str, exc: bulk.BaseError) -> Exception:
+    """Obstore gives the answer as it came, in the middle of its own words."""
+    text = str(exc)
+    code = _between(text, "<Code>", "</Code>")
+    message = _between(text, "<Message>", "</Message>").partition("\n")[0]
+    said = SIGNATURE.sub(r"\1=...", message or code or text.strip().partition("\n")[0])
+    denied = isinstance(exc, bulk.PermissionDeniedError | bulk.UnauthenticatedError)
+    if code in DENIED or denied:
+        return CredentialsError(f"{what}: {said}", LOGIN)
+    return NoAnswer(f"{what}: {said}")
+
+
+def _between(text: str, begin: str, end: str) -> str:
+    found, there, _ = text.partition(begin)[2].partition(end)
+    return found if there else ""

@@ -1,0 +1,177 @@
+"""Azure's own SDKs, opened: one client of Azure Batch to make things with, one to look, and who asks."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote, urlsplit
+
+from azure.batch import BatchClient
+from azure.core.credentials import AzureNamedKeyCredential, TokenCredential
+from azure.core.pipeline.policies import RetryPolicy
+from azure.core.rest import HttpRequest, HttpResponse
+
+from runspec.provider import CredentialsError, NoAnswer, UsageError
+from runspec_azure.errors import LOGIN, translated
+
+API_VERSION = "2025-06-01"
+JSON = "application/json; odata=minimalmetadata"
+TRIES = 6  # of what only looks
+NEEDED = ("batch_url", "storage_account", "container")
+
+# https://learn.microsoft.com/en-us/rest/api/batchservice/operation-groups
+OPERATIONS: Mapping[str, tuple[str, str]] = {
+    "Account_ListSupportedImages": ("GET", "/supportedimages"),
+    "Pool_Add": ("POST", "/pools"),
+    "Pool_Get": ("GET", "/pools/{poolId}"),
+    "Pool_List": ("GET", "/pools"),
+    "Pool_Delete": ("DELETE", "/pools/{poolId}"),
+    "ComputeNode_List": ("GET", "/pools/{poolId}/nodes"),
+    "File_GetFromComputeNode": ("GET", "/pools/{poolId}/nodes/{nodeId}/files/{filePath}"),
+    "Job_Add": ("POST", "/jobs"),
+    "Job_Get": ("GET", "/jobs/{jobId}"),
+    "Job_List": ("GET", "/jobs"),
+    "Job_Patch": ("PATCH", "/jobs/{jobId}"),
+    "Job_Terminate": ("POST", "/jobs/{jobId}/terminate"),
+    "Job_Delete": ("DELETE", "/jobs/{jobId}"),
+    "Job_GetTaskCounts": ("GET", "/jobs/{jobId}/taskcounts"),
+    "Task_AddCollection": ("POST", "/jobs/{jobId}/addtaskcollection"),
+    "Task_List": ("GET", "/jobs/{jobId}/tasks"),
+    "Task_ListSubtasks": ("GET", "/jobs/{jobId}/tasks/{taskId}/subtasksinfo"),
+    "File_GetFromTask": ("GET", "/jobs/{jobId}/tasks/{taskId}/files/{filePath}"),
+}
+
+
+class Session:
+    """The clients of one account. Raises UsageError where the profile names none."""
+
+    def __init__(self, options: Any) -> None:
+        if missing := [name for name in NEEDED if getattr(options, name) is None]:
+            what = f"the profile names no {' and no '.join(missing)}"
+            raise UsageError(what, "see runspec doctor azure-batch")
+        self.options = options
+        self.url: str = options.batch_url.rstrip("/")
+
+    @cached_property
+    def login(self) -> TokenCredential:
+        """Give whoever is logged in here."""
+        from azure.identity import DefaultAzureCredential
+
+        return DefaultAzureCredential()
+
+    @cached_property
+    def account(self) -> str:
+        """Give the name of the Batch account, which its URL begins with."""
+        host = urlsplit(self.url).hostname or ""
+        return self.options.batch_account or host.partition(".")[0]
+
+    def make(self, operation: str, path: Mapping[str, str], body: Any = None) -> Any:
+        """Send what makes or changes something, once; give its answer, None for an empty one."""
+        return _content(self._send(self._maker, operation, path, {}, body))
+
+    def look(
+        self, operation: str, path: Mapping[str, str] | None = None, query: Any = None
+    ) -> Mapping[str, Any]:
+        """Ask; it is tried again by itself."""
+        answer = _content(self._send(self._looker, operation, path or {}, query or {}))
+        if not isinstance(answer, dict):
+            raise NoAnswer(f"{operation}: the reply was cut off")
+        return answer
+
+    def pages(
+        self, operation: str, path: Mapping[str, str] | None = None, query: Any = None
+    ) -> list[Mapping[str, Any]]:
+        """Give everything that a list has."""
+        page = self.look(operation, path, query)
+        found = list(_value(page, operation))
+        while next_ := page.get("odata.nextLink"):
+            with translated(operation):
+                page = self._looker.send_request(HttpRequest("GET", str(next_))).json()
+            found += _value(page, operation)
+        return found
+
+    def head(self, operation: str, path: Mapping[str, str]) -> Mapping[str, str]:
+        """Give the headers of a file."""
+        return self._send(self._looker, operation, path, {}, method="HEAD").headers
+
+    def part(self, operation: str, path: Mapping[str, str], start: int, end: int) -> bytes:
+        """Give the bytes of a file from *start* up to *end*."""
+        headers = {"ocp-range": f"bytes={start}-{end - 1}", "Accept": "application/octet-stream"}
+        return self._send(self._looker, operation, path, {}, headers=headers).content
+
+    def _send(
+        self,
+        client: BatchClient,
+        operation: str,
+        path: Mapping[str, str],
+        query: Mapping[str, str],
+        body: Any = None,
+        *,
+        method: str = "",
+        headers: Mapping[str, str] | None = None,
+    ) -> HttpResponse:
+        usual, template = OPERATIONS[operation]
+        where = template.format_map({k: quote(v, safe="") for k, v in path.items()})
+        own = {"Accept": "application/json", **(headers or {})}
+        own |= {} if body is None else {"Content-Type": JSON}
+        request = HttpRequest(
+            method or usual,
+            self.url + where,
+            params={"api-version": API_VERSION, **query},
+            headers=own,
+            json=body,
+        )
+        with translated(operation):
+            return client.send_request(request)
+
+    @cached_property
+    def _maker(self) -> BatchClient:
+        """A second attempt after a lost reply would hide what the first one made."""
+        return self._opened(RetryPolicy.no_retries())
+
+    @cached_property
+    def _looker(self) -> BatchClient:
+        return self._opened(RetryPolicy(retry_total=TRIES, retry_backoff_factor=0.2))
+
+    def _opened(self, retries: RetryPolicy[Any, Any]) -> BatchClient:
+        key = secret(self.options.batch_key)
+        credential = AzureNamedKeyCredential(self.account, key) if key else self.login
+        return BatchClient(
+            self.url,
+            credential,
+            retry_policy=retries,
+            permit_redirects=False,
+            connection_timeout=10,
+            read_timeout=60,
+        )
+
+
+def secret(source: str | None) -> str | None:
+    """Give the key that lives at *source*, `env:NAME` or `file:/path`; None for none."""
+    if source is None:
+        return None
+    kind, _, place = source.partition(":")
+    try:
+        if kind == "env":
+            return os.environ[place]
+        if kind == "file":
+            return Path(place).expanduser().read_text(encoding="utf-8").strip()
+    except (KeyError, OSError, UnicodeDecodeError) as exc:
+        raise CredentialsError(f"the key {source} is not there", LOGIN) from exc
+    raise CredentialsError(f"nothing here can read the key {source}", "use env: or file:")
+
+
+def _content(response: HttpResponse) -> Any:
+    if not response.content:
+        return None
+    with translated("the reply"):
+        return response.json()
+
+
+def _value(page: Mapping[str, Any], operation: str) -> list[Any]:
+    if "value" not in page:
+        raise NoAnswer(f"{operation}: the reply was cut off")
+    return list(page["value"])

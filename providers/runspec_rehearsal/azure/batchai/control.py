@@ -1,0 +1,113 @@
+"""The paths that are the rehearsal's own: faults, calls, settings, preemption, jobs, nodes."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+from runspec_rehearsal.aws.faults import BadFault, fault
+from runspec_rehearsal.azure.batchai import scaling
+from runspec_rehearsal.azure.batchai.model import Job
+from runspec_rehearsal.azure.batchai.settings import BadSetting, changed
+
+if TYPE_CHECKING:
+    from runspec_rehearsal.azure.batchai.server import Listener
+
+PATH = "/_rehearsal/"
+
+
+def answer(server: Listener, method: str, path: str, body: bytes) -> tuple[int, Any]:
+    """Give the status and the JSON that a control path is answered with."""
+    handler = HANDLERS.get((method, path.removeprefix(PATH)))
+    if handler is None:
+        return 404, {"message": f"there are {sorted(' '.join(key) for key in HANDLERS)}"}
+    try:
+        return 200, handler(server, json.loads(body or b"null"))
+    except (BadFault, BadSetting, ValueError, TypeError, KeyError) as exc:
+        return 400, {"message": f"{type(exc).__name__}: {exc}"}
+
+
+def put_faults(server: Listener, given: Any) -> Any:
+    server.faults.put([fault(members) for members in given])
+    return {}
+
+
+def delete_faults(server: Listener, _given: Any) -> Any:
+    server.faults.put([])
+    return {}
+
+
+def calls(server: Listener, _given: Any) -> Any:
+    return server.calls.all()
+
+
+def put_settings(server: Listener, given: Any) -> Any:
+    with server.world.lock:
+        server.world.settings = changed(server.world.settings, given)
+    return {}
+
+
+def preempt(server: Listener, given: Any) -> Any:
+    """Take away a node without notice: `node`, its id, or the first that runs `job`, a name."""
+    if not isinstance(given, dict) or not given.keys() & {"node", "job"}:
+        raise ValueError("preempt takes node or job")
+    world = server.world
+    with world.lock:
+        for cluster in world.clusters():
+            for node in cluster.nodes:
+                job = node.job.name if node.job else None
+                if given.get("node") == node.id or (job and given.get("job") == job):
+                    scaling.preempt(world, cluster, node)
+                    return {"node": node.id, "address": node.address}
+    raise ValueError(f"there is no such node: {given}")
+
+
+def jobs(server: Listener, _given: Any) -> Any:
+    """Tell how things are."""
+    with server.world.lock:
+        return [truth(job) for job in server.world.jobs()]
+
+
+def truth(job: Job) -> dict[str, Any]:
+    return {
+        "id": job.id,
+        "name": job.name,
+        "state": job.state,
+        "exitCode": job.exit_code,
+        "errors": job.errors,
+        "runs": job.runs,
+        "running": job.run is not None,
+        "nodes": [node.id for node in job.nodes],
+    }
+
+
+def nodes(server: Listener, _given: Any) -> Any:
+    with server.world.lock:
+        return [
+            {
+                "id": node.id,
+                "cluster": cluster.name,
+                "state": node.state,
+                "folder": str(node.folder),
+            }
+            for cluster in server.world.clusters()
+            for node in cluster.nodes
+        ]
+
+
+def token(server: Listener, _given: Any) -> Any:
+    """Give a bearer token that is good here."""
+    with server.world.lock:
+        return {"token": server.world.new_token()[0]}
+
+
+HANDLERS = {
+    ("PUT", "faults"): put_faults,
+    ("DELETE", "faults"): delete_faults,
+    ("GET", "calls"): calls,
+    ("PUT", "settings"): put_settings,
+    ("POST", "preempt"): preempt,
+    ("GET", "jobs"): jobs,
+    ("GET", "nodes"): nodes,
+    ("POST", "token"): token,
+}

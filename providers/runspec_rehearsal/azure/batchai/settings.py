@@ -1,0 +1,84 @@
+"""What may be chosen about the stand-in: delays, quotas, storage accounts, what machines give to jobs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields, replace
+from pathlib import Path
+from typing import Any, Literal, get_args, get_type_hints
+
+Engine = Literal["process", "podman"]
+FIXED = {"folder", "engine", "podman", "subscription", "seed", "blob_url"}
+
+# Usages_List, official example: what a subscription had.
+QUOTAS = {
+    "Clusters": 20,
+    "Total Cluster Dedicated Regional vCPUs": 600,
+    "Total Cluster LowPriority Regional vCPUs": 150,
+}
+
+
+@dataclass(frozen=True)
+class Settings:
+    """Times are in seconds."""
+
+    folder: Path
+    """Where nodes, file shares and containers have their folders."""
+    engine: Engine = "process"
+    """With "podman", jobs with containerSettings run in containers."""
+    podman: tuple[str, ...] = ("podman",)
+    mpirun: tuple[str, ...] = ("mpirun",)
+    """How the service's own toolkits start processes."""
+    subscription: str = "00000000-0000-0000-0000-000000000000"
+    seed: int = 0
+    accounts: Mapping[str, str] = field(default_factory=dict)
+    """Storage accounts and their keys. When empty, every account is there and takes every key."""
+    folders: Mapping[str, str] = field(default_factory=dict)
+    """Folders that are shares or containers: "ACCOUNT/NAME" -> folder. Others lie below *folder*."""
+    blob_url: str | None = None
+    """A Blob service (Azurite), "http://127.0.0.1:PORT/{account}", whose containers jobs mount."""
+    machine_env: Mapping[str, str] = field(default_factory=dict)
+    """What the nodes give to every process."""
+    unmanaged: Mapping[str, str] = field(default_factory=dict)
+    """Folders that stand for unmanaged file systems: mountCommand -> folder."""
+
+    token_s: float = 3600.0
+    """How long a token that the identity endpoint gives is good."""
+    retry_after_s: int = 0
+    """Retry-After of operations under way. In the official examples, 15."""
+    operation_s: float = 0.0
+    """How long long-running operations take: 202 and a Location until then."""
+    resize_s: float = 0.02  # allocationState resizing -> nodes are there
+    prepare_s: float = 0.02  # preparing -> idle, beside the setup task
+    autoscale_s: float = 0.05  # between evaluations of autoScale
+    leave_s: float = 0.02  # leaving -> gone
+    idle_s: float = 0.1  # how long a node is idle before autoScale takes it away
+    terminate_grace_s: float = 1.0  # terminating: SIGTERM -> SIGKILL
+    link_minute_s: float = 60.0
+    """How long a minute of linkexpiryinminutes lasts: 5 of them are the least."""
+    capacity: int | None = None
+    """The most nodes that can be had of low priority, over all clusters."""
+    quotas: Mapping[str, int] = field(default_factory=lambda: dict(QUOTAS))
+    """By the names that usages have; a family that is not named has the regional quota."""
+    mount_failures: Mapping[str, str] = field(default_factory=dict)
+    """Mounts that fail: relativeMountPath -> the message."""
+    list_lag_s: float = 0.0
+    """How long a file is there before listOutputFiles tells of it."""
+
+
+class BadSetting(ValueError):
+    """A setting has no such name or cannot have this value."""
+
+
+def changed(settings: Settings, values: Mapping[str, Any]) -> Settings:
+    """Give *settings* with *values* put in; raise BadSetting for what cannot be changed."""
+    known = {f.name for f in fields(Settings)} - FIXED
+    hints = get_type_hints(Settings)
+    for name, value in values.items():
+        if name not in known:
+            raise BadSetting(f"no setting {name!r} may be changed; there are {sorted(known)}")
+        if hints[name] is float and not isinstance(value, int | float):
+            raise BadSetting(f"{name}: {value!r} is not a number")
+        if int in get_args(hints[name]) and not isinstance(value, int | None):
+            raise BadSetting(f"{name}: {value!r} is no whole number")
+    return replace(settings, **values)

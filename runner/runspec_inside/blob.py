@@ -1,0 +1,203 @@
+"""The same store as `bucket`, in a container of Azure Blob: asked by a signature that `RUNSPEC_SAS` holds.
+
+https://learn.microsoft.com/en-us/rest/api/storageservices/blob-service-rest-api
+"""
+
+import base64
+import calendar
+import hashlib
+import os
+import re
+import time
+from email.message import Message
+from http.client import HTTPException, HTTPResponse
+from typing import Any, Callable, Dict, Iterator, List, Mapping, Tuple
+from urllib.parse import parse_qsl, unquote
+from xml.etree import ElementTree
+
+from . import boot
+from .boot import PASSING, TRIES, Answer, Ask, Pairs
+from .bucket import Bucket, Object, Opened, Window, parsed
+from .words import USAGE, Failure
+
+VERSION = "2021-12-02"  # from 2021-02-12 on lists can hold names that XML cannot
+SMALL_BYTES = (
+    4 << 20
+)  # up to here a file is one request, and in memory: it is checked before it goes
+# 50,000 blocks of 4,000 MiB at the most: https://learn.microsoft.com/en-us/rest/api/storageservices/put-block
+BLOCK_BYTES = 64 << 20
+BLOCKS = 50000
+LONGEST_S = 120.0
+REFUSED = 77  # EX_NOPERM of sysexits.h: trying again does not help
+# https://learn.microsoft.com/en-us/rest/api/storageservices/naming-and-referencing-containers--blobs--and-metadata
+CONTROLS = re.compile("[\\x00-\\x1f\\x7f\\x81]")
+WHOLE = (("x-ms-blob-type", "BlockBlob"),)
+
+
+class BlobStore(boot.Store):
+    """`RUNSPEC_STORE`: https://ACCOUNT.blob.core.windows.net/CONTAINER/PREFIX, nothing in it escaped.
+
+    At an address instead of a name, the account is the first part of the path.
+    https://learn.microsoft.com/en-us/azure/storage/common/storage-use-azurite#ip-style-url
+    """
+
+    def __init__(self, env: Mapping[str, str] = os.environ) -> None:
+        where = env["RUNSPEC_STORE"].encode("utf-8", "surrogateescape").decode("utf-8")
+        scheme, _, rest = where.partition("://")
+        self.https = scheme == "https"
+        self.host, _, path = rest.partition("/")
+        name = self.host.partition(":")[0]
+        parts = path.split("/", 2 if re.fullmatch(r"[\d.]+|localhost", name) else 1)
+        self.bucket, self.prefix = "/".join(parts[:-1]), parts[-1]
+        self._sas = env.get("RUNSPEC_SAS", "").lstrip("?")
+        if not re.fullmatch(r"[!-~]+", self._sas):
+            raise Failure("RUNSPEC_SAS is not the query of a signature")
+
+    def send(self, ask: Ask, take: Callable[[HTTPResponse], Any] = boot.whole) -> Any:
+        """Return what *take* makes of the answer; tried again as often as S3 is, and no sooner than the store says.
+
+        https://learn.microsoft.com/en-us/rest/api/storageservices/common-rest-api-error-codes
+        """
+        for count in range(1, TRIES + 1):
+            pause_s = 0.25 * 2**count
+            try:
+                found = take(self._once(ask))
+                if found.status not in PASSING or count == TRIES:
+                    return found
+                pause_s = max(pause_s, _asked_s(found.headers))
+            except (OSError, HTTPException) as error:
+                if count == TRIES:  # what went wrong may name the URL, and with it the signature
+                    raise OSError(str(error).replace(self._sas, "***")) from None
+            time.sleep(pause_s)
+        raise AssertionError("BUG: the last try returns or raises")
+
+    def _path(self, ask: Ask) -> Tuple[str, str]:
+        if CONTROLS.search(ask.key):
+            raise Failure("Azure Blob takes no name with control characters in it")
+        path, query = super()._path(ask)
+        return path, query + "&" * bool(query) + self._sas
+
+    def _signed(self, ask: Ask, path: str, query: str) -> Dict[str, str]:
+        return {"Host": self.host, "x-ms-version": VERSION, **dict(ask.headers)}
+
+    def ended(self) -> str:
+        """Return when the signature ended, if it has."""
+        end = dict(parse_qsl(self._sas)).get("se", "")
+        try:
+            moment = calendar.timegm(time.strptime(end[:19], "%Y-%m-%dT%H:%M:%S"))
+        except ValueError:  # a day, or minutes only
+            return ""
+        return end if moment <= time.time() else ""
+
+
+class BlobBucket(Bucket):
+    """The same promises over another protocol."""
+
+    new: Pairs = WHOLE
+    store: BlobStore
+
+    def _opened_store(self) -> BlobStore:
+        return BlobStore()
+
+    def put_file(self, key: str, opened: Opened, size: int, digest: str) -> None:
+        if size > SMALL_BYTES:
+            self._put_parts(key, opened, size, digest)
+            return
+        with Window(opened, 0, size) as stream:
+            content = stream.read()
+        _compare(hashlib.sha256(content), digest)
+        self.put(key, content)
+
+    def _put_parts(self, key: str, opened: Opened, size: int, digest: str) -> None:
+        """Send blocks from the disk; they become a file when all of it was what it should be.
+
+        Blocks that never do are gone after a week.
+        https://learn.microsoft.com/en-us/rest/api/storageservices/put-block-list
+        """
+        step = max(BLOCK_BYTES, -(-size // BLOCKS))
+        names: List[str] = []
+        together: Any = hashlib.sha256()
+        for start in range(0, size, step):
+            names.append(base64.b64encode(b"%08d" % len(names)).decode("ascii"))
+            wanted = min(step, size - start)
+            tried: List[_Summed] = []
+
+            def window(
+                start: int = start, wanted: int = wanted, together: Any = together
+            ) -> "_Summed":
+                tried.append(_Summed(opened, start, wanted, together.copy()))  # noqa: B023 - used at once
+                return tried[-1]  # noqa: B023
+
+            query = (("comp", "block"), ("blockid", names[-1]))
+            self._asked(Ask("PUT", key, query, window, (), wanted))
+            together = tried[-1].sum
+        _compare(together, digest)
+        listed = "".join("<Latest>{}</Latest>".format(name) for name in names)
+        text = "<BlockList>{}</BlockList>".format(listed).encode("ascii")
+        self._asked(Ask("PUT", key, (("comp", "blocklist"),), text))
+
+    def listing(self, prefix: str) -> Iterator[Object]:
+        """https://learn.microsoft.com/en-us/rest/api/storageservices/list-blobs"""
+        begin = len(self.store.prefix) + 1
+        marker = ""
+        while True:
+            query = [("restype", "container"), ("comp", "list")]
+            query += [("prefix", self.store.prefix + "/" + prefix)]
+            query += [("marker", marker)] if marker else []
+            page = parsed(self._asked(Ask("GET", "", query)).body)
+            for found in page.iter("Blob"):
+                size = int(found.findtext("Properties/Content-Length") or 0)
+                yield Object(_name(found)[begin:], size, found.findtext("Properties/Etag") or "")
+            marker = page.findtext("NextMarker") or ""
+            if not marker:
+                return
+
+    def _checked(self, answer: Answer, key: str) -> Answer:
+        """https://learn.microsoft.com/en-us/rest/api/storageservices/blob-service-error-codes"""
+        if answer.status in (201, 202, 206):
+            return answer
+        code = (
+            answer.body.partition(b"<Code>")[2].partition(b"</Code>")[0].decode("ascii", "replace")
+        )
+        if answer.status == 403 and code.startswith("Auth"):
+            ended = self.store.ended()
+            why = "it ended at {}".format(ended) if ended else code
+            text = "the store does not take the signature of this run (RUNSPEC_SAS): {}"
+            raise Failure(text.format(why), REFUSED)
+        return super()._checked(answer, key)
+
+
+class _Summed(Window):
+    """A part of a file that goes into *sum* as it is read."""
+
+    def __init__(self, opened: Opened, start: int, size: int, before: Any) -> None:
+        super().__init__(opened, start, size)
+        self.sum = before
+
+    def read(self, size: int = -1) -> bytes:
+        block = super().read(size)
+        self.sum.update(block)
+        return block
+
+
+def connect() -> Bucket:
+    """Return the store that `RUNSPEC_STORE` names, by its scheme."""
+    scheme = os.environ["RUNSPEC_STORE"].partition("://")[0]
+    return Bucket() if scheme == "s3" else BlobBucket()
+
+
+def _compare(found: Any, digest: str) -> None:
+    if found.hexdigest() != digest:
+        raise Failure("it changed while it was read", USAGE)
+
+
+def _asked_s(headers: Message) -> float:
+    """Return how long the store asks to be left alone; it may say it as a date, too, and does not."""
+    asked = headers["Retry-After"] or ""
+    return min(float(asked), LONGEST_S) if asked.isdigit() else 0.0
+
+
+def _name(found: ElementTree.Element) -> str:
+    name = found.find("Name")
+    text = "" if name is None else name.text or ""
+    return unquote(text) if name is not None and name.get("Encoded") == "true" else text

@@ -1,0 +1,45 @@
+"""Specs for Azure Batch, and an account that is nobody's."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from runspec.provider import Facts, Problem, Source, Spec
+from runspec.testing import documents
+from runspec_azure.batch import check
+from runspec_azure.batch.options import BatchOptions
+
+PROFILE: dict[str, Any] = {
+    "batch_url": "https://jobs.westeurope.batch.azure.com",
+    "storage_account": "jobs",
+    "storage_key": "env:STORAGE_KEY",
+    "container": "jobs",
+    "pool_allocation": "user-subscription",
+}
+SHARED = {"name": "w", "source": "shared://work/a", "target": "/w"}
+STORE = {"name": "d", "source": "store://sets/d", "target": "/d"}
+
+
+def spec(**fields: Any) -> Spec:
+    job: dict[str, Any] = {"apiVersion": "runspec/v1", "name": "n", "provider": "azure-batch"}
+    job |= {} if "run" in fields else {"command": ["echo"]}
+    found, problems = documents.spec(documents.merged(job, fields))
+    assert found is not None, problems
+    return found
+
+
+def options(**profile: Any) -> BatchOptions:
+    return BatchOptions.model_validate({**PROFILE, **profile})
+
+
+def problems(wanted: Spec, survey: dict[str, Any] | None = None, **profile: Any) -> list[Problem]:
+    sources = {m.name: Source("sha256:0", 1, 1) for m in wanted.mounts}
+    return list(check.problems(wanted, Facts(options(**profile), sources, survey=survey or {})))
+
+
+def errors(wanted: Spec, survey: dict[str, Any] | None = None, **profile: Any) -> list[Any]:
+    return [p.path for p in problems(wanted, survey, **profile) if p.severity == "error"]
+
+
+def notes(wanted: Spec, survey: dict[str, Any] | None = None, **profile: Any) -> list[Any]:
+    return [p.path for p in problems(wanted, survey, **profile) if p.severity == "note"]

@@ -1,0 +1,95 @@
+"""The table of machines gives each node the cheapest that holds it, and none that has gone."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from runspec_azure.machines import BATCH_AI, CURRENT, MACHINES, fitting, gpu_types, known
+
+
+@pytest.mark.parametrize(
+    ("asked", "wanted"),
+    [
+        ((1, 1, 0, None), "Standard_D2ds_v5"),
+        ((2, 7, 0, None), "Standard_D2ds_v5"),
+        ((2, 7.1, 0, None), "Standard_E2ds_v5"),  # 1 GiB of 8 is the system's
+        ((4, 8, 0, None), "Standard_D4ds_v5"),
+        ((1, 1, 0, None, 75), "Standard_D2ds_v5"),
+        ((1, 1, 0, None, 76), "Standard_D2ds_v6"),
+        ((97, 1, 0, None), "Standard_D128ds_v6"),
+        ((129, 1, 0, None), "Standard_HB176-144rs_v4"),
+        ((1, 1, 1, None), "Standard_NC4as_T4_v3"),
+        ((1, 1, 2, None), "Standard_NC64as_T4_v3"),
+        ((1, 1, 8, None), "Standard_ND40rs_v2"),
+        ((1, 1, 8, "A100"), "Standard_ND96asr_v4"),
+        ((1, 1, 1, "h100"), "Standard_NC40ads_H100_v5"),
+        ((1, 1, 3, "H100"), "Standard_ND96isr_H100_v5"),
+        ((1, 1, 1, "V100"), "Standard_ND40rs_v2"),
+    ],
+)
+def test_a_node_gets_the_cheapest_machine_that_holds_it(
+    asked: tuple[Any, ...], wanted: str
+) -> None:
+    assert fitting(*asked)[0].name == wanted
+
+
+def test_a_series_that_leaves_is_not_chosen() -> None:
+    chosen = {m.name for gpus in (0, 1) for m in fitting(1, 1, gpus, None)}
+
+    assert chosen <= {m.name for m in MACHINES if m.leaves is None}
+    assert "K80" not in gpu_types()
+
+
+def test_a_machine_without_a_disk_of_its_own_is_not_chosen() -> None:
+    assert not [m for m in fitting(1, 1, 0, None) if not m.disk_gib]
+    assert [m for m in CURRENT if not m.disk_gib], "there are such in the table"
+
+
+def test_batch_ai_has_the_machines_of_its_day() -> None:
+    assert fitting(1, 1, 1, "k80", machines=BATCH_AI)[0].name == "Standard_NC6"
+    assert fitting(1, 1, 0, None, machines=BATCH_AI)[0].name == "Standard_D1_v2"
+
+
+@pytest.mark.parametrize(
+    ("name", "retired", "leaves"),
+    [
+        ("STANDARD_NC6", True, "2023-09-06"),
+        ("standard_nc6s_v3", True, "2025-09-30"),
+        ("Standard_D2_v2", False, "2028-05-01"),
+        ("Standard_D2ds_v5", False, None),
+    ],
+)
+def test_a_name_has_no_case_and_says_when_its_series_leaves(
+    name: str, retired: bool, leaves: str | None
+) -> None:
+    machine = known(name)
+
+    assert machine is not None
+    assert (machine.retired, machine.leaves) == (retired, leaves)
+
+
+@pytest.mark.parametrize(
+    ("name", "has"),
+    [
+        ("Standard_HB120rs_v3", True),
+        ("Standard_HB176-24rs_v4", True),
+        ("Standard_ND96isr_H100_v5", True),
+        ("Standard_NC24r", True),
+        ("Standard_NC24ads_A100_v4", False),
+        ("Standard_NC6", False),
+        ("Standard_D2ds_v5", False),
+    ],
+)
+def test_the_name_says_whether_there_is_infiniband(name: str, has: bool) -> None:
+    machine = known(name)
+
+    assert machine is not None
+    assert machine.rdma is has
+
+
+def test_every_machine_is_there_once() -> None:
+    names = [m.name.lower() for m in MACHINES]
+
+    assert len(names) == len(set(names))

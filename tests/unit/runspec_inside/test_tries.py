@@ -1,0 +1,46 @@
+"""Tries are counted where the service does not: each number is one try's, whoever else asks."""
+
+from __future__ import annotations
+
+import threading
+
+from runspec_inside import tries
+from runspec_inside.bucket import Bucket
+from tests.unit.runspec_inside.stores import Way
+
+AT = "runs/r/tries/0-0/"
+
+
+def test_numbers_go_on_from_1(bucket: Bucket) -> None:
+    assert [tries.number(bucket, AT) for _ in range(12)] == list(range(1, 13))
+
+
+def test_tasks_and_nodes_have_their_own(bucket: Bucket) -> None:
+    tries.number(bucket, AT)
+
+    assert tries.number(bucket, "runs/r/tries/0-1/") == 1
+    assert tries.number(bucket, "runs/r/tries/1-0/") == 1
+
+
+def test_no_two_have_the_same(bucket: Bucket) -> None:
+    """A machine that was given up may still run."""
+    found: list[int] = []
+    gate = threading.Barrier(6)
+
+    def run() -> None:
+        gate.wait()
+        found.append(tries.number(bucket, AT))
+
+    threads = [threading.Thread(target=run) for _ in range(6)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+
+    assert sorted(found) == [1, 2, 3, 4, 5, 6]
+
+
+def test_a_lost_reply_takes_one_number(bucket: Bucket, way: Way) -> None:
+    way.breaks("lost", "PUT", "tries")
+
+    assert [tries.number(bucket, AT) for _ in range(2)] == [1, 2]

@@ -1,0 +1,29 @@
+"""Stands for the tests: each test makes its own."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.unit.runspec_rehearsal_batchai.hand import Hand
+
+
+@pytest.fixture
+def make(tmp_path: Path) -> Iterator[Callable[..., Hand]]:
+    made: list[Hand] = []
+
+    def one(**settings: Any) -> Hand:
+        made.append(Hand(tmp_path / str(len(made)), **settings))
+        return made[-1]
+
+    yield one
+    for hand in made:
+        hand.stand.close()
+
+
+@pytest.fixture
+def hand(make: Callable[..., Hand]) -> Hand:
+    return make().ready()
