@@ -107,6 +107,16 @@ def running() -> bytes:
     return found
 
 
+def test_what_is_in_the_background_writes_beside_the_command(stand: Stand) -> None:
+    wait = "until test -e $AZ_BATCH_TASK_WORKING_DIR/up; do sleep 0.01; done"
+    background = f"/bin/sh -c '({wait}; echo late; touch $AZ_BATCH_TASK_WORKING_DIR/done) &'"
+    stand.sh("echo first; touch up; until test -e done; do sleep 0.01; done", **gang(background))
+
+    stand.end()
+
+    assert stand.text() == "first\nlate\n"
+
+
 def test_a_subtask_that_fails_fails_the_task_which_is_tried_again(stand: Stand) -> None:
     line = "/bin/sh -c 'test $AZ_BATCH_IS_CURRENT_NODE_MASTER = true || exit 9'"
     stand.sh("echo never", **gang(line), constraints={"maxTaskRetryCount": 1})

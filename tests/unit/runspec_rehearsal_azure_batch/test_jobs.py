@@ -23,6 +23,18 @@ def test_an_empty_job_that_ends_with_its_tasks_ends_at_once(stand: Stand) -> Non
         stand.client.create_task("empty", {"id": "t", "commandLine": "/bin/true"})
 
 
+@pytest.mark.parametrize("tasks", [0, 1])
+def test_a_job_whose_tasks_are_complete_ends_once_it_is_set_to(stand: Stand, tasks: int) -> None:
+    for _ in range(tasks):
+        stand.sh("true")
+        stand.end()
+    assert stand.client.get_job("job").state == "active"
+
+    stand.client.update_job("job", {"onAllTasksComplete": "terminatejob"})
+
+    assert ended(stand) == "AllTasksCompleted"
+
+
 def test_a_job_set_to_end_with_its_tasks_does(stand: Stand) -> None:
     stand.sh("until test -e go; do sleep 0.01; done")
     stand.client.update_job("job", {"onAllTasksComplete": "terminatejob"})

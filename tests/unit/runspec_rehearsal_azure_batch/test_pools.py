@@ -112,6 +112,18 @@ def test_nodes_that_leave_do_with_their_tasks_what_the_option_says(
     until(lambda: not folder.exists())
 
 
+def test_nodes_that_run_nothing_leave_first(make: Callable[..., Stand]) -> None:
+    stand = make().ready(targetDedicatedNodes=2)
+    stand.idle(2)
+    stand.sh("echo begun; sleep 74")
+    stand.wrote("begun")
+
+    stand.raw("POST", "/pools/pool/resize", {"targetDedicatedNodes": 1})
+
+    until(lambda: len(stand.nodes()) == 1)
+    assert (stand.task()["state"], stand.truth()["starts"]) == ("running", 1)
+
+
 def test_a_start_task_runs_before_any_other(make: Callable[..., Stand]) -> None:
     stand = make().ready(
         startTask={"commandLine": "/bin/sh -c 'echo hi > $AZ_BATCH_NODE_SHARED_DIR/x'"}

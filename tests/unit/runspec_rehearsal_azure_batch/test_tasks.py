@@ -174,6 +174,31 @@ def test_output_files_are_taken_as_their_condition_says(stand: Stand, store: Sto
     }
 
 
+def test_output_files_of_a_terminated_task_are_taken(stand: Stand, store: Store) -> None:
+    stand.sh("echo x; sleep 72", outputFiles=outputs(store, "../stdout.txt", "taskcompletion", "o"))
+    stand.wrote("x")
+
+    stand.client.terminate_task("job", "task")
+
+    info = stand.end()["executionInfo"]
+    assert store.blobs == {"container/o": b"x\n"}
+    assert (info["exitCode"], info["failureInfo"]["code"]) == (137, "TaskEnded")
+
+
+def test_output_files_of_a_preempted_task_are_lost(
+    make: Callable[..., Stand], store: Store
+) -> None:
+    stand = make(comes_back=False)
+    stand.ready(targetDedicatedNodes=0, targetLowPriorityNodes=1)
+    stand.sh("echo x; sleep 73", outputFiles=outputs(store, "../stdout.txt", "taskcompletion", "o"))
+    stand.wrote("x")
+
+    stand.server.control("POST", "preempt", {"jobId": "job", "taskId": "task"})
+
+    stand.reach("task", "active")
+    assert store.blobs == {}
+
+
 def test_a_task_fails_if_its_output_cannot_be_taken(stand: Stand, store: Store) -> None:
     given = outputs(store, "result", "taskcompletion", "x", name="elsewhere")
     stand.sh("echo r > result", outputFiles=given)
@@ -218,6 +243,18 @@ def test_the_sdk_adds_a_thousand_tasks_in_ten_collections(make: Callable[..., St
     calls = [c["operation"] for c in stand.server.control("GET", "calls")]
     assert calls == ["Pool_Add", "Job_Add", *["Task_AddCollection"] * 10]
     assert stand.client.get_job_task_counts("job").task_counts.active == 1000
+
+
+def test_a_task_stays_active_for_as_long_as_the_setting_says(make: Callable[..., Stand]) -> None:
+    stand = make(active_s=60.0).ready()
+    stand.idle(1)
+
+    stand.sh("true", "slow")
+    stand.set(active_s=0.0)
+    stand.sh("true", "quick")
+
+    stand.end("quick")
+    assert stand.task("slow")["state"] == "active"
 
 
 def test_ids_keep_their_case_and_do_not_differ_by_it(stand: Stand) -> None:

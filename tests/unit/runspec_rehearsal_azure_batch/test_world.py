@@ -105,6 +105,19 @@ def test_what_no_operation_takes_is_refused(
     assert (status, found["code"]) == (400, code)
 
 
+def test_what_can_only_be_read_is_not_written(make: Callable[..., Stand]) -> None:
+    stand = make()
+    stand.pool(targetDedicatedNodes=0)
+    stand.job()
+    stand.run("/bin/true")
+
+    status, found = stand.raw("PUT", "/jobs/job/tasks/task", {"state": "completed"})
+
+    values = {v["key"]: v["value"] for v in found["values"]}
+    assert (status, found["code"]) == (400, "UnsupportedProperty")
+    assert (values["PropertyName"], values["Reason"]) == ("state", "it is read only")
+
+
 def test_a_condition_in_a_header_is_looked_at(make: Callable[..., Stand]) -> None:
     stand = make().ready()
     tag = stand.client.get_job("job").as_dict()["eTag"]

@@ -140,21 +140,21 @@ class Command:
             env = dict(os.environ)
         program = shutil.which(argv[0], path=env.get("PATH", os.defpath))
         program = program or str(self.folder / "wd" / argv[0])
-        mode = "ab" if self.append else "wb"
         with self.lock:
             if self.killed:
                 return None
-            with (
-                (self.folder / "stdout.txt").open(mode) as out,
-                (self.folder / "stderr.txt").open(mode) as err,
-            ):
+            out, err = self.folder / "stdout.txt", self.folder / "stderr.txt"
+            for file in () if self.append else (out, err):
+                file.write_bytes(b"")
+            # What an earlier command left in the background writes there, too.
+            with out.open("ab") as to_out, err.open("ab") as to_err:
                 self.process = subprocess.Popen(
                     [program, *argv[1:]],
                     env=env,
                     cwd=self.folder / "wd",
                     stdin=subprocess.DEVNULL,
-                    stdout=out,
-                    stderr=err,
+                    stdout=to_out,
+                    stderr=to_err,
                     start_new_session=True,
                 )
             return self.process

@@ -33,7 +33,7 @@ class Calls:
         self._calls: list[dict[str, Any]] = []
 
     def add(self, operation: str, method: str, target: str, body: Any) -> dict[str, Any]:
-        """Enter a call; its `outcome` is to be put in. Neither headers nor signatures are kept."""
+        """Enter a call; its `outcome` is to be put in. No headers are kept."""
         entry = {
             "service": "batch",
             "operation": operation,
