@@ -151,6 +151,15 @@ def test_a_token_is_good_for_its_time_only(make: Callable[..., Hand]) -> None:
     assert (status, found["error"]["code"]) == (401, "ExpiredAuthenticationToken")
 
 
+def test_a_token_that_was_chosen_is_good_for_ever(make: Callable[..., Hand]) -> None:
+    hand = make(tokens=("chosen",), token_s=-1.0)
+    path = "/workspaces?api-version=2018-05-01"
+
+    status, found = ask(hand, "GET", path, Authorization="Bearer chosen")
+
+    assert (status, found["error"]["code"]) == (404, "ResourceGroupNotFound")
+
+
 def test_azure_identity_gets_tokens_that_are_good(
     hand: Hand, monkeypatch: pytest.MonkeyPatch
 ) -> None:
