@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from runspec_rehearsal.azure.batch.answers import Answer
 
 if TYPE_CHECKING:
-    from runspec_rehearsal.azure.batch.models import Request
+    from runspec_rehearsal.azure.batch.requests import Request
     from runspec_rehearsal.azure.batch.world import World
 
 # node agent SKU, publisher, offer, sku, with containers. A few of those that

@@ -15,7 +15,7 @@ import threading
 import time
 from collections.abc import Mapping
 from email.utils import parsedate_to_datetime
-from urllib.parse import parse_qs, parse_qsl, unquote, urlsplit
+from urllib.parse import parse_qs, parse_qsl, urlsplit
 
 from runspec_rehearsal.azure.batch.errors import ServiceError
 from runspec_rehearsal.azure.batch.settings import Settings
@@ -38,8 +38,14 @@ def refused(detail: str) -> ServiceError:
     )
 
 
-def text_to_sign(account: str, method: str, target: str, headers: Mapping[str, str]) -> str:
-    """Give what a request's signature is made of; names of *headers* are in small letters."""
+def text_to_sign(
+    account: str, method: str, target: str, headers: Mapping[str, str], small: bool = True
+) -> str:
+    """Give what a request's signature is made of; names of *headers* are in small letters.
+
+    The page has names of the query in small letters (*small*), the SDK signs them as it sends them,
+    `timeOut` among them. "Append the resource's encoded URI path".
+    """
     lines = [method]
     for name in SIGNED:
         value = headers.get(name, "")
@@ -48,10 +54,10 @@ def text_to_sign(account: str, method: str, target: str, headers: Mapping[str, s
     ours = sorted((k, v.strip()) for k, v in headers.items() if k.startswith("ocp-"))
     lines += [f"{name}:{value}" for name, value in ours]
     split = urlsplit(target)
-    lines.append(f"/{account}{unquote(split.path)}")
+    lines.append(f"/{account}{split.path}")
     query: dict[str, list[str]] = {}
     for name, value in parse_qsl(split.query, keep_blank_values=True):
-        query.setdefault(name.lower(), []).append(value)
+        query.setdefault(name.lower() if small else name, []).append(value)
     lines += [f"{name}:{','.join(sorted(values))}" for name, values in sorted(query.items())]
     return "\n".join(lines)
 
@@ -98,8 +104,9 @@ class Doorman:
             raise refused(f"The date {date!r} cannot be read.") from exc
         if away_s > SKEW_S:
             raise refused(f"The date {date!r} is more than 15 minutes away.")
-        text = text_to_sign(account, method, target, headers)
-        if not hmac.compare_digest(signature(self._settings.key, text), signed):
+        texts = [text_to_sign(account, method, target, headers, small) for small in (True, False)]
+        made = [signature(self._settings.key, text) for text in texts]
+        if not any(hmac.compare_digest(one, signed) for one in made):
             raise refused("The MAC signature found in the HTTP request is not the computed one.")
 
     def _check_token(self, token: str) -> None:

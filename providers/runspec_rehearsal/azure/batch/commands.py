@@ -7,8 +7,11 @@ import shutil
 import signal
 import subprocess
 import threading
-from collections.abc import Mapping, Sequence
+import time
+import uuid
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -23,6 +26,8 @@ INHERITED = (
     "PATH LANG LC_ALL TZ SSL_CERT_FILE SSL_CERT_DIR PIP_CERT UV_SYSTEM_CERTS HTTP_PROXY HTTPS_PROXY "
     "NO_PROXY http_proxy https_proxy no_proxy"
 ).split()
+
+GONE_S = 5.0  # how long to wait for what was killed
 
 
 @dataclass(frozen=True)
@@ -82,6 +87,8 @@ class Command:
     """Whether output goes on where that of an earlier command ended."""
     killed: bool = False
     process: subprocess.Popen[bytes] | None = None
+    remove: Callable[[], None] | None = None
+    """Ends the container, where there is one."""
     lock: threading.Lock = field(default_factory=threading.Lock)
 
     def run(self, world: World, line: str, files: Sequence[Mapping[str, Any]] = ()) -> Ended:
@@ -129,7 +136,8 @@ class Command:
         env = {k: os.environ[k] for k in INHERITED if k in os.environ}
         env |= {"HOME": str(self.folder / "wd"), **world.settings.machine_env, **self.env}
         if self.container is not None and world.settings.engine == "podman":
-            argv, env = containers.wrapped(world.settings, self.container, argv, env, self.folder)
+            argv = self._contained(world, argv)
+            env = dict(os.environ)
         program = shutil.which(argv[0], path=env.get("PATH", os.defpath))
         program = program or str(self.folder / "wd" / argv[0])
         mode = "ab" if self.append else "wb"
@@ -151,6 +159,14 @@ class Command:
                 )
             return self.process
 
+    def _contained(self, world: World, argv: list[str]) -> list[str]:
+        """Give the command of a container. An image has a PATH and a home of its own."""
+        settings, name = world.settings, f"batch-{uuid.uuid4().hex}"
+        self.remove = partial(containers.removed, settings, name)
+        inside = {**settings.machine_env, **self.env}
+        assert self.container is not None, "BUG: there is no container"
+        return containers.wrapped(settings, self.container, argv, inside, self.folder, name)
+
     def kill(self) -> None:
         """End all its processes now, and start none any more."""
         with self.lock:
@@ -158,18 +174,32 @@ class Command:
         self.end_all()
 
     def end_all(self) -> None:
-        """End the process group, and what has left it: its environment names the folder. proc(5)"""
+        """End the process group, and what has left it: its environment names the folder. proc(5)
+
+        It looks until none is left: one may have been forked while it looked.
+        """
+        if self.remove is not None:
+            self.remove()
         process = self.process
         if process is not None and process.returncode is None:
             _signal(os.killpg, process.pid)
+        end = time.monotonic() + GONE_S
+        while (found := self._left()) and time.monotonic() < end:
+            for number in found:
+                _signal(os.kill, number)
+            time.sleep(0.002)
+
+    def _left(self) -> list[int]:
         mark = f"AZ_BATCH_TASK_DIR={self.folder}\0".encode()
+        found = []
         for entry in Path("/proc").iterdir():
             if entry.name.isdigit():
                 try:
                     if mark in (entry / "environ").read_bytes():
-                        _signal(os.kill, int(entry.name))
+                        found.append(int(entry.name))
                 except OSError:  # it has ended, or is not ours
                     continue
+        return found
 
 
 def _signal(how: Any, number: int) -> None:

@@ -16,7 +16,7 @@ from runspec_rehearsal.azure.batch.answers import Answer
 from runspec_rehearsal.azure.batch.errors import ServiceError
 
 if TYPE_CHECKING:
-    from runspec_rehearsal.azure.batch.models import Request
+    from runspec_rehearsal.azure.batch.requests import Request
     from runspec_rehearsal.azure.batch.world import World
 
 RANGE = re.compile(r"bytes=(\d+)-(\d*)")

@@ -11,7 +11,7 @@ from runspec_rehearsal.azure.batch.errors import ServiceError, wrong
 from runspec_rehearsal.azure.batch.things import Thing, now, seconds
 
 if TYPE_CHECKING:
-    from runspec_rehearsal.azure.batch.models import Request
+    from runspec_rehearsal.azure.batch.requests import Request
     from runspec_rehearsal.azure.batch.tasks import Task
     from runspec_rehearsal.azure.batch.world import World
 

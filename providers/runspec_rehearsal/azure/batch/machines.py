@@ -11,7 +11,7 @@ from runspec_rehearsal.azure.batch.errors import ServiceError
 from runspec_rehearsal.azure.batch.nodes import Node
 
 if TYPE_CHECKING:
-    from runspec_rehearsal.azure.batch.models import Request
+    from runspec_rehearsal.azure.batch.requests import Request
     from runspec_rehearsal.azure.batch.world import World
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from typing import TYPE_CHECKING
 
 from runspec_rehearsal.azure.batch.exits import satisfied
@@ -15,15 +16,16 @@ if TYPE_CHECKING:
 
 def place(world: World) -> None:
     """Start what can start. Jobs of higher priority go first; the lock is held."""
+    at = time.monotonic()
     found = [j for j in world.jobs.values() if j.state == "active"]
     for job in sorted(found, key=lambda j: (-j.body["priority"], j.created)):
         pool = world.pools.get(job.pool_id.lower())
-        if pool is None:
+        if pool is None or not any(n.free for n in pool.nodes.values()):
             continue
         most = job.body.get("maxParallelTasks", -1)
         running = sum(t.attempt is not None for t in job.tasks.values())
         for task in list(job.tasks.values()):
-            if task.state != "active" or task.attempt or not ready(task):
+            if task.state != "active" or task.attempt or at < task.ready_at or not ready(task):
                 continue
             if most != -1 and running >= most:
                 break

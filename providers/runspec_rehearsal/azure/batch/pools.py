@@ -12,8 +12,8 @@ from runspec_rehearsal.azure.batch.errors import ServiceError, wrong
 from runspec_rehearsal.azure.batch.things import Thing, now
 
 if TYPE_CHECKING:
-    from runspec_rehearsal.azure.batch.models import Request
     from runspec_rehearsal.azure.batch.nodes import Node
+    from runspec_rehearsal.azure.batch.requests import Request
     from runspec_rehearsal.azure.batch.world import World
 
 TARGETS = ("targetDedicatedNodes", "targetLowPriorityNodes")

@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 
 ENDED = commands.failure("TaskEnded", "Task Was Ended by User Request")
 REQUEUED = ("preempted", "requeue")
+TAKEN = ("terminated", "timeout")
+"""Of what is cut short so, output files are taken: "after the Task process exits"."""
 
 
 class Runner:
@@ -56,7 +58,7 @@ class Runner:
             end = gang.run(world, attempt)
             if timer:
                 timer.cancel()
-            if attempt.verdict is None:
+            if attempt.verdict in (None, *TAKEN):
                 end = outputs.taken(attempt, end)
         for command in attempt.commands:
             command.kill()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -15,7 +16,7 @@ from runspec_rehearsal.azure.batch.things import Thing, now
 if TYPE_CHECKING:
     from runspec_rehearsal.azure.batch.commands import Command
     from runspec_rehearsal.azure.batch.jobs import Job
-    from runspec_rehearsal.azure.batch.models import Request
+    from runspec_rehearsal.azure.batch.requests import Request
     from runspec_rehearsal.azure.batch.world import World
 
 MOST_AT_ONCE = 100  # "a maximum of 100 Tasks"
@@ -67,6 +68,8 @@ class Task(Thing):
         self.body["constraints"] = {**limits, **body.get("constraints", {})}
         self.info: dict[str, Any] = {"retryCount": 0, "requeueCount": 0}
         self.attempts: list[Attempt] = []
+        self.ready_at = 0.0
+        """When it may be placed, by the monotonic clock."""
 
     @property
     def attempt(self) -> Attempt | None:
@@ -133,7 +136,7 @@ def put(world: World, job: Job, body: dict[str, Any]) -> Task:
     task = Task(job, body)
     job.tasks[task.id.lower()] = task
     task.remember(task.shown(world.task_url(task)))
-    world.timers.after(world.settings.active_s, world.place)
+    task.ready_at = time.monotonic() + world.settings.active_s
     return task
 
 
@@ -142,6 +145,7 @@ def add(world: World, request: Request) -> Answer:
     fits_job(job)
     check(world, job, request.body)
     task = put(world, job, request.body)
+    world.timers.after(world.settings.active_s, world.place)
     return Answer(201, headers=world.made(task, world.task_url(task)))
 
 
@@ -175,6 +179,7 @@ def add_collection(world: World, request: Request) -> Answer:
                 "location": world.task_url(task),
             }
         )
+    world.timers.after(world.settings.active_s, world.place)
     return Answer(200, {"value": results})
 
 

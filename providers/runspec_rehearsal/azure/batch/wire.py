@@ -12,11 +12,11 @@ from http.server import BaseHTTPRequestHandler
 from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import urlsplit
 
-from runspec_rehearsal.azure.batch import auth, control, faults, models
+from runspec_rehearsal.azure.batch import auth, control, faults, requests
 from runspec_rehearsal.azure.batch.answers import Answer
 from runspec_rehearsal.azure.batch.errors import ServiceError
 from runspec_rehearsal.azure.batch.faults import Fault
-from runspec_rehearsal.azure.batch.models import Request
+from runspec_rehearsal.azure.batch.requests import Request
 
 if TYPE_CHECKING:
     from runspec_rehearsal.azure.batch.server import Listener
@@ -33,7 +33,7 @@ class Calls:
         self._calls: list[dict[str, Any]] = []
 
     def add(self, operation: str, method: str, target: str, body: Any) -> dict[str, Any]:
-        """Enter a call; its `outcome` is to be put in. Neither headers nor signatures are kept."""
+        """Enter a call; its `outcome` is to be put in. No headers are kept."""
         entry = {
             "service": "batch",
             "operation": operation,
@@ -85,7 +85,7 @@ class Handler(BaseHTTPRequestHandler):
         headers = {name.lower(): value for name, value in self.headers.items()}
         try:
             self.server.doorman.check(self.command, self.path, headers)
-            request = models.read(self.command, self.path, headers, body)
+            request = requests.read(self.command, self.path, headers, body)
         except ServiceError as exc:
             self.send(refusal(exc))
             return

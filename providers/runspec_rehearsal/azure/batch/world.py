@@ -14,17 +14,17 @@ from runspec_rehearsal.azure.batch import (
     files,
     jobs,
     machines,
-    models,
     placing,
     pools,
+    requests,
     scaling,
     tasks,
 )
 from runspec_rehearsal.azure.batch.answers import Answer
 from runspec_rehearsal.azure.batch.errors import ServiceError
 from runspec_rehearsal.azure.batch.jobs import Job
-from runspec_rehearsal.azure.batch.models import Request
 from runspec_rehearsal.azure.batch.pools import Pool
+from runspec_rehearsal.azure.batch.requests import Request
 from runspec_rehearsal.azure.batch.running import Runner
 from runspec_rehearsal.azure.batch.settings import Settings
 from runspec_rehearsal.azure.batch.tasks import Attempt, Task
@@ -58,7 +58,7 @@ class World:
         if operation is None:
             message = f"{request.operation.name} is not rehearsed here"
             raise ServiceError("InvalidInput", message)
-        models.check(request, self.settings.api_versions)
+        requests.check(request, self.settings.api_versions)
         with self.lock:
             self._met(request)
             return operation(self, request)
