@@ -25,7 +25,7 @@ PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
 LINTER = PROJECT["tool"]["importlinter"]
 CONTRACTS = {contract["id"]: contract for contract in LINTER["contracts"]}
 PACKAGES = {f.parent.name for root in ("runner", "providers") for f in ROOT.glob(f"{root}/*/*.py")}
-PROVIDERS = {f.parent.name for f in ROOT.glob("providers/*/provider.py")}
+PROVIDERS = {f.relative_to(ROOT).parts[1] for f in ROOT.glob("providers/**/provider.py")}
 
 
 def kept() -> list[str]:
