@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 from collections.abc import Mapping
 from functools import cached_property
@@ -39,10 +40,15 @@ OPERATIONS: Mapping[str, tuple[str, str]] = {
     "Job_Delete": ("DELETE", "/jobs/{jobId}"),
     "Job_GetTaskCounts": ("GET", "/jobs/{jobId}/taskcounts"),
     "Task_AddCollection": ("POST", "/jobs/{jobId}/addtaskcollection"),
+    "Task_Get": ("GET", "/jobs/{jobId}/tasks/{taskId}"),
     "Task_List": ("GET", "/jobs/{jobId}/tasks"),
     "Task_ListSubtasks": ("GET", "/jobs/{jobId}/tasks/{taskId}/subtasksinfo"),
     "File_GetFromTask": ("GET", "/jobs/{jobId}/tasks/{taskId}/files/{filePath}"),
 }
+
+
+# The SDK logs a traceback for every refusal without a body, as answers to HEAD are; we say it once.
+logging.getLogger("azure").addHandler(logging.NullHandler())
 
 
 class Session:

@@ -47,7 +47,9 @@ def test_whether_something_was_made_is_told_apart(
     assert caught.value.message.startswith("Job_Add")
 
 
-@pytest.mark.parametrize("kind", [exceptions.HttpResponseError, bulk.GenericError])
+@pytest.mark.parametrize(
+    "kind", [exceptions.HttpResponseError, exceptions.ServiceResponseError, bulk.GenericError]
+)
 def test_no_signature_is_in_a_message(kind: type[Exception]) -> None:
     url = "https://a.blob.core.windows.net/c?se=2026&sp=r&sig=abc%2Fdef"
 

@@ -25,6 +25,7 @@ class Service:
         self.job_ = {"id": RUN, "state": "active", **(job or {})}
         self.pool = more.pop("pool", {"id": "p", "allocationState": "steady", "nodes": []})
         self.notes: list[str] = more.pop("notes", [])
+        self.begun: list[str] = more.pop("begun", [])
         self.record = {"count": len(tasks), "nodes": 1, "pool": "p", **more}
 
     def look(self, operation: str, path: Mapping[str, str], query: Any = None) -> Any:
@@ -46,7 +47,8 @@ class Service:
         return "/".join(parts)
 
     def listing(self, prefix: str) -> list[Entry]:
-        return [Entry(f"{prefix}{name}", 1) for name in self.notes]
+        kept = self.begun if "/tries/" in prefix else self.notes
+        return [Entry(f"{prefix}{name}", 1) for name in kept]
 
 
 def status(service: Service) -> Status:
@@ -107,10 +109,17 @@ def test_a_run_whose_job_is_not_there_or_leaves_is_gone() -> None:
 def test_a_machine_that_was_taken_away_is_no_failure_of_the_job() -> None:
     info = {**BAD, "retryCount": 1, "requeueCount": 1}
 
-    (node,) = status(Service(task("completed", 0, **info), notes=["0-0/2-3"])).nodes
+    begun = ["1", "2", "3"]
+    (node,) = status(Service(task("completed", 0, **info), notes=["0-0/2-3"], begun=begun)).nodes
 
     told = [(a.number, a.exit_code, a.reclaimed) for a in node.attempts]
     assert told == [(1, None, True), (2, 3, False), (3, 7, False)]
+
+
+def test_a_machine_that_was_taken_away_before_the_job_began_is_no_try() -> None:
+    (node,) = status(Service(task("running", 0, requeueCount=1), begun=["1"])).nodes
+
+    assert (node.attempt, node.attempts) == (1, ())
 
 
 def test_75_is_no_code_of_the_job_itself() -> None:
