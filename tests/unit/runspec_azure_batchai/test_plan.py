@@ -53,24 +53,22 @@ def test_a_shell_makes_the_users_words_of_the_command_line() -> None:
 
 
 @pytest.mark.parametrize(
-    "text",
-    ["${outputs.model}/x y", "a${mounts.code}b", "--x=${mounts.code}/$HOME", "$${mounts.code}"],
+    "text,said",
+    [
+        ("${outputs.model}/x y", "/out 'y'/x y"),
+        ("a ${mounts.code}b", "a /in $Xb"),
+        ("--x=${mounts.code}/$HOME", "--x=/in $X/$HOME"),
+        ("$${mounts.code}", "${mounts.code}"),
+    ],
 )
-def test_places_are_put_in_by_the_shell_and_nothing_else_is(text: str) -> None:
+def test_places_are_put_in_by_the_shell_and_nothing_else_is(text: str, said: str) -> None:
     given = spec(mounts=[CODE], outputs=[MODEL], command=["printf", "%s", text])
     env = {"AZ_BATCHAI_INPUT_CODE": "/in $X", "AZ_BATCHAI_OUTPUT_MODEL": "/out 'y'", "HOME": "no"}
 
     line = properties(given)["customToolkitSettings"]["commandLine"]
 
-    said = subprocess.run(
-        ["/bin/sh", "-c", line], capture_output=True, text=True, env=env, check=True
-    )
-    wanted = text.replace("$${", "$\0{").replace("${outputs.model}", "/out 'y'")
-    wanted = wanted.replace("${mounts.code}", "/in $X").replace("$\0{", "${")
-    if " " in text or "$HOME" in text or "$$" in text:
-        assert said.stdout == wanted
-    else:
-        assert said.stdout == wanted.split(" ")[0] or said.stdout.startswith("a/in")
+    ran = subprocess.run(["/bin/sh", "-c", line], capture_output=True, text=True, env=env)
+    assert ran.stdout == said
 
 
 @pytest.mark.parametrize("attempts,codes", [(3, [1, 0]), (2, [4, 5]), (3, [0])])
