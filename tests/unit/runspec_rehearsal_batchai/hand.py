@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import http.client
+import json
 import time
 import urllib.error
 import urllib.request
@@ -163,3 +165,25 @@ def get(url: str, ranged: str | None = None) -> Got:
             return Got(answer.status, answer.read(), answer.headers)
     except urllib.error.HTTPError as exc:
         return Got(exc.code, exc.read(), exc.headers)
+
+
+def alive(pid: int) -> bool:
+    """Say whether a process runs: one that is dead has no command line. proc(5)"""
+    try:
+        return Path(f"/proc/{pid}/cmdline").read_bytes() != b""
+    except OSError:
+        return False
+
+
+def ask(hand: Hand, method: str, path: str, body: Any = None, **headers: str) -> tuple[int, Any]:
+    """Ask for *path*, below the group where it begins with /workspaces, without the SDK."""
+    where = f"/subscriptions/{hand.stand.env['AZURE_SUBSCRIPTION_ID']}/resourceGroups/group"
+    if path.startswith("/workspaces"):
+        path = f"{where}/providers/Microsoft.BatchAI{path}"
+    link = http.client.HTTPConnection(hand.stand.url.partition("//")[2], timeout=10)
+    data = None if body is None else json.dumps(body)
+    link.request(method, path, data, {"Authorization": f"Bearer {hand.stand.token()}", **headers})
+    answer = link.getresponse()
+    text = answer.read()
+    link.close()
+    return answer.status, json.loads(text) if text else None

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from azure.core.exceptions import HttpResponseError, ResourceNotFoundError
 
-from tests.unit.runspec_rehearsal_batchai.hand import PLACE, SHARE, USER, Hand, code, until
+from tests.unit.runspec_rehearsal_batchai.hand import PLACE, SHARE, USER, Hand, alive, code, until
 
 WAIT = "until [ -e $AZ_BATCHAI_JOB_MOUNT_ROOT/logs/go ]; do sleep 0.02; done"
 
@@ -194,6 +194,22 @@ def test_a_node_whose_setup_fails_is_unusable_and_the_cluster_says_why(
     assert hand.job().execution_state == "queued"
 
 
+def test_a_setup_task_ends_with_its_node(make: Callable[..., Hand]) -> None:
+    share = {**SHARE, "relativeMountPath": "shared"}
+    task = {
+        "commandLine": "echo $$ >$AZ_BATCHAI_MOUNT_ROOT/shared/pid; sleep 300",
+        "stdOutErrPathPrefix": "$AZ_BATCHAI_MOUNT_ROOT/shared",
+    }
+    setup = {"setupTask": task, "mountVolumes": {"azureFileShares": [share]}}
+    hand = make().ready(1, nodeSetup=setup)
+    file = hand.folder / "storage/account/logs/pid"
+    pid = int(until(lambda: file.exists() and file.read_text()))
+
+    hand.stand.close()
+
+    assert until(lambda: not alive(pid))
+
+
 def test_a_share_of_the_cluster_takes_logs_as_one_of_the_job_does(
     make: Callable[..., Hand],
 ) -> None:
@@ -263,7 +279,7 @@ def test_deleting_a_cluster_ends_its_jobs(hand: Hand) -> None:
     assert hand.job().execution_state == "failed"
     assert hand.job().execution_info.errors[0].code == "ClusterDeleted"
     assert list(hand.client.clusters.list_by_workspace(*PLACE)) == []
-    assert Path(node["folder"]).is_dir()
+    assert not Path(node["folder"]).exists()
 
 
 def test_deleting_the_group_deletes_all_that_is_in_it(hand: Hand) -> None:

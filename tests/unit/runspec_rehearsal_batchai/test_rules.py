@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import http.client
 import json
 import re
 from collections.abc import Callable, Iterator
@@ -16,11 +15,10 @@ from runspec_rehearsal.azure.batchai import rules
 from runspec_rehearsal.azure.batchai.errors import ServiceError
 from runspec_rehearsal.azure.batchai.routes import routes
 from runspec_rehearsal.azure.batchai.rules import Request
-from tests.unit.runspec_rehearsal_batchai.hand import EXPERIMENT, PLACE, USER, Hand
+from tests.unit.runspec_rehearsal_batchai.hand import EXPERIMENT, PLACE, USER, Hand, ask
 
 OFFICIAL = Path("/work/shared/data/batchai-2018-05-01")
-GROUP = "/subscriptions/{subscriptionId}/resourceGroups/group"
-CLUSTERS = f"{GROUP}/providers/Microsoft.BatchAI/workspaces/space/clusters"
+CLUSTERS = "/workspaces/space/clusters"
 
 
 def official() -> dict[str, Any]:
@@ -106,17 +104,6 @@ def test_what_is_no_duration_is_refused(given: Any) -> None:
 # Over the wire
 
 
-def ask(hand: Hand, method: str, path: str, body: Any = None, **headers: str) -> tuple[int, Any]:
-    path = path.replace("{subscriptionId}", hand.stand.env["AZURE_SUBSCRIPTION_ID"])
-    link = http.client.HTTPConnection(hand.stand.url.partition("//")[2], timeout=10)
-    data = None if body is None else json.dumps(body)
-    link.request(method, path, data, {"Authorization": f"Bearer {hand.stand.token()}", **headers})
-    answer = link.getresponse()
-    text = answer.read()
-    link.close()
-    return answer.status, json.loads(text) if text else None
-
-
 @pytest.mark.parametrize(
     ("method", "path", "body", "code"),
     [
@@ -164,6 +151,15 @@ def test_a_token_is_good_for_its_time_only(make: Callable[..., Hand]) -> None:
     assert (status, found["error"]["code"]) == (401, "ExpiredAuthenticationToken")
 
 
+def test_a_token_that_was_chosen_is_good_for_ever(make: Callable[..., Hand]) -> None:
+    hand = make(tokens=("chosen",), token_s=-1.0)
+    path = "/workspaces?api-version=2018-05-01"
+
+    status, found = ask(hand, "GET", path, Authorization="Bearer chosen")
+
+    assert (status, found["error"]["code"]) == (404, "ResourceGroupNotFound")
+
+
 def test_azure_identity_gets_tokens_that_are_good(
     hand: Hand, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -179,7 +175,7 @@ def test_azure_identity_gets_tokens_that_are_good(
 
 
 def test_another_subscription_is_not_found(hand: Hand) -> None:
-    path = CLUSTERS.replace("{subscriptionId}", "11111111-0000-0000-0000-000000000000")
+    path = "/subscriptions/1/resourceGroups/g/providers/Microsoft.BatchAI/workspaces"
 
     status, found = ask(hand, "GET", f"{path}?api-version=2018-05-01")
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from tests.unit.runspec_rehearsal_batchai.hand import SHARE, Hand, get, until
+from tests.unit.runspec_rehearsal_batchai.hand import SHARE, Hand, alive, ask, get, until
 
 ENVIRON = "python3 -c 'import json, os; print(json.dumps(dict(os.environ)))'"
 SECRET = {"name": "TOKEN", "value": "very-secret"}
@@ -162,9 +162,7 @@ def test_a_job_that_does_not_listen_is_killed_with_all_that_it_has_started(
 
     hand.client.jobs.begin_delete("group", "space", "experiment", "job").result()
 
-    assert not Path(f"/proc/{child}/cmdline").exists() or not (
-        Path(f"/proc/{child}/cmdline").read_bytes()
-    )
+    assert until(lambda: not alive(child))
     assert list(hand.client.jobs.list_by_experiment("group", "space", "experiment")) == []
 
 
@@ -274,3 +272,26 @@ def test_many_files_come_page_by_page(hand: Hand) -> None:
 
     assert list(found) == ["a", "b", "c", "d", "e"]
     assert hand.operations().count("Jobs_ListOutputFiles") == 3
+
+
+def test_a_file_may_be_told_of_late(make: Callable[..., Hand]) -> None:
+    hand = make(list_lag_s=60.0).ready()
+    hand.run("echo 1")
+    before = hand.files()
+
+    hand.stand.control("PUT", "settings", {"list_lag_s": 0.0})
+
+    assert before == {}
+    assert hand.text() == "1\n"
+
+
+@pytest.mark.parametrize(
+    ("given", "told"), [(None, 7 * 86400), ("PT90S", 90), ("01:00:00", 3600), ("P1D", 86400)]
+)
+def test_the_limit_of_a_job_is_told(hand: Hand, given: str | None, told: int) -> None:
+    path = "/workspaces/space/experiments/experiment/jobs/job?api-version=2018-05-01"
+    asked = hand.asked(constraints={"maxWallClockTime": given} if given else None)
+
+    assert ask(hand, "PUT", path, {"properties": asked})[0] == 200
+
+    assert hand.job().constraints.max_wall_clock_time.total_seconds() == told

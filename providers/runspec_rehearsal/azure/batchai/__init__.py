@@ -8,7 +8,9 @@ Not rehearsed: regions other than by name, subnets, SSH to nodes, Key Vault, App
 file modes, GPUs, CNTK's and Caffe's own programs, custom images, node reboots.
 
 Not documented, so a choice: the codes and words of refusals and of job errors; the least time
-between states; that a job larger than its cluster can ever be stays queued.
+between states; that a job larger than its cluster can ever be stays queued, and that smaller ones
+overtake it; that making the same thing again gives the one that is there; that a log begins anew
+when its job is queued again; that deleting a cluster fails its jobs.
 """
 
 from runspec_rehearsal.azure.batchai.settings import Settings

@@ -14,6 +14,7 @@ from runspec_rehearsal.azure.batchai.model import (
     Thing,
     Workspace,
 )
+from runspec_rehearsal.azure.batchai.rules import seconds
 
 # "Server will never report values of these variables back"; passwords and keys are missing from
 # what the official examples GetCluster and GetFileServer answer.
@@ -143,6 +144,12 @@ def scale(found: Cluster) -> dict[str, Any]:
     return {"manual": {"nodeDeallocationOption": "requeue", **found.scale["manual"]}}
 
 
+def limit(asked: dict[str, Any]) -> str:
+    """Give maxWallClockTime by ISO 8601. Official example GetJob: P7D when nobody gave it."""
+    given: str = asked.get("constraints", {}).get("maxWallClockTime", "P7D")
+    return given if given.startswith("P") else f"PT{seconds(given):g}S"
+
+
 def job(found: Job) -> dict[str, Any]:
     asked = public(found.properties)
     kit = next(name for name in TOOLS if name in asked)
@@ -151,7 +158,7 @@ def job(found: Job) -> dict[str, Any]:
     more = {
         "toolType": TOOLS[kit],
         "schedulingPriority": asked.get("schedulingPriority", "normal"),
-        "constraints": {"maxWallClockTime": "P7D", **asked.get("constraints", {})},
+        "constraints": {"maxWallClockTime": limit(asked)},
         "jobOutputDirectoryPathSegment": found.segment,
         "executionState": found.state,
         "executionStateTransitionTime": found.state_time,

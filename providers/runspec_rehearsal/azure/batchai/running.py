@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from runspec_rehearsal.azure.batchai import (
-    blobs,
     containers,
     places,
     scaling,
@@ -155,7 +154,7 @@ class Run:
             cluster = self.job.cluster
             shared = cluster.properties.get("nodeSetup", {}) if cluster else {}
             more = places.volumes(self.world, shared.get("mountVolumes", {}))
-        blobs.pull(self.world.settings, [*volumes, *more])
+        self.world.mirror.pull(self.world.settings, [*volumes, *more])
         for node in self.nodes:
             folder = surroundings.temp(node, self.job)
             shutil.rmtree(folder, ignore_errors=True)
@@ -166,7 +165,7 @@ class Run:
 
     def _unmount(self, volumes: Sequence[Volume]) -> None:
         """Job mounts are gone after the job; what was written to containers is there then."""
-        blobs.push(self.world.settings, volumes)
+        self.world.mirror.push(self.world.settings, volumes)
         for node in self.nodes:
             mounts = surroundings.temp(node, self.job) / "mounts"
             for link in mounts.rglob("*"):

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import itertools
+import shutil
 import time
 from typing import TYPE_CHECKING
 
 from runspec_rehearsal.azure.batchai import setup, usages
 from runspec_rehearsal.azure.batchai.model import OVER, Cluster, Job, Node, Workspace, now
+from runspec_rehearsal.azure.batchai.processes import end_marked
 from runspec_rehearsal.azure.batchai.running import Run
 
 if TYPE_CHECKING:
@@ -156,6 +158,8 @@ def gone(world: World, cluster: Cluster, node: Node) -> None:
     if node in cluster.nodes:
         cluster.nodes.remove(node)
         world.addresses.give_back(node.address)
+        end_marked(setup.mark(node))
+        shutil.rmtree(node.folder, ignore_errors=True)
     if not leaving(cluster) and not cluster.deleted:
         aim(world, cluster, cluster.target)
         cluster.allocate("steady" if len(staying(cluster)) == cluster.target else "resizing")

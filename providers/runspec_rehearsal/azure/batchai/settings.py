@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, Literal, get_args, get_type_hints
 
 Engine = Literal["process", "podman"]
-FIXED = {"folder", "engine", "podman", "subscription", "seed", "blob_url"}
+FIXED = {"folder", "engine", "podman", "subscription", "seed", "blob_url", "tokens"}
 
 # Usages_List, official example: what a subscription had.
 QUOTAS = {
@@ -42,6 +42,8 @@ class Settings:
     unmanaged: Mapping[str, str] = field(default_factory=dict)
     """Folders that stand for unmanaged file systems: mountCommand -> folder."""
 
+    tokens: tuple[str, ...] = ()
+    """Bearer tokens that are always good, beside those that the identity endpoint gives."""
     token_s: float = 3600.0
     """How long a token that the identity endpoint gives is good."""
     retry_after_s: int = 0

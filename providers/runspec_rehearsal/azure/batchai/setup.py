@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 from runspec_rehearsal.azure.batchai import places, scaling, surroundings
 from runspec_rehearsal.azure.batchai.model import Cluster, Node
-from runspec_rehearsal.azure.batchai.places import CannotMount, expanded
-from runspec_rehearsal.azure.batchai.processes import Process, Wanted
+from runspec_rehearsal.azure.batchai.places import CannotMount, Volume, expanded
+from runspec_rehearsal.azure.batchai.processes import MARK, Process, Wanted
 
 if TYPE_CHECKING:
     from runspec_rehearsal.azure.batchai.world import World
@@ -23,7 +23,8 @@ def prepare(world: World, cluster: Cluster, node: Node) -> None:
     asked = cluster.properties.get("nodeSetup", {})
     node.mounts.mkdir(parents=True, exist_ok=True)
     try:
-        for volume in places.volumes(world, asked.get("mountVolumes", {})):
+        volumes = places.volumes(world, asked.get("mountVolumes", {}))
+        for volume in volumes:
             places.mount(volume, node.mounts)
     except CannotMount as exc:
         unusable(cluster, node, "MountVolumeFailed", str(exc))
@@ -31,14 +32,23 @@ def prepare(world: World, cluster: Cluster, node: Node) -> None:
     task = asked.get("setupTask")
     if task is None:
         ready(world, cluster, node)
-    else:
-        thread = threading.Thread(target=set_up, args=(world, cluster, node, task), daemon=True)
-        thread.start()
+        return
+    given = (world, cluster, node, task, volumes)
+    threading.Thread(target=set_up, args=given, daemon=True).start()
 
 
-def set_up(world: World, cluster: Cluster, node: Node, task: dict[str, Any]) -> None:
+def set_up(
+    world: World, cluster: Cluster, node: Node, task: dict[str, Any], volumes: list[Volume]
+) -> None:
     """Run the setup task on a node. Its output's path: SetupTask.stdOutErrPathSuffix."""
+    try:
+        world.mirror.pull(world.settings, volumes)
+    except CannotMount as exc:
+        with world.lock:
+            unusable(cluster, node, "MountVolumeFailed", str(exc))
+        return
     env = surroundings.machine(world.settings, node)
+    env[MARK] = mark(node)
     for given in (*task.get("environmentVariables", ()), *task.get("secrets", ())):
         env[given["name"]] = given.get("value", "")
     prefix = expanded(task["stdOutErrPathPrefix"], env)
@@ -46,12 +56,18 @@ def set_up(world: World, cluster: Cluster, node: Node, task: dict[str, Any]) -> 
     logs.mkdir(parents=True, exist_ok=True)
     out, err = logs / f"stdout-{node.id}.txt", logs / f"stderr-{node.id}.txt"
     code = Process(Wanted(task["commandLine"], env, node.folder, out, err)).wait()
+    world.mirror.push(world.settings, volumes)
     with world.lock:
         if code:
             message = f"The setup task failed with exit code {code} on node {node.id}."
             unusable(cluster, node, "SetupTaskFailed", message)
         else:
             ready(world, cluster, node)
+
+
+def mark(node: Node) -> str:
+    """Give what the processes of a node's setup task are known by."""
+    return str(node.folder)
 
 
 def ready(world: World, cluster: Cluster, node: Node) -> None:

@@ -63,10 +63,7 @@ def variables(settings: Settings, job: Job, node: Node, nodes: Sequence[Node]) -
         "AZ_BATCHAI_SHARED_JOB_TEMP": str(settings.folder / "shared" / job.guid),
         "AZ_BATCHAI_MPI_HOST_FILE": str(folder / "hostfile"),
         "AZ_BATCH_HOST_LIST": ",".join(one.address for one in nodes),
-        # Open MPI 4 and 5, and MPICH: how mpirun gets to other nodes.
-        "OMPI_MCA_plm_rsh_agent": str(folder / "agent"),
-        "PRTE_MCA_plm_ssh_agent": str(folder / "agent"),
-        "HYDRA_LAUNCHER_EXEC": str(folder / "agent"),
+        **mpi(folder / "agent"),
     }
     env["AZ_BATCHAI_STDOUTERR_DIR"] = str(stdouterr(job, env))
     for given in asked.get("inputDirectories", ()):
@@ -78,6 +75,40 @@ def variables(settings: Settings, job: Job, node: Node, nodes: Sequence[Node]) -
     for given in asked.get("secrets", ()):
         env[given["name"]] = given.get("value", "")
     return env
+
+
+def mpi(agent: Path) -> dict[str, str]:
+    """Give what any mpirun must know where nodes share a machine, and *agent* stands for ssh.
+
+    Open MPI 5: https://docs.open-mpi.org/en/v5.0.x/launching-apps/ssh.html, mca(1); before: mpirun(1).
+    MPICH: https://github.com/pmodels/mpich/blob/main/doc/wiki/how_to/Using_the_Hydra_Process_Manager.md
+    """
+    return {
+        "OMPI_MCA_plm_rsh_agent": str(agent),
+        "PRTE_MCA_plm_ssh_agent": str(agent),
+        "HYDRA_LAUNCHER_EXEC": str(agent),
+        # Nodes are known by their addresses, and each is called by mpirun itself.
+        "OMPI_MCA_orte_keep_fqdn_hostnames": "1",
+        "PRTE_MCA_prte_keep_fqdn_hostnames": "1",
+        "OMPI_MCA_plm_rsh_no_tree_spawn": "1",
+        "PRTE_MCA_plm_ssh_no_tree_spawn": "1",
+        # The loopback interface is left out otherwise.
+        "OMPI_MCA_oob_tcp_if_include": "lo",
+        "OMPI_MCA_btl_tcp_if_include": "lo",
+        "OMPI_MCA_btl_tcp_disable_family": "6",
+        "HYDRA_IFACE": "lo",
+        # Segments of shared memory have the names of ranks on a node, so two nodes would share one;
+        # and with Open MPI 5.0.11, a collective of "han" waits for ever.
+        "OMPI_MCA_btl": "^sm,vader",
+        "OMPI_MCA_coll": "^han",
+        # No node knows that the cores are shared.
+        "OMPI_MCA_mpi_yield_when_idle": "1",
+        "OMPI_MCA_hwloc_base_binding_policy": "none",
+        "PRTE_MCA_hwloc_default_binding_policy": "none",
+        # Jobs of the service ran as root in their containers.
+        "OMPI_ALLOW_RUN_AS_ROOT": "1",
+        "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1",
+    }
 
 
 def stdouterr(job: Job, env: Mapping[str, str]) -> Path:

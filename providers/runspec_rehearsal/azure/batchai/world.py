@@ -10,11 +10,13 @@ from collections.abc import Callable
 
 from runspec_rehearsal.aws.timers import Timers
 from runspec_rehearsal.aws.world import Addresses
-from runspec_rehearsal.azure.batchai import clusters, files, jobs, resources, rules, usages
+from runspec_rehearsal.azure.batchai import clusters, files, jobs, resources, rules, setup, usages
 from runspec_rehearsal.azure.batchai.answers import Answer, Operations
+from runspec_rehearsal.azure.batchai.blobs import Mirror
 from runspec_rehearsal.azure.batchai.errors import ServiceError, missing
 from runspec_rehearsal.azure.batchai.links import Links
 from runspec_rehearsal.azure.batchai.model import Cluster, Group, Job, Node, Workspace
+from runspec_rehearsal.azure.batchai.processes import end_marked
 from runspec_rehearsal.azure.batchai.rules import Request
 from runspec_rehearsal.azure.batchai.settings import Settings
 
@@ -33,6 +35,7 @@ class World:
         self.groups: dict[str, Group] = {}
         self.operations = Operations(url, settings.subscription)
         self.links = Links(url)
+        self.mirror = Mirror()
         self.tokens: dict[str, float] = {}
         self.identity = secrets.token_hex(16)
         self.closed = False
@@ -56,6 +59,8 @@ class World:
         if scheme.lower() != "bearer" or not token:
             message = "Authentication failed. The 'Authorization' header is missing."
             raise ServiceError(401, "AuthenticationFailed", message)
+        if token in self.settings.tokens:
+            return
         end = self.tokens.get(token)
         if end is None:
             raise ServiceError(401, "InvalidAuthenticationToken", "The access token is invalid.")
@@ -110,6 +115,9 @@ class World:
         with self.lock:
             self.closed = True
             runs = [job.run for job in self.jobs() if job.run]
+            setups = [setup.mark(node) for node in self.nodes() if node.state == "preparing"]
+        for mark in setups:
+            end_marked(mark)
         for run in runs:
             run.stop("closed", grace_s=0.0)
         end = time.monotonic() + CLOSE_S

@@ -1,0 +1,88 @@
+"""Real programs of MPI, on several nodes of a cluster: Open MPI and MPICH."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tests.e2e.test_launch import mpi as mpi
+from tests.unit.runspec_rehearsal_batchai.hand import Hand
+
+pytestmark = pytest.mark.slow
+
+HELLO = """
+import os
+from mpi4py import MPI
+
+world = MPI.COMM_WORLD
+total = world.allreduce(world.rank + 1)
+temp = os.environ["AZ_BATCHAI_JOB_TEMP"]
+said = world.gather((world.rank, total, temp))
+if world.rank == 0:
+    print(*said, sep="\\n", flush=True)
+"""
+FAILS = """
+import os, time
+from mpi4py import MPI
+
+MPI.COMM_WORLD.barrier()
+if MPI.COMM_WORLD.rank == 1:
+    os._exit(7)
+time.sleep(600)
+"""
+
+
+def prepared(make: Callable[..., Hand], mpi: Path, script: str) -> Hand:
+    hand = make(mpirun=(str(mpi / "bin/mpirun"),)).ready(2)
+    folder = hand.folder / "storage/account/logs"
+    folder.mkdir(parents=True)
+    (folder / "script.py").write_text(script)
+    return hand
+
+
+def chainer(mpi: Path) -> dict[str, str]:
+    return {
+        "pythonScriptFilePath": "$AZ_BATCHAI_JOB_MOUNT_ROOT/logs/script.py",
+        "pythonInterpreterPath": str(mpi / "bin/python"),
+    }
+
+
+# AZ_BATCHAI_MPI_HOST_FILE is "the absolute file path for OpenMPI hostfile".
+only_open_mpi = pytest.mark.parametrize("mpi", ["openmpi"], indirect=True)
+
+
+@only_open_mpi
+def test_ranks_of_two_nodes_are_one_world(make: Callable[..., Hand], mpi: Path) -> None:
+    hand = prepared(make, mpi, HELLO)
+
+    done = hand.run(nodes=2, customToolkitSettings=None, chainerSettings=chainer(mpi))
+
+    assert done.execution_state == "succeeded", hand.text("stderr.txt")
+    temps = [f"{node['folder']}/jobs/job" for node in hand.stand.control("GET", "nodes")]
+    assert hand.text().splitlines() == [f"({n}, 3, '{temps[n]}')" for n in (0, 1)]
+
+
+@only_open_mpi
+def test_a_rank_that_fails_fails_the_job(make: Callable[..., Hand], mpi: Path) -> None:
+    hand = prepared(make, mpi, FAILS)
+
+    done = hand.run(nodes=2, customToolkitSettings=None, chainerSettings=chainer(mpi))
+
+    assert done.execution_state == "failed"
+    assert done.execution_info.exit_code != 0
+
+
+@pytest.mark.parametrize("mpi", ["mpich"], indirect=True)
+def test_a_custom_command_may_start_another_mpirun_on_the_hosts(
+    make: Callable[..., Hand], mpi: Path
+) -> None:
+    hand = prepared(make, mpi, HELLO)
+    script = chainer(mpi)["pythonScriptFilePath"]
+    words = f"{mpi / 'bin/mpirun'} -n 2 -ppn 1 -hosts $AZ_BATCH_HOST_LIST {mpi / 'bin/python'}"
+
+    done = hand.run(f"{words} {script}", nodes=2)
+
+    assert done.execution_state == "succeeded", hand.text("stderr.txt")
+    assert [line[:5] for line in hand.text().splitlines()] == ["(0, 3", "(1, 3"]
