@@ -239,6 +239,15 @@ BATCH_AI = tuple(machine for machine in MACHINES if machine.family in OF_BATCH_A
 KNOWN = {machine.name.lower(): machine for machine in MACHINES}
 
 
+def family_key(name: str) -> str:
+    """Give the name of a family as one service and the other have it in common.
+
+    >>> family_key("Standard NCASv3_T4 Family")
+    'standardncasv3_t4family'
+    """
+    return name.lower().replace(" ", "")
+
+
 def known(name: str) -> Machine | None:
     """Give the machine of that name, which has no case: `STANDARD_NC6` is `Standard_NC6`."""
     return KNOWN.get(name.lower())

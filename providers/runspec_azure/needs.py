@@ -78,12 +78,6 @@ def size(spec: Spec, options: Wishes, survey: Mapping[str, Any] | None = None) -
     return found[0].name if found else CURRENT[0].name
 
 
-def image(spec: Spec) -> str | None:
-    """Give the image that tasks run in; one of a single machine (`localhost/...`) is none."""
-    name = spec.container.image
-    return None if name and name.startswith("localhost/") else name
-
-
 def alike(spec: Spec, survey: Mapping[str, Any]) -> tuple[Machine, ...]:
     """Give the machines of the kind that *spec* asks for: with such GPUs, or with none."""
     wanted = needs(spec)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 from collections.abc import Mapping
 from functools import cached_property
@@ -24,6 +25,7 @@ NEEDED = ("batch_url", "storage_account", "container")
 
 # https://learn.microsoft.com/en-us/rest/api/batchservice/operation-groups
 OPERATIONS: Mapping[str, tuple[str, str]] = {
+    "Account_ListSupportedImages": ("GET", "/supportedimages"),
     "Pool_Add": ("POST", "/pools"),
     "Pool_Get": ("GET", "/pools/{poolId}"),
     "Pool_List": ("GET", "/pools"),
@@ -38,10 +40,15 @@ OPERATIONS: Mapping[str, tuple[str, str]] = {
     "Job_Delete": ("DELETE", "/jobs/{jobId}"),
     "Job_GetTaskCounts": ("GET", "/jobs/{jobId}/taskcounts"),
     "Task_AddCollection": ("POST", "/jobs/{jobId}/addtaskcollection"),
+    "Task_Get": ("GET", "/jobs/{jobId}/tasks/{taskId}"),
     "Task_List": ("GET", "/jobs/{jobId}/tasks"),
     "Task_ListSubtasks": ("GET", "/jobs/{jobId}/tasks/{taskId}/subtasksinfo"),
     "File_GetFromTask": ("GET", "/jobs/{jobId}/tasks/{taskId}/files/{filePath}"),
 }
+
+
+# The SDK logs a traceback for every refusal without a body, as answers to HEAD are; we say it once.
+logging.getLogger("azure").addHandler(logging.NullHandler())
 
 
 class Session:

@@ -10,6 +10,7 @@ HERE = Path(__file__).parent
 SLOW = {
     "aws-batch",
     "aws-batch-signed",
+    "azure-batch",
     "azure-batch-ai",
 }  # each test of a client has servers of its own
 

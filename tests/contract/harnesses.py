@@ -16,9 +16,12 @@ from runspec.provider import Answer, Client, Facts
 from runspec.testing import Strike, World
 from runspec.testing.world import SECRET
 from runspec_aws.rehearsal import SETTINGS
+from runspec_azure.batch import rehearsal
 from runspec_rehearsal.aws.region import Objects, Region
+from runspec_rehearsal.azure.batch.server import AzureBatch
 from runspec_rehearsal.azure.batchai import BatchAI
 from runspec_rehearsal.azure.blob import Blobs
+from tests.needs import need
 
 STRIKES = ("error-after", "reset-after", "truncated", "reset-before")
 Harness = Callable[[Path, pytest.MonkeyPatch], World]
@@ -121,6 +124,55 @@ def rehearsed(folder: Path) -> None:
     AwsWorld.patch.setattr("runspec_aws.times.QUIET_S", 0.1)
 
 
+class AzureWorld(World):
+    """Azure Batch as the rehearsal has it: an account for each test, and one store for all."""
+
+    blobs: ClassVar[Blobs | None] = None
+    account: ClassVar[AzureBatch | None] = None
+
+    @staticmethod
+    def up() -> AzureBatch:
+        assert AzureWorld.account is not None
+        return AzureWorld.account
+
+    def faults(self) -> Mapping[str, Strike]:
+        return {kind: partial(struck_azure, kind) for kind in STRIKES}
+
+
+def struck_azure(kind: str, send: Callable[[], Answer]) -> Answer:
+    """Have the service's next call that makes something go wrong by *kind*."""
+    makes = ("Pool_Add", "Job_Add", "Job_Patch", "Task_AddCollection")
+    fault = {"nth": 1, "times": 1, "kind": kind}
+    AzureWorld.up().control("PUT", "faults", [{**fault, "operation": name} for name in makes])
+    try:
+        return send()
+    finally:
+        AzureWorld.up().control("DELETE", "faults")
+
+
+def azure_batch(folder: Path, monkeypatch: pytest.MonkeyPatch) -> World:
+    """A rehearsed account, its tasks as processes of this machine."""
+    need("azurite")
+    if AzureWorld.blobs is None:
+        AzureWorld.blobs = Blobs(folder.parent / "azure")
+        AzureWorld.blobs.make_container("rehearsal")
+        atexit.register(AzureWorld.blobs.close)
+    if AzureWorld.account is not None:
+        AzureWorld.account.close()
+    AzureWorld.account = AzureBatch(folder, rehearsal.ACCOUNT, machine_env={"RUNSPEC_BELOW": "."})
+    monkeypatch.setenv(rehearsal.BATCH_KEY, AzureWorld.account.key)
+    monkeypatch.setenv(rehearsal.STORAGE_KEY, AzureWorld.blobs.key)
+    for name in ("POLL_S", "FRESH_S", "SLOW_S"):
+        monkeypatch.setattr(f"runspec_azure.batch.times.{name}", 0.1)
+    ways = rehearsal.ways(AzureWorld.account.url, AzureWorld.blobs.url, AzureWorld.blobs.account)
+    return AzureWorld(
+        registry.load("azure-batch"),
+        folder,
+        options={**rehearsal.SETTINGS, **ways, **SHARED, "prefix": folder.name},
+    )
+
+
+SHARED = {"shared": {"all": "nfs:10.0.0.4:/data"}}
 SECRET_ARN = "arn:aws:secretsmanager:eu-central-1:123456789012:secret:token-a1b2c3"
 AWS = {**SETTINGS, "region": "eu-central-1", "shared": {"all": "efs:fs-12345678"}}
 
@@ -154,6 +206,7 @@ def refused_once(kind: str, send: Callable[[], Answer]) -> Answer:
 
 def azure_batch_ai(folder: Path, monkeypatch: pytest.MonkeyPatch) -> World:
     """A rehearsed subscription; there from the first connect on."""
+    need("azurite")
     if BatchAiWorld.stand is not None:
         BatchAiWorld.stand.close()
         BatchAiWorld.stand = None
@@ -197,6 +250,7 @@ def stand_in(folder: Path) -> Mapping[str, str]:
 
 HARNESSES: dict[str, Harness] = {
     "aws-batch": aws_batch,
+    "azure-batch": azure_batch,
     "azure-batch-ai": azure_batch_ai,
     "local": local,
 }

@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 from runspec.provider import Capacity, Facts, Problem, Spec, did_you_mean
 from runspec_azure import machines, needs
+from runspec_azure.batch import pool
 from runspec_azure.batch.options import BatchOptions
 from runspec_azure.machines import Machine
 
@@ -49,8 +50,8 @@ def _nodes(spec: Spec) -> Iterator[Problem]:
         yield Problem(("cluster", "nodes"), what, f"set nodes: {nodes.max}")
     if cluster.placement and nodes.max > 1:
         what = (
-            "nodes of one task lie near each other in any case: machines with InfiniBand (HB, "
-            "ND) have to be asked for by vm_size"
+            "Azure Batch has nothing to ask for: nodes of a task share a pool that is made for "
+            "talking; machines with InfiniBand (HB, ND) are asked for by vm_size"
         )
         yield Problem(("cluster", "placement"), what, severity="note")
     if nodes.max > 1 and cluster.capacity is not Capacity.ON_DEMAND:
@@ -81,14 +82,14 @@ def _container(spec: Spec) -> Iterator[Problem]:
     elif container.image and not re.match(r"[A-Za-z0-9]", container.image):
         what = f"'{container.image}' is a file, and no image of a registry"
         yield Problem(at, what, "push it to a registry")
-    if container.requirements is not None and needs.image(spec):
+    if container.requirements is not None and pool.image(spec):
         what = "installed by the image's python3 at the job's start; it has to have venv or pip"
         yield Problem(("container", "requirements"), what, at="key", severity="note")
     if container.python:
-        where = "image" if needs.image(spec) else "machine"
+        where = "image" if pool.image(spec) else "machine"
         what = f"the {where} brings its own Python; it ought to be such a version"
         yield Problem(("container", "python"), what, severity="note")
-    if container.shm and not needs.image(spec):
+    if container.shm and not pool.image(spec):
         what = "without an image the job has the machine's own /dev/shm, half of its memory"
         yield Problem(("container", "shm"), what, severity="note")
 
@@ -114,7 +115,7 @@ def _gang(spec: Spec, facts: Facts) -> Iterator[Problem]:
     options: BatchOptions = facts.options
     nodes, at = spec.cluster.nodes.max, ("cluster", "nodes")
     most = MOST_NODES[_allocation(facts) or "batch-service"]
-    if nodes > 1 and nodes > most:
+    if nodes > most:
         what = f"{nodes:,} nodes, and a pool whose nodes talk to each other has {most} at most"
         yield Problem(at, what, f"set nodes: {most}, or make a sweep of single nodes")
     elif nodes > options.max_nodes and not options.pool:
@@ -171,10 +172,10 @@ def _own_pool(spec: Spec, options: BatchOptions) -> Iterator[Problem]:
         yield Problem(("cluster", "nodes"), what, severity="note")
     what = (
         "the profile's pool needs a containerConfiguration"
-        if needs.image(spec)
+        if pool.image(spec)
         else "the profile's pool must not be one for containers, or tasks without an image fail"
     )
-    at = ("container", "image") if needs.image(spec) else ("provider",)
+    at = ("container", "image") if pool.image(spec) else ("provider",)
     yield Problem(at, what, severity="note")
 
 

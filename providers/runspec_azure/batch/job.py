@@ -21,18 +21,20 @@ INSIDE = "inside.pyz"
 # What the user's program is stands in the record, so these words are always the same.
 COMMAND = "/bin/sh -c 'exec python3 -IS \"$AZ_BATCH_TASK_WORKING_DIR/inside.pyz\" job 2>&1'"
 GANG_COMMAND = "/bin/sh -c 'exec python3 -IS \"$AZ_BATCH_TASK_SHARED_DIR/inside.pyz\" job 2>&1'"
-# Every node runs it before the first one runs the command; it may not stay: what is to run on the
-# others goes on behind it. https://learn.microsoft.com/en-us/azure/batch/batch-mpi#coordination-command
+# Every node runs it before the first one runs the command, and it puts itself into the background:
+# https://learn.microsoft.com/en-us/azure/batch/batch-mpi#coordination-command
 COORDINATION = (
-    '/bin/sh -c \'test "$AZ_BATCH_IS_CURRENT_NODE_MASTER" = true || '
-    'python3 -IS "$AZ_BATCH_TASK_SHARED_DIR/inside.pyz" job --node '
-    '>>"$AZ_BATCH_TASK_DIR/stdout.txt" 2>&1 </dev/null &\''
+    "/bin/sh -c 'exec python3 -IS \"$AZ_BATCH_TASK_SHARED_DIR/inside.pyz\" job --node 2>&1'"
 )
 # The service's words for the contract's: see docs/inside.md.
 # https://learn.microsoft.com/en-us/azure/batch/batch-compute-node-environment-variables
 WORDS = (
-    "RUNSPEC_JOB=AZ_BATCH_JOB_ID RUNSPEC_NODE_NAMES=AZ_BATCH_HOST_LIST "
+    "RUNSPEC_JOB=AZ_BATCH_JOB_ID RUNSPEC_LOG=AZ_BATCH_TASK_DIR "
     "RUNSPEC_SHARED=AZ_BATCH_NODE_MOUNTS_DIR"
+)
+GANG_WORDS = (
+    " RUNSPEC_NODE_NAMES=AZ_BATCH_HOST_LIST RUNSPEC_MAIN=AZ_BATCH_MASTER_NODE "
+    "RUNSPEC_IS_MAIN=AZ_BATCH_IS_CURRENT_NODE_MASTER RUNSPEC_NODE_ID=AZ_BATCH_NODE_ID"
 )
 BELOW = " RUNSPEC_BELOW=AZ_BATCH_TASK_WORKING_DIR"  # a machine's root is not the job's own
 CONTAINER_SAS = {"$signed": "racwdl"}  # the words of a signature, for RUNSPEC_STORE
@@ -75,7 +77,7 @@ def _job(spec: Spec, run: str, facts: Facts) -> Step:
     body: dict[str, Any] = {
         "id": run,
         "displayName": spec.name,
-        "poolInfo": {"poolId": pool.name(spec, options)},
+        "poolInfo": {"poolId": pool.name(spec, facts)},
         "onAllTasksComplete": "noaction",
         "commonEnvironmentSettings": pairs(_environment(spec, run, options)),
         "metadata": pairs({**options.tags, "runspec": run}),
@@ -98,8 +100,14 @@ def _environment(spec: Spec, run: str, options: BatchOptions) -> dict[str, Any]:
         "RUNSPEC_RUN": run,
         "RUNSPEC_STORE": stores.store(options),
         "RUNSPEC_SAS": CONTAINER_SAS,
-        "RUNSPEC_WORDS": WORDS if pool.image(spec) else WORDS + BELOW,
+        "RUNSPEC_WORDS": words(spec),
     }
+
+
+def words(spec: Spec) -> str:
+    """Give which of the service's variables stand for which of ours."""
+    many = GANG_WORDS if spec.cluster.nodes.max > 1 else ""
+    return WORDS + many + ("" if pool.image(spec) else BELOW)
 
 
 def task(spec: Spec, run: str, facts: Facts, number: int) -> dict[str, Any]:

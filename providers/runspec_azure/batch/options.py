@@ -68,7 +68,8 @@ class BatchOptions(Options):
     """`providers: {azure-batch: {...}}` in the profile or the spec."""
 
     subscription: Word | None = Field(
-        default=None, description="The subscription, for `doctor` to look at its quotas."
+        default=None,
+        description="The subscription: `doctor` looks at its quotas, and plans at the machines it may have.",
     )
     batch_url: Url | None = Field(
         default=None,

@@ -10,7 +10,7 @@ from runspec_azure.batch import job, pool
 def steps(spec: Spec, run: str, facts: Facts) -> tuple[Step, ...]:
     own = {
         "argv": list(argv(spec)),
-        "pool": pool.name(spec, facts.options),
+        "pool": pool.name(spec, facts),
         "count": len(tasks(spec)),
         "tries": spec.retry.attempts,
         "spot": spec.cluster.capacity is not Capacity.ON_DEMAND,

@@ -28,9 +28,10 @@ TARGETS = {
 }
 
 
-def name(spec: Spec, options: BatchOptions) -> str:
+def name(spec: Spec, facts: Facts) -> str:
     """Give the pool of *spec*: the profile's, or the one that is made for needs like these."""
-    return options.pool or named("pool", content(spec, options))
+    options: BatchOptions = facts.options
+    return options.pool or named("pool", content(spec, facts))
 
 
 def steps(spec: Spec, facts: Facts) -> Iterator[Step]:
@@ -38,7 +39,7 @@ def steps(spec: Spec, facts: Facts) -> Iterator[Step]:
     options: BatchOptions = facts.options
     if options.pool:
         return
-    made, pool = content(spec, options), name(spec, options)
+    made, pool = content(spec, facts), name(spec, facts)
     metadata = pairs({**options.tags, "runspec": "pool"})
     do = batch("Pool_Add", body={"id": pool, **made, "metadata": metadata})
     undo = batch("Pool_Delete", {"poolId": pool})
@@ -47,14 +48,15 @@ def steps(spec: Spec, facts: Facts) -> Iterator[Step]:
     yield Step("pool", title, Scope.SITE, do, undo)
 
 
-def content(spec: Spec, options: BatchOptions) -> dict[str, Any]:
+def content(spec: Spec, facts: Facts) -> dict[str, Any]:
     """Give all of the pool but its name and metadata.
 
     One slot a node, so that a task has its machine for itself, and many nodes can be one task:
     https://learn.microsoft.com/en-us/azure/batch/batch-mpi#multi-instance-task-requirements
     """
+    options: BatchOptions = facts.options
     found: dict[str, Any] = {
-        "vmSize": needs.size(spec, options),
+        "vmSize": needs.size(spec, options, facts.survey),
         "virtualMachineConfiguration": _machine(spec, options),
         "taskSlotsPerNode": 1,
         "taskSchedulingPolicy": {"nodeFillType": "pack"},

@@ -7,7 +7,7 @@ from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
-from runspec.provider import Client, Facts, Options, Problem, Rehearsal, Spec, Step
+from runspec.provider import Client, Facts, Finding, Options, Problem, Rehearsal, Spec, Step
 from runspec_azure.batch import check, plan
 from runspec_azure.batch.options import BatchOptions
 
@@ -20,6 +20,18 @@ class AzureBatchProvider:
 
     def check(self, spec: Spec, facts: Facts) -> Iterable[Problem]:
         return check.problems(spec, facts)
+
+    def survey(self, spec: Spec, options: Any) -> Mapping[str, Any]:
+        if not (options.subscription and options.batch_url):
+            return {}  # without either there is nobody to ask
+        from runspec_azure.subscription import survey
+
+        return survey(options)
+
+    def examine(self, options: Any) -> Iterable[Finding]:
+        from runspec_azure.doctor import examine
+
+        return examine(options)
 
     def plan(self, spec: Spec, run: str, facts: Facts) -> Sequence[Step]:
         return plan.steps(spec, run, facts)

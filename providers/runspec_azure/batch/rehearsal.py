@@ -22,7 +22,6 @@ def stage(options: Mapping[str, Any], folder: Path, engine: str | None) -> Itera
     """Start Azurite and the stand-in for Azure Batch; give the way to them."""
     try:
         from runspec_rehearsal.azure.batch.server import AzureBatch
-
         from runspec_rehearsal.azure.blob import Blobs
     except ImportError as exc:
         hint = "install runspec-jobs[rehearse]"
@@ -35,8 +34,9 @@ def stage(options: Mapping[str, Any], folder: Path, engine: str | None) -> Itera
         blobs.make_container(str(found["container"]))
         # Tasks that are to run in containers may be processes here, and have no root of their own.
         below = {} if engine == "podman" else {"RUNSPEC_BELOW": "."}
-        runs = {"engine": engine or "process", "machine_env": below}
-        near = stack.enter_context(AzureBatch(folder / "batch", ACCOUNT, **runs))
+        near = stack.enter_context(
+            AzureBatch(folder / "batch", ACCOUNT, engine=engine or "process", machine_env=below)
+        )
         env = {**near.env, BATCH_KEY: near.key, STORAGE_KEY: blobs.key, **_secrets(found)}
         yield Rehearsal(env, found | ways(near.url, blobs.url, blobs.account))
 

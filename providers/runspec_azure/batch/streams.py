@@ -60,6 +60,9 @@ class TaskStream:
         while True:
             seen = self._seen()  # before the file: what comes after it is read the next time
             data = self._earlier(at, done) if at < seen.tries else self._now(at, done, seen)
+            if data and at >= seen.tries and self._tries_now() > seen.tries:
+                self.logs.tasks.forget()  # the file is another try's by now, perhaps
+                continue
             if data:
                 return Chunk(data, f"{at}:{done + len(data)}")
             if at >= seen.tries:
@@ -71,8 +74,18 @@ class TaskStream:
         found = next((t for t in self.logs.tasks.all(self.run) if t["id"] == name), None)
         if found is None:
             return Seen(1, True, False)
-        state = found["state"]
-        return Seen(tried(found), state == "completed", state == "running")
+        state, place = found["state"], (self.task, self.rank)
+        tries = self.logs.tasks.tries(self.run, found, place)
+        return Seen(tries, state == "completed", state == "running")
+
+    def _tries_now(self) -> int:
+        try:
+            found = self.logs.tasks.one(self.run, self.task)
+        except RemoteError as exc:
+            if status_of(exc) in ABSENT:
+                return 0
+            raise
+        return self.logs.tasks.tries(self.run, found, (self.task, self.rank))
 
     def _earlier(self, number: int, done: int) -> bytes:
         """A try that another followed was kept by the job itself; of a lost machine nothing may be there."""
@@ -89,7 +102,7 @@ class TaskStream:
     def _kept(self, number: int, done: int) -> bytes | None:
         """Give bytes of the copy in the store; None where there is no copy."""
         key = self.logs.blobs.key("runs", self.run, "logs", str(self.task))
-        names = [f"{key}/{self.rank}/{number}"]
+        names = [f"{key}/{self.rank}/{number}.txt"]
         if self.rank == 0 and number == self._seen().tries:
             names.append(f"{key}/{STDOUT}")
         for name in names:

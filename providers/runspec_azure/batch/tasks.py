@@ -78,6 +78,22 @@ class Tasks:
             raise
         return sorted(found, key=lambda task: task["id"])
 
+    def one(self, run: str, number: int) -> Found:
+        """Give one task as it is now."""
+        path = {"jobId": run, "taskId": jobs.task_id(number)}
+        return self.session.look("Task_Get", path, {"$select": SELECT})
+
+    def tries(self, run: str, task: Found, place: tuple[int, int]) -> int:
+        """Give which try of a node is the last so far, as the job counts: see docs/inside.md.
+
+        A machine that was taken away before the job began on it is a try of the service's alone.
+        """
+        if not task.get("executionInfo", {}).get("requeueCount"):
+            return tried(task)
+        base = self.blobs.key("runs", run, "tries", "{}-{}".format(*place), "")
+        count = len(list(self.blobs.listing(base)))
+        return min(tried(task), max(1, count))
+
     def ids(self, run: str) -> set[str]:
         return {task["id"] for task in self.all(run)}
 
@@ -119,6 +135,9 @@ class Tasks:
             self._records.pop(run, None)
             return Status(State.GONE)
         tasks = self.all(run)
+        if job["state"] == "completed" and not _over(tasks, record["count"]):
+            self._known.pop(("tasks", run), None)  # they were asked before the job
+            tasks = self.all(run)
         over = _over(tasks, record["count"])
         if not over and job["state"] != "completed":
             return self._going(run, record, tasks)
@@ -147,13 +166,13 @@ class Tasks:
 
     def _node(self, run: str, task: Found, number: int, rank: int) -> NodeStatus:
         state, info = STATES[task["state"]], task.get("executionInfo", {})
-        tries = tried(task)
+        tries = self.tries(run, task, (number, rank))
         code = info.get("exitCode") if state.terminal else None
         if (state.terminal and info.get("result", "success") != "success") or (
             state.terminal and code
         ):
             state = State.FAILED
-        over = tuple(self._attempts(run, task, (number, rank), state))
+        over = tuple(self._attempts(run, task, (number, rank), state, tries))
         reason = ""
         if state is State.FAILED:
             code = over[-1].exit_code if code == AGAIN and over else code
@@ -163,10 +182,10 @@ class Tasks:
         return NodeStatus(number, rank, tries, state, reason, code, over)
 
     def _attempts(
-        self, run: str, task: Found, place: tuple[int, int], state: State
+        self, run: str, task: Found, place: tuple[int, int], state: State, tries: int
     ) -> Iterator[Attempt]:
         """Give the tries that are over: the job itself noted its failures, and a lost machine notes nothing."""
-        info, tries = task.get("executionInfo", {}), tried(task)
+        info = task.get("executionInfo", {})
         for number in range(1, tries):
             code = self._noted(run, (*place, number), again=True)
             taken = code is None and bool(info.get("requeueCount"))

@@ -83,7 +83,7 @@ REFUSED: dict[str, tuple[dict[str, Any], dict[str, Any], tuple[Any, ...]]] = {
         ("cluster", "memory"),
     ),
     "all that the largest machines have, together": (
-        {"cluster": {"cpus": 170, "memory": "900GiB"}},
+        {"cluster": {"cpus": 176, "memory": "900GiB"}},
         {},
         ("cluster",),
     ),
@@ -222,6 +222,12 @@ GOOD: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
         {"shared": {"work": "blob:others/c"}, "account_keys": {"others": "env:K"}},
     ),
     "a secret": ({"secrets": {"T": "hf"}}, {"secrets": {"hf": "env:T"}}),
+    "a folder of this machine by its whole name": (
+        {"mounts": [{"name": "d", "source": "/d", "target": "/d"}]},
+        {},
+    ),
+    "signatures of a login for a week": ({}, {"storage_key": None, "signed_for": "7d"}),
+    "signatures of a key for a month": ({}, {"signed_for": "30d"}),
     "a secret in a file": ({"secrets": {"T": "hf"}}, {"secrets": {"hf": "file:/t"}}),
 }
 
@@ -245,7 +251,12 @@ TOLD: dict[str, tuple[dict[str, Any], dict[str, Any], tuple[Any, ...]]] = {
         {"pool_allocation": None},
         ("cluster", "capacity"),
     ),
-    "placement that is so anyway": (
+    "an image of one machine": (
+        {"container": {"image": "localhost/a:1", "requirements": ["six"]}},
+        {},
+        ("container", "image"),
+    ),
+    "placement that cannot be asked for": (
         {"cluster": {"nodes": 2, "placement": "close"}},
         {},
         ("cluster", "placement"),
@@ -293,6 +304,16 @@ def test_what_may_surprise_is_told(name: str) -> None:
 
 def test_a_usual_job_is_told_nothing() -> None:
     assert problems(spec(container={"image": "python:3.12"}, cluster={"nodes": 2})) == []
+
+
+@pytest.mark.parametrize(
+    ("cluster", "profile"),
+    [({"placement": "close"}, {}), ({}, {"pool": "p"}), ({"capacity": "spot"}, {})],
+)
+def test_one_node_is_told_nothing_of_many(cluster: dict[str, Any], profile: dict[str, Any]) -> None:
+    told = [path for path in notes(spec(cluster=cluster), **profile) if path[0] == "cluster"]
+
+    assert told == []
 
 
 def test_an_unknown_gpu_that_is_nearly_known_is_named() -> None:

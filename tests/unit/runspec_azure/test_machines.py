@@ -16,7 +16,8 @@ from runspec_azure.machines import BATCH_AI, CURRENT, MACHINES, fitting, gpu_typ
         ((2, 7, 0, None), "Standard_D2ds_v5"),
         ((2, 7.1, 0, None), "Standard_E2ds_v5"),  # 1 GiB of 8 is the system's
         ((4, 8, 0, None), "Standard_D4ds_v5"),
-        ((1, 1, 0, None, 100), "Standard_D2ds_v6"),
+        ((1, 1, 0, None, 75), "Standard_D2ds_v5"),
+        ((1, 1, 0, None, 76), "Standard_D2ds_v6"),
         ((97, 1, 0, None), "Standard_D128ds_v6"),
         ((129, 1, 0, None), "Standard_HB176-144rs_v4"),
         ((1, 1, 1, None), "Standard_NC4as_T4_v3"),

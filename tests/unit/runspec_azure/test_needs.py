@@ -6,7 +6,9 @@ from typing import Any
 
 import pytest
 
+from runspec.provider import Facts
 from runspec_azure import needs
+from runspec_azure.batch import pool
 from tests.unit.runspec_azure.subscription import options, spec
 
 
@@ -49,5 +51,14 @@ def test_what_the_account_has_beats_the_table() -> None:
 
 
 def test_an_image_of_one_machine_is_none() -> None:
-    assert needs.image(spec(container={"image": "localhost/a:1", "requirements": ["six"]})) is None
-    assert needs.image(spec(container={"image": "a:1"})) == "a:1"
+    assert pool.image(spec(container={"image": "localhost/a:1", "requirements": ["six"]})) is None
+    assert pool.image(spec(container={"image": "a:1"})) == "a:1"
+
+
+def test_a_pool_is_of_the_machine_that_the_account_has() -> None:
+    survey = {"machines": {"Standard_D8ds_v5": {"cpus": 8}}}
+
+    made = pool.content(spec(), Facts(options(), survey=survey))
+
+    assert made["vmSize"] == "Standard_D8ds_v5"
+    assert pool.name(spec(), Facts(options(), survey=survey)) != pool.name(spec(), Facts(options()))

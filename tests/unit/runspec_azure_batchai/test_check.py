@@ -26,7 +26,6 @@ def one(at: str, severity: str = "error", settings: Any = None, **fields: Any) -
     [
         ("cluster.nodes", {"cluster": {"nodes": {"min": 1, "max": 3}}, **TORCH}, "nodes: 3"),
         ("cluster.nodes", {"cluster": {"nodes": 2}}, "launch: mpi"),
-        ("cluster.capacity", {"cluster": {"capacity": "spot-then-on-demand"}}, "azure-batch"),
         ("cluster.gpu_type", {"cluster": {"gpus": 1, "gpu_type": "Radeon"}}, "K80"),
         ("cluster.gpus", {"cluster": {"gpus": 8}}, "had 4"),
         ("cluster.cpus", {"cluster": {"cpus": 96}}, "had 64"),
@@ -96,3 +95,9 @@ def test_a_job_that_our_shell_tries_again_needs_no_word() -> None:
     found = problems(spec(retry={"attempts": 2}), "note")
 
     assert [p for p in found if p.path == ("retry", "attempts")] == []
+
+
+def test_a_cluster_of_two_kinds_is_said_to_be_one_of_low_priority() -> None:
+    cluster = {"capacity": "spot-then-on-demand"}
+
+    assert "low priority is taken" in one("cluster.capacity", "note", cluster=cluster)

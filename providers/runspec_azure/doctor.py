@@ -1,0 +1,213 @@
+"""What will stop a job on Azure Batch, looked for before anything is made."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+from runspec.provider import Finding, RunspecError
+from runspec_azure import machines
+from runspec_azure.batch.options import BatchOptions
+from runspec_azure.blobs import Blobs
+from runspec_azure.errors import LOGIN
+from runspec_azure.session import Session
+from runspec_azure.subscription import Subscription, opened
+
+NEEDED = ("batch_url", "storage_account", "container")
+ENOUGH_VCPUS = 2  # of the smallest machine
+MORE = "ask for more in the portal: the Batch account, Quotas"
+
+
+def examine(options: BatchOptions, subscription: Subscription | None = None) -> Iterator[Finding]:
+    """Give what is there and what is missing, most important first."""
+    missing = [key for key in NEEDED if getattr(options, key) is None]
+    for key in missing:
+        yield Finding(f"the profile names no {key}", False, "runspec init --provider azure-batch")
+    if missing:
+        return
+    try:
+        session = Session(options)
+    except RunspecError as exc:
+        yield Finding(exc.message, False, exc.hint or LOGIN)
+        return
+    finding, images = asked(
+        lambda: session.pages("Account_ListSupportedImages"),
+        f"Batch account {session.account}",
+        "write where it is: batch_url: https://ACCOUNT.REGION.batch.azure.com",
+    )
+    yield finding
+    yield _store(session)
+    if images is None:
+        return
+    if options.pool:
+        yield from _pool(session, options.pool)
+    else:
+        yield from _image(options, images)
+    yield from _subscription(options, subscription)
+
+
+def asked(ask: Callable[[], Any], good: str, hint: str) -> tuple[Finding, Any]:
+    """Give a finding about *ask*, and what it gave; None when it was refused."""
+    try:
+        found = ask()
+    except RunspecError as exc:
+        return Finding(exc.message, False, exc.hint or hint), None
+    return Finding(good, True), found
+
+
+def _store(session: Session) -> Finding:
+    account, container = session.options.storage_account, session.options.container
+    hint = f"make it (az storage container create --account-name {account} -n {container}), or name another"
+    blobs = Blobs(session)
+    ask = lambda: next(iter(blobs.listing(blobs.key("inside", ""))), "")  # noqa: E731
+    return asked(ask, f"container {container} of storage account {account}", hint)[0]
+
+
+def _pool(session: Session, name: str) -> Iterator[Finding]:
+    """A job of several nodes stays active for ever in a pool that is not made for it.
+
+    https://learn.microsoft.com/azure/batch/batch-mpi#requirements-for-multi-instance-tasks
+    """
+    hint = "name one that is there, or none, and one is made"
+    finding, pool = asked(lambda: session.look("Pool_Get", {"poolId": name}), f"pool {name}", hint)
+    yield finding
+    if pool is None:
+        return
+    slots = pool.get("taskSlotsPerNode", 1)
+    if not pool.get("enableInterNodeCommunication") or slots != 1:
+        what = f"pool {name} takes jobs of one node alone: enableInterNodeCommunication is "
+        what += f"{str(bool(pool.get('enableInterNodeCommunication'))).lower()}, taskSlotsPerNode {slots}"
+        yield Finding(what, True)
+    machine = pool.get("virtualMachineConfiguration", {})
+    kind = "with an image" if machine.get("containerConfiguration") else "without an image"
+    yield Finding(f"pool {name} takes jobs {kind} alone ({pool.get('vmSize')})", True)
+    for error in pool.get("resizeErrors") or ():
+        what = f"pool {name}: {error.get('code')}: {error.get('message')}"
+        yield Finding(what, False, "it gets no machines until that is mended")
+
+
+def _image(options: BatchOptions, images: list[Mapping[str, Any]]) -> Iterator[Finding]:
+    """https://learn.microsoft.com/rest/api/batchservice/account/list-supported-images"""
+    if options.image.startswith("/"):
+        return
+    publisher, offer, sku, _ = options.image.split(":")
+    wanted = {"publisher": publisher, "offer": offer, "sku": sku}
+    there = [i for i in images if _same(i.get("imageReference", {}), wanted)]
+    good = [i for i in there if i.get("nodeAgentSKUId") == options.node_agent]
+    if good:
+        ends = str(good[0].get("batchSupportEndOfLife") or "")[:10]
+        until = f", until {ends}" if ends else ""
+        yield Finding(f"image {options.image} with {options.node_agent}{until}", True)
+    elif there:
+        agents = ", ".join(sorted({str(i.get("nodeAgentSKUId")) for i in there}))
+        what = f"image {options.image} does not go with {options.node_agent}"
+        yield Finding(what, False, f"set node_agent: {agents}")
+    else:
+        what = f"the account has no image {options.image}"
+        yield Finding(what, False, "name one of az batch pool supported-images list")
+
+
+def _same(image: Mapping[str, Any], wanted: Mapping[str, str]) -> bool:
+    return all(str(image.get(key)).lower() == value.lower() for key, value in wanted.items())
+
+
+def _subscription(options: BatchOptions, given: Subscription | None) -> Iterator[Finding]:
+    if options.subscription is None and given is None:
+        yield Finding("the profile names no subscription: quotas are not looked at", True)
+        return
+    subscription = given or opened(options)
+    hint = "log in (az login), with the right to read the subscription (Reader)"
+    finding, account = asked(lambda: subscription.account or {}, "", hint)
+    if account is None:
+        yield finding
+        return
+    if not account:
+        what = f"the subscription has no Batch account {subscription.account_name}"
+        yield Finding(what, False, "name its own: az batch account list")
+        return
+    state = account.get("provisioningState")
+    what = f"{subscription.account_name} in {subscription.region}: {state}, {subscription.mode}"
+    yield Finding(what, state == "Succeeded", "wait for it, or see the portal")
+    yield from _modes(options, subscription)
+    yield from _sizes(options, subscription, hint)
+    if subscription.mode == "user-subscription":
+        yield from _usages(options, subscription, hint)
+    else:
+        yield from _account_quotas(options, account)
+
+
+def _modes(options: BatchOptions, subscription: Subscription) -> Iterator[Finding]:
+    said, mode = options.pool_allocation, subscription.mode
+    if said and mode and said != mode:
+        yield Finding(f"the profile says pool_allocation: {said}", False, f"write {mode}")
+    if mode == "batch-service":
+        # https://learn.microsoft.com/azure/batch/batch-spot-vms
+        what = "low-priority machines were retired on 2025-09-30: no job with capacity: spot here"
+        yield Finding(what, True)
+
+
+def _sizes(options: BatchOptions, subscription: Subscription, hint: str) -> Iterator[Finding]:
+    if options.pool:
+        return
+    finding, skus = asked(lambda: subscription.skus, "", hint)
+    if skus is None:
+        yield finding
+        return
+    where = subscription.region
+    wanted = [machines.known(options.vm_size or "")] if options.vm_size else machines.CURRENT
+    names = [m.name for m in wanted if m is not None]
+    away = [name for name in names if name not in skus]
+    refused = [f"{name} ({skus[name].refused})" for name in names if _closed(skus, name)]
+    way = "ask for it (portal: Quotas, or a support request), or name another vm_size"
+    good = options.vm_size is None  # of the table no job may need it
+    if away:
+        yield Finding(f"not in {where}: {', '.join(away)}", good, way)
+    if refused:
+        yield Finding(f"not for this subscription in {where}: {', '.join(refused)}", good, way)
+    if names and not away and not refused:
+        yield Finding(f"all {len(names)} sizes of machines are in {where}", True)
+
+
+def _closed(skus: Mapping[str, Any], name: str) -> bool:
+    return name in skus and skus[name].refused is not None
+
+
+def _families(options: BatchOptions) -> dict[str, int]:
+    """Give the families that jobs may need, with the vCPUs of the smallest machine of each."""
+    named = machines.known(options.vm_size or "")
+    found: dict[str, int] = {}
+    for machine in [named] if named else machines.CURRENT:
+        found[machine.family] = min(machine.cpus, found.get(machine.family, machine.cpus))
+    return found
+
+
+def _usages(options: BatchOptions, subscription: Subscription, hint: str) -> Iterator[Finding]:
+    """The machines of a user-subscription account count as the subscription's own."""
+    finding, usages = asked(lambda: subscription.usages, "", hint)
+    if usages is None:
+        yield finding
+        return
+    wanted = {"cores": ENOUGH_VCPUS, "lowPriorityCores": 0, **_families(options)}
+    words = {"cores": "vCPUs in all", "lowPriorityCores": "spot vCPUs"}
+    for name, least in wanted.items():
+        usage = usages.get(machines.family_key(name))
+        if usage is None:
+            continue
+        free = usage.limit - usage.used
+        what = f"{free:,} of {usage.limit:,} {words.get(name, f'vCPUs of {name}')} are free"
+        needed = name == "cores" or (options.vm_size is not None and name in _families(options))
+        yield Finding(what, free >= least or not needed, "ask for more in the portal: Quotas")
+
+
+def _account_quotas(options: BatchOptions, account: Mapping[str, Any]) -> Iterator[Finding]:
+    """https://learn.microsoft.com/azure/batch/batch-quota-limit#core-quotas"""
+    if (whole := account.get("dedicatedCoreQuota")) is not None:
+        yield Finding(f"{whole:,} dedicated vCPUs in all", whole >= ENOUGH_VCPUS, MORE)
+    if not account.get("dedicatedCoreQuotaPerVMFamilyEnforced"):
+        return
+    listed = account.get("dedicatedCoreQuotaPerVMFamily") or ()
+    quotas = {machines.family_key(str(one["name"])): int(one["coreQuota"]) for one in listed}
+    for family, least in _families(options).items():
+        quota = quotas.get(machines.family_key(family), 0)
+        good = quota >= least or options.vm_size is None
+        yield Finding(f"{quota:,} dedicated vCPUs of {family}", good, MORE)

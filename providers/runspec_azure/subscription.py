@@ -1,0 +1,161 @@
+"""What a subscription says of itself: its Batch account, the machines it may have, its quotas."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from functools import cached_property
+from typing import Any, NamedTuple
+from urllib.parse import urlsplit
+
+from azure.core.credentials import TokenCredential
+from azure.mgmt.compute import ComputeManagementClient
+from azure.mgmt.resource.resources import ResourceManagementClient
+
+from runspec.provider import RunspecError
+from runspec_azure import machines
+from runspec_azure.errors import translated
+
+ACCOUNTS = "Microsoft.Batch/batchAccounts"
+API_VERSION = "2025-06-01"
+MODES = {"UserSubscription": "user-subscription", "BatchService": "batch-service"}
+MIB_IN_GIB = 1024
+
+
+class Sku(NamedTuple):
+    """A machine as the subscription may have it. *refused* says why it may not."""
+
+    facts: Mapping[str, Any]
+    refused: str | None = None
+
+
+class Usage(NamedTuple):
+    """How many vCPUs of a family are in use, and how many may be."""
+
+    used: int
+    limit: int
+
+
+class Subscription:
+    """Asks the Resource Manager; *settings* are for its SDKs, such as `base_url`."""
+
+    def __init__(self, options: Any, login: TokenCredential, **settings: Any) -> None:
+        self.url: str = options.batch_url or ""
+        self.account_name: str = options.batch_account or _label(self.url, 0)
+        common: dict[str, Any] = {"connection_timeout": 10, "read_timeout": 60, **settings}
+        self._compute = ComputeManagementClient(login, options.subscription, **common)
+        self._resources = ResourceManagementClient(login, options.subscription, **common)
+
+    @cached_property
+    def account(self) -> Mapping[str, Any] | None:
+        """Give the Batch account, in the words of the service; None where it is not there.
+
+        https://learn.microsoft.com/rest/api/batchmanagement/batch-account/get
+        """
+        with translated("look for the Batch account"):
+            listed = self._resources.resources.list(filter=f"resourceType eq '{ACCOUNTS}'")
+            wanted = self.account_name.lower()
+            ids = [str(one.id) for one in listed if str(one.name).lower() == wanted]
+            if not ids:
+                return None
+            found = self._resources.resources.get_by_id(ids[0], api_version=API_VERSION)
+        return {"location": found.location, **(found.properties or {})}
+
+    @property
+    def mode(self) -> str | None:
+        found = (self.account or {}).get("poolAllocationMode")
+        return MODES.get(str(found))
+
+    @property
+    def region(self) -> str:
+        """Give where the account is: its URL says so, or it itself."""
+        there = (self.account or {}).get("location")
+        return str(there or _label(self.url, 1)).lower().replace(" ", "")
+
+    @cached_property
+    def skus(self) -> Mapping[str, Sku]:
+        """Give the machines of the table that the region has.
+
+        https://learn.microsoft.com/rest/api/compute/resource-skus/list
+        """
+        with translated("list the sizes of machines"):
+            listed = self._compute.resource_skus.list(filter=f"location eq '{self.region}'")
+            return {
+                known.name: _sku(one)
+                for one in listed
+                if one.resource_type == "virtualMachines"
+                and (known := machines.known(str(one.name)))
+            }
+
+    @cached_property
+    def usages(self) -> Mapping[str, Usage]:
+        """Give the use of vCPUs and its bounds, by `machines.family_key`; `lowprioritycores` is spot.
+
+        https://learn.microsoft.com/rest/api/compute/usage/list
+        """
+        with translated("list quotas"):
+            return {
+                machines.family_key(str(one.name.value)): Usage(
+                    int(one.current_value), int(one.limit)
+                )
+                for one in self._compute.usage.list(self.region)
+            }
+
+
+def _label(url: str, number: int) -> str:
+    """Give a part of the host: https://ACCOUNT.REGION.batch.azure.com."""
+    labels = (urlsplit(url).hostname or "").split(".")
+    return labels[number] if len(labels) > number else ""
+
+
+def _sku(one: Any) -> Sku:
+    """Read a size; everything it can do is text.
+
+    Of a size with fewer cores than its machine, `vCPUsAvailable` are those that are there.
+    """
+    can = {c.name: c.value for c in one.capabilities or ()}
+    facts: dict[str, Any] = {"family": one.family}
+    if cpus := can.get("vCPUsAvailable") or can.get("vCPUs"):
+        facts["cpus"] = int(cpus)
+    if memory := can.get("MemoryGB"):
+        facts["memory_gib"] = float(memory)
+    if gpus := can.get("GPUs"):
+        facts["gpus"] = int(float(gpus))
+    disks = [int(can.get(key) or 0) for key in ("MaxResourceVolumeMB", "NvmeDiskSizeInMiB")]
+    if any(disks):
+        facts["disk_gib"] = max(disks) // MIB_IN_GIB
+    if "LowPriorityCapable" in can:
+        facts["spot"] = can["LowPriorityCapable"] == "True"
+    return Sku(facts, _refused(one.restrictions or ()))
+
+
+def _refused(restrictions: Iterable[Any]) -> str | None:
+    """A restriction of some zones leaves the others; one of the location leaves nothing."""
+    for one in restrictions:
+        if str(getattr(one.type, "value", one.type)) == "Location":
+            return str(getattr(one.reason_code, "value", one.reason_code))
+    return None
+
+
+def survey(options: Any, subscription: Subscription | None = None) -> dict[str, Any]:
+    """Give what the account says of itself, for plans; nothing where it cannot be asked.
+
+    How much is in use is left out, since a plan is the same tomorrow.
+    """
+    found: dict[str, Any] = {}
+    try:
+        asked = subscription or opened(options)
+        if mode := asked.mode:
+            found["pool_allocation"] = mode
+        found["machines"] = {
+            name: dict(sku.facts) for name, sku in asked.skus.items() if not sku.refused
+        }
+    except RunspecError:
+        return found
+    return found
+
+
+def opened(options: Any) -> Subscription:
+    """Give the subscription, asked by whoever is logged in here."""
+    from azure.identity import DefaultAzureCredential
+
+    return Subscription(options, DefaultAzureCredential(), retry_total=1)

@@ -1,0 +1,84 @@
+"""What may be chosen about the stand-in: delays, lags, what the machines have and give to tasks."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields, replace
+from pathlib import Path
+from typing import Any, Literal, get_args, get_type_hints
+
+Engine = Literal["process", "podman"]
+CLOSED = {"engine": Engine}
+FIXED = {"folder", "engine", "account", "key", "tokens", "podman", "api_versions"}
+
+
+@dataclass(frozen=True)
+class Settings:
+    """Times are in seconds. Those of the real service stand in comments, where documented."""
+
+    folder: Path
+    """Where each node has its disk."""
+    account: str = "rehearsal"
+    key: str = ""
+    """Base64, of shared key. Empty: no shared key is taken."""
+    tokens: tuple[str, ...] = ()
+    """Bearer tokens that are taken beside those that the token endpoint gave."""
+    clients: Mapping[str, str] = field(default_factory=dict)
+    """Who gets tokens at the loopback endpoint: client id -> secret."""
+    token_s: float = 3600.0
+    """How long a token of the loopback endpoint is good."""
+    api_versions: tuple[str, ...] = ("2025-06-01",)
+    engine: Engine = "process"
+    """With "podman", tasks with containerSettings run in containers."""
+    podman: tuple[str, ...] = ("podman",)
+    machine_env: Mapping[str, str] = field(default_factory=dict)
+    """What the image of the nodes gives to every task."""
+    cores: int = 2
+    """Cores of a node, of whatever size: CCP_NODES says them."""
+
+    node_s: float = 0.05  # a node is allocated; minutes at the service
+    boot_s: float = 0.02  # creating -> starting -> start task
+    resize_s: float = 0.02  # the least that a resize takes
+    delete_s: float = 0.05  # deleting -> gone, of pools and jobs
+    active_s: float = 0.0  # a task stays active so long although a node is free
+    preparing_s: float = 0.0
+    wake_s: float = 0.05  # a preempted node comes back, when it may
+    autoscale_s: float = 0.5  # every 5 minutes at the service, and no less
+    sample_s: float = 0.05  # a sample every 30 s at the service
+    second_s: float = 1.0
+    """How long a second of autoscale formulas lasts."""
+    list_lag_s: float = 0.0
+    """Lists show things as they were so long ago; a get shows them as they are."""
+    page: int = 1000  # "A maximum of 1000 can be returned"
+
+    dedicated_quota: int = 100
+    low_priority_quota: int = 100
+    resize_errors: Mapping[str, str] = field(default_factory=dict)
+    """What pools meet that are resized: pool id or "*" -> code, such as AllocationFailed."""
+    unusable: tuple[int, ...] = ()
+    """Which nodes, by the order that they are made in from 0, become unusable."""
+    comes_back: bool = True
+    """Whether preempted nodes come back: the service tries to for ever."""
+    mounts: Mapping[str, str] = field(default_factory=dict)
+    """Folders of this machine that stand for mounts: relativeMountPath -> folder.
+
+    Others are empty folders of the node's own.
+    """
+
+
+class BadSetting(ValueError):
+    """A setting has no such name or cannot have this value."""
+
+
+def changed(settings: Settings, values: Mapping[str, Any]) -> Settings:
+    """Give *settings* with *values* put in; raise BadSetting for what cannot be changed."""
+    known = {f.name for f in fields(Settings)} - FIXED
+    hints = get_type_hints(Settings)
+    for name, value in values.items():
+        if name not in known:
+            raise BadSetting(f"no setting {name!r} may be changed; there are {sorted(known)}")
+        if name in CLOSED and value not in get_args(CLOSED[name]):
+            raise BadSetting(f"{name}: {value!r} is none of {get_args(CLOSED[name])}")
+        if hints[name] in (float, int) and not isinstance(value, int | float):
+            raise BadSetting(f"{name}: {value!r} is not a number")
+    return replace(settings, **values)

@@ -1,0 +1,68 @@
+"""An account of Azure that is nobody's, a spec for it, and what the rehearsed service knows of its tasks."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from runspec.cli.main import run
+from runspec_azure.batch import rehearsal, times
+from runspec_rehearsal.azure.batch.server import AzureBatch
+from runspec_rehearsal.azure.blob import Blobs
+
+Capture = pytest.CaptureFixture[str]
+CONTAINER = "rehearsal"
+
+
+def prepared(blobs: Blobs, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[AzureBatch]:
+    """Give an account with an empty folder, a profile, and quick waits."""
+    for name in ("POLL_S", "FRESH_S", "SLOW_S"):
+        monkeypatch.setattr(times, name, 0.2)
+    with AzureBatch(
+        tmp_path / "account", rehearsal.ACCOUNT, machine_env={"RUNSPEC_BELOW": "."}
+    ) as found:
+        monkeypatch.setenv(rehearsal.BATCH_KEY, found.key)
+        monkeypatch.setenv(rehearsal.STORAGE_KEY, blobs.key)
+        monkeypatch.chdir(tmp_path)
+        ways = rehearsal.ways(found.url, blobs.url, blobs.account)
+        settings = {"container": CONTAINER, **ways, "prefix": tmp_path.name}
+        text = json.dumps({"providers": {"azure-batch": settings}})
+        (tmp_path / "runspec-profile.yaml").write_text(text)
+        yield found
+
+
+def write(text: str, **fields: Any) -> str:
+    spec = {"apiVersion": "runspec/v1", "name": "job", "provider": "azure-batch", "run": text}
+    Path("job.yaml").write_text(json.dumps({**spec, **fields}))
+    return "job.yaml"
+
+
+def said(capsys: Capture, *words: str) -> Any:
+    """Give what a command says with --json."""
+    capsys.readouterr()
+    run([*words, "--json"])
+    return json.loads(capsys.readouterr().out)
+
+
+def calls(account: AzureBatch, operation: str | None = None) -> list[dict[str, Any]]:
+    found = account.control("GET", "calls")
+    return [call for call in found if operation in (None, call["operation"])]
+
+
+def tasks(account: AzureBatch) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = account.control("GET", "tasks")
+    return found
+
+
+def wait(done: Callable[[], Any], what: str) -> Any:
+    end = time.monotonic() + 20
+    while time.monotonic() < end:
+        if found := done():
+            return found
+        time.sleep(0.05)
+    raise AssertionError(f"never: {what}")

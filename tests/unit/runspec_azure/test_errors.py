@@ -1,0 +1,58 @@
+"""What the SDKs raise, in the core's words."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+from azure.core import exceptions
+from obstore import exceptions as bulk
+
+from runspec.provider import CredentialsError, NoAnswer, RemoteError, RunspecError
+from runspec_azure.errors import translated
+
+
+def refused(status: int, kind: type[exceptions.HttpResponseError] | None = None) -> Exception:
+    found = (kind or exceptions.HttpResponseError)("no")
+    found.status_code = status
+    return found
+
+
+CASES: dict[str, tuple[Callable[[], Exception], type[RunspecError], bool]] = {
+    "too many": (lambda: refused(429), RemoteError, True),
+    "wrong": (lambda: refused(400), RemoteError, False),
+    "there is one": (lambda: refused(409, exceptions.ResourceExistsError), RemoteError, False),
+    "not allowed": (lambda: refused(403), CredentialsError, False),
+    "nobody": (lambda: refused(401, exceptions.ClientAuthenticationError), CredentialsError, False),
+    "broken": (lambda: refused(500), NoAnswer, False),
+    "busy": (lambda: refused(503), NoAnswer, False),
+    "cut off": (lambda: exceptions.DecodeError("x"), NoAnswer, False),
+    "reset": (lambda: exceptions.ServiceResponseError("x"), NoAnswer, False),
+    "never came": (lambda: exceptions.ServiceRequestError("NewConnectionError"), RemoteError, True),
+    "gone in between": (lambda: exceptions.ServiceRequestError("broken pipe"), NoAnswer, False),
+    "blobs": (lambda: bulk.GenericError("x"), NoAnswer, False),
+    "blobs denied": (lambda: bulk.PermissionDeniedError("x"), CredentialsError, False),
+}
+
+
+@pytest.mark.parametrize("made,kind,transient", CASES.values(), ids=CASES)
+def test_whether_something_was_made_is_told_apart(
+    made: Callable[[], Exception], kind: type[RunspecError], transient: bool
+) -> None:
+    with pytest.raises(RunspecError) as caught, translated("Job_Add"):
+        raise made()
+
+    assert type(caught.value) is kind
+    assert getattr(caught.value, "transient", False) is transient
+    assert caught.value.message.startswith("Job_Add")
+
+
+@pytest.mark.parametrize("kind", [exceptions.HttpResponseError, bulk.GenericError])
+def test_no_signature_is_in_a_message(kind: type[Exception]) -> None:
+    url = "https://a.blob.core.windows.net/c?se=2026&sp=r&sig=abc%2Fdef"
+
+    with pytest.raises(RunspecError) as caught, translated("read"):
+        raise kind(f"cannot get {url}")
+
+    assert "abc" not in caught.value.message
+    assert "sig=..." in caught.value.message

@@ -1,0 +1,52 @@
+"""The stand-in as a program, as tests in other languages would use it."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from azure.batch import BatchClient
+from azure.core.credentials import AzureNamedKeyCredential
+
+from tests.unit.runspec_rehearsal_azure_batch.stand import MACHINE, until
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("way", ["SIGTERM", "stdin"])
+def test_the_program_ends_with_all_its_tasks(tmp_path: Path, way: str) -> None:
+    command = [sys.executable, "-m", "runspec_rehearsal.azure.batch", "--folder", str(tmp_path)]
+    with subprocess.Popen(
+        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as process:
+        assert process.stdout is not None
+        assert process.stdin is not None
+        env = json.loads(process.stdout.readline())
+        key = AzureNamedKeyCredential(env["AZURE_BATCH_ACCOUNT"], env["AZURE_BATCH_ACCESS_KEY"])
+        client: Any = BatchClient(endpoint=env["AZURE_BATCH_ENDPOINT"], credential=key)
+        body = {"id": "p", "vmSize": "x", "virtualMachineConfiguration": MACHINE}
+        client.create_pool({**body, "targetDedicatedNodes": 1})
+        client.create_job({"id": "j", "poolInfo": {"poolId": "p"}})
+        client.create_task("j", {"id": "t", "commandLine": "/bin/sleep 71"})
+        until(lambda: list(marked(str(tmp_path))))
+
+        process.send_signal(signal.SIGTERM) if way == "SIGTERM" else process.stdin.close()
+
+        assert process.wait(20) == 0
+    assert not list(marked(str(tmp_path)))
+
+
+def marked(folder: str) -> list[str]:
+    """Give the processes that have *folder* in their environment. proc(5)"""
+    found = []
+    for file in Path("/proc").glob("[0-9]*/environ"):
+        try:
+            if f"AZ_BATCH_NODE_ROOT_DIR={folder}".encode() in file.read_bytes():
+                found.append(file.parent.name)
+        except OSError:
+            continue
+    return found
