@@ -206,6 +206,7 @@ def refused_once(kind: str, send: Callable[[], Answer]) -> Answer:
 
 def azure_batch_ai(folder: Path, monkeypatch: pytest.MonkeyPatch) -> World:
     """A rehearsed subscription; there from the first connect on."""
+    need("azurite")
     if BatchAiWorld.stand is not None:
         BatchAiWorld.stand.close()
         BatchAiWorld.stand = None

@@ -39,8 +39,10 @@ def _cluster(spec: Spec, options: BatchAiOptions) -> Iterator[Problem]:
         what = "a job of Batch AI has all its nodes at once, and keeps them"
         yield Problem(("cluster", "nodes"), what, f"set nodes: {cluster.nodes.max}")
     if cluster.capacity is Capacity.SPOT_THEN_ON_DEMAND:
-        what = "a cluster of Batch AI is of one kind: dedicated or low priority"
-        yield Problem(("cluster", "capacity"), what, f"set spot or on-demand, or {AWAY}")
+        what = (
+            "a cluster of Batch AI is of one kind: low priority is taken, and gives way to nothing"
+        )
+        yield Problem(("cluster", "capacity"), what, severity="note")
     if cluster.placement:
         what = "the nodes of a cluster are one scale set, and that is all there is of closeness"
         yield Problem(("cluster", "placement"), what, severity="note")

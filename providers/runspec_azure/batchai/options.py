@@ -227,7 +227,7 @@ class BatchAiOptions(Options):
     toolkit: Toolkit | None = Field(
         default=None,
         description="The toolkit; by `launch`: custom-mpi for mpi, pytorch for torchrun, custom for "
-        "none on one node and custom-mpi on several.",
+        "none.",
     )
     toolkit_settings: Mapping[Word, Annotated[str, BeforeValidator(_free)]] = Field(
         default={},

@@ -210,6 +210,16 @@ def test_a_secret_in_the_middle_of_a_command_is_taken_out_and_told(where: str, t
     assert any("a secret stood in" in note for note in found.notes)
 
 
+def test_a_secret_that_stands_elsewhere_as_well_is_taken_out_there_too() -> None:
+    secrets = [{"name": "HF_TOKEN", "value": "sesame-open"}]
+    settings = {"customToolkitSettings": {"commandLine": "login --with sesame-open"}}
+
+    found = taken(job(settings, secrets=secrets))
+
+    assert "sesame-open" not in " ".join([found.spec, found.profile, *found.notes])
+    assert valid(found).command == ("login", "--with", "REMOVED")
+
+
 def test_a_variable_that_is_a_secret_becomes_one() -> None:
     env = [{"name": "AZURE_STORAGE_KEY", "value": "abcdefg"}, {"name": "EPOCHS", "value": "2"}]
 

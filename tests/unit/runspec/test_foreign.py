@@ -1,0 +1,100 @@
+"""`runspec import` and `plan --export` on the command line."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from runspec.cli.main import run
+from tests.unit.runspec_azure_batchai.files import CLUSTERS, HANDS_ON, KEY
+
+Capture = pytest.CaptureFixture[str]
+PROFILE = """\
+providers:
+  azure-batch-ai:
+    subscription: 00000000-0000-0000-0000-000000000000
+    location: eastus
+    storage_account: acct
+    file_share: logs
+    ssh_public_key: "ssh-ed25519 AAAA"
+    secrets: {storage-key: "env:STORAGE_KEY"}
+"""
+
+
+@pytest.fixture
+def files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "job.json").write_text(json.dumps(HANDS_ON))
+    cluster = next(iter(CLUSTERS.values()))
+    (tmp_path / "cluster.json").write_text(json.dumps(cluster))
+    return tmp_path
+
+
+def test_what_is_taken_in_is_written_and_is_a_right_spec(files: Path, capsys: Capture) -> None:
+    code = run(["import", "job.json", "--cluster", "cluster.json", "--to", "there"])
+
+    told = capsys.readouterr()
+    assert (code, told.out) == (0, "")
+    assert "accountKey holds a secret in clear" in told.err and KEY not in told.err
+    assert run(["validate", "there/job.yaml"]) == 0
+    assert "acct" in (files / "there/runspec-profile.yaml").read_text()
+
+
+def test_without_a_folder_the_spec_is_printed_and_the_profile_as_a_comment(
+    files: Path, capsys: Capture
+) -> None:
+    assert run(["import", "job.json"]) == 0
+
+    printed = capsys.readouterr().out
+    (files / "job.yaml").write_text(printed)
+    assert "# runspec-profile.yaml:\n# providers:\n" in printed
+    assert run(["validate", "job.yaml"]) == 0
+
+
+def test_what_is_there_is_not_written_over(files: Path, capsys: Capture) -> None:
+    (files / "job.yaml").write_text("mine")
+
+    assert run(["import", "job.json", "--to", "."]) == 4
+
+    assert (files / "job.yaml").read_text() == "mine"
+    assert not (files / "runspec-profile.yaml").exists()
+
+
+def test_programs_get_all_of_it_as_json(files: Path, capsys: Capture) -> None:
+    assert run(["import", "job.json", "--json"]) == 0
+
+    found = json.loads(capsys.readouterr().out)
+    assert set(found) == {"spec", "profile", "notes", "files"} and found["notes"]
+
+
+@pytest.mark.parametrize(
+    "words,code", [(["nowhere.json"], 2), (["job.json", "--provider", "local"], 69)]
+)
+def test_what_cannot_be_taken_in_ends_with_a_code_of_its_own(
+    files: Path, words: list[str], code: int
+) -> None:
+    assert run(["import", *words]) == code
+
+
+def test_a_plan_is_written_as_files_of_the_services_own_tool(files: Path, capsys: Capture) -> None:
+    (files / "runspec-profile.yaml").write_text(PROFILE)
+    spec = "apiVersion: runspec/v1\nname: job\nprovider: azure-batch-ai\ncommand: [echo, hi]\n"
+    (files / "job.yaml").write_text(spec)
+
+    assert run(["plan", "job.yaml", "--export", "out"]) == 0
+
+    printed = capsys.readouterr().out
+    assert printed.split() == ["out/cluster.json", "out/job.json"]
+    job = json.loads((files / "out/job.json").read_text())
+    assert job["properties"]["customToolkitSettings"] == {"commandLine": "echo hi"}
+
+
+def test_a_provider_without_another_tool_says_so(files: Path, capsys: Capture) -> None:
+    (files / "job.yaml").write_text(
+        "apiVersion: runspec/v1\nname: job\nprovider: local\ncommand: [echo, hi]\n"
+    )
+
+    assert run(["plan", "job.yaml", "--export", "out"]) == 69
+    assert "local" in capsys.readouterr().err
