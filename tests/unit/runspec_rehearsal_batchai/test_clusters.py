@@ -282,12 +282,15 @@ def test_deleting_a_cluster_ends_its_jobs(hand: Hand) -> None:
     assert not Path(node["folder"]).exists()
 
 
-def test_deleting_the_group_deletes_all_that_is_in_it(hand: Hand) -> None:
-    hand.submit("sleep 300")
-    until(lambda: hand.job().execution_state == "running")
+def test_deleting_the_group_deletes_all_that_is_in_it(make: Callable[..., Hand]) -> None:
+    hand = make(terminate_grace_s=0.3).ready()
+    hand.submit('trap "" TERM; echo $$; while :; do sleep 0.1; done')
+    until(lambda: "stdout.txt" in hand.files() and hand.text())
+    pid = int(hand.text())
 
     hand.resources.resource_groups.begin_delete("group").result()
 
+    assert not alive(pid)
     assert not hand.resources.resource_groups.check_existence("group")
     assert list(hand.client.workspaces.list()) == []
     with pytest.raises(ResourceNotFoundError, match="Resource group 'group' could not be found"):

@@ -197,6 +197,10 @@ def test_what_has_the_name_and_is_another_is_a_conflict(hand: Hand) -> None:
         {"chainerSettings": {"pythonScriptFilePath": "a.py"}},
         {"customToolkitSettings": None},
         {"nodeCount": 0},
+        {
+            "customToolkitSettings": None,
+            "tensorFlowSettings": {"pythonScriptFilePath": "a.py", "parameterServerCount": 2},
+        },
         {"outputDirectories": [{"id": "A", "pathPrefix": "/a"}, {"id": "A", "pathPrefix": "/b"}]},
         {"environmentVariables": [{"name": "A"}]},
         {"secrets": [{"name": "A"}]},

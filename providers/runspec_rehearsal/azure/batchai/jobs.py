@@ -50,7 +50,7 @@ def check(properties: dict[str, Any]) -> None:
         if settings.get(name, 1) < 1:
             raise refused(f"{name} is less than 1", name)
     # "must be less than or equal to nodeCount": TensorFlowSettings.parameterServerCount
-    if settings.get("parameterServerCount", 1) > properties["nodeCount"]:
+    if settings.get("parameterServerCount", 0) > properties["nodeCount"]:
         raise refused("parameterServerCount is more than nodeCount", "parameterServerCount")
     for name in ("inputDirectories", "outputDirectories"):
         ids = [one["id"].lower() for one in properties.get(name, ())]
