@@ -6,7 +6,6 @@ The SDK drops keys that it does not know before it sends, and checks nothing: a 
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Iterator, Mapping
 from functools import cache
 from pathlib import Path
@@ -14,8 +13,9 @@ from typing import Any
 
 from azure.mgmt.batchai import models
 
+from tests.official import DATA
+
 ROOT = Path(__file__).resolve().parents[3]
-DATA = Path(os.environ.get("RUNSPEC_DATA", ROOT.parent / "shared" / "data"))
 SWAGGER = DATA / "batchai-2018-05-01" / "swagger.json"
 EXAMPLES = SWAGGER.parent / "examples"
 MODELS = {

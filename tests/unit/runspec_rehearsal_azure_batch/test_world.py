@@ -8,7 +8,6 @@ import urllib.error
 import urllib.parse
 import urllib.request
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -17,9 +16,10 @@ from azure.core.exceptions import ClientAuthenticationError, HttpResponseError
 
 from runspec_rehearsal.azure.batch import auth, models
 from runspec_rehearsal.azure.batch.world import OPERATIONS
+from tests.official import DATA
 from tests.unit.runspec_rehearsal_azure_batch.stand import MACHINE, Stand
 
-DESCRIPTIONS = Path("/work/shared/data/azure-batch")
+DESCRIPTIONS = DATA / "azure-batch"
 POOL: dict[str, Any] = {
     "id": "p",
     "vmSize": "STANDARD_D2S_V3",

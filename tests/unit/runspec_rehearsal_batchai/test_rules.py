@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -15,9 +14,10 @@ from runspec_rehearsal.azure.batchai import rules
 from runspec_rehearsal.azure.batchai.errors import ServiceError
 from runspec_rehearsal.azure.batchai.routes import routes
 from runspec_rehearsal.azure.batchai.rules import Request
+from tests.official import DATA
 from tests.unit.runspec_rehearsal_batchai.hand import EXPERIMENT, PLACE, USER, Hand, ask
 
-OFFICIAL = Path("/work/shared/data/batchai-2018-05-01")
+OFFICIAL = DATA / "batchai-2018-05-01"
 CLUSTERS = "/workspaces/space/clusters"
 
 

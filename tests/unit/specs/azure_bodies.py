@@ -8,13 +8,14 @@ import functools
 import json
 import typing
 from collections.abc import Iterator, Mapping
-from pathlib import Path
 from typing import Any
 
 from azure.batch import models
 from azure.batch._utils.model_base import Model
 
-SWAGGER = Path("/work/shared/data/azure-batch/swagger-2024-07-01.20.0.json")
+from tests.official import DATA
+
+SWAGGER = DATA / "azure-batch" / "swagger-2024-07-01.20.0.json"
 MODELS: Mapping[str, Any] = {
     "Pool_Add": models.BatchPoolCreateOptions,
     "Job_Add": models.BatchJobCreateOptions,
