@@ -15,8 +15,9 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-from runspec_rehearsal.aws.server import HOST, Server, serve
+from runspec_rehearsal.aws.server import Server, serve
 from runspec_rehearsal.aws.settings import Settings
+from runspec_rehearsal.listening import HOST
 
 KEYS = {"AWS_ACCESS_KEY_ID": "rehearsal", "AWS_SECRET_ACCESS_KEY": "rehearsal"}
 UP_S = 60.0

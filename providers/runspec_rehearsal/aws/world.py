@@ -29,7 +29,7 @@ from runspec_rehearsal.aws.logs import Logs
 from runspec_rehearsal.aws.models import Request
 from runspec_rehearsal.aws.schedule import Scheduler
 from runspec_rehearsal.aws.settings import Settings
-from runspec_rehearsal.aws.timers import Timers
+from runspec_rehearsal.timers import Timers
 
 MOST_NEW = 250
 CLOSE_S = 15.0  # how long `close` waits for containers that it has killed

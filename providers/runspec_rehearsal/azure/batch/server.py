@@ -7,62 +7,26 @@ import contextlib
 import http.client
 import json
 import secrets
-import socket
-import sys
-import threading
-import weakref
 from collections.abc import Mapping
-from http.server import ThreadingHTTPServer
 from pathlib import Path
-from socketserver import TCPServer
 from types import TracebackType
 from typing import Any, Self
 
+from runspec_rehearsal import listening
 from runspec_rehearsal.azure.batch.auth import Doorman
 from runspec_rehearsal.azure.batch.faults import Faults
 from runspec_rehearsal.azure.batch.settings import Settings
 from runspec_rehearsal.azure.batch.wire import Calls, Handler
 from runspec_rehearsal.azure.batch.world import World
 
-HOST = "127.0.0.1"
 
-
-class Listener(ThreadingHTTPServer):
+class Listener(listening.Listener):
     """The socket, and what its handlers need."""
 
-    daemon_threads = True
-    server_name = HOST
-    block_on_close = False
-    request_queue_size = 128
     world: World
     faults: Faults
     calls: Calls
     doorman: Doorman
-
-    def __init__(self, *given: Any) -> None:
-        self.links: weakref.WeakSet[socket.socket] = weakref.WeakSet()
-        super().__init__(*given)
-
-    def get_request(self) -> tuple[socket.socket, Any]:
-        link, address = super().get_request()
-        self.links.add(link)
-        return link, address
-
-    def hang_up(self) -> None:
-        """Close what clients keep open, so that nobody listens to them for ever."""
-        for link in list(self.links):
-            with contextlib.suppress(OSError):
-                link.shutdown(socket.SHUT_RDWR)
-
-    def server_bind(self) -> None:
-        """Bind, without asking for a name of the address, which may take long."""
-        TCPServer.server_bind(self)
-        self.server_port = self.server_address[1]
-
-    def handle_error(self, request: Any, client_address: Any) -> None:
-        """Say nothing where a client has gone away; that is what clients do."""
-        if not isinstance(sys.exc_info()[1], ConnectionError):
-            super().handle_error(request, client_address)
 
 
 class AzureBatch:
@@ -80,17 +44,14 @@ class AzureBatch:
         self.account = account
         self.key = key or base64.b64encode(secrets.token_bytes(64)).decode()
         self.settings = Settings(Path(folder), account=account, key=self.key, **settings)
-        self._listener = Listener((HOST, port), Handler)
-        self.url = f"http://{HOST}:{self._listener.server_address[1]}"
+        self._listener = Listener((listening.HOST, port), Handler)
+        self.url = self._listener.url
         self.world = World(self.settings, self.url)
         self._listener.world = self.world
         self._listener.faults = Faults()
         self._listener.calls = Calls()
         self._listener.doorman = Doorman(self.settings)
-        self._thread = threading.Thread(
-            target=self._listener.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True
-        )
-        self._thread.start()
+        self._listener.begin()
 
     @property
     def env(self) -> Mapping[str, str]:
@@ -116,11 +77,7 @@ class AzureBatch:
 
     def close(self) -> None:
         """Listen no more, and end every process of every task. May be called twice."""
-        if self._thread.is_alive():
-            self._listener.shutdown()
-            self._thread.join()
-            self._listener.server_close()
-            self._listener.hang_up()
+        if self._listener.end():
             self.world.close()
 
     def __enter__(self) -> Self:

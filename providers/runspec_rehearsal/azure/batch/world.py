@@ -29,7 +29,7 @@ from runspec_rehearsal.azure.batch.running import Runner
 from runspec_rehearsal.azure.batch.settings import Settings
 from runspec_rehearsal.azure.batch.tasks import Attempt, Task
 from runspec_rehearsal.azure.batch.things import Thing
-from runspec_rehearsal.azure.batch.timers import Timers
+from runspec_rehearsal.timers import Timers
 
 CLOSE_S = 15.0  # how long `close` waits for what it has killed
 

@@ -8,7 +8,6 @@ import threading
 import time
 from collections.abc import Callable
 
-from runspec_rehearsal.aws.timers import Timers
 from runspec_rehearsal.aws.world import Addresses
 from runspec_rehearsal.azure.batchai import clusters, files, jobs, resources, rules, setup, usages
 from runspec_rehearsal.azure.batchai.answers import Answer, Operations
@@ -19,6 +18,7 @@ from runspec_rehearsal.azure.batchai.model import Cluster, Group, Job, Node, Wor
 from runspec_rehearsal.azure.batchai.processes import end_marked
 from runspec_rehearsal.azure.batchai.rules import Request
 from runspec_rehearsal.azure.batchai.settings import Settings
+from runspec_rehearsal.timers import Timers
 
 CLOSE_S = 15.0  # how long `close` waits for the processes that it has killed
 
