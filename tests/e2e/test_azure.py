@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -181,3 +184,26 @@ def test_destroy_leaves_nothing(account: AzureBatch, capsys: Capture) -> None:
     assert [run(["destroy", found]), run(["destroy", "--site"])] == [0, 0]
 
     assert (dict(account.world.jobs), dict(account.world.pools)) == ({}, {})
+
+
+def test_an_idle_follower_asks_once_a_second(account: AzureBatch, capsys: Capture) -> None:
+    """By its own times: another process has not the quick ones of these tests."""
+    write("echo begun; sleep 120")
+    found = said(capsys, "apply", "job.yaml", "--detach")["run"]
+    wait(lambda: [t for t in tasks(account) if t["state"] == "running"], "a task runs")
+    follower = subprocess.Popen(
+        [sys.executable, "-m", "runspec", "logs", "-f", found],
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    )
+    try:
+        before = len(calls(account))
+        wait(lambda: len(calls(account)) > before + 6, "it follows")
+        since, began = len(calls(account)), time.monotonic()
+        time.sleep(10)
+        asked, seconds = len(calls(account)) - since, time.monotonic() - began
+    finally:
+        follower.kill()
+        follower.wait()
+
+    assert 3 <= asked <= seconds + 1
