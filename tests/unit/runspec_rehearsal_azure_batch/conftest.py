@@ -34,3 +34,10 @@ def store() -> Iterator[Store]:
     found = Store()
     yield found
     found.close()
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Each test has a service of its own, and waits for it: half a minute in all."""
+    for item in items:
+        if item.path.parent == Path(__file__).parent:
+            item.add_marker(pytest.mark.slow)

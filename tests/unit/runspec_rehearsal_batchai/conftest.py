@@ -27,3 +27,10 @@ def make(tmp_path: Path) -> Iterator[Callable[..., Hand]]:
 @pytest.fixture
 def hand(make: Callable[..., Hand]) -> Hand:
     return make().ready()
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Each test has a service of its own, and waits for it: half a minute in all."""
+    for item in items:
+        if item.path.parent == Path(__file__).parent:
+            item.add_marker(pytest.mark.slow)
