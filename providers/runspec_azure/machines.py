@@ -207,12 +207,6 @@ H16 16 112 2000 0
 H16r 16 112 2000 0
 """
 
-# Series that Batch AI had, which was there from 2017 to 2019.
-OF_BATCH_AI = (
-    "standardNCFamily standardNCSv2Family standardNCSv3Family standardNDSFamily "
-    "standardNVFamily standardDv2Family standardHFamily"
-).split()
-
 
 def _read(text: str) -> Iterable[Machine]:
     family = kind = leaves = ""
@@ -235,7 +229,6 @@ def _read(text: str) -> Iterable[Machine]:
 
 MACHINES = tuple(_read(TABLE))
 CURRENT = tuple(machine for machine in MACHINES if machine.leaves is None)
-BATCH_AI = tuple(machine for machine in MACHINES if machine.family in OF_BATCH_AI)
 KNOWN = {machine.name.lower(): machine for machine in MACHINES}
 
 

@@ -17,7 +17,7 @@ def each(do: Callable[[Thing], None], things: Sequence[Thing]) -> None:
             return
         try:
             do(thing)
-        except BaseException:
+        except BaseException:  # whatever it is goes on; the others are to begin no more
             failed.set()
             raise
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from runspec.provider import Capacity, Facts, Spec, Step, argv, tasks
+from runspec.provider import Facts, Spec, Step, argv, tasks
 from runspec_azure import stores
 from runspec_azure.batch import job, pool
 
@@ -13,7 +13,7 @@ def steps(spec: Spec, run: str, facts: Facts) -> tuple[Step, ...]:
         "pool": pool.name(spec, facts),
         "count": len(tasks(spec)),
         "tries": spec.retry.attempts,
-        "spot": spec.cluster.capacity is not Capacity.ON_DEMAND,
+        "spot": False,  # it has the job ask EC2's metadata, which no machine of Azure has
     }
     return (
         *stores.steps(spec, facts),

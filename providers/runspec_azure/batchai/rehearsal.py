@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from runspec.provider import Rehearsal, Unavailable
+from runspec_azure.batch.rehearsal import AZURITE
 
 SUBSCRIPTION = "00000000-0000-0000-0000-000000000000"
 # What a profile needs and may not have yet.
@@ -38,8 +39,7 @@ def stage(options: Mapping[str, Any], folder: Path, engine: str | None) -> Itera
         try:
             blobs = Blobs(folder / "blobs", account)
         except RuntimeError as exc:
-            hint = "npm install --global azurite, or set RUNSPEC_AZURITE to where it is"
-            raise Unavailable(f"a rehearsal needs a Blob service: {exc}", hint) from exc
+            raise Unavailable(f"a rehearsal needs a Blob service: {exc}", AZURITE) from exc
         stack.callback(blobs.close)
         for container in containers(found):
             blobs.make_container(container)

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from runspec_azure.machines import BATCH_AI, CURRENT, MACHINES, fitting, gpu_types, known
+from runspec_azure.machines import CURRENT, MACHINES, fitting, gpu_types, known
 
 
 @pytest.mark.parametrize(
@@ -45,11 +45,6 @@ def test_a_series_that_leaves_is_not_chosen() -> None:
 def test_a_machine_without_a_disk_of_its_own_is_not_chosen() -> None:
     assert not [m for m in fitting(1, 1, 0, None) if not m.disk_gib]
     assert [m for m in CURRENT if not m.disk_gib], "there are such in the table"
-
-
-def test_batch_ai_has_the_machines_of_its_day() -> None:
-    assert fitting(1, 1, 1, "k80", machines=BATCH_AI)[0].name == "Standard_NC6"
-    assert fitting(1, 1, 0, None, machines=BATCH_AI)[0].name == "Standard_D1_v2"
 
 
 @pytest.mark.parametrize(
