@@ -15,6 +15,9 @@ from runspec_aws.session import Session
 
 ALL_TRAFFIC = "-1"
 
+# What machines of ECS, their images, logs and files go to.
+ENDPOINTS = frozenset("ecr.api ecr.dkr ecs ecs-agent ecs-telemetry logs s3".split())
+
 
 def findings(session: Session, options: AwsOptions) -> Iterator[Finding]:
     if options.queue:  # its machines are where they are
@@ -63,7 +66,7 @@ def _ways_out(session: Session, subnets: Iterable[Mapping[str, Any]]) -> Iterato
         main = [t for t in tables if any(a.get("Main") for a in t["Associations"])]
         own = own or [t for t in main if t["VpcId"] == subnet["VpcId"]]
         if subnet["VpcId"] in inner:
-            yield Finding(f"{name} is in a network with endpoints for images", True)
+            yield Finding(f"{name} is in a network with endpoints for all that machines need", True)
         elif not any(r.get("NatGatewayId") for t in own for r in t["Routes"]):
             what = f"{name} has no NAT gateway: nodes of one job cannot get images or reach S3"
             yield Finding(
@@ -74,13 +77,17 @@ def _ways_out(session: Session, subnets: Iterable[Mapping[str, Any]]) -> Iterato
 
 
 def _with_endpoints(session: Session) -> set[str]:
-    """Give the networks from which images can be had with no way out; none where nobody may ask.
+    """Give the networks in which machines need no way out; none where nobody may ask.
 
     https://docs.aws.amazon.com/AmazonECR/latest/userguide/vpc-endpoints.html
+    https://docs.aws.amazon.com/AmazonECS/latest/developerguide/vpc-endpoints.html
     """
     _, found = asked(session.look("ec2").describe_vpc_endpoints, "endpoints", "")
-    there = (found or {}).get("VpcEndpoints", ())
-    return {e["VpcId"] for e in there if e["ServiceName"].endswith(".ecr.dkr")}
+    there: dict[str, set[str]] = {}
+    for endpoint in (found or {}).get("VpcEndpoints", ()):
+        service = endpoint["ServiceName"].split(".", 3)[-1]  # of com.amazonaws.REGION.SERVICE
+        there.setdefault(endpoint["VpcId"], set()).add(service)
+    return {network for network, services in there.items() if services >= ENDPOINTS}
 
 
 def _groups(session: Session, options: AwsOptions) -> Iterator[Finding]:

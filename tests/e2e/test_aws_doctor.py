@@ -10,6 +10,7 @@ import boto3
 import pytest
 
 from runspec.cli.main import run
+from runspec_aws.network import ENDPOINTS
 from runspec_rehearsal.aws.region import Region
 from tests.e2e.aws import (
     ACCOUNT,
@@ -95,20 +96,24 @@ def test_doctor_looks_at_the_network_that_nodes_need(
     assert f"ok  aws-batch: {subnet} has a NAT gateway" in capsys.readouterr().out
 
 
-def test_endpoints_for_images_are_a_way_out_too(
-    region: Region, tmp_path: Path, capsys: Capture
+@pytest.mark.parametrize("missing", [None, "s3"])
+def test_endpoints_are_a_way_out_where_none_is_missing(
+    region: Region, tmp_path: Path, capsys: Capture, missing: str | None
 ) -> None:
     ec2 = boto3.client("ec2", region_name=REGION)
     vpc = ec2.create_vpc(CidrBlock="10.0.0.0/16")["Vpc"]["VpcId"]
     subnet = ec2.create_subnet(VpcId=vpc, CidrBlock="10.0.1.0/24")["Subnet"]["SubnetId"]
     profile(tmp_path, subnets=[subnet])
-    images = f"com.amazonaws.{REGION}.ecr.dkr"
-    ec2.create_vpc_endpoint(VpcId=vpc, ServiceName=images, VpcEndpointType="Interface")
+    for service in ENDPOINTS - {missing}:
+        name = f"com.amazonaws.{REGION}.{service}"
+        ec2.create_vpc_endpoint(VpcId=vpc, ServiceName=name, VpcEndpointType="Interface")
 
     run(["doctor", "aws-batch"])
 
     told = capsys.readouterr().out
-    assert f"ok  aws-batch: {subnet} is in a network with endpoints for images" in told
+    ok = f"ok  aws-batch: {subnet} is in a network with endpoints for all that machines need"
+    assert (ok in told) is (missing is None)
+    assert (f"BAD aws-batch: {subnet} has no NAT gateway" in told) is (missing is not None)
 
 
 ALL = {"IpProtocol": "-1"}
