@@ -8,7 +8,7 @@ import sys
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
-from bench import aws, upload
+from bench import aws, azure, azure_upload, upload
 from bench.installs import ROOT, peer
 from bench.measure import Command, Sample
 from bench.rows import Bench, Row
@@ -112,6 +112,11 @@ FIGURES: Mapping[str, Callable[[Bench], Iterator[Row]]] = {
     "aws-logs": aws.logs,
     "aws-upload": upload.upload,
     "aws-calls": aws.calls,
+    "azure-plan": azure.plan,
+    "azure-calls": azure.calls,
+    "azure-idle": azure.idle,
+    "azure-upload-sink": azure_upload.to_sink,
+    "azure-upload-azurite": azure_upload.to_azurite,
 }
 
 

@@ -6,7 +6,8 @@ import os
 import subprocess
 import tempfile
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
@@ -95,12 +96,22 @@ def in_turns(
 
     A first run of each fills the caches and is not counted.
     """
-    for command in commands:
-        Sample.of(command, env)
+    return in_rounds(commands, rounds, lambda: nullcontext(env))
+
+
+Around = Callable[[], AbstractContextManager[Mapping[str, str]]]
+"""What a round is done in: it gives the variables that all commands of the round are given."""
+
+
+def in_rounds(commands: Sequence[Command], rounds: int, around: Around) -> tuple[Timing, ...]:
+    """Time *commands* as `in_turns` does, each round in surroundings of its own."""
     taken: list[list[Sample]] = [[] for _ in commands]
-    for _ in range(rounds):
-        for command, samples in zip(commands, taken, strict=True):
-            samples.append(Sample.of(command, env))
+    for n in range(rounds + 1):
+        with around() as env:
+            for command, samples in zip(commands, taken, strict=True):
+                sample = Sample.of(command, env)
+                if n:
+                    samples.append(sample)
     return tuple(_timing(c, samples) for c, samples in zip(commands, taken, strict=True))
 
 

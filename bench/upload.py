@@ -50,8 +50,8 @@ def upload(bench: Bench) -> Iterator[Row]:
     """Stage a folder as apply does, its hashing included, beside tools that copy folders."""
     with _server(bench.room / "served") as env:
         for what, folder in (
-            ("upload 1 GiB", _large(bench.room / "large")),
-            ("upload 10,000 x 4 KiB", _small(bench.room / "small")),
+            ("upload 1 GiB", large(bench.room / "large")),
+            ("upload 10,000 x 4 KiB", small(bench.room / "small", SMALL)),
         ):
             yield from _rows(bench, what, _commands(bench, folder), {**bench.env, **env})
 
@@ -129,7 +129,8 @@ def _await(place: str, alive: Callable[[], bool]) -> None:
             time.sleep(0.05)
 
 
-def _large(folder: Path) -> Path:
+def large(folder: Path) -> Path:
+    """Make a folder with one file of 1 GiB, which nothing can make smaller."""
     folder.mkdir()
     block = os.urandom(1 << 20)
     with (folder / "large").open("wb") as file:
@@ -138,8 +139,9 @@ def _large(folder: Path) -> Path:
     return folder
 
 
-def _small(folder: Path) -> Path:
+def small(folder: Path, count: int) -> Path:
+    """Make a folder with *count* files of 4 KiB."""
     folder.mkdir()
-    for n in range(SMALL):
+    for n in range(count):
         (folder / f"{n}").write_bytes(os.urandom(SMALL_BYTES))
     return folder

@@ -291,7 +291,7 @@ def _secrets(spec: Spec, options: AwsOptions) -> Iterator[Problem]:
             )
             yield Problem(at, f"the profile has no secret '{key}'", hint)
         elif not (SECRETS_MANAGER.fullmatch(where) or PARAMETER.fullmatch(where)):
-            what = f"a job on AWS Batch cannot read '{where}'"
+            what = f"a job on AWS Batch cannot read what the profile says of '{key}'"
             hint = "keep it in Secrets Manager (aws-sm:ARN) or the Parameter Store (aws-ssm:NAME)"
             yield Problem(at, what, hint)
 

@@ -13,7 +13,7 @@ OWN_GROUP = "/aws/batch/job"  # the group of AWS Batch itself
 ARN = r"^arn:aws[a-z-]*:iam::[0-9]{12}:(role|instance-profile)/.+$"
 REGION = r"^[a-z]{2}(-[a-z]+)+-[0-9]+$"
 BUCKET = r"^[a-z0-9][a-z0-9.-]{1,61}[a-z0-9]$"
-PREFIX = r"^[A-Za-z0-9!_.*'()-]+(/[A-Za-z0-9!_.*'()-]+)*$"
+PREFIX = r"^(?!(.*/)?\.{1,2}(/|$))[A-Za-z0-9!_.*'()-]+(/[A-Za-z0-9!_.*'()-]+)*$"
 EFS = r"efs:fs-[0-9a-f]{8,40}(:fsap-[0-9a-f]{8,40})?"
 # https://docs.aws.amazon.com/fsx/latest/APIReference/API_LustreFileSystemConfiguration.html
 FSX = r"fsx:fs-[0-9a-f]{8,18}:[A-Za-z0-9_-]{1,8}(/[A-Za-z0-9_-][A-Za-z0-9._-]*)*"

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import contextlib
 import io
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from functools import cached_property
 from typing import Any, BinaryIO, NamedTuple
 
 import obstore
+from azure.core.credentials import TokenCredential
 from obstore import exceptions as bulk
 from obstore.store import AzureStore
 
@@ -18,21 +19,19 @@ from runspec.provider import (
     Conflict,
     OutputFile,
     Progress,
+    RemoteError,
     saved_outputs,
     tar_blocks,
     tar_bytes,
 )
 from runspec_azure import stores
 from runspec_azure.errors import translated
-from runspec_azure.session import Session, secret
+from runspec_azure.session import Session, refuse_plain, secret
 
 PART_BYTES = 8 << 20
 PARTS = 50_000  # at most. https://learn.microsoft.com/en-us/azure/storage/blobs/scalability-targets
 AT_ONCE = 8  # parts, each of which is in memory
 SCOPE = "https://storage.azure.com/.default"
-LONGEST_S = 7 * 86_400  # of a user delegation key
-# https://learn.microsoft.com/en-us/rest/api/storageservices/get-user-delegation-key
-EARLY_S = 900  # clocks differ
 
 
 class Entry(NamedTuple):
@@ -49,17 +48,21 @@ class Blobs:
         self.session = session
         self.options = session.options
         self.prefix: str = session.options.prefix
-        self._signed: dict[tuple[str, str], str] = {}
 
     @cached_property
-    def _key(self) -> str | None:
+    def account_key(self) -> str | None:
         return secret(self.options.storage_key)
+
+    @property
+    def login(self) -> TokenCredential:
+        return self.session.login
 
     @cached_property
     def _store(self) -> AzureStore:
         end = stores.endpoint(self.options)
-        own: dict[str, Any] = {"account_key": self._key} if self._key else {}
+        own: dict[str, Any] = {"account_key": self.account_key} if self.account_key else {}
         if not own:
+            refuse_plain("blob_url", end)
             own["credential_provider"] = self._token
         with translated("open the store"):
             return AzureStore(
@@ -106,14 +109,14 @@ class Blobs:
             return None
 
     def put(self, key: str, content: bytes) -> None:
-        with translated(f"write {key}"):
+        with self._contained(), translated(f"write {key}"):
             obstore.put(self._store, key, content, use_multipart=False)
 
     def put_new(self, content: bytes, *parts: str) -> bool:
         """Put a small blob where none is; say whether there was none."""
         key = self.key(*parts)
         try:
-            with translated(f"write {key}"), _known():
+            with self._contained(), translated(f"write {key}"), _known():
                 obstore.put(self._store, key, content, mode="create", use_multipart=False)
         except FileExistsError:
             return False
@@ -127,11 +130,25 @@ class Blobs:
         https://learn.microsoft.com/en-us/rest/api/storageservices/put-block#remarks
         """
         whole = sum(file.bytes for file in bundle.files)
-        part = max(PART_BYTES, -(-tar_bytes(bundle) // PARTS))
-        with translated(f"upload {key}"):
-            blocks = tar_blocks(bundle, progress)
-            obstore.put(self._store, key, blocks, chunk_size=part, max_concurrency=AT_ONCE)
+        self.put_blocks(key, tar_blocks(bundle, progress), tar_bytes(bundle))
         progress(whole, whole)
+
+    def put_blocks(self, key: str, blocks: Iterator[bytes], count: int) -> None:
+        """Put a blob of *count* bytes while they come, whole or not at all."""
+        part = max(PART_BYTES, -(-count // PARTS))
+        with self._contained(), translated(f"upload {key}"):
+            obstore.put(self._store, key, blocks, chunk_size=part, max_concurrency=AT_ONCE)
+
+    @contextlib.contextmanager
+    def _contained(self) -> Iterator[None]:
+        """Say what it means that what is written, or listed, was not found."""
+        try:
+            yield
+        except FileNotFoundError:
+            name, account = self.options.container, self.options.storage_account
+            hint = f"az storage container create --name {name} --account-name {account}"
+            what = f"there is no container {name} in the account {account}"
+            raise RemoteError(what, f"{hint}, or name another in the profile") from None
 
     def remove(self, key: str) -> None:
         try:
@@ -142,7 +159,7 @@ class Blobs:
 
     def listing(self, prefix: str) -> Iterator[Entry]:
         """Give every blob whose name begins with *prefix*, a folder of names."""
-        with translated(f"list {prefix}"):
+        with self._contained(), translated(f"list {prefix}"):
             for page in obstore.list(self._store, prefix.rstrip("/")):
                 for found in page:
                     if found["path"].startswith(prefix):
@@ -150,7 +167,7 @@ class Blobs:
 
     def folders(self, prefix: str) -> list[str]:
         """Give the names directly below *prefix* that have blobs below them."""
-        with translated(f"list {prefix}"):
+        with self._contained(), translated(f"list {prefix}"):
             found = obstore.list_with_delimiter(self._store, prefix.rstrip("/"))
             return [name.rstrip("/").rpartition("/")[2] for name in found["common_prefixes"]]
 
@@ -182,60 +199,6 @@ class Blobs:
         if data is None:
             raise Conflict(f"{key} has been taken away")
         return io.BytesIO(data)
-
-    def with_urls(self, value: Any) -> Any:
-        """Give *value* with what is signed for every `{"$signed": ...}`; not to be kept anywhere."""
-        if isinstance(value, Mapping):
-            if value.keys() == {"$signed"}:
-                return self._sign(value["$signed"])
-            return {k: self.with_urls(v) for k, v in value.items()}
-        return [self.with_urls(v) for v in value] if isinstance(value, list) else value
-
-    def _sign(self, words: str) -> str:
-        """`racwdl` gives the query alone, `url racwdl` the container's URL, `r KEY` a blob's."""
-        base = f"{stores.endpoint(self.options)}/{self.options.container}"
-        rights, _, key = words.removeprefix("url ").partition(" ")
-        query = self._query(rights, key)
-        if key:
-            return f"{base}/{key}?{query}"
-        return f"{base}?{query}" if words.startswith("url ") else query
-
-    def _query(self, rights: str, key: str) -> str:
-        if (rights, key) not in self._signed:
-            with translated("sign for the job"):
-                self._signed[rights, key] = self._made(rights, key)
-        return self._signed[rights, key]
-
-    def _made(self, rights: str, key: str) -> str:
-        """https://learn.microsoft.com/en-us/rest/api/storageservices/create-service-sas"""
-        from azure.storage.blob import generate_blob_sas, generate_container_sas
-
-        plain = stores.endpoint(self.options).startswith("http://")
-        wanted_s = self.options.signed_for
-        own: dict[str, Any] = {
-            "account_name": self.options.storage_account,
-            "container_name": self.options.container,
-            "permission": rights,
-            "protocol": None if plain else "https",
-        }
-        if self._key:
-            own["account_key"] = self._key
-        else:
-            wanted_s = min(wanted_s, LONGEST_S - EARLY_S)
-            own["user_delegation_key"] = self._delegated(wanted_s)
-        own["expiry"] = datetime.now(UTC) + timedelta(seconds=wanted_s)
-        if key:
-            return generate_blob_sas(blob_name=key, **own)
-        return generate_container_sas(**own)
-
-    def _delegated(self, wanted_s: float) -> Any:
-        from azure.storage.blob import BlobServiceClient
-
-        now = datetime.now(UTC)
-        end = stores.endpoint(self.options)
-        with BlobServiceClient(end, credential=self.session.login) as client:
-            start = now - timedelta(seconds=EARLY_S)
-            return client.get_user_delegation_key(start, now + timedelta(seconds=wanted_s))
 
 
 @contextlib.contextmanager

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
-from runspec.provider import Finding, RunspecError
+from runspec.provider import Finding
 from runspec_azure import machines
 from runspec_azure.batch.options import BatchOptions
 from runspec_azure.blobs import Blobs
+from runspec_azure.findings import asked, free, sizes
 from runspec_azure.session import Session
 from runspec_azure.subscription import Subscription, opened
 
 NEEDED = ("batch_url", "storage_account", "container")
+# Among capabilities: https://learn.microsoft.com/azure/batch/batch-docker-container-workloads
+CONTAINERS = "dockercompatible"
 ENOUGH_VCPUS = 2  # of the smallest machine
 MORE = "ask for more in the portal: the Batch account, Quotas"
 
@@ -32,6 +35,8 @@ def examine(options: BatchOptions, subscription: Subscription | None = None) -> 
     )
     yield finding
     yield _store(session)
+    if not (options.storage_key or options.identity):
+        yield _delegation(session)
     if images is None:
         return
     if options.pool:
@@ -41,21 +46,25 @@ def examine(options: BatchOptions, subscription: Subscription | None = None) -> 
     yield from _subscription(options, subscription)
 
 
-def asked(ask: Callable[[], Any], good: str, hint: str) -> tuple[Finding, Any]:
-    """Give a finding about *ask*, and what it gave; None when it was refused."""
-    try:
-        found = ask()
-    except RunspecError as exc:
-        return Finding(exc.message, False, exc.hint or hint), None
-    return Finding(good, True), found
-
-
 def _store(session: Session) -> Finding:
     account, container = session.options.storage_account, session.options.container
     hint = f"make it (az storage container create --account-name {account} -n {container}), or name another"
     blobs = Blobs(session)
     ask = lambda: next(iter(blobs.listing(blobs.key("inside", ""))), "")  # noqa: E731
     return asked(ask, f"container {container} of storage account {account}", hint)[0]
+
+
+def _delegation(session: Session) -> Finding:
+    """Whoever is logged in needs a right on the whole storage account to sign, and not on the container.
+
+    https://learn.microsoft.com/rest/api/storageservices/get-user-delegation-key#permissions
+    """
+    from runspec_azure.signing import Signer
+
+    account = session.options.storage_account
+    hint = f"assign the role Storage Blob Delegator on the storage account {account} to the login"
+    ask = Signer(Blobs(session)).delegation
+    return asked(ask, f"the login may sign for jobs (storage account {account})", hint)[0]
 
 
 def _pool(session: Session, name: str) -> Iterator[Finding]:
@@ -76,6 +85,14 @@ def _pool(session: Session, name: str) -> Iterator[Finding]:
     machine = pool.get("virtualMachineConfiguration", {})
     kind = "with an image" if machine.get("containerConfiguration") else "without an image"
     yield Finding(f"pool {name} takes jobs {kind} alone ({pool.get('vmSize')})", True)
+    mounts = [
+        inner["relativeMountPath"]
+        for m in pool.get("mountConfiguration") or ()
+        for inner in m.values()
+    ]
+    yield Finding(
+        f"pool {name} mounts {', '.join(mounts) or 'nothing'}: shared:// has no more", True
+    )
     for error in pool.get("resizeErrors") or ():
         what = f"pool {name}: {error.get('code')}: {error.get('message')}"
         yield Finding(what, False, "it gets no machines until that is mended")
@@ -84,6 +101,8 @@ def _pool(session: Session, name: str) -> Iterator[Finding]:
 def _image(options: BatchOptions, images: list[Mapping[str, Any]]) -> Iterator[Finding]:
     """https://learn.microsoft.com/rest/api/batchservice/account/list-supported-images"""
     if options.image.startswith("/"):
+        what = "image: it is your own, so that only you know whether it has containers (moby) and python3"
+        yield Finding(what, True)
         return
     publisher, offer, sku, _ = options.image.split(":")
     wanted = {"publisher": publisher, "offer": offer, "sku": sku}
@@ -93,6 +112,8 @@ def _image(options: BatchOptions, images: list[Mapping[str, Any]]) -> Iterator[F
         ends = str(good[0].get("batchSupportEndOfLife") or "")[:10]
         until = f", until {ends}" if ends else ""
         yield Finding(f"image {options.image} with {options.node_agent}{until}", True)
+        if not any(str(able).lower() == CONTAINERS for able in good[0].get("capabilities") or ()):
+            yield Finding(f"image {options.image} takes jobs without an image alone", True)
     elif there:
         agents = ", ".join(sorted({str(i.get("nodeAgentSKUId")) for i in there}))
         what = f"image {options.image} does not go with {options.node_agent}"
@@ -148,23 +169,10 @@ def _sizes(options: BatchOptions, subscription: Subscription, hint: str) -> Iter
     if skus is None:
         yield finding
         return
-    where = subscription.region
     wanted = [machines.known(options.vm_size or "")] if options.vm_size else machines.CURRENT
     names = [m.name for m in wanted if m is not None]
-    away = [name for name in names if name not in skus]
-    refused = [f"{name} ({skus[name].refused})" for name in names if _closed(skus, name)]
-    way = "ask for it (portal: Quotas, or a support request), or name another vm_size"
-    good = options.vm_size is None  # of the table no job may need it
-    if away:
-        yield Finding(f"not in {where}: {', '.join(away)}", good, way)
-    if refused:
-        yield Finding(f"not for this subscription in {where}: {', '.join(refused)}", good, way)
-    if names and not away and not refused:
-        yield Finding(f"all {len(names)} sizes of machines are in {where}", True)
-
-
-def _closed(skus: Mapping[str, Any], name: str) -> bool:
-    return name in skus and skus[name].refused is not None
+    # Of the table no job may need it.
+    yield from sizes(names, skus, subscription.region, needed=options.vm_size is not None)
 
 
 def _families(options: BatchOptions) -> dict[str, int]:
@@ -188,10 +196,9 @@ def _usages(options: BatchOptions, subscription: Subscription, hint: str) -> Ite
         usage = usages.get(machines.family_key(name))
         if usage is None:
             continue
-        free = usage.limit - usage.used
-        what = f"{free:,} of {usage.limit:,} {words.get(name, f'vCPUs of {name}')} are free"
+        what = words.get(name, f"vCPUs of {name}")
         needed = name == "cores" or (options.vm_size is not None and name in _families(options))
-        yield Finding(what, free >= least or not needed, "ask for more in the portal: Quotas")
+        yield free(usage, what, least if needed else 0, "ask for more in the portal: Quotas")
 
 
 def _account_quotas(options: BatchOptions, account: Mapping[str, Any]) -> Iterator[Finding]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import re
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, NamedTuple
 
 from azure.core import exceptions
 from obstore import exceptions as bulk
@@ -14,6 +14,16 @@ from runspec.provider import CredentialsError, NoAnswer, RemoteError
 
 LOGIN = "log in again (az login), or set batch_key and storage_key; then the same command goes on"
 RIGHTS = "see runspec doctor azure-batch for the rights that are needed, or log in again"
+
+
+class Ways(NamedTuple):
+    """What to do when nobody is known (*login*), and when they may not (*rights*), by a provider's settings."""
+
+    login: str
+    rights: str
+
+
+BATCH = Ways(LOGIN, RIGHTS)
 SIGNATURE = re.compile(r"(sig|se|sp|skoid|sktid)=[^&\s\"'<>]+")
 # https://learn.microsoft.com/en-us/rest/api/storageservices/common-rest-api-error-codes
 DENIED = frozenset(
@@ -24,16 +34,16 @@ NEVER_CAME = ("NewConnectionError", "ConnectTimeout", "NameResolutionError", "Na
 
 
 @contextlib.contextmanager
-def translated(what: str) -> Iterator[None]:
+def translated(what: str, ways: Ways = BATCH) -> Iterator[None]:
     """Raise what the SDKs raise while *what* is done in the words of `Client.call`."""
     try:
         yield
     except exceptions.ClientAuthenticationError as exc:
-        raise CredentialsError(f"{what}: {told(exc)}", LOGIN) from exc
+        raise CredentialsError(f"{what}: {told(exc)}", ways.login) from exc
     except exceptions.DecodeError as exc:
         raise NoAnswer(f"{what}: the reply was cut off") from exc
     except exceptions.HttpResponseError as exc:
-        raise _refused(what, exc) from exc
+        raise _refused(what, exc, ways) from exc
     except exceptions.ServiceRequestError as exc:
         if any(word in f"{exc.inner_exception!r} {exc}" for word in NEVER_CAME):
             text = f"{what}: Azure cannot be reached: {told(exc)}"
@@ -42,7 +52,7 @@ def translated(what: str) -> Iterator[None]:
     except exceptions.AzureError as exc:
         raise NoAnswer(f"{what}: {told(exc)}") from exc
     except bulk.BaseError as exc:
-        raise _bulk_refused(what, exc) from exc
+        raise _bulk_refused(what, exc, ways) from exc
     except ValueError as exc:  # half a reply is no JSON; a key is no base64
         raise NoAnswer(f"{what}: the reply was cut off") from exc
 
@@ -53,11 +63,11 @@ def told(exc: BaseException) -> str:
     return SIGNATURE.sub(r"\1=...", str(text).strip().partition("\n")[0])
 
 
-def _refused(what: str, exc: exceptions.HttpResponseError) -> Exception:
+def _refused(what: str, exc: exceptions.HttpResponseError, ways: Ways) -> Exception:
     status, code = exc.status_code or 0, service_code(exc)
     text = f"{what}: {code or status}: {_message(exc)}"
     if status in (401, 403):
-        return CredentialsError(text, LOGIN if status == 401 else RIGHTS)
+        return CredentialsError(text, ways.login if status == 401 else ways.rights)
     if status == 429:
         return RemoteError(text, transient=True)
     if status >= 500 or status in (0, 408):
@@ -93,15 +103,17 @@ def status_of(exc: BaseException) -> int:
     return int(getattr(cause, "status_code", None) or 0)
 
 
-def _bulk_refused(what: str, exc: bulk.BaseError) -> Exception:
+def _bulk_refused(what: str, exc: bulk.BaseError, ways: Ways) -> Exception:
     """Obstore gives the answer as it came, in the middle of its own words."""
     text = str(exc)
     code = _between(text, "<Code>", "</Code>")
     message = _between(text, "<Message>", "</Message>").partition("\n")[0]
     said = SIGNATURE.sub(r"\1=...", message or code or text.strip().partition("\n")[0])
+    if code == "ContainerNotFound":  # where it lists; elsewhere it raises the same itself
+        return FileNotFoundError(said)
     denied = isinstance(exc, bulk.PermissionDeniedError | bulk.UnauthenticatedError)
     if code in DENIED or denied:
-        return CredentialsError(f"{what}: {said}", LOGIN)
+        return CredentialsError(f"{what}: {said}", ways.login)
     return NoAnswer(f"{what}: {said}")
 
 

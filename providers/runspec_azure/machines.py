@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
+from difflib import SequenceMatcher
 from typing import NamedTuple
 
 READ = "2026-11-21"  # what leaves up to that day has left
@@ -244,6 +245,22 @@ def family_key(name: str) -> str:
 def known(name: str) -> Machine | None:
     """Give the machine of that name, which has no case: `STANDARD_NC6` is `Standard_NC6`."""
     return KNOWN.get(name.lower())
+
+
+def near(name: str) -> tuple[str, ...]:
+    """Give the machines of the series that *name* begins with, the names most like it first.
+
+    >>> near("STANDARD_ND96")[0], near("Standard_Z1")
+    ('Standard_ND96asr_v4', ())
+    """
+    series = re.match(r"(?i)standard_([a-z]+)", name)
+    if series is None:
+        return ()
+    kin = re.compile(rf"(?i)standard_{series[1]}\d")
+    found = [machine.name for machine in CURRENT if kin.match(machine.name)]
+    return tuple(
+        sorted(found, key=lambda other: -SequenceMatcher(None, name.lower(), other.lower()).ratio())
+    )
 
 
 def gpu_types(machines: Iterable[Machine] = CURRENT) -> tuple[str, ...]:

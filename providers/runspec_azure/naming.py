@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import hashlib
 import json
-from typing import Any
+from typing import Any, Protocol
 
-from runspec.provider import Request
+from runspec.provider import Request, Spec
 
 
 def short_hash(value: Any) -> str:
@@ -17,6 +17,28 @@ def short_hash(value: Any) -> str:
 def named(word: str, value: Any) -> str:
     """Give `runspec-WORD-HASH`: equal content has an equal name, and runs share it."""
     return f"runspec-{word}-{short_hash(value)}"
+
+
+class Account(Protocol):
+    """What options say of the Batch account."""
+
+    @property
+    def batch_url(self) -> str | None: ...
+
+    @property
+    def batch_account(self) -> str | None: ...
+
+
+def account(options: Account) -> str:
+    """Give the name of the Batch account, which its URL begins with."""
+    host = (options.batch_url or "").partition("//")[2]
+    return options.batch_account or host.partition(".")[0]
+
+
+def setting(spec: Spec, key: str) -> tuple[str, ...]:
+    """Give the place of a setting of Azure Batch: in the spec, where it says it, or that of the provider."""
+    own = spec.providers.get("azure-batch", {})
+    return ("providers", "azure-batch", key) if key in own else ("provider",)
 
 
 def batch(operation: str, path: dict[str, str] | None = None, body: Any = None) -> Request:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import base64
 import logging
 import os
 from collections.abc import Mapping
 from functools import cached_property
 from pathlib import Path
-from typing import Any
-from urllib.parse import quote, urlsplit
+from typing import TYPE_CHECKING, Any
+from urllib.parse import quote
 
 from azure.batch import BatchClient
 from azure.core.credentials import AzureNamedKeyCredential, TokenCredential
@@ -16,7 +17,11 @@ from azure.core.pipeline.policies import RetryPolicy
 from azure.core.rest import HttpRequest, HttpResponse
 
 from runspec.provider import CredentialsError, NoAnswer, UsageError
-from runspec_azure.errors import LOGIN, translated
+from runspec_azure.errors import translated
+from runspec_azure.naming import account
+
+if TYPE_CHECKING:
+    from runspec_azure.management import Management
 
 API_VERSION = "2025-06-01"
 JSON = "application/json; odata=minimalmetadata"
@@ -30,6 +35,7 @@ OPERATIONS: Mapping[str, tuple[str, str]] = {
     "Pool_Get": ("GET", "/pools/{poolId}"),
     "Pool_List": ("GET", "/pools"),
     "Pool_Delete": ("DELETE", "/pools/{poolId}"),
+    "Pool_EnableAutoScale": ("POST", "/pools/{poolId}/enableautoscale"),
     "ComputeNode_List": ("GET", "/pools/{poolId}/nodes"),
     "File_GetFromComputeNode": ("GET", "/pools/{poolId}/nodes/{nodeId}/files/{filePath}"),
     "Job_Add": ("POST", "/jobs"),
@@ -38,7 +44,6 @@ OPERATIONS: Mapping[str, tuple[str, str]] = {
     "Job_Patch": ("PATCH", "/jobs/{jobId}"),
     "Job_Terminate": ("POST", "/jobs/{jobId}/terminate"),
     "Job_Delete": ("DELETE", "/jobs/{jobId}"),
-    "Job_GetTaskCounts": ("GET", "/jobs/{jobId}/taskcounts"),
     "Task_AddCollection": ("POST", "/jobs/{jobId}/addtaskcollection"),
     "Task_Get": ("GET", "/jobs/{jobId}/tasks/{taskId}"),
     "Task_List": ("GET", "/jobs/{jobId}/tasks"),
@@ -69,10 +74,17 @@ class Session:
         return DefaultAzureCredential()
 
     @cached_property
+    def management(self) -> Management:
+        """Give the Resource Manager, which takes tokens alone."""
+        from runspec_azure.management import Management
+
+        if self.options.arm_url:
+            refuse_plain("arm_url", self.options.arm_url)
+        return Management(self.options, self.login)
+
+    @cached_property
     def account(self) -> str:
-        """Give the name of the Batch account, which its URL begins with."""
-        host = urlsplit(self.url).hostname or ""
-        return self.options.batch_account or host.partition(".")[0]
+        return account(self.options)
 
     def make(self, operation: str, path: Mapping[str, str], body: Any = None) -> Any:
         """Send what makes or changes something, once; give its answer, None for an empty one."""
@@ -144,6 +156,8 @@ class Session:
 
     def _opened(self, retries: RetryPolicy[Any, Any]) -> BatchClient:
         key = secret(self.options.batch_key)
+        if not key:
+            refuse_plain("batch_url", self.url)
         credential = AzureNamedKeyCredential(self.account, key) if key else self.login
         return BatchClient(
             self.url,
@@ -155,19 +169,36 @@ class Session:
         )
 
 
+def refuse_plain(option: str, url: str) -> None:
+    """Raise UsageError for a *url* that a token would be sent to in the open."""
+    if not url.startswith("https://"):
+        what = f"{option}: {url} is not encrypted, and whoever listens could take the login"
+        raise UsageError(what, "write https://..., or name the account's key")
+
+
 def secret(source: str | None) -> str | None:
-    """Give the key that lives at *source*, `env:NAME` or `file:/path`; None for none."""
+    """Give the account's key that lives at *source*, `env:NAME` or `file:/path`; None for none."""
     if source is None:
         return None
     kind, _, place = source.partition(":")
+    if kind not in ("env", "file"):
+        raise CredentialsError(f"nothing here can read a key by '{kind}:'", "use env: or file:")
     try:
-        if kind == "env":
-            return os.environ[place]
-        if kind == "file":
-            return Path(place).expanduser().read_text(encoding="utf-8").strip()
+        path = Path(place).expanduser()
+        found = os.environ[place] if kind == "env" else path.read_text(encoding="utf-8")
     except (KeyError, OSError, UnicodeDecodeError) as exc:
-        raise CredentialsError(f"the key {source} is not there", LOGIN) from exc
-    raise CredentialsError(f"nothing here can read the key {source}", "use env: or file:")
+        hint = f"export {place}" if kind == "env" else f"write the account's key into {place}"
+        raise CredentialsError(f"the key {source} is not there", hint) from exc
+    try:
+        known = base64.b64decode(found.strip(), validate=True)
+    except ValueError:
+        known = b""
+    if not known:  # what it is said to be goes into no message
+        what = (
+            f"what {source} holds is no account's key: those are base64, as the portal shows them"
+        )
+        raise CredentialsError(what, "copy one from the portal: the account, Keys or Access keys")
+    return found.strip()
 
 
 def _content(response: HttpResponse) -> Any:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from functools import cached_property
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 from urllib.parse import urlsplit
 
 from azure.core.credentials import TokenCredential
@@ -14,6 +14,7 @@ from azure.mgmt.resource.resources import ResourceManagementClient
 from runspec.provider import RunspecError
 from runspec_azure import machines
 from runspec_azure.errors import translated
+from runspec_azure.findings import Usage
 
 ACCOUNTS = "Microsoft.Batch/batchAccounts"
 API_VERSION = "2025-06-01"
@@ -21,18 +22,18 @@ MODES = {"UserSubscription": "user-subscription", "BatchService": "batch-service
 MIB_IN_GIB = 1024
 
 
+class Named(Protocol):
+    """A row of a table of machines."""
+
+    @property
+    def name(self) -> str: ...
+
+
 class Sku(NamedTuple):
     """A machine as the subscription may have it. *refused* says why it may not."""
 
     facts: Mapping[str, Any]
     refused: str | None = None
-
-
-class Usage(NamedTuple):
-    """How many vCPUs of a family are in use, and how many may be."""
-
-    used: int
-    limit: int
 
 
 class Subscription:
@@ -78,13 +79,7 @@ class Subscription:
         https://learn.microsoft.com/rest/api/compute/resource-skus/list
         """
         with translated("list the sizes of machines"):
-            listed = self._compute.resource_skus.list(filter=f"location eq '{self.region}'")
-            return {
-                known.name: _sku(one)
-                for one in listed
-                if one.resource_type == "virtualMachines"
-                and (known := machines.known(str(one.name)))
-            }
+            return listed_skus(self._compute, self.region, machines.known)
 
     @cached_property
     def usages(self) -> Mapping[str, Usage]:
@@ -99,6 +94,17 @@ class Subscription:
                 )
                 for one in self._compute.usage.list(self.region)
             }
+
+
+def listed_skus(
+    compute: ComputeManagementClient, region: str, known: Callable[[str], Named | None]
+) -> dict[str, Sku]:
+    """Give the machines of a table that *region* has, by their names there."""
+    return {
+        found.name: _sku(one)
+        for one in compute.resource_skus.list(filter=f"location eq '{region}'")
+        if one.resource_type == "virtualMachines" and (found := known(str(one.name)))
+    }
 
 
 def _label(url: str, number: int) -> str:
@@ -158,4 +164,5 @@ def opened(options: Any) -> Subscription:
     """Give the subscription, asked by whoever is logged in here."""
     from azure.identity import DefaultAzureCredential
 
-    return Subscription(options, DefaultAzureCredential(), retry_total=1)
+    login = DefaultAzureCredential()
+    return Subscription(options, login, base_url=options.arm_url, retry_total=1)

@@ -116,5 +116,5 @@ def _secrets(spec: Spec, facts: Facts) -> Iterator[Problem]:
             )
             yield Problem(("secrets", variable), f"the profile has no secret '{name}'", hint or way)
         elif not known[name].startswith(READABLE):
-            what = f"'{known[name]}' cannot be read on this machine"
+            what = f"nothing reads '{known[name].partition(':')[0]}:' on this machine"
             yield Problem(("secrets", variable), what, "use env:NAME or file:/path on local")

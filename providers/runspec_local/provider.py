@@ -34,8 +34,10 @@ class LocalProvider:
 
     def connect(self, facts: Facts) -> Client:
         from runspec_local.client import LocalClient
+        from runspec_local.survey import root
 
-        return LocalClient(facts.survey["root"])
+        # Without a spec nothing was surveyed: gc looks at what is there, whatever made it.
+        return LocalClient(facts.survey.get("root") or root(facts.options))
 
 
 PROVIDER = LocalProvider()

@@ -19,13 +19,13 @@ ENGINES = ("podman", "docker")
 
 
 def survey(spec: Spec, options: LocalOptions) -> Mapping[str, Any]:
-    root = str(_root(options))
+    place = root(options)
     found: dict[str, Any] = {
-        "root": root,
+        "root": place,
         "cpus": len(os.sched_getaffinity(0)),
         "gpus": _gpus(),
-        "store": _places(root, "store", spec),
-        "shared": _places(root, "shared", spec),
+        "store": _places(place, "store", spec),
+        "shared": _places(place, "shared", spec),
     }
     found |= _engine(spec, options)
     if found["engine"] == "process" and spec.container.requirements is not None:
@@ -39,11 +39,12 @@ def _places(root: str, scheme: str, spec: Spec) -> dict[str, bool]:
     return {place: Path(f"{root}/{scheme}/{place}").is_dir() for place in places}
 
 
-def _root(options: LocalOptions) -> Path:
+def root(options: LocalOptions) -> str:
+    """Give where runs and the store lie. Raises UsageError where that is in nobody's home."""
     if options.root is None:
-        return state_folder() / "local"
+        return str(state_folder() / "local")
     try:
-        return Path(options.root).expanduser()
+        return str(Path(options.root).expanduser())
     except RuntimeError as exc:
         hint = "set providers: {local: {root: /a/folder}}"
         raise UsageError(f"root: nobody knows the home folder in '{options.root}'", hint) from exc
@@ -96,7 +97,7 @@ def _python(spec: Spec, options: LocalOptions) -> dict[str, Any]:
 def examine(options: LocalOptions) -> Iterator[Finding]:
     """Say what runs jobs here and what does not."""
     try:
-        yield _writable(_root(options))
+        yield _writable(Path(root(options)))
     except UsageError as exc:
         yield Finding(exc.message, False, exc.hint)
     for name in ENGINES:

@@ -184,6 +184,22 @@ def cancel(plan: Plan, journal: Journal, hands: Hands) -> Status:
     return status
 
 
+def abandon(journal: Journal, want: str) -> Status:
+    """End a run that began no step, *want* being "cancel" or "destroy": no service has heard of it.
+
+    So nobody has to be asked, and no client is needed.
+    """
+    memory = journal.memory
+    assert not memory.tried, "BUG: something of the run may be there"
+    if memory.want not in ("destroy", want):
+        journal.add("want", want=want)
+    status = memory.status or Status(State.CANCELLED, "it had not started")
+    note_end(journal, status)
+    if want == "destroy" and not memory.deleted:
+        journal.add("deleted")
+    return status
+
+
 def is_made(plan: Plan, memory: Memory) -> bool:
     """Say whether every step of *plan* has been carried out."""
     return all(step.id in memory.answers for step in plan.steps)

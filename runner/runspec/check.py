@@ -15,6 +15,7 @@ from runspec.yamlio import Document, Value
 
 M = TypeVar("M", bound=BaseModel)
 UNKNOWN = "unknown key '"
+PRIVATE = ("key", "password", "secret", "token", "sas")  # what such a name has may be one
 
 
 def spec(document: Document) -> tuple[Spec | None, list[Problem]]:
@@ -64,9 +65,7 @@ def _problem(kind: type[BaseModel], value: Any, at: Path, error: ErrorDetails) -
             name = error["loc"][-1]
             return Problem((*at, *path, name), f"'{name}' is missing", at="key")
         case "extra_forbidden":
-            name = str(error["loc"][-1])
-            hint = did_you_mean(name, _known(kind, path[:-1]))
-            return Problem((*at, *path), f"{UNKNOWN}{name}'", hint, at="key")
+            return _unknown(kind, (*at, *path), path)
         case "literal_error" | "enum":
             return _choice((*at, *path), error["input"], context["expected"])
         case "runspec":
@@ -87,7 +86,15 @@ def _problem(kind: type[BaseModel], value: Any, at: Path, error: ErrorDetails) -
             what, hint = "it is empty", None
         case _:
             what, hint = error["msg"][:1].lower() + error["msg"][1:], None
-    return Problem((*at, *path), what, hint, at="key" if is_key else "value")
+    private = bool(context.get("private"))
+    return Problem((*at, *path), what, hint, at="key" if is_key else "value", private=private)
+
+
+def _unknown(kind: type[BaseModel], full: Path, path: Path) -> Problem:
+    name = str(path[-1])
+    hint = did_you_mean(name, _known(kind, path[:-1]))
+    private = any(word in name.lower() for word in PRIVATE)
+    return Problem(full, f"{UNKNOWN}{name}'", hint, at="key", private=private)
 
 
 def _choice(path: Path, given: Any, expected: str) -> Problem:

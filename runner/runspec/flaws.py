@@ -8,6 +8,7 @@ import yaml
 
 from runspec.tree import Mark
 
+OPEN_QUOTES = "quotes that are never closed"
 COLON = "write key: value, with a space after the colon"
 TEXT = "put it in quotes if it is text"
 # libyaml's words, ours, and the hint.
@@ -42,8 +43,8 @@ WORDS: dict[str, tuple[str, str | None]] = {
         "no name of letters and digits after '*' or '&'",
         TEXT,
     ),
-    "found unexpected end of stream": ("quotes that are never closed", "close them"),
-    "found unexpected document indicator": ("quotes that are never closed", "close them"),
+    "found unexpected end of stream": (OPEN_QUOTES, "close them"),
+    "found unexpected document indicator": (OPEN_QUOTES, "close them"),
     "found unknown escape character": (
         "an unknown escape in double quotes",
         "write \\\\ for a backslash, or use single quotes",

@@ -40,7 +40,7 @@ def gather(text: Text, base: Path, watch: Watch, provider_name: str | None = Non
     if provider_name:
         spec = spec.model_copy(update={"provider": provider_name})
     provider = _provider(text, spec, provider_name)
-    options, wrong_options = _options(text, base, spec, provider)
+    options, wrong_options = settings(text, base, spec, provider)
     lines, problems = _requirements(spec, base)
     bundles, wrong = _bundles(spec, base, watch)
     if options is None:
@@ -88,33 +88,34 @@ def _provider(text: Text, spec: Spec, named: str | None) -> Provider:
         raise WrongProvider(text) from exc
 
 
-def _options(
+def settings(
     text: Text, base: Path, spec: Spec, provider: Provider
 ) -> tuple[Options | None, list[Text]]:
     """Give the options, and the texts that hold what is wrong with them."""
     path = home.profile_path(base)
     found = profile.Profile()
-    settings = None
+    own = None
     if path is not None:
-        settings = read_file(path)
-        found = _profile(settings)
+        own = read_file(path)
+        found = profile_in(own)
     options, in_spec, in_profile = profile.options(
         provider.options_model, spec.provider, spec, found
     )
     text.complain(in_spec)
-    if settings is not None:
-        settings.complain(in_profile)
+    if own is not None:
+        own.complain(in_profile)
     elif in_profile:
         text.complain(in_profile)
-    return options, [text, *([settings] if settings else [])]
+    return options, [text, *([own] if own else [])]
 
 
 def read_profile(path: Path) -> profile.Profile:
     """Give the profile at *path*. Raises Wrong with all that is wrong with it."""
-    return _profile(read_file(path))
+    return profile_in(read_file(path))
 
 
-def _profile(settings: Text) -> profile.Profile:
+def profile_in(settings: Text) -> profile.Profile:
+    """Give the profile that *settings* hold. Raises Wrong with all that is wrong with it."""
     if settings.document is not None:
         found, problems = profile.read(settings.document.value)
         settings.complain(problems)

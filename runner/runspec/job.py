@@ -91,6 +91,8 @@ def validated(text: Text) -> tuple[Spec | None, list[Problem]]:
         return None, problems
     if spec.provider not in registry.installed():
         what, hint = registry.missing(spec.provider)
+        if registry.misspelt(spec.provider):
+            return spec, [Problem(("provider",), what, hint)]
         return spec, [Problem(("provider",), what, hint, severity="note")]
     provider = registry.load(spec.provider)
     options, in_spec, _ = profile.options(

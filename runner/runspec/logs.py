@@ -45,7 +45,10 @@ class Reader:
                 self.rest = bytearray(rest)
                 yield from (self._line(bytes(text)) for text in whole.split(b"\n"))
             if len(self.rest) > LINE_BYTES:
+                begun = self.rest[whole_characters(self.rest) :]
+                del self.rest[len(self.rest) - len(begun) :]
                 yield from self.flush()
+                self.rest = begun
 
     def flush(self) -> Iterator[Line]:
         if self.rest:
@@ -54,6 +57,22 @@ class Reader:
 
     def _line(self, text: bytes) -> Line:
         return Line(self.stream.task, self.stream.rank, text)
+
+
+def whole_characters(data: bytes | bytearray) -> int:
+    """Give how many bytes of *data* are not of a character of UTF-8 whose end is still to come.
+
+    >>> whole_characters("aé".encode()), whole_characters("aé".encode()[:2])
+    (3, 1)
+    """
+    for back in range(1, min(4, len(data) + 1)):
+        byte = data[-back]
+        if byte < 0x80:
+            break
+        if byte >= 0xC0:
+            wanted = 2 + (byte >= 0xE0) + (byte >= 0xF0)
+            return len(data) - back if back < wanted else len(data)
+    return len(data)
 
 
 def tail(client: Client) -> Tail:

@@ -12,7 +12,7 @@ class Problem(NamedTuple):
     """One thing that is wrong at *path*; the core adds file, line and column.
 
     *at* says whether the key or its value is what the caret goes under. A problem of severity
-    "note" is told and stops nothing.
+    "note" is told and stops nothing. Of a *private* one the value is shown nowhere.
     """
 
     path: Path
@@ -20,6 +20,7 @@ class Problem(NamedTuple):
     hint: str | None = None
     at: Literal["key", "value"] = "value"
     severity: Literal["error", "note"] = "error"
+    private: bool = False
 
 
 def dotted(path: Path) -> str:
@@ -34,13 +35,13 @@ def dotted(path: Path) -> str:
     return text
 
 
-def did_you_mean(word: str, known: Iterable[str]) -> str | None:
-    """Give the hint that names the known word nearest to *word*, if one is near.
+def did_you_mean(word: str, known: Iterable[str], *, alike: float = 0.6) -> str | None:
+    """Give the hint that names the known word nearest to *word*, if one is near: *alike* of 1 at least.
 
     >>> did_you_mean("comand", ["command", "run"])
     "did you mean 'command'?"
     """
     import difflib  # slow to import, and of no use where nothing is wrong
 
-    near = difflib.get_close_matches(word.lower(), list(known), n=1, cutoff=0.6)
+    near = difflib.get_close_matches(word.lower(), list(known), n=1, cutoff=alike)
     return f"did you mean '{near[0]}'?" if near else None

@@ -47,7 +47,18 @@ from runspec.inside import (
 from runspec.layout import OUTPUT_TAR, blob_name, job_record
 from runspec.outputs import saved_outputs
 from runspec.problems import Path, Problem, did_you_mean
-from runspec.scalars import Bytes, Key, Positive, Seconds, Truth, Whole, Word, matching
+from runspec.scalars import (
+    Bytes,
+    Key,
+    Positive,
+    Seconds,
+    SecretName,
+    Truth,
+    Whole,
+    Word,
+    matching,
+)
+from runspec.signed import Line, signed_lines, signed_problems
 from runspec.spec import Capacity, Launch, Model, Mount, Nodes, Output, Spec
 from runspec.tars import tar_blocks, tar_bytes
 from runspec.values import (
@@ -63,6 +74,7 @@ from runspec.values import (
     Foreign,
     Imported,
     Litter,
+    LocalSecret,
     NodeStatus,
     Options,
     OutputFile,
@@ -104,7 +116,9 @@ __all__ = [
     "Introduces",
     "Key",
     "Launch",
+    "Line",
     "Litter",
+    "LocalSecret",
     "Model",
     "Mount",
     "NoAnswer",
@@ -128,6 +142,7 @@ __all__ = [
     "RunspecError",
     "Scope",
     "Seconds",
+    "SecretName",
     "SecretSource",
     "Source",
     "Spec",
@@ -155,6 +170,8 @@ __all__ = [
     "matching",
     "saved_outputs",
     "shell_script",
+    "signed_lines",
+    "signed_problems",
     "state_folder",
     "tar_blocks",
     "tar_bytes",

@@ -62,6 +62,16 @@ def load(name: str) -> Provider:
     return provider
 
 
+def misspelt(name: str) -> str | None:
+    """Give the hint where *name* is all but a name that is known; a package may bring one that is like one in part.
+
+    >>> misspelt("locl"), misspelt("gcp-batch")
+    ("did you mean 'local'?", None)
+    """
+    known = [*installed(), *EXPECTED]
+    return None if name in known else did_you_mean(name, known, alike=0.85)
+
+
 def missing(name: str) -> tuple[str, str]:
     """Give what to say, and what to do, when the provider *name* is not installed."""
     here = ", ".join(installed())

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import json
+import re
 import unicodedata
 from collections.abc import Iterable, Sequence
 from enum import StrEnum
 from typing import NamedTuple
 
+from runspec.flaws import OPEN_QUOTES
 from runspec.problems import Problem, dotted
 from runspec.yamlio import Document, Flaw
 
+PRIVATE_NAME = re.compile(r"(?i)(key|password|secret|token)s?['\"]?\s*:")
 WIDTH = 160  # characters of a source line shown around the caret
 
 
@@ -23,7 +26,10 @@ class Format(StrEnum):
 
 
 class Complaint(NamedTuple):
-    """A problem at its place in a file; line and column count from 1, 0 where there is none."""
+    """A problem at its place in a file; line and column count from 1, 0 where there is none.
+
+    From column *veil* on, if it has one, its line is not to be shown.
+    """
 
     file: str
     line: int
@@ -33,6 +39,7 @@ class Complaint(NamedTuple):
     what: str
     hint: str | None
     severity: str = "error"
+    veil: int = 0
 
 
 def placed(file: str, document: Document, problems: Iterable[Problem]) -> list[Complaint]:
@@ -61,24 +68,48 @@ def _placed(file: str, document: Document, problem: Problem) -> Complaint:
         problem.what,
         problem.hint,
         problem.severity,
+        (mark.column + (length if problem.at == "key" else 0)) if problem.private else 0,
     )
 
 
 def flawed(file: str, flaws: Iterable[Flaw]) -> list[Complaint]:
     """Give the flaws of a text that could not be read as complaints about *file*."""
-    return [Complaint(file, f.mark.line, f.mark.column, 1, "", f.what, f.hint) for f in flaws]
+    return [_flawed(file, flaw) for flaw in flaws]
+
+
+def _flawed(file: str, flaw: Flaw) -> Complaint:
+    """What stands in quotes that are never closed may be anything, a secret too."""
+    line, column = flaw.mark.line, flaw.mark.column
+    veil = column + 1 if flaw.what.startswith(OPEN_QUOTES) else 0
+    return Complaint(file, line, column, 1, "", flaw.what, flaw.hint, veil=veil)
 
 
 def render(complaints: Sequence[Complaint], form: Format, text: str = "") -> str:
     """Give *complaints* in *form*; *text* is the file they are about, for its lines."""
     match form:
         case Format.JSON:
-            return "\n".join(json.dumps(c._asdict(), ensure_ascii=False) for c in complaints)
+            return "\n".join(_json(c) for c in complaints)
         case Format.GITHUB:
             return "\n".join(_github(c) for c in complaints)
         case Format.TEXT:
-            lines = text.split("\n")
+            lines = _veiled(text.split("\n"), complaints)
             return "\n".join(_text(c, lines) for c in complaints)
+
+
+def _veiled(lines: list[str], complaints: Iterable[Complaint]) -> list[str]:
+    """Give *lines* without what is private in them."""
+    for c in complaints:
+        if 0 < c.line <= len(lines):
+            line = lines[c.line - 1]
+            named = None if c.path else PRIVATE_NAME.search(line)  # no YAML: no value has a path
+            veil = min(c.veil or len(line) + 1, named.end() + 1 if named else len(line) + 1)
+            lines[c.line - 1] = line if veil > len(line) else f"{line[: veil - 1]}***"
+    return lines
+
+
+def _json(c: Complaint) -> str:
+    shown = {name: value for name, value in c._asdict().items() if name != "veil"}
+    return json.dumps(shown, ensure_ascii=False)
 
 
 def _text(c: Complaint, lines: Sequence[str]) -> str:

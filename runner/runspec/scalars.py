@@ -37,9 +37,13 @@ compiled = functools.cache(
 )  # when first needed: most patterns are not, and compiling takes time
 
 
-def problem(what: str, hint: str | None = None) -> PydanticCustomError:
-    """Give the error of a validator, with its hint kept apart from its message."""
-    return PydanticCustomError("runspec", "{what}", {"what": what, "hint": hint})
+def problem(what: str, hint: str | None = None, *, private: bool = False) -> PydanticCustomError:
+    """Give the error of a validator, with its hint kept apart from its message.
+
+    The value of a *private* one is shown nowhere: it may be a secret, put where only its name belongs.
+    """
+    context = {"what": what, "hint": hint, "private": private}
+    return PydanticCustomError("runspec", "{what}", context)
 
 
 def _whole(value: Any) -> Any:
@@ -108,13 +112,19 @@ def size_bytes(value: Any) -> Any:
     return int(value[:-3]) * UNITS[value[-3:]]
 
 
-def matching(pattern: str, what: str, hint: str) -> Callable[[Any], Any]:
-    """Give a validator for words that match *pattern*; *what* names them in the complaint."""
+def matching(pattern: str, what: str, hint: str, *, private: bool = False) -> Callable[[Any], Any]:
+    """Give a validator for words that match *pattern*; *what* names them in the complaint.
+
+    A *private* value is not shown in it.
+    """
 
     def check(value: Any) -> Any:
+        if private and isinstance(value, Text) and kind(value) != "str":
+            raise problem(f"this is not {what}", hint, private=True)
         value = _word(value)
         if isinstance(value, str) and not compiled(pattern).fullmatch(value):
-            raise problem(f"'{value}' is not {what}", hint)
+            shown = "this" if private else f"'{value}'"
+            raise problem(f"{shown} is not {what}", hint, private=private)
         return value
 
     return check
@@ -158,6 +168,18 @@ Variable = Annotated[
 Key = Annotated[
     str,
     BeforeValidator(matching(KEY, "a parameter's name", "use a-z, 0-9, '_' and '-'")),
+    WithJsonSchema({"type": "string", "pattern": KEY}),
+]
+SecretName = Annotated[
+    str,
+    BeforeValidator(
+        matching(
+            KEY,
+            "a secret's name",
+            "name it here, and say in the profile under 'secrets' where it lives",
+            private=True,
+        )
+    ),
     WithJsonSchema({"type": "string", "pattern": KEY}),
 ]
 Folder = Annotated[

@@ -36,4 +36,4 @@ def _read(source: str) -> str:
         except (OSError, UnicodeDecodeError) as exc:
             reason = getattr(exc, "strerror", None) or "it is not text"
             raise CredentialsError(f"the secret {source} cannot be read: {reason.lower()}") from exc
-    raise CredentialsError(f"nothing here can read the secret {source}", "use env: or file:")
+    raise CredentialsError(f"nothing here can read a secret by '{kind}:'", "use env: or file:")

@@ -29,6 +29,7 @@ from runspec.scalars import (
     Name,
     Positive,
     Seconds,
+    SecretName,
     Tries,
     Variable,
     Word,
@@ -108,7 +109,15 @@ NODES_SCHEMA = {
 }
 
 
+# Words of Azure Batch AI (VmPriority), which files of its tool have:
+# https://github.com/Azure/azure-rest-api-specs/tree/main/specification/batchai
+OF_OTHERS = {"lowpriority": "spot", "dedicated": "on-demand"}
+
+
 def _capacity(value: Any) -> Any:
+    if isinstance(value, str) and (mine := OF_OTHERS.get(value.lower())):
+        kinds = "on-demand, spot or spot-then-on-demand"
+        raise problem(f"'{value}' is not {kinds}", f"did you mean '{mine}'?")
     return "spot" if value == "low-priority" else value
 
 
@@ -269,7 +278,7 @@ class Spec(Model):
     env: Mapping[Variable, Free] = Field(
         default={}, description="Environment variables, each exactly as written."
     )
-    secrets: Mapping[Variable, Key] = Field(
+    secrets: Mapping[Variable, SecretName] = Field(
         default={},
         description="Environment variables that are secret; the profile says where each lives.",
     )

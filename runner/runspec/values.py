@@ -14,15 +14,27 @@ from runspec.spec import Model
 Answer = Mapping[str, Any]
 Progress = Callable[[int, int], None]  # bytes (or items) done, and in all; 0 where not known
 
-SECRET_SOURCE = r"^[a-z][a-z0-9-]*:.+$"
+# A store of a cloud has a name of two parts, so that `user:password` is none of them.
+LOCAL_SECRET = r"^(env:[A-Za-z_][A-Za-z0-9_]*|file:.+)$"
+SECRET_SOURCE = r"^(env:[A-Za-z_][A-Za-z0-9_]*|file:.+|[a-z][a-z0-9]*(-[a-z0-9]+)+:.+)$"
 
 SecretSource = Annotated[
     str,
     BeforeValidator(
-        matching(SECRET_SOURCE, "where a secret lives", "write env:NAME, file:/path or aws-sm:id")
+        matching(
+            SECRET_SOURCE, "where a secret lives", "write env:NAME or file:/path", private=True
+        )
     ),
     WithJsonSchema({"type": "string", "pattern": SECRET_SOURCE}),
 ]
+LocalSecret = Annotated[
+    str,
+    BeforeValidator(
+        matching(LOCAL_SECRET, "where a secret lives", "write env:NAME or file:/path", private=True)
+    ),
+    WithJsonSchema({"type": "string", "pattern": LOCAL_SECRET}),
+]
+"""A secret that runspec itself needs, before any service is asked."""
 
 
 class Options(Model):

@@ -26,8 +26,11 @@ from . import (
     rounds,
     team,
     tries,
+    vault,
 )
 from .bucket import Bucket
+from .events import Events
+from .failures import AGAIN, Failures
 from .gang import LEASE_S, Gang
 from .log import Log
 from .meet import Node
@@ -37,14 +40,16 @@ from .place import place, rename, values, variable
 from .process import Child, Signals
 from .rounds import Round
 from .saver import Saver, restore
+from .taken import Taken
 from .team import Team
 from .words import LOST, STOPPED, USAGE, Failure, read
 
 CANCELLED = "cancelled"  # stands in the claim of a run that was cancelled before it began
 AT = "runs/{}/"
 SHARED = "/mnt/runspec"  # where shared file systems are mounted
-OURS = ("RUNSPEC_WORDS", "RUNSPEC_LOG", "RUNSPEC_SHARED", *team.WORDS)  # no part of the contract
-AGAIN = LOST  # the code that services are told to try again after
+# What is no part of the contract.
+OURS = ("RUNSPEC_WORDS", "RUNSPEC_LOG", "RUNSPEC_SHARED", "RUNSPEC_DISK", *team.WORDS)
+WATCHES = {True: Watch, "azure": Events}  # who tells of the end of a spot machine
 LATE_S = 30.0  # at the most from when a service counts a try to when we do
 
 
@@ -53,7 +58,9 @@ def main(argv: List[str]) -> int:
     os.environ.setdefault("RUNSPEC_INSIDE", os.path.abspath(sys.argv[0]))
     rename(os.environ)
     bucket = blob.connect()
-    os.environ.pop("RUNSPEC_SAS", None)  # what the program says of its variables is in a log
+    vault.fill(os.environ)
+    for name in ("RUNSPEC_SAS", "RUNSPEC_IDENTITY"):  # a program's variables may come into a log
+        os.environ.pop(name, None)
     env = dict(os.environ)
     crew = team.read(bucket, AT.format(env["RUNSPEC_RUN"]), env)
     if crew is not None and crew.rank > 0:
@@ -93,6 +100,7 @@ class Agent:
         self.gang: Optional[Gang] = None
         self.round: Optional[Round] = None
         self.watch: Optional[Watch] = None
+        self.taken: Optional[Taken] = None
         self.leaving: Optional[Failure] = None  # why the program was told to end
 
     def run(self, words: List[str], signals: Signals) -> int:
@@ -117,6 +125,9 @@ class Agent:
         """Find out which try this is, and keep what it says from here on."""
         if "RUNSPEC_ATTEMPT" not in self.env:
             self.place = self.place._replace(attempt=self._number(signals))
+        if self.record.get("spot") == "azure":
+            key = "{}taken/{}/{}/".format(self.at, self.place.task, self.place.attempt)
+            self.taken = Taken(self.bucket, key, self.place.rank, self._say)
         path = self.env.get("RUNSPEC_LOG")
         if path:
             key = "{}logs/{}/{}/{}.txt".format(self.at, *self.place[1:])
@@ -135,6 +146,10 @@ class Agent:
         if crew is not None:
             crew.open(found, signals)
         return found
+
+    def _say(self, text: str) -> None:
+        _tell(text)
+        self.keep()
 
     def keep(self) -> None:
         """Keep all that was said; where that fails, there is no better place to say so."""
@@ -156,7 +171,8 @@ class Agent:
             raise
         if self.place.rank > 0:
             self.keep()  # when the first node has heard of the end, the service ends all
-        return gang.end(code, signals, self.record["launch"] == "none")
+        code = gang.end(code, signals, self.record["launch"] == "none")
+        return code if self.taken is None else self.taken.excused(code, signals)
 
     def _in_step(self, words: List[str], signals: Signals) -> int:
         """Run this node of an array with the others, from round to round: see `rounds`."""
@@ -207,6 +223,8 @@ class Agent:
                 mirror.finish()
         for line in lost:
             _tell("not saved: {}".format(line))
+        if self.taken is not None and isinstance(self.watch, Events) and self.leaving is not None:
+            self.taken.stay(self.watch, signals)
         return 1 if lost and code == 0 else code
 
     def _program(self, child: Child, signals: Signals, grace_s: float) -> int:
@@ -216,7 +234,7 @@ class Agent:
         SIGTERM: it is tried again. One that ended well for the others' sake waits for them.
         """
         if self.record.get("spot"):
-            self.watch = Watch(self.env)
+            self.watch = WATCHES[self.record["spot"]](self.env)
             self.watch.start()
         try:
             code = process.run(child, signals, grace_s, lambda: self._leave(signals))
@@ -235,6 +253,8 @@ class Agent:
             if self.watch is not None and self.watch.notice is not None:
                 text = "the machine is to be taken away at {}".format(self.watch.notice)
                 self.leaving = Failure(text, STOPPED)
+                if self.taken is not None:
+                    self.taken.note()
             elif verdict is not None:
                 self.leaving = Failure(verdict.why, verdict.code)
             elif self.crew is not None and self.crew.over:
@@ -254,7 +274,7 @@ class Agent:
                 shared = self.env.get("RUNSPEC_SHARED") or self._below(SHARED)
                 inputs.link(os.path.join(shared, files.local(mount["path"])), path)
             else:
-                inputs.get(self.bucket, mount, path)
+                inputs.get(self.bucket, mount, inputs.roomy(path, self.env))
             self.env[variable("MOUNT", mount["name"])] = path
         if self.record["requirements"]:
             packages.build(self.record, self.folder, self.env)
@@ -278,7 +298,7 @@ class Agent:
     def _outputs(self) -> Saver:
         saver = Saver(self.bucket)
         for output in self.record["outputs"]:
-            path = self._below(output["path"])
+            path = inputs.roomy(self._below(output["path"]), self.env)
             os.makedirs(path, exist_ok=True)
             own = "{}/{}/{}".format(output["name"], self.place.task, self.place.rank)
             prefix = self.at + "outputs/" + own + "/"
@@ -354,23 +374,8 @@ class Agent:
         """
         if self._excused(code):
             return code
-        mine = "{}failures/{}-{}/".format(self.at, self.place.task, self.place.rank)
-        text = json.dumps({"code": code}).encode()
-        self.bucket.put(mine + "{}-{}".format(self.place.attempt, code), text)
-        key = mine if self.round is None else self._counted(text)
-        count = sum(1 for _ in self.bucket.listing(key))
-        if count < self.record["attempts"]:
-            _tell(
-                "failed with {}; this was try {} of {}".format(code, count, self.record["attempts"])
-            )
-            return AGAIN
-        return 1 if code == AGAIN else code
-
-    def _counted(self, text: bytes) -> str:
-        """Note a failure of nodes that are tried together, which is one; return where they are counted."""
-        key = "{}failures/{}-all/".format(self.at, self.place.task)
-        self.bucket.put(key + str(self._try()), text)
-        return key
+        together = None if self.round is None else self.round.number
+        return Failures(self.bucket, self.at, self.record).judge(self.place, code, together)
 
     def _excused(self, code: int) -> bool:
         """Say whether *code* is no failure of this node."""

@@ -1,4 +1,4 @@
-"""The same store as `bucket`, in a container of Azure Blob: asked by a signature that `RUNSPEC_SAS` holds.
+"""The same store as `bucket`, in a container of Azure Blob, by a signature (`RUNSPEC_SAS`) or `RUNSPEC_IDENTITY`.
 
 https://learn.microsoft.com/en-us/rest/api/storageservices/blob-service-rest-api
 """
@@ -18,6 +18,7 @@ from xml.etree import ElementTree
 from . import boot
 from .boot import PASSING, TRIES, Answer, Ask, Pairs
 from .bucket import Bucket, Object, Opened, Window, parsed
+from .login import Login
 from .words import USAGE, Failure
 
 VERSION = "2021-12-02"  # from 2021-02-12 on lists can hold names that XML cannot
@@ -50,7 +51,12 @@ class BlobStore(boot.Store):
         parts = path.split("/", 2 if re.fullmatch(r"[\d.]+|localhost", name) else 1)
         self.bucket, self.prefix = "/".join(parts[:-1]), parts[-1]
         self._sas = env.get("RUNSPEC_SAS", "").lstrip("?")
-        if not re.fullmatch(r"[!-~]+", self._sas):
+        self._login = (
+            Login(env["RUNSPEC_IDENTITY"], env)
+            if not self._sas and env.get("RUNSPEC_IDENTITY")
+            else None
+        )
+        if self._login is None and not re.fullmatch(r"[!-~]+", self._sas):
             raise Failure("RUNSPEC_SAS is not the query of a signature")
 
     def send(self, ask: Ask, take: Callable[[HTTPResponse], Any] = boot.whole) -> Any:
@@ -67,7 +73,8 @@ class BlobStore(boot.Store):
                 pause_s = max(pause_s, _asked_s(found.headers))
             except (OSError, HTTPException) as error:
                 if count == TRIES:  # what went wrong may name the URL, and with it the signature
-                    raise OSError(str(error).replace(self._sas, "***")) from None
+                    text = str(error)
+                    raise OSError(text.replace(self._sas, "***") if self._sas else text) from None
             time.sleep(pause_s)
         raise AssertionError("BUG: the last try returns or raises")
 
@@ -75,10 +82,18 @@ class BlobStore(boot.Store):
         if CONTROLS.search(ask.key):
             raise Failure("Azure Blob takes no name with control characters in it")
         path, query = super()._path(ask)
-        return path, query + "&" * bool(query) + self._sas
+        return path, query + "&" * bool(query and self._sas) + self._sas
 
     def _signed(self, ask: Ask, path: str, query: str) -> Dict[str, str]:
-        return {"Host": self.host, "x-ms-version": VERSION, **dict(ask.headers)}
+        found = {"Host": self.host, "x-ms-version": VERSION, **dict(ask.headers)}
+        if self._login is not None:
+            found["Authorization"] = "Bearer " + self._login.token()
+        return found
+
+    @property
+    def means(self) -> str:
+        """Return by what the store is asked."""
+        return "the signature of this run (RUNSPEC_SAS)" if self._sas else "RUNSPEC_IDENTITY"
 
     def ended(self) -> str:
         """Return when the signature ended, if it has."""
@@ -111,14 +126,16 @@ class BlobBucket(Bucket):
     def _put_parts(self, key: str, opened: Opened, size: int, digest: str) -> None:
         """Send blocks from the disk; they become a file when all of it was what it should be.
 
-        Blocks that never do are gone after a week.
+        Blocks that never do are gone after a week. Whoever else writes there at the time, such as a node that is
+        thought lost, has blocks of other names: those of one name would replace each other. All are of one length.
         https://learn.microsoft.com/en-us/rest/api/storageservices/put-block-list
         """
         step = max(BLOCK_BYTES, -(-size // BLOCKS))
         names: List[str] = []
+        own = os.urandom(8).hex()
         together: Any = hashlib.sha256()
         for start in range(0, size, step):
-            names.append(base64.b64encode(b"%08d" % len(names)).decode("ascii"))
+            names.append(_block(own, len(names)))
             wanted = min(step, size - start)
             tried: List[_Summed] = []
 
@@ -159,11 +176,10 @@ class BlobBucket(Bucket):
         code = (
             answer.body.partition(b"<Code>")[2].partition(b"</Code>")[0].decode("ascii", "replace")
         )
-        if answer.status == 403 and code.startswith("Auth"):
+        if answer.status in (401, 403) and code.startswith(("Auth", "InvalidAuth")):
             ended = self.store.ended()
             why = "it ended at {}".format(ended) if ended else code
-            text = "the store does not take the signature of this run (RUNSPEC_SAS): {}"
-            raise Failure(text.format(why), REFUSED)
+            raise Failure("the store does not take {}: {}".format(self.store.means, why), REFUSED)
         return super()._checked(answer, key)
 
 
@@ -184,6 +200,10 @@ def connect() -> Bucket:
     """Return the store that `RUNSPEC_STORE` names, by its scheme."""
     scheme = os.environ["RUNSPEC_STORE"].partition("://")[0]
     return Bucket() if scheme == "s3" else BlobBucket()
+
+
+def _block(own: str, number: int) -> str:
+    return base64.b64encode("{}{:08}".format(own, number).encode("ascii")).decode("ascii")
 
 
 def _compare(found: Any, digest: str) -> None:

@@ -28,6 +28,26 @@ def link(source: str, path: str) -> None:
     os.symlink(source, path)
 
 
+def roomy(path: str, env: Mapping[str, str]) -> str:
+    """Return *path*, once what is written there goes to the disk that `RUNSPEC_DISK` names, if it names any.
+
+    The first folder of it that is not there becomes a link to there. What an image has already stays where it is.
+    """
+    if "RUNSPEC_DISK" not in env or "RUNSPEC_BELOW" in env:
+        return path
+    disk = os.path.realpath(files.local(env["RUNSPEC_DISK"]))
+    inside, missing = os.path.normpath(path), ""
+    while not os.path.lexists(inside):
+        inside, name = os.path.split(inside)
+        missing = os.path.join(inside, name)
+    there = os.path.realpath(inside)
+    if missing and os.path.commonpath([there, disk]) != disk:
+        target = os.path.join(disk, missing.lstrip("/"))
+        os.makedirs(target, exist_ok=True)
+        os.symlink(target, missing)
+    return path
+
+
 def _unpack(bucket: Bucket, key: str, path: str) -> None:
     os.makedirs(path, exist_ok=True)
     with bucket.opened(key) as body:

@@ -24,10 +24,10 @@ class Watch(threading.Thread):
     It never raises and is waited for by nobody, so a job has what it has without it.
     """
 
-    def __init__(self, env: Mapping[str, str]) -> None:
+    def __init__(self, env: Mapping[str, str], base: Optional[str] = None) -> None:
         super().__init__(daemon=True)
         self.notice: Optional[str] = None
-        base = env.get("AWS_EC2_METADATA_SERVICE_ENDPOINT") or MACHINE
+        base = base or env.get("AWS_EC2_METADATA_SERVICE_ENDPOINT") or MACHINE
         self._base = base.rstrip("/")
         self._disabled = env.get("AWS_EC2_METADATA_DISABLED", "").lower() == "true"
         self._over = threading.Event()
@@ -35,18 +35,27 @@ class Watch(threading.Thread):
 
     def run(self) -> None:
         misses, known = 0, False
-        while not self._disabled and self.notice is None and (known or misses < MISSES):
+        while not self._disabled and self.notice is None and (known or misses < self._misses()):
             try:
                 self.notice = self._look()
                 known = True
             except (OSError, ValueError, http.client.HTTPException):
                 misses += 1
-            if self._over.wait(EVERY_S):
+            if self._over.wait(self._pause_s()):
                 return
 
     def finish(self) -> None:
         """Ask no more."""
         self._over.set()
+
+    def _pause_s(self) -> float:
+        return EVERY_S
+
+    def _misses(self) -> int:
+        return MISSES
+
+    def _answer_s(self) -> float:
+        return ANSWER_S
 
     def _look(self) -> Optional[str]:
         """Return when the machine is to be taken away, as it says, or None. Raise OSError when it says neither.
@@ -74,9 +83,9 @@ class Watch(threading.Thread):
 
     def _asked(self, method: str, path: str, headers: Dict[str, str]) -> Tuple[int, bytes]:
         parts = urllib.parse.urlsplit(self._base + path)
-        link = http.client.HTTPConnection(parts.netloc, timeout=ANSWER_S)
+        link = http.client.HTTPConnection(parts.netloc, timeout=self._answer_s())
         try:
-            link.request(method, parts.path, headers=headers)
+            link.request(method, parts._replace(scheme="", netloc="").geturl(), headers=headers)
             answer = link.getresponse()
             return answer.status, answer.read(LONGEST)
         finally:

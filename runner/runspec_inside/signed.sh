@@ -37,7 +37,7 @@ export RUNSPEC_TASK="${RUNSPEC_INDEX:-0}" RUNSPEC_RANK=0 RUNSPEC_ATTEMPT="${RUNS
 export RUNSPEC_NODES=1 RUNSPEC_LAUNCH=none
 
 # 2. What there is to ask the store with. Only GNU's wget can PUT, and only it calls itself so.
-_rs_tool= _rs_puts=1
+_rs_tool= _rs_puts=1 _rs_own= _rs_taken= _rs_most=5368709120
 for _rs_w in curl python3 wget; do
   [ "$_rs_tool" ] || ! _rs_has "$_rs_w" || _rs_tool=$_rs_w
 done
@@ -66,14 +66,16 @@ r=u.build_opener(P).open(q,timeout=60)
 with open(g,"wb") as o: shutil.copyfileobj(r,o)
 print(r.status if r.headers["Content-Length"] in (None,str(os.path.getsize(g))) else "000")'
 
+# _rs_own: a header of every PUT, where the store wants one.
 # _rs_once URL SENT GOT [HEADER]: sets _rs_code to the status, 000 for an answer that did not come, or not whole.
 # SENT is the file to PUT; without one it is a GET. URLs go by stdin where that can be: others see argv.
 _rs_once() {
   _rs_u=$1 _rs_b=$2 _rs_g=$3
   shift 3
+  [ -z "$_rs_b" ] || set -- "$@" ${_rs_own:+"$_rs_own"}
   case $_rs_tool in
     curl)
-      set -- ${_rs_b:+-T "$_rs_b"} ${1:+-H "$1"}
+      set -- ${_rs_b:+-T "$_rs_b"} ${1:+-H "$1"} ${2:+-H "$2"}
       _rs_code=$(printf 'url = "%s"\n' "$_rs_u" | curl -q -K - -g -s -o "$_rs_g" -w '%{http_code}' \
         --connect-timeout 20 --speed-limit 1 --speed-time 60 "$@" 2>/dev/null) || _rs_code=000
       ;;
@@ -82,7 +84,7 @@ _rs_once() {
         _rs_code=000
       ;;
     wget)
-      set -- ${_rs_b:+--method=PUT --body-file="$_rs_b" --header=Content-Type:application/octet-stream} ${1:+--header="$1"}
+      set -- ${_rs_b:+--method=PUT --body-file="$_rs_b" --header=Content-Type:application/octet-stream} ${1:+--header="$1"} ${2:+--header="$2"}
       _rs_w=$(printf '%s\n' "$_rs_u" | wget --no-config -i - -S -T 60 -t 1 --max-redirect=0 -O "$_rs_g" "$@" 2>&1)
       _rs_status $? "$_rs_w"
       ;;
@@ -108,7 +110,7 @@ _rs_status() {
 _rs_ask() {
   for _rs_s in 1 2 4 8; do
     _rs_once "$@"
-    case $_rs_code in 000 | 409 | 429 | 5*) sleep "$_rs_s" ;; *) return ;; esac
+    case $_rs_code$_rs_taken in 000* | 409 | 429* | 5*) sleep "$_rs_s" ;; *) return ;; esac
   done
   _rs_once "$@"
 }
@@ -150,10 +152,13 @@ _rs_needs_tar() {
 _rs_claim() {
   if [ "$_rs_puts" ]; then
     printf '%s' "$_rs_job" >"$_rs_dir/claim"
+    # What is there is a 412 of S3, whose 409 passes; of Azure, which wants a header, it is a 409.
+    _rs_taken=${_rs_own:+ taken}
     _rs_ask "$1" "$_rs_dir/claim" "$_rs_dir/holder" 'If-None-Match: *'
+    _rs_taken=
     case $_rs_code in
       2*) return ;;
-      412) _rs_get 'the claim' "$2" "$_rs_dir/holder" ;;
+      412 | 409) _rs_get 'the claim' "$2" "$_rs_dir/holder" ;;
       *) _rs_fail 'cannot claim the run' ;;
     esac
   else
@@ -173,6 +178,8 @@ _rs_claim() {
 # 4. What the list says before the program runs; and after it, of the same list, what is to be sent.
 _rs_before() {
   case $_rs_k in
+    header) _rs_own=$_rs_v ;;
+    most) _rs_most=$_rs_v ;;
     claim) _rs_put=$_rs_v ;;
     holder) _rs_claim "$_rs_put" "$_rs_v" ;;
     slots) export RUNSPEC_SLOTS="$_rs_v" ;;
@@ -197,9 +204,10 @@ _rs_before() {
       [ "$_rs_puts" ] || _rs_die 69 'this image has no curl, python3 or GNU wget, and outputs are sent with one of them'
       mkdir -p "$_rs_at" || _rs_die 73 "cannot make $_rs_at"
       ;;
-    back)
-      # What an earlier attempt has sent; the machine that it ran on may be gone.
-      [ "${_rs_v%% *}" = "$RUNSPEC_TASK" ] && [ "$RUNSPEC_ATTEMPT" -gt 1 ] || return 0
+    back | again)
+      # What an earlier attempt has sent; the machine that it ran on may be gone. Where none has a number: again.
+      [ "${_rs_v%% *}" = "$RUNSPEC_TASK" ] || return 0
+      [ "$_rs_k" = again ] || [ "$RUNSPEC_ATTEMPT" -gt 1 ] || return 0
       _rs_ask "${_rs_v#* }" '' "$_rs_dir/tar"
       case $_rs_code in
         200) _rs_unpack ;;
@@ -233,7 +241,8 @@ _rs_after() {
 _rs_send() {
   mkdir -p "$_rs_at"
   tar -cf "$_rs_dir/tar" -C "$_rs_at" . || _rs_lose 'not all of it could be read'
-  [ "$(wc -c <"$_rs_dir/tar")" -le 5368709120 ] || _rs_lose 'it is larger than 5 GiB, which a signed URL does not take'
+  [ "$(wc -c <"$_rs_dir/tar")" -le "$_rs_most" ] ||
+    _rs_lose "it is larger than $((_rs_most / 1048576)) MiB, which a signed URL does not take"
   _rs_ask "$1" "$_rs_dir/tar" "$_rs_dir/said"
   rm -f "$_rs_dir/tar"
   case $_rs_code in

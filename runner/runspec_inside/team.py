@@ -38,6 +38,7 @@ class Team(threading.Thread):
         self.hosts = ordered(env[NAMES].split(","), env.get(MAIN, "").rpartition(":")[0])
         self.rank = 0 if env.get(IS_MAIN) == "true" else self._rank(env)
         self.token = os.urandom(16).hex()
+        self.id = env.get(ID, "")
         self.over = False
         self._record: Dict[str, Any] = {}  # of the try that the main node has opened
         self._ended = threading.Event()
@@ -58,19 +59,24 @@ class Team(threading.Thread):
         raise Failure("no address of this node is in {}".format(",".join(self.hosts)), LOST)
 
     def announce(self) -> None:
-        self.bucket.put(self.prefix + str(self.rank), self.token.encode("ascii"))
+        self.bucket.put(self.prefix + str(self.rank), self._seat())
+
+    def _seat(self) -> bytes:
+        return json.dumps([self.token, self.id]).encode("ascii")
 
     def open(self, number: int, signals: Signals) -> None:
-        """On the main node: begin try *number* with all who are here."""
-        tokens = [self.token]
+        """On the main node: begin try *number* with all who are here, and say which machine has which rank."""
+        tokens, machines = [self.token], [self.id]
         began, pace = time.monotonic(), Pace(0.25, LOOK_S)
         while len(tokens) < len(self.hosts):
             found = self.bucket.get(self.prefix + str(len(tokens)))
             if found is not None:
-                tokens.append(found.decode("ascii"))
+                token, machine = json.loads(found.decode("ascii"))
+                tokens.append(token)
+                machines.append(machine)
             else:
                 self._wait(began, pace, signals)
-        self._record = {"number": number, "tokens": tokens, "over": False}
+        self._record = {"number": number, "tokens": tokens, "machines": machines, "over": False}
         self._write()
 
     def _write(self) -> None:
@@ -85,7 +91,7 @@ class Team(threading.Thread):
                 if found["over"]:  # before this node had looked
                     raise Failure("the first node has ended", STOPPED)
                 return int(found["number"])
-            if self.bucket.get(self.prefix + str(self.rank)) != self.token.encode("ascii"):
+            if self.bucket.get(self.prefix + str(self.rank)) != self._seat():
                 raise Failure("another try has begun", STOPPED)
             self._wait(began, pace, signals)
 

@@ -141,7 +141,7 @@ class AzureWorld(World):
 
 def struck_azure(kind: str, send: Callable[[], Answer]) -> Answer:
     """Have the service's next call that makes something go wrong by *kind*."""
-    makes = ("Pool_Add", "Job_Add", "Job_Patch", "Task_AddCollection")
+    makes = ("Pool_Add", "Pool_EnableAutoScale", "Job_Add", "Job_Patch", "Task_AddCollection")
     fault = {"nth": 1, "times": 1, "kind": kind}
     AzureWorld.up().control("PUT", "faults", [{**fault, "operation": name} for name in makes])
     try:
@@ -211,6 +211,8 @@ def azure_batch_ai(folder: Path, monkeypatch: pytest.MonkeyPatch) -> World:
         BatchAiWorld.stand.close()
         BatchAiWorld.stand = None
     BatchAiWorld.patch = monkeypatch
+    for name in ("POLL_S", "FRESH_S"):
+        monkeypatch.setattr(f"runspec_azure.batchai.times.{name}", 0.1)
     return BatchAiWorld(
         registry.load("azure-batch-ai"),
         folder,

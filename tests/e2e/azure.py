@@ -14,18 +14,29 @@ from runspec.cli.main import run
 from runspec_azure.batch import rehearsal, times
 from runspec_rehearsal.azure.batch.server import AzureBatch
 from runspec_rehearsal.azure.blob import Blobs
+from tests.needs import need
 
 Capture = pytest.CaptureFixture[str]
 CONTAINER = "rehearsal"
 
 
-def prepared(blobs: Blobs, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[AzureBatch]:
+@pytest.fixture(scope="module")
+def blobs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Blobs]:
+    need("azurite")
+    found = Blobs(tmp_path_factory.mktemp("blobs"))
+    found.make_container(CONTAINER)
+    yield found
+    found.close()
+
+
+def prepared(
+    blobs: Blobs, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, **more: Any
+) -> Iterator[AzureBatch]:
     """Give an account with an empty folder, a profile, and quick waits."""
+    more = more or {"machine_env": {"RUNSPEC_BELOW": "."}}
     for name in ("POLL_S", "FRESH_S", "SLOW_S"):
         monkeypatch.setattr(times, name, 0.2)
-    with AzureBatch(
-        tmp_path / "account", rehearsal.ACCOUNT, machine_env={"RUNSPEC_BELOW": "."}
-    ) as found:
+    with AzureBatch(tmp_path / "account", rehearsal.ACCOUNT, **more) as found:
         monkeypatch.setenv(rehearsal.BATCH_KEY, found.key)
         monkeypatch.setenv(rehearsal.STORAGE_KEY, blobs.key)
         monkeypatch.chdir(tmp_path)
@@ -59,8 +70,8 @@ def tasks(account: AzureBatch) -> list[dict[str, Any]]:
     return found
 
 
-def wait(done: Callable[[], Any], what: str) -> Any:
-    end = time.monotonic() + 20
+def wait(done: Callable[[], Any], what: str, limit_s: float = 20.0) -> Any:
+    end = time.monotonic() + limit_s
     while time.monotonic() < end:
         if found := done():
             return found

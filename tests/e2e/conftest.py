@@ -1,4 +1,4 @@
-"""A region of AWS for each test, rehearsed on this machine, and one S3 for all of them."""
+"""A region of AWS for each test, rehearsed on this machine; one S3, and one Azurite that talks https, for all."""
 
 from __future__ import annotations
 
@@ -8,8 +8,13 @@ from pathlib import Path
 import pytest
 
 from runspec_rehearsal.aws.region import Objects, Region
+from runspec_rehearsal.azure.blob import Blobs
+from runspec_rehearsal.listening import Certificate
+from tests.e2e import certificates
 from tests.e2e.aws import BUCKET, REGION, prepared
+from tests.e2e.azure import CONTAINER
 from tests.e2e.following import Rehearsed
+from tests.needs import need
 
 
 @pytest.fixture(scope="session")
@@ -31,3 +36,18 @@ def world(tmp_path: Path, objects: Objects, monkeypatch: pytest.MonkeyPatch) -> 
         for name, value in region.env.items():
             monkeypatch.setenv(name, value)
         yield Rehearsed(tmp_path, region)
+
+
+@pytest.fixture(scope="session")
+def certificate(tmp_path_factory: pytest.TempPathFactory) -> Certificate:
+    return certificates.made(tmp_path_factory.mktemp("certificate"))
+
+
+@pytest.fixture(scope="session")
+def encrypted(
+    certificate: Certificate, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Blobs]:
+    need("azurite")
+    with Blobs(tmp_path_factory.mktemp("encrypted"), certificate=certificate) as found:
+        found.make_container(CONTAINER)
+        yield found

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
-import shutil
 from pathlib import Path
 
 import pytest
@@ -50,27 +48,6 @@ def test_the_walk_through_is_one_file_and_one_command(
     assert run(["destroy", "job"]) == 0
     assert run(["destroy", "--site"]) == 0
     assert left(region, tmp_path) == []
-
-
-def test_the_chainer_job_runs_with_one_changed_field(
-    region: Region, tmp_path: Path, capsys: Capture
-) -> None:
-    """Two nodes that meet through the store, MPI between them, and the outputs of a local run."""
-    shutil.copytree(ROOT / "specs" / "mnist", tmp_path / "mnist")
-    text = (ROOT / "specs" / "mnist-chainer.yaml").read_text()
-    changed = re.sub(r"^provider: local\b", "provider: aws-batch", text, flags=re.MULTILINE)
-    assert sum(a != b for a, b in zip(text.splitlines(), changed.splitlines(), strict=True)) == 1
-    (tmp_path / "mnist-chainer.yaml").write_text(changed)
-
-    assert run(["apply", "mnist-chainer.yaml"]) == 0, capsys.readouterr()
-
-    log = capsys.readouterr().out
-    assert "Num process (COMM_WORLD): 2" in log
-    rows = [line.split() for line in log.splitlines() if re.match(r"\[node 0\] \d+ ", line)]
-    assert float(rows[-1][6]) > 0.9, rows[-1]
-    assert run(["fetch", "mnist-chainer", "out"]) == 0
-    found = sorted(str(p.relative_to("out")) for p in Path("out").rglob("*") if p.is_file())
-    assert found == ["model/log.json", "model/model_epoch_20.npz"]
 
 
 def test_an_unchanged_job_is_not_run_again_and_costs_few_calls(

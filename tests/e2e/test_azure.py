@@ -19,19 +19,17 @@ from runspec_azure.batch.options import BatchOptions
 from runspec_rehearsal.azure.batch.server import AzureBatch
 from runspec_rehearsal.azure.blob import Blobs
 from tests.e2e import azure
-from tests.e2e.azure import CONTAINER, Capture, calls, said, tasks, wait, write
-from tests.needs import need
+from tests.e2e.azure import (
+    Capture,
+    blobs as blobs,  # a fixture
+    calls,
+    said,
+    tasks,
+    wait,
+    write,
+)
 
 pytestmark = pytest.mark.slow
-
-
-@pytest.fixture(scope="module")
-def blobs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Blobs]:
-    need("azurite")
-    found = Blobs(tmp_path_factory.mktemp("blobs"))
-    found.make_container(CONTAINER)
-    yield found
-    found.close()
 
 
 @pytest.fixture
@@ -114,6 +112,17 @@ def test_a_machine_that_is_taken_away_is_told_and_the_job_goes_on(
     assert [a["reclaimed"] for a in node["attempts"]] == [True, False]
 
 
+def test_a_line_is_told_of_the_node_that_printed_it(account: AzureBatch, capsys: Capture) -> None:
+    """While it runs, and afterwards; the service's own numbers of the nodes are others."""
+    write("echo I am $RUNSPEC_RANK; sleep 3; echo and was $RUNSPEC_RANK", cluster={"nodes": 3})
+    wanted = sorted(f"[node {n}] {text} {n}" for text in ("I am", "and was") for n in range(3))
+
+    for words in (["apply", "job.yaml"], ["logs", "job"]):
+        capsys.readouterr()
+        assert run(words) == 0
+        assert sorted(capsys.readouterr().out.splitlines()) == wanted
+
+
 def test_no_key_and_no_signature_is_kept_here(
     account: AzureBatch, blobs: Blobs, capsys: Capture, tmp_path: Path
 ) -> None:
@@ -177,6 +186,29 @@ def test_a_collection_that_is_half_there_is_completed(account: AzureBatch, tmp_p
     assert len(tasks(account)) == 2
 
 
+def test_a_sweep_ends_with_the_first_task_that_has_lost_its_right_to_the_store(
+    account: AzureBatch, capsys: Capture
+) -> None:
+    """One machine: the task before it ends with the same code of its own, and those after it never run."""
+    text = 'echo "task $RUNSPEC_SWEEP_N"; [ $RUNSPEC_SWEEP_N = 1 ] && exit 77; sleep 14; exit 5'
+    own = {"max_nodes": 1, "signed_for": "12s"}
+    sweep = {"n": [1, 2, 3, 4]}
+    write(text, sweep=sweep, max_parallel=1, providers={"azure-batch": own})
+    found = said(capsys, "apply", "job.yaml", "--detach")["run"]
+
+    run(["logs", "--follow", found])
+    shown = capsys.readouterr().out
+
+    status = said(capsys, "status", found)
+    assert (status["state"], status["exit_code"]) == ("failed", 77)
+    assert status["reason"].startswith("task 1 exited with code 77: the job has lost its right")
+    assert [node["state"] for node in status["nodes"]] == ["failed", "failed", "waiting", "waiting"]
+    assert [node["exit_code"] for node in status["nodes"][:2]] == [77, 77]
+    assert shown.index("task 1") < shown.index("task 2")
+    assert [len(t["attempts"]) for t in tasks(account)] == [1, 1, 0, 0]
+    assert "it ended at" in shown
+
+
 def test_destroy_leaves_nothing(account: AzureBatch, capsys: Capture) -> None:
     write("echo hello")
     found = said(capsys, "apply", "job.yaml")["run"]
@@ -186,11 +218,14 @@ def test_destroy_leaves_nothing(account: AzureBatch, capsys: Capture) -> None:
     assert (dict(account.world.jobs), dict(account.world.pools)) == ({}, {})
 
 
-def test_an_idle_follower_asks_once_a_second(account: AzureBatch, capsys: Capture) -> None:
-    """By its own times: another process has not the quick ones of these tests."""
-    write("echo begun; sleep 120")
+@pytest.mark.parametrize("count", [1, 8])
+def test_an_idle_follower_asks_once_a_second(
+    account: AzureBatch, capsys: Capture, count: int
+) -> None:
+    """By its own times: another process has not the quick ones of these tests. However many logs it has."""
+    write("sleep 120", sweep={"n": list(range(count))})
     found = said(capsys, "apply", "job.yaml", "--detach")["run"]
-    wait(lambda: [t for t in tasks(account) if t["state"] == "running"], "a task runs")
+    wait(lambda: [t["state"] for t in tasks(account)] == ["running"] * count, "all run", 60)
     follower = subprocess.Popen(
         [sys.executable, "-m", "runspec", "logs", "-f", found],
         stdout=subprocess.DEVNULL,
@@ -198,9 +233,9 @@ def test_an_idle_follower_asks_once_a_second(account: AzureBatch, capsys: Captur
     )
     try:
         before = len(calls(account))
-        wait(lambda: len(calls(account)) > before + 6, "it follows")
+        wait(lambda: len(calls(account)) > before + 3 + count, "it follows")
         since, began = len(calls(account)), time.monotonic()
-        time.sleep(10)
+        time.sleep(10 if count == 1 else 33)  # two rounds of eight
         asked, seconds = len(calls(account)) - since, time.monotonic() - began
     finally:
         follower.kill()

@@ -49,6 +49,7 @@ def stand(
     monkeypatch: pytest.MonkeyPatch,
 ) -> Iterator[BatchAI]:
     monkeypatch.setenv("PATH", f"{mpi / 'bin'}:{os.environ['PATH']}")
+    monkeypatch.setattr("runspec_azure.batchai.client.BatchAiClient.poll_s", 0.2)
     root = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
     with BatchAI(tmp_path / "cloud", accounts={"acct": KEY}, machine_env=root) as found:
         for name, value in found.env.items():
@@ -139,3 +140,38 @@ def test_the_same_plan_is_rehearsed_with_folders_and_nodes_of_low_priority(
         "rank-1",
         "snapshot",
     ]
+
+
+@pytest.mark.parametrize("attempts", [1, 2])
+def test_a_script_of_one_line_is_run_by_every_process_of_mpi(
+    attempts: int, stand: BatchAI, tmp_path: Path, capsys: Capture
+) -> None:
+    """Its pipe and its redirection are its own, and mpirun has but a program; also when it is tried again."""
+    (tmp_path / "code").mkdir()
+    (tmp_path / "code" / "word").write_text("word\n")
+    line = (
+        'tr a-z A-Z < "${mounts.code}/word" | sed "s/^/$RUNSPEC_RANK of $OMPI_COMM_WORLD_SIZE: /" '
+        f'> "${{outputs.found}}/$RUNSPEC_RANK"; test "$RUNSPEC_ATTEMPT" = {attempts}'
+    )
+    found = {
+        "apiVersion": "runspec/v1",
+        "name": "job",
+        "provider": "azure-batch-ai",
+        "cluster": {"nodes": 2},
+        "mounts": [{"name": "code", "source": "./code", "target": "/job/code"}],
+        "outputs": [{"name": "found", "path": "/job/found"}],
+        "launch": "mpi",
+        "retry": {"attempts": attempts},
+        "run": line,
+    }
+    (tmp_path / "job.yaml").write_text(json.dumps(found))
+
+    code = run(["rehearse", "job.yaml", "--folder", "kept"])
+
+    told = capsys.readouterr()
+    assert code == 0, told.err + told.out
+    files = (tmp_path / "kept/outputs/found").iterdir()
+    assert {p.name: p.read_text() for p in files} == {
+        "0": "0 of 2: WORD\n",
+        "1": "1 of 2: WORD\n",
+    }

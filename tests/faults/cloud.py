@@ -1,21 +1,16 @@
-"""A world of its own for each case on AWS Batch: a rehearsed region, and what must hold in it."""
+"""A world of its own for each case on a cloud that is rehearsed, the cells of its matrix, and what must hold."""
 
 from __future__ import annotations
 
 import json
-import re
 import tempfile
 from collections import Counter
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
-import boto3
-
-from runspec_aws.rehearsal import SETTINGS
-from runspec_rehearsal.aws.region import Objects, Region
 from tests.faults.shapes import SINGLE, Shape
 from tests.faults.world import (
     KILLED,
@@ -28,115 +23,88 @@ from tests.faults.world import (
     World,
 )
 
-REGION, BUCKET = "eu-central-1", "faults"
-SUBMIT, SUBMIT_SENT = "call call submit_job", "send POST /v1/submitjob"
 AT_ONCE = 8  # worlds that wait for the service most of the time
-SPEC = """\
-apiVersion: runspec/v1
-name: {name}
-provider: aws-batch
-mounts: [{{name: src, source: ./src, target: /job/src}}]
-outputs: [{{name: out, path: /job/out}}]
-env: {{TRUTH: {truth}}}
-{more}
-run: |
-  words=$(cat "${{mounts.src}}/one" "${{mounts.src}}/two")
-  echo "$RUNSPEC_RUN $RUNSPEC_TASK.$RUNSPEC_RANK $RUNSPEC_ATTEMPT $words" >> "$TRUTH"
-  echo done > "${{outputs.out}}/done"
-  {last}
-"""
 
 
 @dataclass
 class Cloud(World):
-    """A world whose job runs in a rehearsed region; its lists lag by *lag_s*."""
+    """A world whose job runs at a rehearsed service; its lists lag by *lag_s*."""
 
-    objects: Objects | None = None
     lag_s: float = 0.0
     shape: Shape = SINGLE
     wire: dict[str, Any] = field(default_factory=lambda: {"at": None, "fault": None})
 
+    provider: ClassVar[str]
+    sdk: ClassVar[str]
+    """Whose wire it is: see `drive.WIRES`."""
+    text: ClassVar[str]
+    """The spec."""
+    sent_once: ClassVar[Mapping[str, Sequence[str]]]
+    """Requests that make or change something, and the calls of the client that each belongs to."""
+
     def __post_init__(self) -> None:
-        assert self.objects is not None
-        self.region = Region(
-            self.folder / "region",
-            REGION,
-            self.objects,
-            terminate_grace_s=1.0,
-            list_lag_s=self.lag_s,
-        )
+        self.open()
         super().__post_init__()
-        own = {"region": REGION, "bucket": BUCKET, "prefix": self.folder.name}
-        found = {**SETTINGS, **own, **self.shape.settings}
+        found = {**self.settings(), **self.shape.settings}
         settings = {name: value for name, value in found.items() if value is not None}
-        text = json.dumps({"providers": {"aws-batch": settings}})
+        text = json.dumps({"providers": {self.provider: settings}})
         (self.folder / "runspec-profile.yaml").write_text(text)
+
+    def open(self) -> None:
+        """Start the service."""
+        raise NotImplementedError
+
+    def settings(self) -> Mapping[str, Any]:
+        """Give the profile's settings for the provider."""
+        raise NotImplementedError
+
+    def submitted(self) -> Sequence[str]:
+        """Give the ids of the jobs there are, but for parts of others."""
+        raise NotImplementedError
+
+    def submits(self) -> int:
+        """Give how many requests to submit a job the service has got."""
+        raise NotImplementedError
+
+    def begun(self) -> set[str]:
+        """Give the jobs of which something was started."""
+        raise NotImplementedError
+
+    def alive(self) -> Sequence[Any]:
+        """Give the jobs that have not ended."""
+        raise NotImplementedError
+
+    def left(self) -> Iterator[str]:
+        """Give all that is at the service for this world, but for jobs that have ended."""
+        raise NotImplementedError
 
     def spec(self, name: str = "faults", last: str | None = None) -> str:
         path = self.folder / f"{name}.yaml"
         found = {"name": name, "truth": self.folder / "truth", "last": last or self.last}
-        path.write_text(SPEC.format(**found, more=self.shape.spec))
+        path.write_text(self.text.format(**found, more=self.shape.spec))
         return path.name
 
     def start(self, *words: str, **how: Any) -> tuple[int, int]:
         how.setdefault("wire", self.wire)
-        return super().start(*words, **how)
+        return super().start(*words, sdk=self.sdk, **how)
 
-    def environment(self) -> dict[str, str]:
-        return {**super().environment(), **self.region.env}
+    def times(self, request: str) -> int:
+        """Give how many things one call of the client sends *request* for."""
+        return 1
 
-    def jobs(self) -> list[dict[str, Any]]:
-        """Give every job there ever was, as the service itself knows it."""
-        found: list[dict[str, Any]] = self.region.control("GET", "jobs")
-        return found
+    def hidden(self) -> Iterator[tuple[str, bytes]]:
+        """Give what nobody may find in a file, by its name."""
+        yield "the secret", self.canary.encode()
 
-    def submitted(self) -> list[str]:
-        """Give the ids of the jobs there are, but for children of arrays and nodes."""
-        return [job["id"] for job in self.jobs() if not set(job["id"]) & {":", "#"}]
 
-    def begun(self) -> set[str]:
-        """Give the jobs of which a container was started, theirs or a child's or a node's."""
-        return {re.split("[:#]", job["id"])[0] for job in self.jobs() if job["starts"]}
-
-    def submits(self) -> int:
-        """Give how many requests to submit a job the service has got."""
-        return sum(c["operation"] == "SubmitJob" for c in self.region.control("GET", "calls"))
-
-    def client(self, service: str) -> Any:
-        env = self.region.env
-        url = env["AWS_ENDPOINT_URL" if service == "s3" else "AWS_ENDPOINT_URL_BATCH"]
-        keys = {"aws_access_key_id": "x", "aws_secret_access_key": "x"}
-        return boto3.client(service, region_name=REGION, endpoint_url=url, **keys)
-
-    def left(self) -> Iterator[str]:
-        """Give all that is at the service for this world, but for jobs that have ended."""
-        found = self.client("s3").list_objects_v2(Bucket=BUCKET, Prefix=f"{self.folder.name}/")
-        yield from (f"object {o['Key']}" for o in found.get("Contents", ()))
-        uploads = self.client("s3").list_multipart_uploads(Bucket=BUCKET).get("Uploads", ())
-        yield from (f"upload {u['Key']}" for u in uploads if u["Key"].startswith(self.folder.name))
-        batch = self.client("batch")
-        for d in batch.describe_job_definitions(status="ACTIVE")["jobDefinitions"]:
-            yield f"definition {d['jobDefinitionArn']}"
-        for q in batch.describe_job_queues()["jobQueues"]:
-            yield f"queue {q['jobQueueName']} {q['status']}"
-        for e in batch.describe_compute_environments()["computeEnvironments"]:
-            yield f"environment {e['computeEnvironmentName']} {e['status']}"
-
-    def close(self) -> None:
-        self.region.close()
-        super().close()
+New = Callable[[Driver, str, float, Shape], AbstractContextManager[Cloud]]
 
 
 @contextmanager
-def new_cloud(
-    driver: Driver,
-    objects: Objects,
-    last: str = QUICK,
-    lag_s: float = 0.0,
-    shape: Shape = SINGLE,
-) -> Iterator[Cloud]:
+def new_cloud(kind: type[Cloud], *given: Any, **how: Any) -> Iterator[Cloud]:
     folder = Path(tempfile.mkdtemp(prefix="runspec-faults-", dir=MEMORY))
-    cloud = Cloud(driver, folder, last, objects=objects, lag_s=lag_s, shape=shape)
+    driver, last, lag_s, shape = given
+    cloud = kind(driver, folder, last, lag_s=lag_s, shape=shape, **how)
     try:
         yield cloud
     finally:
@@ -170,12 +138,22 @@ def always(cloud: Cloud, codes: Sequence[int] = (0, KILLED, UNKNOWN)) -> Iterato
     if len(cloud.submitted()) > cloud.submits():
         yield "more jobs than requests to submit one"
     for ended in cloud.log:
-        if sent(ended, SUBMIT_SENT) > sent(ended, SUBMIT):
-            yield "a submission was sent again by the SDK"
+        steps = Counter(step["label"] for step in ended.steps)
+        for request, asked in cloud.sent_once.items():
+            calls = sum(steps[f"call {call}"] for call in asked)
+            if steps[f"send {request}"] > calls * cloud.times(request):
+                yield f"{request} was sent again by the SDK"
+    yield from shown(cloud)
 
 
-def sent(ended: Ended, label: str) -> int:
-    return sum(step["label"] == label for step in ended.steps)
+def shown(cloud: Cloud) -> Iterator[str]:
+    """Give the files of ours that hold what is hidden."""
+    for part in ("home", "home.tmp", "traces"):
+        for path in (cloud.folder / part).rglob("*"):
+            content = path.read_bytes() if path.is_file() else b""
+            for name, value in cloud.hidden():
+                if value in content:
+                    yield f"{name} is in {path.relative_to(cloud.folder)}"
 
 
 def applied(cloud: Cloud) -> Iterator[str]:
@@ -202,8 +180,7 @@ def ended(cloud: Cloud, state: str) -> Iterator[str]:
     yield from always(cloud)
     if cloud.log[-1].code != 0:
         yield f"it ends with {cloud.log[-1].code}: {cloud.log[-1].err.strip()[-200:]}"
-    alive = [j for j in cloud.jobs() if j["status"] not in ("SUCCEEDED", "FAILED")]
-    if alive:
+    if alive := cloud.alive():
         yield f"jobs are alive: {alive}"
     yield from listed(cloud, state)
 
@@ -252,14 +229,31 @@ def given_up(cloud: Cloud, **how: Any) -> list[str]:
     return found
 
 
-LAST = {"apply": QUICK, "cancel": LONG, "destroy": LONG, "given up": LONG}
+def swept(cloud: Cloud, **how: Any) -> list[str]:
+    """What runs share is taken away after the last of them."""
+    run = started(cloud)
+    cloud.again("destroy", run)
+    cloud.run("destroy", "--site", **how)
+    cloud.again("destroy", "--site")
+    return [*ended(cloud, "destroyed"), *bare(cloud)]
+
+
+LAST = {"apply": QUICK, "cancel": LONG, "destroy": LONG, "given up": LONG, "destroy --site": LONG}
 CELLS = {"apply": apply, "cancel": cancel, "destroy": destroy, "given up": given_up}
+MORE = {**CELLS, "destroy --site": swept}
 
 
 def trace(cloud: Cloud, verb: str) -> Ended:
     """Run *verb* once with nothing in its way; give its steps."""
     if verb in ("apply", "given up"):
-        words = ("apply", "faults.yaml", *(("--detach",) if verb == "given up" else ()))
+        words: tuple[str, ...] = (
+            "apply",
+            "faults.yaml",
+            *(("--detach",) if verb == "given up" else ()),
+        )
+    elif verb == "destroy --site":
+        cloud.again("destroy", started(cloud))
+        words = ("destroy", "--site")
     else:
         words = (verb, started(cloud))
     done = cloud.run(*words)

@@ -8,14 +8,19 @@ from contextlib import contextmanager
 import pytest
 
 from runspec_rehearsal.aws.region import Objects
+from runspec_rehearsal.azure.blob import Blobs
+from tests.faults.aws import BUCKET, REGION, aws
+from tests.faults.azure import azure
+from tests.faults.batchai import batchai
 from tests.faults.cells import AT_ONCE
-from tests.faults.cloud import AT_ONCE as AT_ONCE_ON_AWS, BUCKET, REGION
+from tests.faults.cloud import AT_ONCE as AT_ONCE_ON_CLOUDS, New
 from tests.faults.world import Driver
+from tests.needs import need
 
 
 @contextmanager
-def drivers(count: int) -> Iterator[list[Driver]]:
-    found = [Driver() for _ in range(count)]
+def drivers(count: int, *sdks: str) -> Iterator[list[Driver]]:
+    found = [Driver(*sdks) for _ in range(count)]
     yield found
     for driver in found:
         driver.close()
@@ -29,7 +34,13 @@ def pool() -> Iterator[list[Driver]]:
 
 @pytest.fixture(scope="session")
 def wide_pool() -> Iterator[list[Driver]]:
-    with drivers(AT_ONCE_ON_AWS) as found:
+    with drivers(AT_ONCE_ON_CLOUDS, "aws") as found:
+        yield found
+
+
+@pytest.fixture(scope="session")
+def azure_pool() -> Iterator[list[Driver]]:
+    with drivers(AT_ONCE_ON_CLOUDS, "azure") as found:
         yield found
 
 
@@ -39,8 +50,28 @@ def driver(pool: list[Driver]) -> Driver:
 
 
 @pytest.fixture(scope="session")
-def objects(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Objects]:
+def region(tmp_path_factory: pytest.TempPathFactory) -> Iterator[New]:
+    """What makes a region of AWS for each world."""
     found = Objects(tmp_path_factory.mktemp("objects"))
     found.make_bucket(BUCKET, REGION)
-    yield found
+    yield aws(found)
     found.close()
+
+
+@pytest.fixture(scope="session")
+def blobs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Blobs]:
+    need("azurite")
+    with Blobs(tmp_path_factory.mktemp("blobs")) as found:
+        yield found
+
+
+@pytest.fixture(scope="session")
+def account(blobs: Blobs) -> New:
+    """What makes an account of Azure Batch for each world."""
+    return azure(blobs)
+
+
+@pytest.fixture(scope="session")
+def subscription(blobs: Blobs) -> New:
+    """What makes a subscription of Azure Batch AI for each world."""
+    return batchai(blobs)

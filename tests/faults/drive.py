@@ -1,7 +1,8 @@
 """Runs the real command line in child processes whose every step is counted.
 
-`python -m tests.faults.drive` is a fork server: it imports runspec once, then forks for each line of JSON that it reads
-(a `Case`), and answers with a line when the child has ended. So a case costs milliseconds and not an interpreter.
+`python -m tests.faults.drive SDK...` is a fork server: it imports runspec once, and what the wires of these SDKs need,
+then forks for each line of JSON that it reads (a `Case`), and answers with a line when the child has ended. So a case
+costs milliseconds and not an interpreter.
 """
 
 from __future__ import annotations
@@ -23,7 +24,6 @@ from runspec.cli import main
 from runspec_local import client, folders
 from runspec_local.client import LocalClient
 from tests.faults.boundaries import Boundaries, tree
-from tests.faults.wire import Wire, warm
 
 ROOT = str(Path(__file__).parents[2])
 HOOKED = (
@@ -115,6 +115,13 @@ SAFEGUARDS: Mapping[str, Callable[[], None]] = {
 }
 
 
+def wired(sdk: str) -> Any:
+    """Give the module that has the wire of *sdk*."""
+    return importlib.import_module(
+        {"aws": "tests.faults.wire"}.get(sdk, f"tests.faults.wire_{sdk}")
+    )
+
+
 # One case
 
 
@@ -135,7 +142,7 @@ def child(case: Mapping[str, Any]) -> int:
         SAFEGUARDS[name]()
     steps.watch(LocalClient)
     if "wire" in case:
-        Wire(steps, **case["wire"]).install()
+        wired(case["sdk"]).installed(steps, **case["wire"])
     if wanted := case.get("supervisor"):
         client.BOOTSTRAP = HOOKED.format(root=ROOT, wanted={"world": case["world"], **wanted})
     code = main.run(case["words"])
@@ -162,8 +169,8 @@ def serve() -> None:
     for name in set(main.MODULES.values()):
         importlib.import_module(f"runspec.cli.{name}")
     registry.load("local")
-    registry.load("aws-batch")
-    warm()
+    for sdk in sys.argv[1:]:
+        wired(sdk).warm()
     running: dict[int, tuple[int, int]] = {}
     rest = b""
     while True:

@@ -1,15 +1,15 @@
-"""The cells of the matrix on AWS Batch: a verb that is killed at a step, or one of whose requests goes wrong."""
+"""The cells of the matrix on clouds: a verb that is killed at a step, or one of whose requests goes wrong."""
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from contextlib import AbstractContextManager
 from typing import NamedTuple
 
-from runspec_rehearsal.aws.region import Objects
 from tests.faults import cloud
-from tests.faults.cloud import CELLS, LAST, Cloud, new_cloud
+from tests.faults.cloud import LAST, MORE, Cloud, New
 from tests.faults.shapes import SINGLE, Shape
 from tests.faults.world import Driver
 
@@ -35,8 +35,29 @@ class Traced(NamedTuple):
         return {at: s for at, s in found.items() if not wanted or s in wanted}
 
 
-def traced(driver: Driver, objects: Objects, verb: str, shape: Shape = SINGLE) -> Traced:
-    with new_cloud(driver, objects, LAST[verb], shape=shape) as world:
+# What waits asks again and again: the second time stands for all that come after it.
+POLLED = re.compile(r"\((\d{2,}|[3-9])\)$")
+LOOKS = ("GET", "HEAD")
+
+
+def asked_first(places: Mapping[int, str]) -> dict[int, str]:
+    """Give those of *places* that are neither the third of equal ones nor a later one."""
+    return {at: label for at, label in places.items() if not POLLED.search(label)}
+
+
+def changes(label: str) -> bool:
+    """Say whether a boundary or a request is of one that makes, changes or takes away.
+
+    >>> changes("sent PUT blob x"), changes("GET batch /jobs"), changes("call find pool")
+    (True, False, False)
+    """
+    what, _, rest = label.partition(" ")
+    method = rest.partition(" ")[0] if what in ("send", "sent") else what
+    return method.isupper() and method not in LOOKS and "listOutputFiles" not in label
+
+
+def traced(driver: Driver, new: New, verb: str, shape: Shape = SINGLE) -> Traced:
+    with new(driver, LAST[verb], 0.0, shape) as world:
         done = cloud.trace(world, verb)
     steps = [s for s in done.steps if s["what"] in REMOTE]
     labels = counted(step["label"] for step in steps)
@@ -66,16 +87,16 @@ class Case(NamedTuple):
     shape: Shape = SINGLE
     lag_s: float = 0.0
 
-    def world(self, driver: Driver, objects: Objects) -> AbstractContextManager[Cloud]:
-        return new_cloud(driver, objects, LAST[self.verb], self.lag_s, self.shape)
+    def world(self, driver: Driver, new: New) -> AbstractContextManager[Cloud]:
+        return new(driver, LAST[self.verb], self.lag_s, self.shape)
 
-    def killed(self, driver: Driver, objects: Objects, at: int) -> list[str]:
-        with self.world(driver, objects) as world:
-            return CELLS[self.verb](world, at=at)
+    def killed(self, driver: Driver, new: New, at: int) -> list[str]:
+        with self.world(driver, new) as world:
+            return MORE[self.verb](world, at=at)
 
-    def broken(self, driver: Driver, objects: Objects, fault: str, at: int) -> list[str]:
-        with self.world(driver, objects) as world:
-            found = CELLS[self.verb](world, wire={"at": at, "fault": fault})
+    def broken(self, driver: Driver, new: New, fault: str, at: int) -> list[str]:
+        with self.world(driver, new) as world:
+            found = MORE[self.verb](world, wire={"at": at, "fault": fault})
             return [w for w in found if not excused(w, fault)]
 
 

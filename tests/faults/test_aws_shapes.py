@@ -9,13 +9,12 @@ import itertools
 
 import pytest
 
-from runspec_rehearsal.aws.region import Objects
 from tests.faults.cells import spread
-from tests.faults.cloud import new_cloud
+from tests.faults.cloud import New
 from tests.faults.shapes import SHAPES, SINGLE
 from tests.faults.struck import Case, traced
 from tests.faults.wire import FAULTS
-from tests.faults.world import Driver
+from tests.faults.world import QUICK, Driver
 
 RECORD, FILES = "PUT /faults/*/record.json", "PUT /faults/*/files"
 SUBMIT, END, EMPTY = "POST /v1/submitjob", "POST /v1/terminatejob", "POST /faults"
@@ -39,12 +38,12 @@ pytestmark = pytest.mark.slow
 @pytest.mark.parametrize("shape", SHAPES)
 @pytest.mark.parametrize("verb", KILLS)
 def test_killed_where_its_shape_counts_and_repeated_it_is_as_if_nothing_had_happened(
-    wide_pool: list[Driver], objects: Objects, verb: str, shape: str
+    wide_pool: list[Driver], region: New, verb: str, shape: str
 ) -> None:
     case = Case(verb, SHAPES[shape])
-    kills = traced(wide_pool[0], objects, verb, case.shape).kills(*KILLS[verb])
+    kills = traced(wide_pool[0], region, verb, case.shape).kills(*KILLS[verb])
 
-    wrong = spread(wide_pool, lambda driver, at: case.killed(driver, objects, at), kills)
+    wrong = spread(wide_pool, lambda driver, at: case.killed(driver, region, at), kills)
 
     assert kills
     assert {kills[at]: what for at, what in wrong.items()} == {}
@@ -52,13 +51,13 @@ def test_killed_where_its_shape_counts_and_repeated_it_is_as_if_nothing_had_happ
 
 @pytest.mark.parametrize(("verb", "shape"), STRUCK)
 def test_a_request_that_goes_wrong_where_its_shape_counts_changes_nothing_in_the_end(
-    wide_pool: list[Driver], objects: Objects, verb: str, shape: str
+    wide_pool: list[Driver], region: New, verb: str, shape: str
 ) -> None:
     case = Case(verb, SHAPES[shape])
-    strikes = traced(wide_pool[0], objects, verb, case.shape).strikes(*STRIKES[verb])
+    strikes = traced(wide_pool[0], region, verb, case.shape).strikes(*STRIKES[verb])
     cells = list(itertools.product(FAULTS, strikes))
 
-    wrong = spread(wide_pool, lambda driver, cell: case.broken(driver, objects, *cell), cells)
+    wrong = spread(wide_pool, lambda driver, cell: case.broken(driver, region, *cell), cells)
 
     assert strikes
     assert {(strikes[at], fault): what for (fault, at), what in wrong.items()} == {}
@@ -66,13 +65,13 @@ def test_a_request_that_goes_wrong_where_its_shape_counts_changes_nothing_in_the
 
 @pytest.mark.parametrize("shape", ["single", *SHAPES])
 def test_a_submission_that_goes_wrong_while_lists_lag_is_one_job_in_the_end(
-    wide_pool: list[Driver], objects: Objects, shape: str
+    wide_pool: list[Driver], region: New, shape: str
 ) -> None:
     case = Case("apply", SHAPES.get(shape, SINGLE), lag_s=2.0)
-    strikes = traced(wide_pool[0], objects, "apply", case.shape).strikes(FILES, SUBMIT)
+    strikes = traced(wide_pool[0], region, "apply", case.shape).strikes(FILES, SUBMIT)
     cells = list(itertools.product(FAULTS, strikes))
 
-    wrong = spread(wide_pool, lambda driver, cell: case.broken(driver, objects, *cell), cells)
+    wrong = spread(wide_pool, lambda driver, cell: case.broken(driver, region, *cell), cells)
 
     assert SUBMIT in strikes.values()
     assert {(strikes[at], fault): what for (fault, at), what in wrong.items()} == {}
@@ -80,9 +79,9 @@ def test_a_submission_that_goes_wrong_while_lists_lag_is_one_job_in_the_end(
 
 @pytest.mark.parametrize("shape", SHAPES)
 def test_a_job_of_any_shape_is_submitted_by_one_request(
-    driver: Driver, objects: Objects, shape: str
+    wide_pool: list[Driver], region: New, shape: str
 ) -> None:
-    with new_cloud(driver, objects, shape=SHAPES[shape]) as world:
+    with region(wide_pool[0], QUICK, 0.0, SHAPES[shape]) as world:
         world.run("apply", "faults.yaml")
 
         assert world.submits() == 1

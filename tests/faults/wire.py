@@ -21,6 +21,7 @@ from botocore.httpsession import URLLib3Session
 from botocore.loaders import JSONFileLoader
 from obstore.exceptions import GenericError
 
+from runspec import registry
 from runspec_aws import times
 from runspec_aws.client import AwsClient
 from tests.faults.boundaries import Boundaries
@@ -31,6 +32,7 @@ SETTLE_S = 3.0  # longer than any list lags in these tests
 
 def warm() -> None:
     """Have botocore's descriptions of services in memory before anything is forked."""
+    registry.load("aws-batch")
     JSONFileLoader.load_file = functools.cache(JSONFileLoader.load_file)
     for service in ("batch", "s3", "logs"):
         boto3.client(
@@ -157,6 +159,10 @@ class Wire:
         if self.fault.endswith("after"):
             send()
         raise GenericError(self.fault)
+
+
+def installed(steps: Boundaries, **how: Any) -> None:
+    Wire(steps, **how).install()
 
 
 def named(method: str, url: str) -> str:

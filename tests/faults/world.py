@@ -61,10 +61,10 @@ class Ended:
 
 
 class Driver:
-    """The fork server of drive.py, as its client sees it."""
+    """The fork server of drive.py, as its client sees it; it has the wires of *sdks*."""
 
-    def __init__(self) -> None:
-        line = [sys.executable, "-m", "tests.faults.drive"]
+    def __init__(self, *sdks: str) -> None:
+        line = [sys.executable, "-m", "tests.faults.drive", *sdks]
         self._server = subprocess.Popen(
             line, stdin=subprocess.PIPE, stdout=subprocess.PIPE, bufsize=0, cwd=ROOT
         )
@@ -296,7 +296,7 @@ def processes(mark: str) -> Iterator[tuple[int, str]]:
             yield int(entry.name), words
 
 
-def await_that(true: Any, what: str, limit_s: float = 60.0) -> None:
+def await_that(true: Any, what: str, limit_s: float = 180.0) -> None:
     end = time.monotonic() + limit_s
     while not true():
         assert time.monotonic() < end, f"waited {limit_s:.0f} s for {what}"

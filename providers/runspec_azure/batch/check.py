@@ -8,15 +8,13 @@ from typing import NamedTuple
 
 from runspec.provider import Capacity, Facts, Problem, Spec, did_you_mean
 from runspec_azure import machines, needs
-from runspec_azure.batch import pool
+from runspec_azure.batch import access, moved, notes, pool, scale, signed, vaults
 from runspec_azure.batch.options import BatchOptions
 from runspec_azure.machines import Machine
+from runspec_azure.naming import setting
 
-# https://learn.microsoft.com/azure/batch/batch-quota-limit#pool-size-limits
-MOST_NODES = {"batch-service": 100, "user-subscription": 80}
 MOST_MOUNTS = 10  # https://learn.microsoft.com/azure/batch/batch-quota-limit#other-limits
 MOST_DAYS = 180  # a task's life, the wait in the queue included: the same page
-MOST_SIGNED_S = 7 * 86_400
 # https://learn.microsoft.com/rest/api/batchservice/pools/create-pool: id
 POOL_ID = re.compile(r"[A-Za-z0-9_-]{1,64}")
 RESERVED = "AZ_BATCH"
@@ -31,17 +29,22 @@ def problems(spec: Spec, facts: Facts) -> Iterator[Problem]:
     yield from _words(spec)
     yield from _container(spec)
     yield from _limits(spec)
+    yield from moved.problems(spec)
     if facts.complete:
         yield from _gang(spec, facts)
         yield from _spot(spec, facts)
         yield from _own_pool(spec, options)
         if not options.pool:
             yield from _machines(spec, facts)
-            yield from _image(options)
+            yield from _image(spec, options)
             yield from _registry(spec, options)
-        yield from _profile(options)
+        if options.files == "signed":
+            yield from signed.problems(spec, options)
+        yield from _profile(spec, options)
+        yield from access.problems(spec, facts)
         yield from _mounts(spec, options)
         yield from _secrets(spec, options)
+        yield from notes.notes(spec, facts)
 
 
 def _nodes(spec: Spec) -> Iterator[Problem]:
@@ -102,12 +105,6 @@ def _limits(spec: Spec) -> Iterator[Problem]:
         yield Problem(("timeout",), what, f"set timeout: {MOST_DAYS}d or shorter")
 
 
-def _allocation(facts: Facts) -> str | None:
-    """What the account says of itself beats what the profile says of it."""
-    found: str | None = facts.survey.get("pool_allocation") or facts.options.pool_allocation
-    return found
-
-
 def _gang(spec: Spec, facts: Facts) -> Iterator[Problem]:
     """A task that needs more machines than its pool may have stays active for ever.
 
@@ -115,7 +112,7 @@ def _gang(spec: Spec, facts: Facts) -> Iterator[Problem]:
     """
     options: BatchOptions = facts.options
     nodes, at = spec.cluster.nodes.max, ("cluster", "nodes")
-    most = MOST_NODES[_allocation(facts) or "batch-service"]
+    most = scale.together(facts)
     if nodes > most:
         what = f"{nodes:,} nodes, and a pool whose nodes talk to each other has {most} at most"
         yield Problem(at, what, f"set nodes: {most}, or make a sweep of single nodes")
@@ -136,7 +133,7 @@ def _spot(spec: Spec, facts: Facts) -> Iterator[Problem]:
     if spec.cluster.capacity is Capacity.ON_DEMAND:
         return
     at = ("cluster", "capacity")
-    mode = _allocation(facts)
+    mode = scale.allocation(facts)
     if mode == "batch-service":
         what = "this account has low-priority machines alone, and Azure retired those on 2025-09-30"
         hint = "take an account of pool allocation mode 'user subscription', or capacity: on-demand"
@@ -160,7 +157,7 @@ def _own_pool(spec: Spec, options: BatchOptions) -> Iterator[Problem]:
         return
     if not POOL_ID.fullmatch(options.pool):
         what = f"pool: '{options.pool}' is no id of a pool"
-        yield Problem(("provider",), what, "write up to 64 of letters, digits, - and _")
+        yield Problem(setting(spec, "pool"), what, "write up to 64 of letters, digits, - and _")
     for key in ("cpus", "memory", "gpus", "gpu_type", "disk", "placement", "capacity"):
         if getattr(spec.cluster, key) not in (None, Capacity.ON_DEMAND):
             what = "the pool of the profile is used as it is: it decides this"
@@ -211,17 +208,21 @@ def _unknown_gpu(kind: str, there: tuple[str, ...]) -> Problem:
 
 def _named(spec: Spec, name: str) -> Iterator[Problem]:
     """Say what is wrong with the machine that the profile names; one that is not listed may be new."""
-    machine = machines.known(name)
+    machine, at = machines.known(name), setting(spec, "vm_size")
     if machine is None:
         if hint := _misspelt(name):
-            yield Problem(("provider",), f"vm_size: '{name}' is no machine of Azure", hint)
+            yield Problem(at, f"vm_size: '{name}' is no machine of Azure", hint)
+            return
+        what = f"vm_size: '{name}' is not in the table: whether it holds what a node asks for was not checked"
+        kin = ", ".join(machines.near(name)[:3])
+        yield Problem(at, what, f"in the table there are: {kin}" if kin else None, severity="note")
         return
     if machine.retired:
         what = f"vm_size: {machine.name} was retired on {machine.leaves}"
-        yield Problem(("provider",), what, "name another, or none: then one is chosen by its needs")
+        yield Problem(at, what, "name another, or none: then one is chosen by its needs")
     elif machine.leaves:
         what = f"vm_size: {machine.name} will be retired on {machine.leaves}"
-        yield Problem(("provider",), what, severity="note")
+        yield Problem(at, what, severity="note")
     yield from _short(spec, machine)
 
 
@@ -282,12 +283,12 @@ def _too_much(spec: Spec, facts: Facts) -> Problem:
     return Problem(("cluster",), what, "ask for less, or set vm_size in the profile")
 
 
-def _image(options: BatchOptions) -> Iterator[Problem]:
+def _image(spec: Spec, options: BatchOptions) -> Iterator[Problem]:
     """A node agent that is not the image's leaves nodes unusable."""
     agent = needs.NODE_AGENTS.get(options.image.rpartition(":")[0])
     if agent and agent != options.node_agent:
         what = f"node_agent: '{options.node_agent}' does not go with {options.image}"
-        yield Problem(("provider",), what, f"set node_agent: {agent}")
+        yield Problem(setting(spec, "image"), what, f"set node_agent: {agent}")
 
 
 def _registry(spec: Spec, options: BatchOptions) -> Iterator[Problem]:
@@ -298,7 +299,7 @@ def _registry(spec: Spec, options: BatchOptions) -> Iterator[Problem]:
         yield Problem(("container", "image"), what, severity="note")
 
 
-def _profile(options: BatchOptions) -> Iterator[Problem]:
+def _profile(spec: Spec, options: BatchOptions) -> Iterator[Problem]:
     examples = {
         "batch_url": "https://ACCOUNT.REGION.batch.azure.com",
         "storage_account": "NAME",
@@ -308,14 +309,9 @@ def _profile(options: BatchOptions) -> Iterator[Problem]:
         if getattr(options, key) is None:
             hint = f"add providers: {{azure-batch: {{{key}: {example}}}}} to the profile"
             yield Problem(("provider",), f"the profile names no {key}", hint)
-    if options.identity and not options.pool:
-        # https://learn.microsoft.com/azure/batch/managed-identity-pools
-        what = "pools that runspec makes have no identity"
-        yield Problem(("provider",), what, "name a pool that has it, or take identity away")
-    if options.signed_for > MOST_SIGNED_S and not options.storage_key:
-        # https://learn.microsoft.com/rest/api/storageservices/create-user-delegation-sas
-        what = f"signed_for: {options.signed_for // DAY_S:,} days, and without storage_key it is 7 at most"
-        yield Problem(("provider",), what, "set signed_for: 7d, or name a storage_key")
+    if not 300 <= options.spot_wait <= 3600:
+        what = f"spot_wait: {options.spot_wait:,} s, and a formula is evaluated every 5 minutes"
+        yield Problem(setting(spec, "spot_wait"), what, "set spot_wait: 5m or longer, 1h at most")
     if bool(options.registry_user) != bool(options.registry_password):
         key = "registry_password" if options.registry_user else "registry_user"
         what = f"the profile names no {key}, and half a login is none"
@@ -348,7 +344,8 @@ def _shared(at: tuple[str | int, ...], key: str, options: BatchOptions) -> Itera
         return
     if key not in options.shared:
         hint = did_you_mean(key, options.shared) or (
-            f"add providers: {{azure-batch: {{shared: {{{key}: 'files:ACCOUNT/SHARE'}}}}}} to the profile"
+            f"add providers: {{azure-batch: {{shared: {{{key}: 'files:ACCOUNT/SHARE'}}}}}} to the profile; "
+            "a container is 'blob:ACCOUNT/CONTAINER'"
         )
         yield Problem(at, f"the profile has no shared file system '{key}'", hint)
         return
@@ -360,7 +357,8 @@ def _shared(at: tuple[str | int, ...], key: str, options: BatchOptions) -> Itera
         yield Problem(at, what, severity="note")
     account = place.partition("/")[0]
     own = account == options.storage_account and options.storage_key
-    if kind in ("files", "blob") and not own and account not in options.account_keys:
+    by_identity = kind == "blob" and options.identity  # Azure Files takes a key alone
+    if kind in ("files", "blob") and not (own or by_identity or account in options.account_keys):
         what = f"a node mounts '{key}' by a key, and the profile names none for {account}"
         hint = f"add account_keys: {{{account}: env:NAME}} to the profile"
         yield Problem(at, what, hint)
@@ -374,9 +372,20 @@ def _secrets(spec: Spec, options: BatchOptions) -> Iterator[Problem]:
                 f"add providers: {{azure-batch: {{secrets: {{{key}: 'env:NAME'}}}}}} to the profile"
             )
             yield Problem(at, f"the profile has no secret '{key}'", hint)
+        elif where.startswith(vaults.KIND):
+            yield from _vault(at, where, options)
         elif where.partition(":")[0] not in OWN_SECRETS:
-            what = f"'{where}' cannot be read for a job on Azure Batch"
+            what = f"nothing reads '{where.partition(':')[0]}:' for a job on Azure Batch"
             yield Problem(at, what, "keep it in env:NAME or file:/path of who applies")
         else:
             what = "whoever may read the job at Azure Batch can read its environment, this included"
             yield Problem(at, what, severity="note")
+
+
+def _vault(at: tuple[str | int, ...], where: str, options: BatchOptions) -> Iterator[Problem]:
+    if vaults.url(where) is None:
+        hint = "write azure-kv:https://VAULT.vault.azure.net/secrets/NAME"
+        yield Problem(at, f"what the profile says of '{at[-1]}' is no secret of a key vault", hint)
+    elif not options.identity:
+        what = f"'{where}' is got by the job itself, and it has no identity"
+        yield Problem(at, what, "name an identity in the profile, or keep it in env:NAME")

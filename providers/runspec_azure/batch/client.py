@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from datetime import UTC, datetime, timedelta
+from functools import cached_property
 from typing import Any
 
 from runspec.provider import (
@@ -23,7 +25,7 @@ from runspec.provider import (
     Stream,
     inside_zipapp,
 )
-from runspec_azure.batch import job, times
+from runspec_azure.batch import job, scale, times
 from runspec_azure.batch.litter import Collector
 from runspec_azure.batch.options import BatchOptions
 from runspec_azure.batch.streams import Logs
@@ -35,9 +37,11 @@ from runspec_azure.stores import INSIDE_SHA256
 
 PAUSE_S, LONGEST_PAUSE_S = 0.1, 5.0
 # https://learn.microsoft.com/en-us/rest/api/batchservice/batch-status-and-error-codes
-GONE = frozenset({"PoolNotFound", "JobNotFound", "BlobNotFound"})
 LEAVING = frozenset({"PoolBeingDeleted", "JobBeingDeleted"})
 EXISTS = frozenset({"PoolExists", "JobExists"})
+MAKES_POOL = frozenset({"Pool_Add", "Pool_Create"})
+# A pool that is being resized, or was woken by another run just now, is awake.
+AWAKE = frozenset({"PoolBeingResized", "TooManyEnableAutoScaleRequests"})
 OVER = frozenset({"JobCompleted", "JobBeingTerminated", "JobTerminating"})
 
 
@@ -57,6 +61,14 @@ class AzureClient:
         self.blobs = Blobs(self.session)
         self.tasks = Tasks(self.session, self.blobs)
         self.logs = Logs(self.session, self.blobs, self.tasks)
+        self._made_awake: set[str] = set()  # pools, by calls of ours that were answered
+
+    @cached_property
+    def signer(self) -> Any:
+        """What only looks has no need of the SDK that signs, which takes long to load."""
+        from runspec_azure.signing import Signer
+
+        return Signer(self.blobs)
 
     def call(self, request: Request) -> Answer:
         path = request.params.get("path", {})
@@ -67,26 +79,54 @@ class AzureClient:
             self.blobs.remove(path["blob"])
             return {}
         if request.operation == "BlockBlob_Upload":
-            self.blobs.put(path["blob"], _body(request.params["body"]))
+            self.blobs.put(path["blob"], _body(self.signer.with_urls(request.params["body"])))
             return {"blob": path["blob"]}
         if request.operation.endswith("_Delete"):
             return self._undo(request)
         self.tasks.forget()
+        if request.operation == "Pool_EnableAutoScale":
+            return self._wake(request)
         return self._make(request)
 
     def _make(self, request: Request) -> Answer:
-        path, body = request.params.get("path", {}), request.params["body"]
+        body = _timed(self.signer.with_urls(request.params["body"]))
         try:
-            answer = self.session.make(request.operation, path, self.blobs.with_urls(body))
+            answer = self._sent(request, body)
         except RemoteError as exc:
             return self._adopted(request, exc)
+        if request.operation in MAKES_POOL:
+            self._made_awake.add(named(request)["id"])
         if request.operation == "Task_AddCollection":
             _refuse_refused(answer)
         return named(request)
 
+    def _wake(self, request: Request) -> Answer:
+        """Have a pool look for machines now. One that cannot be asked to is awake, and looks again in five minutes.
+
+        One that was made just now is not asked. Who was killed in between asks it: it is being resized,
+        or takes the same formula again.
+        """
+        path = request.params["path"]
+        if path["poolId"] in self._made_awake:
+            return {}
+        try:
+            self.session.make(request.operation, path, _timed(request.params["body"]))
+        except (RemoteError, NoAnswer) as exc:
+            if code_of(exc) not in AWAKE:
+                raise
+        return {}
+
+    def _sent(self, request: Request, body: Any) -> Any:
+        path = request.params.get("path", {})
+        if request.service == "arm":
+            return self.session.management.make_pool(path, body)
+        return self.session.make(request.operation, path, body)
+
     def _adopted(self, request: Request, exc: RemoteError) -> Answer:
         """Take what is there for what was asked, where it is the same: its id was chosen by us."""
         code = code_of(exc)
+        if status_of(exc) == 412 and request.service == "arm":
+            code = "PoolExists"  # "If-None-Match: *" was not met
         if code in EXISTS and (found := self._find(request)) is not None:
             return found
         if code in LEAVING or code in EXISTS:
@@ -100,6 +140,7 @@ class AzureClient:
         path = request.params["path"]
         if request.operation == "Pool_Delete":
             self._refuse_if_used(path["poolId"])
+            self._made_awake.discard(path["poolId"])
         look = request.operation.replace("_Delete", "_Get")
         try:
             self.session.make(request.operation, path)
@@ -143,10 +184,15 @@ class AzureClient:
         path, body = do.params.get("path", {}), do.params["body"]
         if do.operation == "BlockBlob_Upload":
             return None if self.blobs.size(path["blob"]) is None else {"blob": path["blob"]}
+        if do.service == "arm":
+            return self._same_pool(path["poolName"], body)
         if do.operation == "Pool_Add":
             return self._same("Pool_Get", {"poolId": body["id"]}, do, ("vmSize",))
         if do.operation == "Job_Add":
             return self._same("Job_Get", {"jobId": body["id"]}, do, ("poolInfo", "metadata"))
+        if do.operation == "Pool_EnableAutoScale":
+            mark = body["autoScaleFormula"][scale.CLOCK].partition("\n")[0]
+            return {} if _awake(self._got("Pool_Get", path) or {}, mark) else None
         if do.operation == "Task_AddCollection":
             there = self.tasks.ids(path["jobId"])
             return named(do) if all(task["id"] in there for task in body["value"]) else None
@@ -167,6 +213,25 @@ class AzureClient:
                 raise Conflict(what, "take it away, or choose another prefix")
         return named(do)
 
+    def _same_pool(self, name: str, body: Mapping[str, Any]) -> Answer | None:
+        """Give a pool that the Resource Manager made; the data plane tells its identities, too."""
+        found = self._got("Pool_Get", {"poolId": name})
+        if found is None or found.get("state") == "deleting":
+            return None
+        told = found.get("identity", {}).get("userAssignedIdentities", ())
+        there = {
+            "vmSize": _plain(found.get("vmSize")),
+            "identity": {_plain(one["resourceId"]) for one in told},
+        }
+        wanted = {
+            "vmSize": _plain(body["properties"]["vmSize"]),
+            "identity": {_plain(one) for one in body["identity"]["userAssignedIdentities"]},
+        }
+        for key in (key for key in wanted if there[key] != wanted[key]):
+            what = f"{name} is there already, and its {key} is another"
+            raise Conflict(what, "take it away, or choose another prefix")
+        return {"id": name}
+
     def settled(self, step: Step) -> bool:
         """A pool takes jobs at once; its machines come later."""
         return True
@@ -177,7 +242,10 @@ class AzureClient:
         return {"blob": key}
 
     def state(self, run: str) -> Status:
-        return self.tasks.status(run)
+        found = self.tasks.status(run)
+        if found.state.terminal:
+            self.logs.ended.add(run)
+        return found
 
     def cancel(self, run: str) -> None:
         """The claim is taken first: a task that starts later leaves."""
@@ -205,9 +273,32 @@ class AzureClient:
         return self.blobs.outputs(run)
 
 
+def _awake(pool: Mapping[str, Any], mark: str) -> bool:
+    """Say whether a pool was woken by a call with *mark*, or has machines or gets some in any case."""
+    counts = ("currentDedicatedNodes", "currentLowPriorityNodes")
+    targets = ("targetDedicatedNodes", "targetLowPriorityNodes")
+    if f"{mark}\n" in pool.get("autoScaleFormula", "") or pool.get("allocationState") == "resizing":
+        return True
+    return any(pool.get(key) for key in (*counts, *targets))
+
+
+def _timed(value: Any) -> Any:
+    """Give *value* with the moment until which a pool is woken for every `{"$clock": ...}`."""
+    if isinstance(value, list):
+        return [_timed(one) for one in value]
+    if not isinstance(value, Mapping):
+        return value
+    if value.keys() != {scale.CLOCK}:
+        return {key: _timed(one) for key, one in value.items()}
+    until = datetime.now(UTC) + timedelta(seconds=times.WOKEN_S)
+    return value[scale.CLOCK].replace(scale.CLOCK, f"{until:%Y-%m-%dT%H:%M:%SZ}")
+
+
 def named(do: Request) -> Answer:
     """Give the answer of a call: what it made, by name; the service's own holds nothing of use."""
     body = do.params["body"]
+    if do.service == "arm":
+        return {"id": do.params["path"]["poolName"]}
     if do.operation == "Task_AddCollection":
         return {"tasks": len(body["value"])}
     return {"id": body["id"]} if "id" in body else {}
@@ -240,6 +331,8 @@ def _body(value: Any) -> bytes:
     """Give what is sent for a body: text as it is, our part of the job by its hash."""
     if isinstance(value, str):
         return value.encode()
+    if "lines" in value:
+        return "".join(f"{''.join(line)}\n" for line in value["lines"]).encode()
     if value["$inside"] != INSIDE_SHA256:
         raise Conflict(
             "this run was planned by another version of runspec",

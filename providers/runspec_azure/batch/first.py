@@ -14,6 +14,9 @@ providers:
     # A pool that is there is used as it is; without one, pools are made and go to no machines:
     # pool: my-pool
     max_nodes: 16
+    # How the account was made (portal: Properties). Only user-subscription is sure to have spot machines:
+    # pool_allocation: user-subscription
+    # For images without Python: files: signed, see docs/azure-batch.md.
     # registry: mine.azurecr.io
     # registry_user: mine
     # registry_password: env:REGISTRY_PASSWORD

@@ -7,7 +7,7 @@ from typing import Any
 
 from runspec.provider import Facts, Scope, Spec, Step, tasks
 from runspec_azure import stores
-from runspec_azure.batch import pool
+from runspec_azure.batch import pool, signed, vaults
 from runspec_azure.batch.options import BatchOptions
 from runspec_azure.naming import batch, pairs
 
@@ -37,6 +37,21 @@ GANG_WORDS = (
     "RUNSPEC_IS_MAIN=AZ_BATCH_IS_CURRENT_NODE_MASTER RUNSPEC_NODE_ID=AZ_BATCH_NODE_ID"
 )
 BELOW = " RUNSPEC_BELOW=AZ_BATCH_TASK_WORKING_DIR"  # a machine's root is not the job's own
+# A container's root is, and lies on the machine's small system disk; the task's folder does not.
+# https://learn.microsoft.com/en-us/azure/batch/files-and-directories
+DISK = " RUNSPEC_DISK=AZ_BATCH_TASK_WORKING_DIR"
+# Tasks run without administrator permissions unless they ask for them, and in a container as that same
+# user: https://learn.microsoft.com/en-us/azure/batch/batch-docker-container-workloads (on Linux tasks)
+ROOT = {"autoUser": {"scope": "pool", "elevationLevel": "admin"}}
+# What the job ends with when it has lost its right to the store, which all tasks have from one signature
+# or identity. In a job that leaves it at `noaction`, exit conditions are refused; what is said for no
+# code would end the job at any failure: https://learn.microsoft.com/en-us/rest/api/batchservice/tasks/create-task#exitoptions
+STOPS = 77
+ON_FAILURE = {"onTaskFailure": "performexitoptionsjobaction"}
+CONDITIONS = {
+    "exitCodes": [{"code": STOPS, "exitOptions": {"jobAction": "terminate"}}],
+    "default": {"jobAction": "none"},
+}
 CONTAINER_SAS = {"$signed": "racwdl"}  # the words of a signature, for RUNSPEC_STORE
 CONTAINER_URL = {"$signed": "url racwdl"}  # the whole URL of the container
 
@@ -82,6 +97,8 @@ def _job(spec: Spec, run: str, facts: Facts) -> Step:
         "commonEnvironmentSettings": pairs(_environment(spec, run, options)),
         "metadata": pairs({**options.tags, "runspec": run}),
     }
+    if told_apart(options):
+        body |= ON_FAILURE
     if options.priority is not None:
         body["priority"] = options.priority
     if spec.max_parallel:
@@ -92,36 +109,54 @@ def _job(spec: Spec, run: str, facts: Facts) -> Step:
 
 def _environment(spec: Spec, run: str, options: BatchOptions) -> dict[str, Any]:
     secrets = {
-        variable: {"$secret": options.secrets[key]} for variable, key in spec.secrets.items()
+        variable: {"$secret": options.secrets[key]}
+        for variable, key in spec.secrets.items()
+        if not vaults.url(options.secrets[key])
     }
+    if options.files == "signed":
+        listed = signed.mark(signed.READ, signed.files_key(run, options))
+        own = {"RUNSPEC_RUN": run, "RUNSPEC_FILES": listed, "RUNSPEC_WORDS": words(spec)}
+        return {**spec.env, **secrets, **own}
     return {
         **spec.env,
         **secrets,
         "RUNSPEC_RUN": run,
         "RUNSPEC_STORE": stores.store(options),
-        "RUNSPEC_SAS": CONTAINER_SAS,
+        **_way(options),
+        **vaults.environment(spec, options),
         "RUNSPEC_WORDS": words(spec),
     }
+
+
+def _way(options: BatchOptions) -> dict[str, Any]:
+    """Give by what a job reaches its blobs: an identity of its machine, or what is signed for it."""
+    if options.identity:
+        return {"RUNSPEC_IDENTITY": options.identity}
+    return {"RUNSPEC_SAS": CONTAINER_SAS}
 
 
 def words(spec: Spec) -> str:
     """Give which of the service's variables stand for which of ours."""
     many = GANG_WORDS if spec.cluster.nodes.max > 1 else ""
-    return WORDS + many + ("" if pool.image(spec) else BELOW)
+    return WORDS + many + (DISK if pool.image(spec) else BELOW)
 
 
 def task(spec: Spec, run: str, facts: Facts, number: int) -> dict[str, Any]:
     """Give one task, as it is sent."""
     options: BatchOptions = facts.options
     nodes = spec.cluster.nodes.max
-    inside = _inside(options)
+    by_url = options.files == "signed"
+    inside = signed.start(run, options) if by_url else _inside(options)
+    command = signed.COMMAND if by_url else COMMAND
     found: dict[str, Any] = {
         "id": task_id(number),
-        "commandLine": COMMAND if nodes == 1 else GANG_COMMAND,
-        "environmentSettings": pairs({"RUNSPEC_TASK": str(number)}),
+        "commandLine": command if nodes == 1 else GANG_COMMAND,
+        "environmentSettings": pairs({"RUNSPEC_INDEX" if by_url else "RUNSPEC_TASK": str(number)}),
         "constraints": _constraints(spec),
         "outputFiles": [_logs(run, options, number)],
     }
+    if told_apart(options):
+        found["exitConditions"] = CONDITIONS
     if nodes == 1:
         found["resourceFiles"] = [inside]
     else:
@@ -133,7 +168,25 @@ def task(spec: Spec, run: str, facts: Facts, number: int) -> dict[str, Any]:
         }
     if pool.image(spec):
         found["containerSettings"] = _container(spec)
+    if _as_root(spec, options):
+        found["userIdentity"] = ROOT
     return found
+
+
+def told_apart(options: BatchOptions) -> bool:
+    """Say whether a lost right can be told from a program that ends with the same code.
+
+    The agent sees to it that no program does. Without it, the program's code is the task's.
+    """
+    return options.files == "agent"
+
+
+def _as_root(spec: Spec, options: BatchOptions) -> bool:
+    """Say whether nobody else can do it: make folders in a container, or read what blobfuse has mounted.
+
+    https://learn.microsoft.com/en-us/azure/batch/virtual-file-mount#azure-blob-container
+    """
+    return pool.image(spec) is not None or "blob" in pool.kinds(spec, options)
 
 
 def _inside(options: BatchOptions) -> dict[str, Any]:
@@ -174,14 +227,15 @@ def _constraints(spec: Spec) -> dict[str, Any]:
 
 
 def _container(spec: Spec) -> dict[str, Any]:
-    """https://learn.microsoft.com/en-us/azure/batch/batch-docker-container-workloads"""
+    """GPUs are there without a word: the same page says not to ask for them.
+
+    https://learn.microsoft.com/en-us/azure/batch/batch-docker-container-workloads
+    """
     words = ["--rm"]
     if spec.container.shm:
         words.append(f"--shm-size={spec.container.shm}b")
     elif spec.cluster.gpus:
         words.append("--ipc=host")  # data loaders share batches there: 64 MiB is too little
-    if spec.cluster.gpus:
-        words.append("--gpus all")
     if spec.cluster.nodes.max > 1:
         words.append("--network=host")  # nodes meet by the machines' own addresses
     return {

@@ -7,16 +7,22 @@ from typing import Annotated, Literal
 
 from pydantic import BeforeValidator, Field, WithJsonSchema
 
-from runspec.provider import Key, Options, Positive, Seconds, SecretSource, Word, matching
+from runspec.provider import Key, LocalSecret, Options, Positive, Seconds, Word, matching
 
-URL = r"^https?://[A-Za-z0-9.-]+(:[0-9]+)?(/[A-Za-z0-9._-]+)*/?$"
+# Plain http on this machine alone: keys, signatures and secrets of jobs go over it.
+URL = r"^(https://[A-Za-z0-9.-]+|http://(127\.[0-9.]+|localhost))(:[0-9]+)?(/[A-Za-z0-9._-]+)*/?$"
 # https://learn.microsoft.com/en-us/azure/storage/common/storage-account-overview#storage-account-name
 ACCOUNT = r"^[a-z0-9]{3,24}$"
 # https://learn.microsoft.com/en-us/rest/api/storageservices/naming-and-referencing-containers--blobs--and-metadata
-CONTAINER = r"^[a-z0-9](-?[a-z0-9]){2,62}$"
-PREFIX = r"^[A-Za-z0-9!_.*'()-]+(/[A-Za-z0-9!_.*'()-]+)*$"
+CONTAINER = r"^(?!.*--)[a-z0-9][a-z0-9-]{1,61}[a-z0-9]$"
+PREFIX = r"^(?!(.*/)?\.{1,2}(/|$))[A-Za-z0-9!_.*'()-]+(/[A-Za-z0-9!_.*'()-]+)*$"
 IMAGE = r"^([^:/\s]+:[^:/\s]+:[^:/\s]+:[^:/\s]+|/subscriptions/.+)$"
 SUBNET = r"^/subscriptions/.+/subnets/[^/]+$"
+# https://learn.microsoft.com/rest/api/batchmanagement/pool/create#batchpoolidentity
+IDENTITY = (
+    r"^/subscriptions/[^/]+/resourceGroups/[^/]+/providers/Microsoft\.ManagedIdentity/"
+    r"userAssignedIdentities/[^/]+$"
+)
 SHARED = r"^(files:[a-z0-9]{3,24}/[a-z0-9-]+|nfs:[^/:\s]+:/\S*|blob:[a-z0-9]{3,24}/[a-z0-9-]+)$"
 
 
@@ -32,12 +38,16 @@ BATCH_URL = "write https://ACCOUNT.REGION.batch.azure.com"
 Url = Annotated[str, _text(URL, "a URL of an account", BATCH_URL), _schema(URL)]
 Account = Annotated[
     str,
-    _text(ACCOUNT, "the name of a storage account", "write the name alone, without a URL"),
+    _text(
+        ACCOUNT, "the name of a storage account", "write 3 to 24 of a-z and 0-9, without https://"
+    ),
     _schema(ACCOUNT),
 ]
 Container = Annotated[
     str,
-    _text(CONTAINER, "the name of a container", "write 3 to 63 of a-z, 0-9 and -"),
+    _text(
+        CONTAINER, "the name of a container", "write 3 to 63 of a-z, 0-9 and -, without https://"
+    ),
     _schema(CONTAINER),
 ]
 Prefix = Annotated[
@@ -52,6 +62,16 @@ Subnet = Annotated[
     str,
     _text(SUBNET, "a subnet", "write its id, /subscriptions/.../subnets/NAME"),
     _schema(SUBNET),
+]
+Identity = Annotated[
+    str,
+    _text(
+        IDENTITY,
+        "the id of a user-assigned identity",
+        "write /subscriptions/.../resourceGroups/.../providers/Microsoft.ManagedIdentity/"
+        "userAssignedIdentities/NAME",
+    ),
+    _schema(IDENTITY),
 ]
 Shared = Annotated[
     str,
@@ -71,6 +91,13 @@ class BatchOptions(Options):
         default=None,
         description="The subscription: `doctor` looks at its quotas, and plans at the machines it may have.",
     )
+    resource_group: Word | None = Field(
+        default=None, description="Its resource group that the Batch account is in: see `identity`."
+    )
+    arm_url: Url | None = Field(
+        default=None,
+        description="The Resource Manager, where it is not `https://management.azure.com`.",
+    )
     batch_url: Url | None = Field(
         default=None,
         description="The Batch account: `https://ACCOUNT.REGION.batch.azure.com`.",
@@ -78,14 +105,14 @@ class BatchOptions(Options):
     batch_account: Word | None = Field(
         default=None, description="Its name, where the URL does not begin with it."
     )
-    batch_key: SecretSource | None = Field(
+    batch_key: LocalSecret | None = Field(
         default=None,
         description="Where its key lives, as `env:NAME`; without it, whoever azure-identity finds.",
     )
     storage_account: Account | None = Field(
         default=None, description="The storage account for what jobs read and write."
     )
-    storage_key: SecretSource | None = Field(
+    storage_key: LocalSecret | None = Field(
         default=None,
         description="Where its key lives, as `env:NAME`; without it, whoever azure-identity finds.",
     )
@@ -121,17 +148,23 @@ class BatchOptions(Options):
     max_nodes: Positive = Field(
         default=16, description="The most machines that each pool has at once."
     )
+    spot_wait: Seconds = Field(
+        default=600,
+        description="How long tasks wait for spot machines before `spot-then-on-demand` asks for "
+        "others: 5m to 1h.",
+    )
     subnet: Subnet | None = Field(default=None, description="The subnet of the machines.")
-    identity: Word | None = Field(
+    identity: Identity | None = Field(
         default=None,
-        description="The id of a user-assigned identity that `pool` has: Batch reads and writes "
-        "blobs by it, instead of by signed URLs.",
+        description="The id of a user-assigned identity: pools that are made get it, by way of the "
+        "Resource Manager (`subscription`, `resource_group`), a `pool` has it already. Batch and "
+        "jobs reach blobs by it, and nothing is signed.",
     )
     registry: Word | None = Field(
         default=None, description="The registry that images are got from: `mine.azurecr.io`."
     )
     registry_user: Word | None = Field(default=None, description="Who gets them.")
-    registry_password: SecretSource | None = Field(
+    registry_password: LocalSecret | None = Field(
         default=None, description="Where the password for it lives, as `env:NAME`."
     )
     signed_for: Seconds = Field(
@@ -139,12 +172,18 @@ class BatchOptions(Options):
         description="How long jobs can reach their blobs: the wait for machines and the job "
         "together; 7d at most where there is no storage_key.",
     )
+    files: Literal["agent", "signed"] = Field(
+        default="agent",
+        description="How jobs reach their blobs: `agent`, by a signature of the container and python3 in the "
+        "image, or `signed`, by a signed URL for each thing: any image with a POSIX sh, tar, and curl, GNU wget "
+        "or python3; one node, no `sync`.",
+    )
     shared: Mapping[Key, Shared] = Field(
         default={},
         description="What `shared://NAME` is: `files:ACCOUNT/SHARE` (Azure Files), "
         "`nfs:HOST:/PATH`, or `blob:ACCOUNT/CONTAINER` (blobfuse).",
     )
-    account_keys: Mapping[Account, SecretSource] = Field(
+    account_keys: Mapping[Account, LocalSecret] = Field(
         default={}, description="Where the keys of the other storage accounts in `shared` live."
     )
     priority: Annotated[int, Field(ge=-1000, le=1000)] | None = Field(

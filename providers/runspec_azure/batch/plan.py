@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from runspec.provider import Facts, Spec, Step, argv, tasks
 from runspec_azure import stores
-from runspec_azure.batch import job, pool
+from runspec_azure.batch import job, pool, scale, signed
 
 
 def steps(spec: Spec, run: str, facts: Facts) -> tuple[Step, ...]:
@@ -13,11 +13,14 @@ def steps(spec: Spec, run: str, facts: Facts) -> tuple[Step, ...]:
         "pool": pool.name(spec, facts),
         "count": len(tasks(spec)),
         "tries": spec.retry.attempts,
-        "spot": False,  # it has the job ask EC2's metadata, which no machine of Azure has
+        **({"stops": job.STOPS} if job.told_apart(facts.options) else {}),
+        "spot": "azure",  # each node knows whether it is one, also in a pool of the profile
     }
     return (
         *stores.steps(spec, facts),
         *pool.steps(spec, facts),
+        *scale.wake(spec, run, facts, pool.name(spec, facts)),
         stores.record(spec, run, facts, shape=job.shape(spec), **own),
+        *(signed.steps(spec, run, facts) if facts.options.files == "signed" else ()),
         *job.steps(spec, run, facts),
     )

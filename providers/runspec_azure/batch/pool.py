@@ -7,25 +7,9 @@ from typing import Any
 
 from runspec.provider import Capacity, Facts, Scope, Spec, Step
 from runspec_azure import needs
+from runspec_azure.batch import managed, scale
 from runspec_azure.batch.options import BatchOptions
 from runspec_azure.naming import batch, named, pairs
-
-# The shortest there is: https://learn.microsoft.com/en-us/azure/batch/batch-automatic-scaling
-INTERVAL = "PT5M"
-MOST_SAMPLES = "TimeInterval_Minute * 5"
-SPOT = "$TargetLowPriorityNodes"  # spot, by its old name, in accounts of user subscription mode
-DEDICATED = "$TargetDedicatedNodes"
-# What was taken away is made up for by machines that are not.
-MADE_UP = f"min(most, max(0, max($PreemptedNodeCount.GetSample({MOST_SAMPLES}))))"
-TARGETS = {
-    Capacity.ON_DEMAND: (f"{DEDICATED} = wanted", f"{SPOT} = 0"),
-    Capacity.SPOT: (f"{SPOT} = wanted", f"{DEDICATED} = 0"),
-    Capacity.SPOT_THEN_ON_DEMAND: (
-        f"lost = seen < 70 ? 0 : {MADE_UP}",
-        f"{DEDICATED} = min(wanted, lost)",
-        f"{SPOT} = max(0, wanted - {DEDICATED})",
-    ),
-}
 
 
 def name(spec: Spec, facts: Facts) -> str:
@@ -35,16 +19,21 @@ def name(spec: Spec, facts: Facts) -> str:
 
 
 def steps(spec: Spec, facts: Facts) -> Iterator[Step]:
-    """Give the step that makes the pool; none for one that is there."""
+    """Give the step that makes the pool, awake; none for one of the profile. It is named by its plain formula."""
     options: BatchOptions = facts.options
     if options.pool:
         return
     made, pool = content(spec, facts), name(spec, facts)
-    metadata = pairs({**options.tags, "runspec": "pool"})
-    do = batch("Pool_Add", body={"id": pool, **made, "metadata": metadata})
+    whole = {**made, "autoScaleFormula": scale.awake(spec, facts)}
+    whole["metadata"] = pairs({**options.tags, "runspec": "pool"})
+    do = (
+        managed.create(pool, whole, options)
+        if options.identity
+        else batch("Pool_Add", body={"id": pool, **whole})
+    )
     undo = batch("Pool_Delete", {"poolId": pool})
     how = "spot" if spec.cluster.capacity is Capacity.SPOT else str(spec.cluster.capacity)
-    title = f"make a pool: {made['vmSize']}, {how}, up to {options.max_nodes} nodes"
+    title = f"make a pool: {made['vmSize']}, {how}, up to {scale.most(spec, facts)} nodes"
     yield Step("pool", title, Scope.SITE, do, undo)
 
 
@@ -61,42 +50,34 @@ def content(spec: Spec, facts: Facts) -> dict[str, Any]:
         "taskSlotsPerNode": 1,
         "taskSchedulingPolicy": {"nodeFillType": "pack"},
         "enableAutoScale": True,
-        "autoScaleFormula": formula(spec, options),
-        "autoScaleEvaluationInterval": INTERVAL,
+        "autoScaleFormula": scale.formula(spec, facts),
+        "autoScaleEvaluationInterval": scale.INTERVAL,
     }
     if spec.cluster.nodes.max > 1:
         found["enableInterNodeCommunication"] = True
     if options.subnet:
         found["networkConfiguration"] = {"subnetId": options.subnet}
-    names = sorted({m.place.partition("/")[0] for m in spec.mounts if m.scheme == "shared"})
-    if mounts := [_mount(key, options) for key in names]:
+    if options.identity:
+        found["identity"] = {"userAssignedIdentities": [{"resourceId": options.identity}]}
+    if mounts := [_mount(key, options) for key in shared(spec)]:
         found["mountConfiguration"] = mounts
     return found
+
+
+def shared(spec: Spec) -> list[str]:
+    """Give the names of the file systems that *spec* has mounted."""
+    return sorted({m.place.partition("/")[0] for m in spec.mounts if m.scheme == "shared"})
+
+
+def kinds(spec: Spec, options: BatchOptions) -> list[str]:
+    """Give what they are, as far as the profile says: files, nfs or blob."""
+    return [options.shared[key].partition(":")[0] for key in shared(spec) if key in options.shared]
 
 
 def image(spec: Spec) -> str | None:
     """Give the image of *spec*; one that is only on somebody's machine gives way to requirements."""
     found = spec.container.image
     return None if found is None or found.startswith("localhost/") else found
-
-
-def formula(spec: Spec, options: BatchOptions) -> str:
-    """Give the autoscale formula: a machine for each node of each task, and none when none are left.
-
-    There are no samples yet when a pool is made: then the first job's machines are asked for at
-    once. Machines leave when their task has ended.
-    https://learn.microsoft.com/en-us/azure/batch/batch-automatic-scaling
-    """
-    nodes = spec.cluster.nodes.max
-    lines = (
-        f"most = {options.max_nodes}",
-        f"seen = $PendingTasks.GetSamplePercent({MOST_SAMPLES})",
-        f"tasks = seen < 70 ? 1 : max($PendingTasks.GetSample({MOST_SAMPLES}))",
-        f"wanted = min(most, tasks * {nodes})",
-        *TARGETS[spec.cluster.capacity],
-        "$NodeDeallocationOption = taskcompletion",
-    )
-    return "".join(f"{line};\n" for line in lines)
 
 
 def _machine(spec: Spec, options: BatchOptions) -> dict[str, Any]:
@@ -107,7 +88,7 @@ def _machine(spec: Spec, options: BatchOptions) -> dict[str, Any]:
     }
     if image(spec):
         containers: dict[str, Any] = {"type": "dockerCompatible"}
-        if options.registry:
+        if options.registry or options.registry_user:
             containers["containerRegistries"] = [_registry(options)]
         found["containerConfiguration"] = containers
     return found
@@ -120,7 +101,10 @@ def _image(text: str) -> dict[str, str]:
 
 
 def _registry(options: BatchOptions) -> dict[str, Any]:
-    found: dict[str, Any] = {"registryServer": options.registry}
+    """Without a name it is that of Docker: the description of registryServer."""
+    found: dict[str, Any] = {"registryServer": options.registry} if options.registry else {}
+    if options.identity and not options.registry_user:
+        found["identityReference"] = {"resourceId": options.identity}
     if options.registry_user:
         found["username"] = options.registry_user
     if options.registry_password:
@@ -141,6 +125,8 @@ def _mount(key: str, options: BatchOptions) -> dict[str, Any]:
     account, _, inner = place.partition("/")
     secret = options.account_keys.get(account, options.storage_key)
     own: dict[str, Any] = {"accountName": account, "relativeMountPath": key}
+    if kind == "blob" and secret is None and options.identity:
+        own["identityReference"] = {"resourceId": options.identity}
     if secret is not None:
         own["accountKey"] = {"$secret": secret}
     if kind == "files":

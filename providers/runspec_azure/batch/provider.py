@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from runspec.provider import Client, Facts, Finding, Options, Problem, Rehearsal, Spec, Step
-from runspec_azure.batch import check, plan
+from runspec_azure.batch import check, plan, policy
 from runspec_azure.batch.options import BatchOptions
 
 
@@ -35,6 +35,9 @@ class AzureBatchProvider:
 
     def plan(self, spec: Spec, run: str, facts: Facts) -> Sequence[Step]:
         return plan.steps(spec, run, facts)
+
+    def policy(self, steps: Iterable[Step], options: Any, *, of_job: bool) -> Mapping[str, Any]:
+        return policy.policy(steps, options, of_job=of_job)
 
     def first_profile(self) -> str:
         from runspec_azure.batch.first import PROFILE

@@ -13,8 +13,15 @@ ACCOUNT = "rehearsal"
 # What a profile needs and may not have yet.
 SETTINGS: Mapping[str, Any] = {"container": "rehearsal"}
 # Of real accounts: not here.
-OWN = "pool batch_url batch_key batch_account storage_account storage_key blob_url identity".split()
-AZURITE = "npm install --global azurite, or set RUNSPEC_AZURITE to where it is"
+OWN = (
+    "pool batch_url batch_key batch_account storage_account storage_key blob_url identity "
+    "subscription resource_group arm_url"
+).split()
+VAULT = "RUNSPEC_REHEARSAL_VAULT"  # no vault is asked either: what is in one comes from here
+AZURITE = (
+    "npm install --global azurite@3.37.0 (npm comes with node), or tools/setup --test in a checkout; "
+    "RUNSPEC_AZURITE can say where it is"
+)
 BATCH_KEY, STORAGE_KEY = "RUNSPEC_REHEARSAL_BATCH_KEY", "RUNSPEC_REHEARSAL_STORAGE_KEY"
 
 
@@ -35,6 +42,10 @@ def stage(options: Mapping[str, Any], folder: Path, engine: str | None) -> Itera
             raise Unavailable(f"a rehearsal needs a Blob service: {exc}", AZURITE) from exc
         stack.callback(blobs.close)
         found = {**SETTINGS, **kept}
+        found["secrets"] = {
+            name: f"env:{VAULT}_{i}" if where.startswith("azure-kv:") else where
+            for i, (name, where) in enumerate(dict(kept.get("secrets", {})).items())
+        }
         blobs.make_container(str(found["container"]))
         # Tasks that are to run in containers may be processes here, and have no root of their own.
         below = {} if engine == "podman" else {"RUNSPEC_BELOW": "."}

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from runspec.provider import Chunk, RemoteError, Stream
-from runspec_azure.batch import job as jobs
+from runspec_azure.batch import job as jobs, times
 from runspec_azure.batch.tasks import Tasks, tried
 from runspec_azure.blobs import Blobs
 from runspec_azure.errors import status_of
 from runspec_azure.session import Session
+from runspec_azure.turns import Turns
 
 BLOCK_BYTES = 1 << 20
 STDOUT = "stdout.txt"
@@ -32,6 +34,8 @@ class Logs:
     def __init__(self, session: Session, blobs: Blobs, tasks: Tasks) -> None:
         self.session, self.blobs, self.tasks = session, blobs, tasks
         self._streams: dict[tuple[str, int, int], TaskStream] = {}
+        self.turns = Turns(lambda: times.POLL_S)
+        self.ended: set[str] = set()  # runs of which all that is there is to be read now
 
     def streams(self, run: str) -> Sequence[Stream]:
         record = self.tasks.record(run)
@@ -54,9 +58,35 @@ class TaskStream:
     def __init__(self, logs: Logs, run: str, task: int, rank: int) -> None:
         self.logs = logs
         self.run, self.task, self.rank = run, task, rank
+        self._ranks: dict[int, Sequence[str]] = {}
 
     def read(self, position: str | None) -> Chunk:
-        at, done = map(int, (position or "1:0").split(":"))
+        position = position or "1:0"
+        log, mark = (self.run, self.task, self.rank), f"{position} {self._mark()}"
+        if self.run not in self.logs.ended and not self.logs.turns.due(log, mark):
+            return Chunk(b"", position)
+        chunk = self._read(position)
+        over, new = "completed" in mark, bool(chunk.data)
+        self.logs.turns.told(log, mark, new=new, calls=self._calls(), last=over)
+        return chunk
+
+    def _listed(self) -> Mapping[str, Any] | None:
+        name = jobs.task_id(self.task)
+        return next((t for t in self.logs.tasks.all(self.run) if t["id"] == name), None)
+
+    def _mark(self) -> str:
+        """Give what of the task says that there may be more to read, or that all is there now."""
+        found = self._listed()
+        return "gone" if found is None else f"{found['state']} {tried(found)}"
+
+    def _calls(self) -> int:
+        """Give how many calls a look takes that finds nothing: other nodes are asked for by their machines."""
+        found = self._listed() or {}
+        requeued = bool(found.get("executionInfo", {}).get("requeueCount"))
+        return 1 + (self.rank > 0) + requeued
+
+    def _read(self, position: str) -> Chunk:
+        at, done = map(int, position.split(":"))
         while True:
             seen = self._seen()  # before the file: what comes after it is read the next time
             data = self._earlier(at, done) if at < seen.tries else self._now(at, done, seen)
@@ -70,8 +100,7 @@ class TaskStream:
             at, done = at + 1, 0
 
     def _seen(self) -> Seen:
-        name = jobs.task_id(self.task)
-        found = next((t for t in self.logs.tasks.all(self.run) if t["id"] == name), None)
+        found = self._listed()
         if found is None:
             return Seen(1, True, False)
         state, place = found["state"], (self.task, self.rank)
@@ -85,6 +114,7 @@ class TaskStream:
             if status_of(exc) in ABSENT:
                 return 0
             raise
+        self.logs.tasks.forget_tries(self.run, self.task)
         return self.logs.tasks.tries(self.run, found, (self.task, self.rank))
 
     def _earlier(self, number: int, done: int) -> bytes:
@@ -93,7 +123,7 @@ class TaskStream:
 
     def _now(self, number: int, done: int, seen: Seen) -> bytes:
         """Give what the last try printed. Its file goes with its node; then there is the copy of it."""
-        data = self._live(done)
+        data = self._live(done, seen)
         if not data and seen.over:
             kept = self._kept(number, done)
             return kept if kept is not None else data or b""
@@ -111,13 +141,13 @@ class TaskStream:
                 return self.logs.blobs.part(name, done, min(size, done + BLOCK_BYTES))
         return None
 
-    def _live(self, done: int) -> bytes | None:
+    def _live(self, done: int, seen: Seen) -> bytes | None:
         """Give what is in the file on the node after *done* bytes; None where there is no file.
 
         The length first, and then a range that it has: beyond the end is an error, and a range
         without an end is not safe from what is written meanwhile.
         """
-        where = self._where()
+        where = self._where(seen)
         if where is None:
             return None
         operation, path = where
@@ -132,20 +162,39 @@ class TaskStream:
                 return None
             raise
 
-    def _where(self) -> tuple[str, Mapping[str, str]] | None:
+    def _where(self, seen: Seen) -> tuple[str, Mapping[str, str]] | None:
         """Give the call that reads the file, of the first node by its task, of the others by theirs."""
         if self.rank == 0:
             path = {"jobId": self.run, "taskId": jobs.task_id(self.task), "filePath": STDOUT}
             return "File_GetFromTask", path
-        try:
-            others: Sequence[Mapping[str, Any]] = self.logs.tasks.subtasks(self.run, self.task)
-        except RemoteError as exc:
-            if status_of(exc) in ABSENT:
-                return None
-            raise
-        info = others[self.rank - 1].get("nodeInfo", {}) if len(others) >= self.rank else {}
+        info = self._machine(seen)
         if "nodeId" not in info:
             return None
         file = f"{info['taskRootDirectory']}/{STDOUT}"
         path = {"poolId": info["poolId"], "nodeId": info["nodeId"], "filePath": file}
         return "File_GetFromComputeNode", path
+
+    def _machine(self, seen: Seen) -> Mapping[str, Any]:
+        """Give where this rank's subtask is; nothing while nobody has said which of them it is."""
+        try:
+            others = self.logs.tasks.subtasks(self.run, self.task)
+        except RemoteError as exc:
+            if status_of(exc) in ABSENT:
+                return {}
+            raise
+        found: Sequence[Mapping[str, Any]] = [one.get("nodeInfo", {}) for one in others]
+        machines = self._machines(seen.tries)
+        if len(machines) > self.rank:
+            return next((i for i in found if i.get("nodeId") == machines[self.rank]), {})
+        # Where no agent of ours came to say it, a subtask has what its command printed.
+        return found[self.rank - 1] if seen.over and len(found) >= self.rank else {}
+
+    def _machines(self, number: int) -> Sequence[str]:
+        """Give the ids of the nodes of a try by their ranks; see docs/inside.md."""
+        if number not in self._ranks:
+            key = ("runs", self.run, "nodes", str(self.task), "open")
+            told = json.loads(self.logs.blobs.read(*key) or b"{}")
+            if told.get("number") != number:
+                return ()
+            self._ranks[number] = told.get("machines", ())
+        return self._ranks[number]

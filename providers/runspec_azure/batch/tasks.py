@@ -17,6 +17,11 @@ from runspec_azure.session import Session
 
 SHOWN = 100  # tasks that a status lists while the job runs; at its end, all
 AGAIN = 75  # what a task ends with that is to be tried again, whatever its program's code was
+# terminateReason, as it is described, and as it was seen for the first of them.
+# https://learn.microsoft.com/en-us/rest/api/batchservice/jobs/get-job#batchjobexecutioninfo
+ALL_OVER = ("AllTasksComplete", "AllTasksCompleted")
+BY_A_TASK = "TaskFailed"
+PAGE = 1000  # tasks in a reply: https://learn.microsoft.com/en-us/rest/api/batchservice/tasks/list-tasks
 SELECT = "id,state,executionInfo,nodeInfo"
 
 # https://learn.microsoft.com/en-us/rest/api/batchservice/tasks/get-task#taskstate
@@ -37,11 +42,13 @@ class Tasks:
         self.session, self.blobs = session, blobs
         self._records: dict[str, dict[str, Any]] = {}
         self._known: dict[tuple[str, str], tuple[float, Any]] = {}
+        self._ended: dict[str, Sequence[Found]] = {}
         self._notes: dict[str, dict[tuple[int, int, int], int]] = {}
 
     def forget(self) -> None:
         """Something was made or ended: ask anew."""
         self._known.clear()
+        self._ended.clear()
 
     def record(self, run: str) -> dict[str, Any] | None:
         """Give what the run is to do; None once it is destroyed."""
@@ -67,7 +74,10 @@ class Tasks:
 
     def all(self, run: str) -> Sequence[Found]:
         """Give all tasks of *run*, in order."""
-        return self._asked("tasks", run, times.FRESH_S, lambda: self._all(run))
+        if run in self._ended:
+            return self._ended[run]
+        pages = -(-self._records.get(run, {}).get("count", 1) // PAGE)
+        return self._asked("tasks", run, times.FRESH_S * pages, lambda: self._all(run))
 
     def _all(self, run: str) -> Sequence[Found]:
         try:
@@ -83,16 +93,45 @@ class Tasks:
         path = {"jobId": run, "taskId": jobs.task_id(number)}
         return self.session.look("Task_Get", path, {"$select": SELECT})
 
+    def _at_the_end(self, run: str, count: int) -> tuple[Sequence[Found], bool]:
+        """Give the tasks of a job that has ended, and whether one of them was never there.
+
+        A list may be older than what the service said of the job: who has not ended in it is asked for alone.
+        """
+        self._known.pop(("tasks", run), None)  # they were asked before the job
+        found = {task["id"]: task for task in self.all(run)}
+        late = [n for n in range(count) if not _ended(found.get(jobs.task_id(n)))]
+        lost = False
+        for number in late[:SHOWN]:
+            try:
+                found[jobs.task_id(number)] = self.one(run, number)
+            except RemoteError as exc:
+                if status_of(exc) != 404:
+                    raise
+                lost = True
+        tasks = [found[name] for name in sorted(found)]
+        if _over(tasks, count):
+            self._ended[run] = tasks
+        return tasks, lost
+
     def tries(self, run: str, task: Found, place: tuple[int, int]) -> int:
         """Give which try of a node is the last so far, as the job counts: see docs/inside.md.
 
-        A machine that was taken away before the job began on it is a try of the service's alone.
+        A machine that was taken away before the job began on it is a try of the service's alone. The
+        first node counts for all of its task.
         """
         if not task.get("executionInfo", {}).get("requeueCount"):
             return tried(task)
-        base = self.blobs.key("runs", run, "tries", "{}-{}".format(*place), "")
-        count = len(list(self.blobs.listing(base)))
+        base = self.blobs.key("runs", run, "tries", f"{place[0]}-0", "")
+
+        def ask() -> int:
+            return len(list(self.blobs.listing(base)))
+
+        count = self._asked(f"tries {place[0]}", run, times.SLOW_S, ask)
         return min(tried(task), max(1, count))
+
+    def forget_tries(self, run: str, task: int) -> None:
+        self._known.pop((f"tries {task}", run), None)
 
     def ids(self, run: str) -> set[str]:
         return {task["id"] for task in self.all(run)}
@@ -135,17 +174,22 @@ class Tasks:
             self._records.pop(run, None)
             return Status(State.GONE)
         tasks = self.all(run)
-        if job["state"] == "completed" and not _over(tasks, record["count"]):
-            self._known.pop(("tasks", run), None)  # they were asked before the job
-            tasks = self.all(run)
+        ended, lost = job["state"] == "completed", False
+        if ended and not _over(tasks, record["count"]):
+            tasks, lost = self._at_the_end(run, record["count"])
         over = _over(tasks, record["count"])
-        if not over and job["state"] != "completed":
+        if not over and (not ended or (_told(job) in ALL_OVER and not lost)):
             return self._going(run, record, tasks)
         nodes = tuple(self._nodes(run, record, tasks))
         if all(node.state is State.SUCCEEDED for node in nodes) and over:
-            return Status(State.SUCCEEDED, "", 0, nodes)
+            return Status(
+                State.SUCCEEDED, next((n.reason for n in nodes if n.reason), ""), 0, nodes
+            )
+        nodes = tuple(n._replace(reason=reasons.NEVER) if _waits(n) else n for n in nodes)
         if _told(job) == jobs.CANCELLED:
             return Status(State.CANCELLED, jobs.CANCELLED, None, nodes)
+        if _told(job) == BY_A_TASK and (first := _stopper(tasks)) is not None:
+            return Status(State.FAILED, reasons.stopped(first, len(tasks)), jobs.STOPS, nodes)
         bad = next((n for n in nodes if n.state is State.FAILED and n.exit_code), None)
         bad = bad or next((n for n in nodes if n.state is State.FAILED), None)
         if bad is None:
@@ -168,15 +212,16 @@ class Tasks:
         state, info = STATES[task["state"]], task.get("executionInfo", {})
         tries = self.tries(run, task, (number, rank))
         code = info.get("exitCode") if state.terminal else None
-        if (state.terminal and info.get("result", "success") != "success") or (
-            state.terminal and code
-        ):
+        good = info.get("result", "success") == "success" or reasons.only_a_copy(info)
+        if state.terminal and (code or not good):
             state = State.FAILED
         over = tuple(self._attempts(run, task, (number, rank), state, tries))
         reason = ""
         if state is State.FAILED:
             code = over[-1].exit_code if code == AGAIN and over else code
             reason = reasons.ended(info, code)
+        elif state is State.SUCCEEDED and reasons.only_a_copy(info):
+            reason = reasons.ended(info, None)
         elif state is State.WAITING:
             reason = reasons.WAITING.get(task["state"], "")
         return NodeStatus(number, rank, tries, state, reason, code, over)
@@ -187,25 +232,28 @@ class Tasks:
         """Give the tries that are over: the job itself noted its failures, and a lost machine notes nothing."""
         info = task.get("executionInfo", {})
         for number in range(1, tries):
-            code = self._noted(run, (*place, number), again=True)
+            code = self._noted(run, (*place, number), fresh_s=times.SLOW_S)
             taken = code is None and bool(info.get("requeueCount"))
             reason = reasons.TAKEN if taken else reasons.ended({}, code)
             yield Attempt(number, code, reason, taken)
         if state.terminal:
             code = info.get("exitCode")
-            code = self._noted(run, (*place, tries), again=True) if code == AGAIN else code
+            code = self._noted(run, (*place, tries), fresh_s=0.0) if code == AGAIN else code
             reason = "" if state is State.SUCCEEDED else reasons.ended(info, code)
             began_s, ended_s = _seconds(info.get("startTime")), _seconds(info.get("endTime"))
             yield Attempt(tries, code, reason, False, began_s, ended_s)
 
-    def _noted(self, run: str, which: tuple[int, int, int], *, again: bool) -> int | None:
+    def _noted(self, run: str, which: tuple[int, int, int], *, fresh_s: float) -> int | None:
         """Give the code that a try noted of its failure, which is in the name of the note."""
         known = self._notes.setdefault(run, {})
-        if which not in known and again:
-            base = self.blobs.key("runs", run, "failures", "")
-            for found in self.blobs.listing(base):
-                if (note := noted(found.key[len(base) :])) is not None:
-                    known[note[0]] = note[1]
+        base = self.blobs.key("runs", run, "failures", "")
+
+        def ask() -> None:
+            notes = (noted(found.key[len(base) :]) for found in self.blobs.listing(base))
+            known.update(note for note in notes if note is not None)
+
+        if which not in known:
+            self._asked("failures", run, fresh_s, ask)
         return known.get(which)
 
 
@@ -230,7 +278,21 @@ def noted(name: str) -> tuple[tuple[int, int, int], int] | None:
 
 
 def _over(tasks: Sequence[Found], count: int) -> bool:
-    return len(tasks) == count and all(task["state"] == "completed" for task in tasks)
+    return len(tasks) == count and all(_ended(task) for task in tasks)
+
+
+def _ended(task: Found | None) -> bool:
+    return task is not None and task["state"] == "completed"
+
+
+def _stopper(tasks: Sequence[Found]) -> int | None:
+    """Give the number of the task that ended its job, by what it ended with at the service."""
+    codes = ((t["id"], t.get("executionInfo", {}).get("exitCode")) for t in tasks)
+    return next((int(name.rpartition("-")[2]) for name, c in codes if c == jobs.STOPS), None)
+
+
+def _waits(node: NodeStatus) -> bool:
+    return node.state is State.WAITING
 
 
 def _told(job: Found) -> str:

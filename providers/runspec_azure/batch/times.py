@@ -9,5 +9,7 @@ FRESH_S = 3.0
 SLOW_S = 20.0
 # For a pool to be gone: its machines are given back first.
 GONE_S = 1800.0
-# From a task's end to the last of what it printed being readable.
-QUIET_S = 2.0
+# For how long a pool that is woken goes by what was submitted, and not by its samples: as long as the next
+# evaluation is away, and a little less. A clock that is wrong by minutes costs the wait for that, or a
+# machine's longer stay.
+WOKEN_S = 240.0

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 from azure.core.pipeline import PipelineRequest
@@ -15,12 +15,21 @@ from azure.mgmt.resource.resources import ResourceManagementClient
 
 from runspec.provider import NoAnswer, RemoteError, Request, Unavailable, UsageError
 from runspec_azure.batchai.options import BatchAiOptions
-from runspec_azure.errors import status_of, translated
+from runspec_azure.batchai.sizes import KNOWN
+from runspec_azure.errors import Ways, status_of, translated
+from runspec_azure.findings import Usage
+
+if TYPE_CHECKING:
+    from runspec_azure.subscription import Sku
 
 PUBLIC = "management.azure.com"
 SCOPE = "https://management.azure.com/.default"
 RENEWED_S = 300.0  # a token is asked for anew when it is good for less
 LOOKS = 6  # tries of what only looks
+WAYS = Ways(
+    "log in again (az login); then the same command goes on",
+    "see runspec doctor azure-batch-ai for what is asked for, or log in again",
+)
 LOOPBACK = ("127.0.0.1", "::1", "localhost")
 
 
@@ -45,7 +54,7 @@ class Bearer(SansIOHTTPPolicy[Any, Any]):
 class Arm:
     """The clients of one subscription. Raises Unavailable for the endpoint that answers no more."""
 
-    def __init__(self, options: BatchAiOptions) -> None:
+    def __init__(self, options: BatchAiOptions, looks: int = LOOKS) -> None:
         url = urlsplit(options.arm_url or f"https://{PUBLIC}")
         if url.hostname == PUBLIC:
             what = (
@@ -58,6 +67,7 @@ class Arm:
         if not options.subscription:
             raise UsageError("the profile names no subscription", "az account show --query id")
         self.options = options
+        self._looks = looks
         self._bearer = Bearer()
 
     @cached_property
@@ -67,11 +77,15 @@ class Arm:
 
     @cached_property
     def looker(self) -> Any:
-        return self._opened(BatchAI, LOOKS)
+        return self._opened(BatchAI, self._looks)
 
     @cached_property
     def groups(self) -> Any:
-        return self._opened(ResourceManagementClient, 0).resource_groups
+        return self._manager.resource_groups
+
+    @cached_property
+    def _manager(self) -> Any:
+        return self._opened(ResourceManagementClient, 0)
 
     def _opened(self, kind: Any, tries: int) -> Any:
         nobody: Any = object()  # the policy gives the token
@@ -90,13 +104,13 @@ class Arm:
     def send(self, request: Request) -> None:
         """Send a call that makes, changes or takes away, once; its end is looked for, not awaited."""
         path, body = request.params["path"], request.params.get("body")
-        with translated(request.operation):
+        with translated(request.operation, WAYS):
             SENT[request.operation](self, path, body)
 
     def look(self, operation: str, path: Mapping[str, str]) -> Any:
         """Give what is at *path*, or None when there is nothing."""
         try:
-            with translated(operation):
+            with translated(operation, WAYS):
                 found = GOT[operation](self, path)
         except RemoteError as exc:
             if status_of(exc) == 404:
@@ -109,12 +123,65 @@ class Arm:
     def listed(self, what: str, pages: Callable[[], Any]) -> list[Any]:
         """Give all that a list has; nothing where what it is of is not there."""
         try:
-            with translated(what):
+            with translated(what, WAYS):
                 return list(pages())
         except RemoteError as exc:
             if status_of(exc) == 404:
                 return []
             raise
+
+    def skus(self) -> Mapping[str, Sku] | None:
+        """Give the sizes that Batch AI had and the region has; None where the endpoint knows of none.
+
+        It is another service, and an endpoint may speak the API of Batch AI alone.
+        """
+        from azure.mgmt.compute import ComputeManagementClient
+
+        from runspec_azure.subscription import listed_skus
+
+        try:
+            with translated("list the sizes of machines", WAYS):
+                compute = self._opened(ComputeManagementClient, self._looks)
+                region = self.options.location or ""
+                return listed_skus(compute, region, lambda name: KNOWN.get(name.upper()))
+        except RemoteError as exc:
+            if status_of(exc) in (400, 404):
+                return None
+            raise
+
+    def usages(self) -> dict[str, Usage]:
+        """Give what is in use and the limits, by the names that usages have."""
+        with translated("Usages_List", WAYS):
+            found = list(self.looker.usages.list(self.options.location or ""))
+        return {
+            usage.name.value: Usage(usage.current_value, usage.limit)
+            for usage in found
+            if usage.name
+        }
+
+    def clusters(self, path: Path) -> list[Any]:
+        """Give the clusters of the workspace at *path*."""
+        ask = self.looker.clusters.list_by_workspace
+        return self.listed("Clusters_ListByWorkspace", lambda: ask(*place(path)))
+
+    def experiments(self, path: Path) -> list[Any]:
+        ask = self.looker.experiments.list_by_workspace
+        return self.listed("Experiments_ListByWorkspace", lambda: ask(*place(path)))
+
+    def file_servers(self, path: Path) -> list[Any]:
+        ask = self.looker.file_servers.list_by_workspace
+        return self.listed("FileServers_ListByWorkspace", lambda: ask(*place(path)))
+
+    def jobs(self, path: Path) -> list[Any]:
+        """Give the jobs of the experiment at *path*."""
+        ask = self.looker.jobs.list_by_experiment
+        where = place(path, "experiment")
+        return self.listed("Jobs_ListByExperiment", lambda: ask(*where))
+
+    def resources(self, group: str) -> list[Any]:
+        """Give whatever is in a resource group, of any service."""
+        ask = self._manager.resources.list_by_resource_group
+        return self.listed("Resources_ListByResourceGroup", lambda: ask(group))
 
 
 def place(path: Mapping[str, str], *names: str) -> tuple[str, ...]:

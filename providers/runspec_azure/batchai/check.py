@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Iterator
 
 from runspec.provider import Capacity, Facts, Launch, Path, Problem, Spec, did_you_mean
-from runspec_azure.batchai import job, sizes, toolkits, volumes, words
+from runspec_azure.batchai import cluster as clusters, job, quota, sizes, toolkits, volumes, words
+from runspec_azure.batchai.naming import made_up_place
 from runspec_azure.batchai.options import BatchAiOptions
 
 # https://github.com/MicrosoftDocs/azure-docs/tree/main/articles/batch-ai, the notice of retirement
@@ -14,6 +16,7 @@ ENDED = "Azure Batch AI ended on 31 March 2019: this is planned, rehearsed and e
 MOST_TASKS = 1000
 AWAY = "use provider: azure-batch"
 RESERVED = "AZ_BATCHAI"
+OTHERS = re.compile(rf"\$\{{?(?!{RESERVED}_)[A-Za-z_]\w*")
 READABLE = ("env:", "file:")
 AT = ("provider",)
 
@@ -26,11 +29,34 @@ def problems(spec: Spec, facts: Facts) -> Iterator[Problem]:
     yield from _container(spec, options, facts)
     yield from _program(spec, options)
     yield from _limits(spec, options)
-    yield from _places(spec)
+    yield from _places(spec, options)
     if facts.complete:
         yield from _profile(spec, options)
         yield from _mounts(spec, options)
         yield from _secrets(spec, options)
+        yield from _quotas(spec, facts)
+        yield from _mpirun(spec, facts)
+
+
+def _quotas(spec: Spec, facts: Facts) -> Iterator[Problem]:
+    """They are asked for only where a cluster is still to be made: see `survey`."""
+    usages = facts.survey.get("quotas")
+    if usages is not None and facts.options.cluster is None:
+        for what in quota.lacking(clusters.properties(spec, facts.options), usages):
+            yield Problem(("cluster", "nodes"), what, quota.HINT)
+
+
+def _mpirun(spec: Spec, facts: Facts) -> Iterator[Problem]:
+    """Images of Batch AI bring it; a rehearsal without containers has what this machine has."""
+    options: BatchAiOptions = facts.options
+    brought = options.preparation or job.installs(spec, options)
+    started = spec.launch is Launch.MPI or toolkits.toolkit(spec, options) in toolkits.BY_MPIRUN
+    if started and not brought and not facts.survey.get("mpirun", True):
+        what = (
+            "no mpirun is on PATH here, and this rehearsal has no images: it ends with 127; put the folder "
+            "of one on PATH, such as RUNSPEC_HOME/local/envs/*/bin, which provider: local makes"
+        )
+        yield Problem(("launch",), what, severity="note")
 
 
 def _cluster(spec: Spec, options: BatchAiOptions) -> Iterator[Problem]:
@@ -166,8 +192,7 @@ def _limits(spec: Spec, options: BatchAiOptions) -> Iterator[Problem]:
         what = f"each task is a job of its own, {count} in all"
         yield Problem(("sweep",), what, at="key", severity="note")
     if spec.retry.attempts > 1 and not toolkits.retried(spec, options):
-        what = f"the toolkit {toolkits.toolkit(spec, options)} is started once, and not tried again"
-        yield Problem(("retry", "attempts"), what, severity="note")
+        yield _untried(toolkits.toolkit(spec, options), options)
     elif spec.retry.attempts > 1 and spec.timeout:
         what = "kept over all tries together"
         yield Problem(("timeout",), what, severity="note")
@@ -175,13 +200,45 @@ def _limits(spec: Spec, options: BatchAiOptions) -> Iterator[Problem]:
         if name.upper().startswith(RESERVED):
             path = ("env", name) if name in spec.env else ("secrets", name)
             yield Problem(path, f"{RESERVED}* belongs to Batch AI", "rename it", at="key")
+    yield from _references(spec)
 
 
-def _places(spec: Spec) -> Iterator[Problem]:
-    """There is no /job: Batch AI says where things are, in variables."""
-    kinds = [("mounts", i, "target", m.name) for i, m in enumerate(spec.mounts)]
-    kinds += [("outputs", i, "path", o.name) for i, o in enumerate(spec.outputs)]
-    for kind, i, key, name in kinds:
+def _references(spec: Spec) -> Iterator[Problem]:
+    """What a value may refer to, as far as the service has said so.
+
+    https://github.com/Azure/BatchAI/blob/master/documentation/using-batchai-environment-variables.md
+    """
+    for name, value in spec.env.items():
+        if found := OTHERS.search(value):
+            what = f"Batch AI puts {RESERVED}_* into values; what it made of '{found[0]}' is written nowhere"
+            yield Problem(("env", name), what, "have the program look it up", severity="note")
+
+
+def _untried(name: str, options: BatchAiOptions) -> Problem:
+    """The service knew no tries: it queued a job again that had lost a node, and no other."""
+    what = f"the toolkit {name} is started once by Batch AI itself, and not tried again"
+    hint = f"{AWAY}, which tries it again"
+    if not options.contract:
+        what = "without the contract nothing of ours is in the job to try it again"
+        hint = "take contract: false away"
+    elif name in toolkits.BY_MPIRUN:
+        hint = "take toolkit away: with launch: mpi, runspec starts mpirun and tries it again"
+    return Problem(("retry", "attempts"), what, hint, severity="note")
+
+
+def _places(spec: Spec, options: BatchAiOptions) -> Iterator[Problem]:
+    """There is no /job: Batch AI says where things are, in variables.
+
+    Nothing is said of a place that `import` made up, as long as no text speaks of it: of a job without
+    the contract, which is Batch AI's as it is.
+    """
+    kinds = [("mounts", i, "target", m.name, m.target) for i, m in enumerate(spec.mounts)]
+    kinds += [("outputs", i, "path", o.name, o.path) for i, o in enumerate(spec.outputs)]
+    text = "\n".join((*(spec.command or ()), spec.run or "", *spec.env.values()))
+    for kind, i, key, name, where in kinds:
+        made_up = not options.contract and where == made_up_place(kind, name)
+        if made_up and where not in text:
+            continue
         what = f"Batch AI decides where it is: ${{{kind}.{name}}} tells, and nothing else does"
         yield Problem((kind, i, key), what, severity="note")
 
@@ -257,7 +314,7 @@ def _secret(key: str, at: Path, options: BatchAiOptions) -> Iterator[Problem]:
     elif source.startswith("azure-kv:"):
         if "#" not in source:
             hint = "write azure-kv:RESOURCE_ID_OF_THE_VAULT#URL_OF_THE_SECRET"
-            yield Problem(at, f"'{source}' does not say which vault it is of", hint)
+            yield Problem(at, f"'{key}' does not say which vault it is of", hint)
     elif not source.startswith(READABLE):
         hint = "keep it in a variable (env:NAME), a file (file:/path) or a key vault (azure-kv:...)"
-        yield Problem(at, f"nothing here reads '{source}'", hint)
+        yield Problem(at, f"nothing here reads '{source.partition(':')[0]}:'", hint)

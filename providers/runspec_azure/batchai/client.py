@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+import math
 import re
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 from runspec.provider import (
     Answer,
     Bundle,
     Client,
-    Conflict,
     Facts,
+    Litter,
     NoAnswer,
+    NodeStatus,
     OutputFile,
     Progress,
     RemoteError,
@@ -23,17 +25,17 @@ from runspec.provider import (
     Step,
     Stream,
 )
-from runspec_azure.batchai import quota, states, streams
+from runspec_azure.batchai import keeping, litter, quota, states, streams, times
 from runspec_azure.batchai.arm import Arm
 from runspec_azure.batchai.naming import batchai, each, output_id
 from runspec_azure.batchai.options import BatchAiOptions
-from runspec_azure.batchai.plan import OURS
 from runspec_azure.batchai.store import Store
-from runspec_azure.batchai.toolkits import TRIES
+from runspec_azure.batchai.tries import TRIES
 from runspec_azure.batchai.volumes import STORE
 
 GONE_S = 900.0  # for what is being deleted to be gone
 PAUSE_S, LONGEST_PAUSE_S = 0.1, 5.0
+TAGGED = ("ResourceGroups", "Workspaces")  # others have no tags in this API, and names of ours
 WHY_S = 5.0  # why a job waits is asked again after so long
 
 
@@ -44,18 +46,23 @@ def connect(facts: Facts) -> Client:
 class BatchAiClient:
     """Talks to what speaks the API of Batch AI, and to Blob storage."""
 
-    poll_s = 1.0
+    @property
+    def poll_s(self) -> float:
+        return times.POLL_S
 
     def __init__(self, options: BatchAiOptions) -> None:
         self.options = options
         self.arm = Arm(options)
         self.store = Store(options)
         self.files = streams.Files(self.arm)
+        self._ran: set[str] = set()
         self._jobs: dict[str, list[str]] = {}
+        self._seen: tuple[str, float, list[tuple[int, Any]]] = ("", 0.0, [])
         self._codes: dict[str, tuple[float, Mapping[int, int], bool]] = {}
         self._why: tuple[float, str] = (-WHY_S, "")
 
     def call(self, request: Request) -> Answer:
+        self._seen = ("", 0.0, [])
         if request.operation == "in_turn":
             for part in each(request):
                 self.call(part)
@@ -67,62 +74,19 @@ class BatchAiClient:
             self._delete(request)
             return {}
         if request.operation == "Clusters_Create":
-            quota.check(request.params["body"], self._usages())
+            quota.check(request.params["body"], self.arm.usages())
         self.arm.send(request)
         return named(request)
 
-    def _usages(self) -> Mapping[str, tuple[int, int]]:
-        """Give what is in use and the limits, as far as the service tells."""
-        location = self.options.location or ""
-        found = self.arm.listed("Usages_List", lambda: self.arm.looker.usages.list(location))
-        return {usage.name.value: (usage.current_value, usage.limit) for usage in found}
-
     def _delete(self, request: Request) -> None:
-        """Take something away, and wait until it is gone; nothing that others use."""
+        """Take something away, and wait until it is gone; nothing of others, and nothing that they use."""
         kind, path = request.operation.partition("_")[0], request.params["path"]
         found = self.arm.look(kind, path)
-        if found is None or (kind == "ResourceGroups" and not ours(found)):
+        if found is None or (kind in TAGGED and not keeping.ours(found)):
             return
-        self._refuse_if_used(kind, path)
+        keeping.refuse(self.arm, kind, path)
         self.arm.send(request)
         self._await(lambda: self.arm.look(kind, path) is None, request.operation)
-
-    def _refuse_if_used(self, kind: str, path: Mapping[str, str]) -> None:
-        """Raise Conflict while jobs are in what is to go, whoever's they are: they would go with it."""
-        if kind == "Jobs":
-            return
-        client, group = self.arm.looker, path["resourceGroupName"]
-        if kind == "ResourceGroups":
-            listing = lambda: client.workspaces.list_by_resource_group(group)  # noqa: E731
-            rest = self.arm.listed("Workspaces_ListByResourceGroup", listing)
-            if rest:
-                raise Conflict(
-                    f"the workspace {rest[0].name} is still in {group}", "delete it first"
-                )
-            return
-        for name, job in self._all_jobs(path):
-            alive = not states.node(0, job).state.terminal
-            inside = kind == "Workspaces" or name == path.get("experimentName")
-            on = kind == "Clusters" and str(job.cluster.id).endswith(f"/{path['clusterName']}")
-            if inside or (on and alive):
-                raise Conflict(
-                    f"the job {job.name} is there: it would go, too", "destroy its run first"
-                )
-
-    def _all_jobs(self, path: Mapping[str, str]) -> list[tuple[str, Any]]:
-        where = (path["resourceGroupName"], path["workspaceName"])
-        client = self.arm.looker
-        experiments = self.arm.listed(
-            "Experiments_ListByWorkspace", lambda: client.experiments.list_by_workspace(*where)
-        )
-        return [
-            (one.name, job)
-            for one in experiments
-            for job in self.arm.listed(
-                "Jobs_ListByExperiment",
-                lambda name=one.name: client.jobs.list_by_experiment(*where, name),  # type: ignore[misc]
-            )
-        ]
 
     def _await(self, done: Callable[[], bool], what: str) -> None:
         pause_s, end = PAUSE_S, time.monotonic() + GONE_S
@@ -169,18 +133,21 @@ class BatchAiClient:
         return path
 
     def _found(self, run: str) -> list[tuple[int, Any]]:
-        """Give the jobs of *run* by task, from one list where there are many."""
+        """Give the jobs of *run* by task, as they were a moment ago at most."""
+        name, at, found = self._seen
+        if name != run or not found or time.monotonic() - at > times.FRESH_S:
+            found = self._asked(run)
+            self._seen = (run, time.monotonic(), found)
+        return found
+
+    def _asked(self, run: str) -> list[tuple[int, Any]]:
+        """Ask for the jobs of *run*: in one list where there are many."""
         names = self._jobs.get(run) or [run]
         if names == [run]:
             job = self.arm.look("Jobs", self._path(run))
             if job is not None:
                 return [(0, job)]
-        group, workspace = self.options.resource_group, self.options.workspace
-        jobs = self.arm.looker.jobs
-        listed = self.arm.listed(
-            "Jobs_ListByExperiment",
-            lambda: jobs.list_by_experiment(group, workspace, self.options.experiment),
-        )
+        listed = self.arm.jobs(self._path(run))
         numbered = re.compile(rf"{re.escape(run)}-(\d{{5}})")
         matches = [(numbered.fullmatch(job.name), job) for job in listed]
         return sorted((int(m[1]), job) for m, job in matches if m) if matches else []
@@ -189,9 +156,20 @@ class BatchAiClient:
         found = self._found(run)
         if not found:
             return Status(State.GONE)
-        nodes = [states.node(task, job, self._tries(job)) for task, job in found]
+        nodes = [self._node(task, job) for task, job in found]
         waits = all(node.state is State.WAITING for node in nodes)
-        return states.status(nodes, self._waits(found[0][1]) if waits else "")
+        why = self._waits(found[0][1]) if waits else ""
+        if any(node.reason == states.LOST for node in nodes):
+            why = f"{states.LOST}; {why}"
+        return states.status(nodes, why)
+
+    def _node(self, task: int, job: Any) -> NodeStatus:
+        node = states.node(task, job, self._tries(job))
+        if node.state is State.RUNNING:
+            self._ran.add(job.name)
+        if node.state is State.WAITING and (job.name in self._ran or states.requeued(job)):
+            return node._replace(reason=states.LOST)
+        return node
 
     def _tries(self, job: Any) -> Mapping[int, int]:
         """Give the exit codes of the tries of *job* that are over, which its shell wrote down."""
@@ -199,8 +177,9 @@ class BatchAiClient:
         over = states.node(0, job).state.terminal
         if TRIES not in line or str(job.execution_state) == "queued":
             return {}
-        at, known, last = self._codes.get(job.name, (-WHY_S, {}, False))
-        if not last and (over or time.monotonic() - at > WHY_S):
+        at, known, last = self._codes.get(job.name, (-math.inf, {}, False))
+        pause_s = times.LISTED_S * max(1, len(self._codes))  # all jobs share what may be asked
+        if not last and (over or time.monotonic() - at > pause_s):
             known = streams.codes(self.files, self._path(job.name)) or known
             self._codes[job.name] = (time.monotonic(), known, over)
         return known
@@ -215,20 +194,24 @@ class BatchAiClient:
         return why
 
     def cancel(self, run: str) -> None:
+        self._seen = ("", 0.0, [])
         for task, job in self._found(run):
             if not states.node(task, job).state.terminal:
                 names = {"experimentName": self.options.experiment, "jobName": job.name}
                 self.arm.send(batchai("Jobs_Terminate", self.options, names))
+        self._seen = ("", 0.0, [])
+
+    def litter(self, runs: Collection[str], made: Collection[str]) -> Iterable[Litter]:
+        return litter.Collector(self.arm, self.store).litter(runs, made)
 
     def streams(self, run: str) -> Sequence[Stream]:
-        made = [
-            stream
-            for task, job in self._found(run)
-            for stream in self.files.streams(
-                task, self._path(job.name), over=states.node(task, job).state.terminal
-            )
-        ]
+        made = [stream for task, job in self._found(run) for stream in self._streams_of(task, job)]
         return sorted(made, key=lambda stream: (stream.task, stream.rank))
+
+    def _streams_of(self, task: int, job: Any) -> Sequence[Stream]:
+        state = states.node(task, job).state
+        waits = state is State.WAITING
+        return self.files.streams(task, self._path(job.name), over=state.terminal, waits=waits)
 
     def outputs(self, run: str) -> Sequence[OutputFile]:
         made = [
@@ -264,8 +247,3 @@ def named(request: Request) -> Answer:
 
 def provisioning(found: Any) -> str:
     return str(getattr(found, "provisioning_state", None) or "")
-
-
-def ours(group: Any) -> bool:
-    """Say whether runspec made a resource group: one that was there holds other things."""
-    return all((group.tags or {}).get(key) == value for key, value in OURS.items())

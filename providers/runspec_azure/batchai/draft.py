@@ -13,6 +13,7 @@ from runspec_azure.batchai.options import ACCOUNT
 UNFIT = re.compile(r"[^a-z0-9_-]+")
 HOST = re.compile(r"https?://([^/.]+)\.file\.core\.windows\.net/([^/]+)/?")
 ACCOUNT_GAP, KEY_GAP = "<AZURE_BATCHAI_STORAGE_ACCOUNT>", "<AZURE_BATCHAI_STORAGE_KEY>"
+GAP = re.compile(r"<[\w-]+>")  # what an export has where a secret belongs
 
 
 @dataclass
@@ -44,7 +45,7 @@ class Draft:
             place = f"env:{variable}"
         name = key(wanted, {k: k for k, v in names.items() if v != place})
         names[name] = place
-        if isinstance(value, str) and value and KEY_GAP not in value:
+        if isinstance(value, str) and value and not GAP.fullmatch(value):
             self.hidden.add(value)
             self.notes.append(
                 f"{where} holds a secret in clear, which is not taken over: export {variable} "

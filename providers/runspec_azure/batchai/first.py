@@ -7,9 +7,9 @@ providers:
     subscription: 00000000-0000-0000-0000-000000000000    # az account show --query id
     location: eastus
     resource_group: runspec
-    storage_account: NAME
-    container: NAME               # what jobs read and keep
-    file_share: NAME              # what jobs print
+    storage_account: mystorage
+    container: jobs               # what jobs read and keep
+    file_share: logs              # what jobs print
     ssh_public_key: "ssh-ed25519 AAAA..."
     secrets:
       storage-key: env:AZURE_STORAGE_KEY

@@ -8,6 +8,7 @@ from typing import Any
 
 from runspec_azure.batchai.draft import Draft, key
 from runspec_azure.batchai.foreign import Taken
+from runspec_azure.batchai.naming import made_up_place
 
 MENTION = re.compile(
     r"\$\{?(AZ_BATCHAI_(?:INPUT|OUTPUT)_\w+|AZ_BATCHAI_JOB_MOUNT_ROOT|AZ_BATCHAI_MOUNT_ROOT)\}?"
@@ -25,7 +26,11 @@ class Places:
         self.used: set[str] = set()  # volumes that something mentions
 
     def mount(self, name: str, source: str) -> None:
-        self.mounts[name] = {"name": name, "source": source, "target": f"/job/mounts/{name}"}
+        self.mounts[name] = {
+            "name": name,
+            "source": source,
+            "target": made_up_place("mounts", name),
+        }
         self.draft.spec["mounts"] = list(self.mounts.values())
 
     def volume(self, path: str) -> str | None:
@@ -98,7 +103,7 @@ def take_outputs(found: Taken, draft: Draft, places: Places) -> None:
         result = {"id": None if _capitals(name) == word else word, "path": prefix, "suffix": suffix}
         results = draft.settings.setdefault("results", {})
         results[name] = {k: v for k, v in result.items() if v is not None}
-        outputs.append({"name": name, "path": f"/job/outputs/{name}"})
+        outputs.append({"name": name, "path": made_up_place("outputs", name)})
         places.variables[f"AZ_BATCHAI_OUTPUT_{word}"] = f"${{outputs.{name}}}"
         places.volume(prefix)
     draft.spec |= {"outputs": outputs} if outputs else {}

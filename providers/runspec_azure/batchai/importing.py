@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from pathlib import PurePath
 from typing import Any
 
-from runspec.provider import Foreign, Imported
+from runspec.provider import Foreign, Imported, UsageError
 from runspec_azure.batchai import import_cluster, import_job, yamltext
 from runspec_azure.batchai.draft import ACCOUNT_GAP, Draft
 from runspec_azure.batchai.foreign import Taken, loaded
@@ -20,20 +20,35 @@ def imported(job: Foreign, cluster: Foreign | None) -> Imported:
     """Give the spec that *job* is, on the machines of *cluster*. Raises UsageError where one is no JSON."""
     draft = Draft(has_gaps=any(file and ACCOUNT_GAP in file.text for file in (job, cluster)))
     machines = _properties(cluster, draft.notes) if cluster else None
+    program = _properties(job, draft.notes)
+    _in_place(job, program, cluster, machines)
     if machines is not None:
         import_cluster.take(machines, draft)
-    import_job.take(_properties(job, draft.notes), draft, own_cluster=machines is None)
+    import_job.take(program, draft, own_cluster=machines is None)
     return _written(draft, [file.name for file in (job, cluster) if file])
+
+
+def _in_place(
+    job: Foreign, program: Taken, cluster: Foreign | None, machines: Taken | None
+) -> None:
+    """Refuse files in each other's place, by a key that one always has and the other never.
+
+    https://github.com/Azure/azure-rest-api-specs/tree/main/specification/batchai: what is required.
+    """
+    if "vmSize" in program.value:
+        hint = "swap the two" if cluster else "give it after --cluster, and before it that of a job"
+        raise UsageError(f"{job.name} is the file of a cluster: it has 'vmSize'", hint)
+    if cluster and machines and "stdOutErrPathPrefix" in machines.value:
+        what = f"{cluster.name} is the file of a job: it has 'stdOutErrPathPrefix'"
+        raise UsageError(what, "give the file of a cluster after --cluster, or leave it out")
 
 
 def _properties(file: Foreign, notes: list[str]) -> Taken:
     whole = dict(loaded(file, notes))
-    found = whole.pop("properties")
+    found, name = whole.pop("properties"), PurePath(file.name).name
     for key in (key for key in whole if key not in KNOWN):
-        notes.append(
-            f"not carried over: {PurePath(file.name).name}: {key}: not part of what is sent"
-        )
-    return Taken(found, "properties", notes)
+        notes.append(f"not carried over: {name}: {key}: not part of what is sent")
+    return Taken(found, f"{name}: properties", notes)
 
 
 def _written(draft: Draft, names: list[str]) -> Imported:
@@ -47,13 +62,29 @@ def _written(draft: Draft, names: list[str]) -> Imported:
     spec = {**head, **draft.spec, **({"providers": settings} if settings else {})}
     spec = draft.hidden.scrubbed(spec, "", draft.notes)
     account = draft.hidden.scrubbed(draft.profile, "profile", draft.notes)
+    missing = ", ".join(_missing(draft))
+    if missing:
+        draft.notes.append(f"the profile is still to be filled in: {missing}")
     notes = tuple(dict.fromkeys(draft.hidden.scrubbed(draft.notes, "", [])))
     shown = " and ".join(PurePath(name).name for name in names)
     return Imported(
         _comments(f"Taken in from {shown}.", notes) + yamltext.text(_filled(spec)),
-        yamltext.text({"providers": {"azure-batch-ai": _filled(account)}}),
+        yamltext.text({"providers": {"azure-batch-ai": _filled(account)}})
+        + (f"    # Still to be filled in: {missing}.\n" if missing else ""),
         notes,
     )
+
+
+def _missing(draft: Draft) -> list[str]:
+    """Give the settings that a plan asks for and the files do not tell."""
+    wanted = ["subscription", "location"]
+    volumes = draft.shared.values()
+    if any("account" not in v and ("share" in v or "container" in v) for v in volumes):
+        wanted.append("storage_account")
+    if not any(draft.profile.get(k) for k in ("cluster", "admin_password")):
+        wanted.append("ssh_public_key")
+    wanted += [] if draft.settings.get("logs") else ["file_share"]
+    return [name for name in wanted if not draft.profile.get(name)]
 
 
 def _filled(value: Mapping[str, Any]) -> dict[str, Any]:

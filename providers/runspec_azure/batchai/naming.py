@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any
@@ -12,7 +13,19 @@ from runspec.provider import Request, variable
 from runspec_azure.batchai.options import BatchAiOptions
 
 API = "2018-05-01"
+CLUSTER = re.compile(
+    r"runspec-[0-9a-f]{12}"
+)  # a cluster of ours, by its content: see `cluster.name`
 GROUPS_API = "2018-05-01"  # of Microsoft.Resources, by chance the same
+
+
+def made_up_place(kind: str, name: str) -> str:
+    """Give the place in the job that `import` writes where Batch AI's files know of none.
+
+    >>> made_up_place("outputs", "model")
+    '/job/outputs/model'
+    """
+    return f"/job/{kind}/{name}"
 
 
 def short_hash(value: Any) -> str:

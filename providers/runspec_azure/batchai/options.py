@@ -7,7 +7,17 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import BeforeValidator, Field, WithJsonSchema, model_validator
 
-from runspec.provider import Key, Model, Options, Positive, Truth, Whole, Word, matching
+from runspec.provider import (
+    Key,
+    Model,
+    Options,
+    Positive,
+    SecretName,
+    Truth,
+    Whole,
+    Word,
+    matching,
+)
 
 # The names of the official description: parameters of each path.
 # https://github.com/Azure/azure-rest-api-specs/tree/main/specification/batchai
@@ -18,8 +28,7 @@ LOCATION = r"^[a-z][a-z0-9]*$"
 # https://learn.microsoft.com/rest/api/storageservices/naming-and-referencing-containers--blobs--and-metadata
 ACCOUNT = r"^[a-z0-9]{3,24}$"
 CONTAINER = r"^(?!.*--)[a-z0-9$][a-z0-9-]{1,61}[a-z0-9]$"
-PREFIX = r"^[A-Za-z0-9_.-]+(/[A-Za-z0-9_.-]+)*$"
-TOOLKITS = "chainer horovod pytorch tensorflow cntk caffe caffe2 custom-mpi custom".split()
+PREFIX = r"^(?!(.*/)?\.{1,2}(/|$))[A-Za-z0-9_.-]+(/[A-Za-z0-9_.-]+)*$"
 Toolkit = Literal[
     "chainer",
     "horovod",
@@ -42,8 +51,10 @@ _NAMED = _like(NAMED, "a name of Batch AI", "use letters, digits, '_' and '-', 6
 _GROUP = _like(GROUP, "a resource group", "use letters, digits, '.', '_' and '-'")
 _ID = _like(SUBSCRIPTION, "a subscription", "write its id: az account show --query id")
 _LOCATION = _like(LOCATION, "a location", "write one such as eastus")
-_ACCOUNT = _like(ACCOUNT, "a storage account", "write the name alone, without https://")
-_CONTAINER = _like(CONTAINER, "a container or a share", "write the name alone, without https://")
+_ACCOUNT = _like(ACCOUNT, "a storage account", "write 3 to 24 of a-z and 0-9, without https://")
+_CONTAINER = _like(
+    CONTAINER, "a container or a share", "write 3 to 63 of a-z, 0-9 and -, without https://"
+)
 _PREFIX = _like(PREFIX, "a prefix", "write words with / between them")
 
 Named = Annotated[str, *_NAMED]
@@ -69,7 +80,7 @@ class Volume(Model):
     account: Word | None = Field(
         default=None, description="The storage account, where it is not that of the profile."
     )
-    key: Key | None = Field(
+    key: SecretName | None = Field(
         default=None, description="The name, in `secrets`, of the key of that account."
     )
     url: Word | None = Field(
@@ -99,7 +110,9 @@ class Registry(Model):
 
     server: Word | None = Field(default=None, description="Its URL.")
     username: Word | None = Field(default=None, description="The user.")
-    password: Key | None = Field(default=None, description="The password's name, in `secrets`.")
+    password: SecretName | None = Field(
+        default=None, description="The password's name, in `secrets`."
+    )
 
 
 class Place(Model):
@@ -119,7 +132,7 @@ class Setup(Model):
 
     command: Word = Field(description="The command line of the setup task.")
     env: Mapping[Word, str] = Field(default={}, description="Its environment variables.")
-    secrets: Mapping[Word, Key] = Field(
+    secrets: Mapping[Word, SecretName] = Field(
         default={}, description="Those that are secret, by their names in `secrets`."
     )
     logs: Word = Field(description="The prefix of where its stdout and stderr go.")
@@ -139,7 +152,7 @@ class Insights(Model):
     """Performance counters of the nodes, to Application Insights."""
 
     component: Word = Field(description="The resource id of the component.")
-    key: Key | None = Field(
+    key: SecretName | None = Field(
         default=None, description="The name, in `secrets`, of its instrumentation key."
     )
 
@@ -166,7 +179,7 @@ class BatchAiOptions(Options):
     storage_account: Account | None = Field(
         default=None, description="The storage account of what jobs read and write."
     )
-    storage_key: Key = Field(
+    storage_key: SecretName = Field(
         default="storage-key", description="The name, in `secrets`, of that account's key."
     )
     container: Container | None = Field(
@@ -207,7 +220,7 @@ class BatchAiOptions(Options):
     )
     admin_user: Word = Field(default="runspec", description="The user for ssh to the nodes.")
     ssh_public_key: Word | None = Field(default=None, description="The public key for ssh.")
-    admin_password: Key | None = Field(
+    admin_password: SecretName | None = Field(
         default=None, description="The name, in `secrets`, of that user's password."
     )
     subnet: Word | None = Field(default=None, description="The resource id of a subnet.")

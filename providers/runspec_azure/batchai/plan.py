@@ -8,9 +8,9 @@ from runspec.provider import Capacity, Facts, Request, Scope, Spec, Step, tasks
 from runspec_azure.batchai import cluster, job, volumes
 from runspec_azure.batchai.naming import batchai, cluster_id, group, in_turn
 from runspec_azure.batchai.options import BatchAiOptions
-from runspec_azure.batchai.toolkits import toolkit
+from runspec_azure.batchai.toolkits import sent
 
-OURS = {"runspec": "made"}  # the tag of a group that runspec made, and may take away
+OURS = {"runspec": "made"}  # the tag of what runspec made, and may take away
 
 
 def steps(spec: Spec, run: str, facts: Facts) -> tuple[Step, ...]:
@@ -58,11 +58,12 @@ def _group(options: BatchAiOptions) -> Step:
 
 
 def _workspace(options: BatchAiOptions) -> Step:
+    body = {"location": options.location or "", "tags": OURS}
     return Step(
         "workspace",
         f"make the workspace {options.workspace}",
         Scope.SITE,
-        batchai("Workspaces_Create", options, body={"location": options.location or ""}),
+        batchai("Workspaces_Create", options, body=body),
         batchai("Workspaces_Delete", options),
     )
 
@@ -108,7 +109,7 @@ def _job(spec: Spec, run: str, number: int, values: Mapping[str, str], facts: Fa
     where = cluster_id(options, cluster.name(spec, options))
     body = {"properties": job.properties(spec, run, number, values, where, facts)}
     nodes = spec.cluster.nodes.max
-    title = f"start a job of {nodes} node{'s' * (nodes > 1)}, {toolkit(spec, options)}"
+    title = f"start a job of {nodes} node{'s' * (nodes > 1)}, {sent(spec, options)}"
     told = f", task {number}: {', '.join(f'{k}={v}' for k, v in values.items())}"
     undo = batchai("Jobs_Delete", options, names)
     if number == 0 and volumes.keeps_in_store(spec, options):

@@ -11,6 +11,7 @@ from runspec.provider import (
     Client,
     Exported,
     Facts,
+    Finding,
     Foreign,
     Imported,
     Options,
@@ -31,6 +32,18 @@ class BatchAiProvider:
 
     def check(self, spec: Spec, facts: Facts) -> Iterable[Problem]:
         return check.problems(spec, facts)
+
+    def survey(self, spec: Spec, options: Any) -> Mapping[str, Any]:
+        if not (options.arm_url and options.subscription and options.location) or options.cluster:
+            return {}  # there is nobody to ask, or nothing to ask for
+        from runspec_azure.batchai.survey import survey
+
+        return survey(spec, options)
+
+    def examine(self, options: Any) -> Iterable[Finding]:
+        from runspec_azure.batchai.doctor import examine
+
+        return examine(options)
 
     def plan(self, spec: Spec, run: str, facts: Facts) -> Sequence[Step]:
         return plan.steps(spec, run, facts)

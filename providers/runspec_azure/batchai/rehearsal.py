@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import contextlib
+import shutil
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from runspec.provider import Rehearsal, Unavailable
+from runspec.provider import Rehearsal, Unavailable, UsageError
 from runspec_azure.batch.rehearsal import AZURITE
+from runspec_azure.batchai.survey import NO_MPIRUN
 
 SUBSCRIPTION = "00000000-0000-0000-0000-000000000000"
 # What a profile needs and may not have yet.
@@ -42,7 +44,11 @@ def stage(options: Mapping[str, Any], folder: Path, engine: str | None) -> Itera
             raise Unavailable(f"a rehearsal needs a Blob service: {exc}", AZURITE) from exc
         stack.callback(blobs.close)
         for container in containers(found):
-            blobs.make_container(container)
+            try:
+                blobs.make_container(container)
+            except RuntimeError as exc:
+                what = f"no container has the name '{container}', which the profile speaks of"
+                raise UsageError(what, "write 3 to 63 of a-z, 0-9 and -") from exc
         settings = {
             "blob_url": blobs.url.replace(account, "{account}"),
             "accounts": {account: blobs.key},
@@ -51,8 +57,15 @@ def stage(options: Mapping[str, Any], folder: Path, engine: str | None) -> Itera
             BatchAI(folder / "batchai", engine=engine or "process", **settings)
         )
         yield Rehearsal(
-            {**near.env, KEY: blobs.key, **secrets(found)}, found | ways(near.url, blobs, found)
+            {**near.env, **lacks(engine), KEY: blobs.key, **secrets(found)},
+            found | ways(near.url, blobs, found),
         )
+
+
+def lacks(engine: str | None) -> dict[str, str]:
+    """Give what says that jobs find no mpirun: without images they have what is on PATH here."""
+    bare = engine in (None, "process")
+    return {NO_MPIRUN: "1"} if bare and shutil.which("mpirun") is None else {}
 
 
 def containers(options: Mapping[str, Any]) -> list[str]:

@@ -10,7 +10,7 @@ GiB = 1 << 30
 
 
 class Size(NamedTuple):
-    """One size: *disk_gib* is its temporary disk, *low* whether it comes at low priority."""
+    """One size: *disk_gib* is its temporary disk, *family* what usages call its kind."""
 
     name: str
     cpus: int
@@ -23,7 +23,8 @@ class Size(NamedTuple):
 
 # As of 2018, from the pages on sizes of that time (Dv2, Dv3, NC, NCv2, NCv3, ND):
 # https://learn.microsoft.com/azure/virtual-machines/sizes-previous-gen and
-# https://learn.microsoft.com/azure/virtual-machines/sizes-gpu
+# https://learn.microsoft.com/azure/virtual-machines/sizes-gpu. Families are those of usages:
+# https://github.com/Azure/azure-rest-api-specs/tree/main/specification/batchai (examples, ListUsages)
 SIZES = (
     Size("STANDARD_D1_V2", 1, 3.5, 0, "", 50, "Standard Dv2 Family"),
     Size("STANDARD_D2_V2", 2, 7, 0, "", 100, "Standard Dv2 Family"),
@@ -40,15 +41,15 @@ SIZES = (
     Size("STANDARD_NC6", 6, 56, 1, "K80", 340, "Standard NC Family"),
     Size("STANDARD_NC12", 12, 112, 2, "K80", 680, "Standard NC Family"),
     Size("STANDARD_NC24", 24, 224, 4, "K80", 1440, "Standard NC Family"),
-    Size("STANDARD_NC6S_V2", 6, 112, 1, "P100", 736, "Standard NCSv2 Family"),
-    Size("STANDARD_NC12S_V2", 12, 224, 2, "P100", 1474, "Standard NCSv2 Family"),
-    Size("STANDARD_NC24S_V2", 24, 448, 4, "P100", 2948, "Standard NCSv2 Family"),
+    Size("STANDARD_NC6S_V2", 6, 112, 1, "P100", 736, "Standard NCv2 Family"),
+    Size("STANDARD_NC12S_V2", 12, 224, 2, "P100", 1474, "Standard NCv2 Family"),
+    Size("STANDARD_NC24S_V2", 24, 448, 4, "P100", 2948, "Standard NCv2 Family"),
     Size("STANDARD_ND6S", 6, 112, 1, "P40", 736, "Standard ND Family"),
     Size("STANDARD_ND12S", 12, 224, 2, "P40", 1474, "Standard ND Family"),
     Size("STANDARD_ND24S", 24, 448, 4, "P40", 2948, "Standard ND Family"),
-    Size("STANDARD_NC6S_V3", 6, 112, 1, "V100", 736, "Standard NCSv3 Family"),
-    Size("STANDARD_NC12S_V3", 12, 224, 2, "V100", 1474, "Standard NCSv3 Family"),
-    Size("STANDARD_NC24S_V3", 24, 448, 4, "V100", 2948, "Standard NCSv3 Family"),
+    Size("STANDARD_NC6S_V3", 6, 112, 1, "V100", 736, "Standard NCv3 Family"),
+    Size("STANDARD_NC12S_V3", 12, 224, 2, "V100", 1474, "Standard NCv3 Family"),
+    Size("STANDARD_NC24S_V3", 24, 448, 4, "V100", 2948, "Standard NCv3 Family"),
 )
 KNOWN = {size.name: size for size in SIZES}
 GPU_TYPES = tuple(dict.fromkeys(size.gpu_type for size in SIZES if size.gpu_type))

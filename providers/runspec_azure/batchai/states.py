@@ -16,6 +16,8 @@ STATES = {
     "failed": State.FAILED,
 }
 TERMINATED = "JobTerminated"
+QUEUED_S = 60.0  # the service may take so long to queue a new job
+LOST = "a node was taken away, and Batch AI has queued the job again"
 
 
 def node(task: int, job: Any, tries: Mapping[int, int] = MappingProxyType({})) -> NodeStatus:
@@ -40,6 +42,14 @@ def node(task: int, job: Any, tries: Mapping[int, int] = MappingProxyType({})) -
     )
     number = max(1, len(past) + (not state.terminal))
     return NodeStatus(task, 0, number, state, reason, code, past)
+
+
+def requeued(job: Any) -> bool:
+    """Say whether a job that waits has run before: it is queued when it is made, and queued again later."""
+    made, since = job.creation_time, job.execution_state_transition_time
+    if str(job.execution_state) != "queued" or made is None or since is None:
+        return False
+    return bool((since - made).total_seconds() > QUEUED_S)
 
 
 def told(error: Any) -> str:
@@ -72,12 +82,23 @@ def waits(cluster: Any) -> str:
         return f"the cluster has no nodes: {told(errors[0])}"
     counts = cluster.node_state_counts
     if counts is not None and counts.preparing_node_count:
-        return f"{counts.preparing_node_count} nodes are being prepared"
+        count = counts.preparing_node_count
+        return f"{_nodes(count)} {'is' if count == 1 else 'are'} being prepared"
     there = cluster.current_node_count or 0
     if str(cluster.allocation_state) == "resizing":
-        return f"the cluster has {there} nodes, and is being resized"
-    return (
-        f"the cluster has {there} nodes, all of them taken"
-        if there
-        else "the cluster has no nodes yet"
-    )
+        return f"the cluster has {_nodes(there)}, and is being resized"
+    if not there:
+        return "the cluster has no nodes yet"
+    idle = counts.idle_node_count if counts is not None else 0
+    if idle:
+        return f"the cluster has {_nodes(there)}, {idle} of them free: too few for this job"
+    return f"the cluster has {_nodes(there)}, {'which is' if there == 1 else 'all of them'} taken"
+
+
+def _nodes(count: int) -> str:
+    """Say how many.
+
+    >>> _nodes(1), _nodes(2)
+    ('1 node', '2 nodes')
+    """
+    return f"{count or 'no'} node{'' if count == 1 else 's'}"

@@ -2,22 +2,47 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Iterable
-from types import SimpleNamespace
-from typing import Any
+import contextlib
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from functools import cached_property, partial
+from typing import Any, NamedTuple
 
 import obstore
 from obstore.store import AzureStore
 
-from runspec.provider import Bundle, File, Progress, UsageError
+from runspec.provider import Bundle, CredentialsError, File, Progress, UsageError
 from runspec_azure.batchai.options import BatchAiOptions
 from runspec_azure.blobs import Blobs
 from runspec_azure.errors import translated
 
-AT_ONCE = 32
-AT_ONCE_BYTES = 64 << 20
+SMALL_BYTES = 4 << 20
+AT_ONCE = 16  # small files, each of which is in memory
+BLOCK_BYTES = 1 << 20
 WHOLE = ".whole"  # beside a folder: all of it is there
+
+
+class Own(NamedTuple):
+    """What `Blobs` asks of options."""
+
+    prefix: str
+    storage_account: str | None
+    storage_key: str | None
+    container: str | None
+    blob_url: str | None
+
+
+class Account:
+    """Whose blobs they are: of the key that `secrets` has here, else of whoever is logged in."""
+
+    def __init__(self, options: Own) -> None:
+        self.options = options
+
+    @cached_property
+    def login(self) -> Any:
+        from azure.identity import DefaultAzureCredential
+
+        return DefaultAzureCredential()
 
 
 class Store:
@@ -30,64 +55,99 @@ class Store:
     @property
     def blobs(self) -> Blobs:
         if self._blobs is None:
-            if not (self.options.storage_account and self.options.container):
+            if not self.named:
                 what = "the profile names no storage_account or no container"
                 raise UsageError(what, "see docs/azure-batch-ai.md")
             known = self.options
-            own: Any = SimpleNamespace(
-                prefix=known.prefix,
-                storage_account=known.storage_account,
-                storage_key=known.secrets.get(known.storage_key),
-                container=known.container,
-                blob_url=known.blob_url,
-            )
-            self._blobs = Blobs(SimpleNamespace(options=own))  # type: ignore[arg-type] # all it asks for
+            key = known.secrets.get(known.storage_key)
+            if key is not None and key.startswith("azure-kv:"):
+                key = None  # the service reads it there, for mounts; we do not
+            own = Own(known.prefix, known.storage_account, key, known.container, known.blob_url)
+            self._blobs = Blobs(Account(own))  # type: ignore[arg-type] # all it asks for
         return self._blobs
 
+    @contextlib.contextmanager
+    def _told(self) -> Iterator[None]:
+        """Say by the settings of this provider what to do where the account's key is not taken."""
+        try:
+            yield
+        except CredentialsError as exc:
+            name = self.options.storage_key
+            where = self.options.secrets.get(name, "env:NAME")
+            hint = f"see that secrets: {{{name}: {where}}} leads to the key of {self.options.storage_account}"
+            raise CredentialsError(exc.message, hint) from exc
+
+    @property
+    def named(self) -> bool:
+        """Whether the profile has a container at all."""
+        return bool(self.options.storage_account and self.options.container)
+
+    def there(self, key: str) -> bool:
+        with self._told():
+            return self.blobs.size(key) is not None
+
+    def look(self) -> str:
+        """Raise what is wrong with the way to the container; give a name in it, "" where it is empty."""
+        with self._told():
+            return next((found.key for found in self.blobs.listing(self.options.prefix)), "")
+
     def has(self, prefix: str) -> bool:
-        return self.blobs.size(prefix.rstrip("/") + WHOLE) is not None
+        with self._told():
+            return self.blobs.size(prefix.rstrip("/") + WHOLE) is not None
 
     def empty(self, prefix: str) -> None:
         """Remove all below *prefix*; that it is whole is no longer said first."""
-        self.blobs.remove(prefix.rstrip("/") + WHOLE)
-        self.blobs.empty(prefix)
+        with self._told():
+            self.blobs.remove(prefix.rstrip("/") + WHOLE)
+            self.blobs.empty(prefix)
+
+    def folders(self, prefix: str) -> list[str]:
+        with self._told():
+            return self.blobs.folders(prefix)
+
+    def sizes(self, prefix: str) -> dict[str, int]:
+        """Give how many bytes lie below *prefix*, by the first part of what follows it."""
+        found: dict[str, int] = {}
+        with self._told():
+            for one in self.blobs.listing(prefix):
+                name = one.key.removeprefix(prefix).partition("/")[0].removesuffix(WHOLE)
+                found[name] = found.get(name, 0) + one.size
+        return found
 
     def put_folder(self, prefix: str, bundle: Bundle, progress: Progress) -> None:
         """Put each file of *bundle* below *prefix*, and at the end say that all are there."""
         whole = sum(file.bytes for file in bundle.files)
-        with translated(f"upload {prefix}"):
-            asyncio.run(self._put(prefix, bundle, progress, whole))
-        self.blobs.put(prefix.rstrip("/") + WHOLE, b"")
+        with self._told(), translated(f"upload {prefix}"):
+            self._put(prefix, bundle, progress, whole)
+            self.blobs.put(prefix.rstrip("/") + WHOLE, b"")
         progress(whole, whole)
 
-    async def _put(self, prefix: str, bundle: Bundle, progress: Progress, whole: int) -> None:
-        done = 0
-        store = self._store()
-        for some in batches(bundle.files):
-            contents = [(file, _read(bundle, file)) for file in some]
-            puts = (obstore.put_async(store, prefix + f.path, data) for f, data in contents)
-            await asyncio.gather(*puts)
-            done += sum(file.bytes for file in some)
-            progress(done, whole)
+    def _put(self, prefix: str, bundle: Bundle, progress: Progress, whole: int) -> None:
+        """Send small files at once, many at a time, and large ones while they are read."""
+        done, store = 0, self._store()
+        small = [file for file in bundle.files if file.bytes <= SMALL_BYTES]
+        with ThreadPoolExecutor(AT_ONCE) as threads:
+            for sent in threads.map(partial(_put_small, store, prefix, bundle), small):
+                done += sent.bytes
+                progress(done, whole)
+        for file in bundle.files:
+            if file.bytes > SMALL_BYTES:
+                self._put_large(prefix + file.path, bundle, file)
+                done += file.bytes
+                progress(done, whole)
+
+    def _put_large(self, key: str, bundle: Bundle, file: File) -> None:
+        with bundle.open(file) as opened:
+            blocks = iter(partial(opened.read, BLOCK_BYTES), b"")  # to the end: then it is checked
+            self.blobs.put_blocks(key, blocks, file.bytes)
 
     def _store(self) -> AzureStore:
         known: AzureStore = self.blobs._store  # noqa: SLF001 - the same package's
         return known
 
 
-def batches(files: Iterable[File]) -> Iterable[list[File]]:
-    """Give *files* in lots that are sent at once, and fit into memory together."""
-    some: list[File] = []
-    for file in files:
-        too_large = sum(f.bytes for f in some) + file.bytes > AT_ONCE_BYTES
-        if some and (too_large or len(some) == AT_ONCE):
-            yield some
-            some = []
-        some.append(file)
-    if some:
-        yield some
-
-
-def _read(bundle: Bundle, file: File) -> bytes:
+def _put_small(store: AzureStore, prefix: str, bundle: Bundle, file: File) -> File:
     with bundle.open(file) as opened:
-        return opened.read()
+        content = opened.read()
+    obstore.put(store, prefix + file.path, content, use_multipart=False)
+    return file

@@ -7,26 +7,35 @@ import re
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from http.client import HTTPException
 from typing import Any, BinaryIO, NamedTuple
 
 from azure.mgmt.batchai import models
 
 from runspec.provider import Chunk, NoAnswer, OutputFile, RemoteError
+from runspec_azure.batchai import times
 from runspec_azure.batchai.arm import Arm, place
-from runspec_azure.batchai.toolkits import TRIES as TRIES_FILE
+from runspec_azure.batchai.tries import TRIES as TRIES_FILE
+from runspec_azure.turns import Turns
 
 STDOUTERR = "stdouterr"
 EXPIRY_MIN = 60
 RENEWED_S = 55 * 60.0  # a link is asked for anew before it ends
-LISTED_S = 10.0  # what is listed is asked for again after so long
 PART = 1 << 20
 TRIES = 4
+# A busy share says so by 503, which passes: with every fifth answer like that, one read of a million fails.
+# https://learn.microsoft.com/rest/api/storageservices/common-rest-api-error-codes
+ASKED = 8
+FIRST_PAUSE_S, LONGEST_PAUSE_S = 0.1, 5.0
 # stdout.txt, stdout-wk-0.txt, stderr-ps-1.txt, stdout-job_prep.txt: the outputs of the public recipes.
 NAMED = re.compile(r"std(out|err)(?:-(wk|ps|job_prep))?(?:-(\d+))?\.txt")
+# Of several nodes each has its own, such as stderr-job_prep-tvm-676767296_1-20180718t174802z-p.txt:
+# https://github.com/MicrosoftDocs/azure-docs/blob/HEAD/articles/batch-ai/tutorial-horovod-tensorflow.md
+PREPARED = re.compile(r"std(out|err)-job_prep-(.+)\.txt")
 OFFSETS = {"wk": 0, None: 0, "ps": 2000, "job_prep": 4000}
 STDERR = 1000
+ROW = re.compile(r"^([0-9]{1,9}) ([0-9]{1,9})\n", re.MULTILINE)  # of the shell in `tries`
 
 
 class Found(NamedTuple):
@@ -37,29 +46,57 @@ class Found(NamedTuple):
     size: int
 
 
+class Listed(NamedTuple):
+    """When the files of a job were listed, whether there were some, and whether it had ended before."""
+
+    at: float
+    some: bool
+    over: bool
+
+
 class Files:
     """The files of jobs. Each stream is one object for good, for a follower keeps it."""
 
     def __init__(self, arm: Arm) -> None:
         self.arm = arm
         self._streams: dict[tuple[str, str], FileStream] = {}
-        self._listed: dict[str, tuple[float, list[Found]]] = {}
+        self._listed: dict[str, Listed] = {}
+        self._nodes: dict[str, list[str]] = {}  # that each job was prepared on, as they were seen
+        self.turns = Turns(lambda: times.POLL_S)
 
-    def streams(self, task: int, path: Mapping[str, str], *, over: bool) -> list[FileStream]:
-        """Give the streams of one job; *over* says that it has ended, so that all is there."""
+    def streams(
+        self, task: int, path: Mapping[str, str], *, over: bool, waits: bool = False
+    ) -> list[FileStream]:
+        """Give the streams of one job, which has none while it waits.
+
+        *over* says that it has ended: then all is there, and one more look at it is the last.
+        """
         job = path["jobName"]
-        at, found = self._listed.get(job, (0.0, []))
-        if over or not found or time.monotonic() - at > LISTED_S:
+        if not waits and self._due(job, over):
             found = list(self.list(path, STDOUTERR))
-            self._listed[job] = (time.monotonic(), found)
-        for file in found:
-            rank = rank_of(file.path)
-            if rank is not None and (file.size or rank == 0):
-                key = (job, file.path)
-                if key not in self._streams:
-                    self._streams[key] = FileStream(self, path, file.path, task, rank)
-                self._streams[key].know(file)
-        return [stream for (name, _), stream in self._streams.items() if name == job]
+            self._listed[job] = Listed(time.monotonic(), bool(found), over)
+            nodes = self._nodes.setdefault(job, [])
+            nodes += sorted(prepared_on(file.path for file in found) - set(nodes), key=_counted)
+            for file in found:
+                rank = rank_of(file.path, nodes)
+                if rank is not None and (file.size or rank == 0):
+                    key = (job, file.path)
+                    if key not in self._streams:
+                        self._streams[key] = FileStream(self, path, file.path, task, rank)
+                    self._streams[key].know(file)
+        mine = [stream for (name, _), stream in self._streams.items() if name == job]
+        for stream in mine:
+            stream.over = over
+        return mine
+
+    def _due(self, job: str, over: bool) -> bool:
+        """Say whether to look which files a job has. All that have not ended share what may be asked."""
+        last = self._listed.get(job)
+        if last is None or (over and not (last.over and last.some)):
+            return True
+        pause_s = times.LISTED_S if last.some else times.POLL_S
+        asked = sum(not (one.over and one.some) for one in self._listed.values())
+        return not last.over and time.monotonic() - last.at > pause_s * asked
 
     def list(self, path: Mapping[str, str], directory: str, below: str = ".") -> Iterator[Found]:
         """Give the files of a directory of a job and of all below it, each with a link."""
@@ -86,16 +123,36 @@ class Files:
         return next((f for f in self.list(path, directory, folder) if f.path == name), None)
 
 
-def rank_of(name: str) -> int | None:
+def rank_of(name: str, nodes: Sequence[str] = ()) -> int | None:
     """Give the number that a stream has among those of its job; None for what is no stream.
+
+    *nodes* are those that the job was prepared on, where each has logs of its own.
 
     >>> rank_of("stdout.txt"), rank_of("stdout-wk-2.txt"), rank_of("stderr.txt"), rank_of("x.txt")
     (0, 2, 1000, None)
+    >>> rank_of("stderr-job_prep-tvm-2.txt", ["tvm-1", "tvm-2"])
+    5001
     """
-    match = NAMED.fullmatch(name)
+    prepared = PREPARED.fullmatch(name)
+    match = prepared or NAMED.fullmatch(name)
     if match is None:
         return None
-    return OFFSETS[match[2]] + int(match[3] or 0) + (STDERR if match[1] == "err" else 0)
+    err = STDERR if match[1] == "err" else 0
+    if prepared is not None:
+        return OFFSETS["job_prep"] + nodes.index(prepared[2]) + err
+    return OFFSETS[match[2]] + int(match[3] or 0) + err
+
+
+def prepared_on(names: Iterable[str]) -> set[str]:
+    """Give the nodes that the logs of a preparation are of."""
+    return {match[2] for match in map(PREPARED.fullmatch, names) if match}
+
+
+def _counted(node: str) -> list[tuple[int, str]]:
+    """Order nodes by the numbers in their names: ..._2 before ..._10."""
+    return [
+        (int(part or 0), "") if part.isdecimal() else (0, part) for part in re.split(r"(\d+)", node)
+    ]
 
 
 class FileStream:
@@ -106,6 +163,7 @@ class FileStream:
     ) -> None:
         self.files, self.path, self.name = files, path, name
         self.task, self.rank = task, rank
+        self.over = False
         self._url, self._since = "", 0.0
 
     def know(self, file: Found) -> None:
@@ -114,7 +172,11 @@ class FileStream:
 
     def read(self, position: str | None) -> Chunk:
         start = int(position or 0)
+        log, mark, over = (self.path["jobName"], self.name), f"{start} {self.over}", self.over
+        if not self.files.turns.due(log, mark):
+            return Chunk(b"", str(start))
         data = self._part(start)
+        self.files.turns.told(log, mark, new=bool(data), last=over)
         return Chunk(data, str(start + len(data)))
 
     def _part(self, start: int) -> bytes:
@@ -146,7 +208,8 @@ def part(url: str, start: int, end: int) -> bytes:
     if not url.startswith(("https://", "http://127.0.0.1:")):
         raise RemoteError("a link that is not encrypted is not followed")
     request = urllib.request.Request(url, headers={"Range": f"bytes={start}-{end - 1}"})  # noqa: S310
-    for last in (False, False, True):
+    pause_s, failure = FIRST_PAUSE_S, ""
+    for left in reversed(range(ASKED)):
         try:
             with urllib.request.urlopen(request, timeout=60) as answer:  # noqa: S310
                 data: bytes = answer.read()
@@ -160,21 +223,23 @@ def part(url: str, start: int, end: int) -> bytes:
             failure = f"the service answered {exc.code}"
         except (OSError, HTTPException) as exc:
             failure = type(exc).__name__
-        if last:
-            raise NoAnswer(f"a file of the job cannot be read: {failure}")
-        time.sleep(0.2)
-    raise AssertionError("BUG: the last try returns or raises")
+        if left:
+            time.sleep(pause_s)
+            pause_s = min(LONGEST_PAUSE_S, pause_s * 2)
+    raise NoAnswer(f"a file of the job cannot be read: {failure}")
 
 
 def codes(files: Files, path: Mapping[str, str]) -> dict[int, int]:
-    """Give the exit codes that the shell of a job wrote down, by the number of the try."""
+    """Give the exit codes that the shell of a job wrote down, by the number of the try.
+
+    A row counts when it is whole: it may be seen while it is written.
+    """
     found = files.link(path, STDOUTERR, TRIES_FILE)
     try:
-        text = part(found.url, 0, PART).decode() if found else ""
+        text = part(found.url, 0, PART).decode(errors="replace") if found else ""
     except PermissionError:
         return {}
-    rows = (row.split() for row in text.splitlines())
-    return {int(number): int(code) for number, code in rows}
+    return {int(match[1]): int(match[2]) for match in ROW.finditer(text)}
 
 
 class Reading(io.RawIOBase):

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import math
+import re
+import shlex
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from runspec.provider import Launch, Spec, variable
 from runspec_azure.batchai import words
 from runspec_azure.batchai.options import BatchAiOptions
+from runspec_azure.batchai.tries import again, hosts, ranks
 
 SCRIPT = ("pythonScriptFilePath", "pythonInterpreterPath")
 
@@ -44,7 +48,9 @@ KINDS: Mapping[str, Kind] = {
     "custom-mpi": Kind("customMpiSettings", "commandLine", scripted=False),
     "custom": Kind("customToolkitSettings", "commandLine", scripted=False, counted=False),
 }
-TRIES = "runspec-tries"  # beside the logs: number and exit code of each try that is over
+# What every job has in its environment, by `job`.
+OWN = ("RUNSPEC_RUN", "RUNSPEC_TASK", "RUNSPEC_ATTEMPT", "RUNSPEC_NODES", "RUNSPEC_SLOTS")
+BY_MPIRUN = ("chainer", "horovod", "cntk", "caffe")  # which Batch AI starts itself
 NUMBERS = ("processCount", "workerCount", "parameterServerCount")
 BY_LAUNCH = {Launch.MPI: "custom-mpi", Launch.TORCHRUN: "pytorch"}
 
@@ -70,14 +76,12 @@ def configured(options: BatchAiOptions) -> bool:
 
 def settings(spec: Spec, values: Mapping[str, str], options: BatchAiOptions) -> dict[str, Any]:
     """Give the settings of the toolkit, below their key."""
-    kind = KINDS[toolkit(spec, options)]
+    kind = KINDS[sent(spec, options)]
     found: dict[str, Any] = {}
     if not kind.scripted:
-        line = words.line(spec, values, options)
-        line = again(line, spec.retry.attempts) if retried(spec, options) else line
-        found[kind.arguments] = contract(spec, options) + line
+        found[kind.arguments] = _line(spec, values, options)
     elif configured(options):
-        after = words.line(spec, values, options).partition(" ")[2]
+        after = words.written(spec, values, options).partition(" ")[2]
         found |= {kind.arguments: after} if after else {}
     else:
         interpreter, script, *rest = words.program(spec, values, options)
@@ -85,32 +89,85 @@ def settings(spec: Spec, values: Mapping[str, str], options: BatchAiOptions) -> 
         found |= {"pythonInterpreterPath": interpreter} if interpreter != "python" else {}
         found |= {kind.arguments: rest[0]} if rest else {}
     if kind.counted:
-        found["processCount"] = spec.cluster.nodes.max * spec.processes_per_node
+        found["processCount"] = processes(spec, options)
     for name, value in options.toolkit_settings.items():
-        found[name] = int(value) if name in NUMBERS else value
+        if name != "processCount":
+            found[name] = int(value) if name in NUMBERS else value
     return {kind.key: found}
 
 
 def retried(spec: Spec, options: BatchAiOptions) -> bool:
     """Say whether a shell of ours tries the job again: it can where it starts all there is of it."""
-    alone = toolkit(spec, options) == "custom" and options.contract
+    alone = toolkit(spec, options) in ("custom", "custom-mpi") and options.contract
     return alone and spec.retry.attempts > 1
 
 
-def again(line: str, attempts: int) -> str:
-    """Give a command line that tries *line* up to so often, and writes down how each try ended."""
-    return (
-        "n=0; while :; do n=$((n+1)); RUNSPEC_ATTEMPT=$n; export RUNSPEC_ATTEMPT; c=0; "
-        f"( {line}\n) || c=$?; "
-        f'echo "$n $c" >> "$AZ_BATCHAI_STDOUTERR_DIR/{TRIES}"; '
-        f'if [ "$c" -eq 0 ] || [ "$n" -ge {attempts} ]; then exit "$c"; fi; done'
-    )
+def sent(spec: Spec, options: BatchAiOptions) -> str:
+    """Give the toolkit that Batch AI is told: custom where a shell of ours starts mpirun itself."""
+    return "custom" if retried(spec, options) else toolkit(spec, options)
 
 
-def contract(spec: Spec, options: BatchAiOptions) -> str:
-    """Give what a shell puts into the job's environment that only it can know: where things are."""
+def _line(spec: Spec, values: Mapping[str, str], options: BatchAiOptions) -> str:
+    """Give the command line of a toolkit that takes one."""
+    line = words.line(spec, values, options)
+    if not options.contract:
+        return line
+    if toolkit(spec, options) == "custom":
+        line = again(line, spec.retry.attempts) if retried(spec, options) else line
+        return told(line, spec, options)
+    line = told_each(line, spec, options)
+    if not retried(spec, options):
+        return line
+    known = [*OWN, *(variable("sweep", name) for name in values), *spec.env, *spec.secrets]
+    known += sorted(set(re.findall(r"\$\{?(AZ_BATCH\w+)", line)))
+    ours = hosts(slots(spec, options), known)
+    return ours + again(ranks(line, processes(spec, options)), spec.retry.attempts)
+
+
+def processes(spec: Spec, options: BatchAiOptions) -> int:
+    """Give how many processes a toolkit starts that counts them."""
+    asked = options.toolkit_settings.get("processCount")
+    return int(asked) if asked else spec.cluster.nodes.max * spec.processes_per_node
+
+
+def slots(spec: Spec, options: BatchAiOptions) -> int:
+    """Give how many of them there are on each node, but for the last ones."""
+    return math.ceil(processes(spec, options) / spec.cluster.nodes.max)
+
+
+def places(spec: Spec, options: BatchAiOptions) -> dict[str, str]:
+    """Give what the contract says of a job's places, as references to Batch AI's own variables.
+
+    The service puts them into variables of the user's, too:
+    https://github.com/Azure/BatchAI/blob/master/documentation/using-batchai-environment-variables.md
+    """
     names = [("mounts", m.name) for m in spec.mounts] + [("outputs", o.name) for o in spec.outputs]
-    if not options.contract or not names:
-        return ""
-    told = (f'{variable(kind, name)}="${words.place(kind, name, options)}"' for kind, name in names)
-    return f"export {' '.join(told)}; "
+    found = {variable(kind, name): f"${words.place(kind, name, options)}" for kind, name in names}
+    return {"RUNSPEC_HOSTFILE": "$AZ_BATCHAI_MPI_HOST_FILE", **found}
+
+
+def told(line: str, spec: Spec, options: BatchAiOptions) -> str:
+    """Give *line*, which a shell starts on the first node, with the contract before it."""
+    first = '"${AZ_BATCH_HOST_LIST%%,*}"'
+    own = f"RUNSPEC_RANK=0 RUNSPEC_HOST={first} RUNSPEC_LEADER={first}"
+    return f"export {own}{_exported(spec, options)}; {line}"
+
+
+def told_each(line: str, spec: Spec, options: BatchAiOptions) -> str:
+    """Give a program that tells each process of mpirun the contract, and becomes *line*.
+
+    The command line is "executed by mpi runtime" (CustomMpiSettings in the official description), which
+    starts programs and no lines. Processes fill one node after the other.
+    """
+    rank = f"$((${{OMPI_COMM_WORLD_RANK:-${{PMI_RANK:-0}}}} / {slots(spec, options)}))"
+    text = (
+        f"IFS=,; set -- $AZ_BATCH_HOST_LIST; unset IFS; export RUNSPEC_RANK={rank} "
+        f'RUNSPEC_LEADER="$1"{_exported(spec, options)}; '
+        '[ "$RUNSPEC_RANK" -lt $# ] && shift "$RUNSPEC_RANK"; '
+        f'export RUNSPEC_HOST="$1"; exec {line}'
+    )
+    return f"/bin/sh -c {shlex.quote(text)}"
+
+
+def _exported(spec: Spec, options: BatchAiOptions) -> str:
+    return "".join(f' {name}="{value}"' for name, value in places(spec, options).items())

@@ -78,12 +78,22 @@ def _quoted(parts: list[tuple[str, str]]) -> str:
 
 
 def line(spec: Spec, values: Mapping[str, str], options: BatchAiOptions) -> str:
-    """Give all that the job runs as one command line."""
+    """Give all that the job runs as one command line, which starts one program.
+
+    A script is /bin/sh's own: the service has other shells, and mpirun none. Without the contract
+    nothing is added, and the line is the script as it is.
+    """
+    found = written(spec, values, options)
+    if spec.command is not None or not options.contract:
+        return found
+    return f"/bin/sh -e -c {shlex.quote(found)}"
+
+
+def written(spec: Spec, values: Mapping[str, str], options: BatchAiOptions) -> str:
+    """Give the command or the script, and nothing around it."""
     if spec.command is not None:
         return " ".join(word(text, values, options) for text in spec.command)
-    found = script((spec.run or "").strip("\n"), options)
-    plain = "\n" not in found or not options.contract  # without the contract, nothing is added
-    return found if plain else f"/bin/sh -e -c {shlex.quote(found)}"
+    return script((spec.run or "").strip("\n"), options)
 
 
 def program(spec: Spec, values: Mapping[str, str], options: BatchAiOptions) -> list[str]:
@@ -96,9 +106,8 @@ def program(spec: Spec, values: Mapping[str, str], options: BatchAiOptions) -> l
         if words[0].endswith(".py"):
             words = ["python", *words]
         return [*words[:2], *([" ".join(words[2:])] if words[2:] else [])]
-    found = [bare(part) for part in line(spec, values, options).split(None, 2)[:2]]
-    rest = line(spec, values, options).split(None, 2)[2:]
-    return [*found, *rest]
+    parts = written(spec, values, options).split(None, 2)
+    return [*(bare(part) for part in parts[:2]), *parts[2:]]
 
 
 def bare(text: str) -> str:

@@ -1,54 +1,22 @@
-"""The paths that are the rehearsal's own: faults, calls, settings, jobs; and container metadata."""
+"""The paths that are the rehearsal's own here: settings, jobs; and container metadata."""
 
 from __future__ import annotations
 
-import json
 from typing import TYPE_CHECKING, Any
 
 from runspec_rehearsal.aws import reclaims
-from runspec_rehearsal.aws.faults import BadFault, fault
 from runspec_rehearsal.aws.jobs import Attempt, Job
-from runspec_rehearsal.aws.settings import BadSetting, changed
 
 if TYPE_CHECKING:
     from runspec_rehearsal.aws.server import Listener
 
 METADATA = "/v4/"
-PATHS = ("/_rehearsal/", METADATA)
-Answer = tuple[int, Any]
-
-
-def answer(server: Listener, method: str, path: str, body: bytes) -> Answer:
-    """Give the status and the JSON that a control path is answered with."""
-    if path.startswith(METADATA):
-        return metadata(server, path.removeprefix(METADATA))
-    handler = HANDLERS.get((method, path))
-    if handler is None:
-        return 404, {"message": f"there are {sorted(' '.join(key) for key in HANDLERS)}"}
-    try:
-        return 200, handler(server, json.loads(body or b"null"))
-    except (BadFault, BadSetting, ValueError, TypeError, KeyError) as exc:
-        return 400, {"message": f"{type(exc).__name__}: {exc}"}
-
-
-def put_faults(server: Listener, given: Any) -> Any:
-    server.faults.put([fault(members) for members in given])
-    return {}
-
-
-def delete_faults(server: Listener, _given: Any) -> Any:
-    server.faults.put([])
-    return {}
-
-
-def calls(server: Listener, _given: Any) -> Any:
-    return server.calls.all()
 
 
 def put_settings(server: Listener, given: Any) -> Any:
     world = server.world
     with world.lock:
-        world.settings = changed(world.settings, given)
+        world.settings = world.settings.changed(given)
         world.scheduler.place_all()
     return {}
 
@@ -95,20 +63,17 @@ def truth(job: Job) -> dict[str, Any]:
 
 
 HANDLERS = {
-    ("PUT", "/_rehearsal/faults"): put_faults,
-    ("DELETE", "/_rehearsal/faults"): delete_faults,
-    ("GET", "/_rehearsal/calls"): calls,
-    ("PUT", "/_rehearsal/settings"): put_settings,
-    ("POST", "/_rehearsal/reclaim"): reclaim,
-    ("POST", "/_rehearsal/out-of-memory"): out_of_memory,
-    ("GET", "/_rehearsal/jobs"): jobs,
+    ("PUT", "settings"): put_settings,
+    ("POST", "reclaim"): reclaim,
+    ("POST", "out-of-memory"): out_of_memory,
+    ("GET", "jobs"): jobs,
 }
 
 
 # ECS_CONTAINER_METADATA_URI_V4
 
 
-def metadata(server: Listener, path: str) -> Answer:
+def metadata(server: Listener, path: str) -> tuple[int, Any]:
     """Answer a container that asks about itself, or about its task.
 
     https://docs.aws.amazon.com/AmazonECS/latest/developerguide/task-metadata-endpoint-v4-response.html

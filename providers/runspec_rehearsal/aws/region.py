@@ -2,31 +2,23 @@
 
 from __future__ import annotations
 
-import contextlib
 import http.client
-import json
 import os
-import socket
 import subprocess
 import sys
 import time
 from collections.abc import Mapping
 from pathlib import Path
-from types import TracebackType
-from typing import Any, Self
+from typing import Any
 
+from runspec_rehearsal import control, inherited
 from runspec_rehearsal.aws.server import Server, serve
 from runspec_rehearsal.aws.settings import Settings
-from runspec_rehearsal.listening import HOST
+from runspec_rehearsal.listening import HOST, Closing, free_port
 
 KEYS = {"AWS_ACCESS_KEY_ID": "rehearsal", "AWS_SECRET_ACCESS_KEY": "rehearsal"}
 UP_S = 60.0
 SERVER = "runspec_rehearsal.aws.moto_server"
-# What jobs that run as processes may have of whoever rehearses them: none of it is a secret.
-INHERITED = (
-    "PATH LANG LC_ALL TZ SSL_CERT_FILE SSL_CERT_DIR PIP_CERT UV_SYSTEM_CERTS HTTP_PROXY HTTPS_PROXY "
-    "NO_PROXY http_proxy https_proxy no_proxy"
-).split()
 
 
 class Objects:
@@ -35,7 +27,7 @@ class Objects:
     def __init__(self, folder: Path, more: Mapping[str, str] | None = None) -> None:
         """*more* are settings of moto's own, as variables."""
         folder.mkdir(parents=True, exist_ok=True)
-        self.folder, self.port, self.more = folder, _free_port(), more or {}
+        self.folder, self.port, self.more = folder, free_port(), more or {}
         self.url = f"http://{HOST}:{self.port}"
         self._process = self._start()
         try:
@@ -85,7 +77,7 @@ class Objects:
         self._process.wait()
 
 
-class Region:
+class Region(Closing):
     """The stand-in beside *objects*, below *folder*. `close` ends it and every process of every job."""
 
     def __init__(self, folder: Path, name: str, objects: Objects, **settings: Any) -> None:
@@ -117,37 +109,12 @@ class Region:
         found = {**KEYS, "AWS_ENDPOINT_URL_S3": self.objects.url}
         if contained:
             return found
-        found |= {name: os.environ[name] for name in INHERITED if name in os.environ}
         # No root folder of its own: the job keeps its folders below the one that it starts in.
-        return {**found, "RUNSPEC_BELOW": "."}
+        return {**found, **inherited.variables(), "RUNSPEC_BELOW": "."}
 
     def control(self, method: str, path: str, value: Any = None) -> Any:
         """Tell the stand-in something: see `runspec_rehearsal.aws.control`."""
-        link = http.client.HTTPConnection(self.server.url.partition("//")[2], timeout=30)
-        with contextlib.closing(link):
-            link.request(method, f"/_rehearsal/{path}", json.dumps(value))
-            answer = link.getresponse()
-            found = json.loads(answer.read())
-        assert answer.status == 200, found
-        return found
+        return control.tell(self.server.url, method, path, value)
 
     def close(self) -> None:
         self.server.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.close()
-
-
-def _free_port() -> int:
-    with socket.socket() as found:
-        found.bind((HOST, 0))
-        port: int = found.getsockname()[1]
-        return port

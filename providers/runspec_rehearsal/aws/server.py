@@ -3,34 +3,29 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from types import TracebackType
-from typing import Self
 
-from runspec_rehearsal import listening
-from runspec_rehearsal.aws.faults import Faults
+from runspec_rehearsal import answering, listening
+from runspec_rehearsal.aws.faults import ERRORS
 from runspec_rehearsal.aws.settings import Settings
-from runspec_rehearsal.aws.wire import Calls, Handler
+from runspec_rehearsal.aws.wire import Handler
 from runspec_rehearsal.aws.world import World
+from runspec_rehearsal.faults import Faults
 
 
-class Listener(listening.Listener):
+class Listener(answering.Listener):
     """The socket, and what its handlers need."""
 
     world: World
-    faults: Faults
-    calls: Calls
 
 
-class Server:
+class Server(listening.Closing):
     """A running stand-in. `close` ends every process of every job."""
 
     def __init__(self, settings: Settings, port: int) -> None:
-        self._listener = Listener((listening.HOST, port), Handler)
+        self._listener = Listener(port, Handler, Faults(ERRORS, settings.seed))
         self.url = self._listener.url
         self.world = World(settings, self.url)
         self._listener.world = self.world
-        self._listener.faults = Faults(settings.seed)
-        self._listener.calls = Calls()
         self._listener.begin()
 
     def load_lines(self, group: str, stream: str, lines: Iterable[tuple[int, str]]) -> None:
@@ -44,17 +39,6 @@ class Server:
         """Listen no more, and end every process of every job. May be called twice."""
         if self._listener.end():
             self.world.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.close()
 
 
 def serve(settings: Settings, port: int = 0) -> Server:

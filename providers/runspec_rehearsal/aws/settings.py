@@ -3,21 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal, get_args, get_type_hints
+from typing import Literal
+
+from runspec_rehearsal.settings import Changeable
 
 LogModel = Literal["serial", "jitter", "late"]
 Engine = Literal["process", "podman"]
 Capacity = Literal["all", "none"]
 
-CLOSED = {"log_model": LogModel, "engine": Engine, "capacity": Capacity}
-FIXED = {"folder", "engine", "region", "account", "podman", "seed"}
-
 
 @dataclass(frozen=True)
-class Settings:
+class Settings(Changeable):
     """Times are in seconds. Those of the real service stand in comments, where documented."""
+
+    FIXED = frozenset({"folder", "engine", "region", "account", "podman", "seed"})
 
     folder: Path
     """Where each container gets a scratch folder of its own."""
@@ -68,21 +69,3 @@ class Settings:
     """Share of log pages that are partly full or empty, though more is to come."""
     throttle_logs: float = 0.0
     """Share of GetLogEvents calls that are answered with ThrottlingException."""
-
-
-class BadSetting(ValueError):
-    """A setting has no such name or cannot have this value."""
-
-
-def changed(settings: Settings, values: Mapping[str, Any]) -> Settings:
-    """Give *settings* with *values* put in; raise BadSetting for what cannot be changed."""
-    known = {f.name for f in fields(Settings)} - FIXED
-    hints = get_type_hints(Settings)
-    for name, value in values.items():
-        if name not in known:
-            raise BadSetting(f"no setting {name!r} may be changed; there are {sorted(known)}")
-        if name in CLOSED and value not in get_args(CLOSED[name]):
-            raise BadSetting(f"{name}: {value!r} is none of {get_args(CLOSED[name])}")
-        if hints[name] in (float, int) and not isinstance(value, int | float):
-            raise BadSetting(f"{name}: {value!r} is not a number")
-    return replace(settings, **values)

@@ -2,50 +2,21 @@
 
 from __future__ import annotations
 
-import json
-import socket
-import struct
-import threading
-import time
-import uuid
-from http.server import BaseHTTPRequestHandler
-from typing import TYPE_CHECKING, Any, NamedTuple
+from functools import partial
+from typing import TYPE_CHECKING, Any
 
-from runspec_rehearsal.aws import control, faults, imds, models
+from runspec_rehearsal import answering, control
+from runspec_rehearsal.answering import Reply, said
+from runspec_rehearsal.aws import faults, imds, models
+from runspec_rehearsal.aws.control import HANDLERS, METADATA, metadata
 from runspec_rehearsal.aws.errors import ServiceError
-from runspec_rehearsal.aws.faults import Fault
 from runspec_rehearsal.aws.models import Request
+from runspec_rehearsal.faults import Fault
 
 if TYPE_CHECKING:
     from runspec_rehearsal.aws.server import Listener
 
 CONTENT_TYPES = {"batch": "application/json", "logs": "application/x-amz-json-1.1"}
-
-
-class Calls:
-    """Every attempt to call a service, in order."""
-
-    def __init__(self) -> None:
-        self._began = time.monotonic()
-        self._lock = threading.Lock()
-        self._calls: list[dict[str, Any]] = []
-
-    def add(self, request: Request) -> dict[str, Any]:
-        """Enter a call; its `outcome` is to be put in."""
-        entry = {
-            "service": request.service,
-            "operation": request.operation,
-            "params": recorded(request),
-            "at": time.monotonic() - self._began,
-            "outcome": None,
-        }
-        with self._lock:
-            self._calls.append(entry)
-        return entry
-
-    def all(self) -> list[dict[str, Any]]:
-        with self._lock:
-            return list(self._calls)
 
 
 def recorded(request: Request) -> dict[str, Any]:
@@ -56,31 +27,22 @@ def recorded(request: Request) -> dict[str, Any]:
     return {**request.params, "logEvents": len(events)}
 
 
-class Reply(NamedTuple):
-    """What goes back."""
-
-    status: int
-    body: bytes
-    headers: dict[str, str]
-
-
-class Handler(BaseHTTPRequestHandler):
+class Handler(answering.Serving):
     """One connection."""
 
-    protocol_version = "HTTP/1.1"
-    disable_nagle_algorithm = True
-    wbufsize = -1  # headers and body in one packet
     server: Listener
+    number = "x-amzn-RequestId"
 
     def handle_any(self) -> None:
-        body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
-        if self.path.startswith(control.PATHS):
-            status, answer = control.answer(self.server, self.command, self.path, body)
-            self.send(Reply(status, json.dumps(answer).encode(), {}))
+        body = self.body()
+        if self.path.startswith(control.PATH):
+            self.send(said(*control.answer(HANDLERS, self.server, self.command, self.path, body)))
+            return
+        if self.path.startswith(METADATA):
+            self.send(said(*metadata(self.server, self.path.removeprefix(METADATA))))
             return
         if self.path.startswith(imds.PATH):
-            headers = {name.lower(): value for name, value in self.headers.items()}
-            status, text = imds.answer(self.server.world, self.command, self.path, headers)
+            status, text = imds.answer(self.server.world, self.command, self.path, self.named())
             self.send(Reply(status, text.encode(), {"Content-Type": "text/plain"}))
             return
         try:
@@ -88,22 +50,10 @@ class Handler(BaseHTTPRequestHandler):
         except ServiceError as exc:
             self.send(refusal(exc, "logs" if "X-Amz-Target" in self.headers else "batch"))
             return
-        self.call(request)
+        kept = {"params": recorded(request)}
+        self.call(request.service, request.operation, kept, partial(self.done, request))
 
     do_GET = do_POST = do_PUT = do_DELETE = handle_any  # noqa: N815 - names of http.server
-
-    def call(self, request: Request) -> None:
-        entry = self.server.calls.add(request)
-        fault = self.server.faults.meet(request.service, request.operation)
-        entry["outcome"] = fault.kind if fault else None
-        if fault and fault.kind == "reset-before":
-            self.reset()
-        elif fault and fault.kind in faults.BEFORE:
-            self.send(refusal(faults.error(fault.kind), request.service))
-        else:
-            reply, outcome = self.done(request)
-            entry["outcome"] = entry["outcome"] or outcome
-            self.suffer(fault, reply, request.service)
 
     def done(self, request: Request) -> tuple[Reply, str]:
         """Have the service do what is asked, and say how it went."""
@@ -114,41 +64,10 @@ class Handler(BaseHTTPRequestHandler):
             answer = self.server.world.answer(request)
         except ServiceError as exc:
             return refusal(exc, request.service), exc.code
-        return Reply(200, json.dumps(answer).encode(), typed(request.service)), "ok"
+        return said(200, answer, typed(request.service)), "ok"
 
-    def suffer(self, fault: Fault | None, reply: Reply, service: str) -> None:
-        """Send a reply, or what a fault makes of it."""
-        kind = fault.kind if fault else None
-        if kind == "error-after":
-            self.send(refusal(faults.error("error-after"), service))
-        elif kind == "reset-after":
-            self.reset()
-        elif fault and kind == "hang-after":
-            time.sleep(fault.seconds)
-            self.reset()
-        elif kind == "truncated":
-            self.send(Reply(200, reply.body[: len(reply.body) // 2], reply.headers))
-        else:
-            self.send(reply)
-
-    def reset(self) -> None:
-        """Close the connection so that the other side sees a reset. socket(7), SO_LINGER"""
-        self.close_connection = True
-        linger = struct.pack("ii", 1, 0)
-        self.connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, linger)
-        self.connection.close()
-
-    def send(self, reply: Reply) -> None:
-        self.send_response(reply.status)
-        for name, value in reply.headers.items():
-            self.send_header(name, value)
-        self.send_header("x-amzn-RequestId", str(uuid.uuid4()))
-        self.send_header("Content-Length", str(len(reply.body)))
-        self.end_headers()
-        self.wfile.write(reply.body)
-
-    def log_message(self, format: str, *args: Any) -> None:
-        """Say nothing: `/_rehearsal/calls` tells what was called."""
+    def refused(self, fault: Fault, service: str) -> Reply:
+        return refusal(faults.error(fault.kind), service)
 
 
 def typed(service: str) -> dict[str, str]:
@@ -163,6 +82,6 @@ def refusal(error: ServiceError, service: str) -> Reply:
     if service == "batch":
         body = {"message": error.message}
         headers = {**typed(service), "x-amzn-errortype": error.code}
-        return Reply(error.status, json.dumps(body).encode(), headers)
+        return said(error.status, body, headers)
     body = {"__type": error.code, "message": error.message}
-    return Reply(error.status, json.dumps(body).encode(), typed(service))
+    return said(error.status, body, typed(service))

@@ -9,21 +9,21 @@ import base64
 import contextlib
 import hashlib
 import hmac
-import http.client
 import os
 import secrets
 import shutil
-import socket
 import subprocess
 import time
 import urllib.parse
+from collections.abc import Iterator
 from pathlib import Path
-from types import TracebackType
-from typing import Self
 
-HOST = "127.0.0.1"
+from runspec_rehearsal import listening
+from runspec_rehearsal.listening import HOST, Certificate, Closing
+
 VERSION = "3.37.0"  # the one tools/setup --test installs
 UP_S = 60.0
+STARTS = 5  # its port was free when it was looked for, and may not be any more
 SAS_VERSION = "2021-12-02"
 # With -e there is no script in argv. The pipe on stdin ends when whoever started this has ended.
 SCRIPT = """
@@ -34,36 +34,65 @@ require(process.env.RUNSPEC_AZURITE + "/dist/src/blob/main.js");
 
 
 def package() -> Path | None:
-    """Return the folder of the package: $RUNSPEC_AZURITE, of the command on PATH, or of tools/setup."""
-    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
-    places = [cache / "runspec-tests" / f"azurite-{VERSION}" / "node_modules" / "azurite"]
-    command = shutil.which("azurite-blob")
-    if command is not None:
-        places.insert(0, _package_of(Path(command).resolve()))
+    """Return the folder of the package: by $RUNSPEC_AZURITE, of the command on PATH, or of tools/setup.
+
+    The variable may hold that folder, the command, or the prefix that npm installed it below.
+    """
     if "RUNSPEC_AZURITE" in os.environ:
-        places = [Path(os.environ["RUNSPEC_AZURITE"])]
+        places = list(_below(Path(os.environ["RUNSPEC_AZURITE"]).expanduser()))
+    else:
+        cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+        places = list(_below(cache / "runspec-tests" / f"azurite-{VERSION}"))
+        command = shutil.which("azurite-blob")
+        if command is not None:
+            places = [*_below(Path(command)), *places]
     return next((p for p in places if (p / "dist" / "src" / "blob" / "main.js").exists()), None)
 
 
-def _package_of(command: Path) -> Path:
-    return next((p for p in command.parents if p.name == "azurite"), command.parent)
+def _below(given: Path) -> Iterator[Path]:
+    """Give where the package may be: *given* itself, around a command, or below a prefix of npm's.
+
+    https://docs.npmjs.com/cli/configuring-npm/folders
+    """
+    command = given.resolve()
+    yield given
+    yield from (folder for folder in command.parents if folder.name == "azurite")
+    yield given / "node_modules" / "azurite"
+    yield given / "lib" / "node_modules" / "azurite"
 
 
-class Blobs:
-    """One account with a key of its own, in memory; its log is in *folder*. It ends with this process."""
+class Blobs(Closing):
+    """One account with a key of its own, in memory; its log is in *folder*. It ends with this process.
 
-    def __init__(self, folder: Path, account: str = "rehearsal") -> None:
+    With *told*, each request is a line of the log. With a *certificate* it talks https, and takes tokens and user
+    delegation keys beside its key. Of tokens it reads what they say, and no signature ("basic"):
+    https://github.com/Azure/Azurite#oauth-configuration
+    """
+
+    def __init__(
+        self,
+        folder: Path,
+        account: str = "rehearsal",
+        certificate: Certificate | None = None,
+        *,
+        told: bool = False,
+    ) -> None:
         folder.mkdir(parents=True, exist_ok=True)
+        self._told = told
         self.folder, self.account = folder, account
         self.key = base64.b64encode(secrets.token_bytes(64)).decode()
-        self.port = _free_port()
-        self.url = f"http://{HOST}:{self.port}/{account}"
-        self._process = self._start()
-        try:
-            self._await()
-        except BaseException:  # Ctrl-C too: no server is left, and it is raised again
+        self._certificate = certificate
+        for more in reversed(range(STARTS)):
+            self.port = listening.free_port()
+            self.url = f"http{'s' * bool(certificate)}://{HOST}:{self.port}/{account}"
+            self._process = self._start()
+            try:
+                if self._up(last=not more):
+                    return
+            except BaseException:  # Ctrl-C too: no server is left, and it is raised again
+                self.close()
+                raise
             self.close()
-            raise
 
     def _start(self) -> subprocess.Popen[bytes]:
         node, found = shutil.which("node"), package()
@@ -71,8 +100,12 @@ class Blobs:
             what = "node" if node is None else f"azurite {VERSION}"
             raise RuntimeError(f"{what} is not installed")
         # The SDKs are ahead of the versions Azurite knows: it would refuse each of their requests.
-        words = "--inMemoryPersistence --skipApiVersionCheck --disableTelemetry --silent".split()
+        words = "--inMemoryPersistence --skipApiVersionCheck --disableTelemetry".split()
+        words += [] if self._told else ["--silent"]
         words += ["--blobHost", HOST, "--blobPort", str(self.port)]
+        if self._certificate:
+            shown, key = self._certificate.shown, self._certificate.key
+            words += ["--oauth", "basic", "--cert", str(shown), "--key", str(key)]
         env = {k: v for k, v in os.environ.items() if not k.startswith(("AZURE", "NODE_"))}
         env |= {"AZURITE_ACCOUNTS": f"{self.account}:{self.key}", "RUNSPEC_AZURITE": str(found)}
         with (self.folder / "azurite.log").open("wb") as log:
@@ -85,18 +118,21 @@ class Blobs:
                 stderr=log,
             )
 
-    def _await(self) -> None:
+    def _up(self, *, last: bool) -> bool:
+        """Wait until it answers to its key; say whether it does, or raise why not."""
         end = time.monotonic() + UP_S
-        while True:
-            try:
-                self._ask("GET", "/?comp=list")
-            except OSError:
-                if self._process.poll() is not None or time.monotonic() > end:
-                    tail = (self.folder / "azurite.log").read_text(errors="replace")[-500:]
-                    raise RuntimeError(f"Azurite does not start: {tail}") from None
-                time.sleep(0.05)
-            else:
-                return
+        while time.monotonic() < end:
+            ended = self._process.poll() is not None
+            with contextlib.suppress(OSError):
+                if self._ask("GET", "/?comp=list") == 200 and not ended:
+                    return True
+            if ended:
+                break
+            time.sleep(0.05)
+        said = (self.folder / "azurite.log").read_text(errors="replace")
+        if "EADDRINUSE" in said and not last:
+            return False  # somebody else was faster
+        raise RuntimeError(f"Azurite does not start: {said[-500:]}")
 
     def make_container(self, name: str) -> None:
         """https://learn.microsoft.com/en-us/rest/api/storageservices/create-container"""
@@ -137,15 +173,13 @@ class Blobs:
         return urllib.parse.urlencode({**given, "sig": base64.b64encode(digest).decode()})
 
     def _ask(self, method: str, path: str) -> int:
-        link = http.client.HTTPConnection(HOST, self.port, timeout=10)
-        try:
+        link = listening.connect(f"{HOST}:{self.port}", 10, self._certificate)
+        with contextlib.closing(link):
             url = f"/{self.account}{path}&{self._account_sas()}"
             link.request(method, url, headers={"x-ms-version": SAS_VERSION, "Content-Length": "0"})
             answer = link.getresponse()
             answer.read()
             return answer.status
-        finally:
-            link.close()
 
     def close(self) -> None:
         self._process.kill()  # there is nothing to save, and SIGTERM waits for clients that stay
@@ -154,24 +188,6 @@ class Blobs:
             with contextlib.suppress(OSError):
                 self._process.stdin.close()
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.close()
-
 
 def _moment(from_now_s: float) -> str:
     return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(time.time() + from_now_s))
-
-
-def _free_port() -> int:
-    with socket.socket() as found:
-        found.bind((HOST, 0))
-        port: int = found.getsockname()[1]
-        return port

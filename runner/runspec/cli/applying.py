@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from runspec import apply as engine, check, gather, logs, plan, record, words, yamlio
 from runspec.cli import console, planning
 from runspec.errors import DETACHED, OK, Conflict, JobFailed, TimedOut, UsageError
-from runspec.journal import Memory
+from runspec.journal import Journal, Memory
 from runspec.provider import Client, Facts, Provider, Remembers, State, Status, Talks
 from runspec.record import Record
 from runspec.report import plain
@@ -93,7 +93,6 @@ def _unfinished(old: Record, equal: bool, preview: plan.Plan, told: console.Told
     """An apply was cut off: the same spec goes on with it, another one leaves it if it made nothing."""
     if equal:
         return Chosen(old, connect(old)[1], f"run {old.run} goes on from where it was cut off")
-    client = connect(old)[1]
     with old.opened(console.tell) as journal:
         of_run = {s.id for s in old.plan.steps if s.scope == "run"}
         if of_run & journal.memory.begun:
@@ -101,8 +100,16 @@ def _unfinished(old: Record, equal: bool, preview: plan.Plan, told: console.Told
                 f"{old.run} was begun with another spec: {_changed(old.plan, preview)}",
                 f"runspec destroy {old.run} first, or apply --new",
             )
-        engine.destroy(old.plan, journal, engine.Hands(client, told))
+        take_away(old, journal, told)
     return None
+
+
+def take_away(of: Record, journal: Journal, told: console.Told) -> None:
+    """Destroy a run; one that began nothing needs no login, nor the provider it was meant for."""
+    if journal.memory.tried:
+        engine.destroy(of.plan, journal, engine.Hands(connect(of)[1], told))
+    else:
+        engine.abandon(journal, "destroy")
 
 
 def _changed(before: plan.Plan, after: plan.Plan) -> str:
@@ -173,7 +180,9 @@ def watch(
                 sleep=sleep,
             )
     except KeyboardInterrupt:
-        console.tell(f"detached; the job goes on. {ways(old.run)}")
+        rehearsed = args.verb == "rehearse"
+        gone = "interrupted; what was rehearsed is ended and taken away"
+        console.tell(gone if rehearsed else f"detached; the job goes on. {ways(old.run)}")
         return DETACHED
     except TimedOut as exc:
         raise TimedOut(exc.message, ways(old.run)) from None

@@ -6,14 +6,15 @@ import json
 import re
 import sys
 from argparse import Namespace
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-from runspec import check, gather, home, profile, registry
+from runspec import check, gather, home, job, profile, registry
 from runspec.cli import complaining, console
 from runspec.errors import OK, Conflict, RunspecError, Unavailable, UsageError
 from runspec.job import Wrong
 from runspec.provider import Doctor, Finding, Introduces, Options
-from runspec.report import plain
+from runspec.report import placed, plain
 from runspec.scalars import NAME
 
 FIRST = """\
@@ -55,27 +56,38 @@ def init(args: Namespace) -> int:
         raise Conflict(f"{path} is there already", "name another: runspec init FILE") from exc
     except OSError as exc:
         raise UsageError(f"cannot write {path}: {(exc.strerror or str(exc)).lower()}") from exc
-    settings = _first_profile(args.provider, path.parent)
+    first = _introduced(args.provider)
+    there = home.profile_path(path.parent)
+    made = path.parent / home.PROFILE if first is not None and there is None else None
+    if made is not None:
+        made.write_text(first or "", encoding="utf-8")
     if args.json:
-        console.out_json({"file": str(path), "schema": str(schema), "profile": settings})
-    else:
-        console.tell(f"wrote {path}, and {schema} for editors")
-        if settings is not None:
-            console.tell(f"fill in {settings}; runspec doctor {args.provider} looks at it")
-        console.tell(f"next: runspec apply {path}")
+        console.out_json({"file": str(path), "schema": str(schema), "profile": made and str(made)})
+        return OK
+    console.tell(f"wrote {path}, and {schema} for editors")
+    if made is not None:
+        console.tell(f"fill in {made}; runspec doctor {args.provider} looks at it")
+    elif first is not None and there is not None and not _tells(there, args.provider):
+        console.tell(
+            f"{there} says nothing of {args.provider}; put in what it needs, which follows"
+        )
+        console.out(first.rstrip("\n"))
+    console.tell(f"next: runspec {'apply' if first is None else 'plan'} {path}")
     return OK
 
 
-def _first_profile(name: str, folder: Path) -> str | None:
-    """Write the profile that a provider needs, where none is found; give its path."""
-    if name not in registry.installed() or home.profile_path(folder) is not None:
-        return None
-    provider = registry.load(name)
-    if not isinstance(provider, Introduces):
-        return None
-    path = folder / home.PROFILE
-    path.write_text(provider.first_profile(), encoding="utf-8")
-    return str(path)
+def _introduced(name: str) -> str | None:
+    """Give the first profile of a provider that needs one: it is not to be applied before that is right."""
+    provider = registry.load(name) if name in registry.installed() else None
+    return provider.first_profile() if isinstance(provider, Introduces) else None
+
+
+def _tells(path: Path, name: str) -> bool:
+    """Say whether the profile at *path* has settings of *name*; a wrong one is for `plan` to tell of."""
+    try:
+        return name in gather.read_profile(path).providers
+    except (RunspecError, Wrong):
+        return True
 
 
 def _models() -> dict[str, type[Options]]:
@@ -128,25 +140,32 @@ def providers(args: Namespace) -> int:
 
 
 def doctor(args: Namespace) -> int:
+    """Tell each finding as it is made: some take their time."""
     names = [args.provider] if args.provider else list(registry.installed())
-    found: list[tuple[str, Finding]] = [("profile", finding) for finding in _profile()]
-    for name in names:
-        found += [(name, finding) for finding in _examine(name)]
-    bad = [finding for _, finding in found if not finding.ok]
-    if args.json:
-        console.out_json([{"about": about, **finding._asdict()} for about, finding in found])
-    else:
-        for about, finding in found:
+    found = []
+    for about, finding in _findings(names):
+        found.append((about, finding))
+        if not args.json:
             console.out(f"{'ok ' if finding.ok else 'BAD'} {about}: {plain(finding.what)}")
             if finding.hint and not finding.ok:
                 console.out(f"      hint: {finding.hint}")
-    return Unavailable.exit_code if bad else OK
+    if args.json:
+        console.out_json([{"about": about, **finding._asdict()} for about, finding in found])
+    return OK if all(finding.ok for _, finding in found) else Unavailable.exit_code
+
+
+def _findings(names: Iterable[str]) -> Iterator[tuple[str, Finding]]:
+    for finding in _profile():
+        yield "profile", finding
+    for name in names:
+        for finding in _examine(name):
+            yield name, finding
 
 
 def _profile() -> list[Finding]:
     path = home.profile_path(Path.cwd())
     if path is None:
-        return [Finding("there is none; every provider has its defaults", True)]
+        return [Finding("there is none (runspec init --provider NAME writes one)", True)]
     try:
         gather.read_profile(path)
     except Wrong as exc:
@@ -154,19 +173,26 @@ def _profile() -> list[Finding]:
         return [Finding(f"{path} is wrong", False, "see above")]
     except RunspecError as exc:
         return [Finding(exc.message, False, exc.hint)]
-    return [Finding(str(path), True)]
+    return [Finding(f"{path} can be read", True)]
 
 
-def _examine(name: str) -> list[Finding]:
+def _examine(name: str) -> Iterable[Finding]:
     provider = registry.load(name)
     if not isinstance(provider, Doctor):
         return [Finding("it cannot look for trouble by itself", True)]
     path = home.profile_path(Path.cwd())
-    found = profile.Profile() if path is None else gather.read_profile(path)
-    options, problems = check.model(provider.options_model, found.providers.get(name, {}))
-    if options is None:
-        return [Finding(f"its settings in the profile: {p.what}", False, p.hint) for p in problems]
-    return list(provider.examine(options))
+    text = None if path is None else job.read_file(path)
+    found = profile.Profile() if text is None else gather.profile_in(text)
+    at = ("providers", name)
+    options, problems = check.model(provider.options_model, found.providers.get(name, {}), at)
+    if options is not None:
+        return provider.examine(options)
+    assert text is not None and text.document is not None, "BUG: nobody's settings are wrong"
+    complaints = placed(text.name, text.document, problems)
+    return [
+        Finding(f"{c.file}:{c.line}:{c.column}: {c.path}: {c.what}", False, c.hint)
+        for c in complaints
+    ]
 
 
 def completion(args: Namespace) -> int:

@@ -88,7 +88,7 @@ def policy(args: Namespace) -> int:
     """Print the least rights for the plan of a spec."""
     found = planning.load(args, console.Told())
     if not isinstance(found.provider, Permits):
-        raise Unavailable(f"'{found.provider.name}' asks for no rights")
+        raise Unavailable(f"'{found.provider.name}' cannot say which rights a plan needs")
     made = plan.make(found.provider, found.spec, plan.PREVIEW, found.facts)
     rights = found.provider.policy(made.steps, found.facts.options, of_job=args.job)
     console.out(json.dumps(rights, indent=2))

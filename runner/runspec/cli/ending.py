@@ -13,10 +13,12 @@ from runspec.record import Record
 
 def cancel(args: Namespace) -> int:
     of = record.find(args.run)
-    told = console.Told(quiet=args.json)
-    _, client, _ = applying.connect(of)
     with of.opened(console.tell) as journal:
-        status = engine.cancel(of.plan, journal, engine.Hands(client, told))
+        if not journal.memory.tried:
+            status = engine.abandon(journal, "cancel")
+        else:
+            hands = engine.Hands(applying.connect(of)[1], console.Told(quiet=args.json))
+            status = engine.cancel(of.plan, journal, hands)
     _say(of, status, args)
     return OK
 
@@ -34,10 +36,8 @@ def destroy(args: Namespace) -> int:
     if args.run is None:
         raise UsageError("which run?", "name one (see runspec list), or say --site")
     of = record.find(args.run)
-    told = console.Told(quiet=args.json)
-    _, client, _ = applying.connect(of)
     with of.opened(console.tell) as journal:
-        engine.destroy(of.plan, journal, engine.Hands(client, told))
+        applying.take_away(of, journal, console.Told(quiet=args.json))
     if args.json:
         console.out_json({"run": of.run, "state": "destroyed"})
     else:

@@ -46,6 +46,7 @@ def import_(args: Namespace) -> int:
     if written:
         console.tell(f"wrote {' and '.join(written)}; next: runspec plan {written[0]}")
         return OK
+    console.tell("nothing was written: --to FOLDER writes the spec and the profile")
     profile = "".join(f"# {line}\n" for line in found.profile.splitlines())
     console.out(f"{found.spec}\n# {home.PROFILE}:\n{profile}".rstrip("\n"))
     return OK

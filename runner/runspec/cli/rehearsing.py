@@ -12,45 +12,57 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from runspec import gather, home, job, profile, record, registry
-from runspec.cli import applying, console, ending, fetching
+from runspec.cli import applying, console, ending, fetching, looking
 from runspec.errors import Unavailable
 from runspec.job import Wrong
-from runspec.provider import Rehearsal, Rehearses
+from runspec.provider import Rehearsal, Rehearses, Spec
 from runspec.tree import Text, kind
 
 
 def rehearse(args: Namespace) -> int:
     """Apply, fetch and destroy where nothing costs; give the exit code of the job."""
-    provider = registry.load(_provider_name(args))
+    text, spec = _read(args)
+    provider = registry.load(spec.provider)
     if not isinstance(provider, Rehearses):
         raise Unavailable(
             f"there is nothing to rehearse for '{provider.name}'", "runspec apply runs it here"
         )
+    options, wrong = gather.settings(text, Path(args.file).parent, spec, provider)
+    if options is None:
+        raise Wrong(*wrong)  # before anything is started, and at the lines of the user's own files
     settings = dict(_profile(Path(args.file).parent).providers.get(provider.name, {}))
-    with _folder(args) as folder, provider.rehearse(settings, folder, args.engine) as stage:
-        _step_into(stage, provider.name, folder)
-        told = Namespace(
-            **vars(args) | {"detach": False, "new": True, "timeout": None, "verb": "apply"}
-        )
+    with (
+        _folder(args) as folder,
+        provider.rehearse(settings, folder, args.engine) as stage,
+        _inside(stage, provider.name, folder),
+    ):
+        told = Namespace(**vars(args) | {"detach": False, "new": True, "timeout": None})
         code = applying.apply(told)
         run = record.all_runs()[-1].run
         if args.folder is not None:
-            fetching.fetch(
-                Namespace(run=run, output=None, to=str(folder / "outputs"), json=args.json)
-            )
+            _keep(run, folder, args)
         ending.destroy(Namespace(run=run, site=False, json=args.json))
         ending.destroy(Namespace(run=None, site=True, json=args.json))
     return code
 
 
-def _provider_name(args: Namespace) -> str:
+def _keep(run: str, folder: Path, args: Namespace) -> None:
+    """Save what the job wrote and printed: the stand-ins take theirs away."""
+    fetching.fetch(Namespace(run=run, output=None, to=str(folder / "outputs"), json=args.json))
+    saved = folder / "logs"
+    saved.mkdir(exist_ok=True)
+    which = {"node": None, "task": None, "follow": False, "timeout": None}
+    looking.logs(Namespace(**vars(args) | which | {"run": run, "save": str(saved)}))
+
+
+def _read(args: Namespace) -> tuple[job.Text, Spec]:
     text = job.read_file(Path(args.file))
     spec, problems = job.validated(text)
     if spec is None:
         if text.document is not None:
             text.complain(problems)
         raise Wrong(text)
-    return spec.provider
+    return text, spec
 
 
 def _profile(folder: Path) -> profile.Profile:
@@ -74,14 +86,21 @@ def _folder(args: Namespace) -> Iterator[Path]:
         shutil.rmtree(folder, ignore_errors=True)
 
 
-def _step_into(stage: Rehearsal, provider: str, folder: Path) -> None:
-    """Lead this process to the stand-ins, and away from the user's own runs and profile."""
+@contextlib.contextmanager
+def _inside(stage: Rehearsal, provider: str, folder: Path) -> Iterator[None]:
+    """Lead this process to the stand-ins, away from the user's own runs and profile, and back again."""
     path = folder / "profile.yaml"
     path.write_text(_flow({"providers": {provider: dict(stage.options)}}))
     path.chmod(0o600)
     console.tell(f"rehearsing on this machine, below {folder}")
+    before = dict(os.environ)
     os.environ.update(stage.env)
     os.environ.update(RUNSPEC_HOME=str(folder / "home"), RUNSPEC_PROFILE=str(path))
+    try:
+        yield
+    finally:
+        os.environ.clear()
+        os.environ.update(before)
 
 
 def _flow(value: object) -> str:

@@ -27,7 +27,8 @@ def validate(args: Namespace) -> int:
         console.tell(f"{failed} of {count} specs are wrong" if count > 1 else "the spec is wrong")
         return UsageError.exit_code
     if not args.quiet:
-        console.tell(f"{count} specs are right" if count > 1 else "the spec is right")
+        right = f"{count} specs are right" if count > 1 else "the spec is right"
+        console.tell(f"{right}; the profile was not looked at (runspec plan does)")
     return OK
 
 

@@ -259,6 +259,44 @@ def test_init_writes_a_spec_that_runs(spec: Path, tmp_path: Path, capsys: Captur
     assert run(["init", "fresh.yaml"]) == 4
 
 
+CLOUDS = ["aws-batch", "azure-batch", "azure-batch-ai"]
+
+
+@pytest.mark.parametrize("provider", CLOUDS)
+def test_init_for_a_cloud_leads_to_a_profile_and_a_plan_which_costs_nothing(
+    provider: str, spec: Path, capsys: Capture
+) -> None:
+    assert run(["init", "--provider", provider, "fresh.yaml"]) == 0
+
+    told = capsys.readouterr().err
+    assert f"\n  {provider}:\n" in Path("runspec-profile.yaml").read_text()
+    assert "fill in runspec-profile.yaml" in told
+    assert "next: runspec plan fresh.yaml" in told and "runspec apply" not in told
+
+
+@pytest.mark.parametrize("provider", CLOUDS)
+def test_init_shows_what_belongs_into_a_profile_that_is_there(
+    provider: str, spec: Path, capsys: Capture
+) -> None:
+    mine = "providers: {local: {engine: process}}\n"
+    Path("runspec-profile.yaml").write_text(mine)
+
+    assert run(["init", "--provider", provider, "fresh.yaml"]) == 0
+
+    told = capsys.readouterr()
+    assert f"runspec-profile.yaml says nothing of {provider}" in told.err
+    assert f"\n  {provider}:\n" in told.out
+    assert Path("runspec-profile.yaml").read_text() == mine
+
+
+def test_init_says_nothing_of_a_profile_that_has_the_provider(spec: Path, capsys: Capture) -> None:
+    Path("runspec-profile.yaml").write_text("providers: {aws-batch: {region: eu-west-1}}\n")
+
+    assert run(["init", "--provider", "aws-batch", "fresh.yaml"]) == 0
+
+    assert "profile" not in capsys.readouterr().err
+
+
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
 def test_completion_is_there_for_every_shell(shell: str, capsys: Capture) -> None:
     assert run(["completion", shell]) == 0

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from runspec.cli.main import run
-from tests.unit.runspec_azure_batchai.files import CLUSTERS, HANDS_ON, KEY
+from tests.unit.runspec_azure_batchai.files import CLUSTERS, HANDS_ON, KEY, RECIPES
 
 Capture = pytest.CaptureFixture[str]
 PROFILE = """\
@@ -42,12 +42,34 @@ def test_what_is_taken_in_is_written_and_is_a_right_spec(files: Path, capsys: Ca
     assert "acct" in (files / "there/runspec-profile.yaml").read_text()
 
 
+def test_what_the_files_do_not_tell_and_a_plan_needs_is_named(files: Path, capsys: Capture) -> None:
+    (files / "job.json").write_text(json.dumps(RECIPES["horovod"]))
+    assert run(["import", "job.json", "--to", "there"]) == 0
+    told = capsys.readouterr().err
+    profile = files / "there/runspec-profile.yaml"
+    known = {
+        "subscription": "00000000-0000-0000-0000-000000000000",
+        "location": "eastus",
+        "storage_account": "acct",
+        "ssh_public_key": '"ssh-ed25519 AAAA"',
+    }
+
+    assert f"still to be filled in: {', '.join(known)}" in told
+    head, rest = "providers:\n  azure-batch-ai:\n", profile.read_text()
+    assert f"# Still to be filled in: {', '.join(known)}.\n" in rest
+    lines = "".join(f"    {name}: {value}\n" for name, value in known.items())
+    profile.write_text(rest.replace(head, head + lines))
+    assert run(["plan", "there/job.yaml"]) == 0, capsys.readouterr().err
+
+
 def test_without_a_folder_the_spec_is_printed_and_the_profile_as_a_comment(
     files: Path, capsys: Capture
 ) -> None:
     assert run(["import", "job.json"]) == 0
 
-    printed = capsys.readouterr().out
+    told = capsys.readouterr()
+    printed = told.out
+    assert "nothing was written: --to FOLDER" in told.err
     (files / "job.yaml").write_text(printed)
     assert "# runspec-profile.yaml:\n# providers:\n" in printed
     assert run(["validate", "job.yaml"]) == 0
@@ -88,7 +110,8 @@ def test_a_plan_is_written_as_files_of_the_services_own_tool(files: Path, capsys
     printed = capsys.readouterr().out
     assert printed.split() == ["out/cluster.json", "out/job.json"]
     job = json.loads((files / "out/job.json").read_text())
-    assert job["properties"]["customToolkitSettings"] == {"commandLine": "echo hi"}
+    line = job["properties"]["customToolkitSettings"]["commandLine"]
+    assert line.startswith("export RUNSPEC_RANK=0 ") and line.endswith("; echo hi")
 
 
 def test_a_provider_without_another_tool_says_so(files: Path, capsys: Capture) -> None:

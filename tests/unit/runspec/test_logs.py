@@ -80,6 +80,23 @@ def test_what_is_printed_just_before_the_end_is_not_lost() -> None:
     ]
 
 
+@given(st.text(min_size=1, max_size=60))
+def test_a_line_that_is_too_long_is_never_cut_in_a_character(text: str) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(logs, "LINE_BYTES", 5)
+        shown = followed([text.replace("\n", "n").encode()])
+
+    assert "".join(part.decode() for part in shown) == text.replace("\n", "n")
+
+
+def test_what_is_no_utf_8_is_shown_as_it_is() -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(logs, "LINE_BYTES", 5)
+        shown = followed([b"\xff\x80\x80\x80\x80\x80\xe6\x97"])
+
+    assert b"".join(shown) == b"\xff\x80\x80\x80\x80\x80\xe6\x97"
+
+
 def test_while_a_run_waits_each_reason_is_told_once() -> None:
     reasons = ["no machine", "no machine", "", "starting"]
     states = iter([*(Status(State.WAITING, why) for why in reasons), Status(State.SUCCEEDED)])

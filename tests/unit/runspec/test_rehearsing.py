@@ -2,12 +2,21 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
 from argparse import Namespace
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import pytest
 
+from runspec import check, job as jobs, profile, registry
 from runspec.cli import rehearsing
+from runspec.cli.main import run
+from runspec.errors import UsageError
+from runspec.provider import Introduces, Rehearsal, Status
+from runspec_local.client import LocalClient
+from runspec_local.provider import LocalProvider
 
 
 def test_a_folder_that_goes_away_is_said_to(capsys: pytest.CaptureFixture[str]) -> None:
@@ -25,3 +34,92 @@ def test_a_folder_that_was_named_stays(tmp_path: Path, capsys: pytest.CaptureFix
 
     assert folder.is_dir()
     assert capsys.readouterr().err == ""
+
+
+INTRODUCED = [n for n in registry.installed() if isinstance(registry.load(n), Introduces)]
+
+
+@pytest.mark.parametrize("name", INTRODUCED)
+def test_the_first_profile_of_a_provider_is_right_as_it_stands(name: str) -> None:
+    provider = registry.load(name)
+    assert isinstance(provider, Introduces)
+    read = jobs.read("p.yaml", provider.first_profile().encode())
+    assert read.document is not None, read.complaints
+    found, problems = profile.read(read.document.value)
+    assert found is not None, problems
+
+    settings = found.providers[name]
+
+    assert check.model(provider.options_model, settings)[1] == []
+
+
+@pytest.mark.parametrize("name", ["azure-batch", "azure-batch-ai"])
+def test_settings_are_checked_before_a_stand_in_starts(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """At the line of the user's own profile."""
+
+    def start(*args: object) -> None:
+        raise AssertionError("a stand-in was started")
+
+    provider = registry.load(name)
+    monkeypatch.setattr(type(provider), "rehearse", start)
+    head = "apiVersion: runspec/v1\nname: job\ncommand: [echo]\n"
+    (tmp_path / "job.yaml").write_text(f"{head}provider: {name}\n")
+    own = tmp_path / "runspec-profile.yaml"
+    own.write_text(f"providers:\n  {name}:\n    container: NAME\n")
+
+    code = run(["rehearse", str(tmp_path / "job.yaml")])
+
+    assert code == UsageError.exit_code
+    assert f"{own}:3:" in capsys.readouterr().err
+
+
+@pytest.fixture
+def job(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A job of a provider whose stand-in is this machine; what a rehearsal sets goes away again."""
+
+    @contextlib.contextmanager
+    def rehearse(
+        self: LocalProvider, options: Mapping[str, object], folder: Path, engine: str | None
+    ) -> Iterator[Rehearsal]:
+        yield Rehearsal({}, {"engine": "process", **options})
+
+    monkeypatch.setattr(LocalProvider, "rehearse", rehearse, raising=False)
+    monkeypatch.setenv("RUNSPEC_PROFILE", "")
+    monkeypatch.setenv("RUNSPEC_HOME", os.environ["RUNSPEC_HOME"])
+    path = tmp_path / "job.yaml"
+    path.write_text("apiVersion: runspec/v1\nname: job\nprovider: local\nrun: echo printed\n")
+    return path
+
+
+def test_what_a_rehearsed_job_printed_stays_in_the_folder(job: Path, tmp_path: Path) -> None:
+    assert run(["rehearse", str(job), "--folder", str(tmp_path / "kept")]) == 0
+
+    assert (tmp_path / "kept" / "logs" / "node-0.log").read_text() == "printed\n"
+
+
+def test_an_interrupted_rehearsal_does_not_say_that_the_job_goes_on(
+    job: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    state = LocalClient.state
+
+    def interrupted(self: LocalClient, run: str) -> Status:
+        monkeypatch.setattr(LocalClient, "state", state)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(LocalClient, "state", interrupted)
+
+    assert run(["rehearse", str(job)]) == 130
+    told = capsys.readouterr().err
+    assert "what was rehearsed is ended and taken away" in told
+    assert "goes on" not in told and "destroyed" in told
+
+
+def test_a_rehearsal_leaves_the_environment_as_it_was(job: Path, tmp_path: Path) -> None:
+    """Whoever goes on in this process would be led to stand-ins that are gone."""
+    before = dict(os.environ)
+
+    assert run(["rehearse", str(job)]) == 0
+
+    assert dict(os.environ) == before

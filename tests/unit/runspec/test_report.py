@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import json
 
-from runspec import job
+import pytest
+
+from runspec import check, job, yamlio
 from runspec.problems import did_you_mean
+from runspec.provider import Options
 from runspec.report import Complaint, Format, render
 
 TEXT = "apiVersion: runspec/v1\nname: job\nprovider: local\nclutser: {nodes: 2}\ncommand: [a]\n"
@@ -82,3 +85,49 @@ def test_problems_of_one_file_come_in_the_order_of_its_lines() -> None:
 
     lines = [c.line for c in read.complaints]
     assert lines == sorted(lines)
+
+
+def test_what_stands_where_the_name_of_a_secret_belongs_is_shown_nowhere() -> None:
+    found = complaints(TEXT.replace("clutser: {nodes: 2}", "secrets: {TOKEN: hf_Ab12Cd, 4: x}"))
+
+    for form in Format:
+        shown = render(found.complaints, form, found.lines)
+        assert "this is not a secret's name" in shown
+        assert "Ab12" not in shown  # nor under what else is wrong on its line
+
+
+def test_what_an_unknown_key_has_is_not_shown_where_it_may_be_a_secret() -> None:
+    found = complaints(TEXT.replace("clutser: {nodes: 2}", "api_token: Ab12Cd"))
+
+    shown = render(found.complaints, Format.TEXT, found.lines)
+
+    assert "    4 | api_token***\n      | ^^^^^^^^^" in shown
+
+
+def test_what_stands_in_quotes_that_are_never_closed_is_not_shown() -> None:
+    found = complaints(TEXT.replace("clutser: {nodes: 2}", 'secrets: {TOKEN: "hunter2'))
+
+    shown = render(found.complaints, Format.TEXT, found.lines)
+
+    assert "quotes that are never closed" in shown
+    assert "hunter2" not in shown
+
+
+def test_a_line_that_is_no_yaml_is_not_shown_beyond_the_name_of_a_secret() -> None:
+    found = complaints(TEXT.replace("clutser: {nodes: 2}", "password: hunter2: x"))
+
+    shown = render(found.complaints, Format.TEXT, found.lines)
+
+    assert "a second ': ' in one value" in shown
+    assert "    4 | password:***" in shown
+
+
+@pytest.mark.parametrize("place", ["admin:hunter2", "postgres://u:hunter2@h", "env:hunter2!"])
+def test_a_secret_in_the_place_of_its_source_is_refused_and_not_shown(place: str) -> None:
+    text = f"secrets:\n  hf: '{place}'\n"
+
+    _, problems = check.model(Options, yamlio.read(text).value)
+
+    (problem,) = problems
+    assert problem.private
+    assert place not in f"{problem.what} {problem.hint}"

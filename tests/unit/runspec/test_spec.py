@@ -133,6 +133,13 @@ def test_low_priority_is_spot() -> None:
     assert spec(SHORT + "cluster: {capacity: low-priority}\n").cluster.capacity == "spot"
 
 
+@pytest.mark.parametrize(("word", "mine"), [("lowpriority", "spot"), ("dedicated", "on-demand")])
+def test_the_word_of_batch_ai_for_a_capacity_is_told_what_it_is_here(word: str, mine: str) -> None:
+    (found,) = problems(SHORT + f"cluster: {{capacity: {word}}}\n")
+
+    assert (dotted(found.path), found.hint) == ("cluster.capacity", f"did you mean '{mine}'?")
+
+
 def test_a_number_of_nodes_is_from_itself_to_itself() -> None:
     nodes = spec(SHORT + "cluster: {nodes: 3}\n").cluster.nodes
 

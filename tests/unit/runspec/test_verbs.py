@@ -6,12 +6,16 @@ import json
 import os
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from runspec import apply as engine, record
 from runspec.cli.main import run
+from runspec.errors import CredentialsError
+from runspec.provider import Finding
+from runspec_local.provider import PROVIDER
 
 HEAD = "apiVersion: runspec/v1\nname: job\nprovider: local\nproviders: {local: {engine: process}}\n"
 Capture = pytest.CaptureFixture[str]
@@ -125,6 +129,46 @@ def test_what_runs_share_goes_with_destroy_site_whoever_made_it(
     assert list((homes() / "local" / "blobs").iterdir()) == []
 
 
+@pytest.fixture
+def never_begun(spec: Path, monkeypatch: pytest.MonkeyPatch) -> record.Record:
+    """A run that its provider refused before its first step; nobody can open a client for it."""
+    spec.write_text(HEAD + "secrets: {TOKEN: t}\ncommand: [echo, hi]\n")
+    spec.write_text(
+        spec.read_text().replace("engine: process", "engine: process, secrets: {t: 'env:NO_SUCH'}")
+    )
+    assert run(["apply", str(spec)]) == 5
+
+    def refuse(facts: object) -> object:
+        raise CredentialsError("nobody is logged in")
+
+    monkeypatch.setattr(PROVIDER, "connect", refuse)
+    (of,) = record.of_name("job")
+    return of
+
+
+def test_a_run_that_began_nothing_is_destroyed_without_a_client(
+    never_begun: record.Record,
+) -> None:
+    assert run(["destroy", never_begun.run]) == 0
+
+    assert never_begun.memory().deleted
+    assert record.of_name("job") == []
+    assert run(["destroy", "--site"]) == 0
+
+
+def test_a_run_that_began_nothing_is_cancelled_without_a_client(
+    never_begun: record.Record, capsys: Capture
+) -> None:
+    assert run(["cancel", never_begun.run]) == 0
+    assert run(["cancel", never_begun.run]) == 0
+    assert run(["list"]) == 0
+    assert "cancelled" in capsys.readouterr().out
+    assert run(["destroy", never_begun.run]) == 0
+
+    assert never_begun.memory().want == "destroy"
+    assert never_begun.memory().deleted
+
+
 # Records that somebody has damaged
 
 
@@ -185,11 +229,51 @@ def test_a_home_of_nobody_is_told(
     assert "'~nobody-at-all/x' names nobody's home" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize("settings", ["{}", "{root: ~/elsewhere}"])
+def test_gc_says_that_a_provider_leaves_nothing_over(
+    spec: Path, capsys: Capture, settings: str
+) -> None:
+    """It asks for a client without a spec."""
+    (spec.parent / "runspec-profile.yaml").write_text(f"providers: {{local: {settings}}}\n")
+
+    assert run(["gc", "local"]) == 69
+    assert "'local' leaves nothing that no record knows" in capsys.readouterr().err
+
+
 def test_the_doctor_tells_of_a_wrong_profile(spec: Path, capsys: Capture) -> None:
     (spec.parent / "runspec-profile.yaml").write_text("providers: {local: {engin: podman}}\n")
 
     assert run(["doctor", "local"]) == 69
     assert "unknown key 'engin'" in capsys.readouterr().out
+
+
+def test_the_doctor_says_where_a_setting_is_wrong_and_shows_no_key(
+    spec: Path, capsys: Capture
+) -> None:
+    text = "providers:\n  azure-batch:\n    batch_key: c2VjcmV0IGtleQ==\n"
+    (spec.parent / "runspec-profile.yaml").write_text(text)
+
+    assert run(["doctor", "azure-batch"]) == 69
+    told = capsys.readouterr().out
+    assert "runspec-profile.yaml:3:16: providers.azure-batch.batch_key: " in told
+    assert "c2VjcmV0" not in told
+
+
+def test_the_doctor_tells_each_finding_before_it_looks_for_the_next(
+    spec: Path, capsys: Capture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    told: list[str] = []
+
+    def examine(options: object) -> Iterator[Finding]:
+        told.append(capsys.readouterr().out)
+        yield Finding("one", True)
+        told.append(capsys.readouterr().out)
+
+    monkeypatch.setattr(PROVIDER, "examine", examine)
+
+    assert run(["doctor", "local"]) == 0
+    assert [text.splitlines()[-1] for text in told][1] == "ok  local: one"
+    assert told[0].startswith("ok  profile: there is none")
 
 
 def test_a_file_without_end_is_read_to_a_limit(capsys: Capture) -> None:
@@ -203,6 +287,30 @@ def test_a_provider_that_is_not_here_is_told_at_its_place(spec: Path, capsys: Ca
     assert run(["apply", str(spec)]) == 69
     told = capsys.readouterr().err
     assert "job.yaml:3:11: " in told and "did you mean 'local'?" in told
+
+
+@pytest.mark.parametrize(
+    ("provider", "code", "what"),
+    [
+        ("azure-bach", 2, "did you mean 'azure-batch'?"),
+        ("gcp-batch", 0, "note: provider: the provider 'gcp-batch' is not installed"),
+        ("slurm", 0, "note: provider: the provider 'slurm' is not there yet"),
+    ],
+)
+def test_a_misspelt_provider_is_wrong_and_an_unknown_one_may_be_installed_elsewhere(
+    spec: Path, capsys: Capture, provider: str, code: int, what: str
+) -> None:
+    spec.write_text(HEAD.replace("provider: local", f"provider: {provider}") + "run: echo\n")
+
+    assert run(["validate", str(spec)]) == code
+    assert what in capsys.readouterr().err
+
+
+def test_validate_says_that_it_looks_at_no_profile(spec: Path, capsys: Capture) -> None:
+    (spec.parent / "runspec-profile.yaml").write_text("providers: {local: {engin: podman}}\n")
+
+    assert run(["validate", str(spec)]) == 0
+    assert "the profile was not looked at (runspec plan does)" in capsys.readouterr().err
 
 
 def test_an_unknown_key_hides_nothing_else(spec: Path, capsys: Capture) -> None:

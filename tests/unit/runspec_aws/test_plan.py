@@ -13,7 +13,7 @@ from runspec_aws import definition, environments, needs, plan, reasons
 from runspec_aws.instances import KNOWN
 from runspec_aws.options import AwsOptions
 from runspec_aws.shape import Shape, child, children, shape
-from runspec_inside import agent, place
+from runspec_inside import failures, place
 from tests.unit.runspec_aws.account import PROFILE, SECRET, SHARED, spec
 
 RUN = "n-abc123"
@@ -200,7 +200,7 @@ def test_a_reclaimed_machine_is_tried_again_and_a_failure_is_not() -> None:
 
 
 def test_the_code_for_another_try_is_the_one_that_the_job_gives() -> None:
-    assert str(agent.AGAIN) == definition.AGAIN
+    assert str(failures.AGAIN) == definition.AGAIN
 
 
 def test_a_definition_does_not_change_with_the_run_or_what_is_mounted() -> None:

@@ -125,6 +125,7 @@ class Azure:
                 },
                 "nodeAgentSKUId": "batch.node.ubuntu 22.04",
                 "osType": "linux",
+                "capabilities": ["DockerCompatible", "NvidiaTeslaDriverInstalled"],
                 "verificationType": "verified",
                 "batchSupportEndOfLife": "2027-06-30T00:00:00Z",
             }

@@ -16,6 +16,10 @@ PROFILE: dict[str, Any] = {
     "container": "jobs",
     "pool_allocation": "user-subscription",
 }
+IDENTITY = (
+    "/subscriptions/00000000-0000-0000-0000-000000000000/resourceGroups/g/providers/"
+    "Microsoft.ManagedIdentity/userAssignedIdentities/jobs"
+)
 SHARED = {"name": "w", "source": "shared://work/a", "target": "/w"}
 STORE = {"name": "d", "source": "store://sets/d", "target": "/d"}
 

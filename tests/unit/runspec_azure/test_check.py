@@ -9,6 +9,7 @@ import pytest
 from runspec.provider import Facts
 from runspec_azure.batch import check
 from tests.unit.runspec_azure.subscription import (
+    IDENTITY,
     SHARED,
     STORE,
     errors,
@@ -39,6 +40,12 @@ REFUSED: dict[str, tuple[dict[str, Any], dict[str, Any], tuple[Any, ...]]] = {
         {"cluster": {"nodes": 81}},
         {"max_nodes": 1000},
         ("cluster", "nodes"),
+    ),
+    "a wait for spot that is shorter than a formula": ({}, {"spot_wait": "4m"}, ("provider",)),
+    "a wait for spot that is longer than samples are kept": (
+        {},
+        {"spot_wait": "61m"},
+        ("provider",),
     ),
     "a variable of Batch": ({"env": {"AZ_BATCH_JOB_ID": "1"}}, {}, ("env", "AZ_BATCH_JOB_ID")),
     "a secret variable of Batch": (
@@ -127,14 +134,40 @@ REFUSED: dict[str, tuple[dict[str, Any], dict[str, Any], tuple[Any, ...]]] = {
     "no account": ({}, {"batch_url": None}, ("provider",)),
     "no storage": ({}, {"storage_account": None}, ("provider",)),
     "no container": ({}, {"container": None}, ("provider",)),
-    "an identity of a pool that is not there": (
+    "an identity, and no place to make a pool with it": (
         {},
-        {"identity": "/subscriptions/s/i"},
+        {"identity": IDENTITY, "subscription": "s"},
         ("provider",),
     ),
     "signatures of a login for too long": (
         {},
         {"storage_key": None, "signed_for": "8d"},
+        ("provider",),
+    ),
+    "a job that outlives its signature": ({"timeout": "8d"}, {}, ("timeout",)),
+    "a job that outlives a short signature": (
+        {"timeout": "2h"},
+        {"signed_for": "1h"},
+        ("timeout",),
+    ),
+    "a job that outlives what a login signs": (
+        {"timeout": "8d"},
+        {"storage_key": None},
+        ("timeout",),
+    ),
+    "a job as long as the key of a login": (
+        {"timeout": "7d"},
+        {"storage_key": None},
+        ("timeout",),
+    ),
+    "a login in the open": (
+        {},
+        {"batch_url": "http://127.0.0.1:1"},
+        ("provider",),
+    ),
+    "a login to blobs in the open": (
+        {},
+        {"blob_url": "http://localhost:2", "storage_key": None},
         ("provider",),
     ),
     "half a login to a registry": (
@@ -157,7 +190,12 @@ REFUSED: dict[str, tuple[dict[str, Any], dict[str, Any], tuple[Any, ...]]] = {
     ),
     "one mount too many": ({"mounts": TOO_MANY}, {"shared": FILES}, ("mounts", 10, "source")),
     "a secret nobody named": ({"secrets": {"T": "hf"}}, {}, ("secrets", "T")),
-    "a secret in a vault": (
+    "a secret that is in no vault": (
+        {"secrets": {"T": "hf"}},
+        {"secrets": {"hf": "azure-kv:v/hf"}, "pool": "p", "identity": IDENTITY},
+        ("secrets", "T"),
+    ),
+    "a secret in a vault for a job without identity": (
         {"secrets": {"T": "hf"}},
         {"secrets": {"hf": "azure-kv:https://v.vault.azure.net/secrets/hf"}},
         ("secrets", "T"),
@@ -200,7 +238,7 @@ GOOD: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
         {"vm_size": "Standard_ND128isr_B300_v7"},
     ),
     "any GPU of a pool that is there": ({"cluster": {"gpus": 1, "gpu_type": "K80"}}, {"pool": "p"}),
-    "the longest task": ({"timeout": "180d"}, {}),
+    "the longest task": ({"timeout": "180d"}, {"signed_for": "180d"}),
     "the largest sweep": ({"sweep": {"a": "1..10000"}, "max_parallel": 3}, {}),
     "an image of one machine with requirements": (
         {"container": {"image": "localhost/a:1", "requirements": ["six"]}},
@@ -210,7 +248,7 @@ GOOD: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
         {},
         {"image": "microsoft-dsvm:ubuntu-hpc:2404:latest", "node_agent": "batch.node.ubuntu 24.04"},
     ),
-    "an image of one's own": ({}, {"image": "/subscriptions/s/i", "node_agent": "batch.node.el 9"}),
+    "an image of one's own": ({}, {"image": IDENTITY, "node_agent": "batch.node.el 9"}),
     "ten mounts": ({"mounts": TOO_MANY[:10]}, {"shared": FILES}),
     "many folders of one file system": (
         {"mounts": [{**m, "source": f"shared://f0/{i}"} for i, m in enumerate(TOO_MANY)]},
@@ -228,6 +266,27 @@ GOOD: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
     ),
     "signatures of a login for a week": ({}, {"storage_key": None, "signed_for": "7d"}),
     "signatures of a key for a month": ({}, {"signed_for": "30d"}),
+    "a job as long as its signature": ({"timeout": "30d"}, {"signed_for": "30d"}),
+    "keys, which are not sent, in the open": (
+        {},
+        {"batch_url": "http://127.0.0.1:1", "batch_key": "env:K", "blob_url": "http://localhost:2"},
+    ),
+    "an identity of pools that are made": (
+        {},
+        {"identity": IDENTITY, "subscription": "s", "resource_group": "g", "storage_key": None},
+    ),
+    "a job of months that has an identity": (
+        {"timeout": "90d"},
+        {"pool": "p", "identity": IDENTITY},
+    ),
+    "a secret in a vault": (
+        {"secrets": {"T": "hf"}},
+        {
+            "secrets": {"hf": "azure-kv:/vaults/v#https://v.vault.azure.net/secrets/hf"},
+            "pool": "p",
+            "identity": IDENTITY,
+        },
+    ),
     "a secret in a file": ({"secrets": {"T": "hf"}}, {"secrets": {"hf": "file:/t"}}),
 }
 
@@ -304,6 +363,30 @@ TOLD: dict[str, tuple[dict[str, Any], dict[str, Any], tuple[Any, ...]]] = {
 }
 
 
+TOLD |= {
+    "containers on an image of one's own": (
+        {"container": {"image": "python:3.12"}},
+        {"image": "/subscriptions/s/i"},
+        ("container", "image"),
+    ),
+    "machines that may stay": ({"cluster": {"nodes": 2}}, {}, ("cluster", "nodes")),
+    "blobfuse where there is none": (
+        {"mounts": [SHARED]},
+        {"shared": {"work": "blob:jobs/a"}},
+        ("mounts", 0, "source"),
+    ),
+    "a second file system by blobfuse": (
+        {"mounts": [SHARED, {"name": "b", "source": "shared://more", "target": "/b"}]},
+        {
+            "shared": {"work": "blob:jobs/a", "more": "blob:jobs/b"},
+            "image": "microsoft-dsvm:ubuntu-hpc:2404:latest",
+            "node_agent": "batch.node.ubuntu 24.04",
+        },
+        ("mounts", 0, "source"),
+    ),
+}
+
+
 @pytest.mark.parametrize("name", TOLD)
 def test_what_may_surprise_is_told(name: str) -> None:
     fields, profile, where = TOLD[name]
@@ -312,8 +395,16 @@ def test_what_may_surprise_is_told(name: str) -> None:
     assert errors(spec(**fields), **profile) == []
 
 
+NEWER = {
+    "image": "microsoft-dsvm:ubuntu-hpc:2404:latest",
+    "node_agent": "batch.node.ubuntu 24.04",
+}
 USUAL: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
-    "a gang with an image": ({"container": {"image": "python:3.12"}, "cluster": {"nodes": 2}}, {}),
+    "an image": ({"container": {"image": "python:3.12"}}, {}),
+    "blobfuse where there is one": (
+        {"mounts": [SHARED]},
+        {"shared": {"work": "blob:jobs/a"}, **NEWER},
+    ),
     "an image of a registry that is logged in to": (
         {"container": {"image": "mine.azurecr.io/a:1"}},
         {"registry": "mine.azurecr.io"},
@@ -344,6 +435,13 @@ def test_one_node_is_told_nothing_of_many(cluster: dict[str, Any], profile: dict
     assert told == []
 
 
+def test_a_file_system_that_is_missing_may_be_a_share_or_a_container() -> None:
+    (problem,) = problems(spec(mounts=[SHARED]))
+
+    assert problem.hint and "'files:ACCOUNT/SHARE'" in problem.hint
+    assert "'blob:ACCOUNT/CONTAINER'" in problem.hint
+
+
 def test_an_unknown_gpu_that_is_nearly_known_is_named() -> None:
     (problem,) = problems(spec(cluster={"gpus": 1, "gpu_type": "H1000"}))
 
@@ -370,6 +468,16 @@ def test_a_gpu_that_the_subscription_has_not_is_refused() -> None:
     assert errors(spec(cluster={"gpus": 1, "gpu_type": "A100"}), survey) == [GPU]
     assert errors(spec(cluster={"gpus": 1, "gpu_type": "T4"}), survey) == []
     assert errors(spec(), survey) == [("cluster",)]
+
+
+def test_more_machines_than_may_talk_to_each_other_are_told() -> None:
+    told = [p.what for p in problems(spec(cluster={"nodes": 2}), max_nodes=300)]
+
+    assert any("max_nodes: 300" in what and "80 at most" in what for what in told)
+    assert not any(
+        "max_nodes" in p.what for p in problems(spec(cluster={"nodes": 2}), max_nodes=80)
+    )
+    assert problems(spec(), max_nodes=300) == []
 
 
 def test_validation_alone_asks_for_no_profile() -> None:

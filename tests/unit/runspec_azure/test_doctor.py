@@ -106,7 +106,7 @@ def test_a_container_that_is_not_there_is_said(azure: arm.Azure) -> None:
     found = list(doctor.examine(profile(azure), subscription(azure)))
 
     (bad,) = [f for f in found if not f.ok]
-    assert "The specified container does not exist" in bad.what
+    assert "there is no container jobs" in bad.what
     assert bad.hint and "az storage container create" in bad.hint
 
 
@@ -118,6 +118,22 @@ def test_an_image_with_another_node_agent_is_said(azure: arm.Azure) -> None:
     ]
 
     assert bad.hint == "set node_agent: batch.node.ubuntu 22.04"
+
+
+@pytest.mark.parametrize("able", [(), ("NvidiaTeslaDriverInstalled",)])
+def test_an_image_without_containers_is_said(azure: arm.Azure, able: tuple[str, ...]) -> None:
+    without = "image microsoft-dsvm:ubuntu-hpc:2204:latest takes jobs without an image alone"
+    assert without not in said(azure)
+
+    azure.images[0]["capabilities"] = list(able)
+
+    assert without in said(azure)
+
+
+def test_of_an_image_of_ones_own_it_is_said_that_nobody_can_look(azure: arm.Azure) -> None:
+    found = said(azure, image="/subscriptions/s/images/mine")
+
+    assert any("only you know whether it has containers" in what for what in found)
 
 
 def test_an_image_that_the_account_has_not_is_said(azure: arm.Azure) -> None:
@@ -147,11 +163,13 @@ def test_a_pool_for_gangs_with_images_says_so(azure: arm.Azure) -> None:
     azure.pools["mine"] = {
         "enableInterNodeCommunication": True,
         "virtualMachineConfiguration": containers,
+        "mountConfiguration": [{"nfsMountConfiguration": {"relativeMountPath": "team"}}],
     }
 
     found = said(azure, pool="mine")
 
     assert "pool mine takes jobs with an image alone (None)" in found
+    assert "pool mine mounts team: shared:// has no more" in found
     assert not [what for what in found if "one node alone" in what]
 
 

@@ -6,7 +6,9 @@ from typing import Any
 
 import pytest
 
+from runspec.provider import Problem, Spec
 from runspec_azure.machines import CURRENT, MACHINES, fitting, gpu_types, known
+from tests.unit.runspec_azure.subscription import problems, spec
 
 
 @pytest.mark.parametrize(
@@ -88,3 +90,42 @@ def test_every_machine_is_there_once() -> None:
     names = [m.name.lower() for m in MACHINES]
 
     assert len(names) == len(set(names))
+
+
+# What a plan says of the machine that was named
+
+
+def notes(wanted: Spec, **profile: Any) -> list[Problem]:
+    return [p for p in problems(wanted, **profile) if "vm_size" in p.what]
+
+
+@pytest.mark.parametrize("name", ["STANDARD_ND96", "Standard_ND128isr_B300_v7"])
+def test_of_a_machine_that_is_not_in_the_table_it_is_said_that_nothing_was_checked(
+    name: str,
+) -> None:
+    (note,) = notes(spec(cluster={"gpus": 8}), vm_size=name)
+
+    assert (note.severity, note.path) == ("note", ("provider",))
+    assert note.what.endswith("whether it holds what a node asks for was not checked")
+    assert note.hint is not None and "Standard_ND96" in note.hint
+
+
+@pytest.mark.parametrize("name", ["Standard_NC6", "Standard_D2_v2", "Standard_ND96", "D2ds_v5"])
+def test_what_is_wrong_with_a_machine_stands_where_the_spec_names_it(name: str) -> None:
+    """Whether the profile or the spec names it, the options have it."""
+    wanted = spec(providers={"azure-batch": {"vm_size": name}})
+
+    assert {p.path for p in notes(wanted, vm_size=name)} == {
+        ("providers", "azure-batch", "vm_size")
+    }
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [("pool", "a b"), ("spot_wait", "2h"), ("image", "microsoft-dsvm:ubuntu-hpc:2404:latest")],
+)
+def test_a_wrong_setting_of_the_spec_is_told_at_its_line(key: str, value: str) -> None:
+    own: dict[str, Any] = {key: value}
+    wanted = spec(providers={"azure-batch": own})
+
+    assert ("providers", "azure-batch", key) in {p.path for p in problems(wanted, **own)}

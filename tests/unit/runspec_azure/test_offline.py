@@ -8,6 +8,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from tests.unit.runspec_azure.subscription import PROFILE
 
 WALLED = """\
@@ -22,20 +24,36 @@ try:
     main()
 except SystemExit as exc:
     code = exc.code or 0
-print(sorted({"azure.core", "azure.batch", "azure.identity", "obstore"} & set(sys.modules)), file=sys.stderr)
+sdks = {"azure", "msrest", "msal", "obstore", "requests", "aiohttp"}
+print(sorted(sdks & {name.partition(".")[0] for name in sys.modules}), file=sys.stderr)
 sys.exit(code)
 """
 JOB = """\
 apiVersion: runspec/v1
 name: offline
-provider: azure-batch
+provider: {}
 command: [echo]
 """
+PROFILES = {
+    "azure-batch": PROFILE,
+    "azure-batch-ai": {
+        "subscription": "00000000-0000-0000-0000-000000000000",
+        "location": "eastus",
+        "storage_account": "jobs",
+        "container": "jobs",
+        "file_share": "logs",
+        "ssh_public_key": "ssh-ed25519 AAAA",
+        "secrets": {"storage-key": "env:STORAGE_KEY"},
+    },
+}
 
 
-def test_a_plan_is_made_with_the_network_taken_away(tmp_path: Path) -> None:
-    (tmp_path / "job.yaml").write_text(JOB)
-    text = json.dumps({"providers": {"azure-batch": PROFILE}})
+@pytest.mark.parametrize("provider", PROFILES)
+def test_a_plan_is_made_with_no_sdk_and_the_network_taken_away(
+    provider: str, tmp_path: Path
+) -> None:
+    (tmp_path / "job.yaml").write_text(JOB.format(provider))
+    text = json.dumps({"providers": {provider: PROFILES[provider]}})
     (tmp_path / "runspec-profile.yaml").write_text(text)
     env = {"PATH": os.defpath, "HOME": str(tmp_path)}
 
@@ -49,5 +67,5 @@ def test_a_plan_is_made_with_the_network_taken_away(tmp_path: Path) -> None:
     )
 
     assert done.returncode == 0, done.stderr
-    assert json.loads(done.stdout)["provider"] == "azure-batch"
+    assert json.loads(done.stdout)["provider"] == provider
     assert done.stderr.splitlines()[-1] == "[]"

@@ -5,11 +5,17 @@ from __future__ import annotations
 import json
 from typing import Any
 
+import pytest
+
 from runspec.provider import Facts, Request, Source, Spec, Step
 from runspec.testing import documents
 from runspec_azure.batch import job, plan
 from runspec_azure.batch.options import BatchOptions
+from runspec_inside import login
+from runspec_inside.blob import REFUSED
+from tests.unit.runspec_azure.subscription import IDENTITY
 
+SHARED = {"name": "w", "source": "shared://work/a", "target": "/w"}
 PROFILE: dict[str, Any] = {
     "batch_url": "https://jobs.westeurope.batch.azure.com",
     "storage_account": "jobstore",
@@ -49,6 +55,28 @@ def test_a_sweep_of_1000_is_a_job_ten_collections_and_a_patch() -> None:
         t["id"] for r in requests(steps, "Task_AddCollection") for t in r.params["body"]["value"]
     ]
     assert ids == [f"task-{n:05}" for n in range(1000)]
+
+
+@pytest.mark.parametrize("nodes", [1, 2])
+def test_only_a_lost_right_to_the_store_ends_what_is_left_of_a_sweep(nodes: int) -> None:
+    """Any other failure would, too, where nothing is said of it."""
+    steps = planned(spec(sweep={"n": [1, 2]}, cluster={"nodes": nodes}), pool="mine")
+
+    assert body(steps, "Job_Add")["onTaskFailure"] == "performexitoptionsjobaction"
+    for task in body(steps, "Task_AddCollection")["value"]:
+        assert task["exitConditions"] == {
+            "exitCodes": [{"code": 77, "exitOptions": {"jobAction": "terminate"}}],
+            "default": {"jobAction": "none"},
+        }
+    (record,) = [step.do for step in steps if step.id == "record"]
+    assert json.loads(record.params["body"])["stops"] == REFUSED == login.REFUSED
+
+
+def test_a_sweep_goes_on_where_a_programs_code_cannot_be_told_from_a_lost_right() -> None:
+    steps = planned(spec(container={"image": "a/b:1"}), pool="mine", files="signed")
+
+    assert "onTaskFailure" not in body(steps, "Job_Add")
+    assert "exitConditions" not in body(steps, "Task_AddCollection")["value"][0]
 
 
 def test_no_word_of_the_user_is_in_a_command_line() -> None:
@@ -105,7 +133,50 @@ def test_the_paths_of_a_job_without_an_image_are_below_its_own_folder() -> None:
         return str(env["RUNSPEC_WORDS"])
 
     assert "RUNSPEC_BELOW=AZ_BATCH_TASK_WORKING_DIR" in words(planned(spec()))
+    assert "RUNSPEC_DISK" not in words(planned(spec()))
     assert "RUNSPEC_BELOW" not in words(planned(spec(container={"image": "a:1"})))
+    assert "RUNSPEC_DISK=AZ_BATCH_TASK_WORKING_DIR" in words(
+        planned(spec(container={"image": "a:1"}))
+    )
+
+
+@pytest.mark.parametrize(
+    ("fields", "kind", "root"),
+    [
+        ({}, "nfs:h:/a", False),
+        ({"container": {"image": "a:1"}}, "nfs:h:/a", True),
+        ({"container": {"image": "a:1"}, "cluster": {"nodes": 2}}, "nfs:h:/a", True),
+        ({"mounts": [SHARED]}, "nfs:h:/a", False),
+        ({"mounts": [SHARED]}, "blob:jobs/a", True),
+    ],
+)
+def test_a_task_is_root_where_nobody_else_can_do_it(
+    fields: dict[str, Any], kind: str, root: bool
+) -> None:
+    """In a container, to make /job; and where blobfuse mounts, which lets nobody else in."""
+    steps = planned(spec(**fields), shared={"work": kind}, storage_key="env:KEY")
+
+    (task,) = body(steps, "Task_AddCollection")["value"]
+    wanted = {"autoUser": {"scope": "pool", "elevationLevel": "admin"}}
+    assert task.get("userIdentity") == (wanted if root else None)
+
+
+def test_gpus_are_not_asked_for_twice() -> None:
+    """A machine that has them gives them to containers: --gpus is not to be there."""
+    steps = planned(spec(container={"image": "a:1"}, cluster={"gpus": 1}))
+
+    (task,) = body(steps, "Task_AddCollection")["value"]
+    assert task["containerSettings"]["containerRunOptions"] == "--rm --ipc=host"
+
+
+def test_a_login_without_a_registry_is_one_of_docker() -> None:
+    login = {"registry_user": "me", "registry_password": "env:PASSWORD"}
+    steps = planned(spec(container={"image": "me/a:1"}), **login)
+
+    machine = body(steps, "Pool_Add")["virtualMachineConfiguration"]
+    assert machine["containerConfiguration"]["containerRegistries"] == [
+        {"username": "me", "password": {"$secret": "env:PASSWORD"}}
+    ]
 
 
 def test_retries_and_the_longest_time_are_the_services_own() -> None:
@@ -132,9 +203,54 @@ def test_a_pool_of_the_profile_is_used_as_it_is() -> None:
 
 
 def test_an_identity_of_the_pool_takes_the_place_of_signed_urls() -> None:
-    steps = planned(spec(), pool="mine", identity="/subscriptions/0/identities/jobs")
+    steps = planned(spec(), pool="mine", identity=IDENTITY)
 
     (task,) = body(steps, "Task_AddCollection")["value"]
     assert "$signed" not in json.dumps(task)
     where = task["outputFiles"][0]["destination"]["container"]
-    assert where["identityReference"] == {"resourceId": "/subscriptions/0/identities/jobs"}
+    assert where["identityReference"] == {"resourceId": IDENTITY}
+
+
+def test_no_signature_goes_to_a_job_that_has_an_identity() -> None:
+    own = {"identity": IDENTITY, "subscription": "s", "resource_group": "g"}
+    steps = planned(spec(), **own)
+
+    assert "$signed" not in json.dumps([step.do.params for step in steps])
+    settings = body(steps, "Job_Add")["commonEnvironmentSettings"]
+    assert {"name": "RUNSPEC_IDENTITY", "value": IDENTITY} in settings
+    assert "RUNSPEC_SAS" not in [one["name"] for one in settings]
+
+
+def test_a_pool_with_an_identity_is_made_by_the_resource_manager_and_is_another_pool() -> None:
+    own = {"identity": IDENTITY, "subscription": "s", "resource_group": "g"}
+    (step,) = [step for step in planned(spec(), **own) if step.id == "pool"]
+    plain = body(planned(spec()), "Pool_Add")
+
+    assert (step.do.service, step.do.operation) == ("arm", "Pool_Create")
+    assert step.do.params["path"] == {
+        "subscriptionId": "s",
+        "resourceGroupName": "g",
+        "accountName": "jobs",
+        "poolName": step.undo.params["path"]["poolId"] if step.undo else "",
+    }
+    assert step.do.params["path"]["poolName"] != plain["id"]
+    made = step.do.params["body"]
+    assert list(made["identity"]["userAssignedIdentities"]) == [IDENTITY]
+    assert made["properties"]["vmSize"] == plain["vmSize"]
+    assert made["properties"]["scaleSettings"]["autoScale"]["formula"] == plain["autoScaleFormula"]
+    assert made["properties"]["scaleSettings"]["autoScale"]["formula"].keys() == {"$clock"}
+    assert made["properties"]["metadata"] == plain["metadata"]
+
+
+def test_of_a_secret_in_a_vault_the_plan_says_where_it_is_and_nobody_reads_it_here() -> None:
+    where = "https://v.vault.azure.net/secrets/hf"
+    secrets = {"hf": f"azure-kv:{where}", "own": "env:OWN"}
+    wanted = spec(secrets={"HF_TOKEN": "hf", "OWN": "own"})
+
+    steps = planned(wanted, pool="mine", identity=IDENTITY, secrets=secrets)
+
+    settings = body(steps, "Job_Add")["commonEnvironmentSettings"]
+    found = {one["name"]: one["value"] for one in settings}
+    assert json.loads(found["RUNSPEC_VAULT"]) == {"HF_TOKEN": where}
+    assert found["OWN"] == {"$secret": "env:OWN"}
+    assert "HF_TOKEN" not in found

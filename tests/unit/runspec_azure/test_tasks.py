@@ -6,6 +6,7 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
+import pytest
 from azure.core import exceptions
 
 from runspec.provider import RemoteError, State, Status
@@ -25,6 +26,7 @@ class Service:
         self.job_ = {"id": RUN, "state": "active", **(job or {})}
         self.pool = more.pop("pool", {"id": "p", "allocationState": "steady", "nodes": []})
         self.notes: list[str] = more.pop("notes", [])
+        self.now = more.pop("now", {one["id"]: one for one in tasks})  # lists may lag
         self.begun: list[str] = more.pop("begun", [])
         self.record = {"count": len(tasks), "nodes": 1, "pool": "p", **more}
 
@@ -34,7 +36,12 @@ class Service:
             cause = exceptions.ResourceNotFoundError("no")
             cause.status_code = 404
             raise RemoteError("no") from cause
-        return {"Job_Get": self.job_, "Pool_Get": self.pool}[operation]
+        if operation == "Task_Get" and path["taskId"] not in self.now:
+            cause = exceptions.ResourceNotFoundError("no")
+            cause.status_code = 404
+            raise RemoteError("no") from cause
+        answers = {"Job_Get": self.job_, "Pool_Get": self.pool}
+        return answers.get(operation) or self.now[path["taskId"]]
 
     def pages(self, operation: str, path: Any = None, query: Any = None) -> list[Any]:
         self.calls += 1
@@ -93,6 +100,26 @@ def test_a_failure_of_the_service_is_told_in_words() -> None:
     assert "signed_for may be over" in found.reason
 
 
+UNKEPT = {"result": "failure", "failureInfo": {"code": "FileUploadAccessDenied", "message": "no"}}
+
+
+def test_a_job_that_went_well_has_succeeded_where_the_services_copy_of_its_log_failed() -> None:
+    """Each node keeps its own."""
+    found = status(Service(task("completed", 0, **UNKEPT, exitCode=0)))
+
+    assert (found.state, found.exit_code) == (State.SUCCEEDED, 0)
+    assert "may not keep what it printed" in found.reason
+    assert found.nodes[0].attempts[0].reason == ""
+
+
+@pytest.mark.parametrize(("code", "said"), [(3, "code 3"), (77, "the run's signature has ended")])
+def test_a_code_is_told_before_a_copy_that_failed(code: int, said: str) -> None:
+    found = status(Service(task("completed", 0, **UNKEPT, exitCode=code)))
+
+    assert (found.state, found.exit_code) == (State.FAILED, code)
+    assert said in found.reason and "keep" not in found.reason
+
+
 def test_a_run_is_cancelled_when_its_job_says_so_and_not_all_was_well() -> None:
     told = {"state": "completed", "executionInfo": {"terminateReason": "cancelled by runspec"}}
 
@@ -135,6 +162,21 @@ def test_why_a_task_waits_is_told_by_its_pool() -> None:
     cases: dict[str, Shown] = {
         "quota of cores": {"resizeErrors": [{"code": "AccountCoreQuotaReached"}], "nodes": []},
         "its start task failed (exited with code 1)": {"nodes": [node]},
+        "did not come in time": {"resizeErrors": [{"code": "AllocationTimedout"}], "nodes": []},
+        "spot machines is used up": {
+            "resizeErrors": [{"code": "AccountSpotCoreQuotaReached"}],
+            "nodes": [],
+        },
+        "set max_nodes: 100": {
+            "resizeErrors": [{"code": "CommunicationEnabledPoolReachedMaxVMCount"}],
+            "nodes": [],
+        },
+        "how many machines p needs cannot be told: AutoScalingFormulaEvaluationError: no": {
+            "autoScaleRun": {
+                "error": {"code": "AutoScalingFormulaEvaluationError", "message": "no"}
+            },
+            "nodes": [],
+        },
         "which is being asked for": {"allocationState": "resizing", "nodes": []},
         "of n1, it starts": {"nodes": [{"id": "n1", "state": "starting"}]},
     }
@@ -153,3 +195,67 @@ def test_what_was_asked_just_now_is_not_asked_again() -> None:
 
     assert times.FRESH_S > 1
     assert service.calls == 2
+
+
+def done(number: int = 0) -> Shown:
+    return task("completed", number, exitCode=0, result="success")
+
+
+OVER = {"state": "completed", "executionInfo": {"terminateReason": "AllTasksComplete"}}
+BY_A_TASK = {"state": "completed", "executionInfo": {"terminateReason": "TaskFailed"}}
+
+
+def test_who_lost_the_right_to_the_store_speaks_for_the_sweep_that_it_ended() -> None:
+    """Not who was ended with it, nor a program that has the same code of its own."""
+    ended = {"result": "failure", "exitCode": 137, "failureInfo": {"code": "TaskEnded"}}
+    own = {**BAD, "exitCode": 75}
+
+    found = status(
+        Service(
+            task("completed", 0, **ended),
+            task("completed", 1, **own),
+            task("completed", 2, **{**BAD, "exitCode": 77}),
+            task("active", 3),
+            job=BY_A_TASK,
+            notes=["1-0/1-77"],
+        )
+    )
+
+    assert (found.state, found.exit_code) == (State.FAILED, 77)
+    assert found.reason.startswith("task 2 exited with code 77: the job has lost its right")
+    assert found.reason.endswith("so Azure Batch has ended the other tasks")
+    reasons = [node.reason for node in found.nodes]
+    assert reasons[1] == "exited with code 77"
+    assert reasons[3] == "its job has ended before it began"
+
+
+@pytest.mark.parametrize("listed", [[], [task("running")], [task("active")]])
+def test_a_list_that_is_older_than_the_end_of_the_job_does_not_make_it_fail(
+    listed: list[Shown],
+) -> None:
+    service = Service(*listed, job=OVER, now={"task-00000": done()}, count=1)
+
+    assert status(service).state is State.SUCCEEDED
+
+
+def test_logs_are_of_the_tasks_that_have_ended_whatever_a_list_says() -> None:
+    service = Service(task("active"), job=OVER, now={"task-00000": done()}, count=1)
+    tasks = Tasks(service, service)  # type: ignore[arg-type] # what it asks of both
+
+    tasks.status(RUN)
+
+    assert [one["state"] for one in tasks.all(RUN)] == ["completed"]
+
+
+def test_many_tasks_that_a_list_does_not_show_are_waited_for() -> None:
+    now = {one["id"]: one for one in (done(number) for number in range(150))}
+    service = Service(job=OVER, now=now, count=150)
+
+    assert status(service).state is State.WAITING
+    assert service.calls < 110
+
+
+def test_a_job_that_ended_before_a_task_was_there_has_failed() -> None:
+    service = Service(done(), job=OVER, count=2)
+
+    assert status(service).state is State.FAILED

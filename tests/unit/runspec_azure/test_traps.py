@@ -1,7 +1,30 @@
 """No plan steps into what Azure Batch would take without a word and then let wait or lose.
 
 https://learn.microsoft.com/azure/batch/batch-mpi, .../batch-docker-container-workloads and
-.../rest/api/batchservice/jobs/create-job say so of each.
+.../rest/api/batchservice/jobs/create-job say so of each. What becomes of each trap:
+
+| trap | in plans | in a pool of the profile, or what the user asks for |
+| --- | --- | --- |
+| many nodes: no talk between nodes, several slots | a_task_of_many_nodes_... here | note of check, doctor |
+| many nodes: more than the pool may have | a_task_of_many_nodes_... here | error of check |
+| plain resource files reach the first node alone | what_all_nodes_need_... here | - |
+| output files are of the first node alone | logs of each node: inside/test_azure_batch.py | - |
+| no shell reads a command line | every_command_line_... here | - |
+| a pool for containers takes nothing else | containers_... here | note of check, doctor |
+| a formula and targets exclude each other | a_pool_has_a_formula_... here | - |
+| an evaluation is five minutes away | test_scale.py, test_wake.py | said in the docs |
+| $PendingTasks counts a waiting task by its nodes | test_scale.py | - |
+| spot that never comes | test_scale.py, e2e/test_azure_scale.py | said by status |
+| an empty job ends at once | a_job_ends_by_itself_... here | - |
+| ids: 64 letters, case does not count | every_id_... here | error of check |
+| a mount has one way to log in, ten at most | a_mount_has_one_way_... here | error of check |
+| only pools have mounts | the pool is named by them: test_plan.py | note of check, doctor |
+| a file has one source | every_file_... here | - |
+| tags of resources are not for every account | no_plan_has_what... here | - |
+| identities need another API | no_plan_has_what... here | error of check |
+| low priority was retired | - | error of check, doctor |
+| files go with their machine | what_a_task_printed_... here | e2e/test_azure.py |
+| a task that ends before its machine is a failure | e2e/test_azure_spot.py | - |
 """
 
 from __future__ import annotations
@@ -23,6 +46,7 @@ JOBS: dict[str, Spec] = {
     "an image of one machine": spec(container={"image": "localhost/a", "requirements": ["six"]}),
     "a gang": spec(cluster={"nodes": 3}),
     "a gang with an image": spec(cluster={"nodes": 3}, container={"image": "python:3.12"}),
+    "a gang of all machines": spec(cluster={"nodes": 16}, max_parallel=1, sweep={"a": [1, 2]}),
     "a sweep of gangs": spec(cluster={"nodes": 2, "capacity": "spot"}, sweep={"a": "1..101"}),
     "mounts": spec(mounts=[SHARED], cluster={"capacity": "spot-then-on-demand"}),
 }
@@ -55,7 +79,10 @@ def test_a_task_of_many_nodes_is_on_a_pool_that_takes_it(name: str) -> None:
         if "multiInstanceSettings" in task:
             assert pool(found)["enableInterNodeCommunication"] is True
             assert pool(found)["taskSlotsPerNode"] == 1
-            assert task["multiInstanceSettings"]["numberOfInstances"] <= options().max_nodes
+            nodes = task["multiInstanceSettings"]["numberOfInstances"]
+            text = pool(found)["autoScaleFormula"]["$clock"]
+            (most,) = re.findall(r"^most = (\d+);", text, re.MULTILINE)
+            assert nodes <= int(most)
 
 
 @pytest.mark.parametrize("name", JOBS)
@@ -123,10 +150,14 @@ def test_no_call_has_more_tasks_than_the_service_takes(name: str) -> None:
     assert all(1 <= len(body["value"]) <= 100 for body in collections)
 
 
-def test_a_sweep_of_a_thousand_is_twelve_calls() -> None:
+def test_a_sweep_of_a_thousand_is_submitted_by_twelve_calls() -> None:
+    """The pool's own are before them, and as many for one task: it is made, or woken if it is there."""
     found = steps(spec(sweep={"a": "1..1000"}))
 
-    assert len([s for s in found if s.do.service == "batch" and s.scope is Scope.RUN]) == 12
+    calls = [s.do.operation for s in found if s.do.service == "batch"]
+    submitted = ["Job_Add", *["Task_AddCollection"] * 10, "Job_Patch"]
+    assert calls == ["Pool_Add", "Pool_EnableAutoScale", *submitted]
+    assert len(submitted) == 12
 
 
 def test_a_mount_has_one_way_to_log_in() -> None:
@@ -152,3 +183,12 @@ def test_what_a_task_printed_outlives_its_machine(name: str) -> None:
         (kept,) = [f for f in task["outputFiles"] if f["filePattern"] == "../std*.txt"]
 
         assert kept["uploadOptions"]["uploadCondition"] == "taskcompletion"
+
+
+@pytest.mark.parametrize("name", JOBS)
+def test_no_plan_has_what_this_api_or_only_some_accounts_take(name: str) -> None:
+    """Tags of resources are for user subscription accounts alone; a pool's identity is of the other API."""
+    assert (
+        not {"resourceTags", "identity", "targetNodeCommunicationMode"}
+        & pool(steps(JOBS[name])).keys()
+    )

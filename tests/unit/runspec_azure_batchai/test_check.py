@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
+from pydantic import ValidationError
 
 from runspec.problems import dotted
-from tests.unit.runspec_azure_batchai.jobs import problems, spec
+from runspec_azure.batchai import check, rehearsal, survey
+from runspec_azure.batchai.options import BatchAiOptions
+from tests.unit.runspec_azure_batchai.jobs import facts, problems, spec
 
 TORCH = {"launch": "torchrun", "command": ["python", "a.py"]}
 MOUNT = {"name": "all", "source": "shared://all", "target": "/job/all"}
@@ -86,13 +90,20 @@ def test_nothing_is_said_of_the_end_where_something_else_answers() -> None:
 
 
 def test_tries_that_nobody_makes_are_told() -> None:
-    fields: dict[str, Any] = {"launch": "mpi", "retry": {"attempts": 2}}
+    fields: dict[str, Any] = {"command": ["python", "a.py"], "retry": {"attempts": 2}}
 
-    assert "not tried again" in one("retry.attempts", "note", **fields)
+    for settings, way in (
+        ({"toolkit": "chainer"}, "runspec starts mpirun"),
+        ({"toolkit": "tensorflow"}, "use provider: azure-batch"),
+        ({"contract": False}, "contract: false"),
+    ):
+        words = one("retry.attempts", "note", settings, **fields)
+        assert ("not tried again" in words or "contract" in settings) and way in words
 
 
-def test_a_job_that_our_shell_tries_again_needs_no_word() -> None:
-    found = problems(spec(retry={"attempts": 2}), "note")
+@pytest.mark.parametrize("launch", ["none", "mpi"])
+def test_a_job_that_our_shell_tries_again_needs_no_word(launch: str) -> None:
+    found = problems(spec(retry={"attempts": 2}, launch=launch), "note")
 
     assert [p for p in found if p.path == ("retry", "attempts")] == []
 
@@ -101,3 +112,107 @@ def test_a_cluster_of_two_kinds_is_said_to_be_one_of_low_priority() -> None:
     cluster = {"capacity": "spot-then-on-demand"}
 
     assert "low priority is taken" in one("cluster.capacity", "note", cluster=cluster)
+
+
+@pytest.mark.parametrize("value", ["a$HOME b", "${PATH}:/x", "$AZ_BATCHAI_JOB_TEMP $USER"])
+def test_a_value_that_looks_like_a_reference_is_told_of(value: str) -> None:
+    """Elsewhere it stays as it is, and what the service made of it is written nowhere."""
+    assert "AZ_BATCHAI_*" in one("env.PRICE", "note", env={"PRICE": value})
+
+
+@pytest.mark.parametrize("value", ["$AZ_BATCHAI_JOB_TEMP/x", "5 $", "$1", "a"])
+def test_a_value_that_means_one_thing_needs_no_word(value: str) -> None:
+    found = problems(spec(env={"PRICE": value}), "note")
+
+    assert [p for p in found if p.path[0] == "env"] == []
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"storage_key": "env:STORAGE_KEY"},
+        {"admin_password": "env:PASSWORD"},
+        {"registry": {"password": "env:PASSWORD"}},
+        {"insights": {"component": "c", "key": "env:KEY"}},
+        {"setup": {"command": "a", "logs": "/l", "secrets": {"A": "env:A"}}},
+        {"shared": {"data": {"container": "c", "key": "env:KEY"}}},
+    ],
+)
+def test_where_a_secret_lives_is_said_under_secrets_and_nowhere_else(
+    settings: dict[str, Any],
+) -> None:
+    """azure-batch has `storage_key: env:NAME`; here that is one of several keys, each with a name."""
+    with pytest.raises(ValidationError, match="is not a secret's name") as told:
+        BatchAiOptions.model_validate(settings)
+
+    assert "under 'secrets'" in told.value.errors()[0]["ctx"]["hint"]
+
+
+def _placed(path: str, contract: bool, **fields: Any) -> list[str]:
+    output = {"name": "model", "path": path}
+    found = problems(spec(outputs=[output], **fields), "note", contract=contract)
+    return [dotted(p.path) for p in found if p.path[0] == "outputs"]
+
+
+def test_a_place_that_import_made_up_needs_no_word() -> None:
+    assert _placed("/job/outputs/model", contract=False) == []
+
+
+@pytest.mark.parametrize(
+    "path,contract,fields",
+    [
+        ("/job/outputs/model", True, {}),
+        ("/job/model", False, {}),
+        ("/job/outputs/model", False, {"command": ["a", "/job/outputs/model/x"]}),
+        ("/job/outputs/model", False, {"run": "a >/job/outputs/model/x"}),
+        ("/job/outputs/model", False, {"env": {"A": "/job/outputs/model"}}),
+    ],
+)
+def test_a_place_that_somebody_may_count_on_is_told(
+    path: str, contract: bool, fields: dict[str, Any]
+) -> None:
+    assert _placed(path, contract, **fields) == ["outputs[0].path"]
+
+
+def _rehearsed(there: bool, fields: dict[str, Any], **settings: Any) -> list[str]:
+    wanted = spec(**fields)
+    known = facts(wanted, **settings)._replace(survey={"mpirun": there})
+    return [p.what for p in check.problems(wanted, known) if "mpirun" in p.what]
+
+
+BY_MPI = {"launch": "mpi", "command": ["python", "a.py"]}
+
+
+@pytest.mark.parametrize("fields", [BY_MPI, {**BY_MPI, "retry": {"attempts": 2}}])
+@pytest.mark.parametrize("settings", [{}, {"toolkit": "chainer"}])
+def test_a_rehearsal_without_mpirun_says_so_before_it_begins(
+    fields: dict[str, Any], settings: dict[str, Any]
+) -> None:
+    (words,) = _rehearsed(False, fields, **settings)
+
+    assert "127" in words and "provider: local" in words
+    assert _rehearsed(True, fields, **settings) == []
+
+
+def test_a_rehearsal_looks_for_mpirun_where_its_jobs_will(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(survey, "_quotas", lambda *_: {"quotas": {}})
+    monkeypatch.setenv("PATH", str(tmp_path))
+    asked = spec(), BatchAiOptions()
+    missing = rehearsal.lacks(None)
+    assert rehearsal.lacks("podman") == {} != missing
+
+    with monkeypatch.context() as during:
+        for name, value in missing.items():
+            during.setenv(name, value)
+        assert survey.survey(*asked) == {"mpirun": False, "quotas": {}}
+    assert survey.survey(*asked) == {"quotas": {}}
+
+    (tmp_path / "mpirun").touch(mode=0o755)
+    assert rehearsal.lacks(None) == {}
+
+
+def test_what_starts_no_mpirun_needs_none() -> None:
+    assert _rehearsed(False, {}) == []
+    assert _rehearsed(False, BY_MPI, preparation="apt-get install openmpi-bin") == []

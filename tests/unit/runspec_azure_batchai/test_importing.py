@@ -236,9 +236,27 @@ def test_what_cannot_be_carried_is_named_in_the_spec_and_beside_it() -> None:
 
     found = taken(file)
 
-    wanted = ["properties.chainerSettings.procesCount", "properties.nodeCont", "job.json: tags"]
+    wanted = [
+        "job.json: properties.chainerSettings.procesCount",
+        "job.json: properties.nodeCont",
+        "job.json: tags",
+    ]
     assert [w for w in wanted if not any(w in note for note in found.notes)] == []
     assert [note for note in found.notes if f"# {note}\n" not in found.spec] == []
+
+
+def test_what_is_lost_is_told_with_the_file_that_it_stood_in() -> None:
+    lost = {"bogus": 1}
+    machines = {"vmSize": "STANDARD_D2", "userAccountSettings": {"adminUserName": "u"}, **lost}
+
+    found = taken(
+        job({"customToolkitSettings": {"commandLine": "true"}}, **lost), {"properties": machines}
+    )
+
+    assert [note for note in found.notes if "bogus" in note] == [
+        f"not carried over: {name}: properties.bogus: Batch AI has no such key"
+        for name in ("cluster.json", "job.json")
+    ]
 
 
 def test_a_value_that_is_not_carried_is_not_shown() -> None:
@@ -316,3 +334,22 @@ def test_the_checks_of_the_core_find_nothing_in_a_taken_profile() -> None:
     assert value is not None and problems == []
     options, wrong = check.model(PROVIDER.options_model, value.providers["azure-batch-ai"])
     assert wrong == [] and options is not None
+
+
+def test_files_that_were_swapped_are_refused() -> None:
+    with pytest.raises(UsageError, match=r"job\.json is the file of a cluster") as told:
+        taken(FIRST, HANDS_ON)
+
+    assert told.value.hint == "swap the two"
+
+
+def test_the_file_of_a_cluster_alone_is_refused() -> None:
+    with pytest.raises(UsageError, match=r"job\.json is the file of a cluster") as told:
+        taken(FIRST)
+
+    assert told.value.hint and "--cluster" in told.value.hint
+
+
+def test_a_second_job_is_no_cluster() -> None:
+    with pytest.raises(UsageError, match=r"cluster\.json is the file of a job"):
+        taken(HANDS_ON, HANDS_ON)

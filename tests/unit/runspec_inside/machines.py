@@ -69,3 +69,33 @@ def _handler(machine: Machine) -> type[http.server.BaseHTTPRequestHandler]:
             """Nothing on stderr."""
 
     return Handler
+
+
+class AzureMachine(Machine):
+    """One of Azure: `text` is its document of scheduled events.
+
+    https://learn.microsoft.com/azure/virtual-machines/linux/scheduled-events
+    """
+
+    name = "vmss_3"
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.text = ""
+        self.tells()
+
+    def tells(self, *events: Any) -> None:
+        self.text = json.dumps({"DocumentIncarnation": 1 + len(events), "Events": list(events)})
+
+    def env(self) -> dict[str, str]:
+        return {"AZURE_POD_IDENTITY_AUTHORITY_HOST": self.url}
+
+    def answer(self, method: str, path: str, headers: Any) -> tuple[int, str]:
+        self.asked.append((method, path))
+        if headers["Metadata"] != "true" or "api-version=" not in path:
+            return 400, ""
+        if self.refuses:
+            return self.refuses.pop(0), ""
+        if path.startswith("/metadata/instance/compute/name?") and "format=text" in path:
+            return 200, self.name
+        return (200, self.text) if path.startswith("/metadata/scheduledevents?") else (404, "")

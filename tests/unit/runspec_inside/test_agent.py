@@ -24,8 +24,9 @@ from hypothesis import given, settings, strategies as st
 
 from runspec.spec import Spec
 from runspec.words import tasks, variable as core_variable
-from runspec_inside.agent import AGAIN, Agent
+from runspec_inside.agent import Agent
 from runspec_inside.bucket import Bucket
+from runspec_inside.failures import AGAIN
 from runspec_inside.pack import boot_py, zipapp_bytes
 from runspec_inside.place import Place, place, rename, values, variable
 from runspec_inside.words import LOST, STOPPED, Failure
@@ -164,6 +165,15 @@ def test_nodes_count_their_own_failures(one: Any) -> None:
 def test_the_programs_own_75_does_not_go_on_for_ever(one: Any) -> None:
     """It is a code like another, and the service must not see it after the last try."""
     assert [one(n, attempts=2)._judge(AGAIN) for n in (1, 2)] == [AGAIN, 1]
+
+
+def test_the_programs_own_code_does_not_end_a_sweep(one: Any) -> None:
+    """Only the agent ends with the code that does; what the program's was is in the note."""
+    assert [one(n, attempts=2, stops=77)._judge(77) for n in (1, 2)] == [AGAIN, AGAIN]
+    assert one(3, attempts=2)._judge(77) == 77
+
+    noted = [found.key for found in one().bucket.listing("runs/r/failures/0-0/")]
+    assert noted[-2:] == ["runs/r/failures/0-0/2-77", "runs/r/failures/0-0/3-77"]
 
 
 def test_a_node_that_a_launcher_lost_is_not_counted(one: Any) -> None:

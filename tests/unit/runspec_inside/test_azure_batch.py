@@ -15,8 +15,8 @@ from typing import Any
 
 import pytest
 
-from runspec_inside.agent import AGAIN
 from runspec_inside.bucket import Bucket
+from runspec_inside.failures import AGAIN
 from runspec_inside.pack import zipapp_bytes
 from runspec_rehearsal.azure.blob import Blobs
 from tests.unit.runspec_inside.nodes import fake_mpirun as fake_mpirun
@@ -81,6 +81,7 @@ class Service:
             **self.more,
             **env,
         }
+        whole = {name: value for name, value in whole.items() if value}
         if hosts:
             whole["AZ_BATCH_HOST_LIST"] = hosts
             whole["AZ_BATCH_MASTER_NODE"] = f"{hosts.split(',')[main]}:6000"
@@ -197,6 +198,22 @@ def test_an_ended_signature_is_one_clear_line(service: Service, blobs: Blobs) ->
     why = "runspec: the store does not take the signature of this run (RUNSPEC_SAS): it ended at "
     assert (code, service.said()[: len(why)], service.said().count("\n")) == (77, why, 1)
     assert "sig=" not in service.said()
+
+
+def test_what_a_container_writes_lies_on_the_large_disk(service: Service, tmp_path: Path) -> None:
+    """Its own root does not."""
+    words = {"RUNSPEC_WORDS": f"{EVERY} RUNSPEC_DISK=AZ_BATCH_TASK_WORKING_DIR"}
+    (tmp_path / "image").mkdir()
+    output = {**MODEL, "path": f"{tmp_path}/image/job/model"}
+    script = 'pwd -P; echo x >"$RUNSPEC_OUTPUT_MY_MODEL/f"; env | grep DISK'
+    service.puts(argv=[*sh(f'cd "$RUNSPEC_OUTPUT_MY_MODEL"; {script}')], outputs=[output])
+
+    code = service.runs(RUNSPEC_BELOW="", **words)
+
+    large = tmp_path / "node 0" / "wd"
+    assert (code, service.said()) == (1, f"{large}{tmp_path}/image/job/model\n")  # of grep
+    assert (tmp_path / "image" / "job").is_symlink()
+    assert service.bucket.get("runs/r/outputs/my-model/7/0/f") == b"x\n"
 
 
 def test_a_shared_file_system_is_where_the_machine_has_it(service: Service, tmp_path: Path) -> None:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import email.message
+import hashlib
 import http.client
+import io
 import time
 from typing import Any
 
@@ -151,3 +153,23 @@ def test_a_name_that_xml_cannot_hold_comes_escaped() -> None:
     names = [blob._name(found) for found in parsed(text).iter("Blob")]
 
     assert names == ["a\ufffe%20", "a%20"]
+
+
+@BLOB
+def test_who_writes_the_same_file_at_the_same_time_mixes_nothing_in(
+    bucket: Bucket, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Such as a node that is thought lost, and the one that does its work again."""
+    monkeypatch.setattr(blob, "SMALL_BYTES", 10)
+    monkeypatch.setattr(blob, "BLOCK_BYTES", 10)
+    content, parts = b"x" * 20, [0, 1]
+
+    def opened() -> io.BytesIO:
+        if parts.pop() == 0:  # before the second part of ours, two of another come, and no more
+            with pytest.raises(Failure, match="it changed"):
+                bucket.put_file("a", lambda: io.BytesIO(b"y" * 20), 20, "0" * 64)
+        return io.BytesIO(content)
+
+    bucket.put_file("a", opened, 20, hashlib.sha256(content).hexdigest())
+
+    assert bucket.get("a") == content

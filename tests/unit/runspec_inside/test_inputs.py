@@ -275,3 +275,33 @@ def test_a_folder_with_something_in_it_stays(tmp_path: Path) -> None:
 
     with pytest.raises(OSError, match="not empty"):
         inputs.link(str(tmp_path / "shared"), str(tmp_path / "data"))
+
+
+@pytest.mark.parametrize(
+    ("path", "link"),
+    [("job/out/model", "job"), ("data", "data"), ("usr/share/a/b", "usr/share/a")],
+)
+def test_what_a_container_has_not_yet_lies_on_the_large_disk(
+    tmp_path: Path, path: str, link: str
+) -> None:
+    root, disk = tmp_path / "root", tmp_path / "disk" / "wd"
+    (root / "usr" / "share").mkdir(parents=True)
+    disk.mkdir(parents=True)
+    env = {"RUNSPEC_DISK": str(disk)}
+
+    assert inputs.roomy(str(root / path), env) == str(root / path)
+    (root / path).mkdir(parents=True, exist_ok=True)
+    inputs.roomy(str(root / path / "more"), env)
+    (root / path / "more").mkdir()
+
+    assert (root / link).is_symlink()
+    assert (root / path / "more").resolve().is_relative_to(disk)
+    assert not (root / path / "more").is_symlink()
+
+
+def test_what_an_image_has_stays_where_it_is(tmp_path: Path) -> None:
+    (tmp_path / "job").mkdir()
+
+    inputs.roomy(str(tmp_path / "job"), {"RUNSPEC_DISK": str(tmp_path / "disk")})
+
+    assert [p.name for p in tmp_path.iterdir()] == ["job"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import threading
 from collections.abc import Callable, Iterator
 
@@ -82,6 +83,20 @@ def test_all_nodes_have_the_number_of_the_try(make: Make, signals: Signals) -> N
         for thread in threads:
             thread.join(20)
         assert found == [number, number]
+
+
+def test_it_is_told_which_machine_has_which_rank(
+    bucket: Bucket, make: Make, signals: Signals
+) -> None:
+    """The service has numbers for nodes, too, and does not say that they are these."""
+    nodes = [make(n) for n in (2, 1, 0)]
+    for node in nodes[:2]:
+        node.announce()
+
+    nodes[2].open(1, signals)
+
+    found = json.loads(bucket.get(AT + module.OPEN) or b"")
+    assert found["machines"] == ["node-0", "node-2", "node-1"]
 
 
 def test_a_node_whose_place_is_taken_leaves(make: Make, signals: Signals) -> None:

@@ -78,6 +78,15 @@ def test_half_of_an_answer_has_no_job_id(faulty: Stand) -> None:
     assert count(faulty) == 1
 
 
+def test_half_of_a_refusal_keeps_its_status(faulty: Stand) -> None:
+    faulty.faults({"operation": "SubmitJob", "kind": "truncated"})
+
+    with pytest.raises(ClientError) as caught:
+        faulty.submit("nothing")
+
+    assert caught.value.response["ResponseMetadata"]["HTTPStatusCode"] == 400
+
+
 def test_the_nth_call_suffers_and_as_many_as_said(faulty: Stand) -> None:
     faulty.faults({"operation": "DescribeJobs", "kind": "throttle", "nth": 2, "times": 2})
 

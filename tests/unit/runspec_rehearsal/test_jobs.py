@@ -192,7 +192,7 @@ def test_cancel_ends_what_waits_and_nothing_else(make: Make) -> None:
 
 
 def test_a_pending_job_is_cancelled_after_what_it_waits_for(stand: Stand) -> None:
-    first = stand.sh("sleep 0.3")
+    first = stand.sh("sleep 2")
     second = stand.sh("echo never", dependsOn=[{"jobId": first}])
     stand.reach(second, "PENDING")
 

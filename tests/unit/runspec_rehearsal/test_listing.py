@@ -74,14 +74,16 @@ def test_jobs_are_found_by_definition_and_age(stand: Stand) -> None:
 
 
 def test_lists_and_descriptions_lag_behind(make: Make) -> None:
-    stand = make(list_lag_s=0.3, describe_lag_s=0.15).ready()
+    stand = make(list_lag_s=600.0, describe_lag_s=600.0).ready()
 
     job_id = stand.sh(":")
 
     assert named(stand, "job") == []
     assert stand.batch.describe_jobs(jobs=[job_id])["jobs"] == []
-    until(lambda: stand.batch.describe_jobs(jobs=[job_id])["jobs"])
+    stand.set(describe_lag_s=0.0)
+    assert [job["jobId"] for job in stand.batch.describe_jobs(jobs=[job_id])["jobs"]] == [job_id]
     assert named(stand, "job") == []
+    stand.set(list_lag_s=0.05)
     assert until(lambda: named(stand, "job")) == ["job"]
     assert stand.truth(job_id)["name"] == "job"
 

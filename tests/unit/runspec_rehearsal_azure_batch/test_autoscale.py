@@ -178,3 +178,35 @@ def test_a_pool_that_scales_by_itself_is_not_resized(make: Callable[..., Stand])
     status, _found = stand.raw("POST", "/pools/pool/resize", {"targetDedicatedNodes": 2})
 
     assert status == 409
+
+
+def test_a_formula_that_is_given_again_is_evaluated_at_once(make: Callable[..., Stand]) -> None:
+    """ "a new autoscale evaluation schedule will be started [...] when this request was issued"."""
+    stand = make(autoscale_s=3600.0)
+    stand.pool(enableAutoScale=True, autoScaleFormula="$TargetDedicatedNodes = 0;")
+
+    body = {"autoScaleFormula": "$TargetDedicatedNodes = 2;", "autoScaleEvaluationInterval": "PT5M"}
+    stand.client.enable_pool_auto_scale("pool", body)
+
+    stand.idle(2)
+
+
+def test_a_formula_is_not_given_twice_in_half_a_minute(make: Callable[..., Stand]) -> None:
+    stand = make(enable_s=30.0)
+    stand.pool(enableAutoScale=True, autoScaleFormula="$TargetDedicatedNodes = 0;")
+    body = {"autoScaleFormula": "$TargetDedicatedNodes = 0;"}
+
+    answers = [stand.raw("POST", "/pools/pool/enableautoscale", body) for _ in range(2)]
+
+    assert [status for status, _ in answers] == [200, 503]
+    assert answers[1][1]["code"] == "TooManyEnableAutoScaleRequests"
+
+
+def test_a_formula_is_not_given_while_a_pool_is_resized(make: Callable[..., Stand]) -> None:
+    stand = make(node_s=60.0)
+    stand.pool(enableAutoScale=True, autoScaleFormula="$TargetDedicatedNodes = 1;")
+    body = {"autoScaleFormula": "$TargetDedicatedNodes = 0;"}
+
+    status, answer = stand.raw("POST", "/pools/pool/enableautoscale", body)
+
+    assert (status, answer["code"]) == (409, "PoolBeingResized")

@@ -74,6 +74,17 @@ def test_a_reply_is_cut_in_two(make: Callable[..., Stand]) -> None:
         stand.client.get_job("job")
 
 
+def test_a_fault_meets_the_service_that_it_names(make: Callable[..., Stand]) -> None:
+    stand = make().ready()
+
+    stand.faults({"kind": "busy", "service": "arm"})
+    assert stand.client.get_job("job").id == "job"
+
+    stand.faults({"kind": "busy", "service": "batch"})
+    with pytest.raises(HttpResponseError):
+        stand.client.get_job("job")
+
+
 def test_a_fault_meets_the_calls_that_it_names(make: Callable[..., Stand]) -> None:
     stand = make().ready()
     stand.faults({"kind": "busy", "operation": "Job_Get", "nth": 2, "times": 1})

@@ -92,7 +92,7 @@ def test_what_coordination_left_in_the_background_goes_with_the_primary(stand: S
     nodes = stand.server.world.pools["pool"].nodes.values()
 
     assert everywhere(stand) == ["up\n"] * 3
-    marks = [f"AZ_BATCH_NODE_ID={n.id}".encode() for n in nodes]
+    marks = [f"AZ_BATCH_NODE_ROOT_DIR={n.root}\0".encode() for n in nodes]
     assert not [m for m in marks if m in running()]
 
 
@@ -128,6 +128,7 @@ def test_a_subtask_that_fails_fails_the_task_which_is_tried_again(stand: Stand) 
 
 
 def test_subtasks_are_told_apart_from_the_primary(stand: Stand) -> None:
+    """And not in the order of AZ_BATCH_HOST_LIST, which nobody promises."""
     stand.sh("true", **gang("/bin/true"))
     stand.end()
 
@@ -138,7 +139,7 @@ def test_subtasks_are_told_apart_from_the_primary(stand: Stand) -> None:
         (2, "completed", 0),
     ]
     nodes = stand.truth()["attempts"][0]["nodes"]
-    assert [s["nodeInfo"]["nodeId"] for s in found] == nodes[1:]
+    assert [s["nodeInfo"]["nodeId"] for s in found] == nodes[:0:-1]
 
 
 @pytest.mark.parametrize(

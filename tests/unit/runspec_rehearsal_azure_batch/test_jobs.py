@@ -18,7 +18,7 @@ def ended(stand: Stand, name: str = "job") -> str:
 def test_an_empty_job_that_ends_with_its_tasks_ends_at_once(stand: Stand) -> None:
     stand.job("empty", onAllTasksComplete="terminatejob")
 
-    assert ended(stand, "empty") == "AllTasksCompleted"
+    assert ended(stand, "empty") == "AllTasksComplete"
     with pytest.raises(ResourceExistsError, match="JobCompleted"):
         stand.client.create_task("empty", {"id": "t", "commandLine": "/bin/true"})
 
@@ -32,7 +32,7 @@ def test_a_job_whose_tasks_are_complete_ends_once_it_is_set_to(stand: Stand, tas
 
     stand.client.update_job("job", {"onAllTasksComplete": "terminatejob"})
 
-    assert ended(stand) == "AllTasksCompleted"
+    assert ended(stand) == "AllTasksComplete"
 
 
 def test_a_job_set_to_end_with_its_tasks_does(stand: Stand) -> None:
@@ -43,7 +43,7 @@ def test_a_job_set_to_end_with_its_tasks_does(stand: Stand) -> None:
 
     stand.client.terminate_task("job", "task")
 
-    assert ended(stand) == "AllTasksCompleted"
+    assert ended(stand) == "AllTasksComplete"
     with pytest.raises(ResourceExistsError, match="JobCompleted"):
         stand.client.update_job("job", {"priority": 1})
 
@@ -75,7 +75,7 @@ def test_a_job_that_takes_too_long_is_terminated(stand: Stand) -> None:
 
 
 def test_a_deleted_job_is_deleting_and_then_gone_with_its_tasks(make: Callable[..., Stand]) -> None:
-    stand = make(delete_s=0.1).ready()
+    stand = make(delete_s=2.0).ready()
     stand.sh("sleep 68")
 
     poller = stand.client.begin_delete_job("job", polling_interval=0.01)
@@ -112,6 +112,46 @@ def test_a_failed_task_ends_its_job_where_exit_conditions_say_so(
 
     until(lambda: stand.client.get_task("other", "t").state == "completed")
     until(lambda: stand.client.get_job("other").state == state)
+
+
+def test_a_failure_ends_the_job_when_its_retries_are_used_up_and_what_waits_never_runs(
+    stand: Stand,
+) -> None:
+    """Its own running tasks are ended. A code that is told comes before a file that was not taken."""
+    stand.job("other", onTaskFailure="performexitoptionsjobaction")
+    conditions = {
+        "exitCodes": [{"code": 77, "exitOptions": {"jobAction": "terminate"}}],
+        "default": {"jobAction": "none"},
+    }
+    where = {"containerUrl": "http://127.0.0.1:9/none?sig=x"}
+    lost = {
+        "filePattern": "../std*.txt",
+        "destination": {"container": where},
+        "uploadOptions": {"uploadCondition": "taskcompletion"},
+    }
+    lines = {"a": "exit 5", "b": "exit 77", "c": "touch ../ran"}
+    for name, line in lines.items():
+        body = {"id": name, "commandLine": f"/bin/sh -c '{line}'", "exitConditions": conditions}
+        more = {"constraints": {"maxTaskRetryCount": 2}, "outputFiles": [lost]}
+        stand.client.create_task("other", {**body, **(more if name == "b" else {})})
+
+    until(lambda: stand.client.get_job("other").state == "completed")
+
+    assert stand.client.get_job("other").execution_info.termination_reason == "TaskFailed"
+    a, b, c = (stand.client.get_task("other", name) for name in lines)
+    assert (a.execution_info.exit_code, b.execution_info.exit_code) == (5, 77)
+    assert b.execution_info.retry_count == 2
+    assert (c.state, c.execution_info.start_time) == ("active", None)
+
+
+def test_a_task_acts_on_its_job_only_where_the_job_lets_it(stand: Stand) -> None:
+    stand.job("other")
+    conditions = {"default": {"jobAction": "none"}}
+
+    with pytest.raises(HttpResponseError, match="InvalidPropertyValue"):
+        stand.client.create_task(
+            "other", {"id": "t", "commandLine": "true", "exitConditions": conditions}
+        )
 
 
 def test_a_preparation_task_runs_once_on_each_node_before_the_tasks_there(stand: Stand) -> None:

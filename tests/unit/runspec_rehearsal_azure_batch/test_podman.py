@@ -14,6 +14,7 @@ from tests.unit.runspec_rehearsal_azure_batch.stand import MACHINE, Stand, until
 
 pytestmark = [pytest.mark.slow, pytest.mark.podman]
 SETTINGS = {"imageName": IMAGE, "containerRunOptions": "--rm --env GIVEN=x"}
+ROOT = {"autoUser": {"scope": "pool", "elevationLevel": "admin"}}
 
 
 @pytest.fixture(scope="module")
@@ -75,3 +76,30 @@ def test_an_image_that_is_not_there_fails_the_task(stand: Stand) -> None:
     stand.sh("true", "none", containerSettings=settings)
 
     assert stand.end("none")["executionInfo"]["result"] == "failure"
+
+
+def test_a_container_belongs_to_root_where_its_task_asks_for_it_and_else_to_nobody(
+    stand: Stand,
+) -> None:
+    """Who is not root makes folders in that of the task, and nowhere else in the image."""
+    script = "mkdir $AZ_BATCH_TASK_WORKING_DIR/own && mkdir /job && echo made"
+    stand.sh(script, "plain", containerSettings=SETTINGS)
+    stand.sh(script, "admin", containerSettings=SETTINGS, userIdentity=ROOT)
+
+    assert stand.end("plain")["executionInfo"]["exitCode"] == 1
+    assert "denied" in stand.text("plain", "stderr.txt")
+    assert stand.end("admin")["executionInfo"]["exitCode"] == 0
+    assert stand.text("admin") == "made\n"
+
+
+def test_variables_may_have_lines(stand: Stand) -> None:
+    lines = "a\n b=c\n"
+    stand.sh(
+        'echo "$LINES" $GIVEN',
+        "lines",
+        containerSettings=SETTINGS,
+        environmentSettings=[{"name": "LINES", "value": lines}],
+    )
+
+    assert stand.end("lines")["executionInfo"]["exitCode"] == 0
+    assert stand.text("lines") == f"{lines} x\n"

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from azure.core.exceptions import HttpResponseError, ResourceExistsError
 
-from tests.unit.runspec_rehearsal_azure_batch.stand import Stand, Store, until
+from tests.unit.runspec_rehearsal_azure_batch.stand import MACHINE, Stand, Store, until
 
 
 def test_a_task_succeeds_with_exit_code_0_and_leaves_its_output_in_stdout_txt(stand: Stand) -> None:
@@ -222,6 +222,17 @@ def test_a_collection_says_of_each_task_how_it_went(stand: Stand) -> None:
     codes = {r["taskId"]: r.get("error", {}).get("code", r["status"]) for r in found["value"]}
     assert status == 200
     assert codes == {"new": "success", "OLD": "TaskExists", "bad id": "InvalidPropertyValue"}
+
+
+def test_a_container_that_asks_for_gpus_is_refused(make: Callable[..., Stand]) -> None:
+    stand = make()
+    machine = {**MACHINE, "containerConfiguration": {"type": "dockerCompatible"}}
+    stand.ready(virtualMachineConfiguration=machine)
+
+    for options, status in (("--rm --gpus all", 400), ("--rm", 201)):
+        settings = {"imageName": "a:1", "containerRunOptions": options}
+        body = {"id": "t", "commandLine": "/bin/true", "containerSettings": settings}
+        assert stand.raw("POST", "/jobs/job/tasks", body)[0] == status
 
 
 def test_a_collection_has_at_most_100_tasks(stand: Stand) -> None:

@@ -31,7 +31,7 @@ PLACE = ("group", "space")
 EXPERIMENT = (*PLACE, "experiment")
 
 
-def until(what: Callable[[], Any], limit_s: float = 20.0) -> Any:
+def until(what: Callable[[], Any], limit_s: float = 90.0) -> Any:
     """Give the first true value of *what*."""
     end = time.monotonic() + limit_s
     while not (value := what()):

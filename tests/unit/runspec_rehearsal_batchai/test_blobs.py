@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 from azure.storage.blob import ContainerClient
 
-from runspec_rehearsal.azure.blob import HOST, Blobs, package
+from runspec_rehearsal.azure.blob import Blobs, package
+from runspec_rehearsal.listening import HOST
 from tests.needs import lack, need
 from tests.unit.runspec_rehearsal_batchai.hand import SHARE, Hand
 
@@ -63,6 +64,27 @@ def test_a_job_reads_and_writes_a_container(
     assert hand.text() == "from the container\n"
     assert container.download_blob(written).readall() == b"1\n"
     assert hand.text("m", "MODEL") == "1\n"
+
+
+def test_a_blob_that_somebody_deletes_while_a_container_is_mounted_is_not_there(
+    make: Callable[..., Hand],
+    blobs: Blobs,
+    container: ContainerClient,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    hand, real = hand_of(make, blobs), ContainerClient.list_blobs
+    for name in ("kept", "lost"):
+        container.upload_blob(name, b"")
+
+    def listed(client: ContainerClient) -> list[Any]:
+        found = list(real(client))
+        container.delete_blob("lost")
+        return found
+
+    monkeypatch.setattr(ContainerClient, "list_blobs", listed)
+    hand.run("ls $AZ_BATCHAI_JOB_MOUNT_ROOT/data", mountVolumes=mounted(blobs))
+
+    assert hand.text() == "kept\n"
 
 
 def test_what_was_uploaded_anew_is_what_the_next_job_reads(

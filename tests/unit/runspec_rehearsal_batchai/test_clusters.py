@@ -334,3 +334,13 @@ def test_the_same_cluster_again_is_the_one_that_is_there(hand: Hand) -> None:
     again = hand.client.clusters.begin_create(*PLACE, "cluster", {"properties": asked}).result()
 
     assert again.creation_time == before.creation_time
+
+
+def test_quotas_change_while_it_runs_and_are_whole_numbers(hand: Hand) -> None:
+    hand.stand.control("PUT", "settings", {"quotas": {"Clusters": 7}})
+
+    found = {u.name.value: u.limit for u in hand.client.usages.list("eastus")}
+    assert found["Clusters"] == 7
+    for wrong in ({"Clusters": "7"}, {"Clusters": True}, 7):
+        with pytest.raises(Exception, match="no mapping to whole numbers"):
+            hand.stand.control("PUT", "settings", {"quotas": wrong})

@@ -18,8 +18,12 @@ from tests.unit.runspec_rehearsal_batchai.hand import Hand, until
 BOXED = {"imageSourceRegistry": {"image": IMAGE}, "shmSize": "2m"}
 
 
-def test_a_container_is_told_names_of_variables_never_values(tmp_path: Path) -> None:
+def test_a_container_is_told_names_of_variables_never_values(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SSL_CERT_FILE", "/here")
     env = {"AZ_BATCHAI_JOB_TEMP": "/job", "TOKEN": "very-secret", "PATH": "/bin"}
+    env |= {"SSL_CERT_FILE": "/here", "LC_ALL": "job's own"}
     asked = {"containerSettings": BOXED}
 
     words = containers.prefix(Settings(tmp_path, engine="podman"), asked, env)
@@ -28,7 +32,8 @@ def test_a_container_is_told_names_of_variables_never_values(tmp_path: Path) -> 
     assert words[-1] == IMAGE
     assert "very-secret" not in json.dumps(words)
     assert ("--env", "TOKEN") in pairwise(words)
-    assert ("--env", "PATH") not in pairwise(words)
+    assert ("--env", "LC_ALL") in pairwise(words)
+    assert {("--env", "PATH"), ("--env", "SSL_CERT_FILE")} & set(pairwise(words)) == set()
 
 
 def test_without_an_image_or_podman_a_job_is_a_process(tmp_path: Path) -> None:

@@ -86,3 +86,21 @@ def test_a_custom_command_may_start_another_mpirun_on_the_hosts(
 
     assert done.execution_state == "succeeded", hand.text("stderr.txt")
     assert [line[:5] for line in hand.text().splitlines()] == ["(0, 3", "(1, 3"]
+
+
+def test_the_host_file_of_the_service_is_for_open_mpi_and_mpich_refuses_it(
+    make: Callable[..., Hand], mpi: Path
+) -> None:
+    """So whoever starts an mpirun has to write one of another form: `runspec_azure.batchai.tries`."""
+    hand = make().ready(2)
+
+    done = hand.run(
+        f'{mpi / "bin/mpirun"} -n 2 --hostfile "$AZ_BATCHAI_MPI_HOST_FILE" true', nodes=2
+    )
+
+    said = hand.text("stderr.txt")
+    taken = done.execution_state == "succeeded"
+    assert (taken, "token slots not supported" in said) == (
+        mpi.name == "openmpi",
+        mpi.name == "mpich",
+    )

@@ -81,6 +81,19 @@ def test_a_job_finds_its_variables_and_the_value_of_its_secrets(hand: Hand) -> N
     assert env["TOKEN"] == "very-secret"
 
 
+def test_of_the_values_of_variables_those_of_the_service_are_put_in_and_no_others(
+    hand: Hand,
+) -> None:
+    """The list of variables says that these may be referenced in user defined ones, and names no shell."""
+    given = {"PRICE": "a$HOME b${PATH} $1 $", "BRACES": "${AZ_BATCHAI_JOB_TEMP}/x", "NONE": "$NONE"}
+
+    hand.run(ENVIRON, environmentVariables=[{"name": k, "value": given[k]} for k in given])
+
+    env = json.loads(hand.text())
+    wanted = {**given, "BRACES": f"{env['AZ_BATCHAI_JOB_TEMP']}/x"}
+    assert {name: env[name] for name in given} == wanted
+
+
 def test_secrets_are_never_told_again(hand: Hand) -> None:
     hand.submit(secrets=[SECRET], environmentVariables=[{"name": "A", "value": "1"}])
 

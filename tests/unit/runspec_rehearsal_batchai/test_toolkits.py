@@ -15,6 +15,7 @@ from tests.unit.runspec_rehearsal_batchai.hand import Hand, until
 
 TWO = ("10.0.0.4", "10.0.0.5")
 SCRIPT = {"pythonScriptFilePath": "train.py", "commandLineArgs": "-g"}
+THERE = "set -e; type mpirun >/dev/null || exit 127; "
 HOSTS = '"$AZ_BATCHAI_MPI_HOST_FILE"'
 SHOW = """
 import json, os, sys
@@ -38,7 +39,7 @@ done <"$file"
 
 def started(name: str, settings: dict[str, Any], nodes: int = 2) -> list[tuple[int, str, str]]:
     found = toolkits.tasks({name: settings}, TWO[:nodes], ["mpirun"])
-    return [(task.node, task.command, task.suffix) for task in found]
+    return [(task.node, task.command.removeprefix(THERE), task.suffix) for task in found]
 
 
 @pytest.mark.parametrize("kit", ["chainerSettings", "horovodSettings"])
@@ -172,6 +173,30 @@ def test_mpirun_starts_processes_on_the_nodes_of_the_host_file(
     assert [one["argv"] for one in said] == [["-g"]] * 4
     temps = [one["AZ_BATCHAI_JOB_TEMP"] for one in said]
     assert temps[0] == temps[1] != temps[2] == temps[3]
+
+
+@pytest.mark.parametrize("line", ["true", "export A=1; true", "true | true"])
+def test_a_job_of_mpi_fails_where_no_mpirun_is(make: Callable[..., Hand], line: str) -> None:
+    hand = make(mpirun=("no-such-mpirun",)).ready(2)
+
+    done = hand.run(nodes=2, customToolkitSettings=None, customMpiSettings={"commandLine": line})
+
+    assert (done.execution_state, done.execution_info.exit_code) == ("failed", 127)
+    assert "no-such-mpirun" in hand.text("stderr.txt")
+
+
+def test_what_mpirun_cannot_start_fails_whatever_the_line_says_after_it(
+    make: Callable[..., Hand], tmp_path: Path
+) -> None:
+    mpirun = tmp_path / "mpirun"
+    mpirun.write_text(FAKE_MPIRUN)
+    mpirun.chmod(0o755)
+    hand = make(mpirun=(str(mpirun),)).ready(2)
+
+    asked = {"commandLine": "no-such; true"}
+    done = hand.run(nodes=2, customToolkitSettings=None, customMpiSettings=asked)
+
+    assert (done.execution_state, done.execution_info.exit_code) == ("failed", 127)
 
 
 def test_a_node_has_a_folder_and_an_address_of_its_own(make: Callable[..., Hand]) -> None:

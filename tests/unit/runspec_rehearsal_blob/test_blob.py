@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -15,6 +16,7 @@ from pathlib import Path
 import pytest
 from azure.storage.blob import ContainerClient
 
+from runspec_rehearsal import listening
 from runspec_rehearsal.azure.blob import SAS_VERSION, Blobs
 from tests.needs import need
 
@@ -94,3 +96,20 @@ def gone(pid: int, within_s: float = 20.0) -> bool:
             return True
         time.sleep(0.02)
     return False
+
+
+def test_a_port_that_somebody_else_was_faster_to_take_is_no_obstacle(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    free = listening.free_port
+    with socket.socket() as other:
+        other.bind((listening.HOST, 0))
+        other.listen()
+        taken = other.getsockname()[1]
+        ports = iter([taken])
+        monkeypatch.setattr(listening, "free_port", lambda: next(ports, None) or free())
+
+        with Blobs(tmp_path) as found:
+            found.make_container("jobs")
+
+    assert found.port != taken

@@ -17,6 +17,7 @@ from tests.official import DATA
 
 SWAGGER = DATA / "azure-batch" / "swagger-2024-07-01.20.0.json"
 MODELS: Mapping[str, Any] = {
+    "Pool_EnableAutoScale": models.BatchPoolEnableAutoScaleOptions,
     "Pool_Add": models.BatchPoolCreateOptions,
     "Job_Add": models.BatchJobCreateOptions,
     "Job_Patch": models.BatchJobUpdateOptions,

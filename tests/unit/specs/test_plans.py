@@ -22,7 +22,7 @@ from botocore.validate import ParamValidator
 from runspec import job, plan, registry
 from runspec.provider import Facts, Request, Source, Spec, inside_boot, inside_zipapp
 from runspec_aws.naming import each
-from tests.unit.specs import azure_bodies
+from tests.unit.specs import arm_bodies, azure_bodies
 
 ROOT = Path(__file__).resolve().parents[3]
 SPECS = sorted((ROOT / "specs").glob("*.yaml"))
@@ -80,6 +80,10 @@ ACCOUNTS: dict[str, tuple[str, dict[str, Any], dict[str, Any]]] = {
         {"efa": True},
     ),
 }
+IDENTITY = (
+    "/subscriptions/00000000-0000-0000-0000-000000000000/resourceGroups/g/providers/"
+    "Microsoft.ManagedIdentity/userAssignedIdentities/jobs"
+)
 # The same for Azure Batch.
 AZURE_ACCOUNTS: dict[str, tuple[str, dict[str, Any], dict[str, Any]]] = {
     "close": (
@@ -104,7 +108,24 @@ AZURE_ACCOUNTS: dict[str, tuple[str, dict[str, Any], dict[str, Any]]] = {
     "own": (
         "hello",
         {"sweep": {"seed": "1..150"}, "max_parallel": 5, "retry": {"attempts": 3}},
-        {"pool": "mine", "identity": "/subscriptions/0/identities/jobs", "priority": 5},
+        {"pool": "mine", "identity": IDENTITY, "priority": 5},
+    ),
+    "identity": (
+        "hello",
+        {
+            "cluster": {"nodes": 2},
+            "container": {"image": "mine.azurecr.io/train:1"},
+            "mounts": [{"name": "sets", "source": "shared://sets/a", "target": "/job/sets"}],
+        },
+        {
+            "identity": IDENTITY,
+            "subscription": "00000000-0000-0000-0000-000000000000",
+            "resource_group": "g",
+            "registry": "mine.azurecr.io",
+            "shared": {"sets": "blob:others/sets"},
+            "storage_key": None,
+            "tags": {"team": "digits"},
+        },
     ),
 }
 CLOUD = [(path, "aws-batch", "batch") for path in SPECS]
@@ -239,6 +260,27 @@ def test_azures_own_models_and_description_find_nothing_wrong_with_a_request(
     bodies = [(r.operation, r.params.get("body")) for r in asked]
     assert [azure_bodies.by_the_sdk(*one) for one in bodies] == [[]] * len(bodies)
     assert [azure_bodies.by_the_description(*one) for one in bodies] == [[]] * len(bodies)
+    managed = [s.do.params["body"] for s in made.steps if s.do.service == "arm"]
+    assert [arm_bodies.by_the_sdk(one) for one in managed] == [[]] * len(managed)
+    assert [arm_bodies.by_the_description(one) for one in managed] == [[]] * len(managed)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"vmsize": "a"},
+        {"taskSlotsPerNode": "1"},
+        {"taskSchedulingPolicy": {"nodeFillType": "pack"}},
+    ],
+)
+def test_what_the_resource_manager_would_refuse_is_found_by_both(change: dict[str, Any]) -> None:
+    found = planned(ROOT / "specs" / "hello.yaml", "azure-batch", "identity")
+    body = next(s.do.params["body"] for s in found.steps if s.id == "pool")
+    wrong_body = {**body, "properties": {**body["properties"], **change}}
+
+    assert arm_bodies.by_the_sdk(wrong_body)
+    if arm_bodies.SCHEMA.exists():
+        assert arm_bodies.by_the_description(wrong_body)
 
 
 @pytest.mark.parametrize(

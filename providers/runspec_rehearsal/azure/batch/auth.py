@@ -18,7 +18,9 @@ from email.utils import parsedate_to_datetime
 from urllib.parse import parse_qs, parse_qsl, urlsplit
 
 from runspec_rehearsal.azure.batch.errors import ServiceError
+from runspec_rehearsal.azure.batch.management import AUDIENCE
 from runspec_rehearsal.azure.batch.settings import Settings
+from runspec_rehearsal.azure.identity import Tokens
 
 SIGNED = (
     "content-encoding content-language content-length content-md5 content-type date "
@@ -70,8 +72,9 @@ def signature(key: str, text: str) -> str:
 class Doorman:
     """Lets in who has a right signature or a token that is still good."""
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings: Settings, tokens: Tokens | None = None) -> None:
         self._settings = settings
+        self._tokens = tokens
         self._lock = threading.Lock()
         self._given: dict[str, float] = {}
 
@@ -109,8 +112,19 @@ class Doorman:
         if not any(hmac.compare_digest(one, signed) for one in made):
             raise refused("The MAC signature found in the HTTP request is not the computed one.")
 
+    def check_manager(self, headers: Mapping[str, str]) -> None:
+        """Raise ServiceError for who may not ask the Resource Manager, which takes tokens alone.
+
+        https://learn.microsoft.com/rest/api/azure/#create-the-request
+        """
+        scheme, _, token = headers.get("authorization", "").partition(" ")
+        if scheme != "Bearer" or self._tokens is None or not self._tokens.good(token, AUDIENCE):
+            error = ServiceError("InvalidAuthenticationToken", "The access token is invalid.")
+            error.status = 401
+            raise error
+
     def _check_token(self, token: str) -> None:
-        if token in self._settings.tokens:
+        if token in self._settings.tokens or (self._tokens and self._tokens.good(token, SCOPE)):
             return
         with self._lock:
             ends = self._given.get(token)

@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     from runspec_rehearsal.azure.batch.pools import Pool
     from runspec_rehearsal.azure.batch.world import World
 
-SAMPLE_S = 30.0  # a sample of the service: "every 30 seconds"
 MOST_SAMPLES = 2000
 LEAST_S, LONGEST_S = 300, 168 * 3600  # "minimum [...] 5 minutes and 168 hours respectively"
 
@@ -47,14 +46,15 @@ def syntax(exc: FormulaError) -> ServiceError:
 
 
 def begin(world: World, pool: Pool) -> None:
-    """Evaluate the formula now and at each interval, and take samples, while the pool has one.
+    """Evaluate the formula now and at each interval. Samples are taken all the while, by their own clock.
 
     "enabling automatic scaling [...] the first evaluation is done at once": "When you create a pool
     with autoscaling enabled, [...] evaluates the formula immediately".
     """
     pool.turn += 1
     pool.clock += 1
-    sample(world, pool, pool.clock)
+    if not pool.samples:
+        sample(world, pool)
     evaluate(world, pool, pool.clock)
 
 
@@ -64,11 +64,11 @@ def here(world: World, pool: Pool, clock: int) -> bool:
     return alive and clock == pool.clock and bool(pool.body.get("enableAutoScale"))
 
 
-def sample(world: World, pool: Pool, clock: int) -> None:
-    if here(world, pool, clock):
+def sample(world: World, pool: Pool) -> None:
+    if world.pools.get(pool.id.lower()) is pool and pool.state != "deleting":
         pool.samples.append((time.monotonic(), measured(world, pool)))
         del pool.samples[:-MOST_SAMPLES]
-        world.timers.after(world.settings.sample_s, partial(sample, world, pool, clock))
+        world.timers.after(world.settings.sample_s, partial(sample, world, pool))
 
 
 def measured(world: World, pool: Pool) -> dict[str, float]:
@@ -76,6 +76,7 @@ def measured(world: World, pool: Pool) -> dict[str, float]:
 
     "$ActiveTasks: the number of tasks that are ready to execute but aren't yet executing. [...] For
     a multi-instance task, $ActiveTasks includes the number of instances set on the task."
+    "$RunningTasks: the number of tasks in a running state": nothing is said of instances there.
     """
     found = dict.fromkeys(formula.SAMPLED, 0.0)
     for job in world.jobs.values():
@@ -83,7 +84,7 @@ def measured(world: World, pool: Pool) -> dict[str, float]:
             continue
         for task in job.tasks.values():
             if task.attempt:
-                found["$RunningTasks"] += task.instances
+                found["$RunningTasks"] += 1
             elif task.state == "active" and job.state == "active" and placing.ready(task):
                 found["$ActiveTasks"] += task.instances
             elif task.state == "completed":

@@ -15,17 +15,12 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from runspec_rehearsal import inherited
 from runspec_rehearsal.azure.batch import containers, transfers, words
 from runspec_rehearsal.azure.batch.transfers import TransferError
 
 if TYPE_CHECKING:
     from runspec_rehearsal.azure.batch.world import World
-
-# What tasks that run as processes may have of whoever rehearses them: none of it is a secret.
-INHERITED = (
-    "PATH LANG LC_ALL TZ SSL_CERT_FILE SSL_CERT_DIR PIP_CERT UV_SYSTEM_CERTS HTTP_PROXY HTTPS_PROXY "
-    "NO_PROXY http_proxy https_proxy no_proxy"
-).split()
 
 GONE_S = 5.0  # how long to wait for what was killed
 
@@ -81,14 +76,16 @@ class Command:
 
     folder: Path
     env: Mapping[str, str]
-    container: Mapping[str, Any] | None = None
-    """containerSettings, where a container is wanted."""
+    container: containers.Container | None = None
+    """Where a container is wanted."""
     append: bool = False
     """Whether output goes on where that of an earlier command ended."""
     killed: bool = False
     process: subprocess.Popen[bytes] | None = None
     remove: Callable[[], None] | None = None
     """Ends the container, where there is one."""
+    name: str | None = None
+    """The container that further commands go into, where there is one."""
     lock: threading.Lock = field(default_factory=threading.Lock)
 
     def run(self, world: World, line: str, files: Sequence[Mapping[str, Any]] = ()) -> Ended:
@@ -102,7 +99,7 @@ class Command:
         (self.folder / "wd").mkdir(parents=True, exist_ok=True)
         for one in files:
             try:
-                transfers.fetch(one, into)
+                transfers.fetch(one, into, self.env)
             except TransferError as exc:
                 return Ended(None, failure(exc.code, exc.message, **exc.details))
         return None
@@ -115,7 +112,7 @@ class Command:
         """
         try:
             argv = words.split(line)
-            process = self._spawn(world, argv)
+            process = self._spawn(world, argv, leave)
         except (OSError, ValueError, IndexError) as exc:
             code = (
                 "CommandProgramNotFound"
@@ -132,12 +129,12 @@ class Command:
             self.end_all()
         return ended_with(status if status >= 0 else 128 - status)
 
-    def _spawn(self, world: World, argv: list[str]) -> subprocess.Popen[bytes] | None:
-        env = {k: os.environ[k] for k in INHERITED if k in os.environ}
+    def _spawn(self, world: World, argv: list[str], leave: bool) -> subprocess.Popen[bytes] | None:
+        env = inherited.variables()
         env |= {"HOME": str(self.folder / "wd"), **world.settings.machine_env, **self.env}
         if self.container is not None and world.settings.engine == "podman":
-            argv = self._contained(world, argv)
-            env = dict(os.environ)
+            argv = self._contained(world, argv, leave)
+            env = {**os.environ, **containers.beside({**world.settings.machine_env, **self.env})}
         program = shutil.which(argv[0], path=env.get("PATH", os.defpath))
         program = program or str(self.folder / "wd" / argv[0])
         with self.lock:
@@ -159,13 +156,19 @@ class Command:
                 )
             return self.process
 
-    def _contained(self, world: World, argv: list[str]) -> list[str]:
+    def _contained(self, world: World, argv: list[str], leave: bool) -> list[str]:
         """Give the command of a container. An image has a PATH and a home of its own."""
-        settings, name = world.settings, f"batch-{uuid.uuid4().hex}"
-        self.remove = partial(containers.removed, settings, name)
-        inside = {**settings.machine_env, **self.env}
+        settings = world.settings
         assert self.container is not None, "BUG: there is no container"
-        return containers.wrapped(settings, self.container, argv, inside, self.folder, name)
+        if self.name is None:
+            name = f"batch-{uuid.uuid4().hex}"
+            self.remove = partial(containers.removed, settings, name)
+            env = {**settings.machine_env, **self.env}
+            if not leave:
+                return containers.wrapped(settings, self.container, argv, env, self.folder, name)
+            containers.begun(settings, self.container, env, self.folder, name)
+            self.name = name
+        return containers.inside(settings, self.container, argv, self.folder, self.name)
 
     def kill(self) -> None:
         """End all its processes now, and start none any more."""

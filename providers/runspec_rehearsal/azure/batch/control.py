@@ -1,70 +1,66 @@
-"""The paths that are the rehearsal's own: faults, calls, settings, preemption, tasks, tokens."""
+"""The paths that are the rehearsal's own here: settings, preemption, tasks, tokens."""
 
 from __future__ import annotations
 
-import json
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from runspec_rehearsal.azure.batch import scaling
-from runspec_rehearsal.azure.batch.faults import BadFault, fault
-from runspec_rehearsal.azure.batch.settings import BadSetting, changed
+from runspec_rehearsal.azure.batch import metadata, scaling
 from runspec_rehearsal.azure.batch.tasks import Task
 
 if TYPE_CHECKING:
+    from runspec_rehearsal.azure.batch.nodes import Node
     from runspec_rehearsal.azure.batch.server import Listener
-
-PATH = "/_rehearsal/"
-
-
-def answer(server: Listener, method: str, path: str, body: bytes) -> tuple[int, Any]:
-    """Give the status and the JSON that a control path is answered with."""
-    handler = HANDLERS.get((method, path.removeprefix(PATH)))
-    if handler is None:
-        return 404, {"message": f"there are {sorted(' '.join(key) for key in HANDLERS)}"}
-    try:
-        return 200, handler(server, json.loads(body or b"null"))
-    except (BadFault, BadSetting, ValueError, TypeError, KeyError) as exc:
-        return 400, {"message": f"{type(exc).__name__}: {exc}"}
-
-
-def put_faults(server: Listener, given: Any) -> Any:
-    server.faults.put([fault(members) for members in given])
-    return {}
-
-
-def delete_faults(server: Listener, _given: Any) -> Any:
-    server.faults.put([])
-    return {}
-
-
-def calls(server: Listener, _given: Any) -> Any:
-    return server.calls.all()
 
 
 def put_settings(server: Listener, given: Any) -> Any:
     world = server.world
     with world.lock:
-        world.settings = changed(world.settings, given)
+        world.settings = world.settings.changed(given)
         world.place()
     return {}
 
 
 def preempt(server: Listener, given: Any) -> Any:
-    """Take away the machine of `nodeId`, or one that `taskId` of `jobId` is on (`index`: which)."""
+    """Take away the machine of `nodeId`, or one that `taskId` of `jobId` is on (`index`: which).
+
+    With `notice_s` it says so that long before (`kind`: Preempt or Terminate), and goes then.
+    """
     world = server.world
     with world.lock:
-        nodes = {n.id: n for p in world.pools.values() for n in p.nodes.values()}
-        if "nodeId" in given:
-            node = nodes[given["nodeId"]]
-        else:
-            task = world.jobs[given["jobId"].lower()].tasks[given["taskId"].lower()]
-            if task.attempt is None:
-                raise ValueError(f"{task.id} is on no node")
-            node = task.attempt.nodes[given.get("index", 0)]
+        node = _named(server, given)
         if node.dedicated or node.state == "preempted":
             raise ValueError(f"{node.id} is no low-priority node that could be taken away")
-        scaling.preempt(world, node)
+        if given.get("notice_s"):
+            metadata.announce(node, given.get("kind", "Preempt"), given["notice_s"])
+            world.timers.after(given["notice_s"], partial(_taken, server, node))
+        else:
+            scaling.preempt(world, node)
         return {"nodeId": node.id}
+
+
+def _taken(server: Listener, node: Node) -> None:
+    if node.event and node.state != "preempted":
+        scaling.preempt(server.world, node)
+
+
+def withdraw(server: Listener, given: Any) -> Any:
+    """Have a machine that has said that it goes stay."""
+    with server.world.lock:
+        metadata.withdraw(_named(server, given))
+    return {}
+
+
+def _named(server: Listener, given: Any) -> Node:
+    world = server.world
+    nodes: dict[str, Node] = {n.id: n for p in world.pools.values() for n in p.nodes.values()}
+    if "nodeId" in given:
+        return nodes[given["nodeId"]]
+    task = world.jobs[given["jobId"].lower()].tasks[given["taskId"].lower()]
+    if task.attempt is None:
+        raise ValueError(f"{task.id} is on no node")
+    node: Node = task.attempt.nodes[given.get("index", 0)]
+    return node
 
 
 def tasks(server: Listener, _given: Any) -> Any:
@@ -100,11 +96,9 @@ def token(server: Listener, _given: Any) -> Any:
 
 
 HANDLERS = {
-    ("PUT", "faults"): put_faults,
-    ("DELETE", "faults"): delete_faults,
-    ("GET", "calls"): calls,
     ("PUT", "settings"): put_settings,
     ("POST", "preempt"): preempt,
+    ("POST", "withdraw"): withdraw,
     ("GET", "tasks"): tasks,
     ("POST", "token"): token,
 }

@@ -56,6 +56,8 @@ STATUS = {
         ),
         409,
     ),
+    # https://learn.microsoft.com/rest/api/batchservice/batch-status-and-error-codes
+    "TooManyEnableAutoScaleRequests": 503,
 }
 
 

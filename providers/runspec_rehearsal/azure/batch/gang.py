@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from typing import TYPE_CHECKING, Any
 
-from runspec_rehearsal.azure.batch import commands
+from runspec_rehearsal.azure.batch import commands, containers
 from runspec_rehearsal.azure.batch.commands import Command, Ended
 from runspec_rehearsal.azure.batch.nodes import WORK, Node
 
@@ -60,7 +60,7 @@ def run(world: World, attempt: Attempt) -> Ended:
     """Run an attempt to its end, which is that of the primary."""
     body = attempt.task.body
     made = [
-        Command(attempt.folder(n), environment(world, attempt, n), body.get("containerSettings"))
+        Command(attempt.folder(n), environment(world, attempt, n), containers.of(body))
         for n in attempt.nodes
     ]
     attempt.commands += made

@@ -120,6 +120,12 @@ def task(body: Mapping[str, Any], contained: bool | None) -> None:
             else "the pool has no containerConfiguration"
         )
         raise wrong("containerSettings", body.get("containerSettings"), reason)
+    options = body.get("containerSettings", {}).get("containerRunOptions", "")
+    if "--gpus" in options:
+        # "Batch will automatically enable GPU for container tasks, so you shouldn't include the
+        # -gpus argument"; what comes of it is not said: here it is refused.
+        # https://learn.microsoft.com/en-us/azure/batch/batch-docker-container-workloads
+        raise wrong("containerRunOptions", options, "GPUs are given to containers without --gpus")
     settings = body.get("multiInstanceSettings")
     if settings is not None:
         files(settings.get("commonResourceFiles", ()), "multiInstanceSettings.commonResourceFiles")

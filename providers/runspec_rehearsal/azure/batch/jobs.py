@@ -177,10 +177,13 @@ def ended(world: World, job: Job) -> None:
 
 
 def all_done(world: World, job: Job) -> None:
-    """End a job whose tasks are all complete, if it is to end then."""
+    """End a job whose tasks are all complete, if it is to end then.
+
+    "AllTasksComplete - the Job's onAllTasksComplete attribute is set to terminatejob". BatchJobExecutionInfo.
+    """
     done = all(t.state == "completed" for t in job.tasks.values())
     if job.state == "active" and done and job.body["onAllTasksComplete"] == "terminatejob":
-        end(world, job, "AllTasksCompleted")
+        end(world, job, "AllTasksComplete")
 
 
 def delete(world: World, request: Request) -> Answer:

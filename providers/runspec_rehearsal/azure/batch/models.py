@@ -10,6 +10,7 @@ import datetime
 import enum
 import inspect
 import re
+import sys
 import typing
 from collections.abc import Iterator, Mapping
 from functools import cache
@@ -18,8 +19,9 @@ from urllib.parse import parse_qsl, unquote, urlsplit
 
 from azure.batch._operations import _operations as builders
 from azure.batch._utils.model_base import Model
-from azure.batch.models import _enums, _models
+from azure.batch.models import _models
 from azure.core import MatchConditions
+from azure.mgmt.batch._utils.model_base import Model as ManagementModel
 
 from runspec_rehearsal.azure.batch.errors import ServiceError
 
@@ -199,10 +201,14 @@ class Field(NamedTuple):
 
 
 class Namespace:
-    """What `_models.X` may be in the SDK's annotations."""
+    """What `_models.X` may be in the annotations of an SDK, this one or that of the Resource Manager."""
+
+    def __init__(self, module: str) -> None:
+        self.models = sys.modules[module]
+        self.enums = sys.modules[module.replace("_models", "_enums")]
 
     def __getattr__(self, name: str) -> Any:
-        return getattr(_models, name, None) or getattr(_enums, name)
+        return getattr(self.models, name, None) or getattr(self.enums, name)
 
 
 @cache
@@ -212,7 +218,7 @@ def fields(model: Any) -> dict[str, Field]:
     model({})  # it makes its table of properties when the first is made
     for base in reversed(model.__mro__):
         names = vars(base).get("__annotations__", {})
-        scope = {**vars(_models), "_models": Namespace()}
+        scope = {**vars(sys.modules[model.__module__]), "_models": Namespace(model.__module__)}
         holder = type("holder", (), {"__annotations__": names})
         known = getattr(model, "_attr_to_rest_field", {})
         hints = {k: v for k, v in names.items() if k in known}
@@ -239,7 +245,7 @@ def problems(value: Any, kind: Any, path: str = "") -> Iterator[Problem]:
     """Say where *value* is not what the models allow. Unknown and read-only names are not allowed."""
     kind = bare(kind)
     origin, args = typing.get_origin(kind), typing.get_args(kind)
-    if isinstance(kind, type) and issubclass(kind, Model):
+    if isinstance(kind, type) and issubclass(kind, (Model, ManagementModel)):
         yield from of_model(value, kind, path)
     elif origin in (list, dict):
         if not isinstance(value, origin):

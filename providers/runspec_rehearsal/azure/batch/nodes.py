@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import shutil
 import threading
+from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from runspec_rehearsal.azure.batch import commands
+from runspec_rehearsal.azure.batch import commands, metadata
 from runspec_rehearsal.azure.batch.commands import Command, Ended
 from runspec_rehearsal.azure.batch.errors import ServiceError
 from runspec_rehearsal.azure.batch.things import Thing, now
@@ -42,8 +43,14 @@ class Node(Thing):
         self.start_info: dict[str, Any] | None = None
         self.start: Command | None = None
         self.errors: list[dict[str, Any]] = []
+        self.event: dict[str, Any] | None = None
+        """What is scheduled for its machine: see `metadata`."""
+        self.asked = 0
+        """How often its metadata were asked for."""
         self.recent: list[dict[str, Any]] = []
         self.total = 0
+        self.login: Mapping[str, str] = {}
+        """By what variables programs on it find its identities."""
 
     @property
     def free(self) -> int:
@@ -61,6 +68,7 @@ class Node(Thing):
         https://learn.microsoft.com/en-us/azure/batch/batch-compute-node-environment-variables
         """
         return {
+            **self.login,
             "AZ_BATCH_ACCOUNT_NAME": world.settings.account,
             "AZ_BATCH_ACCOUNT_URL": world.url,
             "AZ_BATCH_NODE_ID": self.id,
@@ -70,6 +78,7 @@ class Node(Thing):
             "AZ_BATCH_NODE_SHARED_DIR": str(self.folder(SHARED)),
             "AZ_BATCH_NODE_STARTUP_DIR": str(self.folder(STARTUP)),
             "AZ_BATCH_POOL_ID": self.pool.id,
+            metadata.VARIABLE: metadata.address(world, self),
             "AZ_BATCH_TASK_RESERVED_EPHEMERAL_DISK_SPACE_BYTES": "1000000000",
         }
 
@@ -112,6 +121,8 @@ def boot(world: World, node: Node) -> None:
     for name in (STARTUP, SHARED, MOUNTS, WORK):
         node.folder(name).mkdir(parents=True, exist_ok=True)
     mount(world, node)
+    if world.identity is not None and node.pool.identities:
+        node.login = world.identity.machine(node.pool.identities)
     node.move("starting")
     world.timers.after(world.settings.boot_s, partial(started, world, node))
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import glob
+from collections.abc import Mapping
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Any
 
@@ -32,13 +33,13 @@ def taken(attempt: Attempt, end: Ended) -> Ended:
         condition = one["uploadOptions"]["uploadCondition"]
         if (end.exit_code == 0) in CONDITIONS[condition]:
             try:
-                take(folder, one)
+                take(folder, one, attempt.nodes[0].login)
             except TransferError as exc:
                 return Ended(end.exit_code, commands.failure(exc.code, exc.message, **exc.details))
     return end
 
 
-def take(folder: Path, one: dict[str, Any]) -> None:
+def take(folder: Path, one: dict[str, Any], machine: Mapping[str, str]) -> None:
     """Upload what matches one pattern.
 
     path: "If filePattern does not contain wildcards, then path is the name of the blob to which to
@@ -49,11 +50,12 @@ def take(folder: Path, one: dict[str, Any]) -> None:
     destination = one["destination"]["container"]
     pattern, path = one["filePattern"], destination.get("path", "")
     wild = any(letter in pattern for letter in "*?[")
+    headers = transfers.bearer(destination, machine, "FileUploadAccessDenied")
     for file in matching(folder / "wd", pattern):
         name = blob_name(file, folder / "wd", pattern)
         if path:
             name = f"{path.rstrip('/')}/{name}" if wild else path
-        transfers.upload(transfers.inside(destination["containerUrl"], name), file)
+        transfers.upload(transfers.inside(destination["containerUrl"], name), file, headers)
 
 
 def matching(wd: Path, pattern: str) -> list[Path]:

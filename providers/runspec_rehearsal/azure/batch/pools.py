@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+import time
 from collections.abc import Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -24,7 +26,6 @@ DEFAULTS = {
     "taskSchedulingPolicy": {"nodeFillType": "spread"},
     "resizeTimeout": "PT15M",
 }
-MOST_METADATA = 10  # mounts: "maximum of 10 mounted file systems"
 
 
 class Pool(Thing):
@@ -45,11 +46,21 @@ class Pool(Thing):
         """Counts formulas, for their timers."""
         self.run: dict[str, Any] | None = None
         """autoScaleRun."""
+        self.enabled_s = -math.inf
+        """When autoscale was enabled last."""
+        self.incarnation = 1
+        """Of the document of scheduled events."""
         self.samples: list[tuple[float, dict[str, float]]] = []
 
     @property
     def slots(self) -> int:
         return int(self.body["taskSlotsPerNode"])
+
+    @property
+    def identities(self) -> list[str]:
+        """Give the ids of its user-assigned identities."""
+        given = self.body.get("identity", {}).get("userAssignedIdentities", ())
+        return [one["resourceId"] for one in given]
 
     @property
     def contained(self) -> bool:
@@ -80,7 +91,11 @@ class Pool(Thing):
 
 
 def add(world: World, request: Request) -> Answer:
-    body = request.body
+    return made(world, request.body)
+
+
+def made(world: World, body: dict[str, Any]) -> Answer:
+    """Make a pool of a body that the models allow."""
     guards.id_of(body)
     guards.pool(body)
     autoscale.check_settings(body)
@@ -210,17 +225,24 @@ def remove_nodes(world: World, request: Request) -> Answer:
 
 
 def enable_autoscale(world: World, request: Request) -> Answer:
-    """ "You cannot enable automatic scaling on a Pool if a resize operation is in progress"."""
+    """ "You cannot enable automatic scaling on a Pool if a resize operation is in progress".
+
+    Here also of pools that scale by themselves already, which nothing says; "You cannot call this API
+    for the same Pool more than once every 30 seconds".
+    """
     pool = alive(world, request)
     body: Mapping[str, Any] = request.body
     if not body:
         raise ServiceError("MissingRequiredProperty", "A formula or an interval must be given.")
-    if not pool.body.get("enableAutoScale"):
-        if pool.allocation != "steady":
-            raise ServiceError("PoolBeingResized", "The specified pool is being resized")
-        if "autoScaleFormula" not in body:
-            raise wrong("autoScaleFormula", None, "it is needed to enable automatic scaling")
+    if pool.allocation != "steady":
+        raise ServiceError("PoolBeingResized", "The specified pool is being resized")
+    if not pool.body.get("enableAutoScale") and "autoScaleFormula" not in body:
+        raise wrong("autoScaleFormula", None, "it is needed to enable automatic scaling")
     autoscale.check_settings({"enableAutoScale": True, **pool.body, **body})
+    if time.monotonic() - pool.enabled_s < world.settings.enable_s:
+        message = "Too many Enable Pool AutoScale requests are issued on the pool."
+        raise ServiceError("TooManyEnableAutoScaleRequests", message)
+    pool.enabled_s = time.monotonic()
     pool.body |= {"enableAutoScale": True, **{k: body[k] for k in AUTOSCALE if k in body}}
     pool.touch()
     autoscale.begin(world, pool)

@@ -8,7 +8,7 @@ import time
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from runspec_rehearsal.azure.batch import commands, gang, jobs, outputs
+from runspec_rehearsal.azure.batch import commands, containers, gang, jobs, outputs
 from runspec_rehearsal.azure.batch.commands import Command, Ended
 from runspec_rehearsal.azure.batch.exits import exit_options
 from runspec_rehearsal.azure.batch.nodes import WORK, Node
@@ -92,7 +92,7 @@ class Runner:
                 folder = node.folder(WORK) / job.id / "job-1" / body.get("id", "jobpreparation")
                 env = {**gang.environment(self._world, attempt, node), **commands.folders(folder)}
                 env |= {e["name"]: e.get("value", "") for e in body.get("environmentSettings", ())}
-                command = Command(folder, env, body.get("containerSettings"))
+                command = Command(folder, env, containers.of(body))
                 attempt.commands.append(command)
                 if attempt.is_cut():
                     return Ended()

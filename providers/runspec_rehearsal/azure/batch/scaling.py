@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from runspec_rehearsal.azure.batch import nodes
+from runspec_rehearsal.azure.batch import metadata, nodes
 from runspec_rehearsal.azure.batch.nodes import Node
 from runspec_rehearsal.azure.batch.things import now
 
@@ -146,6 +146,7 @@ def preempt(world: World, node: Node) -> None:
     "the node's state is preempted [...] the tasks running on it are requeued", and the service
     tries to bring the node back: https://learn.microsoft.com/en-us/azure/batch/batch-spot-vms
     """
+    metadata.withdraw(node)
     node.move("preempted")
     if node.start:
         node.start.kill()

@@ -3,33 +3,30 @@
 from __future__ import annotations
 
 import base64
-import contextlib
-import http.client
-import json
 import secrets
 from collections.abc import Mapping
 from pathlib import Path
-from types import TracebackType
-from typing import Any, Self
+from typing import Any
 
-from runspec_rehearsal import listening
+from runspec_rehearsal import answering, control, listening
 from runspec_rehearsal.azure.batch.auth import Doorman
-from runspec_rehearsal.azure.batch.faults import Faults
+from runspec_rehearsal.azure.batch.faults import ERRORS
 from runspec_rehearsal.azure.batch.settings import Settings
-from runspec_rehearsal.azure.batch.wire import Calls, Handler
+from runspec_rehearsal.azure.batch.wire import Handler
 from runspec_rehearsal.azure.batch.world import World
+from runspec_rehearsal.azure.identity import Identity
+from runspec_rehearsal.faults import Faults
+from runspec_rehearsal.listening import Certificate
 
 
-class Listener(listening.Listener):
+class Listener(answering.Listener):
     """The socket, and what its handlers need."""
 
     world: World
-    faults: Faults
-    calls: Calls
     doorman: Doorman
 
 
-class AzureBatch:
+class AzureBatch(listening.Closing):
     """A running account of Azure Batch below *folder*. `close` ends every process of every task."""
 
     def __init__(
@@ -38,19 +35,26 @@ class AzureBatch:
         account: str = "rehearsal",
         key: str | None = None,
         port: int = 0,
+        *,
+        certificate: Certificate | None = None,
+        identity: Identity | None = None,
         **settings: Any,
     ) -> None:
-        """*key* is base64; without one, a new one is made. *settings*: see `Settings`."""
+        """*key* is base64; without one, a new one is made. *settings*: see `Settings`.
+
+        With a *certificate* it talks https, which SDKs ask for before they send a token. What
+        *identity* gives is taken, and machines get their tokens there.
+        """
         self.account = account
+        self._certificate = certificate
         self.key = key or base64.b64encode(secrets.token_bytes(64)).decode()
         self.settings = Settings(Path(folder), account=account, key=self.key, **settings)
-        self._listener = Listener((listening.HOST, port), Handler)
+        self._listener = Listener(port, Handler, Faults(ERRORS))
+        self._listener.encrypt(certificate)
         self.url = self._listener.url
-        self.world = World(self.settings, self.url)
+        self.world = World(self.settings, self.url, identity)
         self._listener.world = self.world
-        self._listener.faults = Faults()
-        self._listener.calls = Calls()
-        self._listener.doorman = Doorman(self.settings)
+        self._listener.doorman = Doorman(self.settings, identity.tokens if identity else None)
         self._listener.begin()
 
     @property
@@ -67,26 +71,9 @@ class AzureBatch:
 
     def control(self, method: str, what: str, body: Any = None) -> Any:
         """Tell the stand-in something: see `runspec_rehearsal.azure.batch.control`."""
-        link = http.client.HTTPConnection(self.url.partition("//")[2], timeout=30)
-        with contextlib.closing(link):
-            link.request(method, f"/_rehearsal/{what}", json.dumps(body))
-            answer = link.getresponse()
-            found = json.loads(answer.read())
-        assert answer.status == 200, found
-        return found
+        return control.tell(self.url, method, what, body, self._certificate)
 
     def close(self) -> None:
         """Listen no more, and end every process of every task. May be called twice."""
         if self._listener.end():
             self.world.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.close()

@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal, get_args, get_type_hints
+from typing import Literal
+
+from runspec_rehearsal.settings import Changeable
 
 Engine = Literal["process", "podman"]
-CLOSED = {"engine": Engine}
-FIXED = {"folder", "engine", "account", "key", "tokens", "podman", "api_versions"}
+Allocation = Literal["UserSubscription", "BatchService"]
 
 
 @dataclass(frozen=True)
-class Settings:
+class Settings(Changeable):
     """Times are in seconds. Those of the real service stand in comments, where documented."""
+
+    FIXED = frozenset({"folder", "engine", "account", "key", "tokens", "podman", "api_versions"})
 
     folder: Path
     """Where each node has its disk."""
@@ -44,12 +47,17 @@ class Settings:
     preparing_s: float = 0.0
     wake_s: float = 0.05  # a preempted node comes back, when it may
     autoscale_s: float = 0.5  # every 5 minutes at the service, and no less
+    enable_s: float = 0.0  # between two calls that enable autoscale: 30 s at the service
     sample_s: float = 0.05  # a sample every 30 s at the service
     second_s: float = 1.0
     """How long a second of autoscale formulas lasts."""
     list_lag_s: float = 0.0
     """Lists show things as they were so long ago; a get shows them as they are."""
     page: int = 1000  # "A maximum of 1000 can be returned"
+
+    subscription: str = "00000000-0000-0000-0000-000000000000"
+    resource_group: str = "rehearsal"
+    pool_allocation: Allocation = "UserSubscription"
 
     dedicated_quota: int = 100
     low_priority_quota: int = 100
@@ -64,21 +72,3 @@ class Settings:
 
     Others are empty folders of the node's own.
     """
-
-
-class BadSetting(ValueError):
-    """A setting has no such name or cannot have this value."""
-
-
-def changed(settings: Settings, values: Mapping[str, Any]) -> Settings:
-    """Give *settings* with *values* put in; raise BadSetting for what cannot be changed."""
-    known = {f.name for f in fields(Settings)} - FIXED
-    hints = get_type_hints(Settings)
-    for name, value in values.items():
-        if name not in known:
-            raise BadSetting(f"no setting {name!r} may be changed; there are {sorted(known)}")
-        if name in CLOSED and value not in get_args(CLOSED[name]):
-            raise BadSetting(f"{name}: {value!r} is none of {get_args(CLOSED[name])}")
-        if hints[name] in (float, int) and not isinstance(value, int | float):
-            raise BadSetting(f"{name}: {value!r} is not a number")
-    return replace(settings, **values)

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 from runspec_rehearsal.azure.batch import guards, listing
 from runspec_rehearsal.azure.batch.answers import Answer
-from runspec_rehearsal.azure.batch.errors import ServiceError
+from runspec_rehearsal.azure.batch.errors import ServiceError, wrong
+from runspec_rehearsal.azure.batch.exits import acts
 from runspec_rehearsal.azure.batch.nodes import WORK, Node
 from runspec_rehearsal.azure.batch.things import Thing, now
 
@@ -114,7 +115,13 @@ def fits_job(job: Job) -> None:
 
 
 def check(world: World, job: Job, body: Mapping[str, Any]) -> None:
-    """Raise ServiceError unless the task may be added to the job."""
+    """Raise ServiceError unless the task may be added to the job.
+
+    jobAction: "If the Job's onTaskFailed property is noaction, then specifying this property returns
+    an error and the add Task request fails with an invalid property value error". ExitOptions.
+    """
+    if acts(body.get("exitConditions", {})) and job.body["onTaskFailure"] == "noaction":
+        raise wrong("jobAction", "", "the job's onTaskFailure is noaction")
     pool = world.pools.get(job.pool_id.lower())
     guards.task(body, None if pool is None else pool.contained)
     if "dependsOn" in body and not job.body.get("usesTaskDependencies"):
@@ -245,16 +252,20 @@ def reactivate(world: World, request: Request) -> Answer:
 
 
 def subtasks(world: World, request: Request) -> Answer:
-    """ "If the Task is not a multi-instance Task then this returns an empty collection"."""
+    """ "If the Task is not a multi-instance Task then this returns an empty collection".
+
+    Nothing ties their numbers to the order of AZ_BATCH_HOST_LIST, so here it is the opposite.
+    """
     task = world.task(request.path)
     attempt = task.attempts[-1] if task.attempts else None
     if "multiInstanceSettings" not in task.body or attempt is None:
         return Answer(200, {"value": []})
     shown = []
-    for index in range(1, task.instances):
+    for number in range(1, task.instances):
+        index = task.instances - number
         code = attempt.exit_codes[index]
         one: dict[str, Any] = {
-            "id": index,
+            "id": number,
             "nodeInfo": task.node_info(index),
             "startTime": task.info.get("startTime", now()),
             "state": "running" if attempt.ended is None else "completed",

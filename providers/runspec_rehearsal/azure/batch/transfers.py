@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import http.client
+import json
 import shutil
 import urllib.error
 import urllib.request
@@ -10,10 +11,13 @@ import xml.etree.ElementTree as ElementTree
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
-from urllib.parse import quote, urlsplit, urlunsplit
+from urllib.parse import quote, urlencode, urlsplit, urlunsplit
+
+from runspec_rehearsal.azure import identity
 
 TIMEOUT_S = 60.0
 VERSION = "2021-12-02"
+MACHINE = "AZURE_POD_IDENTITY_AUTHORITY_HOST"
 
 
 # https://learn.microsoft.com/en-us/azure/batch/batch-task-output-files#diagnose-file-upload-errors
@@ -44,18 +48,48 @@ def opened(method: str, url: str, data: Any = None, **headers: str) -> Any:
     return urllib.request.urlopen(request, timeout=TIMEOUT_S)  # noqa: S310
 
 
-def fetch(one: Mapping[str, Any], into: Path) -> None:
+def bearer(one: Mapping[str, Any], machine: Mapping[str, str], code: str) -> dict[str, str]:
+    """Give the headers that open what names an identity: the machine asks for a token by it.
+
+    "The reference to the user assigned identity to use to access Azure Blob Storage"; the pool has
+    to have it. Blob storage takes tokens from this version on, over https alone.
+    https://learn.microsoft.com/rest/api/storageservices/authorize-with-azure-active-directory
+    """
+    reference = one.get("identityReference")
+    if reference is None:
+        return {}
+    query = {
+        "api-version": "2018-02-01",
+        "resource": "https://storage.azure.com/",
+        "msi_res_id": reference.get("resourceId", ""),
+    }
+    url = f"{machine.get(MACHINE, 'http://127.0.0.1:1')}{identity.MACHINE}?{urlencode(query)}"
+    try:
+        with opened("GET", url, Metadata="true") as answer:
+            token = json.loads(answer.read())["access_token"]
+    except (OSError, http.client.HTTPException) as exc:
+        message = "The identity is not one of the pool's"
+        raise TransferError(code, message, Identity=query["msi_res_id"]) from exc
+    return {"Authorization": f"Bearer {token}", "x-ms-version": VERSION}
+
+
+def fetch(one: Mapping[str, Any], into: Path, machine: Mapping[str, str]) -> None:
     """Bring what a ResourceFile names into a folder; raise TransferError.
+
+    *machine* are variables of the node: by its identities it gets what names one.
 
     https://learn.microsoft.com/en-us/azure/batch/resource-files
     """
     if "httpUrl" in one:
-        download(one["httpUrl"], into / one["filePath"], one.get("fileMode"), "Blob")
+        headers = bearer(one, machine, "BlobAccessDenied")
+        download(one["httpUrl"], into / one["filePath"], one.get("fileMode"), "Blob", headers)
         return
+    headers = bearer(one, machine, "ResourceContainerAccessDenied")
     url = one["storageContainerUrl"]
     folder = into / one.get("filePath", ".")
-    for name in listed(url, one.get("blobPrefix", "")):
-        download(inside(url, name), folder / name, one.get("fileMode"), "ResourceContainer")
+    for name in listed(url, one.get("blobPrefix", ""), headers):
+        source, mode = inside(url, name), one.get("fileMode")
+        download(source, folder / name, mode, "ResourceContainer", headers)
 
 
 def inside(container: str, name: str) -> str:
@@ -65,11 +99,11 @@ def inside(container: str, name: str) -> str:
     return urlunsplit((split.scheme, split.netloc, path, split.query, ""))
 
 
-def download(url: str, file: Path, mode: str | None, what: str) -> None:
+def download(url: str, file: Path, mode: str | None, what: str, headers: Mapping[str, str]) -> None:
     """ "If the file mode is not specified [...] then a default value of 0770 is applied"."""
     file.parent.mkdir(parents=True, exist_ok=True)
     try:
-        with opened("GET", url) as answer, file.open("wb") as out:
+        with opened("GET", url, **headers) as answer, file.open("wb") as out:
             shutil.copyfileobj(answer, out)
     except (OSError, http.client.HTTPException) as exc:
         raise failed(exc, url, what) from exc
@@ -92,7 +126,7 @@ def failed(exc: Exception, url: str, what: str) -> TransferError:
     )
 
 
-def listed(container: str, prefix: str) -> list[str]:
+def listed(container: str, prefix: str, headers: Mapping[str, str]) -> list[str]:
     """Give the names of blobs in a container, page by page.
 
     https://learn.microsoft.com/en-us/rest/api/storageservices/list-blobs
@@ -106,7 +140,7 @@ def listed(container: str, prefix: str) -> list[str]:
         query += f"&{split.query}" if split.query else ""
         url = urlunsplit((split.scheme, split.netloc, split.path, query, ""))
         try:
-            with opened("GET", url, **{"x-ms-version": VERSION}) as answer:
+            with opened("GET", url, **{"x-ms-version": VERSION, **headers}) as answer:
                 tree = ElementTree.fromstring(answer.read().lstrip(b"\xef\xbb\xbf"))  # noqa: S314
         except (OSError, http.client.HTTPException) as exc:
             raise failed(exc, container, "ResourceContainer") from exc
@@ -116,7 +150,7 @@ def listed(container: str, prefix: str) -> list[str]:
             return names
 
 
-def upload(url: str, file: Path) -> None:
+def upload(url: str, file: Path, more: Mapping[str, str]) -> None:
     """Take a file to a blob; raise TransferError.
 
     https://learn.microsoft.com/en-us/rest/api/storageservices/put-blob
@@ -126,6 +160,7 @@ def upload(url: str, file: Path) -> None:
         "x-ms-version": VERSION,
         "Content-Length": str(file.stat().st_size),
         "Content-Type": "application/octet-stream",
+        **more,
     }
     try:
         with file.open("rb") as data, opened("PUT", url, data, **headers):

@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-import json
-import socket
-import struct
-import threading
-import time
-import uuid
-from http.server import BaseHTTPRequestHandler
-from typing import TYPE_CHECKING, Any, NamedTuple
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
-from runspec_rehearsal.azure.batch import auth, control, faults, requests
+from runspec_rehearsal import answering, control
+from runspec_rehearsal.answering import Reply, said
+from runspec_rehearsal.azure.batch import auth, faults, management, metadata, requests
 from runspec_rehearsal.azure.batch.answers import Answer
+from runspec_rehearsal.azure.batch.control import HANDLERS
 from runspec_rehearsal.azure.batch.errors import ServiceError
-from runspec_rehearsal.azure.batch.faults import Fault
 from runspec_rehearsal.azure.batch.requests import Request
+from runspec_rehearsal.faults import Fault
 
 if TYPE_CHECKING:
     from runspec_rehearsal.azure.batch.server import Listener
@@ -24,88 +22,56 @@ if TYPE_CHECKING:
 JSON = "application/json;odata=minimalmetadata"
 
 
-class Calls:
-    """Every call of the service, in order."""
-
-    def __init__(self) -> None:
-        self._began = time.monotonic()
-        self._lock = threading.Lock()
-        self._calls: list[dict[str, Any]] = []
-
-    def add(self, operation: str, method: str, target: str, body: Any) -> dict[str, Any]:
-        """Enter a call; its `outcome` is to be put in. No headers are kept."""
-        entry = {
-            "service": "batch",
-            "operation": operation,
-            "method": method,
-            "path": urlsplit(target).path,
-            "query": urlsplit(target).query,
-            "body": body,
-            "at": time.monotonic() - self._began,
-            "outcome": None,
-        }
-        with self._lock:
-            self._calls.append(entry)
-        return entry
-
-    def all(self) -> list[dict[str, Any]]:
-        with self._lock:
-            return list(self._calls)
-
-
-class Reply(NamedTuple):
-    """What goes back."""
-
-    status: int
-    body: bytes
-    headers: dict[str, str]
-
-
-class Handler(BaseHTTPRequestHandler):
+class Handler(answering.Serving):
     """One connection."""
 
-    protocol_version = "HTTP/1.1"
-    disable_nagle_algorithm = True
-    wbufsize = -1  # headers and body in one packet
     server: Listener
+    number = "request-id"
 
     def handle_any(self) -> None:
-        body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
+        body = self.body()
         path = urlsplit(self.path).path
         if path.startswith(control.PATH):
-            status, answer = control.answer(self.server, self.command, path, body)
-            self.send(Reply(status, json.dumps(answer).encode(), {}))
+            self.send(said(*control.answer(HANDLERS, self.server, self.command, path, body)))
+            return
+        if path.startswith(metadata.PATH):
+            own = self.named()
+            status, kind, text = metadata.answer(self.server.world, self.command, self.path, own)
+            self.send(Reply(status, text, {"Content-Type": kind}))
             return
         if auth.TOKEN_PATH.fullmatch(path) and self.command == "POST":
-            status, said = self.server.doorman.answer(body)
-            self.send(
-                Reply(status, json.dumps(said).encode(), {"Content-Type": "application/json"})
-            )
+            self.send(said(*self.server.doorman.answer(body), {"Content-Type": "application/json"}))
             return
-        headers = {name.lower(): value for name, value in self.headers.items()}
+        headers = self.named()
+        if path.lower().startswith(management.PATH):
+            self.manage(headers, body)
+            return
         try:
             self.server.doorman.check(self.command, self.path, headers)
             request = requests.read(self.command, self.path, headers, body)
         except ServiceError as exc:
             self.send(refusal(exc))
             return
-        self.call(request)
+        self.serve("batch", request.operation.name, request.body, partial(self.done, request))
+
+    def manage(self, headers: Mapping[str, str], body: bytes) -> None:
+        """Answer in the Resource Manager's place."""
+        try:
+            self.server.doorman.check_manager(headers)
+            request = management.read(self.command, self.path, headers, body)
+        except ServiceError as exc:
+            self.send(refusal(exc, value=management.told(exc)))
+            return
+        self.serve("arm", request.name, request.body, partial(self.managed, request))
 
     do_GET = do_POST = do_PUT = do_DELETE = do_PATCH = do_HEAD = handle_any  # noqa: N815 - names of http.server
 
-    def call(self, request: Request) -> None:
-        name = request.operation.name
-        entry = self.server.calls.add(name, self.command, self.path, request.body)
-        fault = self.server.faults.meet(name)
-        entry["outcome"] = fault.kind if fault else None
-        if fault and fault.kind == "reset-before":
-            self.reset()
-        elif fault and fault.kind in faults.BEFORE:
-            self.send(refusal(faults.error(fault.kind), fault.seconds))
-        else:
-            reply, outcome = self.done(request)
-            entry["outcome"] = entry["outcome"] or outcome
-            self.suffer(fault, reply)
+    def serve(
+        self, service: str, name: str, body: Any, done: Callable[[], tuple[Reply, str]]
+    ) -> None:
+        split = urlsplit(self.path)
+        kept = {"method": self.command, "path": split.path, "query": split.query, "body": body}
+        self.call(service, name, kept, done)
 
     def done(self, request: Request) -> tuple[Reply, str]:
         """Have the service do what is asked, and say how it went."""
@@ -115,41 +81,17 @@ class Handler(BaseHTTPRequestHandler):
             return refusal(exc), exc.code
         return replied(answer), "ok"
 
-    def suffer(self, fault: Fault | None, reply: Reply) -> None:
-        """Send a reply, or what a fault makes of it."""
-        kind = fault.kind if fault else None
-        if kind == "error-after":
-            self.send(refusal(faults.error("error-after")))
-        elif kind == "reset-after":
-            self.reset()
-        elif fault and kind == "hang-after":
-            time.sleep(fault.seconds)
-            self.reset()
-        elif kind == "truncated":
-            self.send(Reply(reply.status, reply.body[: len(reply.body) // 2], reply.headers))
-        else:
-            self.send(reply)
+    def refused(self, fault: Fault, service: str) -> Reply:
+        return refusal(faults.error(fault.kind), fault.seconds)
 
-    def reset(self) -> None:
-        """Close the connection so that the other side sees a reset. socket(7), SO_LINGER"""
-        self.close_connection = True
-        linger = struct.pack("ii", 1, 0)
-        self.connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, linger)
-        self.connection.close()
-
-    def send(self, reply: Reply) -> None:
-        self.send_response(reply.status)
-        number = str(uuid.uuid4())
-        for name, value in {"request-id": number, **reply.headers}.items():
-            self.send_header(name, value)
-        if "Content-Length" not in reply.headers:
-            self.send_header("Content-Length", str(len(reply.body)))
-        self.end_headers()
-        if self.command != "HEAD":
-            self.wfile.write(reply.body)
-
-    def log_message(self, format: str, *args: Any) -> None:
-        """Say nothing: `/_rehearsal/calls` tells what was called."""
+    def managed(self, request: management.Request) -> tuple[Reply, str]:
+        world = self.server.world
+        try:
+            with world.lock:
+                answer = management.answer(world, request)
+        except ServiceError as exc:
+            return refusal(exc, value=management.told(exc)), exc.code
+        return replied(answer), "ok"
 
 
 def replied(answer: Answer) -> Reply:
@@ -158,10 +100,10 @@ def replied(answer: Answer) -> Reply:
     if isinstance(answer.value, bytes):
         return Reply(answer.status, answer.value, dict(answer.headers))
     headers = {"Content-Type": JSON, **answer.headers}
-    return Reply(answer.status, json.dumps(answer.value).encode(), headers)
+    return said(answer.status, answer.value, headers)
 
 
-def refusal(error: ServiceError, wait_s: float | None = None) -> Reply:
+def refusal(error: ServiceError, wait_s: float | None = None, value: Any = None) -> Reply:
     """Give an error; 429 and 503 say when to come back.
 
     https://learn.microsoft.com/en-us/azure/batch/error-handling
@@ -173,4 +115,4 @@ def refusal(error: ServiceError, wait_s: float | None = None) -> Reply:
         headers["WWW-Authenticate"] = (
             'Bearer authorization_uri="", resource_id="https://batch.core.windows.net/"'
         )
-    return Reply(error.status, json.dumps(error.body).encode(), headers)
+    return said(error.status, value or error.body, headers)

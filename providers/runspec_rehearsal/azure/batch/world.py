@@ -29,6 +29,7 @@ from runspec_rehearsal.azure.batch.running import Runner
 from runspec_rehearsal.azure.batch.settings import Settings
 from runspec_rehearsal.azure.batch.tasks import Attempt, Task
 from runspec_rehearsal.azure.batch.things import Thing
+from runspec_rehearsal.azure.identity import Identity
 from runspec_rehearsal.timers import Timers
 
 CLOSE_S = 15.0  # how long `close` waits for what it has killed
@@ -37,8 +38,9 @@ CLOSE_S = 15.0  # how long `close` waits for what it has killed
 class World:
     """The state of the service. `lock` guards it."""
 
-    def __init__(self, settings: Settings, url: str) -> None:
+    def __init__(self, settings: Settings, url: str, identity: Identity | None = None) -> None:
         self.settings = settings
+        self.identity = identity
         self.url = url
         self.lock = threading.RLock()
         self.timers = Timers(self.lock)

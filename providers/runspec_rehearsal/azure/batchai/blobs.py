@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from azure.core.exceptions import AzureError
+from azure.core.exceptions import AzureError, ResourceNotFoundError
 from azure.storage.blob import ContainerClient
 
 from runspec_rehearsal.azure.batchai.places import CannotMount, Volume
@@ -58,8 +58,12 @@ class Mirror:
     def _bring(self, client: Any, name: str, file: Path, etag: str) -> None:
         file.parent.mkdir(parents=True, exist_ok=True)
         part = file.with_name(f"{file.name}.part")
-        with part.open("wb") as out:
-            client.download_blob(name).readinto(out)
+        try:
+            with part.open("wb") as out:
+                client.download_blob(name).readinto(out)
+        except ResourceNotFoundError:  # deleted since it was listed
+            part.unlink()
+            return
         part.rename(file)
         self._remember(file, etag)
 

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from typing import Any
 
+from runspec_rehearsal import inherited
 from runspec_rehearsal.azure.batchai.settings import Settings
 
 OURS = ("PATH", "HOME")  # an image has its own
@@ -28,7 +30,13 @@ def prefix(
         words += ["--volume", f"{folder}:{folder}"]
     if "shmSize" in asked:
         words += ["--shm-size", asked["shmSize"]]
+    ours = inherited.variables()
     for name in env:
-        if name not in OURS:
+        if name not in OURS and env[name] != ours.get(name):
             words += ["--env", name]
     return (*words, asked["imageSourceRegistry"]["image"])
+
+
+def around(env: Mapping[str, str]) -> dict[str, str]:
+    """Give the environment of podman itself: its images are those of whoever rehearses."""
+    return {**os.environ, **env, **{k: os.environ[k] for k in OURS if k in os.environ}}

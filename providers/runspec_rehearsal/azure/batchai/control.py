@@ -1,49 +1,19 @@
-"""The paths that are the rehearsal's own: faults, calls, settings, preemption, jobs, nodes."""
+"""The paths that are the rehearsal's own here: settings, preemption, jobs, nodes."""
 
 from __future__ import annotations
 
-import json
 from typing import TYPE_CHECKING, Any
 
-from runspec_rehearsal.aws.faults import BadFault, fault
 from runspec_rehearsal.azure.batchai import scaling
 from runspec_rehearsal.azure.batchai.model import Job
-from runspec_rehearsal.azure.batchai.settings import BadSetting, changed
 
 if TYPE_CHECKING:
     from runspec_rehearsal.azure.batchai.server import Listener
 
-PATH = "/_rehearsal/"
-
-
-def answer(server: Listener, method: str, path: str, body: bytes) -> tuple[int, Any]:
-    """Give the status and the JSON that a control path is answered with."""
-    handler = HANDLERS.get((method, path.removeprefix(PATH)))
-    if handler is None:
-        return 404, {"message": f"there are {sorted(' '.join(key) for key in HANDLERS)}"}
-    try:
-        return 200, handler(server, json.loads(body or b"null"))
-    except (BadFault, BadSetting, ValueError, TypeError, KeyError) as exc:
-        return 400, {"message": f"{type(exc).__name__}: {exc}"}
-
-
-def put_faults(server: Listener, given: Any) -> Any:
-    server.faults.put([fault(members) for members in given])
-    return {}
-
-
-def delete_faults(server: Listener, _given: Any) -> Any:
-    server.faults.put([])
-    return {}
-
-
-def calls(server: Listener, _given: Any) -> Any:
-    return server.calls.all()
-
 
 def put_settings(server: Listener, given: Any) -> Any:
     with server.world.lock:
-        server.world.settings = changed(server.world.settings, given)
+        server.world.settings = server.world.settings.changed(given)
     return {}
 
 
@@ -102,9 +72,6 @@ def token(server: Listener, _given: Any) -> Any:
 
 
 HANDLERS = {
-    ("PUT", "faults"): put_faults,
-    ("DELETE", "faults"): delete_faults,
-    ("GET", "calls"): calls,
     ("PUT", "settings"): put_settings,
     ("POST", "preempt"): preempt,
     ("GET", "jobs"): jobs,

@@ -104,3 +104,7 @@ def found(body: bytes, first: int, size: int, ranged: str | None) -> File:
 def failure(status: int, code: str, message: str) -> File:
     headers = {"Content-Type": "application/xml", "x-ms-error-code": code}
     return File(status, ERROR.format(code, message).encode(), headers)
+
+
+# https://learn.microsoft.com/rest/api/storageservices/common-rest-api-error-codes
+BUSY = failure(503, "ServerBusy", "The server is currently unable to receive requests.")

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from runspec_rehearsal.azure.batchai.world import World
 
 VARIABLE = re.compile(r"\$(?:\{(\w+)\}|(\w+))")
+OWN = re.compile(r"\$(?:\{(AZ_BATCHAI_\w+)\}|(AZ_BATCHAI_\w+))")
 
 
 class CannotMount(Exception):
@@ -36,6 +37,19 @@ def expanded(text: str, env: Mapping[str, str]) -> str:
     '1/2/'
     """
     return VARIABLE.sub(lambda found: env.get(found[1] or found[2], ""), text)
+
+
+def referenced(text: str, env: Mapping[str, str]) -> str:
+    """Put the service's own variables into the value of a user's, and no others.
+
+    "You can reference these environment variables in your training job configuration, such as command
+    lines, input/output directories, and user defined environment variables":
+    documentation/using-batchai-environment-variables.md.
+
+    >>> referenced("$AZ_BATCHAI_X/$HOME", {"AZ_BATCHAI_X": "/x", "HOME": "/root"})
+    '/x/$HOME'
+    """
+    return OWN.sub(lambda found: env.get(found[1] or found[2], found[0]), text)
 
 
 def share(world: World, account: str, name: str) -> Path:

@@ -95,6 +95,17 @@ def list_groups(world: World, _request: Request) -> Answer:
     return Answer(200, {"value": [describe.group(found) for found in world.groups.values()]})
 
 
+def list_resources(world: World, request: Request) -> Answer:
+    """Give what is in a group, of any service: `GenericResourceExpanded`, as far as everything has it."""
+    group = world.group(request)
+    found = [(one.id, one.name, one.kind) for one in group.workspaces.values()]
+    for other in world.settings.others:
+        kind, _, name = other.rpartition("/")
+        found.append((f"{group.id}/providers/{other}", name, kind))
+    rows = [{"id": i, "name": n, "type": k, "location": group.location} for i, n, k in found]
+    return Answer(200, {"value": rows})
+
+
 def delete_group(world: World, request: Request) -> Answer:
     """ "Deletes a resource group [and] all of its template deployments and [...] resources"."""
     group = world.group(request)

@@ -9,8 +9,9 @@ from typing import NamedTuple
 
 from azure.mgmt.batchai import operations
 
-# The Resources API (Microsoft.Resources), as far as groups go.
+# The Resources API (Microsoft.Resources), as far as groups go, and what is in them.
 # https://learn.microsoft.com/rest/api/resources/resource-groups
+# https://learn.microsoft.com/rest/api/resources/resources/list-by-resource-group
 GROUP = "/subscriptions/{subscriptionId}/resourceGroups/{resourceGroupName}"
 GROUPS = {
     "CheckExistence": ("HEAD", GROUP),
@@ -46,6 +47,7 @@ def routes() -> tuple[Route, ...]:
         route(method, url, f"ResourceGroups_{name}", "resources")
         for name, (method, url) in GROUPS.items()
     ]
+    found.append(route("GET", f"{GROUP}/resources", "Resources_ListByResourceGroup", "resources"))
     found += [route(method, url, name, "batchai") for name, (method, url) in LOST.items()]
     for holder, kind in vars(operations).items():
         if not inspect.isclass(kind):

@@ -196,6 +196,7 @@ class Run:
         more = {name: places.expanded(value, place.env) for name, value in task.env.items()}
         env = {**place.env, **more, MARK: self.mark}
         prefix = containers.prefix(self.world.settings, self.job.properties, env)
+        env = containers.around(env) if prefix else env
         out, err = logs / f"stdout{task.suffix}.txt", logs / f"stderr{task.suffix}.txt"
         with self._lock:
             if self.stopped:

@@ -2,31 +2,28 @@
 
 from __future__ import annotations
 
-from runspec_rehearsal import listening
-from runspec_rehearsal.aws.faults import Faults
+from runspec_rehearsal import answering
+from runspec_rehearsal.azure.batchai.faults import ERRORS
 from runspec_rehearsal.azure.batchai.settings import Settings
-from runspec_rehearsal.azure.batchai.wire import Calls, Handler
+from runspec_rehearsal.azure.batchai.wire import Handler
 from runspec_rehearsal.azure.batchai.world import World
+from runspec_rehearsal.faults import Faults
 
 
-class Listener(listening.Listener):
+class Listener(answering.Listener):
     """The socket, and what its handlers need."""
 
     world: World
-    faults: Faults
-    calls: Calls
 
 
 class Server:
     """A running stand-in. `close` ends every process of every job."""
 
     def __init__(self, settings: Settings, port: int = 0) -> None:
-        self._listener = Listener((listening.HOST, port), Handler)
+        self._listener = Listener(port, Handler, Faults(ERRORS, settings.seed))
         self.url = self._listener.url
         self.world = World(settings, self.url)
         self._listener.world = self.world
-        self._listener.faults = Faults(settings.seed)
-        self._listener.calls = Calls()
         self._listener.begin()
 
     def close(self) -> None:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal, get_args, get_type_hints
+from typing import Any, ClassVar, Literal
+
+from runspec_rehearsal.settings import Changeable, Kind
 
 Engine = Literal["process", "podman"]
-FIXED = {"folder", "engine", "podman", "subscription", "seed", "blob_url", "tokens"}
 
 # Usages_List, official example: what a subscription had.
 QUOTAS = {
@@ -18,9 +19,25 @@ QUOTAS = {
 }
 
 
+def _whole(value: Any) -> bool:
+    return isinstance(value, int | None)
+
+
+def _counts(value: Any) -> bool:
+    return isinstance(value, Mapping) and all(type(count) is int for count in value.values())
+
+
 @dataclass(frozen=True)
-class Settings:
+class Settings(Changeable):
     """Times are in seconds."""
+
+    FIXED = frozenset({"folder", "engine", "podman", "subscription", "seed", "blob_url", "tokens"})
+    KINDS: ClassVar[Mapping[Any, Kind]] = {
+        **Changeable.KINDS,
+        int: (_whole, "no whole number"),
+        int | None: (_whole, "no whole number"),
+        Mapping[str, int]: (_counts, "no mapping to whole numbers"),
+    }
 
     folder: Path
     """Where nodes, file shares and containers have their folders."""
@@ -42,6 +59,8 @@ class Settings:
     unmanaged: Mapping[str, str] = field(default_factory=dict)
     """Folders that stand for unmanaged file systems: mountCommand -> folder."""
 
+    others: tuple[str, ...] = ()
+    """What other services have in every group: "Microsoft.Storage/storageAccounts/NAME"."""
     tokens: tuple[str, ...] = ()
     """Bearer tokens that are always good, beside those that the identity endpoint gives."""
     token_s: float = 3600.0
@@ -64,23 +83,7 @@ class Settings:
     """By the names that usages have; a family that is not named has the regional quota."""
     mount_failures: Mapping[str, str] = field(default_factory=dict)
     """Mounts that fail: relativeMountPath -> the message."""
+    throttle_files: float = 0.0
+    """The share of reads by signed links that are answered with 503, by dice."""
     list_lag_s: float = 0.0
     """How long a file is there before listOutputFiles tells of it."""
-
-
-class BadSetting(ValueError):
-    """A setting has no such name or cannot have this value."""
-
-
-def changed(settings: Settings, values: Mapping[str, Any]) -> Settings:
-    """Give *settings* with *values* put in; raise BadSetting for what cannot be changed."""
-    known = {f.name for f in fields(Settings)} - FIXED
-    hints = get_type_hints(Settings)
-    for name, value in values.items():
-        if name not in known:
-            raise BadSetting(f"no setting {name!r} may be changed; there are {sorted(known)}")
-        if hints[name] is float and not isinstance(value, int | float):
-            raise BadSetting(f"{name}: {value!r} is not a number")
-        if int in get_args(hints[name]) and not isinstance(value, int | None):
-            raise BadSetting(f"{name}: {value!r} is no whole number")
-    return replace(settings, **values)

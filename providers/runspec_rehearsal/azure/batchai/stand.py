@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-import contextlib
-import http.client
-import json
 from collections.abc import Mapping
 from pathlib import Path
-from types import TracebackType
-from typing import Any, Self
+from typing import Any
 
+from runspec_rehearsal import control
 from runspec_rehearsal.azure.batchai.server import Server
 from runspec_rehearsal.azure.batchai.settings import Settings
 from runspec_rehearsal.azure.batchai.wire import IDENTITY
+from runspec_rehearsal.listening import Closing
 
 
-class BatchAI:
+class BatchAI(Closing):
     """The stand-in below *folder*; *settings* are those of `Settings`."""
 
     def __init__(self, folder: Path, **settings: Any) -> None:
@@ -43,24 +41,7 @@ class BatchAI:
 
     def control(self, method: str, path: str, value: Any = None) -> Any:
         """Tell the stand-in something: see `runspec_rehearsal.azure.batchai.control`."""
-        link = http.client.HTTPConnection(self.url.partition("//")[2], timeout=30)
-        with contextlib.closing(link):
-            link.request(method, f"/_rehearsal/{path}", json.dumps(value))
-            answer = link.getresponse()
-            found = json.loads(answer.read())
-        assert answer.status == 200, found
-        return found
+        return control.tell(self.url, method, path, value)
 
     def close(self) -> None:
         self.server.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.close()

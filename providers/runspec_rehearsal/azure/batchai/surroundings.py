@@ -12,8 +12,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from runspec_rehearsal import inherited
 from runspec_rehearsal.azure.batchai.model import Job, Node
-from runspec_rehearsal.azure.batchai.places import expanded
+from runspec_rehearsal.azure.batchai.places import expanded, referenced
 from runspec_rehearsal.azure.batchai.settings import Settings
 
 STDOUTERR = "stdouterr"
@@ -34,7 +35,8 @@ def temp(node: Node, job: Job) -> Path:
 def machine(settings: Settings, node: Node) -> dict[str, str]:
     """Give what every process of a node finds: AZ_BATCHAI_MOUNT_ROOT is the cluster's mounts."""
     return {
-        "PATH": os.environ.get("PATH", os.defpath),
+        "PATH": os.defpath,
+        **inherited.variables(),
         "HOME": str(node.folder),
         **settings.machine_env,
         "AZ_BATCHAI_MOUNT_ROOT": str(node.mounts),
@@ -71,7 +73,7 @@ def variables(settings: Settings, job: Job, node: Node, nodes: Sequence[Node]) -
     for given in asked.get("outputDirectories", ()):
         env[f"AZ_BATCHAI_OUTPUT_{given['id']}"] = str(output(job, given, env))
     for given in asked.get("environmentVariables", ()):
-        env[given["name"]] = expanded(given["value"], env)
+        env[given["name"]] = referenced(given["value"], env)
     for given in asked.get("secrets", ()):
         env[given["name"]] = given.get("value", "")
     return env

@@ -55,10 +55,14 @@ def mpi_script(
 def by_mpi(
     given: Mapping[str, Any], command: str, addresses: Sequence[str], mpirun: Sequence[str]
 ) -> Task:
-    """processCount: "The default value for this property is equal to nodeCount property"."""
+    """processCount: "The default value for this property is equal to nodeCount property".
+
+    The command is "executed by mpi runtime": where mpirun is not there or fails, so does the job,
+    whatever a shell would make of the rest of the line.
+    """
     count = given.get("processCount", len(addresses))
     words = [*mpirun, "-n", str(count), "--hostfile", '"$AZ_BATCHAI_MPI_HOST_FILE"']
-    return Task(0, f"{' '.join(words)} {command}")
+    return Task(0, f"set -e; type {mpirun[0]} >/dev/null || exit 127; {' '.join(words)} {command}")
 
 
 def script(given: Mapping[str, Any], arguments: str) -> str:

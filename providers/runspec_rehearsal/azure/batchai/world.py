@@ -134,6 +134,7 @@ OPERATIONS: dict[str, Operation] = {
     "ResourceGroups_Delete": resources.delete_group,
     "ResourceGroups_Get": resources.get_group,
     "ResourceGroups_List": resources.list_groups,
+    "Resources_ListByResourceGroup": resources.list_resources,
     "Workspaces_Create": resources.create_workspace,
     "Workspaces_Update": resources.update_workspace,
     "Workspaces_Delete": resources.delete_workspace,

@@ -1,0 +1,62 @@
+"""The pool in the Resource Manager's words: the data plane cannot give it an identity.
+
+https://learn.microsoft.com/azure/batch/managed-identity-pools
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from runspec.provider import Request
+from runspec_azure.batch.options import BatchOptions
+from runspec_azure.naming import account
+
+# Said by the same words in the same place: https://learn.microsoft.com/rest/api/batchmanagement/pool/create
+SAME = ("vmSize", "taskSlotsPerNode", "networkConfiguration", "mountConfiguration", "metadata")
+
+
+def create(name: str, content: Mapping[str, Any], options: BatchOptions) -> Request:
+    """Give the request that makes the pool of *content*, which is what the data plane would get."""
+    path = {
+        "subscriptionId": options.subscription or "",
+        "resourceGroupName": options.resource_group or "",
+        "accountName": account(options),
+        "poolName": name,
+    }
+    return Request("arm", "Pool_Create", {"path": path, "body": body(content)})
+
+
+def body(content: Mapping[str, Any]) -> dict[str, Any]:
+    scale = {
+        "formula": content["autoScaleFormula"],
+        "evaluationInterval": content["autoScaleEvaluationInterval"],
+    }
+    properties: dict[str, Any] = {
+        **{key: content[key] for key in SAME if key in content},
+        "deploymentConfiguration": {
+            "virtualMachineConfiguration": _machine(content["virtualMachineConfiguration"])
+        },
+        "taskSchedulingPolicy": {"nodeFillType": "Pack"},
+        "scaleSettings": {"autoScale": scale},
+    }
+    if content.get("enableInterNodeCommunication"):
+        properties["interNodeCommunication"] = "Enabled"
+    ids: dict[str, Any] = {
+        one["resourceId"]: {} for one in content["identity"]["userAssignedIdentities"]
+    }
+    identity = {"type": "UserAssigned", "userAssignedIdentities": ids}
+    return {"identity": identity, "properties": properties}
+
+
+def _machine(content: Mapping[str, Any]) -> dict[str, Any]:
+    image = dict(content["imageReference"])
+    if "virtualMachineImageId" in image:
+        image = {"id": image["virtualMachineImageId"]}
+    found: dict[str, Any] = {"imageReference": image, "nodeAgentSkuId": content["nodeAgentSKUId"]}
+    if "containerConfiguration" in content:
+        found["containerConfiguration"] = {
+            **content["containerConfiguration"],
+            "type": "DockerCompatible",
+        }
+    return found

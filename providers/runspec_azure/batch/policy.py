@@ -1,0 +1,89 @@
+"""The least roles that a plan needs, for whoever applies it and for the identity of the job.
+
+https://learn.microsoft.com/azure/batch/batch-role-based-access-control
+https://learn.microsoft.com/azure/role-based-access-control/built-in-roles
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, NamedTuple
+
+from runspec.provider import Step
+from runspec_azure.batch.options import BatchOptions
+from runspec_azure.naming import account
+
+
+class Right(NamedTuple):
+    """A role *on* something; of what no profile names the subscription or group, its name is given."""
+
+    role: str
+    on: str
+    why: str
+
+
+def policy(steps: Iterable[Step], options: BatchOptions, *, of_job: bool) -> Mapping[str, Any]:
+    rights = _identity(tuple(steps), options) if of_job else _login(options)
+    to = (options.identity or "nobody: the job has a signature") if of_job else "the login"
+    return {"to": to, "roles": [right._asdict() for right in dict.fromkeys(rights)]}
+
+
+def _login(options: BatchOptions) -> Iterator[Right]:
+    """A key needs no role; the Resource Manager and its pools with an identity take logins alone."""
+    makes = bool(options.identity) and not options.pool
+    if makes or not options.batch_key:
+        why = "pools, jobs and tasks"
+        yield Right("Azure Batch Data Contributor", _batch_account(options), why)
+    if not options.storage_key:
+        place = _container(options.storage_account, options.container)
+        yield Right("Storage Blob Data Contributor", place, "uploads, outputs, logs")
+        if not options.identity:
+            where = f"storage account {options.storage_account}"
+            yield Right("Storage Blob Delegator", where, "signatures for jobs")
+    if options.identity and makes:
+        yield Right("Managed Identity Operator", options.identity, "to give it to pools")
+    if options.subscription:
+        where = f"/subscriptions/{options.subscription}"
+        yield Right("Reader", where, "machines and quotas, in doctor and plan")
+
+
+def _batch_account(options: BatchOptions) -> str:
+    name = account(options)
+    if not (options.subscription and options.resource_group):
+        return f"Batch account {name}"
+    group = f"/subscriptions/{options.subscription}/resourceGroups/{options.resource_group}"
+    return f"{group}/providers/Microsoft.Batch/batchAccounts/{name}"
+
+
+def _container(storage_account: str | None, container: str | None) -> str:
+    return f"container {container} of storage account {storage_account}"
+
+
+def _identity(steps: tuple[Step, ...], options: BatchOptions) -> Iterator[Right]:
+    if not options.identity:
+        return
+    place = _container(options.storage_account, options.container)
+    yield Right("Storage Blob Data Contributor", place, "all that a job reads and writes")
+    for step in steps:
+        yield from _asked(step.do.params, options.identity)
+
+
+def _asked(value: Any, identity: str) -> Iterator[Right]:
+    """Give what is asked for by the identity anywhere in a request: images, mounts and secrets."""
+    if isinstance(value, list | tuple):
+        for inner in value:
+            yield from _asked(inner, identity)
+    if not isinstance(value, Mapping):
+        return
+    if value.get("name") == "RUNSPEC_VAULT":
+        for url in json.loads(value["value"]).values():
+            yield Right("Key Vault Secrets User", url, "secrets")
+    if value.get("identityReference") == {"resourceId": identity}:
+        if "registryServer" in value:
+            yield Right("AcrPull", f"registry {value['registryServer']}", "images")
+        if "containerName" in value:
+            place = _container(value["accountName"], value["containerName"])
+            yield Right("Storage Blob Data Contributor", place, "shared://")
+    for inner in value.values():
+        yield from _asked(inner, identity)

@@ -1,0 +1,34 @@
+"""Secrets in a key vault: named in the plan, and got by the job itself by its identity."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+
+from runspec.provider import Spec
+from runspec_azure.batch.options import BatchOptions
+
+KIND = "azure-kv:"
+# Before the # stands the id of the vault, which azure-batch-ai needs.
+# https://learn.microsoft.com/azure/key-vault/general/about-keys-secrets-certificates#object-identifiers
+SOURCE = re.compile(
+    r"azure-kv:(?:[^#]*#)?(https://[^/#?\s]+/secrets/[0-9A-Za-z-]{1,127}(?:/[0-9a-f]{32})?)/?"
+)
+
+
+def url(source: str) -> str | None:
+    """Give the URL of the secret that *source* names; None where it names none.
+
+    >>> url("azure-kv:/subscriptions/1/vaults/v#https://v.vault.azure.net/secrets/hf")
+    'https://v.vault.azure.net/secrets/hf'
+    """
+    found = SOURCE.fullmatch(source)
+    return found and found[1]
+
+
+def environment(spec: Spec, options: BatchOptions) -> Mapping[str, str]:
+    """Give the variable that tells the job which of its own to get where; nothing where there are none."""
+    sources = {variable: options.secrets[key] for variable, key in spec.secrets.items()}
+    listed = {variable: url(source) for variable, source in sources.items() if url(source)}
+    return {"RUNSPEC_VAULT": json.dumps(listed, sort_keys=True)} if listed else {}

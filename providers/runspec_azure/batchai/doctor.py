@@ -1,0 +1,119 @@
+"""What will stop a job on Azure Batch AI, looked for before anything is made."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from runspec.provider import Finding, RunspecError
+from runspec_azure.batchai import quota, sizes, states
+from runspec_azure.batchai.arm import Arm
+from runspec_azure.batchai.naming import batchai
+from runspec_azure.batchai.options import BatchAiOptions
+from runspec_azure.batchai.store import Store
+from runspec_azure.findings import Usage, asked, free, sizes as offered
+
+NEEDED = ("subscription", "location", "storage_account", "container")
+KINDS = dict(zip(quota.KINDS, ("dedicated", "low-priority"), strict=True))
+MORE = "have the quota raised, or take machines of another size"
+TRIES = 2
+
+
+def examine(options: BatchAiOptions) -> Iterator[Finding]:
+    """Give what is there and what is missing, most important first."""
+    try:
+        arm = Arm(options, looks=TRIES)
+    except RunspecError as exc:  # the public endpoint has ended: nothing else matters
+        yield Finding(exc.message, False, exc.hint or "see docs/azure-batch-ai.md")
+        return
+    missing = list(_missing(options))
+    yield from missing
+    if missing:
+        return
+    good = f"{options.arm_url} speaks for subscription {options.subscription} in {options.location}"
+    hint = "name the endpoint and the subscription: arm_url, subscription"
+    finding, usages = asked(arm.usages, good, hint)
+    yield finding
+    yield _store(options)
+    if usages is None:
+        return
+    if options.cluster:
+        yield _cluster(arm, options)
+    else:
+        yield from _quotas(options, usages)
+        yield from _sizes(arm, options)
+
+
+def _missing(options: BatchAiOptions) -> Iterator[Finding]:
+    wanted = [key for key in NEEDED if not getattr(options, key)]
+    if not (options.file_share or options.logs):
+        wanted.append("file_share")
+    if not (options.cluster or options.ssh_public_key or options.admin_password):
+        wanted.append("ssh_public_key")
+    for key in wanted:
+        yield Finding(
+            f"the profile names no {key}", False, "runspec init --provider azure-batch-ai"
+        )
+
+
+def _store(options: BatchAiOptions) -> Finding:
+    account, container = options.storage_account, options.container
+    hint = f"make it (az storage container create --account-name {account} -n {container}), or name another"
+    good = f"container {container} of storage account {account}"
+    return asked(Store(options).look, good, hint)[0]
+
+
+def _cluster(arm: Arm, options: BatchAiOptions) -> Finding:
+    name = options.cluster or ""
+    where = batchai("Clusters_Get", options, {"clusterName": name}).params["path"]
+    hint = "name one that is there, or none, and one is made"
+    finding, found = asked(lambda: arm.look("Clusters", where), f"cluster {name}", hint)
+    if not finding.ok:
+        return finding
+    if found is None:
+        return Finding(
+            f"there is no cluster {name} in the workspace {options.workspace}", False, hint
+        )
+    errors = [states.told(error) for error in found.errors or ()]
+    what = f"cluster {name} of {found.vm_size}, {found.vm_priority}"
+    if errors:
+        return Finding(
+            f"{what}: {'; '.join(errors)}", False, "it gets no nodes until that is mended"
+        )
+    return Finding(what, True)
+
+
+def _quotas(options: BatchAiOptions, usages: Mapping[str, Usage]) -> Iterator[Finding]:
+    """Of one kind of machines there may be none: a job asks for the one or for the other."""
+    size = sizes.KNOWN.get((options.vm_size or "").upper())
+    least = size.cpus if size else 1
+    rooms = {kind: usages.get(quota.whole(kind)) for kind in KINDS}
+    enough = any(room and room.limit - room.used >= least for room in rooms.values())
+    if room := usages.get(quota.CLUSTERS):
+        yield free(room, "clusters", 1, "delete one, or name one that is there: cluster")
+    for kind, room in rooms.items():
+        if room:
+            yield free(room, f"{KINDS[kind]} vCPUs", 0 if enough else least, MORE)
+    families = [size.family] if size else dict.fromkeys(one.family for one in sizes.SIZES)
+    for family in families:
+        both = {kind: usages.get(quota.of_family(family, kind)) for kind in KINDS}
+        some = size is None or any(r and r.limit - r.used >= least for r in both.values())
+        for kind, room in both.items():
+            if room:
+                what = f"{KINDS[kind]} vCPUs of {family}"
+                yield free(room, what, 0 if some else least, MORE)
+
+
+def _sizes(arm: Arm, options: BatchAiOptions) -> Iterator[Finding]:
+    named = options.vm_size
+    size = sizes.KNOWN.get((named or "").upper())
+    if named and size is None:
+        yield Finding(f"{named} is no size that is known here: its quota is not looked at", True)
+        return
+    finding, there = asked(
+        arm.skus, "the endpoint tells nothing of sizes of machines", "see az login"
+    )
+    if there is None:
+        yield finding
+        return
+    names = [size.name] if size else list(sizes.KNOWN)
+    yield from offered(names, there, str(options.location), needed=size is not None)

@@ -1,0 +1,156 @@
+"""Azure Batch and Batch AI, rehearsed with real containers: an image on one node, and on two that talk."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from runspec.cli.main import run
+from runspec_azure.batchai import rehearsal
+from runspec_rehearsal.azure.batch.server import AzureBatch
+from runspec_rehearsal.azure.batchai import BatchAI
+from runspec_rehearsal.azure.blob import Blobs
+from tests.e2e import azure
+from tests.e2e.azure import CONTAINER, Capture
+from tests.e2e.test_podman import IMAGE, podman as podman
+from tests.needs import need
+
+pytestmark = [pytest.mark.slow, pytest.mark.podman]
+
+PULLED = "registry.example/train:1"  # a name that a registry could have; podman has the image
+SHOWS = """
+import os, sys
+out = os.environ["RUNSPEC_OUTPUT_OUT"]
+print(os.path.exists("/run/.containerenv"), os.listdir(os.environ["RUNSPEC_MOUNT_CODE"]))
+open(os.path.join(out, "x.txt"), "w").write("here")
+"""
+# Nodes that find each other: the first one listens, all others say who they are.
+MEETS = """
+import os, socket, time
+e = os.environ
+rank = e.get("AZ_BATCHAI_TASK_INDEX") or e["RUNSPEC_RANK"]
+first = e.get("RUNSPEC_LEADER") or e["AZ_BATCHAI_PYTORCH_INIT_METHOD"].split("/")[2].split(":")[0]
+in_a_container = os.path.exists("/run/.containerenv")
+if rank == "0":
+    server = socket.create_server((first, 7017))
+    met = server.accept()[0].recv(99).decode()
+    print("met", met, in_a_container, flush=True)
+else:
+    for _ in range(600):
+        try:
+            link = socket.create_connection((first, 7017))
+            break
+        except OSError:
+            time.sleep(0.1)
+    link.sendall(f"{rank} {in_a_container}".encode())
+"""
+
+
+@pytest.fixture
+def blobs(
+    podman: dict[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[Blobs]:
+    need("azurite")
+    for name, value in podman.items():
+        monkeypatch.setenv(name, value)
+    subprocess.run(["podman", "tag", IMAGE, PULLED], check=True, capture_output=True)
+    (tmp_path / "code").mkdir()
+    (tmp_path / "code" / "shows.py").write_text(SHOWS)
+    (tmp_path / "code" / "meets.py").write_text(MEETS)
+    with Blobs(tmp_path / "blobs") as found:
+        found.make_container(CONTAINER)
+        yield found
+
+
+@pytest.fixture
+def batch(blobs: Blobs, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[AzureBatch]:
+    yield from azure.prepared(blobs, tmp_path, monkeypatch, engine="podman")
+
+
+@pytest.fixture
+def batch_ai(blobs: Blobs, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[BatchAI]:
+    url = blobs.url.replace(blobs.account, "{account}")
+    account = {blobs.account: blobs.key}
+    with BatchAI(tmp_path / "cloud", engine="podman", blob_url=url, accounts=account) as found:
+        for name, value in {**found.env, rehearsal.KEY: blobs.key}.items():
+            monkeypatch.setenv(name, value)
+        monkeypatch.chdir(tmp_path)
+        settings = {**rehearsal.SETTINGS, "container": CONTAINER}
+        settings |= rehearsal.ways(found.url, blobs, settings)
+        Path("runspec-profile.yaml").write_text(
+            json.dumps({"providers": {"azure-batch-ai": settings}})
+        )
+        yield found
+
+
+def spec(provider: str, script: str, **fields: Any) -> str:
+    found = {
+        "apiVersion": "runspec/v1",
+        "name": "job",
+        "provider": provider,
+        "container": {"image": PULLED},
+        "mounts": [{"name": "code", "source": "./code", "target": "/job/code"}],
+        "outputs": [{"name": "out", "path": "/job/out"}],
+        "command": ["python3", "${mounts.code}/" + script],
+        **fields,
+    }
+    Path("job.yaml").write_text(json.dumps(found))
+    return "job.yaml"
+
+
+def running() -> str:
+    line = ["podman", "ps", "--all", "--quiet"]
+    return subprocess.run(line, capture_output=True, text=True, check=True).stdout
+
+
+@pytest.mark.parametrize("provider", ["azure-batch", "azure-batch-ai"])
+def test_a_job_runs_in_its_image_and_its_output_comes_back(
+    provider: str, request: pytest.FixtureRequest, tmp_path: Path, capsys: Capture
+) -> None:
+    request.getfixturevalue(provider.replace("azure-", "").replace("-", "_"))
+
+    code = run(["apply", spec(provider, "shows.py")])
+
+    told = capsys.readouterr()
+    assert (code, told.out) == (0, "True ['meets.py', 'shows.py']\n"), told.err
+    assert run(["fetch", "job", "got"]) == 0
+    assert (tmp_path / "got" / "out" / "x.txt").read_text() == "here"
+    assert running() == ""
+
+
+def test_a_job_makes_its_folders_in_a_container_and_on_the_large_disk(
+    batch: AzureBatch, tmp_path: Path, capsys: Capture
+) -> None:
+    """The image has no /job, and nobody but root may make it. And a value may have lines."""
+    lines = 'echo "$LINES"; cp /job/code/shows.py /job/out/x; cd /job/out; pwd -P'
+    more = {"command": ["sh", "-c", lines], "env": {"LINES": "two\nlines"}}
+
+    assert run(["apply", spec("azure-batch", "", **more)]) == 0
+
+    *said, where = capsys.readouterr().out.splitlines()
+    assert said == ["two", "lines"]
+    assert where.startswith(str(tmp_path / "account")) and where.endswith("/wd/job/out")
+    assert run(["fetch", "job", "got"]) == 0
+    assert (tmp_path / "got" / "out" / "x").read_text() == SHOWS
+
+
+@pytest.mark.parametrize("provider", ["azure-batch", "azure-batch-ai"])
+def test_two_nodes_in_containers_of_their_own_meet(
+    provider: str, request: pytest.FixtureRequest, capsys: Capture
+) -> None:
+    """By the toolkit pytorch on Batch AI: of its kinds, it needs no MPI in the image."""
+    request.getfixturevalue(provider.replace("azure-", "").replace("-", "_"))
+    toolkit = {"toolkit": "pytorch", "toolkit_settings": {"communicationBackend": "TCP"}}
+    more = {"cluster": {"nodes": 2}, "providers": {"azure-batch-ai": toolkit}}
+
+    code = run(["apply", spec(provider, "meets.py", **more)])
+
+    told = capsys.readouterr()
+    assert code == 0, told.err + told.out
+    assert "met 1 True True\n" in told.out
+    assert running() == ""

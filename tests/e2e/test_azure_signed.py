@@ -1,0 +1,98 @@
+"""Jobs on a rehearsed Azure Batch whose image has no Python: a shell, tar and curl are all there is."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from runspec.cli.main import run
+from runspec_rehearsal.azure.batch.server import AzureBatch
+from runspec_rehearsal.azure.blob import Blobs
+from tests.e2e import azure
+from tests.e2e.azure import (
+    Capture,
+    blobs as blobs,  # a fixture
+    said,
+    tasks,
+    wait,
+    write,
+)
+from tests.unit.runspec_inside.store import image
+
+pytestmark = pytest.mark.slow
+IMAGE = {"image": "debian:12-slim"}
+
+
+@pytest.fixture
+def account(blobs: Blobs, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[AzureBatch]:
+    for found in azure.prepared(blobs, tmp_path, monkeypatch):
+        env = {"RUNSPEC_BELOW": ".", "PATH": str(image(tmp_path, "curl"))}
+        found.control("PUT", "settings", {"machine_env": env})
+        profile = json.loads(Path("runspec-profile.yaml").read_text())
+        profile["providers"]["azure-batch"]["files"] = "signed"
+        Path("runspec-profile.yaml").write_text(json.dumps(profile))
+        yield found
+
+
+def test_a_sweep_reads_a_folder_and_its_outputs_are_fetched(
+    account: AzureBatch, blobs: Blobs, capsys: Capture, tmp_path: Path
+) -> None:
+    (tmp_path / "code").mkdir()
+    (tmp_path / "code" / "name").write_text("it's\n")
+    script = 'cat ${mounts.code}/name; echo "$1 ${sweep.n} $RUNSPEC_TASK" >"${outputs.model}/f"'
+    write(
+        "",
+        command=["sh", "-c", script, "sh", "a 'b\" $HOME \\ *"],
+        container=IMAGE,
+        sweep={"n": ["x", "y"]},
+        mounts=[{"name": "code", "source": "./code", "target": "/job/code"}],
+        outputs=[{"name": "model", "path": "/job/model"}],
+    )
+
+    job = json.loads(Path("job.yaml").read_text())
+    del job["run"]
+    Path("job.yaml").write_text(json.dumps(job))
+
+    found = said(capsys, "apply", "job.yaml")
+
+    assert found["state"] == "succeeded"
+    assert run(["fetch", found["run"], "out"]) == 0
+    texts = sorted(p.read_text() for p in Path("out").rglob("f"))
+    assert texts == ["a 'b\" $HOME \\ * x 0\n", "a 'b\" $HOME \\ * y 1\n"]
+    kept = [p for p in tmp_path.rglob("*") if p.is_file() and "account" not in p.parts]
+    assert not [p for p in kept if b"sig=" in p.read_bytes()]
+
+
+def test_a_try_whose_machine_went_and_one_that_failed_are_tried_again(
+    account: AzureBatch, capsys: Capture
+) -> None:
+    script = (
+        'f="$RUNSPEC_OUTPUT_STATE/n"; echo x >>"$f"; case $(grep -c x "$f") in '
+        "1) exit 3;; *) echo done;; esac"
+    )
+    write(
+        script,
+        container=IMAGE,
+        retry={"attempts": 2},
+        outputs=[{"name": "state", "path": "/job/state"}],
+    )
+
+    found = said(capsys, "apply", "job.yaml")
+
+    assert found["state"] == "succeeded"
+    (task,) = tasks(account)
+    assert task["executionInfo"]["retryCount"] == 1
+
+
+def test_a_cancelled_job_does_not_begin(account: AzureBatch, capsys: Capture) -> None:
+    write("sleep 60", container=IMAGE)
+    found = said(capsys, "apply", "job.yaml", "--detach")["run"]
+    wait(lambda: [t for t in tasks(account) if t["state"] == "running"], "a task runs")
+
+    assert run(["cancel", found]) == 0
+
+    wait(lambda: not [t for t in tasks(account) if t["running"]], "nothing runs")
+    assert run(["destroy", found]) == 0

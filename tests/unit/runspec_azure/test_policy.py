@@ -1,0 +1,74 @@
+"""The roles that a plan on Azure Batch needs: as few as its keys and its identity leave."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from runspec.provider import Facts, Spec
+from runspec_azure.batch import PROVIDER
+from tests.unit.runspec_azure.subscription import IDENTITY, options, spec
+
+
+def rights(wanted: Spec | None = None, *, of_job: bool = False, **profile: Any) -> dict[str, str]:
+    """Give what each role is on."""
+    facts = Facts(options(**profile))
+    steps = PROVIDER.plan(wanted or spec(), "n-abc123", facts)
+    found = PROVIDER.policy(steps, facts.options, of_job=of_job)
+    return {right["role"]: right["on"] for right in found["roles"]}
+
+
+def test_who_has_both_keys_needs_no_role() -> None:
+    assert rights(batch_key="env:BATCH_KEY") == {}
+
+
+def test_a_login_that_signs_needs_a_right_on_the_whole_storage_account() -> None:
+    assert rights(storage_key=None) == {
+        "Azure Batch Data Contributor": "Batch account jobs",
+        "Storage Blob Data Contributor": "container jobs of storage account jobs",
+        "Storage Blob Delegator": "storage account jobs",
+    }
+
+
+def test_who_makes_pools_with_an_identity_needs_a_login_keys_or_not() -> None:
+    """The Resource Manager takes no key."""
+    where: dict[str, Any] = {"subscription": "s", "resource_group": "g"}
+
+    found = rights(batch_key="env:BATCH_KEY", identity=IDENTITY, **where)
+
+    account = "/subscriptions/s/resourceGroups/g/providers/Microsoft.Batch/batchAccounts/jobs"
+    assert found == {
+        "Azure Batch Data Contributor": account,
+        "Managed Identity Operator": IDENTITY,
+        "Reader": "/subscriptions/s",
+    }
+
+
+def test_a_pool_that_is_there_has_its_identity_already() -> None:
+    assert "Managed Identity Operator" not in rights(identity=IDENTITY, pool="mine")
+
+
+def test_a_job_with_a_signature_needs_no_role() -> None:
+    assert rights(of_job=True) == {}
+
+
+def test_an_identity_reads_blobs_images_and_the_secrets_of_the_spec_alone() -> None:
+    image = "mine.azurecr.io/a:1"
+    wanted = spec(secrets={"TOKEN": "hf"}, container={"image": image})
+    vault = "https://v.vault.azure.net/secrets"
+    secrets = {"hf": f"azure-kv:{vault}/hf", "other": f"azure-kv:{vault}/other"}
+
+    found = rights(
+        wanted,
+        of_job=True,
+        identity=IDENTITY,
+        registry="mine.azurecr.io",
+        secrets=secrets,
+        subscription="s",
+        resource_group="g",
+    )
+
+    assert found == {
+        "Storage Blob Data Contributor": "container jobs of storage account jobs",
+        "Key Vault Secrets User": f"{vault}/hf",
+        "AcrPull": "registry mine.azurecr.io",
+    }

@@ -1,0 +1,71 @@
+"""What stands in the way of a task is told in words, whatever the service's word for it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from runspec_azure.batch import reasons
+from runspec_rehearsal.azure.batch.pools import NODE_STATES
+
+TASK: dict[str, Any] = {"id": "task-00000", "state": "active"}
+WORKS = {"idle", "running"}  # and what no pool of this kind comes to
+NEVER = {"deallocated", "deallocating", "upgradingos"}
+
+
+def waiting(**pool: Any) -> str:
+    return reasons.waiting({"id": "p", "allocationState": "steady", "nodes": [], **pool}, [TASK])
+
+
+@pytest.mark.parametrize("code", reasons.ERRORS)
+def test_a_resize_that_failed_is_told_in_words_and_by_its_code(code: str) -> None:
+    found = waiting(resizeErrors=[{"code": code, "message": "The specified ..."}])
+
+    assert found == f"{reasons.ERRORS[code]} ({code})"
+
+
+def test_all_that_failed_is_told_and_a_new_code_by_the_services_own_words() -> None:
+    errors = [{"code": "New", "message": "Its words.\nRequestId: 1"}, {"code": "ResizeStopped"}]
+
+    assert waiting(resizeErrors=errors).startswith("New: Its words.; somebody has stopped")
+
+
+@pytest.mark.parametrize("state", sorted(NODE_STATES.keys() - WORKS - NEVER))
+def test_a_machine_in_any_state_in_which_it_takes_no_task_is_told_in_words(state: str) -> None:
+    found = waiting(nodes=[{"id": "n1", "state": state}])
+
+    assert reasons.NODES[state] in found
+
+
+def test_a_start_task_that_failed_is_told_with_its_code() -> None:
+    node = {"id": "n", "state": "starttaskfailed", "startTaskInfo": {"exitCode": 7}}
+
+    assert waiting(nodes=[node]) == (
+        "no machine of p can be used: its start task failed (exited with code 7)"
+    )
+
+
+def test_a_machine_of_no_use_is_told_with_what_it_says_of_itself() -> None:
+    error = {"code": "DiskFull", "message": "No space."}
+
+    found = waiting(nodes=[{"id": "n", "state": "unusable", "errors": [error]}])
+
+    assert found == "no machine of p can be used: it cannot be used (DiskFull: No space.)"
+
+
+@pytest.mark.parametrize("code", reasons.FAILURES)
+def test_a_failure_of_the_service_is_told_in_words_with_its_first_detail(code: str) -> None:
+    failure = {"code": code, "message": "The ...", "details": [{"name": "a", "value": "why"}]}
+
+    found = reasons.ended({"failureInfo": failure}, None)
+
+    assert found == f"{reasons.FAILURES[code]} ({code}): why"
+
+
+def test_a_code_of_the_program_is_told_as_such() -> None:
+    failure = {"code": "FailureExitCode", "message": "The task exited ..."}
+
+    assert (
+        reasons.ended({"failureInfo": failure}, 139) == "exited with code 139: segmentation fault"
+    )

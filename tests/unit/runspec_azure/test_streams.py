@@ -1,0 +1,101 @@
+"""Whose log it is that a stream of Azure Batch gives, of a task on many nodes."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+
+from runspec_azure.batch import times
+from runspec_azure.batch.streams import Logs
+from runspec_azure.batch.tasks import Tasks
+
+RUN = "n-abc123"
+PRINTED = {"tvm-a": b"of a\n", "tvm-b": b"of b\n", "tvm-c": b"of c\n"}
+
+
+class Service:
+    """A task on three nodes, of which the service lists b and c as its subtasks 1 and 2."""
+
+    def __init__(self, state: str = "running", number: int | None = 1, **info: Any) -> None:
+        self.state, self.info = state, info
+        self.number = number  # of the try that the first node has opened
+        self.asked = 0
+
+    def look(self, operation: str, path: Mapping[str, str], query: Any = None) -> Any:
+        if operation == "Task_Get":
+            return self.pages("Task_List")[0]
+        nodes = [{"poolId": "p", "nodeId": f"tvm-{n}", "taskRootDirectory": "t"} for n in "bc"]
+        return {"value": [{"id": n, "nodeInfo": one} for n, one in enumerate(nodes, 1)]}
+
+    def pages(self, operation: str, path: Any = None, query: Any = None) -> list[Any]:
+        return [{"id": "task-00000", "state": self.state, "executionInfo": self.info}]
+
+    def head(self, operation: str, path: Mapping[str, str]) -> Mapping[str, str]:
+        return {"Content-Length": str(len(self._file(path)))}
+
+    def part(self, operation: Any, path: Any = None, start: Any = 0, end: int = 0) -> Any:
+        return self._file(path)[start:end]
+
+    def _file(self, path: Mapping[str, str]) -> bytes:
+        return PRINTED[path.get("nodeId", "tvm-a")]
+
+    def read(self, *parts: str) -> bytes | None:
+        if parts[2] == "record.json":
+            return json.dumps({"nodes": 3, "count": 1, "pool": "p"}).encode()
+        assert parts == ("runs", RUN, "nodes", "0", "open")
+        self.asked += 1
+        told = {"number": self.number, "machines": ["tvm-a", "tvm-c", "tvm-b"]}
+        return None if self.number is None else json.dumps(told).encode()
+
+    def key(self, *parts: str) -> str:
+        return "/".join(parts)
+
+    def size(self, key: str) -> None:
+        """Nothing was kept."""
+
+
+def streams(service: Service) -> list[Any]:
+    tasks = Tasks(service, service)  # type: ignore[arg-type] # what it asks of both
+    logs = Logs(service, service, tasks)  # type: ignore[arg-type]
+    return list(logs.streams(RUN))
+
+
+def test_a_rank_is_the_machine_that_says_so_and_no_number_of_the_services() -> None:
+    found = [stream.read(None).data for stream in streams(Service())]
+
+    assert found == [b"of a\n", b"of c\n", b"of b\n"]
+
+
+def test_who_is_which_is_asked_once_for_a_try() -> None:
+    service = Service()
+    (_, second, _) = streams(service)
+    chunk = second.read(None)
+
+    assert second.read(chunk.position).data == b""
+    assert service.asked == 1
+
+
+@pytest.mark.parametrize("number", [None, 1])
+def test_nothing_is_taken_for_a_ranks_before_anybody_knows_whose_it_is(
+    number: int | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In the second try the list of the first may be there still."""
+    monkeypatch.setattr(times, "POLL_S", 0.0)
+    service = Service("running", number, retryCount=0 if number is None else 1)
+    (_, second, _) = streams(service)
+    position = f"{1 if number is None else 2}:0"
+
+    assert second.read(position).data == b""
+
+    service.number = 1 if number is None else 2
+    assert second.read(position).data == b"of c\n"
+
+
+def test_what_was_printed_where_no_node_came_so_far_is_shown_at_the_end() -> None:
+    """Such as why a coordination command could not begin."""
+    found = [stream.read(None).data for stream in streams(Service("completed", None))]
+
+    assert found == [b"of a\n", b"of b\n", b"of c\n"]
