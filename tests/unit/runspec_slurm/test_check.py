@@ -59,6 +59,9 @@ REFUSED: dict[str, Row] = {
         {"cluster": {"gpus": 1, "gpu_type": "H100"}}, {"partition": "gpu"}, FOUND,
         ("cluster", "gpu_type"), "has v100, a100",
     ),
+    "GPUs of a kind where none has a name": (
+        {"cluster": {"gpus": 1, "gpu_type": "H100"}}, {}, with_({"gpus": {"": 4}}), ("cluster", "gpu_type"), "no named",
+    ),
     "GPUs by a word that the scheduler does not know": (
         {"cluster": {"gpus": 1}}, {"partition": "gpu", "gpu_request": "gpus-per-node"},
         with_(select="linear"), ("provider",), "select/cons_tres",

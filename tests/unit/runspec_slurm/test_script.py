@@ -222,7 +222,9 @@ def test_podman_is_told_the_variables_and_keeps_to_what_slurm_gave(stubs: Path) 
 
     line = words[words.index("podman") :]
     assert [f"--env={k}={v}" in line for k, v in ENV.items()] == [True, True]
-    assert {"--cgroups=disabled", "--network=host", "--shm-size=1073741824b", "--rm"} <= set(line)
+    assert {"--cgroups=disabled", "--network=host", "--shm-size=1073741824b", "--user=0:0"} <= set(
+        line
+    )
     assert [w for w in line if w.startswith("--volume")] == [
         "--volume=/work space:/work space",
         "--volume=/data/w:/data/w",

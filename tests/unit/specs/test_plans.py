@@ -128,6 +128,69 @@ AZURE_ACCOUNTS: dict[str, tuple[str, dict[str, Any], dict[str, Any]]] = {
         },
     ),
 }
+# The same for Slurm; there is a row of what a survey finds in CLUSTERS.
+IMAGE = {"image": "nvcr.io/nvidia/pytorch:24.05-py3", "shm": "8GiB"}
+SLURM_ACCOUNTS: dict[str, tuple[str, dict[str, Any], dict[str, Any]]] = {
+    "podman": (
+        "hello",
+        {
+            "cluster": {
+                "nodes": 2,
+                "gpus": 4,
+                "gpu_type": "V100",
+                "capacity": "spot-then-on-demand",
+            },
+            "container": IMAGE,
+            "mounts": [WORK],
+            "secrets": {"TOKEN": "token"},
+            "env": {"NOTE": "it's, $HOME\r\n#BSUB -q x"},
+            "sweep": {"seed": "1..3"},
+            "max_parallel": 2,
+            "timeout": "2h",
+        },
+        {
+            "partition": "gpu",
+            "spot_partition": "spot",
+            "account": "digits",
+            "shared": {"work": "/fsx/work"},
+            "secrets": {"token": "env:TOKEN"},
+            "after": ["afterany:123"],
+            "sbatch": ["--constraint=ib"],
+        },
+    ),
+    "apptainer": (
+        "hello",
+        {"container": IMAGE, "mounts": [WORK]},
+        {"shared": {"work": "/fsx/work"}},
+    ),
+    "pyxis": (
+        "hello",
+        {"container": IMAGE, "env": {"NOTE": "a,b"}, "cluster": {"memory": "4GiB"}},
+        {"environment": "clean"},
+    ),
+    "mpi": (
+        "mnist-chainer",
+        {"cluster": {"nodes": 2, "placement": "close"}, "processes_per_node": 2},
+        {"mpi": "srun", "scratch": "/local", "partition": "gpu", "host": "me@login"},
+    ),
+}
+PARTITION = {
+    "max_time_s": 86_400,
+    "nodes": 8,
+    "cpus": 32,
+    "memory_mb": 240_000,
+    "gpus": {"v100": 4},
+}
+CLUSTERS: dict[str, dict[str, Any]] = {
+    "podman": {"partitions": {"gpu": PARTITION, "spot": {**PARTITION, "max_time_s": None}}},
+    "apptainer": {"containers": ["podman", "apptainer"]},
+    # memory that the cluster knows nothing of
+    "pyxis": {
+        "containers": ["podman", "pyxis"],
+        "partitions": {"all": {"default": True, "nodes": 4, "cpus": 4}},
+    },
+    "mpi": {"containers": [], "mpi": ["pmi2"], "python": "3.11"},
+}
 CLOUD = [(path, "aws-batch", "batch") for path in SPECS]
 CLOUD += [(ROOT / "specs" / f"{row[0]}.yaml", "aws-batch", name) for name, row in ACCOUNTS.items()]
 BATCH_AI = [(path, "azure-batch-ai", "batchai") for path in SPECS]
@@ -135,7 +198,11 @@ ON_AZURE = [(path, "azure-batch", "batch") for path in SPECS]
 ON_AZURE += [
     (ROOT / "specs" / f"{row[0]}.yaml", "azure-batch", name) for name, row in AZURE_ACCOUNTS.items()
 ]
-CASES = [*LOCAL, *CLOUD, *ON_AZURE, *BATCH_AI]
+ON_SLURM = [(path, "slurm", "unknown") for path in SPECS]
+ON_SLURM += [
+    (ROOT / "specs" / f"{row[0]}.yaml", "slurm", name) for name, row in SLURM_ACCOUNTS.items()
+]
+CASES = [*LOCAL, *CLOUD, *ON_AZURE, *BATCH_AI, *ON_SLURM]
 ROLE = "arn:aws:iam::123456789012:role/job"
 AWS = {
     "region": "eu-central-1",
@@ -162,16 +229,17 @@ CLOUDS: dict[str, tuple[dict[str, Any], str, dict[str, Any]]] = {
         ACCOUNTS,
     ),
     "azure-batch": (AZURE, "env:{}", AZURE_ACCOUNTS),
+    "slurm": ({}, "env:{}", SLURM_ACCOUNTS),
 }
 
 
-def cloud_facts(spec: Spec, more: dict[str, Any]) -> Facts:
+def cloud_facts(spec: Spec, more: dict[str, Any], found: dict[str, Any]) -> Facts:
     """Give the facts of an account that is nobody's."""
     names = spec.secrets.values()
     profile, secret, _ = CLOUDS[spec.provider]
     options = {**profile, "secrets": {name: secret.format(name) for name in names}, **more}
     return facts(spec, "batch")._replace(
-        options=registry.load(spec.provider).options_model.model_validate(options), survey={}
+        options=registry.load(spec.provider).options_model.model_validate(options), survey=found
     )
 
 
@@ -202,7 +270,8 @@ def planned(path: Path, provider: str, engine: str) -> plan.Plan:
     if provider == "azure-batch-ai":
         found = batch_ai_facts(spec)
     else:
-        found = facts(spec, engine) if provider == "local" else cloud_facts(spec, profile)
+        there = {"slurm": CLUSTERS[engine]} if provider == "slurm" and engine in CLUSTERS else {}
+        found = facts(spec, engine) if provider == "local" else cloud_facts(spec, profile, there)
     known = registry.load(provider)
     assert [p for p in known.check(spec, found) if p.severity == "error"] == []
     return plan.make(known, spec, "abc123", found)
