@@ -22,7 +22,7 @@ from botocore.validate import ParamValidator
 from runspec import job, plan, registry
 from runspec.provider import Facts, Request, Source, Spec, inside_boot, inside_zipapp
 from runspec_aws.naming import each
-from tests.unit.specs import arm_bodies, azure_bodies
+from tests.unit.specs import arm_bodies, azure_bodies, slurm_clusters
 
 ROOT = Path(__file__).resolve().parents[3]
 SPECS = sorted((ROOT / "specs").glob("*.yaml"))
@@ -128,69 +128,6 @@ AZURE_ACCOUNTS: dict[str, tuple[str, dict[str, Any], dict[str, Any]]] = {
         },
     ),
 }
-# The same for Slurm; there is a row of what a survey finds in CLUSTERS.
-IMAGE = {"image": "nvcr.io/nvidia/pytorch:24.05-py3", "shm": "8GiB"}
-SLURM_ACCOUNTS: dict[str, tuple[str, dict[str, Any], dict[str, Any]]] = {
-    "podman": (
-        "hello",
-        {
-            "cluster": {
-                "nodes": 2,
-                "gpus": 4,
-                "gpu_type": "V100",
-                "capacity": "spot-then-on-demand",
-            },
-            "container": IMAGE,
-            "mounts": [WORK],
-            "secrets": {"TOKEN": "token"},
-            "env": {"NOTE": "it's, $HOME\r\n#BSUB -q x"},
-            "sweep": {"seed": "1..3"},
-            "max_parallel": 2,
-            "timeout": "2h",
-        },
-        {
-            "partition": "gpu",
-            "spot_partition": "spot",
-            "account": "digits",
-            "shared": {"work": "/fsx/work"},
-            "secrets": {"token": "env:TOKEN"},
-            "after": ["afterany:123"],
-            "sbatch": ["--constraint=ib"],
-        },
-    ),
-    "apptainer": (
-        "hello",
-        {"container": IMAGE, "mounts": [WORK]},
-        {"shared": {"work": "/fsx/work"}},
-    ),
-    "pyxis": (
-        "hello",
-        {"container": IMAGE, "env": {"NOTE": "a,b"}, "cluster": {"memory": "4GiB"}},
-        {"environment": "clean"},
-    ),
-    "mpi": (
-        "mnist-chainer",
-        {"cluster": {"nodes": 2, "placement": "close"}, "processes_per_node": 2},
-        {"mpi": "srun", "scratch": "/local", "partition": "gpu", "host": "me@login"},
-    ),
-}
-PARTITION = {
-    "max_time_s": 86_400,
-    "nodes": 8,
-    "cpus": 32,
-    "memory_mb": 240_000,
-    "gpus": {"v100": 4},
-}
-CLUSTERS: dict[str, dict[str, Any]] = {
-    "podman": {"partitions": {"gpu": PARTITION, "spot": {**PARTITION, "max_time_s": None}}},
-    "apptainer": {"containers": ["podman", "apptainer"]},
-    # memory that the cluster knows nothing of
-    "pyxis": {
-        "containers": ["podman", "pyxis"],
-        "partitions": {"all": {"default": True, "nodes": 4, "cpus": 4}},
-    },
-    "mpi": {"containers": [], "mpi": ["pmi2"], "python": "3.11"},
-}
 CLOUD = [(path, "aws-batch", "batch") for path in SPECS]
 CLOUD += [(ROOT / "specs" / f"{row[0]}.yaml", "aws-batch", name) for name, row in ACCOUNTS.items()]
 BATCH_AI = [(path, "azure-batch-ai", "batchai") for path in SPECS]
@@ -200,7 +137,8 @@ ON_AZURE += [
 ]
 ON_SLURM = [(path, "slurm", "unknown") for path in SPECS]
 ON_SLURM += [
-    (ROOT / "specs" / f"{row[0]}.yaml", "slurm", name) for name, row in SLURM_ACCOUNTS.items()
+    (ROOT / "specs" / f"{row[0]}.yaml", "slurm", name)
+    for name, row in slurm_clusters.ACCOUNTS.items()
 ]
 CASES = [*LOCAL, *CLOUD, *ON_AZURE, *BATCH_AI, *ON_SLURM]
 ROLE = "arn:aws:iam::123456789012:role/job"
@@ -229,7 +167,7 @@ CLOUDS: dict[str, tuple[dict[str, Any], str, dict[str, Any]]] = {
         ACCOUNTS,
     ),
     "azure-batch": (AZURE, "env:{}", AZURE_ACCOUNTS),
-    "slurm": ({}, "env:{}", SLURM_ACCOUNTS),
+    "slurm": ({}, "env:{}", slurm_clusters.ACCOUNTS),
 }
 
 
@@ -270,7 +208,7 @@ def planned(path: Path, provider: str, engine: str) -> plan.Plan:
     if provider == "azure-batch-ai":
         found = batch_ai_facts(spec)
     else:
-        there = {"slurm": CLUSTERS[engine]} if provider == "slurm" and engine in CLUSTERS else {}
+        there = slurm_clusters.survey(engine)
         found = facts(spec, engine) if provider == "local" else cloud_facts(spec, profile, there)
     known = registry.load(provider)
     assert [p for p in known.check(spec, found) if p.severity == "error"] == []
