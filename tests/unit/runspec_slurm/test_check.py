@@ -163,6 +163,10 @@ TOLD: dict[str, Row] = {
     "requirements instead of an image": (
         {"container": BUILT}, {}, with_(containers=[]), AT_IMAGE, "installed on the node instead",
     ),
+    "requirements instead of an image of one machine": (
+        {"container": {"image": "localhost/a:1", "requirements": ["numpy"]}}, {}, FOUND, AT_IMAGE,
+        "an image of one machine: the job runs without the image",
+    ),
     "an engine that nobody asked for": ({"container": IMAGE}, {}, None, AT_IMAGE, "podman is taken"),
     "no folders at an image's root": (
         {"container": IMAGE, "outputs": [{"name": "o", "path": "/job/o"}]}, {"container": "apptainer"}, FOUND,
@@ -235,6 +239,7 @@ def test_without_facts_nothing_is_said_that_the_profile_may_tell() -> None:
     "wrong",
     [
         {"host": "-oProxyCommand=touch /x"},
+        {"host": "-v"},
         {"host": "a b"},
         {"ssh_options": ["-oProxyCommand=touch"]},
         {"workspace": "relative"},
