@@ -251,6 +251,8 @@ def test_without_facts_nothing_is_said_that_the_profile_may_tell() -> None:
         {"partition": "--wrap=x"},
         {"account": "a b"},
         {"python": "-c"},
+        {"podman": ["-v", "/:/x"]},
+        {"podman": ["image"]},
         {"python": "python3; x"},
         {"shared": {"w": "data"}},
         {"shared": {"w": "/data:/etc"}},

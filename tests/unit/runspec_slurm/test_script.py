@@ -236,6 +236,17 @@ def test_podman_is_told_the_variables_and_keeps_to_what_slurm_gave(stubs: Path) 
     assert "RUNSPEC_BELOW" not in found
 
 
+def test_podman_is_told_what_the_profile_says_before_anything_else(stubs: Path) -> None:
+    wanted = spec(container={"image": IMAGE})
+    options = {"container": "podman", "podman": ["--annotation=a=b c"]}
+
+    words, _ = started(sbatch(wanted, facts(wanted, options))[1], stubs)
+
+    line = words[words.index("podman") :]
+    assert line[:4] == ["podman", "run", "--annotation=a=b c", "--rm"]
+    assert not [w for w in line if w.startswith("--cgroups")]
+
+
 def test_apptainer_gets_variables_of_its_own(stubs: Path) -> None:
     words, found = contained("apptainer", stubs, env=ENV, mounts=WORK, cluster={"nodes": 1})
 
