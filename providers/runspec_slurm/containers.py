@@ -61,7 +61,7 @@ def by_srun(spec: Spec, facts: Facts) -> bool:
 
 
 def variables(spec: Spec, facts: Facts) -> Iterator[tuple[str, str]]:
-    """Give what the script exports of `env`: what podman passes on, it is told on its command line.
+    """Give what the script sets of `env`: what podman passes on, it is told on its command line.
 
     Apptainer reads a list of `--env` with commas between, so it gets variables of its own:
     https://apptainer.org/docs/user/latest/environment_and_metadata.html#environment-overview
@@ -96,13 +96,16 @@ def options_of_srun(spec: Spec, facts: Facts) -> tuple[str, ...]:
 
 
 def words(spec: Spec, facts: Facts, exported: tuple[str, ...]) -> tuple[str, ...]:
-    """Give the words of the script that start python in the image; *exported* are to be passed on."""
+    """Give the words of the script that start python in the image; *exported* are to be passed on.
+
+    There are none for no image.
+    """
     kind = engine(spec, facts)
     if kind == "podman":
         return _podman(spec, facts, exported)
     if kind == "apptainer":
         return _apptainer(spec, facts)
-    return ("python3",) if kind == "pyxis" else (quoted(facts.options.python),)
+    return ("python3",) if kind == "pyxis" else ()
 
 
 def _podman(spec: Spec, facts: Facts, exported: tuple[str, ...]) -> tuple[str, ...]:

@@ -5,7 +5,7 @@ Its text holds nothing of the program: that is in the record. What of the spec i
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from runspec.provider import Facts, Launch, Spec
 from runspec_slurm import argv, cluster, containers
@@ -44,7 +44,6 @@ def text(spec: Spec, run: str, facts: Facts) -> str:
     own = dict(_exports(spec, run, facts))
     lines = [
         *(CLEAN if options.environment == "clean" else ()),
-        *(f"export {name}={quoted(value)}" for name, value in containers.variables(spec, facts)),
         *(f"export {name}={word}" for name, word in own.items()),
         _command(spec, facts, tuple(own)),
     ]
@@ -88,15 +87,29 @@ def mpi(spec: Spec, facts: Facts) -> str | None:
 
 
 def _command(spec: Spec, facts: Facts, exported: tuple[str, ...]) -> str:
-    """Give the last line: what the script becomes, so that signals reach it."""
-    options: SlurmOptions = facts.options
-    own = (quoted(options.python), "-IS", placed(INSIDE))
-    node = (*containers.words(spec, facts, exported), "-IS", placed(INSIDE), "job")
-    groups = [("exec", *own, "batch", "--"), _srun(spec, facts), node]
+    """Give the last line: what the script becomes, so that signals reach it.
+
+    `env` and no shell sets the variables of the spec: bash keeps SECONDS, RANDOM and UID, among others, for itself, and
+    ends a script that sets some of them.
+    """
+    own = dict(containers.variables(spec, facts))
+    pairs = [(f"{name}={quoted(value)}",) for name, value in own.items()]
+    python = _there(facts.options.python, own)
+    start = (python, "-IS", placed(INSIDE), "batch", "--")
+    begin = [("exec", "env"), *pairs, start] if pairs else [("exec", *start)]
+    node = containers.words(spec, facts, exported) or (python,)
+    groups = [*begin, _srun(spec, facts, own), (*node, "-IS", placed(INSIDE), "job")]
     return " \\\n  ".join(" ".join(group) for group in groups if group)
 
 
-def _srun(spec: Spec, facts: Facts) -> tuple[str, ...]:
+def _there(program: str, own: Mapping[str, str]) -> str:
+    """Give the word for a program of the node, which is found without a PATH that is the spec's."""
+    if "PATH" not in own:
+        return quoted(program)
+    return f'"$(command -v {quoted(program)} || echo {quoted(program)})"'
+
+
+def _srun(spec: Spec, facts: Facts, own: Mapping[str, str]) -> tuple[str, ...]:
     """Give what starts the nodes. Each word says what clusters have different defaults for.
 
     `--mpi=none`: MpiDefault would lead an mpirun below to think that it is a rank. `--cpus-per-task` is not taken
@@ -107,7 +120,7 @@ def _srun(spec: Spec, facts: Facts) -> tuple[str, ...]:
     nodes = spec.cluster.nodes.max
     log = '"runs/$RUNSPEC_RUN/logs/$RUNSPEC_TASK-%n.txt"'
     return (
-        "srun",
+        _there("srun", own),
         f"--nodes={nodes}",
         f"--ntasks={nodes}",
         "--ntasks-per-node=1",

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-import shutil
 import subprocess
+import sys
 import tempfile
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +27,7 @@ TEXT = st.text(st.characters(exclude_characters="\0", codec="utf-8"))
 NAME = st.from_regex(r"[A-Za-z_][A-Za-z0-9_]{0,20}", fullmatch=True).filter(
     lambda name: not name.upper().startswith(("RUNSPEC_", "SLURM", "SBATCH_", "SRUN_", "SALLOC_"))
 )
-# What a shell, the dynamic linker or Python take for their own, whoever sets it.
+# What the stub's own sh sets, and what programs on the way may do something else by.
 TAKEN = (
     "PATH",
     "PWD",
@@ -40,7 +41,6 @@ TAKEN = (
     "PPID",
     "OPTIND",
     "ENV",
-    "LINENO",
 )
 OF_PROGRAMS = ("LD_", "LC_", "LANG", "PYTHON", "MALLOC_", "GLIBC_", "GCONV_", "NLSPATH", "LOCPATH")
 IMAGE = "nvcr.io#nvidia/tf:18.10-py3"
@@ -57,7 +57,9 @@ def stubs(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def started(script: str, stubs: Path, **more: str) -> tuple[list[str], dict[str, str]]:
+def started(
+    script: str, stubs: Path, more: Mapping[str, str] = {}, shell: tuple[str, ...] = ("/bin/sh",)
+) -> tuple[list[str], dict[str, str]]:
     """Run *script* as slurmd does, from a file, and give the words and variables of what it became."""
     there = {
         "PATH": f"{stubs}:/usr/bin:/bin",
@@ -67,10 +69,8 @@ def started(script: str, stubs: Path, **more: str) -> tuple[list[str], dict[str,
     with tempfile.NamedTemporaryFile("wb", suffix=".sh") as file:
         file.write(script.encode("utf-8"))
         file.flush()
-        shell = shutil.which("sh")
-        assert shell
         done = subprocess.run(
-            [shell, file.name],
+            [*shell, file.name],
             capture_output=True,
             env={**there, "SLURM_EXPORT_ENV": "NONE", **more},
             check=True,
@@ -99,6 +99,31 @@ def test_any_variable_comes_out_of_the_shell_as_it_went_in(
     _, found = started(sbatch(wanted, facts(wanted))[1], stubs)
 
     assert {name: found.get(name) for name in env} == env
+
+
+def test_a_variable_that_bash_keeps_for_itself_is_set_as_well(tmp_path: Path) -> None:
+    """On many clusters /bin/sh is bash: it would end the script at UID, and SECONDS would be another number."""
+    kept = ("UID", "EUID", "PPID", "SECONDS", "RANDOM", "GROUPS", "SHELLOPTS", "LINENO", "IFS", "_")
+    wanted = spec(env=dict.fromkeys(kept, "a b"))
+    told = "import os; print('0', '', *map('='.join, os.environ.items()), sep='\\0', end='\\0')"
+    (tmp_path / "python3").write_text(f"#!{sys.executable} -IS\n{told}\n")
+    (tmp_path / "python3").chmod(0o755)
+
+    script = sbatch(wanted, facts(wanted))[1]
+    _, found = started(script, tmp_path, shell=("bash", "--posix"))
+
+    assert {name: found.get(name) for name in kept} == dict.fromkeys(kept, "a b")
+
+
+def test_a_path_of_the_spec_is_the_programs_and_finds_nothing_of_the_node(stubs: Path) -> None:
+    wanted = spec(env={"PATH": "/opt/none:/usr/bin:/bin"}, cluster={"nodes": 2})
+
+    words, found = started(sbatch(wanted, facts(wanted))[1], stubs)
+
+    assert found["PATH"] == "/opt/none:/usr/bin:/bin"
+    assert words[0] == str(stubs / "python3")
+    assert words[5] == str(stubs / "srun")
+    assert str(stubs / "python3") in words[6:]
 
 
 @settings(max_examples=60, deadline=None)
@@ -130,7 +155,7 @@ def test_the_contract_is_said_in_the_words_of_slurm(stubs: Path) -> None:
     wanted = spec(sweep={"n": "1..9"}, timeout="10m", retry={"spot_attempts": 3})
     array = {"SLURM_ARRAY_JOB_ID": "5", "SLURM_ARRAY_TASK_ID": "8", "SLURM_RESTART_COUNT": "2"}
 
-    words, found = started(sbatch(wanted, facts(wanted, {"grace": "30s"}))[1], stubs, **array)
+    words, found = started(sbatch(wanted, facts(wanted, {"grace": "30s"}))[1], stubs, array)
 
     assert {k: v for k, v in found.items() if k.startswith("RUNSPEC_")} == {
         "RUNSPEC_RUN": RUN,
@@ -170,7 +195,7 @@ def test_a_step_takes_nothing_over_from_the_submission(stubs: Path) -> None:
 def test_many_nodes_are_started_by_srun_with_all_that_clusters_differ_in(stubs: Path) -> None:
     wanted = spec(cluster={"nodes": 2, "cpus": 3}, sweep={"n": "1..2"})
 
-    words, found = started(sbatch(wanted, facts(wanted))[1], stubs, SLURM_ARRAY_TASK_ID="1")
+    words, found = started(sbatch(wanted, facts(wanted))[1], stubs, {"SLURM_ARRAY_TASK_ID": "1"})
 
     step = words[words.index("srun") : words.index("python3", 1)]
     assert step == [
@@ -194,7 +219,7 @@ def test_a_clean_environment_has_a_path_and_a_home(stubs: Path) -> None:
     wanted = spec()
     script = sbatch(wanted, facts(wanted, {"environment": "clean"}))[1]
 
-    _, found = started(script.replace("exec python3", f"exec {stubs}/python3"), stubs, PATH="")
+    _, found = started(script.replace("exec python3", f"exec {stubs}/python3"), stubs, {"PATH": ""})
 
     assert "/usr/bin" in found["PATH"]
     assert Path(found["HOME"]).is_absolute() and found["USER"] == found["LOGNAME"]
