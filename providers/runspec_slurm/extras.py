@@ -12,7 +12,9 @@ from runspec_slurm.options import SlurmOptions
 # What each is said by instead; "" is what no job of runspec can have.
 MANAGED = {
     "account": "account", "acctg-freq": "", "array": "sweep", "batch": "", "chdir": "workspace", "clusters": "host",
-    "cluster": "host", "cpus-per-gpu": "cluster.cpus", "cpus-per-task": "cluster.cpus", "dependency": "after",
+    "cluster": "host", "container": "container.image", "container-image": "container.image",
+    "container-mounts": "shared", "container-name": "", "cpus-per-gpu": "cluster.cpus",
+    "cpus-per-task": "cluster.cpus", "dependency": "after",
     "error": "", "export": "env", "export-file": "env", "get-user-env": "environment", "gid": "",
     "gpus": "cluster.gpus", "gpus-per-node": "cluster.gpus", "gpus-per-socket": "cluster.gpus",
     "gpus-per-task": "cluster.gpus", "gres": "cluster.gpus", "help": "", "ignore-pbs": "", "input": "",
@@ -27,9 +29,9 @@ WORD = re.compile(r"--([a-z][a-z0-9-]*)(=[^\0\n]*)?")
 # By these runspec keeps one connection and asks nobody anything; or they run commands on this machine.
 # https://man.openbsd.org/ssh_config
 SSH_MANAGED = (
-    "batchmode controlmaster controlpath controlpersist escapechar forkafterauthentication hostname knownhostscommand "
-    "localcommand permitlocalcommand proxycommand proxyjump remotecommand requesttty sendenv sessiontype setenv "
-    "stdinnull user"
+    "batchmode controlmaster controlpath controlpersist escapechar forkafterauthentication hostname include "
+    "knownhostscommand localcommand match permitlocalcommand pkcs11provider proxycommand proxyjump remotecommand "
+    "requesttty securitykeyprovider sendenv sessiontype setenv stdinnull user xauthlocation"
 ).split()
 
 

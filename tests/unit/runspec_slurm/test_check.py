@@ -215,6 +215,19 @@ def test_a_setting_of_the_spec_is_told_at_its_place_there() -> None:
     assert errors[0].hint == "did you mean 'gpu'?"
 
 
+@pytest.mark.parametrize(
+    "word",
+    "--nice=10 --exclusive --constraint=a&b --mail-user=x@y --reservation=r --wait-all-nodes=1 --mem-bind=local "
+    "--gres-flags=enforce-binding --exclude=n[1-3] --begin=now+1hour --comment=a,b#c".split(),
+)
+def test_an_option_that_is_not_ours_is_let_through(word: str) -> None:
+    wanted = spec()
+
+    assert [
+        p for p in problems(wanted, facts(wanted, {"sbatch": [word]})) if p.severity == "error"
+    ] == []
+
+
 def test_of_a_cluster_that_nobody_has_asked_nothing_is_refused_for_its_size() -> None:
     big = {
         "nodes": 1000,
