@@ -29,9 +29,9 @@ WORD = re.compile(r"--([a-z][a-z0-9-]*)(=[^\0\n]*)?")
 # By these runspec keeps one connection and asks nobody anything; or they run commands on this machine.
 # https://man.openbsd.org/ssh_config
 SSH_MANAGED = (
-    "batchmode controlmaster controlpath controlpersist escapechar forkafterauthentication hostname include "
-    "knownhostscommand localcommand match permitlocalcommand pkcs11provider proxycommand proxyjump remotecommand "
-    "requesttty securitykeyprovider sendenv sessiontype setenv stdinnull user xauthlocation"
+    "batchmode controlmaster controlpath controlpersist escapechar forkafterauthentication include "
+    "knownhostscommand localcommand match permitlocalcommand pkcs11provider proxycommand remotecommand "
+    "requesttty securitykeyprovider sendenv sessiontype setenv stdinnull xauthlocation"
 ).split()
 
 

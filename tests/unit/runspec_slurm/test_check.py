@@ -215,6 +215,18 @@ def test_a_setting_of_the_spec_is_told_at_its_place_there() -> None:
     assert errors[0].hint == "did you mean 'gpu'?"
 
 
+def test_a_way_to_a_login_node_is_let_through() -> None:
+    wanted = spec()
+    options = {
+        "host": "me@h",
+        "ssh_options": ["Port=2222", "ProxyJump=gate", "IdentityFile=~/.ssh/k"],
+    }
+
+    told = problems(wanted, facts(wanted, options))
+
+    assert [p for p in told if p.severity == "error"] == []
+
+
 @pytest.mark.parametrize(
     "word",
     "--nice=10 --exclusive --constraint=a&b --mail-user=x@y --reservation=r --wait-all-nodes=1 --mem-bind=local "
