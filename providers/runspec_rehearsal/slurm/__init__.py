@@ -3,7 +3,8 @@
 Tried with Slurm 22.05.8. Needs neither root nor systemd, names that resolve, or a cgroup file system.
 """
 
-from runspec_rehearsal.slurm.cluster import Cluster, Failed, NoSlurm
+from runspec_rehearsal.slurm.cluster import Cluster, NoSlurm
 from runspec_rehearsal.slurm.conf import Partition, Shape
+from runspec_rehearsal.slurm.daemons import Failed
 
 __all__ = ["Cluster", "Failed", "NoSlurm", "Partition", "Shape"]

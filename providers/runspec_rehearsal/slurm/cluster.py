@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import json
+import contextlib
 import os
 import pwd
 import random
@@ -11,17 +11,17 @@ import shutil
 import signal
 import socket
 import subprocess
-import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TypeVar
 
 from runspec_rehearsal import inherited
 from runspec_rehearsal.listening import HOST, Closing
 from runspec_rehearsal.slurm import conf
 from runspec_rehearsal.slurm.conf import Machine, Node, Partition, Places, Shape
+from runspec_rehearsal.slurm.daemons import LOOK_S, MARK, Daemons, Failed, tail
 
 UP_S = 30.0  # on a busy machine; it takes 2
 PORTS = range(12000, 30000)  # below those that the system gives to whoever connects
@@ -32,15 +32,12 @@ PROGRAMS = {  # and the packages of Debian that have them
     "munged": "munge",
 }
 PARTITIONS = (Partition("main"), Partition("spot"), Partition("short", minutes=1))
-TERMINATED = 0.05  # s between looks
+CONTROLLER = "slurmctld"
+T = TypeVar("T")
 
 
 class NoSlurm(RuntimeError):
     """A program that a cluster needs is not installed; says which packages have it."""
-
-
-class Failed(RuntimeError):
-    """A cluster did not do what it was told; says what it logged."""
 
 
 class Cluster(Closing):
@@ -57,19 +54,22 @@ class Cluster(Closing):
         shape: Shape | None = None,
         partitions: Sequence[Partition] = PARTITIONS,
         more: Mapping[str, str | int] | None = None,
+        up_s: float = UP_S,
     ) -> None:
         self.programs = found_programs()
         folder.mkdir(parents=True, exist_ok=True, mode=0o700)
         near = Path(tempfile.mkdtemp(prefix="slurm-", dir="/tmp"))  # a short path
         self.places = Places(folder.resolve(), near)
         self.machine = this_machine()
+        self.user = pwd.getpwuid(os.geteuid()).pw_name
         port, *ports = free_ports(nodes + 1)
         self.nodes = tuple(
             Node(f"node{i}", p, self.machine.address) for i, p in enumerate(ports, 1)
         )
         self.shape, self.partitions = shape or Shape(), tuple(partitions)
         self.port, self.more = port, dict(more or {})
-        self._keeper = self._keep()
+        self.up_s = up_s
+        self.daemons = Daemons(self.places.folder / "logs", near)
         try:
             self._configure()
             self._start()
@@ -106,59 +106,78 @@ class Cluster(Closing):
         self,
         good: Callable[[str], bool] = "idle".__eq__,
         nodes: Iterable[str] = (),
-        timeout_s: float = UP_S,
+        timeout_s: float | None = None,
     ) -> None:
         """Wait until *nodes*, by default all, are in a good state; raise Failed with the reasons."""
         names = set(nodes) or {node.name for node in self.nodes}
-        end = time.monotonic() + timeout_s
-        states: Mapping[str, str] = {}
-        while True:
-            try:
-                states = self.states()
-            except (Failed, subprocess.TimeoutExpired):
-                states = {}  # the controller is not there yet
-            if all(good(states.get(name, "unknown")) for name in names):
-                return
-            self._check_alive()
-            if time.monotonic() > end:
-                raise Failed(f"nodes are {dict(states) or 'not known'}; {self._reasons()}")
-            time.sleep(TERMINATED)
+
+        def all_good(states: Mapping[str, str]) -> bool:
+            return all(good(states.get(name, "unknown")) for name in names)
+
+        self._await(self.states, all_good, timeout_s)
 
     def close(self) -> None:
         """End every process of the cluster. The folder stays."""
-        keeper = self._keeper
-        if keeper.poll() is None and keeper.stdin is not None and not keeper.stdin.closed:
-            keeper.stdin.close()
-            keeper.wait()
-        for pipe in (keeper.stdin, keeper.stdout):
-            if pipe is not None:
-                pipe.close()
+        self.daemons.close()
         shutil.rmtree(self.places.near, ignore_errors=True)  # where the keeper was killed
 
-    def _keep(self) -> subprocess.Popen[bytes]:
-        line = [sys.executable, "-IS", str(Path(__file__).with_name("keeper.py"))]
-        return subprocess.Popen(
-            [*line, str(self.places.near)],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            start_new_session=True,  # Ctrl-C is for us: we end it
+    @contextlib.contextmanager
+    def frozen(self) -> Iterator[None]:
+        """Have the controller answer nothing meanwhile. It takes connections, and lets them wait."""
+        self.daemons.send(CONTROLLER, signal.SIGSTOP)
+        try:
+            yield
+        finally:
+            self.daemons.send(CONTROLLER, signal.SIGCONT)
+
+    def listens(self) -> bool:
+        """Say whether a controller is there: commands wait ten seconds for one that is not. proc(5)"""
+        lines = Path("/proc/net/tcp").read_text().splitlines()
+        return any(
+            line.split()[1].endswith(f":{self.port:04X}") for line in lines if " 0A " in line
         )
 
-    def _order(self, order: str, **given: Any) -> Any:
-        keeper = self._keeper
-        assert keeper.stdin is not None and keeper.stdout is not None, "BUG: it has pipes"
-        try:
-            keeper.stdin.write(json.dumps({"order": order, **given}).encode() + b"\n")
-            keeper.stdin.flush()
-            said = json.loads(keeper.stdout.readline() or b'{"error": "the keeper has ended"}')
-        except (BrokenPipeError, ValueError) as exc:
-            raise Failed("the keeper has ended") from exc
-        if "error" in said:
-            raise Failed(said["error"])
-        return said["answer"]
+    def stop_controller(self, number: int = signal.SIGTERM) -> None:
+        """End the controller: connections are refused. SIGKILL: what it has not saved is lost."""
+        self.daemons.stop(CONTROLLER, number)
+
+    def start_controller(self, *options: str) -> None:
+        """Start the controller with the state that it saved; "-c": with none."""
+        self.daemons.start(CONTROLLER, [self.programs[CONTROLLER], "-D", *options], self._own)
+
+    def start_node(self, name: str) -> None:
+        argv = [self.programs["slurmd"], "-D", "-N", name]
+        self.daemons.start(name, argv, {**self._own, MARK: name})
+
+    def lose(self, name: str) -> None:
+        """Have a node lose its power. The controller sees it later, or is told by `set_node`."""
+        self.daemons.kill_node(name)
+
+    def set_node(self, name: str, state: str, reason: str = "rehearsed") -> None:
+        """Set a node's state: "DOWN", "DRAIN", "RESUME", ... scontrol(1)"""
+        words = [f"NodeName={name}", f"State={state}"]
+        self.run("scontrol", "update", *words, *([f"Reason={reason}"] if state != "RESUME" else []))
+
+    def mend(self, *, cancel: bool = True) -> None:
+        """Start what has ended and have every node back; *cancel*: and idle, without any job."""
+        self.daemons.send(CONTROLLER, signal.SIGCONT)
+        codes = self.daemons.codes()
+        if codes[CONTROLLER] is not None:
+            self.start_controller()
+        for node in self.nodes:
+            if codes[node.name] is not None:
+                self.start_node(node.name)
+        self._await(self.listens, bool)
+        if cancel:
+            self.run("scancel", f"--user={self.user}")
+        for name, state in self.states().items():
+            if state.startswith(("down", "drain", "fail")):
+                self.set_node(name, "RESUME")
+        usable = ("idle",) if cancel else ("idle", "mixed", "allocated")
+        self.await_states(usable.__contains__)
 
     def _configure(self) -> None:
-        places, user = self.places, pwd.getpwuid(os.geteuid()).pw_name
+        places = self.places
         near = [places.near / node.name for node in self.nodes]
         for made in (places.folder / "logs", places.folder / "state", *near):
             made.mkdir(exist_ok=True, mode=0o700)
@@ -170,7 +189,7 @@ class Cluster(Closing):
             conf.slurm_conf(
                 places,
                 self.machine,
-                user,
+                self.user,
                 self.port,
                 self.nodes,
                 self.partitions,
@@ -182,45 +201,41 @@ class Cluster(Closing):
     def _start(self) -> None:
         self._start_munged()
         self.start_controller("-c")
+        self._await(self.listens, bool)
         for node in self.nodes:
             self.start_node(node.name)
         self.await_states()
 
     def _start_munged(self) -> None:
-        near, log = self.places.near, self.places.log("munged")
+        near = self.places.near
         argv = f"--foreground --force --num-threads=4 --socket={self.places.munge}".split()
         argv += [f"--{what}-file={near / what}" for what in ("key", "pid", "seed")]
-        self._spawn("munged", *argv, f"--log-file={log}")
-        end = time.monotonic() + UP_S
-        while not self.places.munge.exists():
-            self._check_alive()
+        argv.append(f"--log-file={self.places.log('munged')}")
+        self.daemons.start("munged", [self.programs["munged"], *argv], inherited.variables())
+        self._await(self.places.munge.exists, bool)
+
+    @property
+    def _own(self) -> dict[str, str]:
+        """The environment of daemons. Jobs have theirs from who submits them."""
+        return {**inherited.variables(), "HOME": str(Path.home()), **self.env}
+
+    def _await(
+        self, ask: Callable[[], T], good: Callable[[T], bool], timeout_s: float | None = None
+    ) -> None:
+        """Ask until the answer is good; raise Failed with the last one where none is in time."""
+        end = time.monotonic() + (self.up_s if timeout_s is None else timeout_s)
+        while True:
+            answer: object
+            try:
+                answer = found = ask()
+                if good(found):
+                    return
+            except (Failed, subprocess.TimeoutExpired) as exc:
+                answer = exc
+            self.daemons.check()
             if time.monotonic() > end:
-                raise Failed(f"munged does not listen: {tail(log)}")
-            time.sleep(0.01)
-
-    def start_controller(self, *options: str) -> None:
-        self._spawn("slurmctld", "-D", *options)
-
-    def start_node(self, name: str) -> None:
-        self._spawn("slurmd", "-D", "-N", name, known_as=name)
-
-    def _spawn(self, program: str, *argv: str, known_as: str = "") -> None:
-        name = known_as or program
-        self._order(
-            "start",
-            name=name,
-            argv=[self.programs[program], *argv],
-            env={**inherited.variables(), "HOME": str(Path.home()), **self.env},
-            log=str(self.places.folder / "logs" / f"{name}.out"),
-        )
-
-    def _check_alive(self) -> None:
-        """Raise Failed where a daemon has ended that nobody ended."""
-        ended = {name: code for name, code in self._order("look").items() if code is not None}
-        for name, code in ended.items():
-            if code != -signal.SIGKILL:
-                said = tail(self.places.folder / "logs" / f"{name}.out")
-                raise Failed(f"{name} has ended with {code}: {said or tail(self.places.log(name))}")
+                raise Failed(f"{answer}; {self._reasons()}")
+            time.sleep(LOOK_S)
 
     def _reasons(self) -> str:
         try:
@@ -272,10 +287,3 @@ def this_machine(hosts: Path = Path("/etc/hosts")) -> Machine:
     if found and found[0].startswith("127."):
         return Machine(host, found[0], bound=True)
     return Machine(host)
-
-
-def tail(log: Path, lines: int = 8) -> str:
-    try:
-        return "\n".join(log.read_text(errors="replace").splitlines()[-lines:])
-    except OSError:
-        return ""

@@ -23,6 +23,7 @@ from typing import Any
 
 PR_SET_PDEATHSIG, PR_SET_CHILD_SUBREAPER = 1, 36  # prctl(2)
 REAP_S = 0.5  # how long a zombie may lie
+PAUSE_S = 0.01
 libc: Any = ctypes.CDLL(None, use_errno=True)
 
 
@@ -35,7 +36,7 @@ def main() -> None:
     try:
         keeper.serve()
     finally:
-        end_all(os.getpid())
+        kill_all(lambda: descendants(os.getpid()), keeper.reap)
         shutil.rmtree(sys.argv[1], ignore_errors=True)
 
 
@@ -47,6 +48,7 @@ class Keeper:
             "start": self.start,
             "send": self.send,
             "look": self.look,
+            "kill": self.kill,
         }
 
     def serve(self) -> None:
@@ -100,6 +102,10 @@ class Keeper:
         """Give each name's exit code (-N for signal N), or None where it runs."""
         return {name: self.codes.get(name) for name in self.pids}
 
+    def kill(self, mark: str) -> None:
+        """Kill every descendant that was started with *mark*, "NAME=VALUE", in its environment."""
+        kill_all(lambda: [pid for pid in descendants(os.getpid()) if marked(pid, mark)], self.reap)
+
     def reap(self) -> None:
         names = {pid: name for name, pid in self.pids.items() if name not in self.codes}
         for pid, status in ended():
@@ -126,17 +132,23 @@ def ended() -> Iterator[tuple[int, int]]:
         yield pid, status
 
 
-def end_all(root: int) -> None:
-    """Kill what descends from *root*, this process, until there is nothing left."""
-    while pids := descendants(root):
+def kill_all(which: Callable[[], list[int]], reap: Callable[[], None]) -> None:
+    """Kill *which* until there are none."""
+    while pids := which():
         for pid in pids:
             try:
                 os.kill(pid, signal.SIGKILL)
             except ProcessLookupError:
                 pass
-        for _ in ended():
-            pass
-        time.sleep(0.01)
+        time.sleep(PAUSE_S)
+        reap()
+
+
+def marked(pid: int, mark: str) -> bool:
+    try:
+        return mark.encode() in Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
+    except OSError:
+        return False
 
 
 def descendants(root: int) -> list[int]:
