@@ -30,6 +30,7 @@ PROGRAMS = {  # and the packages of Debian that have them
     "slurmctld": "slurmctld",
     "slurmd": "slurmd",
     "sinfo": "slurm-client",
+    "scontrol": "slurm-client",
     "munged": "munge",
 }
 PARTITIONS = (Partition("main"), Partition("spot"), Partition("short", minutes=1))
@@ -42,17 +43,22 @@ class NoSlurm(RuntimeError):
 
 
 class Cluster(Closing):
-    """Nodes "node1" ... of a Slurm of its own, ready when it is made. `close` ends every process.
+    """Nodes "node1" ..., or of these names, of a Slurm of its own, ready when it is made.
+
+    `close` ends every process.
 
     *folder* keeps its configuration and logs. Jobs run as whoever makes it. *more* are settings of
     slurm.conf. *prolog*: jobs have a way out of this machine as their maker has. Raises NoSlurm and
     Failed.
     """
 
+    state = "UNKNOWN"  # of nodes, in slurm.conf
+    resting = "idle"  # as sinfo says it of a node that has nothing to do
+
     def __init__(
         self,
         folder: Path,
-        nodes: int = 4,
+        nodes: int | Sequence[str] = 4,
         shape: Shape | None = None,
         partitions: Sequence[Partition] = PARTITIONS,
         more: Mapping[str, str | int] | None = None,
@@ -66,11 +72,13 @@ class Cluster(Closing):
         self.places = Places(folder.resolve(), near)
         self.machine = this_machine()
         self.user = pwd.getpwuid(os.geteuid()).pw_name
-        port, *ports = free_ports(nodes + 1)
-        self.nodes = tuple(
-            Node(f"node{i}", p, self.machine.address) for i, p in enumerate(ports, 1)
-        )
         self.shape, self.partitions = shape or Shape(), tuple(partitions)
+        names = [f"node{i + 1}" for i in range(nodes)] if isinstance(nodes, int) else list(nodes)
+        port, *ports = free_ports(len(names) + 1)
+        self.nodes = tuple(
+            Node(name, own, self.machine.address, state=self.state)
+            for name, own in zip(names, ports, strict=True)
+        )
         self.port, self.more = port, dict(more or {})
         if prolog:
             self.more["TaskProlog"] = str(self._prolog())
@@ -110,11 +118,15 @@ class Cluster(Closing):
 
     def await_states(
         self,
-        good: Callable[[str], bool] = "idle".__eq__,
+        good: Callable[[str], bool] | None = None,
         nodes: Iterable[str] = (),
         timeout_s: float | None = None,
     ) -> None:
-        """Wait until *nodes*, by default all, are in a good state; raise Failed with the reasons."""
+        """Wait until *nodes*, by default all, are in a good state, by default at rest.
+
+        Raise Failed with the reasons.
+        """
+        good = good or self.resting.__eq__
         names = set(nodes) or {node.name for node in self.nodes}
 
         def all_good(states: Mapping[str, str]) -> bool:
@@ -166,21 +178,24 @@ class Cluster(Closing):
 
     def mend(self, *, cancel: bool = True) -> None:
         """Start what has ended and have every node back; *cancel*: and idle, without any job."""
-        self.daemons.send(CONTROLLER, signal.SIGCONT)
-        codes = self.daemons.codes()
-        if codes[CONTROLLER] is not None:
-            self.start_controller()
-        for node in self.nodes:
-            if codes[node.name] is not None:
-                self.start_node(node.name)
-        self._await(self.listens, bool)
+        self._mend_controller()
+        for name, code in self.daemons.codes().items():
+            if code is not None and name in self.states():
+                self.start_node(name)
         if cancel:
             self.run("scancel", f"--user={self.user}")
         for name, state in self.states().items():
             if state.startswith(("down", "drain", "fail")):
-                self.set_node(name, "RESUME")
+                with contextlib.suppress(Failed):  # it may have come back by itself meanwhile
+                    self.set_node(name, "RESUME")
         usable = ("idle",) if cancel else ("idle", "mixed", "allocated")
         self.await_states(usable.__contains__)
+
+    def _mend_controller(self) -> None:
+        self.daemons.send(CONTROLLER, signal.SIGCONT)
+        if self.daemons.codes()[CONTROLLER] is not None:
+            self.start_controller()
+        self._await(self.listens, bool)
 
     def _configure(self) -> None:
         places = self.places
@@ -225,9 +240,12 @@ class Cluster(Closing):
         self._start_munged()
         self.start_controller("-c")
         self._await(self.listens, bool)
+        self._start_nodes()
+        self.await_states()
+
+    def _start_nodes(self) -> None:
         for node in self.nodes:
             self.start_node(node.name)
-        self.await_states()
 
     def _start_munged(self) -> None:
         near = self.places.near
@@ -273,7 +291,7 @@ def found_programs() -> dict[str, str]:
     # Daemons are in folders that an ordinary user's PATH may lack.
     path = f"{os.environ.get('PATH', os.defpath)}:/usr/sbin:/sbin"
     found = {name: shutil.which(name, path=path) for name in PROGRAMS}
-    missing = [package for name, package in PROGRAMS.items() if not found[name]]
+    missing = dict.fromkeys(package for name, package in PROGRAMS.items() if not found[name])
     if missing:
         raise NoSlurm(f"missing packages: {' '.join(missing)}")
     return {name: where for name, where in found.items() if where}
