@@ -7,5 +7,6 @@ from runspec_rehearsal.slurm.cloud import Cloud
 from runspec_rehearsal.slurm.cluster import Cluster, NoSlurm
 from runspec_rehearsal.slurm.conf import Partition, Shape
 from runspec_rehearsal.slurm.daemons import Failed
+from runspec_rehearsal.slurm.machines import Machines
 
-__all__ = ["Cloud", "Cluster", "Failed", "NoSlurm", "Partition", "Shape"]
+__all__ = ["Cloud", "Cluster", "Failed", "Machines", "NoSlurm", "Partition", "Shape"]

@@ -34,7 +34,7 @@ PROGRAMS = {  # and the packages of Debian that have them
     "munged": "munge",
 }
 PARTITIONS = (Partition("main"), Partition("spot"), Partition("short", minutes=1))
-CONTROLLER = "slurmctld"
+CONTROLLER, HEAD = "slurmctld", "head"
 T = TypeVar("T")
 
 
@@ -70,16 +70,11 @@ class Cluster(Closing):
         folder.mkdir(parents=True, exist_ok=True, mode=0o700)
         near = Path(tempfile.mkdtemp(prefix="slurm-", dir="/tmp"))  # a short path
         self.places = Places(folder.resolve(), near)
-        self.machine = this_machine()
         self.user = pwd.getpwuid(os.geteuid()).pw_name
         self.shape, self.partitions = shape or Shape(), tuple(partitions)
         names = [f"node{i + 1}" for i in range(nodes)] if isinstance(nodes, int) else list(nodes)
-        port, *ports = free_ports(len(names) + 1)
-        self.nodes = tuple(
-            Node(name, own, self.machine.address, state=self.state)
-            for name, own in zip(names, ports, strict=True)
-        )
-        self.port, self.more = port, dict(more or {})
+        self.machine, self.port, self.nodes = self._layout(names)
+        self.more = dict(more or {})
         if prolog:
             self.more["TaskProlog"] = str(self._prolog())
         self.up_s = up_s
@@ -96,10 +91,14 @@ class Cluster(Closing):
         """The variables that lead Slurm's commands here."""
         return {"SLURM_CONF": str(self.places.slurm_conf)}
 
+    def at(self, name: str) -> list[str]:
+        """Give what begins a command that runs on a node: nothing, for all are this machine."""
+        return []
+
     def run(self, *argv: str, timeout_s: float = 30) -> str:
         """Give what a command of Slurm's says; raise Failed where it fails."""
         done = subprocess.run(
-            argv,
+            [*self.at(HEAD), *argv],
             env={**inherited.variables(), **self.env},
             stdin=subprocess.DEVNULL,
             capture_output=True,
@@ -150,7 +149,8 @@ class Cluster(Closing):
 
     def listens(self) -> bool:
         """Say whether a controller is there: commands wait ten seconds for one that is not. proc(5)"""
-        lines = Path("/proc/net/tcp").read_text().splitlines()
+        done = subprocess.run([*self.at(HEAD), "cat", "/proc/net/tcp"], stdout=-1, check=True)
+        lines = done.stdout.decode().splitlines()
         return any(
             line.split()[1].endswith(f":{self.port:04X}") for line in lines if " 0A " in line
         )
@@ -161,10 +161,11 @@ class Cluster(Closing):
 
     def start_controller(self, *options: str) -> None:
         """Start the controller with the state that it saved; "-c": with none."""
-        self.daemons.start(CONTROLLER, [self.programs[CONTROLLER], "-D", *options], self._own)
+        argv = [*self.at(HEAD), self.programs[CONTROLLER], "-D", *options]
+        self.daemons.start(CONTROLLER, argv, self._own)
 
     def start_node(self, name: str) -> None:
-        argv = [self.programs["slurmd"], "-D", "-N", name]
+        argv = [*self.at(name), self.programs["slurmd"], "-D", "-N", name]
         self.daemons.start(name, argv, {**self._own, MARK: name})
 
     def lose(self, name: str) -> None:
@@ -196,6 +197,16 @@ class Cluster(Closing):
         if self.daemons.codes()[CONTROLLER] is not None:
             self.start_controller()
         self._await(self.listens, bool)
+
+    def _layout(self, names: Sequence[str]) -> tuple[Machine, int, tuple[Node, ...]]:
+        """Give where the controller is, its port, and the nodes."""
+        machine = this_machine()
+        port, *ports = free_ports(len(names) + 1)
+        nodes = (
+            Node(name, own, machine.address, state=self.state)
+            for name, own in zip(names, ports, strict=True)
+        )
+        return machine, port, tuple(nodes)
 
     def _configure(self) -> None:
         places = self.places
@@ -252,7 +263,8 @@ class Cluster(Closing):
         argv = f"--foreground --force --num-threads=4 --socket={self.places.munge}".split()
         argv += [f"--{what}-file={near / what}" for what in ("key", "pid", "seed")]
         argv.append(f"--log-file={self.places.log('munged')}")
-        self.daemons.start("munged", [self.programs["munged"], *argv], inherited.variables())
+        argv = [*self.at(HEAD), self.programs["munged"], *argv]
+        self.daemons.start("munged", argv, inherited.variables())
         self._await(self.places.munge.exists, bool)
 
     @property
@@ -271,7 +283,7 @@ class Cluster(Closing):
                 answer = found = ask()
                 if good(found):
                     return
-            except (Failed, subprocess.TimeoutExpired) as exc:
+            except (Failed, OSError, subprocess.SubprocessError) as exc:
                 answer = exc
             self.daemons.check()
             if time.monotonic() > end:
@@ -286,12 +298,12 @@ class Cluster(Closing):
         return f"{why}\n{tail(self.places.log('slurmctld'))}"
 
 
-def found_programs() -> dict[str, str]:
+def found_programs(programs: Mapping[str, str] = PROGRAMS) -> dict[str, str]:
     """Give where each program is; raise NoSlurm for those that are not there."""
     # Daemons are in folders that an ordinary user's PATH may lack.
     path = f"{os.environ.get('PATH', os.defpath)}:/usr/sbin:/sbin"
-    found = {name: shutil.which(name, path=path) for name in PROGRAMS}
-    missing = dict.fromkeys(package for name, package in PROGRAMS.items() if not found[name])
+    found = {name: shutil.which(name, path=path) for name in programs}
+    missing = dict.fromkeys(package for name, package in programs.items() if not found[name])
     if missing:
         raise NoSlurm(f"missing packages: {' '.join(missing)}")
     return {name: where for name, where in found.items() if where}

@@ -55,9 +55,11 @@ def test_a_node_without_capacity_is_down_and_says_why(cloud: Cloud) -> None:
 
 
 def test_a_reclaimed_node_takes_its_job_with_it(cloud: Cloud) -> None:
-    number = submit(cloud, "echo up; sleep 600", "--partition=spot", "--requeue")
+    node = "spot-dy-m-1"
+    where = ["--partition=spot", f"--nodelist={node}"]
+    cloud.run("srun", *where, "true")  # a batch job for a node that is up does not wait
+    number = submit(cloud, "echo up; sleep 600", *where, "--requeue")
     until(lambda: said(cloud, number) == "up\n")
-    node = cloud.run("squeue", "--noheader", "--format=%N", f"--jobs={number}").strip()
 
     cloud.reclaim(node)
 
