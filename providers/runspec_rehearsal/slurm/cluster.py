@@ -34,6 +34,17 @@ PROGRAMS = {  # and the packages of Debian that have them
     "munged": "munge",
 }
 PARTITIONS = (Partition("main"), Partition("spot"), Partition("short", minutes=1))
+# Slurm numbers the GPUs of a node through all types; those of one type are to begin with 0, and a
+# job that has the node for itself has as many as one type has.
+NUMBERS = """\
+if [ -n "$CUDA_VISIBLE_DEVICES" ]; then
+    IFS=, found=
+    for i in $CUDA_VISIBLE_DEVICES; do
+        i=$((i %% %d))
+        case ,$found, in *,$i,*) ;; *) found=$found${found:+,}$i ;; esac
+    done
+    echo "export CUDA_VISIBLE_DEVICES=$found"
+fi"""
 CONTROLLER, HEAD = "slurmctld", "head"
 T = TypeVar("T")
 
@@ -243,7 +254,10 @@ class Cluster(Closing):
         script = self.places.folder / "prolog"
         ways = {name: value for name, value in inherited.variables().items() if name != "PATH"}
         words = [shlex.quote(f"export {name}={value}") for name, value in ways.items()]
-        script.write_text(f"#!/bin/sh\nprintf '%s\\n' {' '.join(words)}\n")
+        lines = ["#!/bin/sh", f"printf '%s\\n' {' '.join(words)}"]
+        if self.shape.gpu_types:
+            lines.append(NUMBERS % self.shape.gpus)
+        script.write_text("\n".join(lines) + "\n")
         script.chmod(0o700)
         return script
 
