@@ -5,9 +5,6 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
-from runspec_slurm.naming import INSIDE_SHA256
-from runspec_slurm.options import SlurmOptions
-
 from runspec.provider import (
     Answer,
     Bundle,
@@ -30,6 +27,8 @@ from runspec_slurm import outputs
 from runspec_slurm.jobs import Jobs
 from runspec_slurm.litter import Collector
 from runspec_slurm.looking import Looks
+from runspec_slurm.naming import INSIDE_SHA256
+from runspec_slurm.options import SlurmOptions
 from runspec_slurm.queue import Queue
 from runspec_slurm.shelf import Shelf
 from runspec_slurm.streams import Logs

@@ -36,6 +36,7 @@ LOG = re.compile(r"\s*(\d+) logs/(\d+)-(\d+)\.txt")
 BATCH = -1  # the rank of what is said of the batch script
 
 Note = Mapping[str, Any]
+AGAIN: Note = {"again": True}
 
 
 class Try(NamedTuple):
@@ -86,9 +87,9 @@ class Looks:
         return found
 
     def notes(self, run: str, wanted: Iterable[Try]) -> Mapping[Try, Note]:
-        """Give what was noted at the ends of tries. A note is written once, so it is read once."""
+        """Give what was noted at the ends of tries. What says that it is not the last word is read again."""
         known = self._notes.setdefault(run, {})
-        if new := sorted(set(wanted) - known.keys()):
+        if new := sorted(one for one in set(wanted) if known.get(one, AGAIN).get("again")):
             names = "".join(f"{_name(one)}\n" for one in new)
             found = self.shelf.look(f"read the ends of {run}", NOTES, run, content=[names.encode()])
             known.update(noted((found or b"").decode(errors="replace")))

@@ -49,6 +49,7 @@ ACCOUNT = (
     'sacct --noheader --parsable2 --allocations --duplicates --jobs="$1" '
     "--format=JobID,State,ExitCode,Start,End"
 )
+ACCOUNTS = "sacct --noheader --allocations --starttime=now --format=JobID >/dev/null"
 
 # What Slurm says when nobody knows whether it was done. They are its errors of communication:
 # https://github.com/SchedMD/slurm/blob/slurm-22-05-8-1/src/common/slurm_errno.c
@@ -160,6 +161,10 @@ class Queue:
         done = self._run(ACCOUNT, [self.shelf.workspace, job])
         self._accounting = done.code == 0
         return list(pasts(done.out.decode(errors="replace"))) if done.code == 0 else []
+
+    def accounts(self) -> bool:
+        """Say whether the accounting answers."""
+        return self._run(ACCOUNTS, [self.shelf.workspace]).code == 0
 
     def _run(self, script: str, args: Sequence[str], content: bytes | None = None) -> Done:
         """Slurm's commands are run in the workspace: the paths in a plan are below it."""

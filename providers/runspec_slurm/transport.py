@@ -106,7 +106,8 @@ class Ssh:
             "LogLevel": "ERROR",
         }
         words = [word for name, value in own.items() for word in ("-o", f"{name}={value}")]
-        return ["ssh", *self.options, *words, "-T", "--", self.where]
+        given = [word for option in self.options for word in ("-o", option)]
+        return ["ssh", *given, *words, "-T", "--", self.where]
 
     def run(
         self,
@@ -166,7 +167,7 @@ NEVER_BEGUN = (
     ("Bad configuration option", "see ssh_options in the profile"),
     ("command-line line", "see ssh_options in the profile"),
     ("unknown option", "see ssh_options in the profile"),
-    ("Too many authentication failures", "name one key: ssh_options: [-o, IdentitiesOnly=yes]"),
+    ("Too many authentication failures", "name one key: ssh_options: [IdentitiesOnly=yes]"),
 )
 
 
