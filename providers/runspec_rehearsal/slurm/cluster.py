@@ -7,6 +7,7 @@ import os
 import pwd
 import random
 import secrets
+import shlex
 import shutil
 import signal
 import socket
@@ -43,8 +44,9 @@ class NoSlurm(RuntimeError):
 class Cluster(Closing):
     """Nodes "node1" ... of a Slurm of its own, ready when it is made. `close` ends every process.
 
-    *folder* keeps its configuration and logs. Jobs run as whoever makes it. *more* are settings
-    of slurm.conf. Raises NoSlurm and Failed.
+    *folder* keeps its configuration and logs. Jobs run as whoever makes it. *more* are settings of
+    slurm.conf. *prolog*: jobs have a way out of this machine as their maker has. Raises NoSlurm and
+    Failed.
     """
 
     def __init__(
@@ -55,6 +57,8 @@ class Cluster(Closing):
         partitions: Sequence[Partition] = PARTITIONS,
         more: Mapping[str, str | int] | None = None,
         up_s: float = UP_S,
+        *,
+        prolog: bool = False,
     ) -> None:
         self.programs = found_programs()
         folder.mkdir(parents=True, exist_ok=True, mode=0o700)
@@ -68,6 +72,8 @@ class Cluster(Closing):
         )
         self.shape, self.partitions = shape or Shape(), tuple(partitions)
         self.port, self.more = port, dict(more or {})
+        if prolog:
+            self.more["TaskProlog"] = str(self._prolog())
         self.up_s = up_s
         self.daemons = Daemons(self.places.folder / "logs", near)
         try:
@@ -178,12 +184,17 @@ class Cluster(Closing):
 
     def _configure(self) -> None:
         places = self.places
-        near = [places.near / node.name for node in self.nodes]
+        near = [places.near / f"{node.name}{kind}" for node in self.nodes for kind in ("", ".tmp")]
         for made in (places.folder / "logs", places.folder / "state", *near):
             made.mkdir(exist_ok=True, mode=0o700)
         (places.near / "key").write_bytes(secrets.token_bytes(128))
         (places.near / "key").chmod(0o600)
-        (places.folder / "gres.conf").write_text(conf.gres_conf(self.shape.gpus))
+        gpus = places.folder / "gpus"
+        gpus.mkdir(exist_ok=True)
+        for _, name in conf.devices(self.shape):  # slurmd takes device files only
+            with contextlib.suppress(FileExistsError):
+                (gpus / name).symlink_to(os.devnull)
+        (places.folder / "gres.conf").write_text(conf.gres_conf(self.shape, gpus))
         (places.folder / "cgroup.conf").write_text(conf.CGROUP)
         places.slurm_conf.write_text(
             conf.slurm_conf(
@@ -197,6 +208,18 @@ class Cluster(Closing):
                 self.more,
             )
         )
+
+    def _prolog(self) -> Path:
+        """Make what Slurm runs before a task; what it prints is the task's environment, line by line.
+
+        https://slurm.schedmd.com/prolog_epilog.html
+        """
+        script = self.places.folder / "prolog"
+        ways = {name: value for name, value in inherited.variables().items() if name != "PATH"}
+        words = [shlex.quote(f"export {name}={value}") for name, value in ways.items()]
+        script.write_text(f"#!/bin/sh\nprintf '%s\\n' {' '.join(words)}\n")
+        script.chmod(0o700)
+        return script
 
     def _start(self) -> None:
         self._start_munged()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -73,6 +73,8 @@ class Shape:
     cpus: int = 2
     memory_mb: int | None = 2000  # None: Slurm does not divide memory among jobs
     gpus: int = 0
+    gpu_types: tuple[str, ...] = ()  # a node has as many of each
+    disk_mb: int = 0
 
 
 def slurm_conf(
@@ -148,6 +150,7 @@ def paths(places: Places, user: str) -> Mapping[str, str | int]:
         "AuthInfo": f"socket={places.munge},cred_expire=5",
         "StateSaveLocation": f"{places.folder}/state",
         "SlurmdSpoolDir": f"{places.near}/%n",
+        "TmpFS": f"{places.near}/%n.tmp",  # where PMIx servers meet: theirs would be one in /tmp
         "SlurmctldPidFile": f"{places.pid('slurmctld')}",
         "SlurmdPidFile": f"{places.pid('%n')}",
         "SlurmctldLogFile": f"{places.log('slurmctld')}",
@@ -159,10 +162,14 @@ def paths(places: Places, user: str) -> Mapping[str, str | int]:
 def node_line(node: Node, host: str, shape: Shape) -> str:
     """Give a node's line; its address is a number, so that no name is looked up."""
     real = "" if shape.memory_mb is None else f" RealMemory={shape.memory_mb}"
-    gres = f" Gres=gpu:{shape.gpus}" if shape.gpus else ""
+    gpus = ",".join(
+        f"gpu:{f'{kind}:' if kind else ''}{shape.gpus}" for kind in shape.gpu_types or ("",)
+    )
+    gres = f" Gres={gpus}" if shape.gpus else ""
+    disk = f" TmpDisk={shape.disk_mb}" if shape.disk_mb else ""
     return (
         f"NodeName={node.name} NodeHostname={node.host or host} NodeAddr={node.address} "
-        f"Port={node.port} CPUs={shape.cpus}{real}{gres} State=UNKNOWN"
+        f"Port={node.port} CPUs={shape.cpus}{real}{disk}{gres} State=UNKNOWN"
     )
 
 
@@ -178,11 +185,17 @@ def partition_line(partition: Partition, everyone: tuple[str, ...], *, first: bo
     return " ".join(f"{name}={value}" for name, value in words.items())
 
 
-# slurmd takes device files only, and anybody has these: they stand for GPUs.
-DEVICES = (
-    "/dev/null /dev/zero /dev/full /dev/random /dev/urandom /dev/tty /dev/ptmx /dev/fuse".split()
-)
+def devices(shape: Shape) -> Iterator[tuple[str, str]]:
+    """Give the type of each GPU and the name of its file: "" where GPUs have no types."""
+    for kind in shape.gpu_types or ("",):
+        for i in range(shape.gpus):
+            yield kind, f"{kind or 'gpu'}-{i}"
 
 
-def gres_conf(gpus: int) -> str:
-    return "".join(f"Name=gpu File={device}\n" for device in DEVICES[:gpus])
+def gres_conf(shape: Shape, folder: Path) -> str:
+    """Give gres.conf; the files are in *folder*."""
+    lines = []
+    for kind, name in devices(shape):
+        typed = f"Type={kind} " if kind else ""
+        lines.append(f"Name=gpu {typed}File={folder / name}\n")
+    return "".join(lines)

@@ -52,9 +52,17 @@ def test_memory_is_divided_among_jobs_where_it_is_known() -> None:
     assert not any("RealMemory" in line or "DefMem" in line for line in without)
 
 
-def test_gpus_are_device_files() -> None:
-    assert "GresTypes=gpu" in conf(shape=Shape(gpus=1))
-    assert gres_conf(2) == "Name=gpu File=/dev/null\nName=gpu File=/dev/zero\n"
+def test_gpus_are_files_of_their_own(tmp_path: Path) -> None:
+    one = Shape(gpus=1)
+    assert "GresTypes=gpu" in conf(shape=one)
+    assert gres_conf(one, Path("/g")) == "Name=gpu File=/g/gpu-0\n"
+
+    two = Shape(gpus=1, gpu_types=("a100", "v100"), disk_mb=5)
+    assert any("TmpDisk=5 Gres=gpu:a100:1,gpu:v100:1" in line for line in conf(shape=two))
+    assert gres_conf(two, Path("/g")).splitlines() == [
+        "Name=gpu Type=a100 File=/g/a100-0",
+        "Name=gpu Type=v100 File=/g/v100-0",
+    ]
 
 
 def test_settings_are_put_over() -> None:
