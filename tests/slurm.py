@@ -11,10 +11,11 @@ from collections.abc import Iterator
 
 import pytest
 
-from runspec_rehearsal.slurm import Cluster, Shape
-from tests.needs import need
+from runspec_rehearsal.slurm import Cluster, Machines, Shape
+from tests.needs import need, need_root
 
 PROGRAMS = ("slurmctld", "slurmd", "sinfo", "munged")
+MACHINES = ("sshd", "ssh", "ip", "nsenter")
 
 
 @pytest.fixture(scope="session")
@@ -22,4 +23,13 @@ def slurm(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
     """Give a cluster of node1 to node4, each with 2 processors, 2000 MB and 2 GPUs."""
     need(*PROGRAMS)
     with Cluster(tmp_path_factory.mktemp("slurm"), shape=Shape(gpus=2)) as cluster:
+        yield cluster
+
+
+@pytest.fixture(scope="session")
+def machines(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Machines]:
+    """Give a cluster of m1 to m4, with addresses, disks and sshds of their own. Its commands: `run`."""
+    need(*PROGRAMS, *MACHINES)
+    need_root()
+    with Machines(tmp_path_factory.mktemp("machines")) as cluster:
         yield cluster

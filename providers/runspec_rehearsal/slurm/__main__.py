@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 
 from runspec_rehearsal import program
-from runspec_rehearsal.slurm import Cluster, Failed, NoSlurm, Shape
+from runspec_rehearsal.slurm import Cloud, Cluster, Failed, NoSlurm, Shape
 
 
 def parser() -> argparse.ArgumentParser:
@@ -24,6 +24,8 @@ def parser() -> argparse.ArgumentParser:
     found.add_argument(
         "--gpus", type=int, default=0, help="of each node: device files that are no GPUs"
     )
+    how = "nodes are started for jobs, as ParallelCluster's: --nodes for each of the queues main and spot"
+    found.add_argument("--cloud", action="store_true", help=how)
     return found
 
 
@@ -31,8 +33,9 @@ def main() -> int:
     given = parser().parse_args()
     end = program.end()
     shape = Shape(given.cpus, given.memory_mb or None, given.gpus)
+    kind = Cloud if given.cloud else Cluster
     try:
-        with Cluster(given.folder, given.nodes, shape) as cluster:
+        with kind(given.folder, given.nodes, shape) as cluster:
             program.run(cluster.env, end)
     except (Failed, NoSlurm) as exc:
         sys.stderr.write(f"{exc}\n")

@@ -30,10 +30,11 @@ PROGRAMS = {  # and the packages of Debian that have them
     "slurmctld": "slurmctld",
     "slurmd": "slurmd",
     "sinfo": "slurm-client",
+    "scontrol": "slurm-client",
     "munged": "munge",
 }
 PARTITIONS = (Partition("main"), Partition("spot"), Partition("short", minutes=1))
-CONTROLLER = "slurmctld"
+CONTROLLER, HEAD = "slurmctld", "head"
 T = TypeVar("T")
 
 
@@ -42,17 +43,22 @@ class NoSlurm(RuntimeError):
 
 
 class Cluster(Closing):
-    """Nodes "node1" ... of a Slurm of its own, ready when it is made. `close` ends every process.
+    """Nodes "node1" ..., or of these names, of a Slurm of its own, ready when it is made.
+
+    `close` ends every process.
 
     *folder* keeps its configuration and logs. Jobs run as whoever makes it. *more* are settings of
     slurm.conf. *prolog*: jobs have a way out of this machine as their maker has. Raises NoSlurm and
     Failed.
     """
 
+    state = "UNKNOWN"  # of nodes, in slurm.conf
+    resting = "idle"  # as sinfo says it of a node that has nothing to do
+
     def __init__(
         self,
         folder: Path,
-        nodes: int = 4,
+        nodes: int | Sequence[str] = 4,
         shape: Shape | None = None,
         partitions: Sequence[Partition] = PARTITIONS,
         more: Mapping[str, str | int] | None = None,
@@ -64,14 +70,11 @@ class Cluster(Closing):
         folder.mkdir(parents=True, exist_ok=True, mode=0o700)
         near = Path(tempfile.mkdtemp(prefix="slurm-", dir="/tmp"))  # a short path
         self.places = Places(folder.resolve(), near)
-        self.machine = this_machine()
         self.user = pwd.getpwuid(os.geteuid()).pw_name
-        port, *ports = free_ports(nodes + 1)
-        self.nodes = tuple(
-            Node(f"node{i}", p, self.machine.address) for i, p in enumerate(ports, 1)
-        )
         self.shape, self.partitions = shape or Shape(), tuple(partitions)
-        self.port, self.more = port, dict(more or {})
+        names = [f"node{i + 1}" for i in range(nodes)] if isinstance(nodes, int) else list(nodes)
+        self.machine, self.port, self.nodes = self._layout(names)
+        self.more = dict(more or {})
         if prolog:
             self.more["TaskProlog"] = str(self._prolog())
         self.up_s = up_s
@@ -88,10 +91,14 @@ class Cluster(Closing):
         """The variables that lead Slurm's commands here."""
         return {"SLURM_CONF": str(self.places.slurm_conf)}
 
+    def at(self, name: str) -> list[str]:
+        """Give what begins a command that runs on a node: nothing, for all are this machine."""
+        return []
+
     def run(self, *argv: str, timeout_s: float = 30) -> str:
         """Give what a command of Slurm's says; raise Failed where it fails."""
         done = subprocess.run(
-            argv,
+            [*self.at(HEAD), *argv],
             env={**inherited.variables(), **self.env},
             stdin=subprocess.DEVNULL,
             capture_output=True,
@@ -110,11 +117,15 @@ class Cluster(Closing):
 
     def await_states(
         self,
-        good: Callable[[str], bool] = "idle".__eq__,
+        good: Callable[[str], bool] | None = None,
         nodes: Iterable[str] = (),
         timeout_s: float | None = None,
     ) -> None:
-        """Wait until *nodes*, by default all, are in a good state; raise Failed with the reasons."""
+        """Wait until *nodes*, by default all, are in a good state, by default at rest.
+
+        Raise Failed with the reasons.
+        """
+        good = good or self.resting.__eq__
         names = set(nodes) or {node.name for node in self.nodes}
 
         def all_good(states: Mapping[str, str]) -> bool:
@@ -138,7 +149,8 @@ class Cluster(Closing):
 
     def listens(self) -> bool:
         """Say whether a controller is there: commands wait ten seconds for one that is not. proc(5)"""
-        lines = Path("/proc/net/tcp").read_text().splitlines()
+        done = subprocess.run([*self.at(HEAD), "cat", "/proc/net/tcp"], stdout=-1, check=True)
+        lines = done.stdout.decode().splitlines()
         return any(
             line.split()[1].endswith(f":{self.port:04X}") for line in lines if " 0A " in line
         )
@@ -149,10 +161,11 @@ class Cluster(Closing):
 
     def start_controller(self, *options: str) -> None:
         """Start the controller with the state that it saved; "-c": with none."""
-        self.daemons.start(CONTROLLER, [self.programs[CONTROLLER], "-D", *options], self._own)
+        argv = [*self.at(HEAD), self.programs[CONTROLLER], "-D", *options]
+        self.daemons.start(CONTROLLER, argv, self._own)
 
     def start_node(self, name: str) -> None:
-        argv = [self.programs["slurmd"], "-D", "-N", name]
+        argv = [*self.at(name), self.programs["slurmd"], "-D", "-N", name]
         self.daemons.start(name, argv, {**self._own, MARK: name})
 
     def lose(self, name: str) -> None:
@@ -166,21 +179,34 @@ class Cluster(Closing):
 
     def mend(self, *, cancel: bool = True) -> None:
         """Start what has ended and have every node back; *cancel*: and idle, without any job."""
-        self.daemons.send(CONTROLLER, signal.SIGCONT)
-        codes = self.daemons.codes()
-        if codes[CONTROLLER] is not None:
-            self.start_controller()
-        for node in self.nodes:
-            if codes[node.name] is not None:
-                self.start_node(node.name)
-        self._await(self.listens, bool)
+        self._mend_controller()
+        for name, code in self.daemons.codes().items():
+            if code is not None and name in self.states():
+                self.start_node(name)
         if cancel:
             self.run("scancel", f"--user={self.user}")
         for name, state in self.states().items():
             if state.startswith(("down", "drain", "fail")):
-                self.set_node(name, "RESUME")
+                with contextlib.suppress(Failed):  # it may have come back by itself meanwhile
+                    self.set_node(name, "RESUME")
         usable = ("idle",) if cancel else ("idle", "mixed", "allocated")
         self.await_states(usable.__contains__)
+
+    def _mend_controller(self) -> None:
+        self.daemons.send(CONTROLLER, signal.SIGCONT)
+        if self.daemons.codes()[CONTROLLER] is not None:
+            self.start_controller()
+        self._await(self.listens, bool)
+
+    def _layout(self, names: Sequence[str]) -> tuple[Machine, int, tuple[Node, ...]]:
+        """Give where the controller is, its port, and the nodes."""
+        machine = this_machine()
+        port, *ports = free_ports(len(names) + 1)
+        nodes = (
+            Node(name, own, machine.address, state=self.state)
+            for name, own in zip(names, ports, strict=True)
+        )
+        return machine, port, tuple(nodes)
 
     def _configure(self) -> None:
         places = self.places
@@ -225,16 +251,20 @@ class Cluster(Closing):
         self._start_munged()
         self.start_controller("-c")
         self._await(self.listens, bool)
+        self._start_nodes()
+        self.await_states()
+
+    def _start_nodes(self) -> None:
         for node in self.nodes:
             self.start_node(node.name)
-        self.await_states()
 
     def _start_munged(self) -> None:
         near = self.places.near
         argv = f"--foreground --force --num-threads=4 --socket={self.places.munge}".split()
         argv += [f"--{what}-file={near / what}" for what in ("key", "pid", "seed")]
         argv.append(f"--log-file={self.places.log('munged')}")
-        self.daemons.start("munged", [self.programs["munged"], *argv], inherited.variables())
+        argv = [*self.at(HEAD), self.programs["munged"], *argv]
+        self.daemons.start("munged", argv, inherited.variables())
         self._await(self.places.munge.exists, bool)
 
     @property
@@ -253,7 +283,7 @@ class Cluster(Closing):
                 answer = found = ask()
                 if good(found):
                     return
-            except (Failed, subprocess.TimeoutExpired) as exc:
+            except (Failed, OSError, subprocess.SubprocessError) as exc:
                 answer = exc
             self.daemons.check()
             if time.monotonic() > end:
@@ -268,12 +298,12 @@ class Cluster(Closing):
         return f"{why}\n{tail(self.places.log('slurmctld'))}"
 
 
-def found_programs() -> dict[str, str]:
+def found_programs(programs: Mapping[str, str] = PROGRAMS) -> dict[str, str]:
     """Give where each program is; raise NoSlurm for those that are not there."""
     # Daemons are in folders that an ordinary user's PATH may lack.
     path = f"{os.environ.get('PATH', os.defpath)}:/usr/sbin:/sbin"
-    found = {name: shutil.which(name, path=path) for name in PROGRAMS}
-    missing = [package for name, package in PROGRAMS.items() if not found[name]]
+    found = {name: shutil.which(name, path=path) for name in programs}
+    missing = dict.fromkeys(package for name, package in programs.items() if not found[name])
     if missing:
         raise NoSlurm(f"missing packages: {' '.join(missing)}")
     return {name: where for name, where in found.items() if where}

@@ -17,6 +17,7 @@ class Node:
     port: int
     address: str
     host: str = ""  # "": that of the cluster
+    state: str = "UNKNOWN"  # or CLOUD: slurmctld starts it
 
 
 @dataclass(frozen=True)
@@ -169,7 +170,7 @@ def node_line(node: Node, host: str, shape: Shape) -> str:
     disk = f" TmpDisk={shape.disk_mb}" if shape.disk_mb else ""
     return (
         f"NodeName={node.name} NodeHostname={node.host or host} NodeAddr={node.address} "
-        f"Port={node.port} CPUs={shape.cpus}{real}{disk}{gres} State=UNKNOWN"
+        f"Port={node.port} CPUs={shape.cpus}{real}{disk}{gres} State={node.state}"
     )
 
 

@@ -36,15 +36,16 @@ class Daemons(Closing):
             start_new_session=True,  # Ctrl-C is for us: we end it
         )
 
-    def start(self, name: str, argv: Sequence[str], env: Mapping[str, str]) -> None:
-        """Start *argv*, known as *name* from now on."""
-        self._order(
+    def start(self, name: str, argv: Sequence[str], env: Mapping[str, str]) -> int:
+        """Start *argv*, known as *name* from now on; give its number."""
+        pid: int = self._order(
             "start",
             name=name,
             argv=list(argv),
             env=dict(env),
             log=str(self.logs / f"{name}.out"),
         )
+        return pid
 
     def send(self, name: str, number: int) -> None:
         """Signal what is known as *name*; nothing where it has ended."""

@@ -8,8 +8,7 @@ import shutil
 import signal
 import subprocess
 import sys
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -19,6 +18,7 @@ from runspec_rehearsal.slurm import Cluster, Failed, NoSlurm, Partition, Shape
 from runspec_rehearsal.slurm.cluster import found_programs
 from tests.needs import need, need_root
 from tests.slurm import PROGRAMS, slurm
+from tests.unit.runspec_rehearsal_slurm.hand import holders, job, said, submit, until
 
 __all__ = ["slurm"]
 pytestmark = pytest.mark.slow
@@ -31,43 +31,6 @@ def two(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
     need(*PROGRAMS)
     with Cluster(tmp_path_factory.mktemp("two"), nodes=2) as cluster:
         yield cluster
-
-
-def until(told: Callable[[], object], timeout_s: float = 30) -> None:
-    end = time.monotonic() + timeout_s
-    while not told():
-        assert time.monotonic() < end, "it does not come"
-        time.sleep(0.05)
-
-
-def submit(cluster: Cluster, script: str, *options: str) -> str:
-    log = f"--output={cluster.places.folder}/%j.txt"
-    return cluster.run("sbatch", "--parsable", log, *options, f"--wrap={script}").strip()
-
-
-def job(cluster: Cluster, number: str) -> str:
-    return cluster.run(
-        "squeue", "--noheader", "--states=all", "--format=%T", f"--jobs={number}"
-    ).strip()
-
-
-def said(cluster: Cluster, number: str) -> str:
-    file = cluster.places.folder / f"{number}.txt"
-    return file.read_text() if file.exists() else ""
-
-
-def near(cluster: Cluster) -> list[int]:
-    """Give the processes whose command line or environment names the cluster."""
-    mark = str(cluster.places.slurm_conf).encode()
-    found = []
-    for entry in Path("/proc").glob("[0-9]*"):
-        try:
-            words = (entry / "environ").read_bytes() + (entry / "cmdline").read_bytes()
-        except OSError:
-            continue
-        if mark in words:
-            found.append(int(entry.name))
-    return found
 
 
 def test_a_job_has_a_process_on_each_node_and_the_gpus_it_asked_for(slurm: Cluster) -> None:
@@ -100,7 +63,7 @@ def test_clusters_live_beside_each_other(two: Cluster, tmp_path: Path) -> None:
 
         assert set(other.states()) == {"node1"}
         assert set(two.states()) == {"node1", "node2"}
-        assert not set(near(two)) & set(near(other))
+        assert not set(holders(two)) & set(holders(other))
 
 
 def test_nothing_is_left_of_a_closed_cluster(tmp_path: Path) -> None:
@@ -109,9 +72,9 @@ def test_nothing_is_left_of_a_closed_cluster(tmp_path: Path) -> None:
     with Cluster(tmp_path, nodes=1) as cluster:
         number = submit(cluster, "setsid sleep 600 & echo up; sleep 600")
         until(lambda: said(cluster, number) == "up\n")
-        assert len(near(cluster)) >= 5
+        assert len(holders(cluster)) >= 5
 
-    assert near(cluster) == []
+    assert holders(cluster) == []
     assert not cluster.places.near.exists()
 
 
@@ -122,23 +85,11 @@ def test_nothing_is_left_where_its_maker_is_killed(tmp_path: Path) -> None:
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
         assert process.stdout is not None
         assert b"SLURM_CONF" in process.stdout.readline()
-        mark = str(tmp_path / "slurm.conf").encode()
-        assert len(holders(mark)) >= 2
+        assert len(holders(tmp_path)) >= 2
 
         process.send_signal(signal.SIGKILL)
 
-        until(lambda: not holders(mark))
-
-
-def holders(mark: bytes) -> list[str]:
-    found = []
-    for file in Path("/proc").glob("[0-9]*/environ"):
-        try:
-            if mark in file.read_bytes():
-                found.append(file.parent.name)
-        except OSError:
-            continue
-    return found
+        until(lambda: not holders(tmp_path))
 
 
 def test_a_node_that_slurm_does_not_take_is_told_with_the_reason(

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from runspec_rehearsal.slurm.cluster import free_ports, this_machine
 from runspec_rehearsal.slurm.conf import (
     Machine,
@@ -82,7 +84,9 @@ def test_daemons_listen_on_loopback_only_where_the_machines_name_leads_there(
     assert only not in conf(Machine("here"))
 
 
-def test_the_machines_address_is_what_its_own_file_says(tmp_path: Path, monkeypatch) -> None:  # type: ignore[no-untyped-def]
+def test_the_machines_address_is_what_its_own_file_says(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("socket.gethostname", lambda: "here.example")
     hosts = tmp_path / "hosts"
 
