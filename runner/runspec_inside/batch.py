@@ -37,6 +37,7 @@ SAVE_S = 120.0  # for the agents to save what there is, once their program has h
 LOOK_S = 1.0  # between two looks at how the nodes have ended
 FIRST_S = 10.0  # for the first node to end by itself, when another has failed
 TRIES, PAUSE_S = 5, 3.0  # of a call of Slurm's controller, which may be busy or about to change
+NO_STEP = "Invalid job id specified"  # on one of the nodes, or all: it has ended there
 LONGEST_S = 60.0  # of one such call
 
 
@@ -117,11 +118,11 @@ class Batch:
         if not failed or self.record["nodes"] == 1:
             return None
         self._failed_at = self._failed_at or now
-        who, code = min(failed)
-        if who > 0 and now - self._failed_at < FIRST_S:
+        rank, code = min(failed)
+        if rank > 0 and now - self._failed_at < FIRST_S:
             return None
         return Failure(
-            "node {} has ended with {}: the others are told to end".format(who, code), code
+            "node {} has ended with {}: the others are told to end".format(rank, code), code
         )
 
     def _ended(self, code: int, why: Optional[str], signals: Signals) -> int:
@@ -168,7 +169,7 @@ class Step(Child):
             name = signal.Signals(number).name[len("SIG") :]
             step = self._env["SLURM_JOB_ID"] + ".0"
             said = _controller(["scancel", "--signal=" + name, step], self._env, 1)
-            if said is not None:
+            if said is not None and NO_STEP not in said:
                 _tell("the nodes are not told: {}".format(said))
 
 
