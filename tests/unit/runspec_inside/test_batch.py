@@ -34,9 +34,10 @@ RECORD: dict[str, Any] = {
     "build_constraints": [],
 }
 NODES = {"shape": "nodes", "nodes": 2}
-# Starts each node as srun does, and gives the highest code; scancel finds the nodes by what they leave here.
+# Starts each node as srun does, and gives the highest code; a signal ends the step at once.
 SRUN = """
 pids=
+trap 'kill -9 $pids' TERM
 for rank in 0 1; do
   SLURM_NODEID=$rank RUNSPEC_HOST=node-$rank setsid "$@" >>"$FOLDER/log-$rank" 2>&1 & pids="$pids $!"
 done
@@ -44,11 +45,6 @@ echo $pids >"$FOLDER/step"
 code=0
 for pid in $pids; do wait $pid; got=$?; [ $got -le $code ] || code=$got; done
 exit $code
-"""
-SCANCEL = """
-echo "scancel $*" >>"$FOLDER/asked"
-for pid in $(cat "$FOLDER/step"); do kill -"${1#--signal=}" $pid; done 2>/dev/null
-[ -z "$GONE" ] || { echo "scancel: error: Kill job error on job step id 7: Invalid job id specified"; exit 1; }
 """
 SCONTROL = """
 echo "scontrol $*" >>"$FOLDER/asked"
@@ -62,7 +58,7 @@ class Slurm:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         (folder / "inside.pyz").write_bytes(zipapp_bytes())
-        for name, script in (("srun", SRUN), ("scancel", SCANCEL), ("scontrol", SCONTROL)):
+        for name, script in (("srun", SRUN), ("scontrol", SCONTROL)):
             program(folder / "bin", name, script)
         self.store = FolderBucket({"RUNSPEC_STORE": f"file://{folder}/shared"})
         self.jobs: list[subprocess.Popen[str]] = []
@@ -244,16 +240,19 @@ def test_a_stop_reaches_the_program_and_is_a_stop(slurm: Slurm) -> None:
     assert slurm.asked() == ""
 
 
-def test_a_stop_goes_to_the_step_and_not_to_srun(slurm: Slurm) -> None:
-    """Srun would end its step at once."""
+def test_a_stop_goes_to_the_agents_and_not_to_srun(slurm: Slurm) -> None:
+    """Srun would end its step at once, and Slurm tell all processes of it."""
     job = slurm.starts(*sh(SAVES), record=NODES)
     slurm.up(0, 1)
 
     job.send_signal(signal.SIGTERM)
+    slurm.until(lambda: slurm.store.get("runs/r/ends/0/1/told"))
+    job.send_signal(signal.SIGTERM)
 
     assert slurm.ends(job)[0] == STOPPED
+    assert slurm.store.get("runs/r/ends/0/1/told") == b"[15]"
     assert [(slurm.folder / f"saved-{rank}").exists() for rank in (0, 1)] == [True, True]
-    assert slurm.asked() == "scancel --signal=TERM 7.0\n"
+    assert slurm.asked() == ""
     assert [slurm.note(who)["code"] for who in ("0", "1", "batch")] == [STOPPED] * 3
 
 
@@ -275,11 +274,11 @@ def test_a_node_that_fails_ends_the_others(slurm: Slurm) -> None:
     """Srun goes on with what is left; the first node's end is the job's."""
     script = f'[ "$RUNSPEC_RANK" = 0 ] && exit 6; {SAVES}'
 
-    code, said = slurm.runs(*sh(script), record=NODES, GONE="1")
+    code, said = slurm.runs(*sh(script), record=NODES)
 
     why = "node 0 has ended with 6: the others are told to end"
     assert (code, said, slurm.note()["why"]) == (6, f"runspec: {why}\n", why)
-    assert (slurm.note("1")["code"], slurm.asked()) == (STOPPED, "scancel --signal=TERM 7.0\n")
+    assert (slurm.note("1")["code"], slurm.asked()) == (STOPPED, "")
 
 
 # Tries
