@@ -127,12 +127,14 @@ def test_srun_starts_the_ranks_with_each_nodes_own_words(make: Make, tmp_path: P
     assert (tmp_path / "asked").read_text().splitlines()[-1] == "SLURM_JOB_ID=7"
 
 
-@pytest.mark.slow
-def test_the_code_is_that_of_the_rank_that_failed(make: Make) -> None:
+@pytest.mark.parametrize(
+    "rest", [pytest.param("exec sleep 600", marks=pytest.mark.slow), "sleep 1; exit 9"]
+)
+def test_the_code_is_that_of_the_rank_that_failed_first(make: Make, rest: str) -> None:
     """Srun tells the highest, that of those which were ended then."""
     nodes = make(2, RUNSPEC_GRACE_S="0.5")
 
-    nodes.start_all(sh('[ "$SLURM_PROCID" = 1 ] && exit 7; exec sleep 600'))
+    nodes.start_all(sh('[ "$SLURM_PROCID" = 1 ] && exit 7; ' + rest))
 
     assert nodes.codes() == [7, 7]
     assert nodes.left() == []
