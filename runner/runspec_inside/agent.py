@@ -140,6 +140,8 @@ class Agent:
         if "RUNSPEC_ATTEMPT" not in self.env:
             self.place = self.place._replace(attempt=self._number(signals))
         self.ends = ends.of_node(self.bucket, self.at, self.place, self.env)
+        if self.ends is not None:
+            ends.Ears(self.ends, self.record["nodes"]).start()
         if self.record.get("spot") == "azure":
             key = "{}taken/{}/{}/".format(self.at, self.place.task, self.place.attempt)
             self.taken = Taken(self.bucket, key, self.place.rank, self._say)

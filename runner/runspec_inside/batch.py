@@ -8,14 +8,14 @@ What Slurm 22.05 does, measured. "All" are all processes of the job on all nodes
 * scancel JOB, scontrol requeue, the time limit, a lost node and the end of a preemption's GraceTime send SIGCONT and
   SIGTERM to all, and SIGKILL KillWait later.
 * scancel --signal=TERM JOB, --signal=TERM@S and the beginning of a GraceTime reach the steps that srun has started,
-  and where there are none, nobody. scancel --signal=TERM JOB.0 reaches the first process of each task of that step.
+  and where there are none, nobody. All processes of a step are reached, and so the program before its agent, and
+  mpirun, which leaves its ranks no time. So what the nodes are to hear from here goes through the store.
 * scancel --signal=TERM --batch JOB and --signal=B:TERM@S reach this process alone.
 * SIGTERM at srun ends its step at once, so srun is never sent one here.
 * After scontrol requeue has ended with 0, the job is queued again whatever the script ends with, and at once.
 """
 
 import os
-import signal
 import subprocess
 import sys
 import time
@@ -87,7 +87,7 @@ class Batch:
 
     def _program(self, words: List[str], signals: Signals) -> int:
         many = os.path.basename(words[0]) == "srun"
-        child = (Step if many else Child)(words, self.env)
+        child = Step(words, self.env, self.ends) if many else Child(words, self.env)
         code = process.run(
             child, signals, self.grace_s + SAVE_S, lambda: self._wrong(many and child.code is None)
         )
@@ -117,11 +117,11 @@ class Batch:
         if not failed or self.record["nodes"] == 1:
             return None
         self._failed_at = self._failed_at or now
-        who, code = min(failed)
-        if who > 0 and now - self._failed_at < FIRST_S:
+        rank, code = min(failed)
+        if rank > 0 and now - self._failed_at < FIRST_S:
             return None
         return Failure(
-            "node {} has ended with {}: the others are told to end".format(who, code), code
+            "node {} has ended with {}: the others are told to end".format(rank, code), code
         )
 
     def _ended(self, code: int, why: Optional[str], signals: Signals) -> int:
@@ -157,32 +157,34 @@ class Batch:
 
 
 class Step(Child):
-    """srun, which is sent nothing: what is meant for its tasks goes to the step that it has started, the first one."""
+    """srun, which is sent nothing: what is meant for its tasks stands in the store, and their agents hear of it."""
 
-    def __init__(self, argv: List[str], env: Mapping[str, str]) -> None:
+    def __init__(self, argv: List[str], env: Mapping[str, str], ends: Ends) -> None:
         super().__init__(argv, env)
-        self._env = env
+        self._ends = ends
+        self._stopped = False
 
     def send(self, number: int) -> None:
-        if self.code is None:
-            name = signal.Signals(number).name[len("SIG") :]
-            step = self._env["SLURM_JOB_ID"] + ".0"
-            said = _controller(["scancel", "--signal=" + name, step], self._env, 1)
-            if said is not None:
-                _tell("the nodes are not told: {}".format(said))
+        """Raises nothing: who is not told is killed in the end."""
+        again = number in process.STOPS and self._stopped  # Slurm may say it twice
+        self._stopped = self._stopped or number in process.STOPS
+        if self.code is None and not again:
+            try:
+                self._ends.tell(number)
+            except Failure as failure:
+                _tell("the nodes are not told: {}".format(failure))
 
 
-def _controller(argv: List[str], env: Mapping[str, str], tries: int = TRIES) -> Optional[str]:
+def _controller(argv: List[str], env: Mapping[str, str]) -> Optional[str]:
     """Have Slurm do something; return None, or what it says when it does not."""
-    own = {name: value for name, value in env.items() if not name.startswith("SCANCEL_")}
     said = ""
-    for count in range(tries):
+    for count in range(TRIES):
         if count:
             time.sleep(PAUSE_S)
         try:
             done = subprocess.run(
                 argv,
-                env=own,
+                env=dict(env),
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.STDOUT,
