@@ -40,10 +40,11 @@ def stage(options: Mapping[str, Any], folder: Path, engine: str | None) -> Itera
     kinds = {*GPU_TYPES, *map(str, dict(options.get("gpu_types", {})).values())}
     shape = Shape(CPUS, MEMORY_MB, GPUS, tuple(sorted(kinds)), DISK_MB)
     partitions = [Partition(name) for name in dict.fromkeys(["main", *named])]
+    own: dict[str, Any] = {"prolog": True, "address_in": "RUNSPEC_HOST"}  # nodes are one machine
     with contextlib.ExitStack() as stack:
         try:
             cluster = stack.enter_context(
-                Cluster(folder / "slurm", NODES, shape, partitions, prolog=True)
+                Cluster(folder / "slurm", NODES, shape, partitions, **own)
             )
         except NoSlurm as exc:
             raise Unavailable(f"a rehearsal needs Slurm itself: {exc}", APT) from exc

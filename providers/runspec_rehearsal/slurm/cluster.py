@@ -45,6 +45,10 @@ if [ -n "$CUDA_VISIBLE_DEVICES" ]; then
     done
     echo "export CUDA_VISIBLE_DEVICES=$found"
 fi"""
+ADDRESS = """\
+i=${{SLURMD_NODENAME#node}}
+echo "export {name}=127.77.$((i / 250)).$((i % 250 + 1))"
+"""
 CONTROLLER, HEAD = "slurmctld", "head"
 T = TypeVar("T")
 
@@ -59,8 +63,8 @@ class Cluster(Closing):
     `close` ends every process.
 
     *folder* keeps its configuration and logs. Jobs run as whoever makes it. *more* are settings of
-    slurm.conf. *prolog*: jobs have a way out of this machine as their maker has. Raises NoSlurm and
-    Failed.
+    slurm.conf. *prolog*: jobs have a way out of this machine as their maker has, and in the
+    variable *address_in* a loopback address of the node's own. Raises NoSlurm and Failed.
     """
 
     state = "UNKNOWN"  # of nodes, in slurm.conf
@@ -76,6 +80,7 @@ class Cluster(Closing):
         up_s: float = UP_S,
         *,
         prolog: bool = False,
+        address_in: str = "",
     ) -> None:
         self.programs = found_programs()
         folder.mkdir(parents=True, exist_ok=True, mode=0o700)
@@ -87,7 +92,7 @@ class Cluster(Closing):
         self.machine, self.port, self.nodes = self._layout(names)
         self.more = dict(more or {})
         if prolog:
-            self.more["TaskProlog"] = str(self._prolog())
+            self.more["TaskProlog"] = str(self._prolog(address_in))
         self.up_s = up_s
         self.daemons = Daemons(self.places.folder / "logs", near)
         try:
@@ -246,7 +251,7 @@ class Cluster(Closing):
             )
         )
 
-    def _prolog(self) -> Path:
+    def _prolog(self, address_in: str) -> Path:
         """Make what Slurm runs before a task; what it prints is the task's environment, line by line.
 
         https://slurm.schedmd.com/prolog_epilog.html
@@ -257,6 +262,8 @@ class Cluster(Closing):
         lines = ["#!/bin/sh", f"printf '%s\\n' {' '.join(words)}"]
         if self.shape.gpu_types:
             lines.append(NUMBERS % self.shape.gpus)
+        if address_in:
+            lines.append(ADDRESS.format(name=address_in))
         script.write_text("\n".join(lines) + "\n")
         script.chmod(0o700)
         return script

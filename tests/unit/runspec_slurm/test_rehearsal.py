@@ -55,6 +55,7 @@ def test_what_a_profile_names_is_there(tmp_path: Path, monkeypatch: pytest.Monke
 
     assert "SSL_CERT_FILE=/the way/$out's\n" in log
     assert "CUDA_VISIBLE_DEVICES=0,1,2,3,4,5,6,7\n" in log
+    assert "RUNSPEC_HOST=127.77.0.2\n" in log  # that of node1
     assert options["sbatch"] == ["--exclusive"]
     assert options["container"] == "none"
     assert options["grace"] == 5
