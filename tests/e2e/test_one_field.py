@@ -13,11 +13,12 @@ import pytest
 from runspec.cli.main import run
 from tests.e2e.test_launch import mpi as mpi  # a fixture
 from tests.needs import need
+from tests.slurm import PROGRAMS
 
 pytestmark = pytest.mark.slow
 
 ROOT = Path(__file__).resolve().parents[2]
-CLOUDS = ("aws-batch", "azure-batch", "azure-batch-ai")
+CLOUDS = ("aws-batch", "azure-batch", "azure-batch-ai", "slurm")
 # The names that docs/inside.md promises; those of a mount, an output and a parameter as in the spec below.
 TABLE = (ROOT / "docs" / "inside.md").read_text().partition("Names are in capitals")[0]
 CONTRACT = {
@@ -92,7 +93,7 @@ def test_a_program_sees_the_same_wherever_it_runs(
     mpi: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The same names, and what is counted is equal: no program has to know where it is."""
-    need("azurite")
+    need("azurite", *PROGRAMS)
     monkeypatch.setenv("PATH", f"{mpi / 'bin'}:{os.environ['PATH']}")
     found = {name: seen(name, tmp_path, monkeypatch) for name in ("local", *CLOUDS)}
 
