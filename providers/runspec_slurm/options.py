@@ -1,0 +1,138 @@
+"""The settings of the Slurm provider."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Annotated, Literal
+
+from pydantic import BeforeValidator, Field, WithJsonSchema
+
+from runspec.provider import Key, Options, Seconds, Word, matching
+
+# Neither an option of ssh nor anything that a shell would read.
+HOST = r"^[A-Za-z0-9_][A-Za-z0-9_.@:-]*$"
+SSH_OPTION = r"^[A-Za-z]+=.+$"  # as after `ssh -o`: https://man.openbsd.org/ssh_config
+# No comma and no colon: container engines take lists of SOURCE:TARGET with commas between them.
+FOLDER = r"^(?!.*/\.{1,2}(/|$))/([A-Za-z0-9._+@=-]+/)*[A-Za-z0-9._+@=-]+$"
+WORKSPACE = r"^(?!.*/\.{1,2}(/|$))~?/([A-Za-z0-9._+@=-]+/)*[A-Za-z0-9._+@=-]+$"
+NAMED = r"^[A-Za-z0-9_][A-Za-z0-9_.+@-]*$"
+PROGRAM = r"^[A-Za-z0-9_./][A-Za-z0-9_./+-]*$"
+# https://slurm.schedmd.com/sbatch.html#OPT_dependency
+AFTER = (
+    r"^(singleton|((after|afterany|afterburstbuffer|aftercorr|afternotok|afterok):)?"
+    r"[0-9]+(_[0-9]+)?)$"
+)
+
+
+def _text(pattern: str, what: str, hint: str) -> object:
+    return BeforeValidator(matching(pattern, what, hint))
+
+
+def _schema(pattern: str) -> WithJsonSchema:
+    return WithJsonSchema({"type": "string", "pattern": pattern})
+
+
+Host = Annotated[
+    str,
+    _text(HOST, "a host of ssh", "write HOST, USER@HOST or a name of ~/.ssh/config"),
+    _schema(HOST),
+]
+SshOption = Annotated[
+    str,
+    _text(SSH_OPTION, "an option of ssh", "write Port=2222 or IdentityFile=~/.ssh/id"),
+    _schema(SSH_OPTION),
+]
+Folder = Annotated[
+    str,
+    _text(FOLDER, "a folder of the cluster", "write an absolute path of plain names"),
+    _schema(FOLDER),
+]
+Workspace = Annotated[
+    str,
+    _text(WORKSPACE, "a folder of the cluster", "write ~/NAME or an absolute path of plain names"),
+    _schema(WORKSPACE),
+]
+Named = Annotated[
+    str, _text(NAMED, "one name of Slurm", "name one, without commas and spaces"), _schema(NAMED)
+]
+Program = Annotated[
+    str, _text(PROGRAM, "a program", "write python3 or an absolute path"), _schema(PROGRAM)
+]
+After = Annotated[
+    str, _text(AFTER, "a dependency", "write '123', 'afterany:123' or 'singleton'"), _schema(AFTER)
+]
+
+
+class SlurmOptions(Options):
+    """`providers: {slurm: {...}}` in the profile or the spec."""
+
+    host: Host | None = Field(
+        default=None,
+        description="The login node, as ssh knows it; without it, Slurm's commands of this machine.",
+    )
+    ssh_options: tuple[SshOption, ...] = Field(
+        default=(),
+        description="What `ssh -o` is given: `[Port=2222]`; more belongs into ~/.ssh/config.",
+    )
+    workspace: Workspace = Field(
+        default="~/.runspec",
+        description="A folder of the cluster that the login node and all nodes share: all files of jobs.",
+    )
+    partition: Named | None = Field(
+        default=None, description="The partition, instead of the cluster's default."
+    )
+    spot_partition: Named | None = Field(
+        default=None, description="The partition for `capacity: spot`."
+    )
+    account: Named | None = Field(default=None, description="Who is charged: `sbatch --account`.")
+    qos: Named | None = Field(default=None, description="The quality of service.")
+    gpu_request: Literal["gres", "gpus-per-node"] = Field(
+        default="gres",
+        description="How GPUs are asked for: `--gres=gpu:N`, which every Slurm takes, or "
+        "`--gpus-per-node=N`, which takes `select/cons_tres`.",
+    )
+    gpu_types: Mapping[Word, Named] = Field(
+        default={},
+        description="What the cluster calls a `gpu_type`, where that is another word: `{V100: tesla}`.",
+    )
+    mpi: Literal["mpirun", "srun"] = Field(
+        default="mpirun",
+        description="Who starts the ranks of `launch: mpi`: the environment's own mpirun, which needs "
+        "nothing of the cluster, or `srun --mpi=...`.",
+    )
+    mpi_type: Named | None = Field(
+        default=None,
+        description="The plugin for `mpi: srun`; without it pmix where the cluster has it, else pmi2.",
+    )
+    container: Literal["auto", "podman", "apptainer", "pyxis", "none"] = Field(
+        default="auto",
+        description="What runs images: `auto` takes what the cluster has. `none`: the requirements "
+        "are installed on the node instead.",
+    )
+    python: Program = Field(
+        default="python3", description="The nodes' own Python, 3.6 or newer, that starts jobs."
+    )
+    environment: Literal["login", "clean"] = Field(
+        default="login",
+        description="What a job finds around it: what a login on its node sets (modules), or "
+        "`clean`, nothing but PATH and HOME, which starts sooner. Never what the caller has.",
+    )
+    scratch: Folder | None = Field(
+        default=None, description="A folder of each node's own disk, instead of its TMPDIR."
+    )
+    grace: Seconds = Field(
+        default=20, description="The time between SIGTERM and SIGKILL when a job is to end."
+    )
+    shared: Mapping[Key, Folder] = Field(
+        default={},
+        description="What `shared://NAME` is: a folder that all nodes have at that path.",
+    )
+    after: tuple[After, ...] = Field(
+        default=(),
+        description="Jobs of Slurm to wait for: `['123']` until it has succeeded, "
+        "`['afterany:123']` until it has ended.",
+    )
+    sbatch: tuple[Word, ...] = Field(
+        default=(),
+        description="More options of sbatch, word by word: `[--constraint=ib, --exclusive]`.",
+    )

@@ -1,0 +1,36 @@
+"""From a spec to the steps that run it on Slurm."""
+
+from __future__ import annotations
+
+from runspec.provider import Facts, Request, Scope, Spec, Step, tasks
+from runspec_slurm import argv, script, storage
+
+# A job whose submission had no answer may still be on its way: sbatch waits for the controller for MessageTimeout
+# (10 s by default), and a controller that was stopped takes what came meanwhile when it goes on.
+# https://slurm.schedmd.com/slurm.conf.html#OPT_MessageTimeout
+SETTLE_S = 20.0
+
+
+def steps(spec: Spec, run: str, facts: Facts) -> tuple[Step, ...]:
+    return (
+        *storage.steps(spec, facts),
+        storage.record(spec, run, facts),
+        *storage.secrets(spec, run, facts),
+        _job(spec, run, facts),
+    )
+
+
+def _job(spec: Spec, run: str, facts: Facts) -> Step:
+    """Give the one call that starts the job. sbatch has no client token: the job's name is the run."""
+    params = {
+        "argv": list(argv.words(spec, run, facts)),
+        "script": script.text(spec, run, facts),
+    }
+    do, undo = Request("slurm", "sbatch", params), Request("slurm", "scancel", {"name": run})
+    return Step("job", f"submit {_count(spec)}", Scope.RUN, do, undo, SETTLE_S)
+
+
+def _count(spec: Spec) -> str:
+    nodes, count = spec.cluster.nodes.max, len(tasks(spec))
+    where = f"{nodes} nodes" if nodes > 1 else "1 node"
+    return f"an array of {count:,} tasks of {where}" if count > 1 else f"a job of {where}"

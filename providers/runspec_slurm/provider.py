@@ -1,0 +1,55 @@
+"""The Slurm provider, as the core sees it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager
+from pathlib import Path
+from typing import Any
+
+from runspec.provider import Client, Facts, Finding, Options, Problem, Rehearsal, Spec, Step
+from runspec_slurm import check, plan
+from runspec_slurm.options import SlurmOptions
+
+
+class SlurmProvider:
+    """Runs jobs on a Slurm cluster."""
+
+    name = "slurm"
+    options_model: type[Options] = SlurmOptions
+
+    def check(self, spec: Spec, facts: Facts) -> Iterable[Problem]:
+        return check.problems(spec, facts)
+
+    def survey(self, spec: Spec, options: Any) -> Mapping[str, Any]:
+        from runspec_slurm.survey import survey
+
+        return survey(spec, options)
+
+    def examine(self, options: Any) -> Iterable[Finding]:
+        from runspec_slurm.doctor import examine
+
+        return examine(options)
+
+    def plan(self, spec: Spec, run: str, facts: Facts) -> Sequence[Step]:
+        return plan.steps(spec, run, facts)
+
+    def first_profile(self) -> str:
+        from runspec_slurm.first import PROFILE
+
+        return PROFILE
+
+    def rehearse(
+        self, options: Mapping[str, Any], folder: Path, engine: str | None
+    ) -> AbstractContextManager[Rehearsal]:
+        from runspec_slurm.rehearsal import stage
+
+        return stage(options, folder, engine)
+
+    def connect(self, facts: Facts) -> Client:
+        from runspec_slurm.client import connect
+
+        return connect(facts)
+
+
+PROVIDER = SlurmProvider()

@@ -1,0 +1,300 @@
+"""The words of sbatch and the steps around them: each trap of Slurm that a plan meets by itself."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from runspec.provider import Scope
+from runspec_slurm import storage
+from runspec_slurm.argv import words as argv
+from runspec_slurm.provider import PROVIDER
+from tests.unit.runspec_slurm.clusters import FOUND, RUN, facts, sbatch, spec, with_
+
+
+def words(options: dict[str, Any] | None = None, found: Any = FOUND, **fields: Any) -> list[str]:
+    wanted = spec(**fields)
+    return sbatch(wanted, facts(wanted, options, found))[0]
+
+
+def said(name: str, line: list[str]) -> list[str]:
+    return [word.partition("=")[2] for word in line if word.partition("=")[0] == name]
+
+
+def test_the_smallest_job_says_all_that_a_cluster_may_have_another_default_for() -> None:
+    assert words() == [
+        "--parsable",
+        f"--job-name={RUN}",
+        "--nodes=1",
+        "--ntasks-per-node=1",
+        "--cpus-per-task=1",
+        "--signal=B:TERM@50",
+        "--requeue",
+        f"--output=runs/{RUN}/logs/0-0.txt",
+        "--open-mode=append",
+        "--export=NONE",
+    ]
+
+
+def test_memory_is_asked_for_where_the_partition_knows_of_it() -> None:
+    asked = {"memory": "1GiB"}
+
+    assert said("--mem", words(cluster=asked)) == ["1024M"]
+    assert said("--mem", words(cluster=asked, found=None)) == ["1024M"]
+    assert said("--mem", words(cluster=asked, found=with_({"memory_mb": None}))) == []
+
+
+def test_a_part_of_a_mebibyte_is_a_whole_one() -> None:
+    assert said("--mem", words(cluster={"memory": "1025KiB"})) == ["2M"]
+
+
+def test_disks_are_asked_for_only_where_the_partition_knows_of_them() -> None:
+    asked = {"disk": "10GiB"}
+
+    assert said("--tmp", words({"partition": "gpu"}, cluster=asked)) == ["10240M"]
+    assert (
+        said("--tmp", words(cluster=asked)) == said("--tmp", words(cluster=asked, found=None)) == []
+    )
+
+
+@pytest.mark.parametrize(
+    ("options", "found", "asked"),
+    [
+        ({}, None, "--gres=gpu:v100:2"),
+        ({"gpu_types": {"V100": "tesla"}}, None, "--gres=gpu:tesla:2"),
+        (
+            {"partition": "gpu"},
+            with_(partitions={"gpu": {"gpus": {"V100": 4}}}),
+            "--gres=gpu:V100:2",
+        ),
+        ({"gpu_request": "gpus-per-node"}, None, "--gpus-per-node=v100:2"),
+    ],
+)
+def test_gpus_are_asked_for_in_the_words_of_the_cluster(
+    options: dict[str, Any], found: Any, asked: str
+) -> None:
+    assert asked in words(options, found, cluster={"gpus": 2, "gpu_type": "V100"})
+
+
+def test_gpus_of_any_kind_are_a_number() -> None:
+    assert "--gres=gpu:3" in words(cluster={"gpus": 3})
+
+
+@pytest.mark.parametrize(
+    ("capacity", "options", "found", "asked"),
+    [
+        ("on-demand", {}, FOUND, []),
+        ("on-demand", {"partition": "gpu", "spot_partition": "spot"}, FOUND, ["gpu"]),
+        ("spot", {"partition": "gpu", "spot_partition": "spot"}, FOUND, ["spot"]),
+        ("spot", {"partition": "gpu"}, FOUND, ["gpu"]),
+        (
+            "spot-then-on-demand",
+            {"partition": "gpu", "spot_partition": "spot"},
+            FOUND,
+            ["spot,gpu"],
+        ),
+        ("spot-then-on-demand", {"spot_partition": "spot"}, FOUND, ["spot,cpu"]),
+        ("spot-then-on-demand", {"spot_partition": "spot"}, None, ["spot"]),
+    ],
+)
+def test_the_partition_comes_from_the_capacity(
+    capacity: str, options: dict[str, Any], found: Any, asked: list[str]
+) -> None:
+    assert said("--partition", words(options, found, cluster={"capacity": capacity})) == asked
+
+
+@pytest.mark.parametrize(
+    ("timeout", "found", "asked"),
+    [
+        (None, FOUND, []),
+        ("1s", FOUND, ["2"]),  # 1 + 60 + 50 seconds; 0 would be no limit
+        ("10m", FOUND, ["12"]),
+        ("24h", FOUND, ["1440"]),  # the partition has no more
+        ("10m", None, ["12"]),
+        ("3m", with_({"max_time_s": 200}), ["3"]),
+    ],
+)
+def test_slurm_keeps_a_time_in_which_it_says_nothing_before_the_spec_does(
+    timeout: str | None, found: Any, asked: list[str]
+) -> None:
+    fields: dict[str, Any] = {"timeout": timeout} if timeout else {}
+
+    assert said("--time", words(found=found, **fields)) == asked
+
+
+def test_the_signal_before_the_end_leaves_the_grace() -> None:
+    assert said("--signal", words({"grace": "5m"})) == ["B:TERM@330"]
+
+
+@pytest.mark.parametrize(
+    ("retry", "asked"),
+    [
+        ({}, "--requeue"),
+        ({"attempts": 2, "spot_attempts": 1}, "--requeue"),
+        ({"attempts": 1, "spot_attempts": 1}, "--no-requeue"),
+    ],
+)
+def test_a_job_that_may_be_tried_again_may_be_requeued(retry: dict[str, int], asked: str) -> None:
+    line = words(retry=retry)
+
+    assert [w for w in line if "requeue" in w] == [asked]
+    assert "--open-mode=append" in line  # or the second try would wipe out what the first one said
+
+
+def test_a_sweep_is_an_array_with_its_bound_and_a_log_of_each_task() -> None:
+    line = words(sweep={"n": "1..10"}, max_parallel=3)
+
+    assert said("--array", line) == ["0-9%3"]
+    assert said("--output", line) == [f"runs/{RUN}/logs/%a-0.txt"]
+
+
+def test_a_sweep_of_one_is_no_array() -> None:
+    line = words(sweep={"n": "1..1"})
+
+    assert said("--array", line) == []
+    assert said("--output", line) == [f"runs/{RUN}/logs/0-0.txt"]
+
+
+def test_nodes_have_logs_apart_from_that_of_the_script() -> None:
+    assert said("--output", words(cluster={"nodes": 2})) == [f"runs/{RUN}/logs/0-batch.txt"]
+
+
+def test_what_waits_for_a_job_that_failed_does_not_wait_for_ever() -> None:
+    line = words({"after": ["12", "afterany:13_4", "singleton"]})
+
+    assert said("--dependency", line) == ["afterok:12,afterany:13_4,singleton"]
+    assert "--kill-on-invalid-dep=yes" in line
+    assert "--kill-on-invalid-dep=yes" not in words()
+
+
+@pytest.mark.parametrize("environment", ["login", "clean"])
+def test_nothing_of_the_caller_goes_with_the_job(environment: str) -> None:
+    line = words({"environment": environment}, env={"FOO": "a,b"})
+
+    kept = {"login": "--export=NONE", "clean": "--export-file=/dev/null"}
+    assert [w for w in line if w.startswith("--export")] == [kept[environment]]
+    assert not any("FOO" in word for word in line)
+
+
+def test_processes_have_a_processor_each_where_nothing_else_is_said() -> None:
+    fields: dict[str, Any] = {"launch": "mpi", "processes_per_node": 4}
+
+    assert said("--cpus-per-task", words(**fields)) == ["4"]
+    assert said("--cpus-per-task", words(**fields, cluster={"cpus": 2})) == ["2"]
+
+
+def test_what_the_profile_adds_comes_last() -> None:
+    line = words({"sbatch": ["--constraint=a b&c"], "account": "a1", "qos": "high"})
+
+    assert line[-1] == "--constraint=a b&c"
+    assert (said("--account", line), said("--qos", line)) == (["a1"], ["high"])
+
+
+@pytest.mark.parametrize(
+    ("options", "found", "plugin"),
+    [
+        ({}, FOUND, None),
+        ({"mpi": "srun"}, FOUND, "pmix"),
+        ({"mpi": "srun"}, with_(mpi=["pmi2"]), "pmi2"),
+        ({"mpi": "srun"}, None, "pmix"),
+        ({"mpi": "srun", "mpi_type": "pmi2"}, FOUND, "pmi2"),
+    ],
+)
+def test_ranks_are_started_by_srun_where_the_profile_says_so(
+    options: dict[str, Any], found: Any, plugin: str | None
+) -> None:
+    wanted = spec(launch="mpi", cluster={"nodes": 2})
+
+    script = sbatch(wanted, facts(wanted, options, found))[1]
+
+    told = [line for line in script.splitlines() if line.startswith("export RUNSPEC_MPI=")]
+    assert told == ([] if plugin is None else [f"export RUNSPEC_MPI={plugin}"])
+
+
+# -- the steps
+
+
+def test_the_record_comes_before_the_job_so_that_there_is_a_folder_for_its_log() -> None:
+    """Slurm opens the log before the job begins: where there is no folder for it, the job fails without a word."""
+    wanted = spec(secrets={"T": "t"}, mounts=[{"name": "m", "source": "./m", "target": "/job/m"}])
+
+    steps = PROVIDER.plan(wanted, RUN, facts(wanted, {"secrets": {"t": "env:T"}}))
+
+    assert [(s.id, s.scope) for s in steps] == [
+        ("inside", Scope.SITE),
+        ("upload-m", Scope.SITE),
+        ("record", Scope.RUN),
+        ("secrets", Scope.RUN),
+        ("job", Scope.RUN),
+    ]
+    assert all(step.undo for step in steps)
+    assert steps[-1].undo == ("slurm", "scancel", {"name": RUN})
+    assert (
+        steps[-1].settle_s > 10
+    )  # MessageTimeout: a submission without an answer may still be on its way
+
+
+def test_a_secret_is_a_name_in_the_plan_and_neither_in_the_record_nor_in_the_script() -> None:
+    wanted = spec(secrets={"TOKEN": "t"})
+
+    steps = {
+        s.id: s.do.params
+        for s in PROVIDER.plan(wanted, RUN, facts(wanted, {"secrets": {"t": "env:T"}}))
+    }
+
+    assert steps["secrets"] == {
+        "key": f"runs/{RUN}/secrets",
+        "values": {"TOKEN": {"$secret": "env:T"}},
+    }
+    assert "env:T" not in steps["record"]["content"] + steps["job"]["script"]
+    assert f"export RUNSPEC_SECRETS=runs/{RUN}/secrets\n" in steps["job"]["script"]
+
+
+def test_the_record_says_what_the_job_and_the_client_need() -> None:
+    wanted = spec(
+        command=["train", "a b"],
+        cluster={"nodes": 2},
+        sweep={"n": "1..3"},
+        retry={"attempts": 2, "spot_attempts": 4},
+        mounts=[{"name": "w", "source": "shared://work/a/b", "target": "/job/w"}],
+    )
+    there = facts(wanted, {"shared": {"work": "/data/work"}, "partition": "gpu"})
+
+    record = json.loads(storage.record(wanted, RUN, there).do.params["content"])
+
+    assert (record["shape"], record["count"], record["tries"], record["spot"]) == (
+        "nodes",
+        3,
+        2,
+        False,
+    )
+    assert (record["argv"], record["spot_attempts"]) == (["train", "a b"], 4)
+    assert record["mounts"] == [
+        {"name": "w", "target": "/job/w", "kind": "folder", "path": "/data/work/a/b"}
+    ]
+    assert record["slurm"] == {
+        "argv": list(argv(wanted, RUN, there)),
+        "array": True,
+        "partition": "gpu",
+        "srun": True,
+    }
+
+
+def test_a_shared_folder_itself_can_be_mounted() -> None:
+    wanted = spec(mounts=[{"name": "w", "source": "shared://work", "target": "/job/w"}])
+
+    found = storage.described(wanted, RUN, facts(wanted, {"shared": {"work": "/data/work"}}))
+
+    assert found["mounts"][0]["path"] == "/data/work"
+
+
+def test_places_and_names_are_of_the_run_and_of_nothing_else() -> None:
+    wanted = spec()
+
+    steps = PROVIDER.plan(wanted, RUN, facts(wanted))
+
+    keys = [str(s.do.params["key"]) for s in steps if "key" in s.do.params]
+    assert [key for key in keys if key.startswith(("/", "~", ".."))] == []
+    assert all(RUN in json.dumps(s.do.params) for s in steps if s.scope is Scope.RUN)
