@@ -18,7 +18,7 @@ HERE = "127.0.0.1"
 DRAIN_S = 5.0  # for what the node said last
 LEAVE_S = 2.0  # for connections that were cut
 BACKLOG = 128
-ASK_S = 1.0  # between two questions for another way
+ASK_S = 5.0  # between two questions for another way
 
 
 @dataclass
