@@ -7,6 +7,7 @@ import hashlib
 import os
 import socket
 import struct
+import subprocess
 import sys
 import threading
 import time
@@ -282,6 +283,23 @@ def test_what_was_started_ends_with_the_tunnel(
 
     until(lambda: not Path("/proc", mark.read_text().strip()).exists())
     assert time.monotonic() - began_s < WAIT_S / 2
+
+
+def test_a_program_that_stays_does_not_outlive_a_runspec_that_is_killed(tmp_path: Path) -> None:
+    mark = tmp_path / "pid"
+    text = f"echo $$ > {mark}.new; mv {mark}.new {mark}; exec sleep 600"
+    line = (
+        "import sys, time; from runspec.dial import Kept; from runspec.provider import Forward;"
+        "kept = Kept(Forward(('/bin/sh', '-c', sys.argv[1]))); time.sleep(600)"
+    )
+    holder = subprocess.Popen([sys.executable, "-c", line, text])
+    try:
+        until(mark.exists)
+    finally:
+        holder.kill()
+        holder.wait()
+
+    until(lambda: not Path("/proc", mark.read_text().strip()).exists())
 
 
 def test_it_listens_on_the_loopback_address_alone() -> None:
