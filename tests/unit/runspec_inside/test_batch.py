@@ -297,6 +297,28 @@ def test_a_failure_that_is_to_be_tried_again_is_queued_again(slurm: Slurm) -> No
     assert (slurm.note(attempt=2)["code"], slurm.note(attempt=2)["again"]) == (0, False)
 
 
+def test_a_task_of_an_array_is_queued_again_alone(slurm: Slurm) -> None:
+    """The id of one of them is that of the whole array: measured, its requeue began all tasks again."""
+    slurm.runs(
+        *sh("exit 4"), record={"attempts": 2}, SLURM_ARRAY_JOB_ID="7", SLURM_ARRAY_TASK_ID="1"
+    )
+
+    assert slurm.asked() == "scontrol requeue 7_1\n"
+
+
+def test_what_has_succeeded_is_not_run_again(slurm: Slurm) -> None:
+    """Somebody may have the whole of an array queued again."""
+    slurm.runs("true")
+
+    code, said = slurm.runs("echo", "twice", RUNSPEC_ATTEMPT="2")
+
+    assert (code, said) == (
+        0,
+        "runspec: an earlier try has succeeded: there is nothing left to do\n",
+    )
+    assert slurm.note(attempt=2)["code"] == 0
+
+
 def test_a_job_that_may_not_be_queued_again_says_so(slurm: Slurm) -> None:
     """A cluster may forbid it."""
     code, said = slurm.runs(*sh("exit 4"), record={"attempts": 2}, DISABLED="1")

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from runspec_inside import blob, folder as module
+from runspec_inside import blob, files
 from runspec_inside.bucket import Bucket
 from runspec_inside.folder import FolderBucket
 from runspec_inside.words import LOST, USAGE, Failure
@@ -238,7 +238,7 @@ def test_what_another_machine_replaces_is_read_anew(
 ) -> None:
     """NFS calls the old one stale."""
     store.put("a", b"x")
-    real, left = module.files.read, [1, 1]
+    real, left = files.read, [1, 1]
 
     def stale(path: str) -> bytes | None:
         if left:
@@ -246,7 +246,7 @@ def test_what_another_machine_replaces_is_read_anew(
             raise OSError(errno.ESTALE, "Stale file handle")
         return real(path)
 
-    monkeypatch.setattr(module.files, "read", stale)
+    monkeypatch.setattr(files, "read", stale)
 
     assert store.get("a") == b"x"
 
