@@ -281,6 +281,13 @@ def test_a_node_that_fails_ends_the_others(slurm: Slurm) -> None:
     assert (slurm.note("1")["code"], slurm.asked()) == (STOPPED, "")
 
 
+def test_the_first_node_speaks_for_the_job(slurm: Slurm) -> None:
+    """Srun tells the highest code of all."""
+    found = slurm.runs(*sh("exit $((3 + 2 * RUNSPEC_RANK))"), record=NODES)
+
+    assert found[0] == slurm.note()["code"] == 3
+
+
 # Tries
 
 

@@ -200,15 +200,16 @@ def test_a_record_does_not_take_the_place_of_a_folder(store: Bucket) -> None:
     assert store.get("runs/r/ends/0") == b""
 
 
+@pytest.mark.parametrize("error", [errno.EEXIST, errno.EIO])
 def test_a_claim_whose_reply_is_lost_is_known_again(
-    store: Bucket, monkeypatch: pytest.MonkeyPatch
+    store: Bucket, monkeypatch: pytest.MonkeyPatch, error: int
 ) -> None:
     """NFS makes the link, and then finds it there."""
     real = os.link
 
     def lost(source: str, target: str) -> None:
         real(source, target)
-        raise FileExistsError(errno.EEXIST, "File exists")
+        raise OSError(error, os.strerror(error))
 
     monkeypatch.setattr(os, "link", lost)
 
