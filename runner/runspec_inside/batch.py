@@ -73,6 +73,10 @@ class Batch:
         if holder != self.place.job:
             _tell("duplicate of {}, leaving".format(holder))
             return 0
+        if self._succeeded():
+            _tell("an earlier try has succeeded: there is nothing left to do")
+            self._note(0, None)
+            return 0
         why: Optional[str] = self.lost.too_often()
         if why is not None:
             code = LOST
@@ -84,6 +88,12 @@ class Batch:
                 code, why = failure.code, str(failure)
                 _tell(why)
         return self._ended(code, why, signals)
+
+    def _succeeded(self) -> bool:
+        """Say whether the try before was the last: who has the whole of an array queued again means what failed."""
+        before = self.place._replace(attempt=self.place.attempt - 1)
+        note = Ends(self.bucket, self.at, before, "", "").read("batch")
+        return note is not None and note["code"] == 0
 
     def _program(self, words: List[str], signals: Signals) -> int:
         many = os.path.basename(words[0]) == "srun"
@@ -143,7 +153,7 @@ class Batch:
     def _requeued(self, why: Optional[str]) -> Optional[str]:
         """Return None once the job is queued again, else why it is not."""
         self._note(AGAIN, why, again=True)
-        said = _controller(["scontrol", "requeue", self.env["SLURM_JOB_ID"]], self.env)
+        said = _controller(["scontrol", "requeue", _name(self.env)], self.env)
         if said is None:
             return None
         _tell("the job cannot be queued again: {}".format(said))
@@ -173,6 +183,17 @@ class Step(Child):
                 self._ends.tell(number)
             except Failure as failure:
                 _tell("the nodes are not told: {}".format(failure))
+
+
+def _name(env: Mapping[str, str]) -> str:
+    """Return what the controller calls this task: of an array, one task's SLURM_JOB_ID is that of the whole, too.
+
+    >>> _name({"SLURM_JOB_ID": "47", "SLURM_ARRAY_JOB_ID": "47", "SLURM_ARRAY_TASK_ID": "1"})
+    '47_1'
+    """
+    if env.get("SLURM_ARRAY_JOB_ID"):
+        return "{}_{}".format(env["SLURM_ARRAY_JOB_ID"], env["SLURM_ARRAY_TASK_ID"])
+    return env["SLURM_JOB_ID"]
 
 
 def _controller(argv: List[str], env: Mapping[str, str]) -> Optional[str]:

@@ -123,7 +123,8 @@ def known(monkeypatch: pytest.MonkeyPatch, *hosts: str, own: str = "10.0.0.7") -
             raise socket.gaierror(-2, "Name or service not known")
         return [(socket.AF_INET, socket.SOCK_DGRAM, 17, "", (host, 0)) for host in hosts]
 
-    monkeypatch.setattr(address.socket, "getaddrinfo", resolved, raising=False)
+    inside: Any = vars(address)["socket"]  # what stands in for the module
+    monkeypatch.setattr(inside, "getaddrinfo", resolved, raising=False)
     monkeypatch.setattr(team, "here", lambda host: host == own or host.startswith("127."))
 
 

@@ -281,6 +281,13 @@ def test_a_node_that_fails_ends_the_others(slurm: Slurm) -> None:
     assert (slurm.note("1")["code"], slurm.asked()) == (STOPPED, "")
 
 
+def test_the_first_node_speaks_for_the_job(slurm: Slurm) -> None:
+    """Srun tells the highest code of all."""
+    found = slurm.runs(*sh("exit $((3 + 2 * RUNSPEC_RANK))"), record=NODES)
+
+    assert found[0] == slurm.note()["code"] == 3
+
+
 # Tries
 
 
@@ -295,6 +302,28 @@ def test_a_failure_that_is_to_be_tried_again_is_queued_again(slurm: Slurm) -> No
     assert said == "runspec: failed with 4; this was try 1 of 2\n"
     assert slurm.runs(*script, record={"attempts": 2}, RUNSPEC_ATTEMPT="2") == (0, "")
     assert (slurm.note(attempt=2)["code"], slurm.note(attempt=2)["again"]) == (0, False)
+
+
+def test_a_task_of_an_array_is_queued_again_alone(slurm: Slurm) -> None:
+    """The id of one of them is that of the whole array: measured, its requeue began all tasks again."""
+    slurm.runs(
+        *sh("exit 4"), record={"attempts": 2}, SLURM_ARRAY_JOB_ID="7", SLURM_ARRAY_TASK_ID="1"
+    )
+
+    assert slurm.asked() == "scontrol requeue 7_1\n"
+
+
+def test_what_has_succeeded_is_not_run_again(slurm: Slurm) -> None:
+    """Somebody may have the whole of an array queued again."""
+    slurm.runs("true")
+
+    code, said = slurm.runs("echo", "twice", RUNSPEC_ATTEMPT="2")
+
+    assert (code, said) == (
+        0,
+        "runspec: an earlier try has succeeded: there is nothing left to do\n",
+    )
+    assert slurm.note(attempt=2)["code"] == 0
 
 
 def test_a_job_that_may_not_be_queued_again_says_so(slurm: Slurm) -> None:
@@ -328,7 +357,6 @@ def test_a_job_that_has_lost_its_nodes_too_often_does_not_begin_again(slurm: Slu
     """Slurm itself counts no such tries. Failures are counted by themselves."""
     record = {"attempts": 3, "spot_attempts": 2}
     slurm.store.put("runs/r/failures/0-0/2-4", b"{}")
-    assert slurm.runs("true", record=record, RUNSPEC_ATTEMPT="3")[0] == 0
 
     code, said = slurm.runs("true", record=record, RUNSPEC_ATTEMPT="4")
 
@@ -336,3 +364,4 @@ def test_a_job_that_has_lost_its_nodes_too_often_does_not_begin_again(slurm: Slu
     assert (code, said) == (LOST, f"runspec: {why}\n")
     assert (slurm.note(attempt=4)["why"], slurm.note(attempt=4)["again"]) == (why, False)
     assert slurm.asked() == ""
+    assert slurm.runs("true", record=record, RUNSPEC_ATTEMPT="3")[0] == 0

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from runspec_inside import blob, folder as module
+from runspec_inside import blob, files
 from runspec_inside.bucket import Bucket
 from runspec_inside.folder import FolderBucket
 from runspec_inside.words import LOST, USAGE, Failure
@@ -200,15 +200,16 @@ def test_a_record_does_not_take_the_place_of_a_folder(store: Bucket) -> None:
     assert store.get("runs/r/ends/0") == b""
 
 
+@pytest.mark.parametrize("error", [errno.EEXIST, errno.EIO])
 def test_a_claim_whose_reply_is_lost_is_known_again(
-    store: Bucket, monkeypatch: pytest.MonkeyPatch
+    store: Bucket, monkeypatch: pytest.MonkeyPatch, error: int
 ) -> None:
     """NFS makes the link, and then finds it there."""
     real = os.link
 
     def lost(source: str, target: str) -> None:
         real(source, target)
-        raise FileExistsError(errno.EEXIST, "File exists")
+        raise OSError(error, os.strerror(error))
 
     monkeypatch.setattr(os, "link", lost)
 
@@ -238,7 +239,7 @@ def test_what_another_machine_replaces_is_read_anew(
 ) -> None:
     """NFS calls the old one stale."""
     store.put("a", b"x")
-    real, left = module.files.read, [1, 1]
+    real, left = files.read, [1, 1]
 
     def stale(path: str) -> bytes | None:
         if left:
@@ -246,7 +247,7 @@ def test_what_another_machine_replaces_is_read_anew(
             raise OSError(errno.ESTALE, "Stale file handle")
         return real(path)
 
-    monkeypatch.setattr(module.files, "read", stale)
+    monkeypatch.setattr(files, "read", stale)
 
     assert store.get("a") == b"x"
 
