@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import ipaddress
 import os
 import socket
@@ -10,10 +11,12 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NoReturn
 
+import botocore.session
 import pytest
 from hypothesis import settings
 
 from runspec_rehearsal.azure.blob import package
+from tests import dealt
 
 # Real builds share the real cache, or every test would fetch the world again.
 REAL_CACHE = os.environ.get("XDG_CACHE_HOME") or str(Path.home() / ".cache")
@@ -44,9 +47,19 @@ FORGOTTEN = (
 settings.register_profile("runspec", deadline=None)
 settings.load_profile("runspec")
 
+# Every test has a session of its own, and each read the same megabytes of models anew: read once, like
+# a program that has one session. A test that sets AWS_DATA_PATH has other models.
+botocore.session.create_loader = functools.cache(botocore.session.create_loader)
+
 
 class NetworkTouched(RuntimeError):
     """A test tried to leave this machine."""
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    if getattr(config.option, "loadgroup", False):  # in a worker of --dist loadgroup
+        items[:] = dealt.in_order(items)
 
 
 @pytest.fixture(autouse=True)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from contextlib import AbstractContextManager
@@ -33,27 +32,6 @@ class Traced(NamedTuple):
         """Give the numbers of the requests that are *wanted*; all of them, unless given."""
         found = dict(enumerate(self.requests, 1))
         return {at: s for at, s in found.items() if not wanted or s in wanted}
-
-
-# What waits asks again and again: the second time stands for all that come after it.
-POLLED = re.compile(r"\((\d{2,}|[3-9])\)$")
-LOOKS = ("GET", "HEAD")
-
-
-def asked_first(places: Mapping[int, str]) -> dict[int, str]:
-    """Give those of *places* that are neither the third of equal ones nor a later one."""
-    return {at: label for at, label in places.items() if not POLLED.search(label)}
-
-
-def changes(label: str) -> bool:
-    """Say whether a boundary or a request is of one that makes, changes or takes away.
-
-    >>> changes("sent PUT blob x"), changes("GET batch /jobs"), changes("call find pool")
-    (True, False, False)
-    """
-    what, _, rest = label.partition(" ")
-    method = rest.partition(" ")[0] if what in ("send", "sent") else what
-    return method.isupper() and method not in LOOKS and "listOutputFiles" not in label
 
 
 def traced(driver: Driver, new: New, verb: str, shape: Shape = SINGLE) -> Traced:

@@ -1,9 +1,14 @@
-"""One job on AWS Batch, and nothing left of it, wherever the lights go out or the wire breaks."""
+"""One job on AWS Batch, and nothing left of it, wherever the lights go out or the wire breaks.
+
+Where it is killed and struck, chosen.py says; while lists lag, and where `apply` is given up, of the changes after each
+alone: what lags is what a request has made.
+"""
 
 from __future__ import annotations
 
 import pytest
 
+from tests.faults import chosen
 from tests.faults.cells import sample, spread
 from tests.faults.cloud import CELLS, New
 from tests.faults.shapes import SINGLE
@@ -17,27 +22,33 @@ LAGS = {"lists lag 0 s": 0.0, "lists lag 2 s": 2.0}
 @pytest.mark.slow
 @pytest.mark.parametrize("lag_s", LAGS.values(), ids=LAGS)
 @pytest.mark.parametrize("verb", CELLS)
-def test_killed_at_any_request_and_repeated_it_is_as_if_nothing_had_happened(
+def test_killed_at_its_requests_and_repeated_it_is_as_if_nothing_had_happened(
     wide_pool: list[Driver], region: New, verb: str, lag_s: float
 ) -> None:
     kills, case = traced(wide_pool[0], region, verb).kills(), Case(verb, lag_s=lag_s)
+    kinds = (chosen.SENT,) if lag_s or verb == "given up" else (chosen.SEND, chosen.SENT)
 
-    wrong = spread(wide_pool, lambda driver, at: case.killed(driver, region, at), kills)
+    wrong = spread(
+        wide_pool, lambda driver, at: case.killed(driver, region, at), chosen.kills(kills, kinds)
+    )
 
     assert {kills[at]: what for at, what in wrong.items()} == {}
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("fault", FAULTS)
 @pytest.mark.parametrize("verb", ["apply", "cancel", "destroy"])
 def test_a_request_that_goes_wrong_changes_nothing_in_the_end(
-    wide_pool: list[Driver], region: New, verb: str, fault: str
+    wide_pool: list[Driver], region: New, verb: str
 ) -> None:
     strikes, case = traced(wide_pool[0], region, verb).strikes(), Case(verb)
 
-    wrong = spread(wide_pool, lambda driver, at: case.broken(driver, region, fault, at), strikes)
+    wrong = spread(
+        wide_pool,
+        lambda driver, cell: case.broken(driver, region, cell[1], cell[0]),
+        chosen.strikes(strikes, FAULTS),
+    )
 
-    assert {strikes[at]: what for at, what in wrong.items()} == {}
+    assert {(strikes[at], fault): what for (at, fault), what in wrong.items()} == {}
 
 
 @pytest.mark.slow

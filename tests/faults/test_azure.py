@@ -1,33 +1,22 @@
 """One job on Azure Batch and on Batch AI, and nothing left of it, wherever the lights go out or the wire breaks.
 
-`apply`, `cancel`, `destroy`, `apply` that is given up by `destroy`, and `destroy --site`. What is tried by default: a
-kill before and after every request that makes, changes or takes away (after it, where `apply` is given up), and at some
-of those that only look; of the eight faults of the wire, four at every request of the first kind and one at every
-other, so that each fault meets each kind of request somewhere. Of requests that wait by asking again, the first two.
-RUNSPEC_FAULTS=all tries a kill at every boundary, which are the calls of the client as well, and every fault at every
-request.
+`apply`, `cancel`, `destroy`, `apply` that is given up by `destroy`, and `destroy --site`, each killed and struck where
+chosen.py says; where `apply` is given up, of the changes after each alone.
 """
 
 from __future__ import annotations
 
-import itertools
-import os
-from collections.abc import Mapping
-
 import pytest
 
-from tests.faults.cells import sample, spread
+from tests.faults import chosen
+from tests.faults.cells import spread
 from tests.faults.cloud import LAST, MORE, New
 from tests.faults.shapes import SINGLE
-from tests.faults.struck import Case, asked_first, changes, traced
+from tests.faults.struck import Case, traced
 from tests.faults.wire_azure import FAULTS
 from tests.faults.world import QUICK, Driver
 
 pytestmark = pytest.mark.slow
-
-ALL = os.environ.get("RUNSPEC_FAULTS") == "all"
-AT_ONCE = 4  # faults, at a request that changes something
-LOOKS = 3  # kills of each verb where it only looks
 
 
 @pytest.fixture(scope="module", params=["account", "subscription"], ids=["batch", "batch-ai"])
@@ -37,34 +26,17 @@ def service(request: pytest.FixtureRequest) -> New:
     return found
 
 
-def kills_of(verb: str, places: Mapping[int, str]) -> list[int]:
-    """Choose where to kill *verb*."""
-    places = asked_first(places)
-    if ALL:
-        return list(places)
-    looks = [at for at, label in places.items() if not changes(label)]
-    kinds = ("sent ",) if verb == "given up" else ("send ", "sent ")
-    chosen = [at for at, label in places.items() if changes(label) and label.startswith(kinds)]
-    return [*chosen, *(looks[n - 1] for n in sample(len(looks), LOOKS))]
-
-
-def strikes_of(requests: Mapping[int, str]) -> list[tuple[int, str]]:
-    """Choose which request meets which faults: each begins where the one before it ended."""
-    left, turn = asked_first(requests), itertools.cycle(FAULTS)
-    counts = {at: AT_ONCE if changes(label) else 1 for at, label in left.items()}
-    if ALL:
-        return list(itertools.product(left, FAULTS))
-    return [(at, next(turn)) for at, count in counts.items() for _ in range(count)]
-
-
 @pytest.mark.parametrize("verb", MORE)
 def test_killed_at_its_requests_and_repeated_it_is_as_if_nothing_had_happened(
     azure_pool: list[Driver], service: New, verb: str
 ) -> None:
     kills, case = traced(azure_pool[0], service, verb).kills(), Case(verb)
+    kinds = (chosen.SENT,) if verb == "given up" else (chosen.SEND, chosen.SENT)
 
     wrong = spread(
-        azure_pool, lambda driver, at: case.killed(driver, service, at), kills_of(verb, kills)
+        azure_pool,
+        lambda driver, at: case.killed(driver, service, at),
+        chosen.kills(kills, kinds),
     )
 
     assert {kills[at]: what for at, what in wrong.items()} == {}
@@ -79,7 +51,7 @@ def test_a_request_that_goes_wrong_changes_nothing_in_the_end(
     wrong = spread(
         azure_pool,
         lambda driver, cell: case.broken(driver, service, cell[1], cell[0]),
-        strikes_of(strikes),
+        chosen.strikes(strikes, FAULTS),
     )
 
     assert {(strikes[at], fault): what for (at, fault), what in wrong.items()} == {}
@@ -96,7 +68,7 @@ def test_whatever_makes_or_takes_away_is_one_request(
         changing = {
             label.removeprefix("send ")
             for label in sent
-            if label.startswith("send ") and changes(label) and " blob " not in label
+            if label.startswith("send ") and chosen.changes(label) and " blob " not in label
         }
 
         assert changing

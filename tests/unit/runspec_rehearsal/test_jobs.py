@@ -207,7 +207,7 @@ def test_a_pending_job_is_cancelled_after_what_it_waits_for(stand: Stand) -> Non
 
 
 def test_a_job_waits_for_others_and_fails_with_them(shared: Stand) -> None:
-    good, bad = shared.sh("sleep 0.2"), shared.sh("sleep 0.2; exit 1")
+    good, bad = shared.sh("sleep 1.5"), shared.sh("sleep 0.2; exit 1")
     after_good = shared.sh(":", dependsOn=[{"jobId": good}])
     after_bad = shared.sh(":", dependsOn=[{"jobId": good}, {"jobId": bad}])
 

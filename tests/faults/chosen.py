@@ -1,0 +1,65 @@
+"""Which cells of a matrix are tried: a fair choice, the same in every run, or all of them by RUNSPEC_FAULTS=all.
+
+What is chosen on clouds: a kill before and after every request that makes, changes or takes away, and at some of
+those that only look; of the faults of the wire, four at every request of the first kind and one at every other, so that
+each fault meets each kind of request somewhere. Of requests that wait by asking again, the first two. All is a kill
+at every boundary, which are the calls of the client as well, and every fault at every request.
+"""
+
+from __future__ import annotations
+
+import itertools
+import os
+import re
+from collections.abc import Iterable, Mapping
+
+from tests.faults.cells import sample
+
+ALL = os.environ.get("RUNSPEC_FAULTS") == "all"
+AT_ONCE = 4  # faults, at a request that changes something
+LOOKS = 3  # kills of each verb where it only looks
+SEND, SENT = "send ", "sent "  # a kill before a request, and after it
+
+# What waits asks again and again: the second time stands for all that come after it.
+POLLED = re.compile(r"\((\d{2,}|[3-9])\)$")
+READS = ("GET", "HEAD")
+# Requests that only look and are sent by POST: of Azure Batch, AWS Batch, and CloudWatch Logs, which has one path.
+ASKS = re.compile(r"listOutputFiles|^POST /(v1/(describe|list)\w+)?( \(\d+\))?$")
+
+
+def asked_first(places: Mapping[int, str]) -> dict[int, str]:
+    """Give those of *places* that are neither the third of equal ones nor a later one."""
+    return {at: label for at, label in places.items() if not POLLED.search(label)}
+
+
+def changes(label: str) -> bool:
+    """Say whether a boundary or a request is of one that makes, changes or takes away.
+
+    >>> changes("sent PUT blob x"), changes("GET batch /jobs"), changes("call find pool")
+    (True, False, False)
+    >>> changes("POST /v1/submitjob"), changes("sent POST /v1/describejobs (2)"), changes("POST / (2)")
+    (True, False, False)
+    """
+    what, _, rest = label.partition(" ")
+    request = rest if what in ("send", "sent") else label
+    method = request.partition(" ")[0]
+    return method.isupper() and method not in READS and not ASKS.search(request)
+
+
+def kills(places: Mapping[int, str], kinds: Iterable[str] = (SEND, SENT)) -> list[int]:
+    """Choose where to kill: at each change before and after it, or *kinds* of these, and at some looks."""
+    places = asked_first(places)
+    if ALL:
+        return list(places)
+    looks = [at for at, label in places.items() if not changes(label)]
+    made = [at for at, s in places.items() if changes(s) and s.startswith(tuple(kinds))]
+    return [*made, *(looks[n - 1] for n in sample(len(looks), LOOKS))]
+
+
+def strikes(requests: Mapping[int, str], faults: Iterable[str]) -> list[tuple[int, str]]:
+    """Choose which request meets which of *faults*: each begins where the one before it ended."""
+    left, turn = asked_first(requests), itertools.cycle(faults)
+    if ALL:
+        return list(itertools.product(left, faults))
+    counts = {at: AT_ONCE if changes(s) else 1 for at, s in left.items()}
+    return [(at, next(turn)) for at, count in counts.items() for _ in range(count)]
