@@ -189,6 +189,20 @@ def test_a_job_that_starts_after_cancel_leaves(client: SlurmClient) -> None:
     assert printed(client, "late-1").count(b"begun") == 1
 
 
+def test_a_job_that_is_still_on_its_way_when_its_run_is_cancelled_never_runs(
+    client: SlurmClient,
+) -> None:
+    """Sbatch was called, and whoever called it has heard nothing: there is no job to end yet."""
+    step = prepared(client, "way-1", "echo begun; sleep 60; true")
+
+    client.cancel("way-1")
+    client.call(step.do)
+
+    assert over(client, "way-1").state is State.CANCELLED
+    client.jobs.take_away("way-1")
+    assert printed(client, "way-1").count(b"begun") == 0
+
+
 def test_no_line_is_lost_while_a_job_is_queued_again(client: SlurmClient) -> None:
     does = 'echo "try $try"; [ "$try" -gt 1 ] || { scontrol requeue "$SLURM_JOB_ID"; sleep 60; }'
     client.call(prepared(client, "again-1", does, "--requeue").do)
@@ -270,8 +284,9 @@ def test_a_run_comes_and_goes_over_ssh_by_one_connection(
 ) -> None:
     env = tuple(f"{name}={value}" for name, value in cluster.env.items())
     with login(tmp_path_factory.mktemp("login"), env) as node:
-        options = {"host": "127.0.0.1", "ssh_options": node.options}
-        client = SlurmClient(SlurmOptions(workspace=str(tmp_path / "workspace"), **options))
+        place = str(tmp_path / "workspace")
+        options = SlurmOptions(workspace=place, host="127.0.0.1", ssh_options=node.options)
+        client = SlurmClient(options)
         step = prepared(client, "far-1", "echo hello; true")
 
         answer = client.call(step.do)
