@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import os
 import sys
+from collections.abc import Callable
 from typing import Any
 
 import boto3
@@ -57,7 +58,7 @@ def head(cluster: str, ami: str, subnet: str) -> None:
     )
 
 
-HANDS = {"fleet": fleet, "head": head}
+HANDS: dict[str, Callable[..., None]] = {"fleet": fleet, "head": head}
 
 if __name__ == "__main__":
     os.environ.setdefault("AWS_DEFAULT_REGION", "us-east-1")

@@ -32,7 +32,7 @@ ASKING = Path(__file__).with_name("asking.py")
 WOULD = "Request would have succeeded, but DryRun flag is set."
 KEYS = {"AWS_ACCESS_KEY_ID": "a", "AWS_SECRET_ACCESS_KEY": "b", "AWS_DEFAULT_REGION": "us-east-1"}
 CPU, GPU = {"instance_types": ["c6i.4xlarge"], "max_count": 4}, {"instance_types": ["g5.xlarge"]}
-BOTH = {"queues": {"cpu": CPU, "gpu": {**GPU, "capacity": "spot", "spot_price": 1.5}}}
+BOTH: dict[str, Any] = {"queues": {"cpu": CPU, "gpu": {**GPU, "capacity": "spot", "spot_price": 1.5}}}
 # Settings that the validators refuse, and a word of theirs. Those without a check of ours ask what only EC2 knows.
 REFUSED: dict[str, tuple[dict[str, Any], str]] = {
     "no subnet": ({"subnets": ["subnet-0123456789abcdef0"]}, "subnet-0123456789abcdef0"),
@@ -133,9 +133,9 @@ def questions(base: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
         return {"cluster_name": name, "cluster_configuration": config.configuration(spec(), given)}
 
     create, update = {"op": "create_cluster"}, {"op": "update_cluster"}
-    near = {"placement_group": "near", "efa": True, "instance_types": ["c6i.32xlarge"]}
+    near: dict[str, Any] = {"placement_group": "near", "efa": True, "instance_types": ["c6i.32xlarge"]}
     yield "near", {**create, **made("near", **near), "dryrun": True}
-    reserved = {"reservation": "cr-0123456789abcdef0", "instance_types": ["c6i.4xlarge"]}
+    reserved: dict[str, Any] = {"reservation": "cr-0123456789abcdef0", "instance_types": ["c6i.4xlarge"]}
     yield "reserved", {**create, **made("res", max_count=4, **reserved), "dryrun": True}
     for name, (settings, _) in REFUSED.items():
         yield name, {**create, **made("bad", **settings), "dryrun": True}
