@@ -13,6 +13,9 @@ PACKAGES = {
     "ps": "procps",
     "busybox": "busybox-static",
     "node": "nodejs",
+    "munged": "munge",
+    "sinfo": "slurm-client",
+    "sshd": "openssh-server",
 }  # where the command is not the package
 
 
@@ -27,7 +30,8 @@ def need(*commands: str) -> None:
 def _there(command: str) -> bool:
     if command == "azurite":  # a package of npm's, in the cache: it needs node, and is no command
         return package() is not None and _there("node")
-    return shutil.which(command) is not None
+    path = f"{os.environ.get('PATH', os.defpath)}:/usr/sbin:/sbin"  # daemons are there
+    return shutil.which(command, path=path) is not None
 
 
 def need_root() -> None:

@@ -106,12 +106,15 @@ def words(spec: Spec, facts: Facts, exported: tuple[str, ...]) -> tuple[str, ...
 
 
 def _podman(spec: Spec, facts: Facts, exported: tuple[str, ...]) -> tuple[str, ...]:
-    """Give podman's words. The container stays in the group of processes that Slurm counts and ends.
+    """Give podman's words; those of the profile come first, so that ours win.
 
-    https://docs.podman.io/en/latest/markdown/podman-run.1.html. Without the label of SELinux off, no folder
-    of a home or a shared file system could be read, and giving them a label would change them for all.
+    The container's root is who submitted, without root's rights on the node; another user of the image could not
+    read the workspace. Without the label of SELinux off, no folder of a home or a shared file system could be read,
+    and giving them a label would change them for all.
+    https://docs.podman.io/en/latest/markdown/podman-run.1.html
     """
-    found = ["podman", "run", "--rm", "--network=host", "--cgroups=disabled"]
+    found = ["podman", "run", *map(quoted, facts.options.podman)]
+    found += ["--rm", "--network=host", "--user=0:0"]
     found += ["--security-opt=no-new-privileges", "--security-opt=label=disable"]
     found.append(f'--volume="{HERE}:{HERE}"')
     for path in shared(spec, facts):

@@ -151,12 +151,11 @@ def _gpus(spec: Spec, facts: Facts, partition: Partition) -> Iterator[Problem]:
         return
     kind = cluster.gpu_type(spec, facts)
     if kind is not None and kind not in partition.gpus:
-        there = ", ".join(filter(None, partition.gpus)) or "GPUs of no named type"
+        named = ", ".join(filter(None, partition.gpus))
+        there = named or "GPUs of no named type"
         what = f"'{spec.cluster.gpu_type}', and the partition '{name}' has {there}"
-        hint = (
-            did_you_mean(kind, partition.gpus)
-            or "name another, or say what the cluster calls it by gpu_types"
-        )
+        other = "name another, or say what the cluster calls it by gpu_types"
+        hint = did_you_mean(kind, partition.gpus) or (other if named else "take gpu_type away")
         yield Problem(("cluster", "gpu_type"), what, hint)
         return
     most = partition.gpus[kind] if kind else sum(partition.gpus.values())

@@ -17,6 +17,7 @@ FOLDER = r"^(?!.*/\.{1,2}(/|$))/([A-Za-z0-9._+@=-]+/)*[A-Za-z0-9._+@=-]+$"
 WORKSPACE = r"^(?!.*/\.{1,2}(/|$))~?/([A-Za-z0-9._+@=-]+/)*[A-Za-z0-9._+@=-]+$"
 NAMED = r"^[A-Za-z0-9_][A-Za-z0-9_.+@-]*$"
 PROGRAM = r"^[A-Za-z0-9_./][A-Za-z0-9_./+-]*$"
+PODMAN_OPTION = r"^--[a-z][a-z0-9-]*(=.*)?$"
 # https://slurm.schedmd.com/sbatch.html#OPT_dependency
 AFTER = (
     r"^(singleton|((after|afterany|afterburstbuffer|aftercorr|afternotok|afterok):)?"
@@ -57,6 +58,11 @@ Named = Annotated[
 ]
 Program = Annotated[
     str, _text(PROGRAM, "a program", "write python3 or an absolute path"), _schema(PROGRAM)
+]
+PodmanOption = Annotated[
+    str,
+    _text(PODMAN_OPTION, "an option of podman run", "write --name=value, in one word"),
+    _schema(PODMAN_OPTION),
 ]
 After = Annotated[
     str, _text(AFTER, "a dependency", "write '123', 'afterany:123' or 'singleton'"), _schema(AFTER)
@@ -108,6 +114,11 @@ class SlurmOptions(Options):
         default="auto",
         description="What runs images: `auto` takes what the cluster has. `none`: the requirements "
         "are installed on the node instead.",
+    )
+    podman: tuple[PodmanOption, ...] = Field(
+        default=("--cgroups=disabled",),
+        description="More words of `podman run`. Those without a word keep a container in the cgroup "
+        "that Slurm gave the job, for which podman needs crun: `[]` where it has runc.",
     )
     python: Program = Field(
         default="python3", description="The nodes' own Python, 3.6 or newer, that starts jobs."

@@ -32,6 +32,8 @@ def misfits(version: str, wanted: str) -> bool:
 
     >>> misfits("3.13", ">=3.8,<3.12"), misfits("3.11", ">=3.8,<3.12"), misfits("3.9", "3.8 or so")
     (True, False, False)
+    >>> misfits("3.11", ">=3.11"), misfits("3.11", "<3.11")
+    (False, True)
     """
     for clause in wanted.split(","):
         match = CLAUSE.fullmatch(clause.strip())

@@ -1,12 +1,13 @@
 """The command line of the zipapp.
 
-`job [-- WORD...]`, `job --node`, `launch -- WORD...`, `rsh HOST WORD...`, `sync --every SECONDS|--once FROM TO`.
+`job [-- WORD...]`, `job --node`, `batch -- WORD...`, `launch -- WORD...`, `rsh HOST WORD...`,
+`sync --every SECONDS|--once FROM TO`.
 """
 
 import sys
 from typing import Callable, Dict, List
 
-from . import agent, launcher, rsh, sync
+from . import agent, batch, launcher, rsh, sync
 from .words import Failure
 
 
@@ -16,6 +17,7 @@ def launch(argv: List[str]) -> int:
 
 VERBS: Dict[str, Callable[[List[str]], int]] = {
     "job": agent.main,
+    "batch": batch.main,
     "launch": launch,
     "rsh": rsh.main,
     "sync": sync.main,

@@ -3,14 +3,15 @@
 import json
 import socket
 from http.client import HTTPException
-from typing import Mapping
+from typing import Mapping, Optional
 
-from . import boot
+from . import boot, team
 
 
 def own(env: Mapping[str, str]) -> str:
-    """Return what ECS says of this container's network, else the address that leads out of here.
+    """Return what ECS says of this container's network, what this node's name stands for, or where a way leads out.
 
+    A service that names its nodes does it in `RUNSPEC_NODE_NAMES`.
     https://docs.aws.amazon.com/AmazonECS/latest/developerguide/task-metadata-endpoint-v4-response.html
     """
     if "RUNSPEC_HOST" in env:
@@ -24,9 +25,38 @@ def own(env: Mapping[str, str]) -> str:
                         return str(address)
         except (OSError, ValueError, HTTPException):  # the way out will do
             pass
+    called = name(env)
+    address = _of_name(called)
+    if address is not None:
+        return address
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as way:
         try:
             way.connect(("192.0.2.1", 9))  # nothing is sent; a documentation address, RFC 5737
         except OSError:  # there is none
-            return socket.gethostname()
+            return called or socket.gethostname()
         return str(way.getsockname()[0])
+
+
+def name(env: Mapping[str, str]) -> str:
+    """Return what the service calls this node; empty where it has named none."""
+    names = env.get(team.NAMES, "").split(",")
+    rank = int(env.get("RUNSPEC_RANK") or 0)
+    return names[rank] if rank < len(names) else ""
+
+
+def _of_name(called: str) -> Optional[str]:
+    """Return the address that *called* stands for, if it is one of this machine: only such can be bound.
+
+    Names of nodes are not always known to the resolver, and some machines know their own as loopback.
+    """
+    try:
+        found = (
+            socket.getaddrinfo(called, None, socket.AF_INET, socket.SOCK_DGRAM) if called else []
+        )
+    except (OSError, UnicodeError):
+        return None
+    for place in found:
+        host = str(place[4][0])
+        if not host.startswith("127.") and team.here(host):
+            return host
+    return None

@@ -1,22 +1,23 @@
-"""`job [--node] [-- WORD...]`: the first process of a job on a service that has an object store and no shared disk.
+"""`job [--node] [-- WORD...]`: the first process of a job on each node, where files come from a store.
 
 It claims the run, gets what the job reads, builds what it needs, starts the program by inside.sh, and saves what it
 writes. What there is to do stands in `runs/<run>/record.json`, which the provider has put there.
 """
 
-import json
 import os
 import shutil
 import sys
 import tempfile
 import time
 import zipfile
-from typing import Any, Dict, List, Optional, Tuple
+from typing import Dict, List, Optional, Tuple
 
 from . import (
-    address,
     blob,
+    contract,
+    ends,
     files,
+    handed,
     hostfile,
     inputs,
     log,
@@ -31,12 +32,12 @@ from . import (
 from .bucket import Bucket
 from .events import Events
 from .failures import AGAIN, Failures
-from .gang import LEASE_S, Gang
+from .gang import Gang
 from .log import Log
 from .meet import Node
 from .mirror import Mirror
 from .notice import Watch
-from .place import place, rename, values, variable
+from .place import place, rename, variable
 from .process import Child, Signals
 from .rounds import Round
 from .saver import Saver, restore
@@ -48,7 +49,15 @@ CANCELLED = "cancelled"  # stands in the claim of a run that was cancelled befor
 AT = "runs/{}/"
 SHARED = "/mnt/runspec"  # where shared file systems are mounted
 # What is no part of the contract.
-OURS = ("RUNSPEC_WORDS", "RUNSPEC_LOG", "RUNSPEC_SHARED", "RUNSPEC_DISK", *team.WORDS)
+OURS = (
+    "RUNSPEC_WORDS",
+    "RUNSPEC_LOG",
+    "RUNSPEC_SHARED",
+    "RUNSPEC_DISK",
+    "RUNSPEC_ENDS",
+    *team.WORDS,
+)
+OWN_FOLDER = "@"  # as RUNSPEC_BELOW: a fresh folder, which is gone afterwards
 WATCHES = {True: Watch, "azure": Events}  # who tells of the end of a spot machine
 LATE_S = 30.0  # at the most from when a service counts a try to when we do
 
@@ -59,6 +68,7 @@ def main(argv: List[str]) -> int:
     rename(os.environ)
     bucket = blob.connect()
     vault.fill(os.environ)
+    handed.fill(bucket, os.environ)
     for name in ("RUNSPEC_SAS", "RUNSPEC_IDENTITY"):  # a program's variables may come into a log
         os.environ.pop(name, None)
     env = dict(os.environ)
@@ -70,12 +80,14 @@ def main(argv: List[str]) -> int:
     process.adopt_orphans()
     with Signals() as signals:
         agent = Agent(bucket, env, crew)
+        why: Optional[str] = None
         try:
             code = agent.run(words, signals)
         except Failure as failure:
-            _tell(str(failure))
-            code = failure.code
+            why, code = str(failure), failure.code
+            _tell(why)
         agent.keep()
+        agent.note(code, why)
         return code
 
 
@@ -88,14 +100,16 @@ class Agent:
         self.env = env
         self.folder = tempfile.mkdtemp(prefix="runspec-")
         self.at = AT.format(env["RUNSPEC_RUN"])
-        found = bucket.get(self.at + "record.json")
-        if found is None:
-            raise Failure("the run {} has been destroyed".format(env["RUNSPEC_RUN"]), USAGE)
-        self.record: Dict[str, Any] = json.loads(found.decode("utf-8"))
+        self.record = tries.read_record(bucket, self.at)
         self.crew = crew
         if crew is not None:
             env.update(RUNSPEC_RANK=str(crew.rank), RUNSPEC_HOST=crew.hosts[crew.rank])
         self.place = place(env, self.record)
+        self.cwd: Optional[str] = None  # where it is already
+        if env.get("RUNSPEC_BELOW") == OWN_FOLDER:
+            self.cwd = env["RUNSPEC_BELOW"] = os.path.join(self.folder, "root")
+            os.mkdir(self.cwd, 0o700)
+        self.ends: Optional[ends.Ends] = None
         self.log: Optional[Log] = None
         self.gang: Optional[Gang] = None
         self.round: Optional[Round] = None
@@ -125,6 +139,9 @@ class Agent:
         """Find out which try this is, and keep what it says from here on."""
         if "RUNSPEC_ATTEMPT" not in self.env:
             self.place = self.place._replace(attempt=self._number(signals))
+        self.ends = ends.of_node(self.bucket, self.at, self.place, self.env)
+        if self.ends is not None:
+            ends.Ears(self.ends, self.record["nodes"]).start()
         if self.record.get("spot") == "azure":
             key = "{}taken/{}/{}/".format(self.at, self.place.task, self.place.attempt)
             self.taken = Taken(self.bucket, key, self.place.rank, self._say)
@@ -158,6 +175,14 @@ class Agent:
                 self.log.finish()
             except (OSError, Failure) as error:
                 _tell("the log is not kept: {}".format(error))
+
+    def note(self, code: int, why: Optional[str]) -> None:
+        """Say how this node has ended, if it had anything to do here, and if there is somebody to be told."""
+        try:
+            if self.ends is not None:
+                self.ends.note(code, why or (str(self.leaving) if self.leaving else None))
+        except Failure as failure:
+            _tell("how it ended is not noted: {}".format(failure))
 
     def _together(self, words: List[str], signals: Signals) -> int:
         """Run this node, and tell the others how it ended, also when it has not come to the program."""
@@ -211,7 +236,7 @@ class Agent:
             raise Failure("the job cannot be made ready: {}".format(error), USAGE) from error
         env = {name: files.local(value) for name, value in self.env.items()}
         argv = words or [files.local(word) for word in self.record.get("argv") or ()]
-        child = Child(["/bin/sh", inside, *argv], env)
+        child = Child(["/bin/sh", inside, *argv], env, self.cwd)
         saver.start()
         if mirror is not None:
             mirror.start()
@@ -310,24 +335,9 @@ class Agent:
 
     def _words(self, signals: Signals) -> Optional[Mirror]:
         """Give the job its variables, and where its nodes meet if there are several."""
-        record = self.record
-        for name, value in values(record["sweep"], self.place.task).items():
-            self.env[variable("SWEEP", name)] = value
-        self.env.update(
-            RUNSPEC_TASK=str(self.place.task),
-            RUNSPEC_RANK=str(self.place.rank),
-            RUNSPEC_ATTEMPT=str(self._try()),
-            RUNSPEC_NODES=str(record["nodes"]),
-            RUNSPEC_SLOTS=str(record["slots"]),
-            RUNSPEC_LAUNCH=record["launch"],
-            RUNSPEC_HOSTFILE=os.path.join(self.folder, "hostfile"),
-        )
-        self.env.setdefault("RUNSPEC_GRACE_S", "20")
-        # Machines come one by one, and the store may be slow: see roll.LATE_S and gang.LEASE_S.
-        self.env.setdefault("RUNSPEC_MEET_TIMEOUT_S", "{:g}".format(roll.LATE_S))
-        self.env.setdefault("RUNSPEC_LEASE_S", "{:g}".format(LEASE_S))
-        self.env["RUNSPEC_HOST"] = address.own(self.env)
-        if record["nodes"] == 1 or record["launch"] == "none":
+        place = self.place._replace(attempt=self._try())
+        contract.fill(self.env, self.record, place, self.folder)
+        if self.record["nodes"] == 1 or self.record["launch"] == "none":
             self._roll(signals)
             return None
         meet = os.path.join(self.folder, "meet")

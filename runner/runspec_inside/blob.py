@@ -18,6 +18,7 @@ from xml.etree import ElementTree
 from . import boot
 from .boot import PASSING, TRIES, Answer, Ask, Pairs
 from .bucket import Bucket, Object, Opened, Window, parsed
+from .folder import FolderBucket
 from .login import Login
 from .words import USAGE, Failure
 
@@ -199,7 +200,10 @@ class _Summed(Window):
 def connect() -> Bucket:
     """Return the store that `RUNSPEC_STORE` names, by its scheme."""
     scheme = os.environ["RUNSPEC_STORE"].partition("://")[0]
-    return Bucket() if scheme == "s3" else BlobBucket()
+    return BUCKETS.get(scheme, BlobBucket)()
+
+
+BUCKETS: Dict[str, Callable[[], Bucket]] = {"s3": Bucket, "file": FolderBucket}
 
 
 def _block(own: str, number: int) -> str:

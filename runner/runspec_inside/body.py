@@ -14,8 +14,35 @@ Asks = Callable[[Dict[str, str]], HTTPResponse]
 """Asks the store for the object, with more headers; raises Failure where it refuses."""
 
 
-class Body:
-    """A stream. A reply that breaks off is taken up where it stopped, if the object is still the same one.
+class Stream:
+    """Gives what lies at a key, and is closed at the end of its `with`."""
+
+    size: int  # of all, in bytes
+
+    def read(self, size: int = BLOCK) -> bytes:
+        """Return what comes next, *size* bytes at most, and nothing at the end alone.
+
+        Raises Failure where no more is to be had.
+        """
+        raise NotImplementedError
+
+    def close(self) -> None:
+        raise NotImplementedError
+
+    def __enter__(self) -> "Stream":  # noqa: PYI034 - typing.Self needs a newer Python
+        return self
+
+    def __exit__(
+        self,
+        kind: Optional[Type[BaseException]],
+        error: Optional[BaseException],
+        trace: Optional[TracebackType],
+    ) -> None:
+        self.close()
+
+
+class Body(Stream):
+    """A reply that breaks off is taken up where it stopped, if the object is still the same one.
 
     https://docs.aws.amazon.com/AmazonS3/latest/API/API_GetObject.html (Range, If-Match)
     """
@@ -28,10 +55,6 @@ class Body:
         self.at = 0
 
     def read(self, size: int = BLOCK) -> bytes:
-        """Return what comes next, *size* bytes at most, and nothing at the end alone.
-
-        Raises Failure where no more is to be had.
-        """
         broken: List[str] = []
         while self.at < self.size:
             block = self._next(min(size, self.size - self.at), broken)
@@ -67,13 +90,5 @@ class Body:
             "the store breaks off: {} came only in part: {}".format(self._key, why), LOST
         )
 
-    def __enter__(self) -> "Body":  # noqa: PYI034 - typing.Self needs a newer Python
-        return self
-
-    def __exit__(
-        self,
-        kind: Optional[Type[BaseException]],
-        error: Optional[BaseException],
-        trace: Optional[TracebackType],
-    ) -> None:
+    def close(self) -> None:
         self._answer.close()

@@ -10,7 +10,7 @@ from urllib.parse import unquote_plus
 from xml.etree import ElementTree
 
 from . import boot
-from .body import Body
+from .body import Body, Stream
 from .boot import Answer, Ask, Pairs
 from .words import LOST, USAGE, Failure
 
@@ -92,7 +92,7 @@ class Bucket:
             time.sleep(0.1 * 2**count)  # 409: another claim is under way, and not yet to be seen
         raise Failure("the claim {} has been taken away".format(key), LOST)
 
-    def opened(self, key: str) -> Body:
+    def opened(self, key: str) -> Stream:
         """Return a stream of what is there."""
 
         def take(answer: HTTPResponse) -> Any:
@@ -200,7 +200,7 @@ class Bucket:
         return answer
 
 
-def _write(body: Body, path: str) -> None:
+def _write(body: Stream, path: str) -> None:
     """A disk that is full is no fault of the store, which is not asked again."""
     try:
         with open(path, "wb") as target:

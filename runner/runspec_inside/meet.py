@@ -20,6 +20,7 @@ class Node(NamedTuple):
     stack: str  # nodes with equal, not empty, stacks reach each other over loopback
     token: str  # of rank 0: what a request must carry
     port: int  # of rank 0: free at the time of writing
+    start: str = ""  # what its ranks run, where something else than its own daemon starts them
 
 
 def stack() -> str:
@@ -50,12 +51,13 @@ class Meeting:
     def path(self, name: str) -> str:
         return os.path.join(self.folder, name)
 
-    def join(self, token: str = "", port: int = 0) -> None:
+    def join(self, token: str = "", port: int = 0, start: str = "") -> None:
         """Take the seat. *token* and *port* are rank 0's to give."""
         self._open()
         self.beat()
         words = self.words
         record = {"host": words.host, "stack": stack(), "token": token, "port": port}
+        record["start"] = start
         path = self.path("rank-{}.json".format(words.rank))
         files.write_record(path, record)
         if os.stat(path).st_uid != os.stat(self.folder).st_uid:
@@ -70,9 +72,7 @@ class Meeting:
         for rank in range(self.words.nodes):
             record = files.read_record(self.path("rank-{}.json".format(rank)))
             if record is not None:
-                found[rank] = Node(
-                    rank, record["host"], record["stack"], record["token"], record["port"]
-                )
+                found[rank] = Node(rank, *(record[name] for name in Node._fields[1:]))
         return found
 
     def beat(self) -> None:

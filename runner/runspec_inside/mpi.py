@@ -13,7 +13,7 @@ import tempfile
 import time
 from typing import Dict, List, Mapping, Optional, Set
 
-from . import files, hostfile, mpirun, process
+from . import files, hostfile, mpirun, process, slurm
 from .meet import one_stack
 from .process import Child
 from .rsh import Server
@@ -28,9 +28,11 @@ def run(seat: Seat, argv: List[str]) -> int:
     os.environ.setdefault("HOME", _home())
     folder = tempfile.mkdtemp(prefix="runspec-")
     try:
+        if os.environ.get(slurm.PLUGIN):
+            return _by_srun(seat, argv, folder)
         if seat.words.rank > 0:
             seat.meet()
-            return _serve(seat, argv, folder)
+            return _serve(seat, Ranks(folder), daemon_env(seat, argv, folder))
         kind = mpirun.find()
         seat.meet()
         return _lead(seat, kind, argv, folder)
@@ -52,8 +54,11 @@ class Ranks:
         self._told: Set[int] = set()
 
     def here(self) -> Set[int]:
+        return self._signed() & process.descendants(os.getpid())
+
+    def _signed(self) -> Set[int]:
         names = [name for name in os.listdir(self.folder) if name.startswith("rank.")]
-        return {int(name[len("rank.") :]) for name in names} & process.descendants(os.getpid())
+        return {int(name[len("rank.") :]) for name in names}
 
     def send(self, number: int) -> bool:
         """Return whether there was anybody."""
@@ -70,10 +75,18 @@ class Ranks:
 
     def failed(self) -> Optional[int]:
         """Return the code of a rank that has failed, where its mpirun does not look after that."""
-        for name in os.listdir(self.folder):
-            if name.startswith("start.sh.failed."):
-                return int(files.read(os.path.join(self.folder, name)) or 0) or None
-        return None
+        paths = [os.path.join(self.folder, name) for name in os.listdir(self.folder)]
+        noted = [path for path in paths if os.path.basename(path).startswith("start.sh.failed.")]
+        codes = [int(files.read(path) or 0) for path in sorted(noted, key=os.path.getmtime)]
+        return next((code for code in codes if code), None)
+
+
+class Stepped(Ranks):
+    """Ranks that Slurm has started: they descend from its daemon, and are known by their environment."""
+
+    def here(self) -> Set[int]:
+        own = os.fsencode("RUNSPEC_RUN=" + os.environ["RUNSPEC_RUN"])
+        return {pid for pid in self._signed() if own in slurm.environment(pid)}
 
 
 def _send(pids: Set[int], number: int) -> None:
@@ -125,7 +138,28 @@ def _lead(seat: Seat, kind: mpirun.Mpirun, argv: List[str], folder: str) -> int:
     hostfile.write(job.hostfile, seat.nodes, seat.words.slots)
     files.write(job.agent, agent_script(), 0o700)
     env = dict(kind.defaults(job), **daemon_env(seat, argv, folder))
-    child = Led(kind.argv(job) + list(kind.start), env, Ranks(folder))
+    return _led(seat, kind.argv(job) + list(kind.start), slurm.hidden(env), Ranks(folder))
+
+
+def _by_srun(seat: Seat, argv: List[str], folder: str) -> int:
+    """Have Slurm start the ranks of all nodes: each node says where its own begin, and that it is ready for them."""
+    start = os.path.join(folder, "start.sh")
+    files.write(
+        start, slurm.start_script(os.environ, folder, start_script(folder, os.getcwd(), argv))
+    )
+    seat.meet(start=start)
+    files.write(os.path.join(folder, slurm.READY), b"")
+    ranks = Stepped(folder)
+    if seat.words.rank > 0:
+        return _serve(seat, ranks, {})
+    words = slurm.srun(os.environ, len(seat.nodes), seat.words.slots)
+    code = _led(seat, words, slurm.env_of_srun(seat.env(), seat.nodes), ranks)
+    seat.tell_of_failure(ranks.failed())
+    return code if code == 0 or seat.stopping() else seat.failed() or code
+
+
+def _led(seat: Seat, argv: List[str], env: Mapping[str, str], ranks: Ranks) -> int:
+    child = Led(argv, env, ranks)
     code = process.run(child, seat.signals, seat.words.grace_s, _Each(seat, child))
     return STOPPED if seat.stopping() == signal.SIGTERM else code
 
@@ -162,11 +196,10 @@ class _Each:
 # --- the other ranks --------------------------------------------------------------------------------------------------
 
 
-def _serve(seat: Seat, argv: List[str], folder: str) -> int:
+def _serve(seat: Seat, ranks: Ranks, env: Mapping[str, str]) -> int:
     """Run what rank 0 asks for, until it ends or is gone; return the code for this node."""
     assert seat.meeting is not None, "BUG: rank > 0 of one node"
-    ranks = Ranks(folder)
-    server = Server(seat.meeting, seat.nodes[0].token, daemon_env(seat, argv, folder))
+    server = Server(seat.meeting, seat.nodes[0].token, env)
     pace = process.Pace()
     while True:
         for number in seat.signals.wait(pace.pause_s()):
@@ -199,8 +232,9 @@ def _serve(seat: Seat, argv: List[str], folder: str) -> int:
 def daemon_env(seat: Seat, argv: List[str], folder: str) -> Dict[str, str]:
     """Return the environment of this node's ranks: its own, and the way to its own words and directory."""
     start = os.path.join(folder, "start.sh")
-    files.write(start, start_script(folder, os.getcwd(), argv))
-    env = seat.env()
+    script = start_script(folder, os.getcwd(), argv)
+    files.write(start, slurm.shown(os.environ) + script if seat.words.rank == 0 else script)
+    env = slurm.without_pmi(seat.env())
     env["RUNSPEC_START"] = start
     if os.geteuid() == 0:
         # https://docs.open-mpi.org/en/v5.0.x/man-openmpi/man1/mpirun.1.html: root only by two variables, for in a

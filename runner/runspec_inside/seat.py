@@ -24,13 +24,13 @@ class Seat:
         self._grace_ends = 0.0
         self._rank_failed: Optional[int] = None
 
-    def meet(self, port: int = 0) -> None:
+    def meet(self, port: int = 0, start: str = "") -> None:
         """Wait for all nodes. Raise Failure when some do not come in time, or when we are asked to stop."""
         token = os.urandom(16).hex() if self.words.rank == 0 else ""
         if self.meeting is None:
-            self.nodes = (Node(0, self.words.host, stack(), token, port),)
+            self.nodes = (Node(0, self.words.host, stack(), token, port, start),)
         else:
-            self.meeting.join(token, port)
+            self.meeting.join(token, port, start)
             self.nodes = self._wait(self.meeting)
         if self.words.hostfile is not None:
             hostfile.write(self.words.hostfile, self.nodes, self.words.slots)

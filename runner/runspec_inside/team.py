@@ -48,7 +48,7 @@ class Team(threading.Thread):
 
         All are, where one machine plays them all: then the first to say so has it, for as long as the list is the same.
         """
-        found = [n for n in range(1, len(self.hosts)) if _here(self.hosts[n])]
+        found = [n for n in range(1, len(self.hosts)) if here(self.hosts[n])]
         if len(found) == 1:
             return found[0]
         digest = hashlib.sha256(",".join(self.hosts).encode("utf-8")).hexdigest()
@@ -133,8 +133,8 @@ class Team(threading.Thread):
 
 
 def read(bucket: Bucket, at: str, env: Mapping[str, str]) -> Optional[Team]:
-    """Return None where the service names no nodes."""
-    if not env.get(NAMES):
+    """Return None where the service names no nodes, or starts all of them alike."""
+    if not env.get(NAMES) or IS_MAIN not in env:
         return None
     return Team(bucket, "{}nodes/{}/".format(at, env.get("RUNSPEC_TASK", "0")), env)
 
@@ -149,7 +149,7 @@ def ordered(names: Sequence[str], main: str) -> List[str]:
     return first + [name for name in names if name != main]
 
 
-def _here(host: str) -> bool:
+def here(host: str) -> bool:
     """Say whether *host* is an address of this machine: only such can be bound."""
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as way:
         try:

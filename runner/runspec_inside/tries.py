@@ -1,12 +1,16 @@
-"""Which try this is, where the service does not say: counted in the store, a number for each by a conditional write."""
+"""Which try this is, where the service does not say; how often a job may lose its nodes, where it does not count."""
 
+import json
 import os
+from typing import Any, Dict, Optional, Set
 
 from .bucket import Bucket
+from .place import Place
+from .words import USAGE, Failure
 
 
 def number(bucket: Bucket, prefix: str) -> int:
-    """Take the first number under *prefix* that no other try has taken, from 1."""
+    """Take the first number under *prefix* that no other try has taken, from 1, by a conditional write."""
     token = os.urandom(16).hex().encode("ascii")
     taken = [found.key[len(prefix) :] for found in bucket.listing(prefix)]
     found = max([int(name) for name in taken if name.isdigit()], default=0)
@@ -14,3 +18,45 @@ def number(bucket: Bucket, prefix: str) -> int:
         found += 1
         if bucket.claim("{}{}".format(prefix, found), token) == token:
             return found
+
+
+def read_record(bucket: Bucket, at: str) -> Dict[str, Any]:
+    """Return the record of the run at *at*. Raises Failure when it is not there any more."""
+    found = bucket.get(at + "record.json")
+    if found is None:
+        raise Failure("the run {} has been destroyed".format(at.split("/")[1]), USAGE)
+    record: Dict[str, Any] = json.loads(found.decode("utf-8"))
+    return record
+
+
+class Lost:
+    """The tries of a task that ended without a failure of its own: preempted, or a node was lost.
+
+    The record's `spot_attempts` is how many there may be, with the last. Failures count by themselves: `failures`.
+    """
+
+    def __init__(self, bucket: Bucket, at: str, record: Dict[str, Any], place: Place) -> None:
+        self.bucket, self.place = bucket, place
+        self.most: Optional[int] = record.get("spot_attempts")
+        self._failures = "{}failures/{}-".format(at, place.task)
+
+    def too_often(self) -> Optional[str]:
+        """Say that this try is not to begin, and why."""
+        count = self.place.attempt - 1 - len(self._failed())
+        if self.most is None or count < self.most:
+            return None
+        return "{} tries have lost their nodes, and retry.spot_attempts is {}".format(
+            count, self.most
+        )
+
+    def again(self) -> bool:
+        """Say whether another try may follow this one, which has failed or was lost."""
+        failed = self._failed()
+        if self.place.attempt in failed:
+            return True
+        return self.most is None or self.place.attempt - len(failed) < self.most
+
+    def _failed(self) -> Set[int]:
+        """Return the tries that failed: their notes are TASK-RANK/TRY-CODE."""
+        names = [found.key.rpartition("/")[2] for found in self.bucket.listing(self._failures)]
+        return {int(name.partition("-")[0]) for name in names}

@@ -60,14 +60,14 @@ timeout: 1h30m
 providers:
   local: {engine: process, secrets: {hf: "env:HF_TOKEN"}, grace: 5s, without_gpus: true}
 """,
-    "elastic nodes": SHORT.replace("local", "slurm")
+    "elastic nodes": SHORT.replace("local", "elsewhere")
     + "cluster: {nodes: {min: 1, max: 12}}\nlaunch: torchrun\n",
     "low-priority": SHORT + "cluster: {capacity: low-priority}\n",
     "requirements as a list": SHORT + "container: {requirements: [numpy, 'scipy>1']}\n",
     "env of every kind": SHORT
     + "env: {A: 3.10, B: NO, C: true, D: 1:00:00, E: '', F: 0o7, G: 1e3}\n",
-    "a provider that is not there": SHORT.replace("local", "slurm"),
-    "settings of a provider that is not there": SHORT + "providers: {slurm: {partition: p}}\n",
+    "a provider that is not there": SHORT.replace("local", "elsewhere"),
+    "settings of a provider that is not there": SHORT + "providers: {elsewhere: {queue: q}}\n",
     "a literal reference": HEAD + "command: [echo, '$${mounts.nothing}', '${HOME}']\n",
     "a range of one": HEAD + "command: [echo, '${sweep.n}']\nsweep: {n: 5..5}\n",
     "a range below zero": HEAD + "command: [echo, '${sweep.n}']\nsweep: {n: -2..2}\n",

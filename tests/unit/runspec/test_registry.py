@@ -40,8 +40,12 @@ def test_two_packages_with_one_name_are_both_named(monkeypatch: pytest.MonkeyPat
         registry.installed()
 
 
-def test_a_provider_that_is_to_come_is_told_apart_from_a_slip() -> None:
-    assert registry.missing("slurm")[0] == "the provider 'slurm' is not there yet"
+def test_a_provider_that_is_to_come_is_told_apart_from_a_slip(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(registry, "EXPECTED", ("tomorrow",))
+
+    assert registry.missing("tomorrow")[0] == "the provider 'tomorrow' is not there yet"
     assert registry.missing("locla") == (
         "the provider 'locla' is not installed",
         "did you mean 'local'?",

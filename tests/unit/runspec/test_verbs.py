@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from runspec import apply as engine, record
+from runspec import apply as engine, record, registry
 from runspec.cli.main import run
 from runspec.errors import CredentialsError
 from runspec.provider import Finding
@@ -294,12 +294,18 @@ def test_a_provider_that_is_not_here_is_told_at_its_place(spec: Path, capsys: Ca
     [
         ("azure-bach", 2, "did you mean 'azure-batch'?"),
         ("gcp-batch", 0, "note: provider: the provider 'gcp-batch' is not installed"),
-        ("slurm", 0, "note: provider: the provider 'slurm' is not there yet"),
+        ("tomorrow", 0, "note: provider: the provider 'tomorrow' is not there yet"),
     ],
 )
 def test_a_misspelt_provider_is_wrong_and_an_unknown_one_may_be_installed_elsewhere(
-    spec: Path, capsys: Capture, provider: str, code: int, what: str
+    spec: Path,
+    capsys: Capture,
+    monkeypatch: pytest.MonkeyPatch,
+    provider: str,
+    code: int,
+    what: str,
 ) -> None:
+    monkeypatch.setattr(registry, "EXPECTED", ("tomorrow",))
     spec.write_text(HEAD.replace("provider: local", f"provider: {provider}") + "run: echo\n")
 
     assert run(["validate", str(spec)]) == code

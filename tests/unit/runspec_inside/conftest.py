@@ -1,10 +1,12 @@
-"""moto's server and Azurite as object stores, each one for all, and a part of it for each test."""
+"""moto's server and Azurite as object stores, each one for all, and a part of it for each test; and a folder."""
 
 from __future__ import annotations
 
+import inspect
 import itertools
 import time
 from collections.abc import Iterator
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
@@ -36,18 +38,31 @@ def blobs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Blobs]:
         yield found
 
 
-@pytest.fixture(params=["s3", pytest.param("blob", marks=pytest.mark.slow)])
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """Say which store it is: what a job needs of one, all give. There is no way to a folder that could be broken."""
+    told = any("kind" in mark.args[0] for mark in metafunc.definition.iter_markers("parametrize"))
+    if "kind" in metafunc.fixturenames and not told:
+        kinds = ["s3", pytest.param("blob", marks=pytest.mark.slow)]
+        if "way" not in inspect.signature(metafunc.function).parameters:
+            kinds.append("folder")
+        metafunc.parametrize("kind", kinds, indirect=True)
+
+
+@pytest.fixture
 def kind(request: pytest.FixtureRequest) -> str:
-    """Which store it is: what a job needs of one, both give."""
     found: str = request.param
     return found
 
 
 @pytest.fixture
 def way(
-    kind: str, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
-) -> Iterator[Way]:
+    kind: str, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> Iterator[Way | None]:
     """The way from here to the store, as the environment of a job says it."""
+    if kind == "folder":
+        monkeypatch.setenv("RUNSPEC_STORE", f"file://{tmp_path.parent}/{tmp_path.name} store é+~")
+        yield None
+        return
     there: Objects | Blobs = request.getfixturevalue("objects" if kind == "s3" else "blobs")
     with Way(f"http://127.0.0.1:{there.port}") as found:
         env = {**KEYS, "AWS_ENDPOINT_URL_S3": found.url, "RUNSPEC_REGION": REGION}

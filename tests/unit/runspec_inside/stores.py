@@ -11,7 +11,13 @@ from collections.abc import Callable
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import NamedTuple, Self
 
+import pytest
+
 NEWLINE, INSTEAD = "%0A", "%E2%90%A4"  # moto's server does not know keys with the first
+# Tests of what only an object store does: a folder takes no such keys.
+OBJECTS = pytest.mark.parametrize(
+    "kind", ["s3", pytest.param("blob", marks=pytest.mark.slow)], indirect=True
+)
 HOP = ("connection", "transfer-encoding", "content-length", "date", "server")
 
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from runspec_inside import address, boot
+from runspec_inside import address, boot, team
 from tests.unit.runspec_inside.stores import Way
 
 OUT = "10.1.2.3"
@@ -109,3 +109,51 @@ def test_without_a_way_out_there_is_a_name(monkeypatch: pytest.MonkeyPatch) -> N
     through(monkeypatch, Nowhere)
 
     assert address.own({}) == socket.gethostname()
+
+
+NODES = {"RUNSPEC_NODE_NAMES": "node-a,node-b", "RUNSPEC_RANK": "1"}
+
+
+def known(monkeypatch: pytest.MonkeyPatch, *hosts: str, own: str = "10.0.0.7") -> None:
+    """Have node-b stand for *hosts*, while *own* and loopback are this machine's."""
+
+    def resolved(name: str, *_: Any) -> list[Any]:
+        assert name == "node-b"
+        if not hosts:
+            raise socket.gaierror(-2, "Name or service not known")
+        return [(socket.AF_INET, socket.SOCK_DGRAM, 17, "", (host, 0)) for host in hosts]
+
+    monkeypatch.setattr(address.socket, "getaddrinfo", resolved, raising=False)
+    monkeypatch.setattr(team, "here", lambda host: host == own or host.startswith("127."))
+
+
+def test_a_node_that_the_service_names_has_the_address_of_its_name(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The way out may lead through a network that nodes do not talk by."""
+    known(monkeypatch, "10.0.0.7")
+
+    assert address.own(NODES) == "10.0.0.7"
+
+
+@pytest.mark.parametrize("hosts", [(), ("127.0.1.1",), ("10.0.0.8",)])
+def test_a_name_that_is_no_help_is_left(
+    monkeypatch: pytest.MonkeyPatch, hosts: tuple[str, ...]
+) -> None:
+    """It is not known, or is loopback to its own machine, or is another's."""
+    known(monkeypatch, *hosts)
+
+    assert address.own(NODES) == OUT
+
+
+def test_a_node_without_a_way_out_is_called_by_its_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nodes of a cluster may have none."""
+
+    class Nowhere(socket.socket):
+        def connect(self, place: Any) -> None:
+            raise OSError("Network is unreachable")
+
+    through(monkeypatch, Nowhere)
+    known(monkeypatch)
+
+    assert address.own(NODES) == "node-b"

@@ -207,7 +207,7 @@ def oldest() -> str:
 class Service:
     """Starts jobs as services do, with their own variables, and streams that are a log.
 
-    AWS Batch gives a text that gets the zipapp; Azure Batch puts the zipapp there.
+    AWS Batch gives a text that gets the zipapp; Azure Batch puts the zipapp there; on a shared folder it is there.
     """
 
     def __init__(self, bucket: Bucket, folder: Path) -> None:
@@ -235,7 +235,7 @@ class Service:
             **env,
         }
         line = [self.python, "-IS", "-c", boot_py(), *words]
-        if "RUNSPEC_SAS" in whole:
+        if not whole["RUNSPEC_STORE"].startswith("s3:"):
             app = self.folder / "inside.pyz"
             if not app.exists():  # others may be reading it
                 app.write_bytes(ZIPAPP)

@@ -147,3 +147,8 @@ def test_a_node_that_never_comes_is_not_waited_for_for_ever(
         make(0).open(1, signals)
 
     assert found.value.code == LOST
+
+
+def test_nodes_that_are_all_started_alike_are_no_team(bucket: Bucket) -> None:
+    """Slurm names them, too, and tells each its rank."""
+    assert module.read(bucket, "runs/r/", {module.NAMES: "a,b"}) is None

@@ -59,6 +59,9 @@ REFUSED: dict[str, Row] = {
         {"cluster": {"gpus": 1, "gpu_type": "H100"}}, {"partition": "gpu"}, FOUND,
         ("cluster", "gpu_type"), "has v100, a100",
     ),
+    "GPUs of a kind where none has a name": (
+        {"cluster": {"gpus": 1, "gpu_type": "H100"}}, {}, with_({"gpus": {"": 4}}), ("cluster", "gpu_type"), "no named",
+    ),
     "GPUs by a word that the scheduler does not know": (
         {"cluster": {"gpus": 1}}, {"partition": "gpu", "gpu_request": "gpus-per-node"},
         with_(select="linear"), ("provider",), "select/cons_tres",
@@ -160,6 +163,10 @@ TOLD: dict[str, Row] = {
     "requirements instead of an image": (
         {"container": BUILT}, {}, with_(containers=[]), AT_IMAGE, "installed on the node instead",
     ),
+    "requirements instead of an image of one machine": (
+        {"container": {"image": "localhost/a:1", "requirements": ["numpy"]}}, {}, FOUND, AT_IMAGE,
+        "an image of one machine: the job runs without the image",
+    ),
     "an engine that nobody asked for": ({"container": IMAGE}, {}, None, AT_IMAGE, "podman is taken"),
     "no folders at an image's root": (
         {"container": IMAGE, "outputs": [{"name": "o", "path": "/job/o"}]}, {"container": "apptainer"}, FOUND,
@@ -232,6 +239,7 @@ def test_without_facts_nothing_is_said_that_the_profile_may_tell() -> None:
     "wrong",
     [
         {"host": "-oProxyCommand=touch /x"},
+        {"host": "-v"},
         {"host": "a b"},
         {"ssh_options": ["-oProxyCommand=touch"]},
         {"workspace": "relative"},
@@ -243,6 +251,8 @@ def test_without_facts_nothing_is_said_that_the_profile_may_tell() -> None:
         {"partition": "--wrap=x"},
         {"account": "a b"},
         {"python": "-c"},
+        {"podman": ["-v", "/:/x"]},
+        {"podman": ["image"]},
         {"python": "python3; x"},
         {"shared": {"w": "data"}},
         {"shared": {"w": "/data:/etc"}},

@@ -78,6 +78,17 @@ def test_gpus_are_asked_for_in_the_words_of_the_cluster(
     assert asked in words(options, found, cluster={"gpus": 2, "gpu_type": "V100"})
 
 
+def test_the_kind_of_a_gpu_is_written_as_the_cluster_writes_it() -> None:
+    found = with_({"gpus": {"TESLA": 4}})
+
+    assert "--gres=gpu:TESLA:1" in words({}, found, cluster={"gpus": 1, "gpu_type": "Tesla"})
+
+
+def test_one_switch_is_asked_for_where_there_are_nodes_to_be_close() -> None:
+    assert said("--switches", words(cluster={"nodes": 2, "placement": "close"})) == ["1"]
+    assert said("--switches", words(cluster={"nodes": 1, "placement": "close"})) == []
+
+
 def test_gpus_of_any_kind_are_a_number() -> None:
     assert "--gres=gpu:3" in words(cluster={"gpus": 3})
 
@@ -114,6 +125,7 @@ def test_the_partition_comes_from_the_capacity(
         ("24h", FOUND, ["1440"]),  # the partition has no more
         ("10m", None, ["12"]),
         ("3m", with_({"max_time_s": 200}), ["3"]),
+        ("1s", with_({"max_time_s": 30}), ["1"]),
     ],
 )
 def test_slurm_keeps_a_time_in_which_it_says_nothing_before_the_spec_does(

@@ -222,7 +222,9 @@ def test_podman_is_told_the_variables_and_keeps_to_what_slurm_gave(stubs: Path) 
 
     line = words[words.index("podman") :]
     assert [f"--env={k}={v}" in line for k, v in ENV.items()] == [True, True]
-    assert {"--cgroups=disabled", "--network=host", "--shm-size=1073741824b", "--rm"} <= set(line)
+    assert {"--cgroups=disabled", "--network=host", "--shm-size=1073741824b", "--user=0:0"} <= set(
+        line
+    )
     assert [w for w in line if w.startswith("--volume")] == [
         "--volume=/work space:/work space",
         "--volume=/data/w:/data/w",
@@ -232,6 +234,17 @@ def test_podman_is_told_the_variables_and_keeps_to_what_slurm_gave(stubs: Path) 
     assert line[-5:-3] == ["--entrypoint=python3", "nvcr.io/nvidia/tf:18.10-py3"]
     assert found["PATH"] != "/opt/bin"  # which is the image's: podman itself is found without it
     assert "RUNSPEC_BELOW" not in found
+
+
+def test_podman_is_told_what_the_profile_says_before_anything_else(stubs: Path) -> None:
+    wanted = spec(container={"image": IMAGE})
+    options = {"container": "podman", "podman": ["--annotation=a=b c"]}
+
+    words, _ = started(sbatch(wanted, facts(wanted, options))[1], stubs)
+
+    line = words[words.index("podman") :]
+    assert line[:4] == ["podman", "run", "--annotation=a=b c", "--rm"]
+    assert not [w for w in line if w.startswith("--cgroups")]
 
 
 def test_apptainer_gets_variables_of_its_own(stubs: Path) -> None:

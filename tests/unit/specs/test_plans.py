@@ -22,7 +22,7 @@ from botocore.validate import ParamValidator
 from runspec import job, plan, registry
 from runspec.provider import Facts, Request, Source, Spec, inside_boot, inside_zipapp
 from runspec_aws.naming import each
-from tests.unit.specs import arm_bodies, azure_bodies
+from tests.unit.specs import arm_bodies, azure_bodies, slurm_clusters
 
 ROOT = Path(__file__).resolve().parents[3]
 SPECS = sorted((ROOT / "specs").glob("*.yaml"))
@@ -135,7 +135,12 @@ ON_AZURE = [(path, "azure-batch", "batch") for path in SPECS]
 ON_AZURE += [
     (ROOT / "specs" / f"{row[0]}.yaml", "azure-batch", name) for name, row in AZURE_ACCOUNTS.items()
 ]
-CASES = [*LOCAL, *CLOUD, *ON_AZURE, *BATCH_AI]
+ON_SLURM = [(path, "slurm", "unknown") for path in SPECS]
+ON_SLURM += [
+    (ROOT / "specs" / f"{row[0]}.yaml", "slurm", name)
+    for name, row in slurm_clusters.ACCOUNTS.items()
+]
+CASES = [*LOCAL, *CLOUD, *ON_AZURE, *BATCH_AI, *ON_SLURM]
 ROLE = "arn:aws:iam::123456789012:role/job"
 AWS = {
     "region": "eu-central-1",
@@ -162,16 +167,17 @@ CLOUDS: dict[str, tuple[dict[str, Any], str, dict[str, Any]]] = {
         ACCOUNTS,
     ),
     "azure-batch": (AZURE, "env:{}", AZURE_ACCOUNTS),
+    "slurm": ({}, "env:{}", slurm_clusters.ACCOUNTS),
 }
 
 
-def cloud_facts(spec: Spec, more: dict[str, Any]) -> Facts:
+def cloud_facts(spec: Spec, more: dict[str, Any], found: dict[str, Any]) -> Facts:
     """Give the facts of an account that is nobody's."""
     names = spec.secrets.values()
     profile, secret, _ = CLOUDS[spec.provider]
     options = {**profile, "secrets": {name: secret.format(name) for name in names}, **more}
     return facts(spec, "batch")._replace(
-        options=registry.load(spec.provider).options_model.model_validate(options), survey={}
+        options=registry.load(spec.provider).options_model.model_validate(options), survey=found
     )
 
 
@@ -202,7 +208,8 @@ def planned(path: Path, provider: str, engine: str) -> plan.Plan:
     if provider == "azure-batch-ai":
         found = batch_ai_facts(spec)
     else:
-        found = facts(spec, engine) if provider == "local" else cloud_facts(spec, profile)
+        there = slurm_clusters.survey(engine)
+        found = facts(spec, engine) if provider == "local" else cloud_facts(spec, profile, there)
     known = registry.load(provider)
     assert [p for p in known.check(spec, found) if p.severity == "error"] == []
     return plan.make(known, spec, "abc123", found)

@@ -1,0 +1,89 @@
+"""What slurmctld calls when nodes of a cloud are to start and to end: `power.py resume|suspend PLAN NODES`.
+
+It stands for ParallelCluster's slurm_resume and slurm_suspend, which start and end EC2 instances:
+https://github.com/aws/aws-parallelcluster-node. PLAN is a JSON file: see `Cloud`. Standard library only.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+MARK = "SLURMD_NODENAME"
+END_S = 3.0
+# https://docs.aws.amazon.com/parallelcluster/latest/ug/slurm-short-capacity-fail-mode-v3.html
+NO_CAPACITY = "(Code:InsufficientInstanceCapacity)Failure when resuming nodes"
+
+
+def main() -> None:
+    what, plan_file, nodes = sys.argv[1:4]
+    # Children of slurmctld have inherited its signal mask: nobody could end a slurmd by SIGTERM.
+    signal.pthread_sigmask(signal.SIG_SETMASK, set())
+    plan = json.loads(Path(plan_file).read_text())
+    os.environ.update(plan["env"])  # slurmctld gives no PATH
+    names = scontrol(plan, "show", "hostnames", nodes).split()
+    {"resume": resume, "suspend": suspend}[what](plan, names)
+
+
+def resume(plan: dict[str, Any], names: list[str]) -> None:
+    """Start a slurmd for each, or set it DOWN where there is no capacity."""
+    time.sleep(plan["boot_s"])
+    for name in names:
+        if name in plan["without_capacity"]:
+            scontrol(plan, "update", f"NodeName={name}", "State=DOWN", f"Reason={NO_CAPACITY}")
+            continue
+        with Path(plan["logs"], f"{name}.out").open("ab") as out:
+            subprocess.Popen(
+                # -b: slurmctld waits for a boot, and this machine's was before.
+                [plan["slurmd"], "-D", "-b", "-N", name],
+                env={**plan["env"], MARK: name},
+                stdin=subprocess.DEVNULL,
+                stdout=out,
+                stderr=out,
+                start_new_session=True,
+            )
+
+
+def suspend(plan: dict[str, Any], names: list[str]) -> None:
+    """End the slurmd of each; where it does not end, kill it."""
+    end = time.monotonic() + END_S
+    pids = [pid for name in names if (pid := pid_of(Path(plan["pids"], f"{name}.pid"))) is not None]
+    for pid in pids:
+        send(pid, signal.SIGTERM)
+    while pids and time.monotonic() < end:
+        pids = [pid for pid in pids if send(pid, 0)]
+        time.sleep(0.05)
+    for pid in pids:
+        send(pid, signal.SIGKILL)
+
+
+def scontrol(plan: dict[str, Any], *words: str) -> str:
+    done = subprocess.run([plan["scontrol"], *words], capture_output=True, text=True, check=True)
+    return done.stdout
+
+
+def pid_of(file: Path) -> int | None:
+    """Give the number in a slurmd's file, where it is still that of a slurmd."""
+    try:
+        pid = int(file.read_text())
+        return pid if b"slurmd" in Path(f"/proc/{pid}/cmdline").read_bytes() else None
+    except (OSError, ValueError):
+        return None
+
+
+def send(pid: int, number: int) -> bool:
+    try:
+        os.kill(pid, number)
+    except ProcessLookupError:
+        return False
+    return True
+
+
+if __name__ == "__main__":
+    main()

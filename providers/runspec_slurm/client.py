@@ -1,0 +1,155 @@
+"""The hands of the Slurm provider: it carries out the requests of a plan, and finds what they made."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from typing import Any
+
+from runspec.provider import (
+    Answer,
+    Bundle,
+    Client,
+    Conflict,
+    Facts,
+    Litter,
+    NoAnswer,
+    OutputFile,
+    Progress,
+    RemoteError,
+    Request,
+    Status,
+    Step,
+    Stream,
+    Unavailable,
+    inside_zipapp,
+)
+from runspec_slurm import outputs
+from runspec_slurm.jobs import Jobs
+from runspec_slurm.litter import Collector
+from runspec_slurm.looking import Looks
+from runspec_slurm.naming import INSIDE_SHA256
+from runspec_slurm.options import SlurmOptions
+from runspec_slurm.queue import Queue
+from runspec_slurm.shelf import Shelf
+from runspec_slurm.streams import Logs
+from runspec_slurm.transport import Transport, transport
+
+RECORD = "/record.json"
+
+
+def connect(facts: Facts) -> Client:
+    return SlurmClient(facts.options)
+
+
+class SlurmClient:
+    """Talks to Slurm by its commands, here or on a login node, and keeps files in the workspace."""
+
+    def __init__(self, options: SlurmOptions, way: Transport | None = None) -> None:
+        self.way = way or transport(options.host, options.ssh_options)
+        self.shelf = Shelf(self.way, options.workspace)
+        self.queue = Queue(self.shelf)
+        self.looks = Looks(self.shelf)
+        self.jobs = Jobs(self.shelf, self.queue, self.looks)
+        self.logs = Logs(self.shelf, self.looks)
+
+    @property
+    def poll_s(self) -> float:
+        return self.way.look_s
+
+    def call(self, request: Request) -> Answer:
+        params = request.params
+        match request.operation:
+            case "put":
+                return self._put(params["key"], _content(params["content"]))
+            case "put_secrets":
+                return self._put(params["key"], _variables(params["values"]))
+            case "remove":
+                self.shelf.remove(params["key"])
+            case "remove_run":
+                self.shelf.remove_tree("runs", params["run"])
+                self.jobs.forget(params["run"])
+            case "remove_tree":
+                self.shelf.remove_tree(params["key"])
+            case "sbatch":
+                argv = params["argv"]
+                return self.jobs.submit(named(argv), argv, params["script"])
+            case "scancel":
+                self.jobs.take_away(params["name"])
+            case other:
+                raise RemoteError(f"there is no operation '{other}' of Slurm or its workspace")
+        return {}
+
+    def _put(self, key: str, content: bytes) -> Answer:
+        """A record comes with the folder for what is printed: Slurm opens that before a job begins."""
+        beside = f"{key.removesuffix(RECORD)}/logs" if key.endswith(RECORD) else ""
+        self.shelf.put(key, content, beside=beside)
+        return {"key": key}
+
+    def stage(self, request: Request, bundle: Bundle, progress: Progress) -> Answer:
+        key = request.params["key"]
+        self.shelf.put_folder(key, bundle, progress)
+        return {"key": key}
+
+    def find(self, step: Step) -> Answer | None:
+        """Raises NoAnswer where nobody can be asked: what was begun may be there."""
+        try:
+            if step.do.service == "slurm":
+                return self.jobs.find(named(step.do.params["argv"]))
+            key = step.do.params["key"]
+            return None if self.shelf.size(key) is None else {"key": key}
+        except Unavailable as exc:
+            raise NoAnswer(exc.message, exc.hint) from exc
+
+    def settled(self, step: Step) -> bool:
+        return True
+
+    def state(self, run: str) -> Status:
+        return self.jobs.status(run)
+
+    def cancel(self, run: str) -> None:
+        self.jobs.end(run)
+
+    def remember(self, run: str, answers: Mapping[str, Answer]) -> None:
+        if "job" in answers:
+            self.jobs.remember(run, answers["job"]["job"])
+
+    def litter(self, runs: Collection[str], made: Collection[str]) -> Iterable[Litter]:
+        return Collector(self.shelf, self.queue).litter(runs, made)
+
+    def streams(self, run: str) -> Sequence[Stream]:
+        return self.logs.streams(run)
+
+    def outputs(self, run: str) -> Sequence[OutputFile]:
+        return outputs.outputs(self.shelf, run)
+
+
+def named(argv: Sequence[str]) -> str:
+    """Give the run that a command line of sbatch is for: the job is named by it.
+
+    >>> named(["--parsable", "--job-name=hello-abc123"])
+    'hello-abc123'
+    """
+    begin = "--job-name="
+    return next(word.removeprefix(begin) for word in argv if word.startswith(begin))
+
+
+def _content(value: Any) -> bytes:
+    """Give what is put: text as it is, our part of the job by its hash."""
+    if isinstance(value, str):
+        return value.encode()
+    if value["$inside"] != INSIDE_SHA256:
+        raise Conflict(
+            "this run was planned by another version of runspec",
+            "use that version, or apply --new",
+        )
+    return inside_zipapp()
+
+
+def _variables(values: Mapping[str, str]) -> bytes:
+    """Give secrets as the job reads them: what may be in a value is all but NUL."""
+    for name, value in values.items():
+        if "\0" in value:
+            raise RemoteError(
+                f"the secret for {name} has a NUL byte in it", "no variable can hold it"
+            )
+    return b"".join(f"{name}={value}\0".encode() for name, value in values.items())

@@ -1,0 +1,240 @@
+"""The jobs of runs: which of them has a run, how it stands, and how it is ended."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from runspec.provider import Answer, NoAnswer, NodeStatus, RunspecError, State, Status
+from runspec_slurm import pace, states
+from runspec_slurm.looking import Looks, Note, Seen, Try
+from runspec_slurm.queue import Past, Queue, Row
+from runspec_slurm.shelf import Shelf, part_name
+
+CANCELLED = (
+    "cancelled"  # stands in the claim of a run that is to begin no more: `runspec_inside.agent`
+)
+SHOWN = 100  # nodes that a status lists while the job runs; at its end, all
+PAUSE_S, LONGEST_PAUSE_S = 0.1, 2.0
+# run, the name of a claim until it is one: the job's id goes on to be known, and no job may begin from here on.
+LET_NOBODY = """\
+r=runs/$1 t=runs/$1/$2
+[ -f "$r/record.json" ] || exit 0
+case $(cat -- "$r/claim" 2>/dev/null) in
+*[!0-9]*|"") ;;
+*) ln -- "$r/claim" "$r/job" 2>/dev/null ;;
+esac
+printf %s "$3" >"$t" && mv -f -- "$t" "$r/claim"
+"""
+
+
+class Pace:
+    """When the controller is asked again: at once when there is news of the run, else ever less often."""
+
+    def __init__(self) -> None:
+        self.rows: list[Row] = []
+        self._mark: Any = None
+        self._next_s = 0.0
+        self._pause_s = pace.ASK_FIRST_S
+
+    def due(self, mark: Any) -> bool:
+        """Say whether to ask; *mark* is what the workspace says of the run."""
+        if mark != self._mark:
+            self._mark, self._next_s, self._pause_s = mark, 0.0, pace.ASK_FIRST_S
+        return time.monotonic() >= self._next_s
+
+    def told(self, rows: list[Row]) -> None:
+        if rows != self.rows:
+            self._pause_s = pace.ASK_FIRST_S
+        self.rows = rows
+        self._next_s = time.monotonic() + self._pause_s
+        self._pause_s = min(pace.ASK_LAST_S, self._pause_s * pace.ASK_GROWS)
+
+
+class Jobs:
+    """Jobs by the names of their runs. What the controller said just now it is not asked again."""
+
+    def __init__(self, shelf: Shelf, queue: Queue, looks: Looks) -> None:
+        self.shelf, self.queue, self.looks = shelf, queue, looks
+        self._ids: dict[str, str] = {}  # as the journal has them
+        self._records: dict[str, dict[str, Any]] = {}
+        self._paces: dict[str, Pace] = {}
+        self._ended: dict[str, Status] = {}
+
+    def remember(self, run: str, job: str) -> None:
+        self._ids[run] = job
+
+    def forget(self, run: str) -> None:
+        """Something was made or ended: ask anew."""
+        self.looks.forget(run)
+        self._paces.pop(run, None)
+        self._ended.pop(run, None)
+
+    def record(self, run: str) -> dict[str, Any] | None:
+        """Give what the run is to do; None once it is destroyed."""
+        if run not in self._records:
+            found = self.shelf.read("runs", run, "record.json")
+            if found is None:
+                return None
+            self._records[run] = json.loads(found)
+        return self._records[run]
+
+    def submit(self, run: str, argv: Sequence[str], script: str) -> Answer:
+        """Submit the job of *run*. Where another one has the run already, that is the job."""
+        job, holder = self.queue.submit(run, argv, script)
+        self.forget(run)
+        return self._answer(run, holder if holder.isdigit() else job)
+
+    def _answer(self, run: str, job: str) -> Answer:
+        self.remember(run, job)
+        return {"job": job}
+
+    def find(self, run: str) -> Answer | None:
+        """Give the job of *run*, by who has claimed it, or else by its name; others of that name are ended.
+
+        One that has no claim yet gets it first, so that no other one can begin meanwhile.
+        """
+        self.forget(run)
+        seen = self.looks.seen(run)
+        if seen is None:
+            return None
+        rows = self.queue.of_name(run)
+        jobs = sorted({row.job for row in rows}, key=int)
+        holder = seen.holder
+        if holder is None and jobs:
+            holder = self.shelf.put_new(jobs[0], "runs", run, "claim") or jobs[0]
+            holder = holder if holder.isdigit() else jobs[0]
+            self.looks.forget(run)
+        self.queue.cancel([row.job for row in _alive(rows) if row.job != holder])
+        return None if holder is None else self._answer(run, holder)
+
+    def status(self, run: str) -> Status:
+        seen = self.looks.seen(run)
+        record = None if seen is None else self.record(run)
+        if seen is None or record is None:
+            self._records.pop(run, None)
+            self.forget(run)
+            return Status(State.GONE)
+        if run not in self._ended and seen.last is not None:
+            self._ended[run] = states.from_json(seen.last)
+        if run in self._ended:
+            return self._ended[run]
+        job = seen.holder or self._ids.get(run)
+        rows = self._rows(run, job, seen)
+        if job is None and not rows:
+            cancelled = seen.claim == CANCELLED
+            return (
+                Status(State.CANCELLED, "it had not started") if cancelled else Status(State.GONE)
+            )
+        return self._together(run, record, job or min((row.job for row in rows), key=int), rows)
+
+    def _rows(self, run: str, job: str | None, seen: Seen) -> list[Row]:
+        """Give what the controller says of the job of *run*, now or a while ago."""
+        known = self._paces.setdefault(run, Pace())
+        begun = frozenset(place for place, size in seen.logs.items() if size)
+        if known.due((job, seen.claim, seen.ends, begun)):
+            known.told(self.queue.of_name(run) if job is None else self.queue.of_job(job))
+        return [row for row in known.rows if row.job == job or job is None]
+
+    def _together(
+        self, run: str, record: Mapping[str, Any], job: str, rows: Sequence[Row]
+    ) -> Status:
+        """Put together what the controller, the workspace and, where it is needed, the accounting say."""
+        count, seen = record["count"], self.looks.seen(run) or Seen()
+        over = all(row.state not in states.WAITING | states.RUNNING for row in rows)
+        if over:
+            seen = self._to_the_end(run, rows) or seen
+        notes, pasts = self._notes(run, seen, rows), list[Past]()
+        found = states.tasks(count, rows, notes, seen.codes)
+        if over and any(not task.state and not task.noted for task in found):
+            pasts = self.queue.past(job)
+            found = states.tasks(count, rows, notes, seen.codes, pasts)
+        cancelled = seen.claim == CANCELLED
+        if not all(task.over for task in found):
+            few = count * record["nodes"] <= SHOWN
+            return states.going(found, _nodes(found, record, cancelled=cancelled) if few else ())
+        if (other := self._other(run, job, seen)) is not None:
+            return other
+        ended = states.status(_nodes(found, record, cancelled=cancelled), cancelled=cancelled)
+        return self._keep(run, ended)
+
+    def _notes(self, run: str, seen: Seen, rows: Sequence[Row]) -> Mapping[Try, Note]:
+        """Give the notes that matter: all at the end; before that, of what was tried again or has ended."""
+        if not seen.ends:
+            return {}
+        going = {task for row in _alive(rows) if not row.restarts for task in row.tasks}
+        return self.looks.notes(run, (one for one in seen.ends if one.task not in going))
+
+    def _to_the_end(self, run: str, rows: Sequence[Row]) -> Seen | None:
+        """Look anew: what a node wrote last may come to be seen a moment later than Slurm says that it has ended."""
+        end = time.monotonic() + pace.NOTES_S
+        began = {
+            (t, row.restarts + 1) for row in rows if row.began_s is not None for t in row.tasks
+        }
+        while True:
+            self.looks.forget(run)
+            seen = self.looks.seen(run)
+            told = {(one.task, one.number) for one in seen.ends} if seen is not None else began
+            if began <= told or time.monotonic() > end:
+                return seen
+            time.sleep(PAUSE_S)
+
+    def _other(self, run: str, job: str, seen: Seen) -> Status | None:
+        """A job that ended without ever having the run says nothing of it, where another one is alive."""
+        if seen.holder is not None:
+            return None
+        alive = [row for row in _alive(self.queue.of_name(run)) if row.job != job]
+        if not alive:
+            return None
+        self.remember(run, alive[0].job)
+        return Status(State.WAITING, "another job of this run is to begin")
+
+    def _keep(self, run: str, ended: Status) -> Status:
+        """Keep how the run ended where everybody sees it: the controller forgets within minutes.
+
+        Who was first has the say; where nothing can be written, each finds it out for himself.
+        """
+        self._ended[run] = ended
+        try:
+            text = self.shelf.put_new(json.dumps(states.to_json(ended)), "runs", run, "last")
+        except RunspecError:
+            return ended
+        if text:
+            self._ended[run] = states.from_json(json.loads(text))
+        self.looks.forget(run)  # what it printed last is there by now
+        return self._ended[run]
+
+    def end(self, run: str) -> None:
+        """End every job of *run*. The claim is taken from it first: what starts later leaves."""
+        if self.record(run) is None:
+            return
+        if self.status(run).state.terminal:
+            return
+        self.shelf.change(f"cancel {run}", LET_NOBODY, run, part_name(), CANCELLED)
+        self.take_away(run, wait=False)
+
+    def take_away(self, run: str, *, wait: bool = True) -> None:
+        """End what is alive of the jobs named *run*, and wait until all of their processes are gone."""
+        pause_s, end = PAUSE_S, time.monotonic() + pace.GONE_S
+        while alive := _alive(self.queue.of_name(run)):
+            self.queue.cancel(sorted({row.job for row in alive if row.state != "COMPLETING"}))
+            if not wait:
+                break
+            if time.monotonic() > end:
+                raise NoAnswer(f"the job of {run} has not ended in {pace.GONE_S:.0f} s")
+            time.sleep(pause_s)
+            pause_s = min(LONGEST_PAUSE_S, pause_s * 1.5)
+        self.forget(run)
+
+
+def _alive(rows: Iterable[Row]) -> list[Row]:
+    return [row for row in rows if row.state in states.WAITING | states.RUNNING]
+
+
+def _nodes(
+    found: Sequence[states.Task], record: Mapping[str, Any], *, cancelled: bool
+) -> tuple[NodeStatus, ...]:
+    each = (states.nodes(task, record["nodes"], cancelled=cancelled) for task in found)
+    return tuple(node for nodes in each for node in nodes)

@@ -1,0 +1,47 @@
+"""What jobs wrote: files of the workspace, as `runspec_inside` has saved them."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Sequence
+from typing import BinaryIO
+
+from runspec.provider import OUTPUT_TAR, Conflict, OutputFile, saved_outputs
+from runspec_slurm.shelf import Shelf
+
+BLOCK_BYTES = 8 << 20
+LIKE = ("*/.runspec/manifest.json", f"*/{OUTPUT_TAR}")
+
+
+def outputs(shelf: Shelf, run: str) -> Sequence[OutputFile]:
+    """Give every file of *run* that was saved so far."""
+    base = f"runs/{run}/outputs/"
+    entries = shelf.listing(base.rstrip("/"), *LIKE)
+
+    def opened(key: str, start: int, end: int | None) -> BinaryIO:
+        return io.BufferedReader(_Reading(shelf, key, start, end), BLOCK_BYTES)
+
+    return saved_outputs(base, entries, opened)
+
+
+class _Reading(io.RawIOBase):
+    """The bytes of a file from *start* up to *end*, or to where it ends."""
+
+    def __init__(self, shelf: Shelf, key: str, start: int, end: int | None) -> None:
+        self._shelf, self._key, self._at, self._end = shelf, key, start, end
+        self._over = False
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: memoryview) -> int:  # type: ignore[override] # what BufferedReader gives
+        count = len(buffer) if self._end is None else min(len(buffer), self._end - self._at)
+        if count <= 0 or self._over:
+            return 0
+        data = self._shelf.part(self._key, self._at, count)
+        if data is None:
+            raise Conflict(f"{self._key} has been taken away")
+        buffer[: len(data)] = data
+        self._at += len(data)
+        self._over = len(data) < count
+        return len(data)

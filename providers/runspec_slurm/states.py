@@ -1,0 +1,213 @@
+"""How tasks stand: what the queue says of them and what they noted themselves, put together. Nothing is asked here."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from runspec.provider import Attempt, NodeStatus, State, Status
+from runspec_slurm import reasons
+from runspec_slurm.looking import BATCH, Note, Try
+from runspec_slurm.queue import Past, Row
+
+# https://slurm.schedmd.com/job_state_codes.html
+WAITING = frozenset(
+    "PENDING CONFIGURING REQUEUED REQUEUE_FED REQUEUE_HOLD SPECIAL_EXIT SUSPENDED RESV_DEL_HOLD".split()
+)
+RUNNING = frozenset("RUNNING COMPLETING STAGE_OUT RESIZING SIGNALING STOPPED".split())
+AGAIN, STOPPED = (
+    75,
+    143,
+)  # what a try ends with that is followed by another; and one that was told to end
+LAUNCH_SIGNAL = (
+    128 + 53
+)  # of a job whose output or folder could not be opened: it is no program's code
+BY_US = "cancelled by runspec"
+
+
+class Task(NamedTuple):
+    """All that is known of one task. *row* None: the controller has forgotten it, or never knew it."""
+
+    number: int
+    row: Row | None
+    tries: int  # those that began, as far as anybody knows
+    notes: Mapping[Try, Note]
+    codes: Mapping[Try, int]
+    past: Past | None = None
+
+    @property
+    def state(self) -> str:
+        """Give Slurm's word for it, or nothing."""
+        if self.row is not None:
+            return self.row.state
+        return self.past.state if self.past is not None else ""
+
+    @property
+    def over(self) -> bool:
+        """Say whether nothing more will come of it."""
+        return self.state not in WAITING | RUNNING
+
+    def note(self, number: int, rank: int) -> Note | None:
+        """Give what was noted of a try: by the node itself, or by the batch script for it."""
+        own = self.notes.get(Try(self.number, number, rank))
+        return own if own is not None else self.notes.get(Try(self.number, number, BATCH))
+
+    @property
+    def noted(self) -> bool:
+        """Say whether the last try has said how it ended."""
+        return Try(self.number, self.tries, BATCH) in self.notes
+
+
+def tasks(
+    count: int,
+    rows: Sequence[Row],
+    notes: Mapping[Try, Note],
+    codes: Mapping[Try, int],
+    pasts: Sequence[Past] = (),
+) -> list[Task]:
+    """Give the tasks of a run of *count*."""
+    of_task = {number: row for row in rows for number in row.tasks}
+    before = {past.task: past for past in pasts}  # the last try of each counts
+    told = dict[int, int]()
+    for one in notes:
+        told[one.task] = max(told.get(one.task, 0), one.number)
+    found = []
+    for number in range(count):
+        row = of_task.get(number)
+        tries = max(1, told.get(number, 0), row.restarts + 1 if row is not None else 0)
+        found.append(Task(number, row, tries, notes, codes, before.get(number)))
+    return found
+
+
+def nodes(task: Task, count: int, *, cancelled: bool) -> Iterator[NodeStatus]:
+    """Give the nodes of *task*."""
+    for rank in range(count):
+        if not task.over:
+            assert task.row is not None, "BUG: who is not over is in the queue"
+            state = State.WAITING if task.row.state in WAITING else State.RUNNING
+            reason = reasons.waiting(task.row) if state is State.WAITING else ""
+            over = tuple(_attempt(task, n, rank, None) for n in range(1, task.tries))
+            yield NodeStatus(task.number, rank, task.tries, state, reason, None, over)
+        else:
+            yield _ended(task, rank, cancelled=cancelled)
+
+
+def _ended(task: Task, rank: int, *, cancelled: bool) -> NodeStatus:
+    code = _code(task, task.tries, rank)
+    state = _state(task, code, cancelled=cancelled)
+    over = tuple(
+        _attempt(task, n, rank, state if n == task.tries else None)
+        for n in range(1, task.tries + 1)
+    )
+    reason, exit_code = over[-1].reason, code
+    if state is State.SUCCEEDED:
+        reason, exit_code = _lost(over), 0
+    elif state is State.CANCELLED:
+        exit_code = None
+    return NodeStatus(task.number, rank, task.tries, state, reason, exit_code, over)
+
+
+def _code(task: Task, number: int, rank: int) -> int | None:
+    """Give the exit code of a try: the program's own, where it noted it."""
+    note = task.note(number, rank)
+    code = note.get("code") if note is not None else None
+    if note is None and number == task.tries:
+        code = task.row.code if task.row is not None else task.past.code if task.past else None
+        unset = task.state not in ("COMPLETED", "FAILED") and not code
+        code = None if code == LAUNCH_SIGNAL or unset else code
+    if code == AGAIN:
+        code = task.codes.get(Try(task.number, number, rank), code)
+    return code
+
+
+def _state(task: Task, code: int | None, *, cancelled: bool) -> State:
+    said = task.state
+    if said == "CANCELLED" and (task.row is None or task.row.reason != "DependencyNeverSatisfied"):
+        return State.CANCELLED
+    if cancelled and (code in (STOPPED, None) and said != "COMPLETED"):
+        return State.CANCELLED
+    if said not in ("COMPLETED", "FAILED", ""):
+        return State.FAILED  # whatever its program said, Slurm has ended it
+    return State.SUCCEEDED if code == 0 else State.FAILED
+
+
+def _attempt(task: Task, number: int, rank: int, state: State | None) -> Attempt:
+    """Give a try that is over; *state* is None for one that was followed by another."""
+    note, code = task.note(number, rank) or {}, _code(task, number, rank)
+    began_s, ended_s = note.get("began_s"), note.get("ended_s")
+    if state is None:
+        taken = code in (None, STOPPED)
+        reason = reasons.TAKEN if taken else reasons.exited(code or 0)
+        return Attempt(number, code, reason, taken, began_s, ended_s)
+    if task.row is not None and began_s is None:
+        began_s, ended_s = task.row.began_s, task.row.ended_s
+    reason = _reason(task, note, code, state)
+    return Attempt(number, code, reason, task.state == "PREEMPTED", began_s, ended_s)
+
+
+def _reason(task: Task, note: Note, code: int | None, state: State) -> str:
+    if state is State.SUCCEEDED:
+        return ""
+    if state is State.CANCELLED:
+        return BY_US
+    if not task.state and not note:
+        return reasons.FORGOTTEN
+    words = reasons.ended(task.state, task.row.reason if task.row is not None else "", code)
+    why = str(note.get("why") or "")
+    return f"{words}: {why}" if why and why not in words else words
+
+
+def _lost(over: Sequence[Attempt]) -> str:
+    taken = sum(one.reclaimed for one in over)
+    if not taken:
+        return ""
+    return f"{taken} of {len(over)} tries ended because {reasons.TAKEN}"
+
+
+def status(found: Sequence[NodeStatus], *, cancelled: bool) -> Status:
+    """Give how a run ended all of whose nodes have."""
+    if all(node.state is State.SUCCEEDED for node in found):
+        return Status(
+            State.SUCCEEDED, next((n.reason for n in found if n.reason), ""), 0, tuple(found)
+        )
+    failed = [node for node in found if node.state is State.FAILED]
+    if any(node.state is State.CANCELLED for node in found):
+        return Status(State.CANCELLED, BY_US if cancelled else reasons.BY_HAND, None, tuple(found))
+    bad = next((node for node in failed if node.exit_code), failed[0])
+    return Status(State.FAILED, bad.reason, bad.exit_code, tuple(found))
+
+
+def going(found: Sequence[Task], nodes_: tuple[NodeStatus, ...]) -> Status:
+    """Give how a run is of which something has not ended."""
+    left = [task.row for task in found if not task.over and task.row is not None]
+    if any(row.state in RUNNING for row in left) or len(left) < len(found):
+        return Status(State.RUNNING, "", None, nodes_)
+    return Status(State.WAITING, reasons.waiting(left[0]), None, nodes_)
+
+
+def to_json(found: Status) -> dict[str, Any]:
+    """Give what of a status is kept in the workspace; a service forgets."""
+    return {
+        "state": str(found.state),
+        "reason": found.reason,
+        "exit_code": found.exit_code,
+        "nodes": [
+            [
+                *node[:3],
+                str(node.state),
+                node.reason,
+                node.exit_code,
+                [list(a) for a in node.attempts],
+            ]
+            for node in found.nodes
+        ],
+    }
+
+
+def from_json(said: Mapping[str, Any]) -> Status:
+    """Give the status that was kept."""
+    kept = tuple(
+        NodeStatus(*one[:3], State(one[3]), one[4], one[5], tuple(Attempt(*a) for a in one[6]))
+        for one in said["nodes"]
+    )
+    return Status(State(said["state"]), said["reason"], said["exit_code"], kept)

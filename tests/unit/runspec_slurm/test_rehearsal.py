@@ -1,0 +1,76 @@
+"""A rehearsal of Slurm is a Slurm of this machine, on which the plan of any profile finds what it names."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from runspec.provider import Unavailable
+from runspec_slurm.rehearsal import stage
+from tests.needs import need
+from tests.slurm import PROGRAMS
+
+pytestmark = pytest.mark.slow
+PROFILE = {
+    "host": "me@login.example",
+    "workspace": "/fsx/me",
+    "partition": "efa",
+    "spot_partition": "cheap",
+    "account": "lab",
+    "qos": "high",
+    "gpu_types": {"A100": "ampere"},
+    "shared": {"data": "/fsx/data"},
+    "sbatch": ["--constraint=ib", "--exclusive", "-Cib", "--reservation=r"],
+    "grace": 5,
+}
+
+
+def sbatch(env: dict[str, str], cwd: Path, *words: str) -> str:
+    done = subprocess.run(
+        ["sbatch", "--wait", "--parsable", "--output=log", *words, "--wrap=env"],
+        env={**os.environ, **env},
+        cwd=cwd,
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    assert done.returncode == 0, done.stderr
+    return (cwd / "log").read_text()
+
+
+def test_what_a_profile_names_is_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    need(*PROGRAMS)
+    monkeypatch.setenv("SSL_CERT_FILE", "/the way/$out's")
+
+    with stage(PROFILE, tmp_path, None) as found:
+        options = dict(found.options)
+        asked = [f"--partition={options['spot_partition']},{options['partition']}", "--qos=high"]
+        asked += ["--account=lab", "--gres=gpu:ampere:8", "--tmp=1T", "--mem=500G", "--nodes=32"]
+        log = sbatch(
+            dict(found.env), tmp_path, *asked, *options["sbatch"], "--export-file=/dev/null"
+        )
+
+    assert "SSL_CERT_FILE=/the way/$out's\n" in log
+    assert options["sbatch"] == ["--exclusive"]
+    assert options["container"] == "none"
+    assert options["grace"] == 5
+    assert Path(options["shared"]["data"]).is_dir()
+    assert Path(options["workspace"]).parent == tmp_path
+    assert "host" not in options
+
+
+def test_what_is_missing_is_one_sentence_with_the_way_to_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("shutil.which", lambda *_, **__: None)
+
+    with pytest.raises(Unavailable) as caught, stage({}, tmp_path, None):
+        pass
+
+    packages = "slurmctld slurmd slurm-client munge"
+    assert str(caught.value) == f"a rehearsal needs Slurm itself: missing packages: {packages}"
+    assert caught.value.hint is not None
+    assert f"apt-get install {packages}" in caught.value.hint

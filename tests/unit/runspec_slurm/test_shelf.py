@@ -1,0 +1,210 @@
+"""Files of the workspace are whole or not there, whatever happens on the way, and nobody else's."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+import pytest
+
+from runspec.bundle import bundle
+from runspec.provider import NoAnswer, RemoteError, Unavailable
+from runspec_slurm import pace
+from runspec_slurm.shelf import Entry, Shelf
+from runspec_slurm.transport import Done, Here
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    return tmp_path / "deep" / "workspace"
+
+
+@pytest.fixture
+def shelf(root: Path) -> Shelf:
+    return Shelf(Here(), str(root))
+
+
+class Broken(Here):
+    """A way on which commands go wrong: *strike* says what becomes of one."""
+
+    def __init__(self, done: Done | None = None, cut: int | None = None) -> None:
+        self.done, self.cut = done, cut
+
+    def run(
+        self,
+        script: str,
+        args: Sequence[str] = (),
+        content: Iterable[bytes] | None = None,
+        timeout_s: float = pace.COMMAND_S,
+    ) -> Done:
+        if self.done is not None:
+            return self.done
+        if content is not None and self.cut is not None:
+            content = [b"".join(content)[: self.cut]]
+        return super().run(script, args, content, timeout_s)
+
+
+def test_what_is_put_is_read_and_its_owners_alone(shelf: Shelf, root: Path) -> None:
+    shelf.put("runs/a-1/record.json", b"\0 {}\n'", beside="runs/a-1/logs")
+
+    assert shelf.read("runs", "a-1", "record.json") == b"\0 {}\n'"
+    assert (root / "runs/a-1/logs").is_dir()
+    modes = {p.stat().st_mode & 0o777 for p in root.rglob("*") if p.is_file()}
+    folders = {p.stat().st_mode & 0o777 for p in (root, *root.rglob("*")) if p.is_dir()}
+    assert (modes, folders) == ({0o600}, {0o700})
+
+
+def test_only_the_home_folder_is_written_short(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+
+    Shelf(Here(), "~/.runspec").put("inside/a", b"x")
+    Shelf(Here(), str(tmp_path / "$HOME")).put("inside/a", b"y")
+
+    assert (tmp_path / ".runspec/inside/a").read_bytes() == b"x"
+    assert (tmp_path / "$HOME/inside/a").read_bytes() == b"y"
+
+
+def test_looking_makes_nothing(shelf: Shelf, root: Path) -> None:
+    assert shelf.read("runs", "a") is None
+    assert shelf.size("inside/a") is None
+    assert shelf.listing("blobs") == []
+    assert shelf.folders("runs") == []
+
+    assert not root.exists()
+
+
+def test_what_arrives_otherwise_than_it_was_sent_gets_no_name(root: Path) -> None:
+    shelf = Shelf(Broken(cut=3), str(root))
+
+    with pytest.raises(RemoteError, match="arrived otherwise") as told:
+        shelf.put("inside/a", b"whole")
+
+    assert told.value.transient
+    assert [path for path in root.rglob("*") if path.is_file()] == []
+
+
+def test_a_folder_that_arrives_otherwise_gets_no_name(tmp_path: Path, root: Path) -> None:
+    (tmp_path / "code").mkdir()
+    (tmp_path / "code/hello").write_text("hello")
+    shelf = Shelf(Broken(cut=700), str(root))
+
+    with pytest.raises(RemoteError, match="arrived otherwise"):
+        shelf.put_folder("blobs/a.tar", bundle(tmp_path / "code"), lambda done, whole: None)
+
+    assert [path for path in root.rglob("*") if path.is_file()] == []
+
+
+def test_a_folder_is_one_tar(shelf: Shelf, tmp_path: Path) -> None:
+    (tmp_path / "code").mkdir()
+    (tmp_path / "code/hello").write_text("hello")
+    told: list[tuple[int, int]] = []
+
+    shelf.put_folder("blobs/a.tar", bundle(tmp_path / "code"), lambda *both: told.append(both))
+
+    found = shelf.read("blobs", "a.tar") or b""
+    assert found[:5] == b"hello"
+    assert found[512:517] == b"hello"
+    assert told[-1] == (5, 5)
+    assert shelf.listing("blobs") == [Entry("blobs/a.tar", len(found))]
+
+
+def test_a_claim_is_had_by_whoever_was_first(shelf: Shelf) -> None:
+    shelf.put("runs/a/record.json", b"{}")
+
+    assert shelf.put_new("12", "runs", "a", "claim") == "12"
+    assert shelf.put_new("13", "runs", "a", "claim") == "12"
+    assert shelf.folders("runs/a") == ["claim", "record.json"]
+
+
+def test_nothing_is_claimed_of_what_is_gone(shelf: Shelf, root: Path) -> None:
+    shelf.put("inside/a", b"")
+
+    assert shelf.put_new("12", "runs", "a", "claim") is None
+    assert not (root / "runs").exists()
+
+
+def test_parts_of_many_files_come_by_one_command(shelf: Shelf) -> None:
+    shelf.put("runs/a/logs/0-0.txt", b"0123456789")
+    shelf.put("runs/a/logs/1-0.txt", b"abc\n\0def")
+
+    found = shelf.parts([("runs/a/logs/0-0.txt", 2, 3), ("runs/a/logs/1-0.txt", 0, 8)])
+
+    assert found == [b"234", b"abc\n\0def"]
+    assert shelf.part("runs/a/logs/0-0.txt", 8, 100) == b"89"
+    assert shelf.part("runs/a/logs/2-0.txt", 0, 1) is None
+
+
+def test_parts_that_are_not_all_there_are_none(shelf: Shelf) -> None:
+    """Else bytes of one file would be taken for those of another."""
+    shelf.put("runs/a/logs/0-0.txt", b"0123")
+
+    assert shelf.parts([("runs/a/logs/0-0.txt", 2, 3), ("runs/a/logs/0-0.txt", 0, 1)]) is None
+
+
+def test_a_run_goes_at_once_and_twice_is_no_mistake(shelf: Shelf, root: Path) -> None:
+    shelf.put("runs/a/record.json", b"{}")
+    shelf.put("runs/b/record.json", b"{}")
+
+    shelf.remove_tree("runs", "a")
+    shelf.remove_tree("runs", "a")
+
+    assert shelf.folders("runs") == ["b"]
+    assert list((root / "trash").iterdir()) == []
+
+
+def test_what_is_not_there_may_be_removed(shelf: Shelf) -> None:
+    shelf.put("inside/a", b"")
+
+    shelf.remove("inside/a")
+    shelf.remove("inside/a")
+
+    assert shelf.size("inside/a") is None
+
+
+def test_a_key_never_leads_out_of_the_workspace(shelf: Shelf) -> None:
+    for key in ("../a", "runs/../../a", "/etc/passwd", "a\nb", ""):
+        with pytest.raises(AssertionError, match="is no key"):
+            shelf.read(key)
+
+
+def test_a_workspace_that_cannot_be_made_is_told_with_a_way_out(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+
+    with pytest.raises(RemoteError, match="cannot be used") as told:
+        Shelf(Here(), str(tmp_path / "file/workspace")).put("inside/a", b"")
+
+    assert "workspace" in (told.value.hint or "")
+
+
+def test_what_nobody_knows_of_is_no_answer(root: Path) -> None:
+    shelf = Shelf(Broken(Done(255, b"", "Connection reset by peer", lost=True)), str(root))
+
+    with pytest.raises(NoAnswer, match="Connection reset"):
+        shelf.put("inside/a", b"")
+    with pytest.raises(NoAnswer, match="Connection reset"):
+        shelf.read("inside", "a")
+
+
+def test_what_surely_did_not_begin_may_be_tried_again(root: Path) -> None:
+    class Away(Here):
+        def run(self, *args: object, **more: object) -> Done:
+            raise Unavailable("login: Connection refused", "is it up?")
+
+    shelf = Shelf(Away(), str(root))
+
+    with pytest.raises(RemoteError) as told:
+        shelf.put("inside/a", b"")
+    assert told.value.transient
+    with pytest.raises(Unavailable):
+        shelf.read("inside", "a")
+
+
+def test_what_a_file_system_refuses_is_told_with_a_way_out(root: Path) -> None:
+    full = Broken(Done(1, b"", "cat: write error: No space left on device"))
+
+    with pytest.raises(RemoteError, match="No space left") as told:
+        Shelf(full, str(root)).put("inside/a", b"")
+
+    assert "free some space" in (told.value.hint or "")

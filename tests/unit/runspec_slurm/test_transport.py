@@ -1,0 +1,179 @@
+"""Commands come to the cluster whole, here and by one SSH connection, and it is told when nobody knows of them."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import subprocess
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from runspec.provider import Conflict, Unavailable
+from runspec_slurm import transport as transports
+from runspec_slurm.transport import Here, Ssh, Transport, transport
+from tests.unit.runspec_slurm.login import Login, login
+
+pytestmark = pytest.mark.slow
+WORDS = ["", "two words", 'it\'s "me"', "$HOME `id`", "a\nb", "\\", "*", "-n", "grüße"]
+
+
+@pytest.fixture(scope="module")
+def node(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Login]:
+    with login(tmp_path_factory.mktemp("login")) as found:
+        yield found
+
+
+@pytest.fixture
+def far(node: Login) -> Iterator[Callable[[], Ssh]]:
+    """Makes ways to the login node that share what connections they have."""
+    with short_folder() as sockets:
+        yield lambda: Ssh("127.0.0.1", node.options, sockets)
+        for socket in sockets.iterdir():
+            words = ["ssh", "-o", f"ControlPath={socket}", "-O", "exit", "127.0.0.1"]
+            subprocess.run(words, capture_output=True, check=False)
+
+
+@contextlib.contextmanager
+def short_folder() -> Iterator[Path]:
+    """A socket's path has 108 bytes at most, and those of pytest are long."""
+    with tempfile.TemporaryDirectory(prefix="rs-", dir="/tmp") as name:
+        yield Path(name)
+
+
+@pytest.fixture(params=["here", "far"])
+def way(request: pytest.FixtureRequest) -> Transport:
+    if request.param == "here":
+        return Here()
+    made: Callable[[], Ssh] = request.getfixturevalue("far")
+    return made()
+
+
+def test_words_arrive_as_they_are(way: Transport) -> None:
+    done = way.run('for w; do printf "%s\\0" "$w"; done', WORDS)
+
+    assert done.out.decode().split("\0")[:-1] == WORDS
+    assert (done.code, done.lost) == (0, False)
+
+
+def test_what_is_sent_arrives_byte_for_byte(way: Transport) -> None:
+    content = bytes(range(256)) * 8192  # more than a pipe holds, both ways
+
+    done = way.run("cat", content=[content[:10], content[10:]])
+
+    assert done.out == content
+
+
+def test_a_command_has_its_own_code_and_errors(way: Transport) -> None:
+    done = way.run("echo no >&2; exit 7")
+
+    assert (done.code, done.err, done.lost) == (7, "no", False)
+
+
+def test_a_command_that_reads_nothing_may_end_before_all_is_sent(way: Transport) -> None:
+    done = way.run("exit 3", content=[b"x" * (1 << 20)])
+
+    assert done.code == 3
+
+
+def test_what_takes_too_long_is_ended_with_all_it_started(way: Transport, tmp_path: Path) -> None:
+    late = tmp_path / "late"
+
+    done = way.run('sh -c \'sleep 1; : >"$1"\' sh "$1"; :', [str(late)], timeout_s=0.3)
+
+    assert done.lost
+    if isinstance(way, Here):  # elsewhere nobody knows: that is what *lost* says
+        time.sleep(1)
+        assert not late.exists()
+
+
+def test_what_cannot_be_read_ends_the_command_and_is_told(way: Transport) -> None:
+    def content() -> Iterator[bytes]:
+        yield b"half"
+        raise Conflict("it has changed")
+
+    with pytest.raises(Conflict, match="it has changed"):
+        way.run("cat >/dev/null; sleep 60", content=content())
+
+
+def test_all_commands_share_one_connection(far: Callable[[], Ssh], node: Login) -> None:
+    before = node.connections
+
+    for _ in range(3):
+        assert far().run("echo hello").out == b"hello\n"
+
+    assert node.connections == before + 1
+
+
+def test_a_connection_that_breaks_in_the_middle_is_no_answer(
+    far: Callable[[], Ssh], node: Login, tmp_path: Path
+) -> None:
+    begun = tmp_path / "begun"
+
+    def content() -> Iterator[bytes]:
+        end = time.monotonic() + 20
+        while not begun.exists():
+            assert time.monotonic() < end
+            time.sleep(0.01)
+        node.drop()
+        yield b""
+
+    done = far().run(': >"$1"; sleep 60', [str(begun)], content=content())
+
+    assert (done.code, done.lost) == (255, True)
+    assert far().run("echo again").out == b"again\n", "and the next command makes another"
+
+
+@pytest.mark.parametrize(
+    ("option", "says"),
+    [
+        ("Port=1", "Connection refused"),
+        ("IdentityFile=/dev/null", "Permission denied"),
+        ("UserKnownHostsFile=/dev/null", "Host key verification failed"),
+        ("NoSuchOption=1", "Bad configuration option"),
+    ],
+)
+def test_what_never_began_is_told_with_a_way_out(node: Login, option: str, says: str) -> None:
+    name = option.partition("=")[0]
+    others = [other for other in node.options if other.partition("=")[0] != name]
+
+    with short_folder() as sockets, pytest.raises(Unavailable, match=says) as told:
+        Ssh("127.0.0.1", (option, *others), sockets).run("echo hello")
+
+    assert told.value.hint
+
+
+def test_nothing_of_a_host_is_an_option(node: Login) -> None:
+    with short_folder() as sockets:
+        argv = Ssh("login", ("Port=2222",), sockets).argv()
+
+    assert argv[-2:] == ["--", "login"]
+    assert argv.index("Port=2222") < argv.index("BatchMode=yes"), "the first value counts"
+
+
+def test_a_folder_of_somebody_else_is_no_place_for_a_connection(tmp_path: Path) -> None:
+    with short_folder() as sockets:
+        os.chmod(sockets, 0o755)
+
+        with pytest.raises(Unavailable, match="not yours alone"):
+            Ssh("login", (), sockets).argv()
+
+
+def test_where_no_name_is_short_enough_there_is_another_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(transports, "state_folder", lambda: tmp_path / ("x" * 90))
+    with short_folder() as runtime:
+        monkeypatch.setenv("XDG_RUNTIME_DIR", str(runtime))
+
+        argv = Ssh("login", ()).argv()
+
+    assert any(word.startswith(f"ControlPath={runtime}/runspec-ssh-") for word in argv)
+
+
+def test_without_a_host_commands_are_of_this_machine() -> None:
+    assert isinstance(transport(None), Here)
+    assert isinstance(transport("login"), Ssh)
