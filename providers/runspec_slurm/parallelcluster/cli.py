@@ -196,8 +196,9 @@ def _refused(what: str, answer: Mapping[str, Any]) -> RemoteError:
     changes = answer.get("updateValidationErrors") or ()
     if changes and all("must be stopped" in str(one.get("message")) for one in changes):
         hint = (
-            "set providers.parallelcluster.update: stop, which ends all jobs of the cluster; or keep the queues "
-            "that are there, and add others beside them"
+            "keep the queues that are there, and add others beside them; or set "
+            "providers.parallelcluster.update: terminate, which ends machines that are taken out, or stop, which "
+            "ends all jobs of the cluster"
         )
         return StopFirst(what, hint)
     if changes:

@@ -135,12 +135,20 @@ class ParallelClusterClient:
             for one in each(request):
                 answer = self._call(one)
             return answer
+        request = self._of_slurm(request)
         if request.operation not in CONTENT:
             return self._made(lambda slurm: slurm.call(request))
         try:
             return self._answer(lambda slurm: slurm.call(request))
         except NotThere:
             return {}
+
+    def _of_slurm(self, request: Request) -> Request:
+        """Give *request* in the words of Slurm's client; the cluster that it is of is known from then on."""
+        params = dict(request.params)
+        self.cluster = self.cluster or params.get("clusterName")
+        params.pop("clusterName", None)
+        return request._replace(params=params)
 
     def _call(self, request: Request) -> Answer:
         name = request.params["clusterName"]
@@ -193,7 +201,8 @@ class ParallelClusterClient:
             raise RemoteError(exc.message, "apply makes it") from exc
 
     def stage(self, request: Request, bundle: Bundle, progress: Progress) -> Answer:
-        return self._made(lambda slurm: slurm.stage(request, bundle, progress))
+        plain = self._of_slurm(request)
+        return self._made(lambda slurm: slurm.stage(plain, bundle, progress))
 
     def find(self, step: Step) -> Answer | None:
         with _unknown():
@@ -202,8 +211,9 @@ class ParallelClusterClient:
                 if found is not None and step.do.operation == "describe_cluster":
                     return self._learn(found)
                 return found
+            plain = step._replace(do=self._of_slurm(step.do))
             try:
-                there: Answer | None = self.ask(lambda slurm: slurm.find(step))
+                there: Answer | None = self.ask(lambda slurm: slurm.find(plain))
             except NotThere:
                 return None
             return there
@@ -225,11 +235,17 @@ class ParallelClusterClient:
             self.ask(lambda slurm: slurm.cancel(run))
 
     def streams(self, run: str) -> Sequence[Stream]:
-        found: Sequence[Stream] = self.ask(lambda slurm: slurm.streams(run))
+        try:
+            found: Sequence[Stream] = self.ask(lambda slurm: slurm.streams(run))
+        except NotThere:
+            return ()
         return found
 
     def outputs(self, run: str) -> Sequence[OutputFile]:
-        found: Sequence[OutputFile] = self.ask(lambda slurm: slurm.outputs(run))
+        try:
+            found: Sequence[OutputFile] = self.ask(lambda slurm: slurm.outputs(run))
+        except NotThere:
+            return ()
         return found
 
     def litter(self, runs: Collection[str], made: Collection[str]) -> Iterable[Litter]:

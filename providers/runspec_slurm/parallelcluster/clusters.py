@@ -142,6 +142,12 @@ class Clusters:
         name = request.params["clusterName"]
         self._pace(name)
         found = self.describe(name)
+        usable = self._usable(name, request, found)
+        if not usable:
+            self._looked[name] = self.clock()
+        return usable
+
+    def _usable(self, name: str, request: Request, found: Mapping[str, Any] | None) -> bool:
         if found is None:
             raise RemoteError(f"{name} is gone")
         status, fleet = str(found.get("clusterStatus")), found.get("computeFleetStatus")
@@ -159,11 +165,10 @@ class Clusters:
         return True
 
     def _pace(self, name: str) -> None:
-        """Wait until the cluster may be looked at again."""
-        last = self._looked.get(name)
+        """Wait until a cluster that could not be used may be looked at again."""
+        last = self._looked.pop(name, None)
         if last is not None and (left := last + POLL_S - self.clock()) > 0:
             self.sleep(left)
-        self._looked[name] = self.clock()
 
 
 def address_of(found: Mapping[str, Any]) -> str | None:

@@ -17,9 +17,19 @@ def steps(spec: Spec, facts: Facts) -> Iterator[Step]:
         yield _cluster(spec, options)
         if options.cluster:
             yield _update(spec, options)
-    name = options.cluster or config.name(spec, options)
+    name = config.name(spec, options)
     title = f"find the head node of the cluster {name}"
     yield Step("head", title, Scope.SITE, call("describe_cluster", clusterName=name))
+
+
+def on(name: str, step: Step) -> Step:
+    """Give a step of Slurm with the cluster that it is of: equal ones of two clusters make two things."""
+    undo = step.undo and _on(name, step.undo)
+    return step._replace(do=_on(name, step.do), undo=undo)
+
+
+def _on(name: str, request: Request) -> Request:
+    return request._replace(params={**request.params, "clusterName": name})
 
 
 def _cluster(spec: Spec, options: ParallelClusterOptions) -> Step:

@@ -7,7 +7,7 @@ from typing import Any
 
 from runspec.provider import Client, Facts, Options, Problem, Spec, Step
 from runspec_slurm import check as slurm_check, plan as slurm_plan
-from runspec_slurm.parallelcluster import check, onward, plan
+from runspec_slurm.parallelcluster import check, config, onward, plan
 from runspec_slurm.parallelcluster.options import ParallelClusterOptions
 
 
@@ -27,7 +27,9 @@ class ParallelClusterProvider:
         return survey(spec, options)
 
     def plan(self, spec: Spec, run: str, facts: Facts) -> Sequence[Step]:
-        return (*plan.steps(spec, facts), *slurm_plan.steps(spec, run, onward.facts(spec, facts)))
+        name = config.name(spec, facts.options)
+        then = slurm_plan.steps(spec, run, onward.facts(spec, facts))
+        return (*plan.steps(spec, facts), *(plan.on(name, step) for step in then))
 
     def first_profile(self) -> str:
         from runspec_slurm.parallelcluster.first import PROFILE

@@ -147,7 +147,12 @@ def test_a_change_that_wants_the_fleet_to_stop_is_told_apart() -> None:
     one = failure("update-cluster", {"message": "no", "updateValidationErrors": [stop]}, "")
     both = failure("update-cluster", {"message": "no", "updateValidationErrors": [stop, never]}, "")
 
-    assert type(one) is StopFirst and one.hint and "update: stop" in one.hint
+    assert (
+        type(one) is StopFirst
+        and one.hint
+        and "update: terminate" in one.hint
+        and "stop" in one.hint
+    )
     assert type(both) is RemoteError and both.hint and "another name" in both.hint
 
 

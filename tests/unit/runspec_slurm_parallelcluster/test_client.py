@@ -156,6 +156,17 @@ def test_of_a_cluster_that_is_gone_nothing_is_there_and_nothing_is_to_do(world: 
         client.call(PUT)
 
 
+def test_a_step_says_which_cluster_it_is_of(world: World) -> None:
+    """So a client that made nothing and remembers nothing finds its way."""
+    client, step = world.client(), steps()["inside"]
+    world.pcluster.there[str(step.do.params["clusterName"])] = up()
+
+    assert client.find(step) is None
+    client.call(step.do)
+
+    assert world.calls == ["put"]
+
+
 def test_a_run_that_never_had_a_cluster_is_gone(world: World) -> None:
     assert world.client().state(RUN).state is State.GONE
 

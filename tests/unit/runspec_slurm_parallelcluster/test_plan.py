@@ -241,5 +241,12 @@ def test_a_cluster_that_is_there_is_only_looked_for() -> None:
     assert "cluster" not in steps and "update" not in steps and "head" in steps
 
 
+def test_what_lies_on_two_clusters_is_two_things() -> None:
+    one, other = plan(max_count=4)["inside"], plan(max_count=8)["inside"]
+
+    assert one.do.params["clusterName"] != other.do.params["clusterName"]
+    assert one.undo is not None and one.undo.params["clusterName"] == one.do.params["clusterName"]
+
+
 def test_planning_twice_gives_equal_plans() -> None:
     assert plan(storage=SHARED) == plan(storage=SHARED)

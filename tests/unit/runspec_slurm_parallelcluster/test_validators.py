@@ -32,7 +32,9 @@ ASKING = Path(__file__).with_name("asking.py")
 WOULD = "Request would have succeeded, but DryRun flag is set."
 KEYS = {"AWS_ACCESS_KEY_ID": "a", "AWS_SECRET_ACCESS_KEY": "b", "AWS_DEFAULT_REGION": "us-east-1"}
 CPU, GPU = {"instance_types": ["c6i.4xlarge"], "max_count": 4}, {"instance_types": ["g5.xlarge"]}
-BOTH: dict[str, Any] = {"queues": {"cpu": CPU, "gpu": {**GPU, "capacity": "spot", "spot_price": 1.5}}}
+BOTH: dict[str, Any] = {
+    "queues": {"cpu": CPU, "gpu": {**GPU, "capacity": "spot", "spot_price": 1.5}}
+}
 # Settings that the validators refuse, and a word of theirs. Those without a check of ours ask what only EC2 knows.
 REFUSED: dict[str, tuple[dict[str, Any], str]] = {
     "no subnet": ({"subnets": ["subnet-0123456789abcdef0"]}, "subnet-0123456789abcdef0"),
@@ -67,6 +69,7 @@ CHANGES: dict[str, tuple[dict[str, Any], str]] = {
     "another system": ({**BOTH, "os": "ubuntu2404"}, "never"),
     "another head": ({**BOTH, "head_node": "m6i.2xlarge"}, "never"),
 }
+TERMINATED = ("smaller", "other machines", "one queue less")  # and because of update: terminate
 DRAINED = ("dearer", "bought otherwise")  # what the service takes only because of update: drain
 
 
@@ -133,9 +136,16 @@ def questions(base: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
         return {"cluster_name": name, "cluster_configuration": config.configuration(spec(), given)}
 
     create, update = {"op": "create_cluster"}, {"op": "update_cluster"}
-    near: dict[str, Any] = {"placement_group": "near", "efa": True, "instance_types": ["c6i.32xlarge"]}
+    near: dict[str, Any] = {
+        "placement_group": "near",
+        "efa": True,
+        "instance_types": ["c6i.32xlarge"],
+    }
     yield "near", {**create, **made("near", **near), "dryrun": True}
-    reserved: dict[str, Any] = {"reservation": "cr-0123456789abcdef0", "instance_types": ["c6i.4xlarge"]}
+    reserved: dict[str, Any] = {
+        "reservation": "cr-0123456789abcdef0",
+        "instance_types": ["c6i.4xlarge"],
+    }
     yield "reserved", {**create, **made("res", max_count=4, **reserved), "dryrun": True}
     for name, (settings, _) in REFUSED.items():
         yield name, {**create, **made("bad", **settings), "dryrun": True}
@@ -151,6 +161,9 @@ def questions(base: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
     for name in DRAINED:
         wanted = made(**CHANGES[name][0], update="stop")
         yield f"{name}, not drained", {**update, **wanted, "dryrun": True}
+    for name in TERMINATED:
+        wanted = made(**CHANGES[name][0], update="terminate")
+        yield f"{name}, terminated", {**update, **wanted, "dryrun": True}
     yield "-stopped", {"op": "fleet", "cluster": "demo", "status": "STOPPED"}
     yield "update", {**update, **made(**CHANGES["other machines"][0])}
     yield (
@@ -202,6 +215,11 @@ def test_draining_is_what_makes_it_possible_while_machines_run(
     said: dict[str, Any], name: str
 ) -> None:
     assert kind(said[f"{name}, not drained"]) == "stop"
+
+
+@pytest.mark.parametrize("name", TERMINATED)
+def test_terminating_takes_machines_out_while_others_run(said: dict[str, Any], name: str) -> None:
+    assert kind(said[f"{name}, terminated"]) == "may", said[f"{name}, terminated"]
 
 
 def test_what_wants_the_fleet_to_stop_is_taken_when_it_has(said: dict[str, Any]) -> None:
