@@ -19,6 +19,7 @@ import runspec_local
 from runspec.provider import (
     Answer,
     Bundle,
+    Interactive,
     NoAnswer,
     OutputFile,
     Progress,
@@ -27,10 +28,11 @@ from runspec.provider import (
     Status,
     Step,
     Stream,
+    Way,
     inside_sh,
     inside_zipapp,
 )
-from runspec_local import durable, engine, environment, image, process, reading
+from runspec_local import durable, engine, entering, environment, image, process, reading
 from runspec_local.folders import is_whole, put, remove
 
 READY_S = 30.0
@@ -135,6 +137,17 @@ class LocalClient:
 
     def outputs(self, run: str) -> Sequence[OutputFile]:
         return reading.outputs(self._folder(run))
+
+    def shell(
+        self, run: str, task: int, rank: int, words: Sequence[str], *, terminal: bool
+    ) -> Interactive:
+        with self._in_words():
+            at = (task, rank)
+            return entering.shell(self._folder(run), at, words, os.environ, terminal=terminal)
+
+    def tunnel(self, run: str, task: int, rank: int, port: int) -> Way:
+        with self._in_words():
+            return entering.tunnel(self._folder(run), (task, rank), port)
 
     @contextlib.contextmanager
     def _in_words(self) -> Iterator[None]:

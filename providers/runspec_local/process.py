@@ -26,14 +26,26 @@ def start_ticks(pid: int) -> int | None:
     """Give when *pid* was started, in ticks since boot, or None when it is not alive.
 
     A number may be given to another process later; the number and this together are not.
-    Field 22 of /proc/PID/stat, counted after the name, which may hold spaces. proc(5)
+    Field 22 of /proc/PID/stat. proc(5)
     """
+    fields = _stat(pid)
+    return None if fields is None else int(fields[19])
+
+
+def parent(pid: int) -> int | None:
+    """Give the parent of *pid*, or None when it is not alive. Field 4 of /proc/PID/stat. proc(5)"""
+    fields = _stat(pid)
+    return None if fields is None else int(fields[1])
+
+
+def _stat(pid: int) -> list[bytes] | None:
+    """Give the fields from the third on: the second is the name, which may hold spaces."""
     try:
         stat = Path(f"/proc/{pid}/stat").read_bytes()
     except OSError:
         return None
     fields = stat.rpartition(b")")[2].split()
-    return None if fields[0] in (b"Z", b"X") else int(fields[19])
+    return None if fields[0] in (b"Z", b"X") else fields
 
 
 def alive(who: dict[str, Any]) -> bool:

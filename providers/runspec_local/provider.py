@@ -15,6 +15,7 @@ class LocalProvider:
 
     name = "local"
     options_model: type[Options] = LocalOptions
+    enters = ("shell", "tunnel")
 
     def check(self, spec: Spec, facts: Facts) -> Iterable[Problem]:
         return check.problems(spec, facts)

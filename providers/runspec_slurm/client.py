@@ -11,6 +11,7 @@ from runspec.provider import (
     Client,
     Conflict,
     Facts,
+    Interactive,
     Litter,
     NoAnswer,
     OutputFile,
@@ -21,9 +22,10 @@ from runspec.provider import (
     Step,
     Stream,
     Unavailable,
+    Way,
     inside_zipapp,
 )
-from runspec_slurm import outputs
+from runspec_slurm import interactive, outputs
 from runspec_slurm.jobs import Jobs
 from runspec_slurm.litter import Collector
 from runspec_slurm.looking import Looks
@@ -45,6 +47,7 @@ class SlurmClient:
     """Talks to Slurm by its commands, here or on a login node, and keeps files in the workspace."""
 
     def __init__(self, options: SlurmOptions, way: Transport | None = None) -> None:
+        self.options = options
         self.way = way or transport(options.host, options.ssh_options)
         self.shelf = Shelf(self.way, options.workspace)
         self.queue = Queue(self.shelf)
@@ -121,6 +124,17 @@ class SlurmClient:
 
     def outputs(self, run: str) -> Sequence[OutputFile]:
         return outputs.outputs(self.shelf, run)
+
+    def shell(
+        self, run: str, task: int, rank: int, words: Sequence[str], *, terminal: bool
+    ) -> Interactive:
+        node = interactive.node(self.jobs, self.shelf, run, task, rank)
+        python = self.options.python
+        return interactive.shell(self.shelf, node, python, words, terminal=terminal)
+
+    def tunnel(self, run: str, task: int, rank: int, port: int) -> Way:
+        node = interactive.node(self.jobs, self.shelf, run, task, rank)
+        return interactive.tunnel(self.shelf, node, self.options.python, port)
 
 
 def named(argv: Sequence[str]) -> str:

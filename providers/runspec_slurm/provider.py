@@ -17,6 +17,7 @@ class SlurmProvider:
 
     name = "slurm"
     options_model: type[Options] = SlurmOptions
+    enters = ("shell", "tunnel")
 
     def check(self, spec: Spec, facts: Facts) -> Iterable[Problem]:
         return check.problems(spec, facts)

@@ -15,6 +15,7 @@ from runspec.values import (
     Finding,
     Foreign,
     Imported,
+    Interactive,
     Litter,
     OutputFile,
     Progress,
@@ -22,6 +23,7 @@ from runspec.values import (
     Request,
     Step,
     Stream,
+    Way,
 )
 
 
@@ -95,6 +97,42 @@ class Collects(Protocol):
 
         *made* are all texts in the plans on record, names among them.
         """
+
+
+@runtime_checkable
+class Shells(Protocol):
+    """A client that can start a program where a node of a live run works."""
+
+    def shell(
+        self, run: str, task: int, rank: int, words: Sequence[str], *, terminal: bool
+    ) -> Interactive:
+        """Give what starts *words*, or a shell where there are none, in the node's folder, environment and container.
+
+        *terminal* says whether its input is one. Called when `state` says that *run* is running. Its exit
+        code must be that of what was started. A secret of the job that it does not find there is named in the
+        notes. Raises Unavailable, saying why, where that node does not run.
+        """
+
+
+@runtime_checkable
+class Tunnels(Protocol):
+    """A client that knows a way to what listens on a node of a live run."""
+
+    def tunnel(self, run: str, task: int, rank: int, port: int) -> Way:
+        """Give a way to *port* of the node; whether anything listens there is found out on the way.
+
+        Asked again when the way led nowhere: the node may have been tried again elsewhere. Raises
+        Unavailable, saying why, where that node does not run.
+        """
+
+
+@runtime_checkable
+class Enters(Protocol):
+    """A provider that has clients with `Shells` or `Tunnels`, and says so before one is opened."""
+
+    @property
+    def enters(self) -> Collection[str]:
+        """Which of `shell` and `tunnel` its clients can do."""
 
 
 @runtime_checkable

@@ -3,9 +3,9 @@
 A provider has two halves. The `Provider` is pure: it checks a spec and turns it into a plan,
 touching no network, clock, environment or disk. Its `Client` is the other half: it sends the
 requests of a plan. What a client can do beyond that is a protocol with one method, asked for
-with isinstance: `Stage`, `Tail`, `Outputs`, `Talks`, `Remembers`, `Collects`; of a provider,
-`Survey`, `Doctor`, `Permits`, `Introduces`, `Rehearses`, `Exports` and `Imports`. `runspec.testing` asks
-every promise made here of every registered provider.
+with isinstance: `Stage`, `Tail`, `Outputs`, `Talks`, `Remembers`, `Collects`, `Shells` and `Tunnels`; of
+a provider, `Survey`, `Doctor`, `Permits`, `Introduces`, `Rehearses`, `Exports`, `Imports` and `Enters`.
+`runspec.testing` asks every promise made here of every registered provider.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from typing import Protocol
 from runspec.abilities import (
     Collects,
     Doctor,
+    Enters,
     Exports,
     Imports,
     Introduces,
@@ -23,10 +24,12 @@ from runspec.abilities import (
     Permits,
     Rehearses,
     Remembers,
+    Shells,
     Stage,
     Survey,
     Tail,
     Talks,
+    Tunnels,
 )
 from runspec.errors import (
     Conflict,
@@ -63,6 +66,7 @@ from runspec.spec import Capacity, Launch, Model, Mount, Nodes, Output, Spec
 from runspec.tars import tar_blocks, tar_bytes
 from runspec.values import (
     SECRET_SOURCE,
+    Address,
     Answer,
     Attempt,
     Bundle,
@@ -72,7 +76,9 @@ from runspec.values import (
     File,
     Finding,
     Foreign,
+    Forward,
     Imported,
+    Interactive,
     Litter,
     LocalSecret,
     NodeStatus,
@@ -80,6 +86,7 @@ from runspec.values import (
     OutputFile,
     Progress,
     Rehearsal,
+    Relay,
     Request,
     Scope,
     SecretSource,
@@ -88,12 +95,14 @@ from runspec.values import (
     Status,
     Step,
     Stream,
+    Way,
 )
 from runspec.words import argv, shell_script, tasks, variable
 
 __all__ = [
     "OUTPUT_TAR",
     "SECRET_SOURCE",
+    "Address",
     "Answer",
     "Attempt",
     "Bundle",
@@ -105,14 +114,17 @@ __all__ = [
     "Conflict",
     "CredentialsError",
     "Doctor",
+    "Enters",
     "Exported",
     "Exports",
     "Facts",
     "File",
     "Finding",
     "Foreign",
+    "Forward",
     "Imported",
     "Imports",
+    "Interactive",
     "Introduces",
     "Key",
     "Launch",
@@ -136,6 +148,7 @@ __all__ = [
     "Provider",
     "Rehearsal",
     "Rehearses",
+    "Relay",
     "Remembers",
     "RemoteError",
     "Request",
@@ -144,6 +157,7 @@ __all__ = [
     "Seconds",
     "SecretName",
     "SecretSource",
+    "Shells",
     "Source",
     "Spec",
     "Stage",
@@ -155,8 +169,10 @@ __all__ = [
     "Tail",
     "Talks",
     "Truth",
+    "Tunnels",
     "Unavailable",
     "UsageError",
+    "Way",
     "Whole",
     "Word",
     "argv",

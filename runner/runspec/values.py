@@ -279,3 +279,49 @@ class Finding(NamedTuple):
     what: str
     ok: bool
     hint: str | None = None
+
+
+class Interactive(NamedTuple):
+    """What is started with the user's terminal, in the place of runspec itself.
+
+    *env* is its whole environment; None is that of runspec. It may hold secrets: it is never shown.
+    *argv* holds none. *folder* is where it starts; None is where runspec was called. *notes* are what
+    a person should know first.
+    """
+
+    argv: tuple[str, ...]
+    env: Mapping[str, str] | None = None
+    folder: str | None = None
+    notes: tuple[str, ...] = ()
+
+    def __repr__(self) -> str:
+        return f"Interactive(argv={self.argv!r}, folder={self.folder!r})"
+
+
+class Address(NamedTuple):
+    """A port that can be reached from here by TCP."""
+
+    host: str
+    port: int
+
+
+class Relay(NamedTuple):
+    """A program that is started for each connection, and carries it on its input and output.
+
+    It speaks frames, as `runspec_inside relay` does: see there.
+    """
+
+    argv: tuple[str, ...]
+
+
+class Forward(NamedTuple):
+    """A program that stays, and leads each connection to a socket of this machine to the port.
+
+    In each word, `{socket}` stands for the path of that Unix socket, in a folder that only its owner
+    may enter: `ssh -N -L {socket}:NODE:8888 LOGIN`.
+    """
+
+    argv: tuple[str, ...]
+
+
+Way = Address | Relay | Forward

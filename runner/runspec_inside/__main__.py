@@ -1,13 +1,13 @@
 """The command line of the zipapp.
 
-`job [-- WORD...]`, `job --node`, `batch -- WORD...`, `launch -- WORD...`, `rsh HOST WORD...`,
-`sync --every SECONDS|--once FROM TO`.
+`job [-- WORD...]`, `job --node`, `batch -- WORD...`, `enter RUN TASK RANK [-- WORD...]`, `launch -- WORD...`,
+`relay HOST PORT`, `rsh HOST WORD...`, `sync --every SECONDS|--once FROM TO`.
 """
 
 import sys
 from typing import Callable, Dict, List
 
-from . import agent, batch, launcher, rsh, sync
+from . import agent, batch, enter, launcher, relay, rsh, sync
 from .words import Failure
 
 
@@ -18,7 +18,9 @@ def launch(argv: List[str]) -> int:
 VERBS: Dict[str, Callable[[List[str]], int]] = {
     "job": agent.main,
     "batch": batch.main,
+    "enter": enter.main,
     "launch": launch,
+    "relay": relay.main,
     "rsh": rsh.main,
     "sync": sync.main,
 }

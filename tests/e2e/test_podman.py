@@ -14,6 +14,8 @@ import pytest
 
 from runspec import record
 from runspec.cli.main import run
+from runspec.testing.entering import posted
+from runspec.testing.world import ECHO
 from tests.needs import lack, need, need_root
 
 IMAGE = "localhost/runspec-test:1"
@@ -295,3 +297,44 @@ def _wheel(folder: Path) -> None:
             f"{meta}/WHEEL", "Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n"
         )
         wheel.writestr(f"{meta}/RECORD", "")
+
+
+def test_a_shell_and_a_tunnel_lead_into_the_container_of_a_node(
+    spec: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its loopback address is in a network of its own; the environment is the container's, secrets too."""
+    monkeypatch.setenv("SOURCE", "canary-5309")
+    job = f"cluster: {{nodes: 2}}\nsecrets: {{TOKEN: token}}\ncommand: {json.dumps(['python3', '-c', ECHO, '8080'])}\n"
+    local = "providers: {local: {grace: 1s, secrets: {token: env:SOURCE}}}\n"
+    spec.write_text(HEAD + job + local)
+    assert run(["apply", "-d", str(spec)]) == 0
+    body = os.urandom(1 << 20) * 3
+    line = [sys.executable, "-m", "runspec"]
+    ask = 'echo "$RUNSPEC_RANK $TOKEN"; test -d /.runspec || echo outside; exit 6'
+    tunnel: subprocess.Popen[str] | None = None
+    try:
+        until_running(2)
+        shell = [*line, "shell", "boxed", "--node", "1", "--", "sh", "-c", ask]
+        done = subprocess.run(shell, capture_output=True, text=True, check=False)
+        assert (done.stdout, done.returncode) == ("1 canary-5309\n", 6), done.stderr
+
+        words = [*line, "tunnel", "boxed", "0:8080", "--node", "1"]
+        tunnel = subprocess.Popen(words, stdout=subprocess.PIPE, text=True)
+        assert tunnel.stdout is not None
+        assert posted(tunnel.stdout.readline().strip(), body, 30.0) == body
+    finally:
+        if tunnel is not None:
+            tunnel.terminate()
+            tunnel.communicate()
+        run(["cancel", "boxed"])
+    assert containers() == []
+
+
+def until_running(count: int) -> None:
+    end = time.monotonic() + 60
+    line = ["podman", "ps", "--quiet", "--filter", "label=runspec.run", "--filter", "name=-1$"]
+    while (
+        len(subprocess.run(line, capture_output=True, text=True, check=True).stdout.split()) < count
+    ):
+        assert time.monotonic() < end, "they do not run"
+        time.sleep(0.2)

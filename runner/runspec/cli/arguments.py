@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 from argparse import ArgumentParser, RawDescriptionHelpFormatter
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any, NoReturn
 
 from runspec.errors import UsageError
@@ -150,6 +150,44 @@ def _looking(make: Make) -> None:
     fetch.add_argument("--output", metavar="NAME", help="only this output")
 
 
+def _entering(make: Make) -> None:
+    shell = make(
+        "shell",
+        "runspec shell mnist\nrunspec shell mnist -- nvidia-smi",
+        "start a shell, or the words after --, where a node works",
+        json=False,
+    )
+    _run(shell)
+    _node(shell)
+    tunnel = make("tunnel", "runspec tunnel mnist 8888", "bring a port of a node to this machine")
+    _run(tunnel)
+    tunnel.add_argument(
+        "port", metavar="[LOCAL:]PORT", help="the node's, and the one here (the same; 0 is any)"
+    )
+    _node(tunnel)
+
+
+def _node(verb: ArgumentParser) -> None:
+    verb.add_argument("--node", type=int, metavar="N", help="node N (the first that runs)")
+    verb.add_argument(
+        "--task", type=int, metavar="N", help="task N of a sweep (the first that runs)"
+    )
+
+
+def parted(words: Sequence[str]) -> tuple[list[str], list[str]]:
+    """Take off what is no word of ours: what a shell is to start, after the first `--`.
+
+    >>> parted(["shell", "mnist", "--", "git", "log", "--", "x"])
+    (['shell', 'mnist'], ['git', 'log', '--', 'x'])
+    """
+    own = list(words)
+    verb = next((word for word in own if not word.startswith("-")), "")
+    if verb != "shell" or "--" not in own:
+        return own, []
+    at = own.index("--")
+    return own[:at], own[at + 1 :]
+
+
 def _ending(make: Make) -> None:
     cancel = make("cancel", "runspec cancel mnist", "end a run, and wait until it has ended")
     _run(cancel)
@@ -192,6 +230,7 @@ GROUPS: Mapping[Callable[[Make], None], Collection[str]] = {
     _making: ("apply",),
     _rehearsing: ("rehearse",),
     _looking: ("list", "status", "logs", "fetch"),
+    _entering: ("shell", "tunnel"),
     _ending: ("cancel", "destroy", "gc"),
     _around: ("doctor", "policy", "schema", "providers", "completion"),
 }

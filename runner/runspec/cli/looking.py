@@ -103,8 +103,8 @@ def logs(args: Namespace) -> int:
     limit_s = applying.wait_limit(args)
     of = record.find_kept(args.run)
     count, tasks = applying.shape(of)
-    _there("--node", args.node, count, "nodes")
-    _there("--task", args.task, tasks, "tasks")
+    there("--node", args.node, count, "nodes")
+    there("--task", args.task, tasks, "tasks")
     _, client, _ = applying.connect(of)
     wanted = log.chosen(args.node, args.task)
     if args.save:
@@ -117,7 +117,7 @@ def logs(args: Namespace) -> int:
     return OK
 
 
-def _there(option: str, number: int | None, count: int, what: str) -> None:
+def there(option: str, number: int | None, count: int, what: str) -> None:
     if number is not None and not 0 <= number < count:
         raise UsageError(
             f"{option}: there is no {number}", f"it has {count} {what}, counted from 0"

@@ -22,6 +22,8 @@ MODULES = {
     "status": "looking",
     "logs": "looking",
     "fetch": "fetching",
+    "shell": "entering",
+    "tunnel": "entering",
     "cancel": "ending",
     "destroy": "ending",
     "rehearse": "rehearsing",
@@ -47,7 +49,9 @@ def run(words: Sequence[str]) -> int:
             import argcomplete
 
             argcomplete.autocomplete(top)
-        args = top.parse_args(words)
+        own, rest = arguments.parted(words)
+        args = top.parse_args(own)
+        args.words = rest
         if args.version:
             console.out(f"runspec {__version__}")
             return errors.OK

@@ -10,7 +10,7 @@ import pytest
 
 # Plain asserts then say what differs, as in a test module; before the modules are imported.
 pytest.register_assert_rewrite(
-    *(f"runspec.testing.{name}" for name in ("contract", "client", "promises"))
+    *(f"runspec.testing.{name}" for name in ("contract", "client", "entering", "promises"))
 )
 
 from runspec.testing.contract import ProviderContract as ProviderContract  # noqa: E402 - see above

@@ -19,7 +19,7 @@ from runspec import plan, registry
 from runspec.provider import Doctor, Facts, Options, Problem, Provider, Spec, Step, Survey
 from runspec.scalars import NAME
 from runspec.testing import elsewhere, promises
-from runspec.testing.client import ClientContract
+from runspec.testing.entering import EnteringContract
 from runspec.testing.sealed import sealed
 from runspec.testing.strategies import specs
 from runspec.testing.world import EXAMPLES, SECRET, World
@@ -68,7 +68,7 @@ drawn = settings(
 )
 
 
-class ProviderContract(ClientContract):
+class ProviderContract(EnteringContract):
     """Subclass it in a test module and give `world`; pytest does the rest."""
 
     @pytest.fixture

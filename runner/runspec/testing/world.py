@@ -23,6 +23,19 @@ FILES = {
     "src/run.sh": b"#!/bin/sh\necho it runs\n",
 }
 
+AWKWARD = 'it\'s "me" & $HOME `x` #y \\n é'  # no shell may make anything of it
+ECHO = """\
+import http.server, os, sys
+class Echo(http.server.BaseHTTPRequestHandler):
+    def do_POST(self):
+        data = self.rfile.read(int(self.headers["Content-Length"]))
+        self.send_response(200)
+        self.end_headers()
+        self.wfile.write(data)
+at = (os.environ["RUNSPEC_HOST"], int(sys.argv[1]))
+http.server.ThreadingHTTPServer(at, Echo).serve_forever()
+"""
+
 # Jobs that a provider runs or refuses in words, by name: what is beside apiVersion and provider.
 EXAMPLES: Mapping[str, Mapping[str, Any]] = MappingProxyType(
     {
@@ -131,6 +144,18 @@ class World:
     def sleeping(self) -> Spec:
         """Give a job that goes on for longer than any test."""
         return self.spec(run="echo begun\nexec sleep 600\n")
+
+    def entered(self) -> Spec:
+        """Give a job that goes on for longer than any test, with a secret, and a file `mark` in its folder."""
+        return self.spec(
+            run="echo here > mark\necho begun\nexec sleep 600\n",
+            env={"GREETING": 'it\'s "me" & $HOME `x` #y \\n é'},
+            secrets={"TOKEN": "token"},
+        )
+
+    def serving(self, port: int) -> Spec:
+        """Give a job that gives back, over HTTP at *port* of its node, what is sent to it."""
+        return self.spec(command=["python3", "-c", ECHO, str(port)])
 
     def writing(self, exit_code: int = 0) -> Spec:
         """Give a job that writes `written()` into its output `made` and exits with *exit_code*."""
