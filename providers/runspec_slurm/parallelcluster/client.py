@@ -13,6 +13,7 @@ from runspec.provider import (
     Bundle,
     Client,
     Facts,
+    Interactive,
     Litter,
     NoAnswer,
     OutputFile,
@@ -24,6 +25,7 @@ from runspec.provider import (
     Step,
     Stream,
     Unavailable,
+    Way,
     state_folder,
 )
 from runspec_slurm.client import SlurmClient
@@ -248,12 +250,35 @@ class ParallelClusterClient:
             return ()
         return found
 
+    def shell(
+        self, run: str, task: int, rank: int, words: Sequence[str], *, terminal: bool
+    ) -> Interactive:
+        with _known():
+            found: Interactive = self.ask(
+                lambda slurm: slurm.shell(run, task, rank, words, terminal=terminal)
+            )
+        return found
+
+    def tunnel(self, run: str, task: int, rank: int, port: int) -> Way:
+        with _known():
+            found: Way = self.ask(lambda slurm: slurm.tunnel(run, task, rank, port))
+        return found
+
     def litter(self, runs: Collection[str], made: Collection[str]) -> Iterable[Litter]:
         try:
             found: Iterable[Litter] = self.ask(lambda slurm: tuple(slurm.litter(runs, made)))
         except NotThere:
             return ()
         return found
+
+
+@contextlib.contextmanager
+def _known() -> Iterator[None]:
+    """Without a cluster nothing runs."""
+    try:
+        yield
+    except NotThere as exc:
+        raise Unavailable(exc.message, exc.hint) from exc
 
 
 @contextlib.contextmanager

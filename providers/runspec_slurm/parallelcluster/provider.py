@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 from runspec.provider import Client, Facts, Options, Problem, Spec, Step
@@ -30,6 +30,10 @@ class ParallelClusterProvider:
         name = config.name(spec, facts.options)
         then = slurm_plan.steps(spec, run, onward.facts(spec, facts))
         return (*plan.steps(spec, facts), *(plan.on(name, step) for step in then))
+
+    @property
+    def enters(self) -> Collection[str]:
+        return ("shell", "tunnel")
 
     def first_profile(self) -> str:
         from runspec_slurm.parallelcluster.first import PROFILE

@@ -67,6 +67,14 @@ class Slurm:
         self._up()
         self.world.calls.append("cancel")
 
+    def shell(self, run: str, task: int, rank: int, words: Any, *, terminal: bool) -> str:
+        self._up()
+        return f"shell of {run}"
+
+    def tunnel(self, run: str, task: int, rank: int, port: int) -> str:
+        self._up()
+        return f"way to {port}"
+
     def remember(self, run: str, answers: Any) -> None:
         self.world.remembered.append(run)
 
@@ -165,6 +173,16 @@ def test_a_step_says_which_cluster_it_is_of(world: World) -> None:
     client.call(step.do)
 
     assert world.calls == ["put"]
+
+
+def test_a_shell_and_a_tunnel_go_through_the_head_node(world: World) -> None:
+    client: Any = world.client(cluster="training")
+    with pytest.raises(Unavailable, match="there is no cluster"):
+        client.shell(RUN, 0, 0, (), terminal=True)
+    world.pcluster.there["training"] = up()
+
+    assert client.shell(RUN, 0, 0, (), terminal=True) == f"shell of {RUN}"
+    assert client.tunnel(RUN, 0, 0, 8888) == "way to 8888"
 
 
 def test_a_run_that_never_had_a_cluster_is_gone(world: World) -> None:
