@@ -19,7 +19,9 @@ POLICY = ["NEW", "CHANGED", "DELETED"]
 
 
 def name(spec: Spec, options: ParallelClusterOptions) -> str:
-    """Give the cluster's name: the profile's, or one that says what the cluster is."""
+    """Give the cluster's name: the profile's, or one that says what the cluster is; of a host alone, the host."""
+    if not options.manage and options.host:
+        return options.cluster or options.host
     return options.cluster or f"runspec-{digest(_plain(spec, options))[:12]}"
 
 

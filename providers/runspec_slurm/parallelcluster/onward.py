@@ -31,6 +31,8 @@ def facts(spec: Spec, given: Facts) -> Facts:
 
 def options(spec: Spec, own: ParallelClusterOptions) -> ParallelClusterOptions:
     """Give the settings with those of Slurm that follow from those of the cluster."""
+    if not own.manage:  # its queues are not ours to know
+        return access(own.model_copy(update={"partition": own.queue or own.partition}))
     sent = machines.of_job(spec, own)
     there = machines.queues(spec, own)
     spot = [name for name in sent if there[name].capacity == "spot" or own.queue]

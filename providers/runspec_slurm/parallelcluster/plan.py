@@ -17,6 +17,8 @@ def steps(spec: Spec, facts: Facts) -> Iterator[Step]:
         yield _cluster(spec, options)
         if options.cluster:
             yield _update(spec, options)
+    if options.host and not options.manage:
+        return  # it is known, and nobody has to be asked
     name = config.name(spec, options)
     title = f"find the head node of the cluster {name}"
     yield Step("head", title, Scope.SITE, call("describe_cluster", clusterName=name))

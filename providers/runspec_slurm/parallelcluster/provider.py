@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from runspec.provider import Client, Facts, Options, Problem, Spec, Step
+from runspec.provider import Client, Facts, Finding, Options, Problem, Spec, Step
 from runspec_slurm import check as slurm_check, plan as slurm_plan
 from runspec_slurm.parallelcluster import check, config, onward, plan
 from runspec_slurm.parallelcluster.options import ParallelClusterOptions
@@ -16,6 +16,7 @@ class ParallelClusterProvider:
 
     name = "parallelcluster"
     options_model: type[Options] = ParallelClusterOptions
+    enters = ("shell", "tunnel")
 
     def check(self, spec: Spec, facts: Facts) -> Iterable[Problem]:
         yield from check.problems(spec, facts)
@@ -26,14 +27,15 @@ class ParallelClusterProvider:
 
         return survey(spec, options)
 
+    def examine(self, options: Any) -> Iterable[Finding]:
+        from runspec_slurm.parallelcluster.doctor import examine
+
+        return examine(options)
+
     def plan(self, spec: Spec, run: str, facts: Facts) -> Sequence[Step]:
         name = config.name(spec, facts.options)
         then = slurm_plan.steps(spec, run, onward.facts(spec, facts))
         return (*plan.steps(spec, facts), *(plan.on(name, step) for step in then))
-
-    @property
-    def enters(self) -> Collection[str]:
-        return ("shell", "tunnel")
 
     def first_profile(self) -> str:
         from runspec_slurm.parallelcluster.first import PROFILE

@@ -173,6 +173,11 @@ def test_of_a_cluster_that_is_there_nothing_is_asked() -> None:
     assert problems(spec(), manage=False, region=None, key_pair=None, host="192.0.2.1") == []
 
 
+def test_a_cluster_that_is_there_has_a_name_or_an_address() -> None:
+    assert "which cluster is there" in only(spec(), manage=False)
+    assert problems(spec(), manage=False, cluster="theirs") == []
+
+
 @pytest.mark.parametrize(
     "wrong",
     [

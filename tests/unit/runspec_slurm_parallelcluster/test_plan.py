@@ -236,9 +236,22 @@ def test_secrets_of_the_profile_are_in_no_configuration() -> None:
 
 
 def test_a_cluster_that_is_there_is_only_looked_for() -> None:
-    steps = plan(manage=False, fields={}, host="192.0.2.1")
+    steps = {
+        s.id: s
+        for s in PROVIDER.plan(
+            spec(), RUN, facts(spec(), manage=False, cluster="theirs", queue="theirs")
+        )
+    }
 
     assert "cluster" not in steps and "update" not in steps and "head" in steps
+    assert "--partition=theirs" in steps["job"].do.params["argv"]
+
+
+def test_a_head_node_that_is_known_is_not_even_looked_for() -> None:
+    steps = plan(manage=False, host="192.0.2.1")
+
+    assert next(iter(steps)) == "inside"
+    assert not any("--partition" in word for word in steps["job"].do.params["argv"])
 
 
 def test_what_lies_on_two_clusters_is_two_things() -> None:
