@@ -42,18 +42,42 @@ if sys.argv[1] == "delete-cluster":
     os.remove(place)
 say(found)
 """
-# What stands behind the host is one line for its shell, as with ssh itself.
-SSH = """#!/bin/sh
-while [ "$1" != -- ]; do shift; done
-shift 2
-exec /bin/sh -c "$*"
+# What stands behind the host is one line for a shell, as with ssh itself; `-L SOCKET:ADDRESS:PORT` leads there.
+SSH = """#!PYTHON -IS
+import os, socket, sys, threading
+words = sys.argv[1:]
+if "-L" not in words:
+    line = " ".join(words[words.index("--") + 2:])
+    os.execv("/bin/sh", ["/bin/sh", "-c", line])
+place, address, port = words[words.index("-L") + 1].rsplit(":", 2)
+
+def pump(one, other):
+    while data := one.recv(65536):
+        other.sendall(data)
+    other.shutdown(socket.SHUT_WR)
+
+listening = socket.socket(socket.AF_UNIX)
+listening.bind(place)
+listening.listen()
+while True:
+    near, _ = listening.accept()
+    try:
+        far = socket.create_connection((address.strip("[]"), int(port)))
+    except OSError:
+        near.close()
+        continue
+    for pair in ((near, far), (far, near)):
+        threading.Thread(target=pump, args=pair, daemon=True).start()
 """
 
 
 def install(folder: Path) -> Path:
     """Write the programs into *folder*, and give it."""
     folder.mkdir(parents=True, exist_ok=True)
-    for name, text in (("pcluster", PCLUSTER.replace("PYTHON", sys.executable)), ("ssh", SSH)):
+    for name, text in (
+        ("pcluster", PCLUSTER.replace("PYTHON", sys.executable)),
+        ("ssh", SSH.replace("PYTHON", sys.executable)),
+    ):
         (folder / name).write_text(text)
         (folder / name).chmod(0o755)
     return folder

@@ -57,7 +57,6 @@ CALLS = {
         "pcluster",
         'REAL "$@" >/dev/null; echo "Read timeout"; exit 1',
     ),
-    "pcluster is killed when it is done": ("pcluster", 'REAL "$@" >/dev/null; kill -9 $$'),
     "the reply of sbatch is lost": ("sbatch", SBATCH),
 }
 

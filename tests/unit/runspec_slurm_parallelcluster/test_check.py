@@ -155,6 +155,10 @@ def test_a_problem_points_to_the_setting_where_the_spec_has_it() -> None:
     assert dotted(found.path) == "providers.parallelcluster.queues.cpu.min_count"
 
 
+def test_a_problem_of_the_profile_is_one_of_the_provider() -> None:
+    assert only(spec(), **queue(min_count=5, max_count=4)).startswith("provider: ")
+
+
 def test_what_the_schema_of_the_library_says_is_told_with_its_field() -> None:
     said = {"version": "3.16.1", "problems": [["HeadNode.Ssh.KeyName", "Not a valid string."]]}
 

@@ -171,8 +171,10 @@ def test_a_program_that_does_not_end_is_ended_with_all_it_started(
     monkeypatch.setattr(cli, "LONGEST_S", 0.5)
     program.does('sleep 60 & echo $! >"$NOTES/child"; wait')
 
+    began = time.monotonic()
     with pytest.raises(NoAnswer, match="no answer in"):
         client().run("create-cluster", "x")
+    assert time.monotonic() - began < 30  # the child would have held the pipe for a minute
 
     child = int((program.notes / "child").read_text())
     deadline = time.monotonic() + 10
