@@ -62,9 +62,12 @@ def flavour(version: str) -> Mpirun:
 
 
 def prrte_argv(job: Job) -> List[str]:
-    """Open MPI 5: https://docs.open-mpi.org/en/v5.0.x/launching-apps/ssh.html."""
+    """Open MPI 5: https://docs.open-mpi.org/en/v5.0.x/launching-apps/ssh.html.
+
+    By slot: with OVERSUBSCRIBE alone, 5.0.11 maps by core, which puts all ranks on the first node.
+    """
     argv = ["mpirun", *_hosts(job), "-n", str(len(job.hosts) * job.slots)]
-    argv += ["--map-by", ":OVERSUBSCRIBE", "--wdir", "/"]
+    argv += ["--map-by", "slot:OVERSUBSCRIBE", "--wdir", "/"]
     if len(job.hosts) > 1:
         argv += ["--leave-session-attached"]
         argv += _pairs("--prtemca", plm="ssh", plm_ssh_agent=job.agent, plm_ssh_no_tree_spawn="1")

@@ -39,7 +39,7 @@ def test_an_unknown_mpirun_is_an_error(version: str) -> None:
         (
             PRRTE,
             (
-                "mpirun --hostfile /h -n 4 --map-by :OVERSUBSCRIBE --wdir / --leave-session-attached"
+                "mpirun --hostfile /h -n 4 --map-by slot:OVERSUBSCRIBE --wdir / --leave-session-attached"
                 " --prtemca plm ssh --prtemca plm_ssh_agent /r --prtemca plm_ssh_no_tree_spawn 1"
                 " --prtemca prte_keep_fqdn_hostnames 1"
             ),
