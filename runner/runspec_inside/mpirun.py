@@ -28,6 +28,9 @@ WATCHED = (
     "-c",
     'f=$RUNSPEC_START.failed.$$; sh "$RUNSPEC_START" && exit; c=$?; echo $c >"$f"; exit $c',
 )
+# The daemons of Open MPI are told of the agent, too, and look for it on disks where it is not: those of 4.1.8 end then,
+# those of 5.0.11 complain. They take the first of a list that they find, and never need it.
+OR_ELSE = ":sh"
 
 
 class Mpirun(NamedTuple):
@@ -70,7 +73,7 @@ def prrte_argv(job: Job) -> List[str]:
     argv += ["--map-by", "slot:OVERSUBSCRIBE", "--wdir", "/"]
     if len(job.hosts) > 1:
         argv += ["--leave-session-attached"]
-        argv += _pairs("--prtemca", plm="ssh", plm_ssh_agent=job.agent, plm_ssh_no_tree_spawn="1")
+        argv += _pairs("--prtemca", plm="ssh", plm_ssh_agent=job.agent + OR_ELSE, plm_ssh_no_tree_spawn="1")
         argv += _pairs("--prtemca", prte_keep_fqdn_hostnames="1")
     return argv + _open_mpi_argv(job)
 
@@ -81,7 +84,7 @@ def orte_argv(job: Job) -> List[str]:
     argv += ["--oversubscribe", "--wdir", "/"]
     if len(job.hosts) > 1:
         argv += ["--leave-session-attached"]
-        argv += _pairs("--mca", plm="rsh", plm_rsh_agent=job.agent, plm_rsh_no_tree_spawn="1")
+        argv += _pairs("--mca", plm="rsh", plm_rsh_agent=job.agent + OR_ELSE, plm_rsh_no_tree_spawn="1")
         argv += _pairs("--mca", orte_keep_fqdn_hostnames="1")
         if job.loopback:
             argv += _pairs("--mca", oob_tcp_if_include="lo")
