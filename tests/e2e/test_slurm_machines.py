@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import subprocess
-import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -234,8 +233,6 @@ def test_ranks_are_on_many_hosts(mpi: Path, starter: str, tmp_path: Path) -> Non
     with Machines(tmp_path / "cluster", nodes=HOSTS, shape=room) as machines:
         desk = Desk(machines, tmp_path, "m1")
         plugin = {"mpi": "srun", "mpi_type": PLUGIN[mpi.name]} if starter == "srun" else {}
-        began = time.monotonic()
         said = ended(desk.begin({**ranks(desk, mpi), **spec}, **plugin), 600)
-        print(f"{mpi.name} by {starter}: {HOSTS} hosts in {time.monotonic() - began:.1f} s")
 
     assert told(said) == [expected(HOSTS, 2)], said
