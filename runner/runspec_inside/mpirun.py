@@ -73,7 +73,9 @@ def prrte_argv(job: Job) -> List[str]:
     argv += ["--map-by", "slot:OVERSUBSCRIBE", "--wdir", "/"]
     if len(job.hosts) > 1:
         argv += ["--leave-session-attached"]
-        argv += _pairs("--prtemca", plm="ssh", plm_ssh_agent=job.agent + OR_ELSE, plm_ssh_no_tree_spawn="1")
+        argv += _pairs(
+            "--prtemca", plm="ssh", plm_ssh_agent=job.agent + OR_ELSE, plm_ssh_no_tree_spawn="1"
+        )
         argv += _pairs("--prtemca", prte_keep_fqdn_hostnames="1")
     return argv + _open_mpi_argv(job)
 
@@ -84,7 +86,9 @@ def orte_argv(job: Job) -> List[str]:
     argv += ["--oversubscribe", "--wdir", "/"]
     if len(job.hosts) > 1:
         argv += ["--leave-session-attached"]
-        argv += _pairs("--mca", plm="rsh", plm_rsh_agent=job.agent + OR_ELSE, plm_rsh_no_tree_spawn="1")
+        argv += _pairs(
+            "--mca", plm="rsh", plm_rsh_agent=job.agent + OR_ELSE, plm_rsh_no_tree_spawn="1"
+        )
         argv += _pairs("--mca", orte_keep_fqdn_hostnames="1")
         if job.loopback:
             argv += _pairs("--mca", oob_tcp_if_include="lo")
