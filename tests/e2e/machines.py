@@ -13,7 +13,7 @@ from typing import Any
 
 from runspec_rehearsal.slurm import Machines
 
-WAIT_S = 120
+WAIT_S = 240
 
 
 @dataclass
