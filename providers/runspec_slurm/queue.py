@@ -28,11 +28,13 @@ ENDED = frozenset(
     "BOOT_FAIL CANCELLED COMPLETED DEADLINE FAILED NODE_FAIL OUT_OF_MEMORY PREEMPTED REVOKED TIMEOUT".split()
 )
 # run, the name of a claim until it is one, and then the words for sbatch. Who submitted claims the run for the job, so
-# that of two that were submitted the other one leaves; this ends the job itself where it comes too late.
+# that of two that were submitted the other one leaves; this ends the job itself where it comes too late. A site's own
+# sbatch may print more than the id, and what is no id must never stand in a claim: no job would have the run.
 SUBMIT = """\
 r=runs/$1 t=runs/$1/$2; shift 2
 out=$(sbatch "$@") || exit $?
-id=${out%%;*}
+id=$(printf '%s\\n' "$out" | sed -n 's/^\\([0-9][0-9]*\\)\\(;.*\\)\\{0,1\\}$/\\1/p' | tail -n 1)
+[ -n "$id" ] || exit 0
 printf %s "$id" >"$t" && ln -- "$t" "$r/claim" 2>/dev/null
 rm -f -- "$t"
 holder=$(cat -- "$r/claim" 2>/dev/null)

@@ -124,6 +124,27 @@ def test_a_lost_reply_is_found_by_name_and_nothing_is_made_again(
     assert [row.job for row in client.queue.of_name("lost-2")] in ([found["job"]], [])
 
 
+@pytest.mark.parametrize(
+    ("begin", "end"), [("echo Welcome to 7;", ""), ("", " | sed 's/$/;site/'")]
+)
+def test_what_a_sites_own_sbatch_prints_is_never_taken_for_a_job(
+    client: SlurmClient, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, begin: str, end: str
+) -> None:
+    """What stands in a claim and is no job's would have every job of the run leave."""
+    own = tmp_path / "bin" / "sbatch"
+    own.parent.mkdir()
+    own.write_text(f'#!/bin/sh\n{begin} {shutil.which("sbatch")} "$@"{end}\n')
+    own.chmod(0o755)
+    step = prepared(client, "site-1", "echo begun; true")
+    monkeypatch.setenv("PATH", f"{own.parent}:{os.environ['PATH']}")
+
+    answer = client.call(step.do)
+
+    assert client.shelf.read("runs", "site-1", "claim") == answer["job"].encode()
+    assert over(client, "site-1").state is State.SUCCEEDED
+    assert printed(client, "site-1") == b"begun\n"
+
+
 def test_of_two_jobs_the_one_that_has_the_run_is_kept_and_told_of(client: SlurmClient) -> None:
     """Whichever was submitted last: here by somebody who knew nothing of the first."""
     step = prepared(client, "two-1", "echo begun; sleep 3; true", "--begin=now")
@@ -248,7 +269,7 @@ def test_who_follows_a_quiet_job_seldom_asks_the_controller(
     """Four times a minute in the end; its log is read from the workspace, which costs no call."""
     client.call(prepared(client, "quiet-1", "echo begun; sleep 600").do)
     until(client, "quiet-1", State.RUNNING)
-    end = time.monotonic() + 3
+    end = time.monotonic() + LIMIT_S
     while not printed(client, "quiet-1"):
         assert time.monotonic() < end
         time.sleep(0.05)
