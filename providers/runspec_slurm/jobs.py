@@ -143,7 +143,7 @@ class Jobs:
     ) -> Status:
         """Put together what the controller, the workspace and, where it is needed, the accounting say."""
         count, seen = record["count"], self.looks.seen(run) or Seen()
-        over = all(row.state not in states.WAITING | states.RUNNING for row in rows)
+        over = not _alive(rows)
         if over:
             seen = self._to_the_end(run, rows) or seen
         notes, pasts = self._notes(run, seen, rows), list[Past]()
@@ -231,7 +231,7 @@ class Jobs:
 
 
 def _alive(rows: Iterable[Row]) -> list[Row]:
-    return [row for row in rows if row.state in states.WAITING | states.RUNNING]
+    return [row for row in rows if states.alive(row.state)]
 
 
 def _nodes(

@@ -41,8 +41,7 @@ class Collector:
             yield Litter(f"run {run}{', whose job is alive' if alive else ''}", remove, run, alive)
 
     def _living(self) -> set[str]:
-        over = states.WAITING | states.RUNNING
-        return {row.name for row in self.queue.all() if row.state in over}
+        return {row.name for row in self.queue.all() if states.alive(row.state)}
 
     def _shared(self, made: Collection[str]) -> Iterator[Litter]:
         for kind in ("blobs", "inside"):
