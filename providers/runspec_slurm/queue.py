@@ -49,6 +49,7 @@ FIELDS = (
 FORMAT = ",".join(f"{name}:|" for name in FIELDS)
 OF_NAME = 'pwd -P; squeue --noheader --states=all --user="$(id -u)" --name="$1" -O "$2"'
 OF_JOB = 'squeue --noheader --states=all --jobs="$1" -O "$2"'
+OF_JOB_HERE = f"pwd -P; {OF_JOB}"
 ALL = 'squeue --noheader --states=all --user="$(id -u)" -O "$1"'
 CANCEL = 'scancel -- "$@"'
 ACCOUNT = (
@@ -155,6 +156,11 @@ class Queue:
     def of_job(self, job: str) -> list[Row]:
         """Give what is known of *job*; nothing once the controller has forgotten it."""
         return list(rows(self._looked("squeue", OF_JOB, job, FORMAT)))
+
+    def of_job_here(self, job: str) -> list[Row]:
+        """Give what is known of *job* if it is of this workspace; a cluster that was set up anew counts from 1."""
+        here, _, found = self._looked("squeue", OF_JOB_HERE, job, FORMAT).partition("\n")
+        return [row for row in rows(found) if row.folder == here]
 
     def all(self) -> list[Row]:
         """Give all jobs of this user."""

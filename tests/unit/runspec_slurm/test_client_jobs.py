@@ -16,6 +16,7 @@ from runspec_rehearsal.slurm import Cluster
 from runspec_slurm import pace
 from runspec_slurm.client import SlurmClient
 from runspec_slurm.options import SlurmOptions
+from runspec_slurm.queue import ENDED
 from tests.needs import need
 from tests.slurm import PROGRAMS
 from tests.unit.runspec_slurm.login import login
@@ -321,6 +322,22 @@ def test_a_run_comes_and_goes_over_ssh_by_one_connection(
         client.call(Request("folder", "remove_run", {"run": "far-1"}))
         assert client.state("far-1").state is State.GONE
         assert node.connections == 1
+
+
+def test_a_job_that_has_another_name_now_is_still_of_its_run(
+    client: SlurmClient, cluster: Cluster
+) -> None:
+    """As a site's job_submit plugin names jobs, or `scontrol update`: it is ended with its run, and gc spares it."""
+    step = prepared(client, "named-1", "echo begun; sleep 600")
+    job = client.call(step.do)["job"]
+    until(client, "named-1", State.RUNNING)
+    cluster.run("scontrol", "update", f"jobid={job}", "jobname=other")
+
+    (found,) = client.litter(set(), set())
+    client.call(step.undo)
+
+    assert (found.run, found.alive) == ("named-1", True)
+    assert all(row.state in ENDED for row in client.queue.of_job(job))
 
 
 def test_what_nobody_knows_is_found_and_what_somebody_needs_is_left(client: SlurmClient) -> None:
