@@ -334,7 +334,7 @@ def test_a_job_that_has_another_name_now_is_still_of_its_run(
     cluster.run("scontrol", "update", f"jobid={job}", "jobname=other")
 
     (found,) = client.litter(set(), set())
-    client.call(step.undo)
+    client.call(Request("slurm", "scancel", {"name": "named-1"}))
 
     assert (found.run, found.alive) == ("named-1", True)
     assert all(row.state in ENDED for row in client.queue.of_job(job))
