@@ -35,6 +35,7 @@ r=runs/$1 t=runs/$1/$2; shift 2
 out=$(sbatch "$@") || exit $?
 id=$(printf '%s\\n' "$out" | sed -n 's/^\\([0-9][0-9]*\\)\\(;.*\\)\\{0,1\\}$/\\1/p' | tail -n 1)
 [ -n "$id" ] || exit 0
+[ -d "$r" ] || { scancel "$id"; echo "error: its run was destroyed meanwhile" >&2; exit 1; }
 printf %s "$id" >"$t" && ln -- "$t" "$r/claim" 2>/dev/null
 rm -f -- "$t"
 holder=$(cat -- "$r/claim" 2>/dev/null)

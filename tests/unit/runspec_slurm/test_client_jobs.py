@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from runspec.provider import NoAnswer, Request, Scope, State, Status, Step
+from runspec.provider import NoAnswer, RemoteError, Request, Scope, State, Status, Step
 from runspec_rehearsal.slurm import Cluster
 from runspec_slurm import pace
 from runspec_slurm.client import SlurmClient
@@ -322,6 +322,16 @@ def test_a_run_comes_and_goes_over_ssh_by_one_connection(
         client.call(Request("folder", "remove_run", {"run": "far-1"}))
         assert client.state("far-1").state is State.GONE
         assert node.connections == 1
+
+
+def test_a_job_of_a_run_that_was_destroyed_meanwhile_is_ended(client: SlurmClient) -> None:
+    step = prepared(client, "late-1", "true")
+    client.shelf.remove_tree("runs", "late-1")
+
+    with pytest.raises(RemoteError, match="destroyed meanwhile"):
+        client.call(step.do)
+
+    assert all(row.state in ENDED for row in client.queue.of_name("late-1"))
 
 
 def test_a_job_that_has_another_name_now_is_still_of_its_run(
