@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import shlex
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -20,7 +19,7 @@ from runspec_slurm.jobs import Jobs
 from runspec_slurm.naming import INSIDE
 from runspec_slurm.queue import CLEAN
 from runspec_slurm.shelf import Shelf
-from runspec_slurm.transport import Ssh
+from runspec_slurm.transport import Ssh, remote
 
 # job, rank: the job's own number (each task of an array has one), the name of the node and its address. Slurm counts
 # a job's nodes as it lists them: https://slurm.schedmd.com/sbatch.html (SLURM_NODEID)
@@ -80,7 +79,7 @@ def shell(
     way = shelf.way
     if isinstance(way, Ssh):
         asked = ["-t" if terminal and word == "-T" else word for word in way.argv()]
-        line = [*asked, shlex.join(line)]
+        line = [*asked, remote(line)]
     return Interactive(tuple(line))
 
 

@@ -143,7 +143,7 @@ class Jobs:
     ) -> Status:
         """Put together what the controller, the workspace and, where it is needed, the accounting say."""
         count, seen = record["count"], self.looks.seen(run) or Seen()
-        over = all(row.state not in states.WAITING | states.RUNNING for row in rows)
+        over = not _alive(rows)
         if over:
             seen = self._to_the_end(run, rows) or seen
         notes, pasts = self._notes(run, seen, rows), list[Past]()
@@ -217,9 +217,9 @@ class Jobs:
         self.take_away(run, wait=False)
 
     def take_away(self, run: str, *, wait: bool = True) -> None:
-        """End what is alive of the jobs named *run*, and wait until all of their processes are gone."""
+        """End what is alive of the jobs of *run*, and wait until all of their processes are gone."""
         pause_s, end = PAUSE_S, time.monotonic() + pace.GONE_S
-        while alive := _alive(self.queue.of_name(run)):
+        while alive := _alive(self._of_run(run)):
             self.queue.cancel(sorted({row.job for row in alive if row.state != "COMPLETING"}))
             if not wait:
                 break
@@ -229,9 +229,17 @@ class Jobs:
             pause_s = min(LONGEST_PAUSE_S, pause_s * 1.5)
         self.forget(run)
 
+    def _of_run(self, run: str) -> list[Row]:
+        """Give the jobs named *run*, and the one that has it: a site, or its user, may have renamed that."""
+        named, seen = self.queue.of_name(run), self.looks.seen(run)
+        holder = seen.holder if seen is not None else None
+        if holder is None or any(row.job == holder for row in named):
+            return named
+        return [*named, *self.queue.of_job_here(holder)]
+
 
 def _alive(rows: Iterable[Row]) -> list[Row]:
-    return [row for row in rows if row.state in states.WAITING | states.RUNNING]
+    return [row for row in rows if states.alive(row.state)]
 
 
 def _nodes(

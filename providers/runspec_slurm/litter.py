@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Sequence
 from typing import Any
 
 from runspec.provider import Litter, Request
@@ -33,16 +33,20 @@ class Collector:
 
     def _runs(self, runs: Collection[str]) -> Iterator[Litter]:
         forgotten = sorted(set(self.shelf.folders("runs")) - set(runs))
-        living = self._living() if forgotten else set()
+        living = self._living(forgotten) if forgotten else set()
         for run in forgotten:
             alive = run in living
             cancel = (Request("slurm", "scancel", {"name": run}),) if alive else ()
             remove = (*cancel, _remove("remove_run", run=run))
             yield Litter(f"run {run}{', whose job is alive' if alive else ''}", remove, run, alive)
 
-    def _living(self) -> set[str]:
-        over = states.WAITING | states.RUNNING
-        return {row.name for row in self.queue.all() if row.state in over}
+    def _living(self, forgotten: Sequence[str]) -> set[str]:
+        """Give the runs that have a job: by its name or, where it has another now, by who has the run."""
+        alive = [row for row in self.queue.all() if states.alive(row.state)]
+        living = {row.name for row in alive}
+        others = {row.job for row in alive if row.name not in forgotten}
+        claims = {run: self.shelf.read("runs", run, "claim") or b"" for run in forgotten if others}
+        return living | {run for run, claim in claims.items() if claim.decode() in others}
 
     def _shared(self, made: Collection[str]) -> Iterator[Litter]:
         for kind in ("blobs", "inside"):

@@ -28,11 +28,14 @@ ENDED = frozenset(
     "BOOT_FAIL CANCELLED COMPLETED DEADLINE FAILED NODE_FAIL OUT_OF_MEMORY PREEMPTED REVOKED TIMEOUT".split()
 )
 # run, the name of a claim until it is one, and then the words for sbatch. Who submitted claims the run for the job, so
-# that of two that were submitted the other one leaves; this ends the job itself where it comes too late.
+# that of two that were submitted the other one leaves; this ends the job itself where it comes too late. A site's own
+# sbatch may print more than the id, and what is no id must never stand in a claim: no job would have the run.
 SUBMIT = """\
 r=runs/$1 t=runs/$1/$2; shift 2
 out=$(sbatch "$@") || exit $?
-id=${out%%;*}
+id=$(printf '%s\\n' "$out" | sed -n 's/^\\([0-9][0-9]*\\)\\(;.*\\)\\{0,1\\}$/\\1/p' | tail -n 1)
+[ -n "$id" ] || exit 0
+[ -d "$r" ] || { scancel "$id"; echo "error: its run was destroyed meanwhile" >&2; exit 1; }
 printf %s "$id" >"$t" && ln -- "$t" "$r/claim" 2>/dev/null
 rm -f -- "$t"
 holder=$(cat -- "$r/claim" 2>/dev/null)
@@ -47,6 +50,7 @@ FIELDS = (
 FORMAT = ",".join(f"{name}:|" for name in FIELDS)
 OF_NAME = 'pwd -P; squeue --noheader --states=all --user="$(id -u)" --name="$1" -O "$2"'
 OF_JOB = 'squeue --noheader --states=all --jobs="$1" -O "$2"'
+OF_JOB_HERE = f"pwd -P; {OF_JOB}"
 ALL = 'squeue --noheader --states=all --user="$(id -u)" -O "$1"'
 CANCEL = 'scancel -- "$@"'
 ACCOUNT = (
@@ -153,6 +157,11 @@ class Queue:
     def of_job(self, job: str) -> list[Row]:
         """Give what is known of *job*; nothing once the controller has forgotten it."""
         return list(rows(self._looked("squeue", OF_JOB, job, FORMAT)))
+
+    def of_job_here(self, job: str) -> list[Row]:
+        """Give what is known of *job* if it is of this workspace; a cluster that was set up anew counts from 1."""
+        here, _, found = self._looked("squeue", OF_JOB_HERE, job, FORMAT).partition("\n")
+        return [row for row in rows(found) if row.folder == here]
 
     def all(self) -> list[Row]:
         """Give all jobs of this user."""

@@ -36,14 +36,16 @@ VISIT = f'{WHERE}[ -d "$w" ] || exit {NO_WORKSPACE}\ncd -- "$w" || exit {OUTSIDE
 # Of what is on the disk and not only in memory: sync takes names since coreutils 8.24, and none before.
 SYNC = 'sync -- "$t" 2>/dev/null || sync'
 
-# key, digest, the name until it is whole, and a folder to make beside it
+# key, the name until it is whole, and a folder to make beside it. The digest is the first line that comes in: by that
+# of a secret in its argv, everybody on the host could try what the secret is.
 PUT = f"""\
-k=$1 d=$(dirname -- "$1"); t=$d/$3
+k=$1 d=$(dirname -- "$1"); t=$d/$2
 mkdir -p -- "$d" || exit {OUTSIDE}
-[ -z "$4" ] || mkdir -p -- "$4" || exit {OUTSIDE}
+[ -z "$3" ] || mkdir -p -- "$3" || exit {OUTSIDE}
+read -r digest || exit {CHANGED}
 cat >"$t" && {{ {SYNC}; }} || {{ rm -f -- "$t"; exit 1; }}
 found=$(sha256sum <"$t") || {{ rm -f -- "$t"; exit 1; }}
-[ "${{found%% *}}" = "$2" ] || {{ rm -f -- "$t"; exit {CHANGED}; }}
+[ "${{found%% *}}" = "$digest" ] || {{ rm -f -- "$t"; exit {CHANGED}; }}
 mv -f -- "$t" "$k"
 """
 # key, the name until then: what has arrived is compared before it gets its name
@@ -181,10 +183,9 @@ class Shelf:
 
     def put(self, key: str, content: bytes, *, beside: str = "") -> None:
         """Put a file, whole or not at all; *beside* is a folder that is made with it."""
-        digest = hashlib.sha256(content).hexdigest()
-        self.change(
-            f"write {key}", PUT, _key(key), digest, part_name(), beside, content=_blocks(content)
-        )
+        digest = f"{hashlib.sha256(content).hexdigest()}\n".encode()
+        blocks = [digest, content]
+        self.change(f"write {key}", PUT, _key(key), part_name(), beside, content=blocks)
 
     def put_new(self, content: str, *parts: str) -> str | None:
         """Put a small text where none is, and give what is there then; None without its folder."""
@@ -261,10 +262,6 @@ def _key(*parts: str) -> str:
 def part_name() -> str:
     """Give what a file is called until it is whole; `runspec_inside.folder` has the same names, and lists none."""
     return f".rs-{uuid.uuid4().hex[:16]}.part"
-
-
-def _blocks(content: bytes) -> Iterator[bytes]:
-    yield content
 
 
 def _summed(blocks: Iterable[bytes], digest: hashlib._Hash) -> Iterator[bytes]:

@@ -8,13 +8,12 @@ from typing import Any, NamedTuple
 from runspec.provider import Attempt, NodeStatus, State, Status
 from runspec_slurm import reasons
 from runspec_slurm.looking import BATCH, Note, Try
-from runspec_slurm.queue import Past, Row
+from runspec_slurm.queue import ENDED, Past, Row
 
 # https://slurm.schedmd.com/job_state_codes.html
 WAITING = frozenset(
-    "PENDING CONFIGURING REQUEUED REQUEUE_FED REQUEUE_HOLD SPECIAL_EXIT SUSPENDED RESV_DEL_HOLD".split()
+    "PENDING CONFIGURING EXPEDITING REQUEUED REQUEUE_FED REQUEUE_HOLD SPECIAL_EXIT SUSPENDED RESV_DEL_HOLD".split()
 )
-RUNNING = frozenset("RUNNING COMPLETING STAGE_OUT RESIZING SIGNALING STOPPED".split())
 AGAIN, STOPPED = (
     75,
     143,
@@ -23,6 +22,11 @@ LAUNCH_SIGNAL = (
     128 + 53
 )  # of a job whose output or folder could not be opened: it is no program's code
 BY_US = "cancelled by runspec"
+
+
+def alive(state: str) -> bool:
+    """Say whether more will come of a job in *state*. A word that is new in Slurm is none for an end."""
+    return bool(state) and state not in ENDED
 
 
 class Task(NamedTuple):
@@ -40,12 +44,13 @@ class Task(NamedTuple):
         """Give Slurm's word for it, or nothing."""
         if self.row is not None:
             return self.row.state
-        return self.past.state if self.past is not None else ""
+        # The accounting may never have heard that a job has ended.
+        return self.past.state if self.past is not None and self.past.state in ENDED else ""
 
     @property
     def over(self) -> bool:
         """Say whether nothing more will come of it."""
-        return self.state not in WAITING | RUNNING
+        return not alive(self.state)
 
     def note(self, number: int, rank: int) -> Note | None:
         """Give what was noted of a try: by the node itself, or by the batch script for it."""
@@ -102,8 +107,8 @@ def _ended(task: Task, rank: int, *, cancelled: bool) -> NodeStatus:
     reason, exit_code = over[-1].reason, code
     if state is State.SUCCEEDED:
         reason, exit_code = _lost(over), 0
-    elif state is State.CANCELLED:
-        exit_code = None
+    elif state is State.CANCELLED or not code:
+        exit_code = None  # what ended it is no code of its program
     return NodeStatus(task.number, rank, task.tries, state, reason, exit_code, over)
 
 
@@ -180,7 +185,7 @@ def status(found: Sequence[NodeStatus], *, cancelled: bool) -> Status:
 def going(found: Sequence[Task], nodes_: tuple[NodeStatus, ...]) -> Status:
     """Give how a run is of which something has not ended."""
     left = [task.row for task in found if not task.over and task.row is not None]
-    if any(row.state in RUNNING for row in left) or len(left) < len(found):
+    if any(row.state not in WAITING for row in left) or len(left) < len(found):
         return Status(State.RUNNING, "", None, nodes_)
     return Status(State.WAITING, reasons.waiting(left[0]), None, nodes_)
 

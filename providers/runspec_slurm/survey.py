@@ -22,8 +22,8 @@ said=$("$@" 2>/dev/null) && printf '\\n== %s\\n%s\\n' "$name" "$said"
 plugins() {{ srun --mpi=list 2>&1; }}
 pyxis() {{ srun --help 2>&1 | grep -e --container-image; }}
 part config scontrol show config
-part partitions scontrol --oneliner show partition
-part nodes sinfo --noheader --exact --format='%R|%D|%c|%m|%d|%G'
+part partitions scontrol --all --oneliner show partition
+part nodes sinfo --all --noheader --exact --format='%R|%D|%c|%m|%d|%G'
 part mpi plugins
 part pyxis pyxis
 for engine in apptainer podman; do part "$engine" command -v "$engine"; done
@@ -131,13 +131,18 @@ def _largest(text: str, partition: str) -> dict[str, Any]:
 def gpus_of(text: str) -> dict[str, int]:
     """Read the GPUs of a node out of its generic resources.
 
-    >>> gpus_of("gpu:tesla:4(S:0-1),gpu:2,nic:1"), gpus_of("(null)")
-    ({'tesla': 4, '': 2}, {})
+    A number that stands alone is a count; what stands before one is a type, also where it begins with a digit.
+
+    >>> gpus_of("gpu:3090:4(S:0-1),gpu:2,nic:1"), gpus_of("(null)")
+    ({'3090': 4, '': 2}, {})
     """
     found: dict[str, int] = {}
-    for match in re.finditer(r"(?:^|,)gpu(?::([A-Za-z_][^:,(]*))?(?::(\d+))?(?=[,(]|$)", text):
-        kind = match[1] or ""
-        found[kind] = found.get(kind, 0) + int(match[2] or 1)
+    for one in re.sub(r"\([^)]*\)", "", text).split(","):
+        name, *words = one.split(":")
+        if name == "gpu":
+            count = int(words.pop()) if words and words[-1].isdigit() else 1
+            kind = ":".join(words)
+            found[kind] = found.get(kind, 0) + count
     return found
 
 

@@ -22,6 +22,7 @@ from typing import IO, NamedTuple, Protocol
 from runspec.provider import Conflict, Unavailable, state_folder
 from runspec_slurm import pace
 
+BEGUN = b"runspec: begins here\n"  # what comes before it on the standard output is the login's, not ours
 LOST = 255  # what ssh ends with when it, and not the command, has failed: ssh(1), EXIT STATUS
 # A socket's path has 108 bytes at most, and ssh puts 17 more behind the name while it binds it.
 SOCKET_BYTES = 85
@@ -118,8 +119,10 @@ class Ssh:
     ) -> Done:
         if shutil.which("ssh") is None:
             raise Unavailable("there is no ssh here", "install OpenSSH's client, or leave host out")
-        line = shlex.join(["/bin/sh", "-c", script, "sh", *args])
+        begin = f"echo {shlex.quote(BEGUN.decode().rstrip())}\n"
+        line = remote(["/bin/sh", "-c", begin + script, "sh", *args])
         done = carried_out([*self.argv(), line], content, timeout_s)
+        done = done._replace(out=done.out.partition(BEGUN)[2])
         if done.code != LOST:
             return done
         if why := _never_begun(done.err):
@@ -135,6 +138,16 @@ class Ssh:
                 _own(folder)
                 return folder / name
         raise Unavailable("no folder for the SSH connection has a short name", "set RUNSPEC_HOME")
+
+
+def remote(words: Sequence[str]) -> str:
+    """Give *words* as a line that the shell of every login takes, whichever it is: sh, csh and fish among them.
+
+    In quotes, csh has no end of a line and takes ! for what was said before; fish takes two backslashes for one. So
+    the line has none of these: printf makes them anew. https://pubs.opengroup.org/onlinepubs/9699919799/utilities/printf.html
+    """
+    line = "".join(f"\\0{ord(c):03o}" if c in "\n!'\\" else c for c in f"exec {shlex.join(words)}")
+    return f"exec /bin/sh -c 'eval \"$(printf %b \"$1\")\"' sh '{line}'"
 
 
 def transport(host: str | None, options: Sequence[str] = ()) -> Transport:

@@ -55,8 +55,11 @@ def children(pid: int) -> list[int]:
 
 
 @contextlib.contextmanager
-def login(folder: Path, env: tuple[str, ...] = ()) -> Iterator[Login]:
-    """Start an sshd below *folder*. *env* are variables of those who log in, NAME=value."""
+def login(folder: Path, env: tuple[str, ...] = (), *, says: str = "") -> Iterator[Login]:
+    """Start an sshd below *folder*. *env* are variables of those who log in, NAME=value.
+
+    *says* is what a login prints before anything is done, as a careless ~/.bashrc has it.
+    """
     need("sshd", "ssh", "ssh-keygen")
     for name in ("host", "key"):
         words = ["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", "", "-f", str(folder / name)]
@@ -80,6 +83,7 @@ def login(folder: Path, env: tuple[str, ...] = ()) -> Iterator[Login]:
         "StrictModes no",
         "LogLevel VERBOSE",
         f"SetEnv {' '.join(env)}" if env else "",
+        f"ForceCommand echo '{says}'; eval \"$SSH_ORIGINAL_COMMAND\"" if says else "",
     ]
     (folder / "config").write_text("\n".join(lines) + "\n")
     made = os.geteuid() == 0 and not SEPARATED.exists()

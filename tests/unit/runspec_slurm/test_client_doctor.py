@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import shutil
 from pathlib import Path
 
 import pytest
@@ -12,7 +14,7 @@ from runspec_rehearsal.slurm import Cluster
 from runspec_slurm import cluster as clusters, doctor, survey
 from runspec_slurm.first import PROFILE
 from runspec_slurm.options import SlurmOptions
-from runspec_slurm.transport import transport
+from runspec_slurm.transport import Here
 from tests.slurm import slurm
 
 __all__ = ["slurm"]
@@ -84,7 +86,7 @@ def test_a_machine_without_slurm_is_told_which_host_is_missing(
 
 @pytest.mark.slow
 def test_what_the_cluster_says_is_what_plans_go_by(up: Cluster) -> None:
-    found = survey.asked(transport(None), SlurmOptions())
+    found = survey.asked(Here(), SlurmOptions())
 
     main = clusters.Partition("main", **found["partitions"]["main"])
     assert (main.default, main.nodes, main.cpus, main.memory_mb) == (True, 4, 2, 2000)
@@ -92,6 +94,28 @@ def test_what_the_cluster_says_is_what_plans_go_by(up: Cluster) -> None:
     assert found["partitions"]["short"]["max_time_s"] == 60
     assert found["max_array"] == 10001
     assert "pmi2" in found["mpi"]
+
+
+# As those who are not root are told of partitions with Hidden=YES: scontrol(1), sinfo(1), --all.
+HIDES = """\
+#!/bin/sh
+case " $* " in *" --all "*) exec {real} "$@" ;; esac
+{real} "$@" | grep -v spot
+"""
+
+
+@pytest.mark.slow
+def test_a_partition_that_is_hidden_is_one_that_a_job_may_go_to(
+    up: Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("scontrol", "sinfo"):
+        (tmp_path / name).write_text(HIDES.format(real=shutil.which(name)))
+        (tmp_path / name).chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+
+    found = survey.asked(Here(), SlurmOptions())
+
+    assert (found["partitions"]["spot"]["nodes"], found["partitions"]["spot"]["cpus"]) == (4, 2)
 
 
 def test_the_first_profile_has_settings_that_there_are() -> None:

@@ -11,11 +11,12 @@ from pathlib import Path
 
 import pytest
 
-from runspec.provider import NoAnswer, Request, Scope, State, Status, Step
+from runspec.provider import NoAnswer, RemoteError, Request, Scope, State, Status, Step
 from runspec_rehearsal.slurm import Cluster
 from runspec_slurm import pace
 from runspec_slurm.client import SlurmClient
 from runspec_slurm.options import SlurmOptions
+from runspec_slurm.queue import ENDED
 from tests.needs import need
 from tests.slurm import PROGRAMS
 from tests.unit.runspec_slurm.login import login
@@ -122,6 +123,27 @@ def test_a_lost_reply_is_found_by_name_and_nothing_is_made_again(
 
     assert over(client, "lost-2").state is State.SUCCEEDED
     assert [row.job for row in client.queue.of_name("lost-2")] in ([found["job"]], [])
+
+
+@pytest.mark.parametrize(
+    ("begin", "end"), [("echo Welcome to 7;", ""), ("", " | sed 's/$/;site/'")]
+)
+def test_what_a_sites_own_sbatch_prints_is_never_taken_for_a_job(
+    client: SlurmClient, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, begin: str, end: str
+) -> None:
+    """What stands in a claim and is no job's would have every job of the run leave."""
+    own = tmp_path / "bin" / "sbatch"
+    own.parent.mkdir()
+    own.write_text(f'#!/bin/sh\n{begin} {shutil.which("sbatch")} "$@"{end}\n')
+    own.chmod(0o755)
+    step = prepared(client, "site-1", "echo begun; true")
+    monkeypatch.setenv("PATH", f"{own.parent}:{os.environ['PATH']}")
+
+    answer = client.call(step.do)
+
+    assert client.shelf.read("runs", "site-1", "claim") == answer["job"].encode()
+    assert over(client, "site-1").state is State.SUCCEEDED
+    assert printed(client, "site-1") == b"begun\n"
 
 
 def test_of_two_jobs_the_one_that_has_the_run_is_kept_and_told_of(client: SlurmClient) -> None:
@@ -248,7 +270,7 @@ def test_who_follows_a_quiet_job_seldom_asks_the_controller(
     """Four times a minute in the end; its log is read from the workspace, which costs no call."""
     client.call(prepared(client, "quiet-1", "echo begun; sleep 600").do)
     until(client, "quiet-1", State.RUNNING)
-    end = time.monotonic() + 3
+    end = time.monotonic() + LIMIT_S
     while not printed(client, "quiet-1"):
         assert time.monotonic() < end
         time.sleep(0.05)
@@ -300,6 +322,32 @@ def test_a_run_comes_and_goes_over_ssh_by_one_connection(
         client.call(Request("folder", "remove_run", {"run": "far-1"}))
         assert client.state("far-1").state is State.GONE
         assert node.connections == 1
+
+
+def test_a_job_of_a_run_that_was_destroyed_meanwhile_is_ended(client: SlurmClient) -> None:
+    step = prepared(client, "late-1", "true")
+    client.shelf.remove_tree("runs", "late-1")
+
+    with pytest.raises(RemoteError, match="destroyed meanwhile"):
+        client.call(step.do)
+
+    assert all(row.state in ENDED for row in client.queue.of_name("late-1"))
+
+
+def test_a_job_that_has_another_name_now_is_still_of_its_run(
+    client: SlurmClient, cluster: Cluster
+) -> None:
+    """As a site's job_submit plugin names jobs, or `scontrol update`: it is ended with its run, and gc spares it."""
+    step = prepared(client, "named-1", "echo begun; sleep 600")
+    job = client.call(step.do)["job"]
+    until(client, "named-1", State.RUNNING)
+    cluster.run("scontrol", "update", f"jobid={job}", "jobname=other")
+
+    (found,) = client.litter(set(), set())
+    client.call(Request("slurm", "scancel", {"name": "named-1"}))
+
+    assert (found.run, found.alive) == ("named-1", True)
+    assert all(row.state in ENDED for row in client.queue.of_job(job))
 
 
 def test_what_nobody_knows_is_found_and_what_somebody_needs_is_left(client: SlurmClient) -> None:

@@ -214,6 +214,20 @@ specific pmix plugin versions available: pmix_v4
     assert (found["containers"], found["mpi"]) == (["podman"], ["none", "pmix"])
 
 
+@pytest.mark.parametrize(
+    ("said", "gpus"),
+    [
+        ("gpu:3090:2", {"3090": 2}),
+        ("gpu:2080ti:8(S:0,1),gpu:1g.5gb:7", {"2080ti": 8, "1g.5gb": 7}),
+        ("gpu:a100,nic:2", {"a100": 1}),
+        ("gpu", {"": 1}),
+        ("mygpu:4", {}),
+    ],
+)
+def test_gpus_are_found_whatever_their_type_is_called(said: str, gpus: dict[str, int]) -> None:
+    assert survey.gpus_of(said) == gpus
+
+
 def test_what_a_cluster_does_not_say_is_left_out() -> None:
     assert survey.read("sh: scontrol: not found") == {}
     assert survey.read("\n== no python\n") == {"python": None}

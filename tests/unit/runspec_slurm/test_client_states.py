@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 
+import pytest
+
 from runspec.provider import NodeStatus, State, Status
 from runspec_slurm import looking, reasons, states
 from runspec_slurm.looking import BATCH, Note, Try
@@ -109,6 +111,29 @@ def test_what_slurm_ended_has_failed_whatever_its_program_said() -> None:
         if state != "CANCELLED":
             found = ended([row(state)], {Try(0, 1, BATCH): note(0)})
             assert (found.state, found.reason) == (State.FAILED, f"{words} ({state})")
+
+
+def test_what_slurm_ended_never_ended_with_code_0() -> None:
+    """As a job one of whose processes was killed for its memory, and which went on to its end."""
+    found = ended([row("OUT_OF_MEMORY", code=0)], {Try(0, 1, BATCH): note(0)})
+
+    assert (found.state, found.exit_code) == (State.FAILED, None)
+
+
+@pytest.mark.parametrize("state", ["EXPEDITING", "A_STATE_OF_TOMORROW"])
+def test_a_state_that_slurm_did_not_have_yet_is_no_end(state: str) -> None:
+    """A new one came with 25.11; an end that is told too soon is kept for good."""
+    (task,) = states.tasks(1, [row(state)], {}, {})
+
+    assert not task.over
+    assert not states.going([task], ()).state.terminal
+
+
+def test_an_accounting_that_missed_the_end_does_not_bring_a_job_back() -> None:
+    """Runaway jobs, it calls them: sacctmgr show runaway."""
+    found = ended([], pasts=[Past(0, "RUNNING", 0, 10.0, None)])
+
+    assert (found.state, found.reason) == (State.FAILED, reasons.FORGOTTEN)
 
 
 def test_a_job_that_could_not_be_started_has_no_code() -> None:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Iterable, Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -52,6 +54,25 @@ def test_what_is_put_is_read_and_its_owners_alone(shelf: Shelf, root: Path) -> N
     modes = {p.stat().st_mode & 0o777 for p in root.rglob("*") if p.is_file()}
     folders = {p.stat().st_mode & 0o777 for p in (root, *root.rglob("*")) if p.is_dir()}
     assert (modes, folders) == ({0o600}, {0o700})
+
+
+def test_nothing_of_a_secret_is_told_by_the_words_of_a_command(
+    root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whoever is on the host sees those words; a digest among them says when a guess is right."""
+    told = list[str]()
+    run = Here.run
+
+    def heard(way: Here, script: str, args: Sequence[str] = (), *more: Any) -> Done:
+        told.extend((script, *args))
+        return run(way, script, args, *more)
+
+    monkeypatch.setattr(Here, "run", heard)
+
+    Shelf(Here(), str(root)).put("runs/a-1/secrets", b"PIN=1234\0")
+
+    assert (root / "runs/a-1/secrets").read_bytes() == b"PIN=1234\0"
+    assert hashlib.sha256(b"PIN=1234\0").hexdigest() not in " ".join(told)
 
 
 def test_only_the_home_folder_is_written_short(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import shutil
 import subprocess
 import tempfile
 import time
@@ -57,6 +58,30 @@ def test_words_arrive_as_they_are(way: Transport) -> None:
 
     assert done.out.decode().split("\0")[:-1] == WORDS
     assert (done.code, done.lost) == (0, False)
+
+
+def test_what_a_login_prints_of_its_own_is_no_answer(tmp_path: Path) -> None:
+    with login(tmp_path, says="Welcome, 7 news") as node, short_folder() as sockets:
+        way = Ssh("127.0.0.1", (*node.options, "ControlPersist=no"), sockets)
+
+        done = way.run('printf "%s\\n" "$1"', ["4"])
+        none = way.run("exit 7")
+
+    assert (done.out, none.out, none.code) == (b"4\n", b"", 7)
+
+
+@pytest.mark.parametrize("shell", ["sh", "bash", "zsh", "fish", "tcsh"])
+def test_a_line_is_the_same_for_the_shell_of_every_login(shell: str) -> None:
+    line = transports.remote(
+        ["/bin/sh", "-c", 'printf "%s\\0" "$@"\n:', "sh", *WORDS, "a!b", "\\\\"]
+    )
+
+    inner = line[line.index(" sh '") + 5 : -1]
+    assert not set("\n!'") & set(inner), "csh has another meaning for it"
+    assert "\\\\" not in inner, "fish has another meaning for it"
+    if program := shutil.which(shell):
+        out = subprocess.run([program, "-c", line], capture_output=True, check=True).stdout
+        assert out.decode().split("\0")[:-1] == [*WORDS, "a!b", "\\\\"]
 
 
 def test_what_is_sent_arrives_byte_for_byte(way: Transport) -> None:
