@@ -8,7 +8,7 @@ import sys
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
-from bench import aws, azure, azure_upload, upload
+from bench import aws, azure, azure_upload, slurm, upload
 from bench.installs import ROOT, peer
 from bench.measure import Command, Sample
 from bench.rows import Bench, Row
@@ -117,6 +117,12 @@ FIGURES: Mapping[str, Callable[[Bench], Iterator[Row]]] = {
     "azure-idle": azure.idle,
     "azure-upload-sink": azure_upload.to_sink,
     "azure-upload-azurite": azure_upload.to_azurite,
+    "slurm-plan": slurm.plan,
+    "slurm-apply": slurm.apply,
+    "slurm-login": slurm.login,
+    "slurm-array": slurm.array,
+    "slurm-calls": slurm.calls,
+    "slurm-follow": slurm.follow,
 }
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import random
 import subprocess
 import tempfile
 import time
@@ -103,12 +104,19 @@ Around = Callable[[], AbstractContextManager[Mapping[str, str]]]
 """What a round is done in: it gives the variables that all commands of the round are given."""
 
 
-def in_rounds(commands: Sequence[Command], rounds: int, around: Around) -> tuple[Timing, ...]:
-    """Time *commands* as `in_turns` does, each round in surroundings of its own."""
+def in_rounds(
+    commands: Sequence[Command], rounds: int, around: Around, beat_s: float = 0
+) -> tuple[Timing, ...]:
+    """Time *commands* as `in_turns` does, each round in surroundings of its own.
+
+    A service that begins things every *beat_s* is met at any point between two beats, by chance: else the end of
+    one command would say how long the next one waits.
+    """
     taken: list[list[Sample]] = [[] for _ in commands]
     for n in range(rounds + 1):
         with around() as env:
             for command, samples in zip(commands, taken, strict=True):
+                time.sleep(random.SystemRandom().uniform(0, beat_s))
                 sample = Sample.of(command, env)
                 if n:
                     samples.append(sample)

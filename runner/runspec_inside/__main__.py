@@ -4,25 +4,20 @@
 `relay HOST PORT`, `rsh HOST WORD...`, `sync --every SECONDS|--once FROM TO`.
 """
 
+import importlib
 import sys
-from typing import Callable, Dict, List
 
-from . import agent, batch, enter, launcher, relay, rsh, sync
 from .words import Failure
 
-
-def launch(argv: List[str]) -> int:
-    return launcher.main(argv[1:] if argv[:1] == ["--"] else argv)
-
-
-VERBS: Dict[str, Callable[[List[str]], int]] = {
-    "job": agent.main,
-    "batch": batch.main,
-    "enter": enter.main,
-    "launch": launch,
-    "relay": relay.main,
-    "rsh": rsh.main,
-    "sync": sync.main,
+# Each verb's module is imported when it is asked for: a zipapp compiles every module anew, and tasks may be many.
+VERBS = {
+    "job": "agent",
+    "batch": "batch",
+    "enter": "enter",
+    "launch": "launcher",
+    "relay": "relay",
+    "rsh": "rsh",
+    "sync": "sync",
 }
 
 
@@ -31,7 +26,9 @@ def main() -> int:
     try:
         if not verb or verb[0] not in VERBS:
             raise Failure("usage: runspec_inside {} ...".format("|".join(VERBS)))
-        return VERBS[verb[0]](argv)
+        module = importlib.import_module("{}.{}".format(__package__, VERBS[verb[0]]))
+        code: int = module.main(argv)
+        return code
     except Failure as failure:
         print("runspec: {}".format(failure), file=sys.stderr)
         return failure.code

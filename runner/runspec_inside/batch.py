@@ -21,7 +21,7 @@ import sys
 import time
 from typing import Dict, List, Mapping, Optional
 
-from . import blob, ends, process
+from . import blob, ends, forked, process
 from .bucket import Bucket
 from .ends import Ends
 from .failures import AGAIN
@@ -97,7 +97,10 @@ class Batch:
 
     def _program(self, words: List[str], signals: Signals) -> int:
         many = os.path.basename(words[0]) == "srun"
-        child = Step(words, self.env, self.ends) if many else Child(words, self.env)
+        if many:
+            child: Child = Step(words, self.env, self.ends)
+        else:
+            child = forked.Forked(signals) if forked.is_ours(words) else Child(words, self.env)
         code = process.run(
             child, signals, self.grace_s + SAVE_S, lambda: self._wrong(many and child.code is None)
         )

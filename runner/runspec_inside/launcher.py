@@ -11,6 +11,7 @@ LAUNCH: Dict[str, Callable[[Seat, List[str]], int]] = {"mpi": mpi.run, "torchrun
 
 
 def main(argv: List[str]) -> int:
+    argv = argv[1:] if argv[:1] == ["--"] else argv
     if not argv:
         raise Failure("launch: no command")
     words = current()

@@ -39,7 +39,7 @@ def _find_prctl() -> Optional[Callable[[int, int], int]]:
 _PRCTL = _find_prctl()
 
 
-def _die_with_parent() -> None:
+def die_with_parent() -> None:
     if _PRCTL is not None:
         _PRCTL(PR_SET_PDEATHSIG, signal.SIGKILL)
 
@@ -98,6 +98,14 @@ class Signals:
         os.close(self._read)
         os.close(self._write)
 
+    def leave(self) -> None:
+        """Be without them in a fork of this process, as any program begins; what comes in there is not for us."""
+        signal.set_wakeup_fd(-1)
+        for number in self._old:
+            signal.signal(number, signal.SIG_DFL)
+        os.close(self._read)
+        os.close(self._write)
+
     def wait(self, seconds: float) -> List[int]:
         """Return what has come in, after *seconds* at most; a child's end wakes it up and is not listed."""
         ready, _, _ = select.select([self._read], [], [], seconds)
@@ -133,7 +141,7 @@ class Child:
                 stdout=stdout,
                 stderr=stderr,
                 start_new_session=True,
-                preexec_fn=_die_with_parent,  # noqa: PLW1509 - it takes no lock that a thread of ours could hold
+                preexec_fn=die_with_parent,  # noqa: PLW1509 - it takes no lock that a thread of ours could hold
             )
         except FileNotFoundError:
             raise Failure("'{}': command not found".format(argv[0]), 127) from None

@@ -56,6 +56,24 @@ def test_the_zipapp_needs_nothing_but_python(tmp_path: Path) -> None:
     assert done.returncode == 0
 
 
+def test_a_verb_brings_no_other_one(tmp_path: Path) -> None:
+    """A zipapp compiles what it imports each time, and an array has many tasks."""
+    app = tmp_path / "inside.pyz"
+    app.write_bytes(zipapp_bytes())
+    script = (
+        "import runpy, sys; sys.argv = sys.argv[1:]\n"
+        "try: runpy.run_path(sys.argv[0], run_name='__main__')\n"
+        "except SystemExit: print(*sys.modules)\n"
+    )
+    argv = [sys.executable, "-IS", "-c", script, str(app), "relay"]
+
+    brought = subprocess.run(argv, capture_output=True, text=True, check=False).stdout.split()
+
+    assert "runspec_inside.relay" in brought
+    others = {f"runspec_inside.{name}" for name in ("agent", "batch", "rsh", "sync")}
+    assert not others & set(brought)
+
+
 @pytest.mark.parametrize("name, text", [("inside.sh", inside_sh()), ("signed.sh", signed_sh())])
 def test_the_shell_text_loses_its_comments_only(name: str, text: str) -> None:
     """The lines that do something are all there, in order."""
