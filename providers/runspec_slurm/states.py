@@ -181,7 +181,9 @@ def status(found: Sequence[NodeStatus], *, cancelled: bool) -> Status:
     failed = [node for node in found if node.state is State.FAILED]
     if any(node.state is State.CANCELLED for node in found):
         return Status(State.CANCELLED, BY_US if cancelled else reasons.BY_HAND, None, tuple(found))
-    by_itself = [n for n in failed if n.exit_code not in (None, 0, STOPPED)]  # or told to, by its end
+    by_itself = [
+        n for n in failed if n.exit_code not in (None, 0, STOPPED)
+    ]  # or told to, by its end
     bad = next((node for node in by_itself or failed if node.exit_code), failed[0])
     return Status(State.FAILED, bad.reason, bad.exit_code, tuple(found))
 

@@ -65,7 +65,9 @@ class Project:
 
     def write(self, script: str | None = None, **fields: Any) -> str:
         spec = {"apiVersion": "runspec/v1", "name": "job", "provider": "slurm", **fields}
-        (self.folder / "job.yaml").write_text(json.dumps(spec | ({"run": script} if script else {})))
+        (self.folder / "job.yaml").write_text(
+            json.dumps(spec | ({"run": script} if script else {}))
+        )
         return "job.yaml"
 
     def said(self, *words: str) -> tuple[int, str, str]:

@@ -133,7 +133,7 @@ def test_a_run_that_nobody_knows_is_found_and_taken_away(
     name = project.started("sleep 600")
     monkeypatch.setenv("RUNSPEC_HOME", str(project.folder / "another"))
 
-    code, out, _ = project.said("gc", "slurm", "--yes")
+    _, out, _ = project.said("gc", "slurm", "--yes")
     kept = project.alive()
     again = project.said("gc", "slurm", "--yes", "--alive")
 

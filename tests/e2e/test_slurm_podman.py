@@ -22,9 +22,7 @@ COMMANDS = "sbatch scancel squeue scontrol sinfo srun sacct sh cat env uname sed
 
 
 @pytest.fixture(scope="module")
-def boxes(
-    podman: dict[str, str], tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[Cluster]:
+def boxes(podman: dict[str, str], tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
     """Give a cluster of two nodes whose podman has IMAGE, and the rights that this machine has."""
     need(*PROGRAMS)
     subprocess.run(["podman", "tag", IMAGE, HERE], env={**os.environ, **podman}, check=True)
