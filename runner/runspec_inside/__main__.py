@@ -5,36 +5,35 @@
 """
 
 import sys
-from typing import Callable, Dict, List
+from importlib import import_module
+from typing import Dict
 
-from . import agent, batch, enter, launcher, relay, rsh, sync
 from .words import Failure
 
-
-def launch(argv: List[str]) -> int:
-    return launcher.main(argv[1:] if argv[:1] == ["--"] else argv)
-
-
-VERBS: Dict[str, Callable[[List[str]], int]] = {
-    "job": agent.main,
-    "batch": batch.main,
-    "enter": enter.main,
-    "launch": launch,
-    "relay": relay.main,
-    "rsh": rsh.main,
-    "sync": sync.main,
+# The module of each verb; one alone is imported, for a zipapp compiles what it imports at every start of a job.
+VERBS: Dict[str, str] = {
+    "job": "agent",
+    "batch": "batch",
+    "enter": "enter",
+    "launch": "launcher",
+    "relay": "relay",
+    "rsh": "rsh",
+    "sync": "sync",
 }
 
 
 def main() -> int:
-    verb, argv = sys.argv[1:2], sys.argv[2:]
+    verb, argv = "".join(sys.argv[1:2]), sys.argv[2:]
     try:
-        if not verb or verb[0] not in VERBS:
+        if verb not in VERBS:
             raise Failure("usage: runspec_inside {} ...".format("|".join(VERBS)))
-        return VERBS[verb[0]](argv)
+        if verb == "launch" and argv[:1] == ["--"]:
+            del argv[0]
+        code: int = import_module("runspec_inside." + VERBS[verb]).main(argv)
     except Failure as failure:
         print("runspec: {}".format(failure), file=sys.stderr)
         return failure.code
+    return code
 
 
 if __name__ == "__main__":
