@@ -12,6 +12,7 @@ from runspec_rehearsal.slurm import Cluster
 from runspec_slurm import cluster as clusters, doctor, survey
 from runspec_slurm.first import PROFILE
 from runspec_slurm.options import SlurmOptions
+from runspec_slurm.transport import transport
 from tests.slurm import slurm
 
 __all__ = ["slurm"]
@@ -83,7 +84,7 @@ def test_a_machine_without_slurm_is_told_which_host_is_missing(
 
 @pytest.mark.slow
 def test_what_the_cluster_says_is_what_plans_go_by(up: Cluster) -> None:
-    found = survey.asked(survey.transport(None), SlurmOptions())
+    found = survey.asked(transport(None), SlurmOptions())
 
     main = clusters.Partition("main", **found["partitions"]["main"])
     assert (main.default, main.nodes, main.cpus, main.memory_mb) == (True, 4, 2, 2000)
