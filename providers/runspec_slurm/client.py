@@ -52,7 +52,7 @@ class SlurmClient:
         self.shelf = Shelf(self.way, options.workspace)
         self.queue = Queue(self.shelf)
         self.looks = Looks(self.shelf)
-        self.jobs = Jobs(self.shelf, self.queue, self.looks)
+        self.jobs = Jobs(self.shelf, self.queue, self.looks, options.grace)
         self.logs = Logs(self.shelf, self.looks)
 
     @property

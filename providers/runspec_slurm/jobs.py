@@ -53,11 +53,48 @@ class Pace:
         self._pause_s = min(pace.ASK_LAST_S, self._pause_s * pace.ASK_GROWS)
 
 
+class Endings:
+    """Those that were told to end, once each: a program may take the second time for an order to drop everything."""
+
+    def __init__(self, queue: Queue, longest_s: float) -> None:
+        self.queue, self.longest_s = queue, longest_s
+        self._told: set[tuple[str, int, int]] = set()  # job, task, restarts
+        self._began_s: dict[str, float] = {}
+        self._next_s: dict[str, float] = {}
+
+    def tell(self, run: str, *, array: bool) -> bool:
+        """End what waits of *run*, and have the rest save its work; return False when that took too long."""
+        now = time.monotonic()
+        if now - self._began_s.setdefault(run, now) > self.longest_s:
+            return False
+        if now >= self._next_s.get(run, 0.0):
+            for row in _alive(self.queue.of_name(run)):
+                self._end(row, array=array)
+            self._next_s[run] = time.monotonic() + pace.TELL_S
+        return True
+
+    def _end(self, row: Row, *, array: bool) -> None:
+        if row.state == "COMPLETING":
+            return
+        if row.state == "PENDING" and array:
+            self.queue.cancel_waiting(row.job)
+            return
+        each = {(row.job, task, row.restarts) for task in row.tasks} - self._told
+        # The id of an array is that of all its tasks.
+        names = [f"{job}_{task}" if array else job for job, task, _ in sorted(each)]
+        if row.state == "RUNNING":
+            self.queue.tell(names)
+            self._told |= each
+        else:
+            self.queue.cancel(names)
+
+
 class Jobs:
     """Jobs by the names of their runs. What the controller said just now it is not asked again."""
 
-    def __init__(self, shelf: Shelf, queue: Queue, looks: Looks) -> None:
+    def __init__(self, shelf: Shelf, queue: Queue, looks: Looks, grace_s: float) -> None:
         self.shelf, self.queue, self.looks = shelf, queue, looks
+        self.endings = Endings(queue, grace_s + pace.SAVE_S)
         self._ids: dict[str, str] = {}  # as the journal has them
         self._records: dict[str, dict[str, Any]] = {}
         self._paces: dict[str, Pace] = {}
@@ -207,14 +244,21 @@ class Jobs:
         return self._ended[run]
 
     def end(self, run: str) -> None:
-        """End every job of *run*. The claim is taken from it first: what starts later leaves."""
-        if self.record(run) is None:
+        """End every job of *run*. The claim is taken from it first: what starts later leaves.
+
+        What runs is told to end, and has its grace; after that, nobody is asked.
+        """
+        record = self.record(run)
+        if record is None:
             return
         found = self.status(run)
         if found.state.terminal and found.state is not State.GONE:  # a submission may be on its way
             return
         self.shelf.change(f"cancel {run}", LET_NOBODY, run, part_name(), CANCELLED)
-        self.take_away(run, wait=False)
+        if self.endings.tell(run, array=record["count"] > 1):
+            self.forget(run)
+        else:
+            self.take_away(run, wait=False)
 
     def take_away(self, run: str, *, wait: bool = True) -> None:
         """End what is alive of the jobs of *run*, and wait until all of their processes are gone."""

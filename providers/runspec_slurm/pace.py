@@ -15,5 +15,7 @@ CONNECT_S = 20
 PERSIST_S = 120  # an unused connection is kept open for the next command
 # What a node wrote just before its job ended may come to be seen here later.
 NOTES_S = 3.0
+# Between two looks at what is told to end; and for a job to save its work, after its grace: `runspec_inside.batch`.
+TELL_S, SAVE_S = 1.0, 120.0
 # For all processes of a job that was cancelled to be gone: KillWait (30 s) and the epilog.
 GONE_S = 300.0

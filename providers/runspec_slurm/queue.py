@@ -53,6 +53,9 @@ OF_JOB = 'squeue --noheader --states=all --jobs="$1" -O "$2"'
 OF_JOB_HERE = f"pwd -P; {OF_JOB}"
 ALL = 'squeue --noheader --states=all --user="$(id -u)" -O "$1"'
 CANCEL = 'scancel -- "$@"'
+# Without --batch, all processes of a job hear it at once, and KillWait later they are killed.
+TELL = 'scancel --batch --signal=TERM -- "$@"'
+CANCEL_WAITING = 'scancel --state=PENDING -- "$@"'
 ACCOUNT = (
     'sacct --noheader --parsable2 --allocations --duplicates --jobs="$1" '
     "--format=JobID,State,ExitCode,Start,End"
@@ -83,6 +86,7 @@ PASSES = (
     "rate limit",
 )
 NO_JOB = ("Invalid job id specified",)
+OVER = (*NO_JOB, "Job/step already completing or completed")
 # What to do about a refusal; the words are Slurm's.
 WAYS = (
     ("Invalid partition name", "name another in the profile: partition (sinfo -s lists them)"),
@@ -172,6 +176,15 @@ class Queue:
         if jobs:
             self._changed("scancel", CANCEL, [self.shelf.workspace, *jobs])
 
+    def cancel_waiting(self, job: str) -> None:
+        """End the tasks of an array that have not begun."""
+        self._changed("scancel", CANCEL_WAITING, [self.shelf.workspace, job])
+
+    def tell(self, jobs: Sequence[str]) -> None:
+        """Tell the batch scripts of *jobs* to end; they tell their programs, and save what those wrote."""
+        if jobs:
+            self._changed("scancel", TELL, [self.shelf.workspace, *jobs])
+
     def past(self, job: str) -> list[Past]:
         """Give what the accounting knows of *job*, the first try first; nothing where there is none."""
         if not self._accounting:
@@ -203,7 +216,7 @@ class Queue:
             done = self._run(script, args, content)
         except Unavailable as exc:
             raise RemoteError(exc.message, exc.hint, transient=True) from exc
-        if command == "scancel" and any(said in done.err for said in NO_JOB):
+        if command == "scancel" and any(said in done.err for said in OVER):
             return b""
         self._refuse(command, done)
         return done.out

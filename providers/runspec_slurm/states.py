@@ -18,6 +18,7 @@ AGAIN, STOPPED = (
     75,
     143,
 )  # what a try ends with that is followed by another; and one that was told to end
+TOO_LONG = 124  # of a job whose timeout was over, as timeout(1) ends
 LAUNCH_SIGNAL = (
     128 + 53
 )  # of a job whose output or folder could not be opened: it is no program's code
@@ -53,9 +54,16 @@ class Task(NamedTuple):
         return not alive(self.state)
 
     def note(self, number: int, rank: int) -> Note | None:
-        """Give what was noted of a try: by the node itself, or by the batch script for it."""
+        """Give what was noted of a try: by the node itself, or by the batch script for it.
+
+        A node that was told to end knows no cause; when its time was over, the batch script told it.
+        """
         own = self.notes.get(Try(self.number, number, rank))
-        return own if own is not None else self.notes.get(Try(self.number, number, BATCH))
+        whole = self.notes.get(Try(self.number, number, BATCH))
+        if own is None or whole is None:
+            return whole if own is None else own
+        late = own.get("code") == STOPPED and whole.get("code") == TOO_LONG
+        return {**own, "code": TOO_LONG, "why": whole.get("why")} if late else own
 
     @property
     def noted(self) -> bool:
@@ -178,7 +186,10 @@ def status(found: Sequence[NodeStatus], *, cancelled: bool) -> Status:
     failed = [node for node in found if node.state is State.FAILED]
     if any(node.state is State.CANCELLED for node in found):
         return Status(State.CANCELLED, BY_US if cancelled else reasons.BY_HAND, None, tuple(found))
-    bad = next((node for node in failed if node.exit_code), failed[0])
+    by_itself = [
+        n for n in failed if n.exit_code not in (None, 0, STOPPED)
+    ]  # or told to, by its end
+    bad = next((node for node in by_itself or failed if node.exit_code), failed[0])
     return Status(State.FAILED, bad.reason, bad.exit_code, tuple(found))
 
 

@@ -32,17 +32,27 @@ def read_record(bucket: Bucket, at: str) -> Dict[str, Any]:
 class Lost:
     """The tries of a task that ended without a failure of its own: preempted, or a node was lost.
 
-    The record's `spot_attempts` is how many there may be, with the last. Failures count by themselves: `failures`.
+    A try that never began is none: for want of a node that starts, a service may count many. The record's
+    `spot_attempts` is how many there may be, with the last. Failures count by themselves: `failures`.
     """
 
     def __init__(self, bucket: Bucket, at: str, record: Dict[str, Any], place: Place) -> None:
         self.bucket, self.place = bucket, place
         self.most: Optional[int] = record.get("spot_attempts")
         self._failures = "{}failures/{}-".format(at, place.task)
+        self._begun = "{}begun/{}/".format(at, place.task)
 
     def too_often(self) -> Optional[str]:
-        """Say that this try is not to begin, and why."""
-        count = self.place.attempt - 1 - len(self._failed())
+        """Say that this try is not to begin, and why; else note that it has."""
+        if self.place.attempt > 1:
+            why = self._why()
+            if why is not None:
+                return why
+        self.bucket.put(self._begun + str(self.place.attempt), b"")
+        return None
+
+    def _why(self) -> Optional[str]:
+        count = self._count(self.place.attempt - 1) if self.most is not None else 0
         if self.most is None or count < self.most:
             return None
         return "{} tries have lost their nodes, and retry.spot_attempts is {}".format(
@@ -54,7 +64,13 @@ class Lost:
         failed = self._failed()
         if self.place.attempt in failed:
             return True
-        return self.most is None or self.place.attempt - len(failed) < self.most
+        return self.most is None or self._count(self.place.attempt) < self.most
+
+    def _count(self, last: int) -> int:
+        """Return how many tries have begun and did not fail, up to the try *last*."""
+        names = [found.key[len(self._begun) :] for found in self.bucket.listing(self._begun)]
+        begun = {int(name) for name in names if name.isdigit()}
+        return len({number for number in begun - self._failed() if number <= last})
 
     def _failed(self) -> Set[int]:
         """Return the tries that failed: their notes are TASK-RANK/TRY-CODE."""

@@ -20,13 +20,14 @@ from runspec_rehearsal.azure.batchai import BatchAI
 from runspec_rehearsal.azure.blob import Blobs
 from tests.conftest import CACHES
 from tests.needs import need
+from tests.slurm import PROGRAMS
 
 pytestmark = pytest.mark.slow
 
 ROOT = Path(__file__).resolve().parents[2]
 HEADER = "epoch main/loss validation/main/loss main/accuracy validation/main/accuracy elapsed_time"
 ROW = re.compile(r"^(?:\[node 0\] )?(\d+)((?:\s+[\d.e-]+){5})\s*$")
-REHEARSED = ("aws-batch", "azure-batch")
+REHEARSED = ("aws-batch", "azure-batch", "slurm")
 CONTAINER = "jobs"
 
 
@@ -74,7 +75,7 @@ def written(folder: Path, provider: str) -> str:
 @pytest.fixture(scope="module")
 def shown(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Shown]:
     """Give what shows the job on a provider: it runs once on each, whatever is asked of it."""
-    need("azurite")
+    need("azurite", *PROGRAMS)
     home = tmp_path_factory.mktemp("hands-on")
 
     @cache
@@ -158,7 +159,7 @@ def container(blobs: Blobs) -> ContainerClient:
     return ContainerClient(blobs.url, CONTAINER, credential=given, api_version="2021-12-02")
 
 
-PROVIDERS = ("local", "aws-batch", "azure-batch", "azure-batch-ai")
+PROVIDERS = ("local", "aws-batch", "azure-batch", "azure-batch-ai", "slurm")
 
 
 @pytest.mark.parametrize("provider", PROVIDERS)

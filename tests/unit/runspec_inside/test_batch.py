@@ -107,6 +107,11 @@ class Slurm:
         out, _ = job.communicate(timeout=60)
         return job.returncode, out
 
+    def begun(self, count: int) -> None:
+        """Have so many tries begun."""
+        for number in range(1, count + 1):
+            self.store.put(f"runs/r/begun/0/{number}", b"")
+
     def note(self, who: str = "batch", attempt: int = 1) -> dict[str, Any]:
         found: dict[str, Any] = json.loads(
             self.store.get(f"runs/r/ends/0/{attempt}/{who}") or b"{}"
@@ -344,6 +349,7 @@ def test_a_try_whose_nodes_were_told_to_end_is_tried_again(
 ) -> None:
     """Before a preemption Slurm tells the steps and not the script. As often as retry.spot_attempts says."""
     record = {**NODES, "spot_attempts": 3}
+    slurm.begun(attempt - 1)
     job = slurm.starts(*sh(SAVES), record=record, RUNSPEC_ATTEMPT=str(attempt))
     slurm.up(0, 1)
 
@@ -355,10 +361,23 @@ def test_a_try_whose_nodes_were_told_to_end_is_tried_again(
     assert ("scontrol requeue 7\n" in slurm.asked()) is again
 
 
+def test_a_try_that_never_began_is_no_lost_one(slurm: Slurm) -> None:
+    """Slurm counts a restart for each time that the nodes do not come up: a cloud may have none for hours."""
+    record = {"spot_attempts": 2}
+
+    codes = [
+        slurm.runs("true", record=record, RUNSPEC_ATTEMPT=attempt)[0]
+        for attempt in ("9", "12", "15")
+    ]
+
+    assert codes == [0, 0, LOST]
+
+
 def test_a_job_that_has_lost_its_nodes_too_often_does_not_begin_again(slurm: Slurm) -> None:
     """Slurm itself counts no such tries. Failures are counted by themselves."""
     record = {"attempts": 3, "spot_attempts": 2}
     slurm.store.put("runs/r/failures/0-0/2-4", b"{}")
+    slurm.begun(3)
 
     code, said = slurm.runs("true", record=record, RUNSPEC_ATTEMPT="4")
 

@@ -152,6 +152,27 @@ def test_why_the_batch_script_ended_a_job_is_told() -> None:
     assert why in found.reason
 
 
+def test_a_node_whose_time_was_over_has_the_code_and_the_cause_of_that() -> None:
+    """It was told to end, and knows no more; a node that ended by itself before keeps its own code."""
+    over = note(124, why="it took longer than its timeout of 3 s")
+    notes = {Try(0, 1, 0): note(143), Try(0, 1, 1): note(0), Try(0, 1, BATCH): over}
+
+    found = ended([row("FAILED", "NonZeroExitCode", 124)], notes, nodes=2)
+
+    assert [node.exit_code for node in found.nodes] == [124, 0]
+    assert (found.exit_code, found.reason.count("timeout of 3 s")) == (124, 1)
+
+
+def test_the_node_that_failed_by_itself_is_the_reason_and_not_one_that_was_told_to_end() -> None:
+    why = note(7, why="node 1 has ended with 7: the others are told to end")
+    notes = {Try(0, 1, 0): note(143), Try(0, 1, 1): note(7), Try(0, 1, BATCH): why}
+
+    found = ended([row("FAILED", "NonZeroExitCode", 7)], notes, nodes=2)
+
+    assert [node.exit_code for node in found.nodes] == [143, 7]
+    assert (found.exit_code, found.reason) == (7, "exited with code 7")
+
+
 def test_a_job_that_is_queued_again_waits_for_its_next_try() -> None:
     found = states.tasks(
         1, [row("PENDING", "BeginTime", restarts=1)], {Try(0, 1, BATCH): note(75)}, {}

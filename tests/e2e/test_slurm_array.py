@@ -1,0 +1,48 @@
+"""An array on a real Slurm: its bound, its states, its codes and its logs.
+
+A task takes half a second of a processor, two starts of Python among it, whatever its program does: by itself
+the test has a hundred, and a thousand with RUNSPEC_FAULTS=all.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from tests.e2e.slurm import Project, cluster as cluster, project as project  # fixtures
+
+pytestmark = pytest.mark.slow
+COUNT = 1000 if os.environ.get("RUNSPEC_FAULTS") == "all" else 100
+AT_ONCE, BAD = 6, 77
+LIMIT_S = 1500.0
+
+
+def test_every_task_ends_with_its_own_code_and_log(project: Project, tmp_path: Path) -> None:
+    """And no more of them run at a time than the spec says, though there is room for two more."""
+    name = project.started(
+        f'echo "number $RUNSPEC_SWEEP_N"; [ "$RUNSPEC_SWEEP_N" != {BAD} ] || exit 9',
+        sweep={"n": [str(n) for n in range(COUNT)]},
+        max_parallel=AT_ONCE,
+    )
+    most = 0
+
+    def over() -> bool:
+        nonlocal most
+        most = max(most, len(project.jobs("%i", "--states=running", f"--name={name}")))
+        return not project.alive()
+
+    project.until(over, LIMIT_S)
+    found = project.status()
+    assert project.said("logs", "job", "--save", str(tmp_path / "saved"))[0] == 0
+
+    assert 1 < most <= AT_ONCE
+    assert (found["state"], found["exit_code"]) == ("failed", 9)
+    assert found["reason"] == "exited with code 9"
+    ended = {node["task"]: (node["state"], node["exit_code"]) for node in found["nodes"]}
+    expected = {n: ("failed", 9) if n == BAD else ("succeeded", 0) for n in range(COUNT)}
+    assert ended == expected
+    logs = [path.read_text() for path in (tmp_path / "saved").iterdir() if path.suffix != ".cursor"]
+    assert sorted(logs) == sorted(f"number {n}\n" for n in range(COUNT))
+    assert project.log("job", "--task", "31").endswith("number 31\n")

@@ -1,0 +1,104 @@
+"""Containers by podman on a real Slurm: on one node, on two, and where no engine is."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from runspec_rehearsal.slurm import Cluster
+from tests.e2e.slurm import Capture, Project, prepared
+from tests.e2e.test_podman import IMAGE, podman as podman  # a fixture
+from tests.needs import need
+from tests.slurm import PROGRAMS
+
+pytestmark = [pytest.mark.slow, pytest.mark.podman]
+HERE = "127.0.0.1:9/runspec-test:1"  # of a registry where nobody listens: the nodes have it already
+COMMANDS = "sbatch scancel squeue scontrol sinfo srun sacct sh cat env uname sed python3".split()
+
+
+@pytest.fixture(scope="module")
+def boxes(podman: dict[str, str], tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    """Give a cluster of two nodes whose podman has IMAGE, and the rights that this machine has."""
+    need(*PROGRAMS)
+    subprocess.run(["podman", "tag", IMAGE, HERE], env={**os.environ, **podman}, check=True)
+    folder = tmp_path_factory.mktemp("boxes")
+    with Cluster(folder, 2, prolog=True, address_in="RUNSPEC_HOST") as cluster:
+        with (folder / "prolog").open("a") as prolog:
+            prolog.writelines(f"echo 'export {name}={value}'\n" for name, value in podman.items())
+        yield cluster
+
+
+@pytest.fixture
+def project(
+    boxes: Cluster,
+    podman: dict[str, str],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: Capture,
+) -> Iterator[Project]:
+    for name, value in podman.items():
+        monkeypatch.setenv(name, value)
+    yield from prepared(boxes, tmp_path, monkeypatch, capsys, podman=[], python="/usr/bin/python3")
+
+
+@pytest.mark.parametrize("nodes", [1, 2])
+def test_each_node_runs_the_image_with_its_folders_and_its_words(
+    project: Project, tmp_path: Path, nodes: int
+) -> None:
+    """What the image has is around the program, and what the spec says; its files come back from each node."""
+    (tmp_path / "code").mkdir()
+    (tmp_path / "code" / "x.txt").write_text("here\n")
+
+    found = project.ended(
+        "cat /job/code/x.txt; test ! -e /usr/bin/podman; "
+        'echo "$RUNSPEC_RANK of $RUNSPEC_NODES: $WORD" >/job/out/said',
+        cluster={"nodes": nodes},
+        container={"image": HERE},
+        mounts=[{"name": "code", "source": "./code", "target": "/job/code"}],
+        outputs=[{"name": "out", "path": "/job/out"}],
+        env={"WORD": "a, 'b' $c"},
+    )
+
+    assert (found["state"], found["exit_code"]) == ("succeeded", 0), project.log()
+    expected = [f"{rank} of {nodes}: a, 'b' $c\n" for rank in range(nodes)]
+    assert sorted(project.fetched().values()) == expected
+    assert project.log().count("here\n") == nodes
+
+
+def test_cancel_lets_the_program_in_a_container_save(project: Project) -> None:
+    project.started(
+        'trap "echo saved >/job/out/state; exit 0" TERM; echo ready; while :; do sleep 0.1; done',
+        container={"image": HERE},
+        outputs=[{"name": "out", "path": "/job/out"}],
+    )
+    project.until_said("ready")
+
+    assert project.said("cancel", "job")[0] == 0
+
+    assert project.status()["state"] == "cancelled"
+    assert project.fetched() == {"out/state": "saved\n"}
+    assert project.alive() == []
+
+
+def test_an_image_that_no_engine_can_run_is_refused_by_name(
+    project: Project, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Before anything is made or submitted."""
+    (tmp_path / "bin").mkdir()
+    for name in COMMANDS:
+        if found := shutil.which(name):
+            (tmp_path / "bin" / name).symlink_to(found)
+
+    with monkeypatch.context() as patch:
+        patch.setenv("PATH", str(tmp_path / "bin"))
+        code, _, err = project.said("apply", project.write("true", container={"image": HERE}))
+
+    assert code == 2
+    assert "container.image: nothing on the cluster runs images" in err, err
+    assert project.jobs("%i", "--states=pending,running") == []
+    assert project.left() == []
