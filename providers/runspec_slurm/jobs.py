@@ -210,7 +210,8 @@ class Jobs:
         """End every job of *run*. The claim is taken from it first: what starts later leaves."""
         if self.record(run) is None:
             return
-        if self.status(run).state.terminal:
+        found = self.status(run)
+        if found.state.terminal and found.state is not State.GONE:  # a submission may be on its way
             return
         self.shelf.change(f"cancel {run}", LET_NOBODY, run, part_name(), CANCELLED)
         self.take_away(run, wait=False)

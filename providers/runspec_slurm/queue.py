@@ -23,6 +23,10 @@ command -v squeue >/dev/null 2>&1 || PATH=$PATH:/opt/slurm/bin:/usr/local/slurm/
 export PATH LC_ALL=C SLURM_TIME_FORMAT=%s SLURM_BITSTR_LEN=0
 """
 NO_COMMAND = 127
+# https://slurm.schedmd.com/job_state_codes.html
+ENDED = frozenset(
+    "BOOT_FAIL CANCELLED COMPLETED DEADLINE FAILED NODE_FAIL OUT_OF_MEMORY PREEMPTED REVOKED TIMEOUT".split()
+)
 # run, the name of a claim until it is one, and then the words for sbatch. Who submitted claims the run for the job, so
 # that of two that were submitted the other one leaves; this ends the job itself where it comes too late.
 SUBMIT = """\
@@ -38,10 +42,10 @@ printf '%s %s\\n' "$id" "$holder"
 """
 # Free text comes last. exit_code is what wait(2) gave.
 FIELDS = (
-    "ArrayJobID ArrayTaskID State Reason exit_code RestartCnt SubmitTime StartTime EndTime NodeList Name"
+    "ArrayJobID ArrayTaskID State Reason exit_code RestartCnt SubmitTime StartTime EndTime NodeList WorkDir Name"
 ).split()
 FORMAT = ",".join(f"{name}:|" for name in FIELDS)
-OF_NAME = 'squeue --noheader --states=all --user="$(id -u)" --name="$1" -O "$2"'
+OF_NAME = 'pwd -P; squeue --noheader --states=all --user="$(id -u)" --name="$1" -O "$2"'
 OF_JOB = 'squeue --noheader --states=all --jobs="$1" -O "$2"'
 ALL = 'squeue --noheader --states=all --user="$(id -u)" -O "$1"'
 CANCEL = 'scancel -- "$@"'
@@ -107,6 +111,7 @@ class Row(NamedTuple):
     began_s: float | None
     ended_s: float | None
     nodes: str
+    folder: str  # in which it was submitted
     name: str
 
 
@@ -137,9 +142,13 @@ class Queue:
         return job, holder
 
     def of_name(self, run: str) -> list[Row]:
-        """Give the jobs of this user whose name is *run*, those that have ended too."""
-        found = self._looked("squeue", OF_NAME, run, FORMAT)
-        return [row for row in rows(found) if row.name == run]
+        """Give the jobs of this user whose name is *run*; those that have ended, where they are of this workspace.
+
+        Another workspace may have had a run of that name.
+        """
+        here, _, found = self._looked("squeue", OF_NAME, run, FORMAT).partition("\n")
+        named = [row for row in rows(found) if row.name == run]
+        return [row for row in named if row.folder == here or row.state not in ENDED]
 
     def of_job(self, job: str) -> list[Row]:
         """Give what is known of *job*; nothing once the controller has forgotten it."""
@@ -209,13 +218,13 @@ class Queue:
 def rows(text: str) -> Iterator[Row]:
     """Read squeue's lines of FORMAT.
 
-    >>> next(rows("7|4-5,9%2|PENDING|Priority|0|0|9|N/A|N/A||job-a1|"))[1:4]
+    >>> next(rows("7|4-5,9%2|PENDING|Priority|0|0|9|N/A|N/A||/w|job-a1|"))[1:4]
     ((4, 5, 9), 'PENDING', 'Priority')
     """
     for line in text.splitlines():
         words = line.split("|", len(FIELDS) - 1)
         if len(words) == len(FIELDS):
-            job, tasks, state, reason, code, restarts, _, began, ended, nodes, name = words
+            job, tasks, state, reason, code, restarts, _, began, ended, nodes, folder, name = words
             status = int(code) if code.isdigit() else None
             yield Row(
                 job.strip(),
@@ -227,6 +236,7 @@ def rows(text: str) -> Iterator[Row]:
                 _seconds(began),
                 _seconds(ended),
                 nodes.strip(),
+                folder.strip(),
                 name.rstrip("\n").removesuffix("|").rstrip(),
             )
 

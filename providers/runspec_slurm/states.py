@@ -206,8 +206,8 @@ def to_json(found: Status) -> dict[str, Any]:
 
 def from_json(said: Mapping[str, Any]) -> Status:
     """Give the status that was kept."""
-    kept = tuple(
-        NodeStatus(*one[:3], State(one[3]), one[4], one[5], tuple(Attempt(*a) for a in one[6]))
-        for one in said["nodes"]
-    )
-    return Status(State(said["state"]), said["reason"], said["exit_code"], kept)
+    kept = []
+    for task, rank, attempt, state, reason, code, over in said["nodes"]:
+        tries = tuple(Attempt(*one) for one in over)
+        kept.append(NodeStatus(task, rank, attempt, State(state), reason, code, tries))
+    return Status(State(said["state"]), said["reason"], said["exit_code"], tuple(kept))

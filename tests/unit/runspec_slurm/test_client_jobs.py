@@ -1,0 +1,323 @@
+"""One run has one job on a real Slurm, and is told rightly, whatever the controller has heard, said or forgotten."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from runspec.provider import NoAnswer, Request, Scope, State, Status, Step
+from runspec_rehearsal.slurm import Cluster
+from runspec_slurm import pace
+from runspec_slurm.client import SlurmClient
+from runspec_slurm.options import SlurmOptions
+from tests.needs import need
+from tests.slurm import PROGRAMS
+from tests.unit.runspec_slurm.login import login
+
+pytestmark = pytest.mark.slow
+LIMIT_S = 60.0
+# As the batch script of a plan: who has not the claim leaves; the end is noted. $1 is what it does.
+SCRIPT = """\
+#!/bin/sh
+cd "$SLURM_SUBMIT_DIR/runs/$SLURM_JOB_NAME" || exit 1
+id=${SLURM_ARRAY_JOB_ID:-$SLURM_JOB_ID} task=${SLURM_ARRAY_TASK_ID:-0} try=$((${SLURM_RESTART_COUNT:-0}+1))
+printf %s "$id" >"claim.$$" && ln "claim.$$" claim 2>/dev/null
+rm -f "claim.$$"
+[ "$(cat claim)" = "$id" ] || exit 0
+"""
+NOTE = """
+mkdir -p "ends/$task/$try"
+printf '{"code": %s}' "$code" >"ends/$task/$try/.n" && mv "ends/$task/$try/.n" "ends/$task/$try/batch"
+exit "$code"
+"""
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    """A cluster of its own, since it is stopped; it forgets jobs within seconds, and its commands give up in one."""
+    need(*PROGRAMS)
+    more = {"MinJobAge": 2, "MessageTimeout": 2}
+    with Cluster(tmp_path_factory.mktemp("jobs"), nodes=2, more=more) as found:
+        yield found
+
+
+@pytest.fixture
+def client(cluster: Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> SlurmClient:
+    for name, value in cluster.env.items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.setattr(pace, "NOTES_S", 0.5)
+    return SlurmClient(SlurmOptions(workspace=str(tmp_path / "workspace")))
+
+
+def again(client: SlurmClient) -> SlurmClient:
+    """Give the client of another process, perhaps on another machine."""
+    return SlurmClient(SlurmOptions(workspace=client.shelf.workspace))
+
+
+def prepared(client: SlurmClient, run: str, does: str, *more: str, count: int = 1) -> Step:
+    """Put down the record of *run*, and give the step that submits its job."""
+    text = json.dumps({"count": count, "nodes": 1})
+    client.call(Request("folder", "put", {"key": f"runs/{run}/record.json", "content": text}))
+    argv = ["--parsable", f"--job-name={run}", "--open-mode=append", "--export=NONE", *more]
+    argv += [f"--output=runs/{run}/logs/{'%a' if count > 1 else '0'}-0.txt"]
+    argv += [f"--array=0-{count - 1}"] if count > 1 else []
+    script = f"{SCRIPT}{does}\ncode=$?\n{NOTE}"
+    do = Request("slurm", "sbatch", {"argv": argv, "script": script})
+    undo = Request("slurm", "scancel", {"name": run})
+    return Step("job", "submit", Scope.RUN, do, undo, 20.0)
+
+
+def until(client: SlurmClient, run: str, *states: State) -> Status:
+    end = time.monotonic() + LIMIT_S
+    while (found := client.state(run)).state not in states:
+        assert time.monotonic() < end, found
+        time.sleep(0.05)
+    return found
+
+
+def over(client: SlurmClient, run: str) -> Status:
+    return until(client, run, State.SUCCEEDED, State.FAILED, State.CANCELLED, State.GONE)
+
+
+def printed(client: SlurmClient, run: str) -> bytes:
+    return b"".join(stream.read(None).data for stream in client.streams(run))
+
+
+def test_a_controller_that_was_stopped_makes_one_job_that_counts(
+    client: SlurmClient, cluster: Cluster
+) -> None:
+    """It takes the request when it goes on, though sbatch has given up; then there are two."""
+    step = prepared(client, "lost-1", "echo begun; sleep 1; echo done; true")
+    with cluster.frozen():
+        with pytest.raises(NoAnswer, match="Socket timed out"):
+            client.call(step.do)
+        with pytest.raises(NoAnswer):
+            again(client).find(step)
+
+    answer = client.call(step.do)
+
+    assert again(client).find(step) == answer
+    assert over(client, "lost-1").state is State.SUCCEEDED
+    named = client.queue.of_name("lost-1")
+    assert printed(client, "lost-1") == b"begun\ndone\n", named
+    assert client.shelf.read("runs", "lost-1", "job") == answer["job"].encode()
+
+
+def test_a_lost_reply_is_found_by_name_and_nothing_is_made_again(
+    client: SlurmClient, cluster: Cluster
+) -> None:
+    step = prepared(client, "lost-2", "echo begun; sleep 1; true")
+    with cluster.frozen(), pytest.raises(NoAnswer):
+        client.call(step.do)
+
+    end = time.monotonic() + step.settle_s
+    while (found := again(client).find(step)) is None:
+        assert time.monotonic() < end
+
+    assert over(client, "lost-2").state is State.SUCCEEDED
+    assert [row.job for row in client.queue.of_name("lost-2")] in ([found["job"]], [])
+
+
+def test_of_two_jobs_the_one_that_has_the_run_is_kept_and_told_of(client: SlurmClient) -> None:
+    """Whichever was submitted last: here by somebody who knew nothing of the first."""
+    step = prepared(client, "two-1", "echo begun; sleep 3; true", "--begin=now")
+    first = client.call(step.do)
+
+    second = again(client).call(step.do)
+
+    assert second == first
+    assert over(client, "two-1").state is State.SUCCEEDED
+    assert printed(client, "two-1") == b"begun\n"
+
+
+def test_a_run_that_the_controller_has_forgotten_is_told_from_the_workspace(
+    client: SlurmClient,
+) -> None:
+    client.call(prepared(client, "old-1", "echo hello; exit_with() { return 7; }; exit_with").do)
+    until(client, "old-1", State.RUNNING, State.FAILED)
+    end = time.monotonic() + LIMIT_S
+    while client.queue.of_name("old-1"):
+        assert time.monotonic() < end
+        time.sleep(0.2)
+
+    found = again(client).state("old-1")
+
+    assert (found.state, found.exit_code, found.reason) == (State.FAILED, 7, "exited with code 7")
+    assert again(client).state("old-1") == found
+    assert printed(again(client), "old-1") == b"hello\n"
+
+
+def test_how_a_run_ended_stays_though_its_notes_are_none(client: SlurmClient) -> None:
+    """A job that was ended before it began leaves nothing but what the controller says for a while."""
+    client.call(prepared(client, "early-1", "true", "--begin=now+1hour").do)
+    until(client, "early-1", State.WAITING)
+    client.cancel("early-1")
+    found = over(client, "early-1")
+    end = time.monotonic() + LIMIT_S
+    while client.queue.of_name("early-1"):
+        assert time.monotonic() < end
+        time.sleep(0.2)
+
+    assert found.state is State.CANCELLED
+    assert again(client).state("early-1") == found
+
+
+def test_a_job_that_starts_after_cancel_leaves(client: SlurmClient) -> None:
+    """Of a call that was lost, say: the claim is taken from every job first."""
+    step = prepared(client, "late-1", "echo begun; sleep 60; true")
+    client.call(step.do)
+    until(client, "late-1", State.RUNNING)
+    end = time.monotonic() + LIMIT_S
+    while printed(client, "late-1") != b"begun\n":
+        assert time.monotonic() < end
+        time.sleep(0.05)
+    client.cancel("late-1")
+    over(client, "late-1")
+
+    client.queue.submit("late-1", step.do.params["argv"], step.do.params["script"])
+
+    end = time.monotonic() + LIMIT_S
+    while any(row.state in ("PENDING", "RUNNING") for row in client.queue.of_name("late-1")):
+        assert time.monotonic() < end
+        time.sleep(0.1)
+    assert printed(client, "late-1").count(b"begun") == 1
+
+
+def test_a_job_that_is_still_on_its_way_when_its_run_is_cancelled_never_runs(
+    client: SlurmClient,
+) -> None:
+    """Sbatch was called, and whoever called it has heard nothing: there is no job to end yet."""
+    step = prepared(client, "way-1", "echo begun; sleep 60; true")
+
+    client.cancel("way-1")
+    client.call(step.do)
+
+    assert over(client, "way-1").state is State.CANCELLED
+    client.jobs.take_away("way-1")
+    assert printed(client, "way-1").count(b"begun") == 0
+
+
+def test_no_line_is_lost_while_a_job_is_queued_again(client: SlurmClient) -> None:
+    does = 'echo "try $try"; [ "$try" -gt 1 ] || { scontrol requeue "$SLURM_JOB_ID"; sleep 60; }'
+    client.call(prepared(client, "again-1", does, "--requeue").do)
+    data, position = b"", None
+
+    end = time.monotonic() + LIMIT_S
+    while True:
+        assert time.monotonic() < end
+        status = client.state("again-1")
+        for stream in client.streams("again-1"):
+            while (chunk := stream.read(position)).data:
+                data, position = data + chunk.data, chunk.position
+        if status.state.terminal:
+            break
+        time.sleep(0.05)
+
+    assert status.state is State.SUCCEEDED
+    assert [node.attempt for node in status.nodes] == [2]
+    assert [line for line in data.splitlines() if line.startswith(b"try")] == [b"try 1", b"try 2"]
+    assert data == printed(again(client), "again-1")
+
+
+def test_an_array_is_told_whole_by_few_commands(
+    client: SlurmClient, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked = counted(tmp_path, monkeypatch)
+    client.call(prepared(client, "many-1", 'test "$task" != 3', count=30).do)
+
+    found = over(client, "many-1")
+
+    assert (found.state, found.exit_code, len(found.nodes)) == (State.FAILED, 1, 30)
+    assert [node.task for node in found.nodes if node.state is State.FAILED] == [3]
+    began = time.monotonic()
+    assert len(again(client).streams("many-1")) == 30
+    assert time.monotonic() - began < 1
+    assert asked() < 60
+
+
+def test_who_follows_a_quiet_job_seldom_asks_the_controller(
+    client: SlurmClient, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Four times a minute in the end; its log is read from the workspace, which costs no call."""
+    client.call(prepared(client, "quiet-1", "echo begun; sleep 600").do)
+    until(client, "quiet-1", State.RUNNING)
+    end = time.monotonic() + 3
+    while not printed(client, "quiet-1"):
+        assert time.monotonic() < end
+        time.sleep(0.05)
+    for _ in range(2):  # what it has printed is news, so the controller is asked once more
+        client.state("quiet-1")
+    asked, known = counted(tmp_path, monkeypatch), client.jobs._paces["quiet-1"]
+    pauses = []
+
+    for _ in range(40):
+        known._next_s = 0.0
+        client.state("quiet-1")
+        pauses.append(known._pause_s)
+    client.cancel("quiet-1")
+
+    assert pauses == sorted(pauses)
+    assert pauses[-1] == pace.ASK_LAST_S
+    assert asked() >= 40
+
+
+def counted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[], int]:
+    """Count the calls of squeue from here on, by one that hands on to the real one."""
+    folder, real = tmp_path / "bin", shutil.which("squeue")
+    folder.mkdir()
+    log = folder / "calls"
+    log.write_text("")
+    (folder / "squeue").write_text(f'#!/bin/sh\necho x >>{log}\nexec {real} "$@"\n')
+    (folder / "squeue").chmod(0o755)
+    monkeypatch.setenv("PATH", f"{folder}:{os.environ['PATH']}")
+    return lambda: len(log.read_text().split())
+
+
+def test_a_run_comes_and_goes_over_ssh_by_one_connection(
+    cluster: Cluster, tmp_path: Path, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    env = tuple(f"{name}={value}" for name, value in cluster.env.items())
+    with login(tmp_path_factory.mktemp("login"), env) as node:
+        place = str(tmp_path / "workspace")
+        options = SlurmOptions(workspace=place, host="127.0.0.1", ssh_options=node.options)
+        client = SlurmClient(options)
+        step = prepared(client, "far-1", "echo hello; true")
+
+        answer = client.call(step.do)
+
+        assert client.find(step) == answer
+        assert over(client, "far-1").state is State.SUCCEEDED
+        assert printed(client, "far-1") == b"hello\n"
+        assert step.undo is not None
+        client.call(step.undo)
+        client.call(Request("folder", "remove_run", {"run": "far-1"}))
+        assert client.state("far-1").state is State.GONE
+        assert node.connections == 1
+
+
+def test_what_nobody_knows_is_found_and_what_somebody_needs_is_left(client: SlurmClient) -> None:
+    for run in ("known-1", "alone-1", "dead-1"):
+        step = prepared(client, run, "sleep 60")
+        if run != "dead-1":
+            client.call(step.do)
+    client.call(Request("folder", "put", {"key": "blobs/a.tar", "content": "x"}))
+    client.call(Request("folder", "put", {"key": "blobs/b.tar", "content": "xy"}))
+
+    found = list(client.litter({"known-1"}, {"blobs/a.tar"}))
+
+    assert [(one.what, one.run, one.alive) for one in found] == [
+        ("run alone-1, whose job is alive", "alone-1", True),
+        ("run dead-1", "dead-1", False),
+        ("upload blobs/b.tar (2 bytes)", None, True),
+    ]
+    for one in found:
+        for request in one.remove:
+            client.call(request)
+    assert list(client.litter({"known-1"}, {"blobs/a.tar"})) == []
+    client.call(Request("slurm", "scancel", {"name": "known-1"}))

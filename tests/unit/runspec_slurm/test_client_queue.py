@@ -1,0 +1,219 @@
+"""What Slurm's commands say is read as it is meant, and what they refuse is told with a way out."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+import pytest
+
+from runspec.provider import NoAnswer, RemoteError, Unavailable
+from runspec_slurm import pace, queue, reasons, survey
+from runspec_slurm.queue import Past, Queue, Row
+from runspec_slurm.shelf import Shelf
+from runspec_slurm.transport import Done, Here
+
+LINE = "7|N/A|RUNNING|None|0|1|1|10|NONE|node1|/w|job-a1|"
+
+
+class Says(Here):
+    """A way on which every command says the same."""
+
+    def __init__(self, done: Done) -> None:
+        self.done = done
+        self.asked = 0
+
+    def run(
+        self,
+        script: str,
+        args: Sequence[str] = (),
+        content: Iterable[bytes] | None = None,
+        timeout_s: float = pace.COMMAND_S,
+    ) -> Done:
+        self.asked += 1
+        return self.done
+
+
+def said(code: int, out: str = "", err: str = "", *, lost: bool = False) -> Queue:
+    return Queue(Shelf(Says(Done(code, out.encode(), err, lost)), "/w"))
+
+
+def test_rows_are_read_whatever_stands_in_a_name() -> None:
+    text = "7|N/A|FAILED|NonZeroExitCode|768|2|1|10|20|node[1-2]|/w|a|b c|\n8|0-1|PENDING|X|0|0|1|N/A|N/A|||n|"
+
+    found = list(queue.rows(text))
+
+    assert found == [
+        Row("7", (0,), "FAILED", "NonZeroExitCode", 3, 2, 10.0, 20.0, "node[1-2]", "/w", "a|b c"),
+        Row("8", (0, 1), "PENDING", "X", 0, 0, None, None, "", "", "n"),
+    ]
+
+
+def test_what_is_no_row_is_none() -> None:
+    assert list(queue.rows("\nsqueue: warning\n")) == []
+
+
+def test_the_accounting_is_read_with_signals_and_arrays() -> None:
+    text = "12_0|COMPLETED|0:0|5|9\n12_1|CANCELLED by 7|0:15|5|9\n12_[2-3]|PENDING|0:0|Unknown|Unknown\n"
+
+    assert list(queue.pasts(text)) == [
+        Past(0, "COMPLETED", 0, 5.0, 9.0),
+        Past(1, "CANCELLED", 143, 5.0, 9.0),
+        Past(2, "PENDING", 0, None, None),
+        Past(3, "PENDING", 0, None, None),
+    ]
+
+
+@pytest.mark.parametrize("words", queue.UNSURE)
+def test_a_submission_that_may_have_happened_is_no_answer(words: str) -> None:
+    found = said(1, err=f"sbatch: error: Batch job submission failed: {words}")
+
+    with pytest.raises(NoAnswer, match="Batch job submission failed"):
+        found.submit("job-a1", [], "")
+
+
+def test_a_submission_that_nobody_heard_of_again_is_no_answer() -> None:
+    with pytest.raises(NoAnswer):
+        said(-9, lost=True).submit("job-a1", [], "")
+    with pytest.raises(NoAnswer, match="no job id"):
+        said(0, out="").submit("job-a1", [], "")
+
+
+@pytest.mark.parametrize(("words", "way"), queue.WAYS)
+def test_what_slurm_refuses_is_told_in_its_words_with_a_way_out(words: str, way: str) -> None:
+    with pytest.raises(RemoteError) as told:
+        said(1, err=f"sbatch: error: {words}\nsbatch: note").submit("job-a1", [], "")
+
+    assert words in told.value.message
+    assert (told.value.hint, told.value.transient) == (way, False)
+
+
+def test_what_passes_may_be_tried_again() -> None:
+    with pytest.raises(RemoteError) as told:
+        said(1, err="sbatch: error: Slurm temporarily unable to accept job").submit("a", [], "")
+
+    assert told.value.transient
+
+
+def test_a_host_without_slurm_is_told() -> None:
+    with pytest.raises(RemoteError, match="has no sbatch") as told:
+        said(127, err="sh: 4: sbatch: not found").submit("job-a1", [], "")
+
+    assert "host" in (told.value.hint or "")
+
+
+def test_a_job_that_is_forgotten_is_none_and_a_silent_controller_is_no_answer() -> None:
+    forgotten = said(1, err="slurm_load_jobs error: Invalid job id specified")
+    silent = said(
+        1, err="slurm_load_jobs error: Unable to contact slurm controller (connect failure)"
+    )
+
+    assert forgotten.of_job("7") == []
+    with pytest.raises(NoAnswer):
+        silent.of_job("7")
+
+
+def test_a_name_is_compared_whole() -> None:
+    """A comma in one would be two names for squeue."""
+    assert [row.job for row in said(0, out=f"/w\n{LINE}").of_name("job-a1")] == ["7"]
+    assert said(0, out=f"/w\n{LINE}").of_name("job-a2") == []
+
+
+def test_a_job_of_another_workspace_that_has_ended_is_not_of_this_run() -> None:
+    ended = LINE.replace("RUNNING", "COMPLETED")
+
+    assert [row.job for row in said(0, out=f"/w\n{ended}").of_name("job-a1")] == ["7"]
+    assert said(0, out=f"/v\n{ended}").of_name("job-a1") == []
+    assert [row.job for row in said(0, out=f"/v\n{LINE}").of_name("job-a1")] == ["7"]
+
+
+def test_an_accounting_that_does_not_answer_is_asked_once() -> None:
+    way = Says(Done(1, b"", "Slurm accounting storage is disabled"))
+    found = Queue(Shelf(way, "/w"))
+
+    assert found.past("7") == found.past("7") == []
+    assert way.asked == 1
+
+
+def test_what_cannot_be_reached_makes_nothing() -> None:
+    class Away(Here):
+        def run(self, *args: object, **more: object) -> Done:
+            raise Unavailable("login: Connection refused")
+
+    found = Queue(Shelf(Away(), "/w"))
+
+    with pytest.raises(RemoteError) as told:
+        found.submit("job-a1", [], "")
+    assert told.value.transient
+    with pytest.raises(Unavailable):
+        found.of_name("job-a1")
+
+
+def waits(reason: str, state: str = "PENDING") -> str:
+    return reasons.waiting(Row("7", (0,), state, reason, None, 0, None, None, "", "", "a"))
+
+
+@pytest.mark.parametrize("reason", [name for name in reasons.WAITING if name != "None"])
+def test_why_a_job_waits_is_said_in_words_and_in_slurms(reason: str) -> None:
+    assert waits(reason) == f"{reasons.WAITING[reason]} ({reason})"
+
+
+def test_reasons_of_no_list_are_told_too() -> None:
+    assert waits("AssocGrpCpuLimit").endswith(
+        "limit of its account or QOS is reached (AssocGrpCpuLimit)"
+    )
+    assert waits("ReqNodeNotAvail, UnavailableNodes:node1").startswith("a node it needs is down")
+    assert waits("SomethingNew") == "waits for a node (SomethingNew)"
+    assert waits("None", "SUSPENDED") == "is suspended by whoever runs the cluster (SUSPENDED)"
+
+
+def test_a_cluster_is_read_as_it_says() -> None:
+    text = """
+== config
+Configuration data as of 2026
+MaxArraySize            = 1001
+MaxJobCount             = 10000
+MinJobAge               = 300 sec
+SelectType              = select/cons_tres
+SLURM_VERSION           = 23.11.4
+
+== partitions
+PartitionName=gpu Default=YES State=UP MaxTime=2-00:00:00 DefaultTime=NONE MaxNodes=8 MinNodes=0 TotalNodes=4
+PartitionName=old Default=NO State=DRAIN MaxTime=UNLIMITED MaxNodes=UNLIMITED TotalNodes=2
+
+== nodes
+gpu|2|8|64000|100|gpu:a100:4(S:0-1)
+gpu|2|16+|32000|0|(null)
+old|2|4|1|0|(null)
+
+== mpi
+MPI plugin types are...
+\tpmix
+\tnone
+specific pmix plugin versions available: pmix_v4
+
+== podman
+/usr/bin/podman
+
+== python
+3.9.2
+"""
+    found = survey.read(text)
+
+    gpu, old = found["partitions"]["gpu"], found["partitions"]["old"]
+    assert (gpu["max_time_s"], gpu["max_nodes"], gpu["nodes"]) == (172800, 8, 4)
+    assert (gpu["cpus"], gpu["memory_mb"], gpu["disk_mb"]) == (16, 64000, 100)
+    assert (gpu["gpus"], gpu["default"], gpu["state"]) == ({"a100": 4}, True, "up")
+    assert (old["memory_mb"], old["disk_mb"], old["max_nodes"], old["gpus"]) == (
+        None,
+        None,
+        None,
+        {},
+    )
+    assert (found["max_array"], found["max_jobs"], found["remembers_s"]) == (1001, 10000, 300)
+    assert (found["select"], found["version"], found["python"]) == ("cons_tres", "23.11.4", "3.9.2")
+    assert (found["containers"], found["mpi"]) == (["podman"], ["none", "pmix"])
+
+
+def test_what_a_cluster_does_not_say_is_left_out() -> None:
+    assert survey.read("sh: scontrol: not found") == {}
+    assert survey.read("\n== no python\n") == {"python": None}

@@ -1,0 +1,174 @@
+"""How a run is comes from the queue, from what its nodes noted, and from both where one alone would be wrong."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+
+from runspec.provider import NodeStatus, State, Status
+from runspec_slurm import looking, reasons, states
+from runspec_slurm.looking import BATCH, Note, Try
+from runspec_slurm.queue import Past, Row
+
+
+def row(state: str, reason: str = "None", code: int | None = 0, restarts: int = 0) -> Row:
+    return Row("7", (0,), state, reason, code, restarts, 10.0, 20.0, "node1", "/w", "a")
+
+
+def ended(
+    rows: Sequence[Row],
+    notes: Mapping[Try, Note] | None = None,
+    codes: Mapping[Try, int] | None = None,
+    *,
+    nodes: int = 1,
+    cancelled: bool = False,
+    pasts: Sequence[Past] = (),
+) -> Status:
+    found = states.tasks(1, rows, notes or {}, codes or {}, pasts)
+    assert all(task.over for task in found)
+    each = [one for task in found for one in states.nodes(task, nodes, cancelled=cancelled)]
+    return states.status(each, cancelled=cancelled)
+
+
+def note(code: int, **more: object) -> Note:
+    return {"code": code, "began_s": 11.0, "ended_s": 19.0, **more}
+
+
+def test_a_job_that_ended_well_has_succeeded() -> None:
+    found = ended([row("COMPLETED")], {Try(0, 1, 0): note(0), Try(0, 1, BATCH): note(0)})
+
+    assert (found.state, found.exit_code, found.reason) == (State.SUCCEEDED, 0, "")
+    assert found.nodes[0].attempts[0].began_s == 11.0
+
+
+def test_a_job_that_the_controller_forgot_is_told_from_its_notes() -> None:
+    assert ended([], {Try(0, 1, BATCH): note(0)}).state is State.SUCCEEDED
+    assert ended([], {Try(0, 1, BATCH): note(7)})[:3] == (State.FAILED, "exited with code 7", 7)
+
+
+def test_a_job_that_left_no_word_and_is_forgotten_has_failed_and_it_is_said_why() -> None:
+    assert ended([])[:3] == (State.FAILED, reasons.FORGOTTEN, None)
+
+
+def test_the_accounting_is_heard_where_nobody_else_knows() -> None:
+    found = ended([], pasts=[Past(0, "NODE_FAIL", 0, 1.0, 2.0), Past(0, "FAILED", 9, 3.0, 4.0)])
+
+    assert (found.state, found.exit_code) == (State.FAILED, 9)
+
+
+def test_each_try_has_its_own_code_and_a_lost_machine_is_no_failure() -> None:
+    notes = {Try(0, 1, BATCH): note(75, again=True), Try(0, 3, BATCH): note(0)}
+
+    found = ended([row("COMPLETED", restarts=2)], notes, {Try(0, 1, 0): 3})
+
+    tries = found.nodes[0].attempts
+    assert [(a.number, a.exit_code, a.reclaimed) for a in tries] == [
+        (1, 3, False),
+        (2, None, True),
+        (3, 0, False),
+    ]
+    assert found.state is State.SUCCEEDED
+    assert found.reason == f"1 of 3 tries ended because {reasons.TAKEN}"
+
+
+def test_each_node_has_its_own_code() -> None:
+    notes = {Try(0, 1, 0): note(0), Try(0, 1, 1): note(7), Try(0, 1, BATCH): note(7)}
+
+    found = ended([row("FAILED", "NonZeroExitCode", 7)], notes, nodes=2)
+
+    assert [node.state for node in found.nodes] == [State.SUCCEEDED, State.FAILED]
+    assert (found.state, found.exit_code) == (State.FAILED, 7)
+
+
+def test_a_job_that_was_cancelled_is_no_failure() -> None:
+    by_us = ended([row("CANCELLED")], {Try(0, 1, BATCH): note(143)}, cancelled=True)
+    by_hand = ended([row("CANCELLED")])
+    left = ended([row("FAILED", code=143)], {Try(0, 1, BATCH): note(143)}, cancelled=True)
+
+    assert (by_us.state, by_us.reason) == (State.CANCELLED, states.BY_US)
+    assert (by_hand.state, by_hand.reason) == (State.CANCELLED, reasons.BY_HAND)
+    assert left.state is State.CANCELLED
+
+
+def test_a_job_that_ended_by_itself_before_it_was_cancelled_keeps_its_end() -> None:
+    done, failed = {Try(0, 1, BATCH): note(0)}, {Try(0, 1, BATCH): note(7)}
+
+    assert ended([row("COMPLETED")], done, cancelled=True).state is State.SUCCEEDED
+    assert ended([row("FAILED", code=7)], failed, cancelled=True).exit_code == 7
+
+
+def test_a_dependency_that_can_never_hold_is_a_failure_and_no_cancellation() -> None:
+    found = ended([row("CANCELLED", "DependencyNeverSatisfied")])
+
+    assert (found.state, found.exit_code) == (State.FAILED, None)
+    assert found.reason.startswith(reasons.NEVER)
+
+
+def test_what_slurm_ended_has_failed_whatever_its_program_said() -> None:
+    for state, words in reasons.ENDED.items():
+        if state != "CANCELLED":
+            found = ended([row(state)], {Try(0, 1, BATCH): note(0)})
+            assert (found.state, found.reason) == (State.FAILED, f"{words} ({state})")
+
+
+def test_a_job_that_could_not_be_started_has_no_code() -> None:
+    """Without a folder for its output the code is 0:53, which no program has given."""
+    found = ended([row("FAILED", "JobLaunchFailure", 128 + 53)])
+
+    assert found.exit_code is None
+    assert "could not be started" in found.reason
+
+
+def test_why_the_batch_script_ended_a_job_is_told() -> None:
+    why = "it took longer than its timeout of 60 s"
+
+    found = ended([row("FAILED", code=124)], {Try(0, 1, BATCH): note(124, why=why)})
+
+    assert why in found.reason
+
+
+def test_a_job_that_is_queued_again_waits_for_its_next_try() -> None:
+    found = states.tasks(
+        1, [row("PENDING", "BeginTime", restarts=1)], {Try(0, 1, BATCH): note(75)}, {}
+    )
+    nodes = tuple(states.nodes(found[0], 1, cancelled=False))
+
+    assert states.going(found, nodes).state is State.WAITING
+    assert (nodes[0].attempt, nodes[0].attempts[0].exit_code) == (2, 75)
+
+
+def test_an_array_runs_while_some_of_its_tasks_wait() -> None:
+    rows = [row("COMPLETED"), row("PENDING")._replace(tasks=(1, 2))]
+
+    found = states.tasks(3, rows, {}, {})
+
+    assert states.going(found, ()).state is State.RUNNING
+
+
+def test_how_a_run_ended_comes_back_equal_from_the_workspace() -> None:
+    found = ended([row("FAILED", code=7, restarts=1)], {Try(0, 2, BATCH): note(7)})
+
+    assert states.from_json(json.loads(json.dumps(states.to_json(found)))) == found
+    assert isinstance(found.nodes[0], NodeStatus)
+
+
+def test_what_the_workspace_says_is_read_whole() -> None:
+    text = (
+        'claim 7\njob 7\nlast {"state": "failed"}\nends/0/1/batch\nends/2/1/0\nends/2/1/.rs-0.part\n'
+        "failures/0-0/1-139\n 12 logs/0-0.txt\n3 logs/0-batch.txt\n15 total\n"
+    )
+
+    found = looking.read(text)
+
+    assert (found.claim, found.job, found.holder) == ("7", "7", "7")
+    assert found.last == {"state": "failed"}
+    assert found.ends == {Try(0, 1, BATCH), Try(2, 1, 0)}
+    assert found.codes == {Try(0, 1, 0): 139}
+    assert found.logs == {(0, 0): 12}
+    assert looking.read("claim cancelled\n").holder is None
+
+
+def test_a_note_that_is_cut_off_is_none() -> None:
+    text = 'ends/0/1/0:{"code": 0}\nends/0/1/1:{"co\n/dev/null:x\n'
+
+    assert dict(looking.noted(text)) == {Try(0, 1, 0): {"code": 0}}

@@ -1,0 +1,143 @@
+"""Logs and outputs come out of the workspace byte for byte, by few commands, and without the controller."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+import pytest
+
+from runspec.provider import Conflict
+from runspec_slurm import pace, streams
+from runspec_slurm.looking import Looks
+from runspec_slurm.outputs import outputs
+from runspec_slurm.shelf import Shelf
+from runspec_slurm.streams import Logs
+from runspec_slurm.transport import Done, Here
+
+
+class Counted(Here):
+    """Counts commands; what was seen is old at once."""
+
+    look_s = 0.0
+
+    def __init__(self) -> None:
+        self.count = 0
+
+    def run(
+        self,
+        script: str,
+        args: Sequence[str] = (),
+        content: Iterable[bytes] | None = None,
+        timeout_s: float = pace.COMMAND_S,
+    ) -> Done:
+        self.count += 1
+        return super().run(script, args, content, timeout_s)
+
+
+@pytest.fixture
+def way(monkeypatch: pytest.MonkeyPatch) -> Counted:
+    monkeypatch.setattr(pace, "LOOK_SHARE", 0)
+    return Counted()
+
+
+@pytest.fixture
+def shelf(tmp_path: Path, way: Counted) -> Shelf:
+    found = Shelf(way, str(tmp_path))
+    found.put("runs/a/record.json", b"{}", beside="runs/a/logs")
+    return found
+
+
+def logs(shelf: Shelf) -> Logs:
+    return Logs(shelf, Looks(shelf))
+
+
+def put(shelf: Shelf, task: int, content: bytes, rank: object = 0) -> None:
+    shelf.put(f"runs/a/logs/{task}-{rank}.txt", content)
+
+
+def test_a_job_that_has_not_opened_its_log_has_no_stream(shelf: Shelf) -> None:
+    assert logs(shelf).streams("a") == []
+    assert logs(shelf).streams("nobody") == []
+
+
+def test_streams_are_of_nodes_in_their_order(shelf: Shelf) -> None:
+    for task, rank in ((10, 0), (2, 1), (2, 0), (2, "batch")):
+        put(shelf, task, b"x", rank)
+
+    assert [(s.task, s.rank) for s in logs(shelf).streams("a")] == [(2, 0), (2, 1), (10, 0)]
+
+
+def test_equal_positions_give_equal_bytes_whoever_asks(
+    shelf: Shelf, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(streams, "CHUNK_BYTES", 4)
+    monkeypatch.setattr(streams, "AT_ONCE_BYTES", 6)
+    put(shelf, 0, bytes(range(10)))
+    put(shelf, 1, b"other")
+    (one, _), (two, _) = logs(shelf).streams("a"), logs(shelf).streams("a")
+
+    found, position = [], None
+    while (chunk := one.read(position)).data:
+        assert chunk == two.read(position) == one.read(position)
+        found.append(chunk.data)
+        position = chunk.position
+
+    assert found == [bytes(range(4)), bytes(range(4, 8)), bytes(range(8, 10))]
+
+
+def test_what_comes_later_is_read_from_where_one_was(shelf: Shelf) -> None:
+    put(shelf, 0, b"one\n")
+    (stream,) = logs(shelf).streams("a")
+    first = stream.read(None)
+    nothing = stream.read(first.position)
+    put(shelf, 0, b"one\ntwo\n")
+
+    assert (first.data, nothing.data) == (b"one\n", b"")
+    assert stream.read(nothing.position).data == b"two\n"
+
+
+def test_a_hundred_logs_are_read_by_few_commands(
+    shelf: Shelf, way: Counted, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for task in range(100):
+        (Path(shelf.workspace) / f"runs/a/logs/{task}-0.txt").write_text(f"task {task}\n")
+    monkeypatch.setattr(way, "look_s", 60.0)
+    found, way.count = logs(shelf), 0
+
+    read = [stream.read(None).data.decode() for stream in found.streams("a")]
+
+    assert read == [f"task {task}\n" for task in range(100)]
+    assert way.count == 2, "one looks, and one fetches all"
+
+
+def test_outputs_are_those_of_manifests_and_come_back_byte_for_byte(shelf: Shelf) -> None:
+    content = bytes(range(256)) * 70_000  # more than is read at once
+    files = [{"path": "deep/a b.bin", "size": len(content)}, {"path": "empty", "size": 0}]
+    shelf.put("runs/a/outputs/model/2/1/deep/a b.bin", content)
+    shelf.put("runs/a/outputs/model/2/1/empty", b"")
+    shelf.put("runs/a/outputs/model/2/1/half", b"in no manifest")
+    shelf.put(
+        "runs/a/outputs/model/2/1/.runspec/manifest.json", json.dumps({"files": files}).encode()
+    )
+
+    found = outputs(shelf, "a")
+
+    assert [(f.output, f.task, f.rank, f.path, f.bytes) for f in found] == [
+        ("model", 2, 1, "deep/a b.bin", len(content)),
+        ("model", 2, 1, "empty", 0),
+    ]
+    with found[0].open() as opened, found[1].open() as other:
+        assert (opened.read(), other.read()) == (content, b"")
+
+
+def test_an_output_that_is_taken_away_meanwhile_is_told(shelf: Shelf) -> None:
+    shelf.put("runs/a/outputs/model/0/0/x", b"1")
+    files = json.dumps({"files": [{"path": "x", "size": 1}]}).encode()
+    shelf.put("runs/a/outputs/model/0/0/.runspec/manifest.json", files)
+    (found,) = outputs(shelf, "a")
+    shelf.remove("runs/a/outputs/model/0/0/x")
+
+    with found.open() as opened, pytest.raises(Conflict, match="taken away"):
+        opened.read()
