@@ -267,6 +267,7 @@ class SlurmWorld(World):
             atexit.register(SlurmWorld.cluster.close)
         for name, value in SlurmWorld.cluster.env.items():
             SlurmWorld.patch.setenv(name, value)
+        SlurmWorld.patch.setattr("runspec_slurm.plan.SETTLE_S", 0.5)
         return super().connect(facts)
 
     def faults(self) -> Mapping[str, Strike]:

@@ -19,6 +19,8 @@ from runspec_inside.pack import zipapp_bytes
 from runspec_inside.words import LOST, STOPPED
 from tests.unit.runspec_inside.shells import program
 
+pytestmark = pytest.mark.slow  # processes that wait for each other
+
 RECORD: dict[str, Any] = {
     "run": "r",
     "shape": "single",
