@@ -40,6 +40,8 @@ holder=$(cat -- "$r/claim" 2>/dev/null)
 [ -z "$holder" ] || [ "$holder" = "$id" ] || scancel "$id"
 printf '%s %s\\n' "$id" "$holder"
 """
+SUBMITTED = re.compile(rb"(\d+) (.*)\n")
+KILLED = 128  # what a shell ends with whose command was ended by a signal is more than this
 # Free text comes last. exit_code is what wait(2) gave.
 FIELDS = (
     "ArrayJobID ArrayTaskID State Reason exit_code RestartCnt SubmitTime StartTime EndTime NodeList WorkDir Name"
@@ -136,10 +138,10 @@ class Queue:
         """Submit a job; give its id, and that of the job which has the run."""
         args = [self.shelf.workspace, run, part_name(), *argv]
         found = self._changed("sbatch", SUBMIT, args, script.encode())
-        job, _, holder = found.decode().strip().partition(" ")
-        if not job.isdigit():
+        match = SUBMITTED.fullmatch(found)
+        if match is None:
             raise NoAnswer(f"{self.shelf.way.where}: sbatch: it gave no job id")
-        return job, holder
+        return match[1].decode(), match[2].decode()
 
     def of_name(self, run: str) -> list[Row]:
         """Give the jobs of this user whose name is *run*; those that have ended, where they are of this workspace.
@@ -205,7 +207,7 @@ class Queue:
             return
         said = _said(done.err) or f"it ended with code {done.code}"
         what = f"{self.shelf.way.where}: {command}: {said}"
-        if done.lost or any(words in done.err for words in UNSURE):
+        if done.lost or done.code > KILLED or any(words in done.err for words in UNSURE):
             raise NoAnswer(what)
         if done.code == NO_COMMAND:
             hint = "is Slurm on this host? see runspec doctor slurm, and option host"

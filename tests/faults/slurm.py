@@ -110,4 +110,3 @@ class SlurmCloud(Cloud):
 def slurm(cluster: Cluster, login: Login | None = None) -> New:
     """Give what makes a world of its own on one cluster for all."""
     return partial(new_cloud, SlurmCloud, cluster=cluster, login=login)
-

@@ -237,7 +237,7 @@ class SlurmWire:
         if fault == "255 before":
             return Done(LOST, b"", "client_loop: send disconnect: Broken pipe")
         if fault == "a banner":
-            greets = f"printf %s {shlex.quote(BANNER.decode())}; exec \"$@\""
+            greets = f'printf %s {shlex.quote(BANNER.decode())}; exec "$@"'
             return self._run(one.by("sh", "-c", greets, "sh"), content, timeout_s)
         found = self._run(one, content, timeout_s)
         out = found.out[: len(found.out) // 2] if fault == "255 in between" else b""

@@ -79,7 +79,8 @@ def login(folder: Path, env: tuple[str, ...] = ()) -> Iterator[Login]:
         "UsePAM no",
         "StrictModes no",
         "LogLevel VERBOSE",
-        f"SetEnv {' '.join(env)}" if env else "",
+        # A home of its own: what stands in somebody's ~/.bashrc may take long, or wait for a lock.
+        f"SetEnv {' '.join((f'HOME={folder}', *env))}",
     ]
     (folder / "config").write_text("\n".join(lines) + "\n")
     made = os.geteuid() == 0 and not SEPARATED.exists()

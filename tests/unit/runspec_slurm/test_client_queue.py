@@ -217,3 +217,12 @@ specific pmix plugin versions available: pmix_v4
 def test_what_a_cluster_does_not_say_is_left_out() -> None:
     assert survey.read("sh: scontrol: not found") == {}
     assert survey.read("\n== no python\n") == {"python": None}
+
+
+def test_an_sbatch_that_was_killed_or_whose_answer_is_cut_off_may_have_submitted() -> None:
+    """A shell says 137 of a command that was ended by SIGKILL."""
+    for found in (said(137), said(0, out="12"), said(0, out="")):
+        with pytest.raises(NoAnswer):
+            found.submit("job-a1", [], "")
+
+    assert said(0, out="12 7\n").submit("job-a1", [], "") == ("12", "7")
