@@ -182,6 +182,8 @@ class SlurmWire:
     ) -> Done:
         one = asked(argv)
         what = named(one.script, one.args)
+        if self.steps.muted and what.partition(" ")[0] != "GET":
+            return self._unmuted(argv, content, timeout_s)
         self.count += 1
         self.steps.step("send", what)
         inside: dict[str, int] = {}
@@ -193,6 +195,16 @@ class SlurmWire:
             found = self._run(one, content, timeout_s)
         self.steps.step("sent", what, **inside)
         return found
+
+    def _unmuted(
+        self, argv: Sequence[str], content: Iterable[bytes] | None, timeout_s: float
+    ) -> Done:
+        """What changes something is a boundary also where its caller asks again and again."""
+        muted, self.steps.muted = self.steps.muted, 0
+        try:
+            return self.passed(argv, content, timeout_s)
+        finally:
+            self.steps.muted = muted
 
     def _run(
         self,
