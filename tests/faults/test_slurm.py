@@ -125,6 +125,30 @@ def test_killed_with_its_shell_in_the_middle_of_a_command_it_is_as_if_nothing_ha
     assert {places[at]: what for at, what in wrong.items()} == {}
 
 
+def halves(driver: Driver, new: New, verb: str) -> Mapping[int, str]:
+    """Give the middles of all that is written to a command: the shell goes on with what has come."""
+    with new(driver, LAST[verb], 0.0, SINGLE) as world:
+        done = cloud.trace(world, verb)
+    found, asked = {}, ""
+    for step in done.steps:
+        asked = step["label"] if step["what"] == "send" else asked
+        if step["label"] == "half pipe" and step["n"] is not None:
+            found[step["n"]] = f"half of {asked}"
+    return found
+
+
+@pytest.mark.parametrize("verb", ["apply", "cancel"])
+def test_killed_with_half_of_it_written_it_is_as_if_nothing_had_happened(
+    pool: list[Driver], here: New, verb: str
+) -> None:
+    places, case = halves(pool[0], here, verb), Case(verb)
+    assert any("sbatch" in label for label in places.values()) or verb != "apply"
+
+    wrong = spread(pool, lambda driver, at: case.killed(driver, here, at), places)
+
+    assert {places[at]: what for at, what in wrong.items()} == {}
+
+
 @pytest.mark.parametrize("verb", ["apply", "cancel", "destroy"])
 def test_a_connection_that_breaks_changes_nothing_in_the_end(
     pool: list[Driver], far: New, verb: str
