@@ -37,7 +37,7 @@ LONGEST = (
 # Files whose tests share an environment, images, or a run.
 TOGETHER = (
     "test_hands_on test_main_job test_podman test_rehearsal_podman test_batchai_gc test_batchai_recipes "
-    "test_pre_commit test_provider_guide test_launch"
+    "test_pre_commit test_provider_guide test_launch test_slurm_machines"
 ).split()
 APART = ("contract", "e2e", "faults")  # folders of tests that take seconds each
 

@@ -31,5 +31,6 @@ def machines(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Machines]:
     """Give a cluster of m1 to m4, with addresses, disks and sshds of their own. Its commands: `run`."""
     need(*PROGRAMS, *MACHINES)
     need_root()
-    with Machines(tmp_path_factory.mktemp("machines")) as cluster:
+    room = Shape(cpus=8, memory_mb=8000)
+    with Machines(tmp_path_factory.mktemp("machines"), shape=room) as cluster:
         yield cluster

@@ -12,7 +12,7 @@ from runspec.provider import Provider
 
 GROUP = "runspec.providers"
 # Providers that runspec knows of and that come with later versions.
-EXPECTED = ("parallelcluster",)
+EXPECTED: tuple[str, ...] = ()
 
 EntryPoint = importlib.metadata.EntryPoint
 

@@ -28,6 +28,9 @@ WATCHED = (
     "-c",
     'f=$RUNSPEC_START.failed.$$; sh "$RUNSPEC_START" && exit; c=$?; echo $c >"$f"; exit $c',
 )
+# The daemons of Open MPI are told of the agent, too, and look for it on disks where it is not: those of 4.1.8 end then,
+# those of 5.0.11 complain. They take the first of a list that they find, and never need it.
+OR_ELSE = ":sh"
 
 
 class Mpirun(NamedTuple):
@@ -62,12 +65,17 @@ def flavour(version: str) -> Mpirun:
 
 
 def prrte_argv(job: Job) -> List[str]:
-    """Open MPI 5: https://docs.open-mpi.org/en/v5.0.x/launching-apps/ssh.html."""
+    """Open MPI 5: https://docs.open-mpi.org/en/v5.0.x/launching-apps/ssh.html.
+
+    By slot: with OVERSUBSCRIBE alone, 5.0.11 maps by core, which puts all ranks on the first node.
+    """
     argv = ["mpirun", *_hosts(job), "-n", str(len(job.hosts) * job.slots)]
-    argv += ["--map-by", ":OVERSUBSCRIBE", "--wdir", "/"]
+    argv += ["--map-by", "slot:OVERSUBSCRIBE", "--wdir", "/"]
     if len(job.hosts) > 1:
         argv += ["--leave-session-attached"]
-        argv += _pairs("--prtemca", plm="ssh", plm_ssh_agent=job.agent, plm_ssh_no_tree_spawn="1")
+        argv += _pairs(
+            "--prtemca", plm="ssh", plm_ssh_agent=job.agent + OR_ELSE, plm_ssh_no_tree_spawn="1"
+        )
         argv += _pairs("--prtemca", prte_keep_fqdn_hostnames="1")
     return argv + _open_mpi_argv(job)
 
@@ -78,7 +86,9 @@ def orte_argv(job: Job) -> List[str]:
     argv += ["--oversubscribe", "--wdir", "/"]
     if len(job.hosts) > 1:
         argv += ["--leave-session-attached"]
-        argv += _pairs("--mca", plm="rsh", plm_rsh_agent=job.agent, plm_rsh_no_tree_spawn="1")
+        argv += _pairs(
+            "--mca", plm="rsh", plm_rsh_agent=job.agent + OR_ELSE, plm_rsh_no_tree_spawn="1"
+        )
         argv += _pairs("--mca", orte_keep_fqdn_hostnames="1")
         if job.loopback:
             argv += _pairs("--mca", oob_tcp_if_include="lo")

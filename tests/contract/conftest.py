@@ -12,6 +12,7 @@ SLOW = {
     "aws-batch-signed",
     "azure-batch",
     "azure-batch-ai",
+    "parallelcluster",
     "slurm",
 }  # each test of a client has servers of its own
 

@@ -24,6 +24,7 @@ from runspec_rehearsal.azure.batch.server import AzureBatch
 from runspec_rehearsal.azure.batchai import BatchAI
 from runspec_rehearsal.azure.blob import Blobs
 from runspec_rehearsal.slurm import Cluster
+from tests.contract.headnode import parallelcluster
 from tests.needs import need
 from tests.slurm import PROGRAMS
 
@@ -319,6 +320,7 @@ HARNESSES: dict[str, Harness] = {
     "azure-batch": azure_batch,
     "azure-batch-ai": azure_batch_ai,
     "local": local,
+    "parallelcluster": parallelcluster,
     "slurm": slurm,
 }
 MORE: dict[str, Harness] = {"aws-batch-signed": aws_batch_signed}  # other ways of a provider

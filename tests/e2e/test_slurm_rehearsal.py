@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from runspec.cli.main import run
+from tests.e2e.test_launch import mpi as mpi  # a fixture
 from tests.needs import need
 from tests.slurm import PROGRAMS
 from tests.unit.runspec_rehearsal_slurm.hand import holders
@@ -31,6 +32,26 @@ run: |
   echo "$RUNSPEC_RANK on $SLURMD_NODENAME of $SLURM_JOB_PARTITION has $CUDA_VISIBLE_DEVICES"
   echo "$RUNSPEC_RANK" > "${outputs.results}/rank"
 """
+MPI = """
+apiVersion: runspec/v1
+name: world
+provider: slurm
+cluster: {{nodes: 2}}
+launch: mpi
+processes_per_node: 2
+env: {{PATH: "{mpi}/bin:/usr/bin:/bin"}}
+command: [python, "{folder}/world.py"]
+"""
+WORLD = """
+import os
+from mpi4py import MPI
+
+world = MPI.COMM_WORLD
+total, nodes = world.allreduce(world.rank + 1), world.gather(int(os.environ["RUNSPEC_RANK"]))
+if world.rank == 0:
+    print(f"{world.size}: {total} {nodes}", flush=True)
+"""
+PLUGIN = {"openmpi": "pmix", "mpich": "pmi2"}
 
 
 def test_the_plan_of_a_real_cluster_runs_on_this_machine(
@@ -51,3 +72,22 @@ def test_the_plan_of_a_real_cluster_runs_on_this_machine(
     results = (tmp_path / "kept" / "outputs").rglob("rank")
     assert sorted(result.read_text() for result in results) == ["0\n", "1\n"]
     assert holders(tmp_path / "kept" / "slurm") == []
+
+
+def test_srun_starts_ranks_of_one_machine_that_plays_several(
+    mpi: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By the plugin of Slurm that this MPI knows: one world, two ranks on each node."""
+    need(*PROGRAMS)
+    plugin = PLUGIN[mpi.name]
+    profile = f"{PROFILE}    mpi: srun\n    mpi_type: {plugin}\n"
+    (tmp_path / "runspec-profile.yaml").write_text(profile)
+    (tmp_path / "world.py").write_text(WORLD)
+    (tmp_path / "job.yaml").write_text(MPI.format(mpi=mpi, folder=tmp_path))
+    monkeypatch.chdir(tmp_path)
+
+    assert run(["rehearse", "job.yaml", "--folder", "kept"]) == 0
+
+    (first, second) = sorted((tmp_path / "kept" / "logs").iterdir())
+    assert first.read_text() == "4: 10 [0, 0, 1, 1]\n"
+    assert second.read_text() == ""

@@ -40,7 +40,7 @@ PasswordAuthentication no
 KbdInteractiveAuthentication no
 PermitRootLogin prohibit-password
 PrintMotd no
-SetEnv SLURM_CONF={conf}
+SetEnv SLURM_CONF={conf} HOME={home}
 """
 SSH = """
 IdentityFile {folder}/me
@@ -166,7 +166,8 @@ class Machines(Cluster):
         names = [HEAD, HEAD_ADDRESS]
         names += [word for node in self.nodes for word in (node.name, node.address)]
         (folder / "known").write_text(f"{','.join(names)} {key}")
-        words = {"folder": folder, "conf": self.places.slurm_conf}
+        words = {"folder": folder, "conf": self.places.slurm_conf, "home": folder / "home"}
+        (folder / "home").mkdir(mode=0o700, exist_ok=True)  # no login here reads what is in root's
         (folder / "sshd").write_text(textwrap.dedent(SSHD.format(**words)))
         self.ssh_config.write_text(SSH.format(**words))
         Path("/run/sshd").mkdir(

@@ -10,6 +10,7 @@ import pytest
 from runspec import apply
 from runspec.plan import FILE, marked
 from runspec.provider import (
+    Answer,
     Client,
     Conflict,
     OutputFile,
@@ -267,7 +268,11 @@ class ClientContract:
         trial = trials(spec)
         client, step = trial.client, step_with_folder(trial)
         assert isinstance(client, Stage), "it takes folders and cannot stage them"
-        request, bundle = apply.ready(step.do, {}), world.bundles(spec)["code"]()
+        answers: dict[str, Answer] = {}
+        for one in trial.plan.steps[: trial.plan.steps.index(step)]:
+            found = client.find(one)
+            answers[one.id] = client.call(apply.ready(one.do, answers)) if found is None else found
+        request, bundle = apply.ready(step.do, answers), world.bundles(spec)["code"]()
 
         for at in range(len(bundle.files)):
             with pytest.raises(Conflict):

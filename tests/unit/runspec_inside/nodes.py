@@ -24,7 +24,7 @@ agent=
 while [ $# -gt 0 ]; do
   case $1 in
     --hostfile) hosts=$2 ;;
-    plm_ssh_agent) agent=$2 ;;
+    plm_ssh_agent) agent=${2%:sh} ;;  # the first of a list
     sh) break ;;
   esac
   shift

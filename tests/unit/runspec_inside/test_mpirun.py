@@ -39,8 +39,8 @@ def test_an_unknown_mpirun_is_an_error(version: str) -> None:
         (
             PRRTE,
             (
-                "mpirun --hostfile /h -n 4 --map-by :OVERSUBSCRIBE --wdir / --leave-session-attached"
-                " --prtemca plm ssh --prtemca plm_ssh_agent /r --prtemca plm_ssh_no_tree_spawn 1"
+                "mpirun --hostfile /h -n 4 --map-by slot:OVERSUBSCRIBE --wdir / --leave-session-attached"
+                " --prtemca plm ssh --prtemca plm_ssh_agent /r:sh --prtemca plm_ssh_no_tree_spawn 1"
                 " --prtemca prte_keep_fqdn_hostnames 1"
             ),
         ),
@@ -48,7 +48,7 @@ def test_an_unknown_mpirun_is_an_error(version: str) -> None:
             ORTE,
             (
                 "mpirun --hostfile /h -n 4 --oversubscribe --wdir / --leave-session-attached"
-                " --mca plm rsh --mca plm_rsh_agent /r --mca plm_rsh_no_tree_spawn 1"
+                " --mca plm rsh --mca plm_rsh_agent /r:sh --mca plm_rsh_no_tree_spawn 1"
                 " --mca orte_keep_fqdn_hostnames 1"
             ),
         ),

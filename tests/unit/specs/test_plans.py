@@ -22,7 +22,7 @@ from botocore.validate import ParamValidator
 from runspec import job, plan, registry
 from runspec.provider import Facts, Request, Source, Spec, inside_boot, inside_zipapp
 from runspec_aws.naming import each
-from tests.unit.specs import arm_bodies, azure_bodies, slurm_clusters
+from tests.unit.specs import arm_bodies, azure_bodies, parallel_clusters, slurm_clusters
 
 ROOT = Path(__file__).resolve().parents[3]
 SPECS = sorted((ROOT / "specs").glob("*.yaml"))
@@ -140,7 +140,12 @@ ON_SLURM += [
     (ROOT / "specs" / f"{row[0]}.yaml", "slurm", name)
     for name, row in slurm_clusters.ACCOUNTS.items()
 ]
-CASES = [*LOCAL, *CLOUD, *ON_AZURE, *BATCH_AI, *ON_SLURM]
+ON_PARALLELCLUSTER = [(path, "parallelcluster", "made") for path in SPECS]
+ON_PARALLELCLUSTER += [
+    (ROOT / "specs" / f"{row[0]}.yaml", "parallelcluster", name)
+    for name, row in parallel_clusters.ACCOUNTS.items()
+]
+CASES = [*LOCAL, *CLOUD, *ON_AZURE, *BATCH_AI, *ON_SLURM, *ON_PARALLELCLUSTER]
 ROLE = "arn:aws:iam::123456789012:role/job"
 AWS = {
     "region": "eu-central-1",
@@ -168,6 +173,7 @@ CLOUDS: dict[str, tuple[dict[str, Any], str, dict[str, Any]]] = {
     ),
     "azure-batch": (AZURE, "env:{}", AZURE_ACCOUNTS),
     "slurm": ({}, "env:{}", slurm_clusters.ACCOUNTS),
+    "parallelcluster": (parallel_clusters.PROFILE, "env:{}", parallel_clusters.ACCOUNTS),
 }
 
 

@@ -1,0 +1,292 @@
+"""The hands of ParallelCluster: the cluster by `pcluster`, its jobs as those of Slurm, over SSH to the head node."""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from runspec.provider import (
+    Answer,
+    Bundle,
+    Client,
+    Facts,
+    Interactive,
+    Litter,
+    NoAnswer,
+    OutputFile,
+    Progress,
+    RemoteError,
+    Request,
+    State,
+    Status,
+    Step,
+    Stream,
+    Unavailable,
+    Way,
+    state_folder,
+)
+from runspec_slurm.client import SlurmClient
+from runspec_slurm.parallelcluster import archive, onward
+from runspec_slurm.parallelcluster.cli import Cli, NotThere
+from runspec_slurm.parallelcluster.clusters import Clusters, address_of
+from runspec_slurm.parallelcluster.naming import each
+from runspec_slurm.parallelcluster.options import ParallelClusterOptions
+
+# With these nothing is left to do on a cluster that is gone.
+CONTENT = frozenset("remove remove_run remove_tree scancel".split())
+OURS = "parallelcluster"
+
+
+def connect(facts: Facts) -> Client:
+    return ParallelClusterClient(facts.options)
+
+
+class ParallelClusterClient:
+    """Makes clusters, and hands what is about jobs on to a client of Slurm once the head node is known."""
+
+    def __init__(
+        self,
+        options: ParallelClusterOptions,
+        clusters: Clusters | None = None,
+        reach: Callable[[ParallelClusterOptions], SlurmClient] = SlurmClient,
+    ) -> None:
+        self.options, self.reach = options, reach
+        self.told: Callable[[str], None] = lambda line: None
+        self.clusters = clusters or Clusters(Cli(options, self._tell), self._tell)
+        self.cluster = options.cluster
+        self.host = options.host
+        self._slurm: SlurmClient | None = None
+        self._known: dict[str, Mapping[str, Answer]] = {}
+
+    poll_s = 1.0  # as long as a look over SSH takes
+
+    def listen(self, tell: Callable[[str], None]) -> None:
+        self.told = tell
+
+    def _tell(self, line: str) -> None:
+        self.told(line)
+
+    def remember(self, run: str, answers: Mapping[str, Answer]) -> None:
+        head = answers.get("head", {})
+        self.cluster = self.cluster or head.get("cluster")
+        self.host = self.host or head.get("host")
+        self._known[run] = answers
+
+    def slurm(self) -> SlurmClient:
+        """Give the client of the cluster's Slurm. Raises NotThere when there is no such cluster."""
+        if self._slurm is None:
+            self._slurm = self.reach(self._reached(self._address()))
+            for run, answers in self._known.items():
+                self._slurm.remember(run, answers)
+        return self._slurm
+
+    def ask(self, what: Callable[[SlurmClient], Any]) -> Any:
+        """Give what the cluster's Slurm says.
+
+        Where the head node does not answer at the address on record, it is asked for: it may have another by now,
+        or be gone. Raises NotThere when it is.
+        """
+        try:
+            return what(self.slurm())
+        except Unavailable:
+            if self.options.host or self.cluster is None:
+                raise
+            before, self.host, self._slurm = self.host, None, None
+            if self._address() == before:
+                raise
+        return what(self.slurm())
+
+    def _address(self) -> str:
+        if self.host is None:
+            if self.cluster is None:
+                raise NotThere("nobody has said which cluster it is", "set cluster or host")
+            found = self.clusters.describe(self.cluster)
+            if found is None:
+                raise NotThere(f"there is no cluster '{self.cluster}'")
+            self.host = address_of(found)
+        if self.host is None:
+            raise Unavailable(f"the head node of '{self.cluster}' has no address yet", "try later")
+        return self.host
+
+    def _reached(self, address: str) -> ParallelClusterOptions:
+        own = self.options
+        words = list(own.ssh_options)
+        if own.ssh_key:
+            key = Path(own.ssh_key).expanduser()
+            words += [f"IdentityFile={key}", "IdentitiesOnly=yes"]
+        if own.host_keys == "first-seen":
+            words += [
+                "StrictHostKeyChecking=accept-new",
+                f"UserKnownHostsFile={self._known_hosts()}",
+            ]
+        follows = {"host": onward.login(own, address), "ssh_options": tuple(words)}
+        return onward.access(own).model_copy(update=follows)
+
+    def _known_hosts(self) -> Path:
+        """Give a list of hosts of this cluster alone: the next one may have its address, and is another."""
+        place = state_folder() / OURS / f"{self.cluster or 'head'}.known_hosts"
+        place.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        return place
+
+    def call(self, request: Request) -> Answer:
+        if request.service == OURS:
+            answer: Answer = {}
+            for one in each(request):
+                answer = self._call(one)
+            return answer
+        request = self._of_slurm(request)
+        if request.operation not in CONTENT:
+            return self._made(lambda slurm: slurm.call(request))
+        try:
+            return self._answer(lambda slurm: slurm.call(request))
+        except NotThere:
+            return {}
+
+    def _of_slurm(self, request: Request) -> Request:
+        """Give *request* in the words of Slurm's client; the cluster that it is of is known from then on."""
+        params = dict(request.params)
+        self.cluster = self.cluster or params.get("clusterName")
+        params.pop("clusterName", None)
+        return request._replace(params=params)
+
+    def _call(self, request: Request) -> Answer:
+        name = request.params["clusterName"]
+        match request.operation:
+            case "create_cluster":
+                return self.clusters.create(request.params)
+            case "update_cluster":
+                return self.clusters.update(request.params)
+            case "describe_cluster":
+                return self._learn(self.clusters.head(name))
+            case "archive":
+                self._archive(name, request.params["folders"])
+            case "delete_cluster":
+                self.clusters.delete(name)
+                self._known_hosts().unlink(missing_ok=True)
+            case other:
+                raise RemoteError(f"there is no operation '{other}' of ParallelCluster")
+        return {}
+
+    def _learn(self, answer: Answer) -> Answer:
+        self.cluster = str(answer["cluster"])
+        if self.options.host is None and self.host != answer["host"]:
+            self.host, self._slurm = str(answer["host"]), None
+        return answer
+
+    def _archive(self, name: str, folders: Sequence[str]) -> None:
+        """Content where there is no cluster, and where it was never whole: then nothing of ours is on it."""
+        found = self.clusters.describe(name)
+        if found is None or str(found.get("clusterStatus")) == "CREATE_FAILED":
+            return
+        self.cluster = name
+        way = self.slurm().way
+        for folder in folders:
+            archive.archive(
+                folder,
+                lambda script, args, longest_s: way.run(script, args, timeout_s=longest_s),
+                self.told,
+                time.sleep,
+                time.monotonic,
+            )
+
+    def _answer(self, what: Callable[[SlurmClient], Answer]) -> Answer:
+        found: Answer = self.ask(what)
+        return found
+
+    def _made(self, what: Callable[[SlurmClient], Answer]) -> Answer:
+        try:
+            return self._answer(what)
+        except NotThere as exc:
+            raise RemoteError(exc.message, "apply makes it") from exc
+
+    def stage(self, request: Request, bundle: Bundle, progress: Progress) -> Answer:
+        plain = self._of_slurm(request)
+        return self._made(lambda slurm: slurm.stage(plain, bundle, progress))
+
+    def find(self, step: Step) -> Answer | None:
+        with _unknown():
+            if step.do.service == OURS:
+                found = self.clusters.find(step)
+                if found is not None and step.do.operation == "describe_cluster":
+                    return self._learn(found)
+                return found
+            plain = step._replace(do=self._of_slurm(step.do))
+            try:
+                there: Answer | None = self.ask(lambda slurm: slurm.find(plain))
+            except NotThere:
+                return None
+            return there
+
+    def settled(self, step: Step) -> bool:
+        if step.do.service != OURS:
+            return True  # as of Slurm: what was answered is there
+        return step.do.operation == "describe_cluster" or self.clusters.settled(step.do)
+
+    def state(self, run: str) -> Status:
+        try:
+            found: Status = self.ask(lambda slurm: slurm.state(run))
+        except NotThere:
+            return Status(State.GONE)
+        return found
+
+    def cancel(self, run: str) -> None:
+        with contextlib.suppress(NotThere):
+            self.ask(lambda slurm: slurm.cancel(run))
+
+    def streams(self, run: str) -> Sequence[Stream]:
+        try:
+            found: Sequence[Stream] = self.ask(lambda slurm: slurm.streams(run))
+        except NotThere:
+            return ()
+        return found
+
+    def outputs(self, run: str) -> Sequence[OutputFile]:
+        try:
+            found: Sequence[OutputFile] = self.ask(lambda slurm: slurm.outputs(run))
+        except NotThere:
+            return ()
+        return found
+
+    def shell(
+        self, run: str, task: int, rank: int, words: Sequence[str], *, terminal: bool
+    ) -> Interactive:
+        with _known():
+            found: Interactive = self.ask(
+                lambda slurm: slurm.shell(run, task, rank, words, terminal=terminal)
+            )
+        return found
+
+    def tunnel(self, run: str, task: int, rank: int, port: int) -> Way:
+        with _known():
+            found: Way = self.ask(lambda slurm: slurm.tunnel(run, task, rank, port))
+        return found
+
+    def litter(self, runs: Collection[str], made: Collection[str]) -> Iterable[Litter]:
+        try:
+            found: Iterable[Litter] = self.ask(lambda slurm: tuple(slurm.litter(runs, made)))
+        except NotThere:
+            return ()
+        return found
+
+
+@contextlib.contextmanager
+def _known() -> Iterator[None]:
+    """Without a cluster nothing runs."""
+    try:
+        yield
+    except NotThere as exc:
+        raise Unavailable(exc.message, exc.hint) from exc
+
+
+@contextlib.contextmanager
+def _unknown() -> Iterator[None]:
+    """Where nobody can be asked, what was begun may be there."""
+    try:
+        yield
+    except Unavailable as exc:
+        raise NoAnswer(exc.message, exc.hint) from exc
+    except NotThere as exc:
+        raise RemoteError(exc.message, exc.hint) from exc

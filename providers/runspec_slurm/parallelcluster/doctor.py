@@ -1,0 +1,63 @@
+"""What will stop a job on ParallelCluster, looked at before anything is made."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+from runspec.provider import Finding, RunspecError
+from runspec_slurm.parallelcluster import tool
+from runspec_slurm.parallelcluster.cli import Cli, NotThere
+from runspec_slurm.parallelcluster.clusters import address_of
+from runspec_slurm.parallelcluster.naming import VERSION
+from runspec_slurm.parallelcluster.options import ParallelClusterOptions
+
+NOBODY = "runspec-is-anybody-there"  # a cluster that there is none of: who says so has been reached
+
+
+def examine(options: ParallelClusterOptions) -> Iterator[Finding]:
+    """Give what was found; whatever cannot be asked without what is missing is left out."""
+    for program, package in (("node", "nodejs"), ("ssh", "openssh-client")):
+        there = shutil.which(program) is not None
+        yield Finding(
+            f"{program} is {'here' if there else 'not here'}", there, f"install {package}"
+        )
+    if options.ssh_key:
+        found = Path(options.ssh_key).expanduser().is_file()
+        what = f"the key {options.ssh_key} is {'here' if found else 'not here'}"
+        yield Finding(what, found, "mend ssh_key of the profile")
+    try:
+        pcluster = tool.found(options)
+    except RunspecError as exc:
+        yield Finding(exc.message, False, exc.hint)
+        return
+    if pcluster is None:
+        what = f"pcluster is nowhere yet: the first apply installs aws-parallelcluster {VERSION}"
+        yield Finding(what, shutil.which("uv") is not None or _has_uv(), "install uv, or pcluster")
+        return
+    yield Finding(f"pcluster is at {pcluster}", True)
+    if shutil.which("node") and options.region:
+        yield _account(options)
+
+
+def _has_uv() -> bool:
+    try:
+        import uv
+    except ImportError:
+        return False
+    return bool(uv)
+
+
+def _account(options: ParallelClusterOptions) -> Finding:
+    name = options.cluster or NOBODY
+    try:
+        found = Cli(options, lambda line: None).run("describe-cluster", name)
+    except NotThere:
+        what = f"the account answers in {options.region}"
+        return Finding(what if options.cluster is None else f"{what}; there is no {name} yet", True)
+    except RunspecError as exc:
+        return Finding(exc.message, False, exc.hint or "is AWS within reach?")
+    status, head = found.get("clusterStatus"), address_of(found)
+    what = f"the cluster {name} is {str(status).lower().replace('_', ' ')}, its head node at {head}"
+    return Finding(what, bool(head), f"see why: pcluster get-cluster-stack-events -n {name}")

@@ -1,0 +1,57 @@
+"""Asks the schema of aws-parallelcluster about configurations; runs in its environment and not in ours.
+
+Standard input is a JSON list of configurations, standard output a JSON object: the library's version, and for each
+configuration a list of [path, what]. The schema needs no network, no credentials and no Node.js.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections.abc import Iterator
+from typing import Any
+
+
+def main() -> None:
+    os.environ["AWS_DEFAULT_REGION"] = "us-east-1"  # read while it is imported; nobody is asked
+    from pcluster.schemas.cluster_schema import ClusterSchema
+    from pcluster.utils import get_installed_version
+
+    found = [problems(ClusterSchema, configuration) for configuration in json.load(sys.stdin)]
+    json.dump({"version": str(get_installed_version()), "problems": found}, sys.stdout)
+
+
+def problems(schema: Any, configuration: Any) -> list[list[str]]:
+    """Give what the schema says is wrong; it raises what marshmallow raises, and for wrong types anything."""
+    try:
+        schema(cluster_name="runspec").load(configuration)
+    except Exception as exc:  # noqa: BLE001 - its own errors, and those of code that a wrong type falls into
+        messages = getattr(exc, "messages", None)
+        return [list(pair) for pair in flat(messages or {"": [f"{type(exc).__name__}: {exc}"]})]
+    return []
+
+
+def flat(messages: Any, path: str = "") -> Iterator[tuple[str, str]]:
+    """Give each message with its path.
+
+    >>> list(flat({"Image": {"Os": ["Must be one of: a."]}, "Queues": {0: {"Name": ["Missing."]}}}))
+    [('Image.Os', 'Must be one of: a.'), ('Queues[0].Name', 'Missing.')]
+    """
+    if isinstance(messages, dict):
+        for key, value in messages.items():
+            if key == "_schema":
+                yield from flat(value, path)
+            elif isinstance(key, int):
+                yield from flat(value, f"{path}[{key}]")
+            else:
+                yield from flat(value, f"{path}.{key}" if path else str(key))
+    elif isinstance(messages, list):
+        for message in messages:
+            yield from flat(message, path)
+    else:
+        yield path, str(messages)
+
+
+if __name__ == "__main__":
+    main()

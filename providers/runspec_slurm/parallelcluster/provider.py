@@ -1,0 +1,51 @@
+"""The ParallelCluster provider, as the core sees it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from runspec.provider import Client, Facts, Finding, Options, Problem, Spec, Step
+from runspec_slurm import check as slurm_check, plan as slurm_plan
+from runspec_slurm.parallelcluster import check, config, onward, plan
+from runspec_slurm.parallelcluster.options import ParallelClusterOptions
+
+
+class ParallelClusterProvider:
+    """Runs jobs on clusters of Slurm that AWS ParallelCluster makes."""
+
+    name = "parallelcluster"
+    options_model: type[Options] = ParallelClusterOptions
+    enters = ("shell", "tunnel")
+
+    def check(self, spec: Spec, facts: Facts) -> Iterable[Problem]:
+        yield from check.problems(spec, facts)
+        yield from slurm_check.problems(spec, onward.facts(spec, facts))
+
+    def survey(self, spec: Spec, options: Any) -> Mapping[str, Any]:
+        from runspec_slurm.parallelcluster.survey import survey
+
+        return survey(spec, options)
+
+    def examine(self, options: Any) -> Iterable[Finding]:
+        from runspec_slurm.parallelcluster.doctor import examine
+
+        return examine(options)
+
+    def plan(self, spec: Spec, run: str, facts: Facts) -> Sequence[Step]:
+        name = config.name(spec, facts.options)
+        then = slurm_plan.steps(spec, run, onward.facts(spec, facts))
+        return (*plan.steps(spec, facts), *(plan.on(name, step) for step in then))
+
+    def first_profile(self) -> str:
+        from runspec_slurm.parallelcluster.first import PROFILE
+
+        return PROFILE
+
+    def connect(self, facts: Facts) -> Client:
+        from runspec_slurm.parallelcluster.client import connect
+
+        return connect(facts)
+
+
+PROVIDER = ParallelClusterProvider()

@@ -1,0 +1,77 @@
+"""A job on a cluster that is made for it, by the command line, behind a `pcluster` that stands in."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from runspec_rehearsal.slurm import Cluster, Partition
+from tests import pcluster
+from tests.needs import need
+from tests.slurm import PROGRAMS
+
+pytestmark = pytest.mark.slow
+
+PROFILE = """\
+providers:
+  parallelcluster:
+    region: us-east-1
+    subnets: [subnet-0123456789abcdef0]
+    key_pair: my-key
+    workspace: {workspace}
+    python: {python}
+    environment: clean
+"""
+SPEC = "apiVersion: runspec/v1\nname: hello\nprovider: parallelcluster\ncommand: [echo, hello]\n"
+Runspec = Callable[..., str]
+
+
+@pytest.fixture
+def runspec(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Runspec]:
+    need(*PROGRAMS, "node")
+    programs = pcluster.install(tmp_path / "bin")
+    workspace = tmp_path / "workspace"
+    profile = PROFILE.format(workspace=workspace, python=sys.executable)
+    (tmp_path / "runspec-profile.yaml").write_text(profile)
+    (tmp_path / "hello.yaml").write_text(SPEC)
+    monkeypatch.setenv("PATH", f"{programs}{os.pathsep}{os.environ['PATH']}")
+    with Cluster(tmp_path / "slurm", partitions=[Partition("ondemand")]) as cluster:
+        for name, value in cluster.env.items():
+            monkeypatch.setenv(name, value)
+
+        def call(*words: str) -> str:
+            done = subprocess.run(
+                [sys.executable, "-m", "runspec", *words],
+                cwd=tmp_path,
+                capture_output=True,
+                text=True,
+                timeout=120,
+            )
+            assert done.returncode == 0, done.stderr
+            return done.stdout + done.stderr
+
+        yield call
+
+
+def test_a_cluster_is_made_for_a_job_and_goes_when_nothing_needs_it(
+    runspec: Runspec, tmp_path: Path
+) -> None:
+    clusters = tmp_path / "bin" / "clusters"
+
+    said = runspec("apply", "hello.yaml")
+    (made,) = clusters.iterdir()
+
+    assert "make the cluster runspec-" in said and said.startswith("hello\n")
+    assert "starting nothing" in runspec("apply", "hello.yaml")
+    assert "succeeded" in runspec("status", "hello")
+    assert runspec("logs", "hello") == "hello\n"
+    runspec("destroy", "hello")
+    assert list(clusters.iterdir()) == [made]
+    runspec("destroy", "--site")
+    assert list(clusters.iterdir()) == []
+    assert [p for p in (tmp_path / "workspace").rglob("*") if p.is_file()] == []

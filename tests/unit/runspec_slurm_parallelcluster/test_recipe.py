@@ -1,0 +1,64 @@
+"""The walk-through of docs/parallelcluster.md: its specs are planned as they are, its commands are runspec's."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from runspec import gather, job, plan
+from runspec.cli import arguments, console
+
+ROOT = Path(__file__).resolve().parents[3]
+FOLDER = ROOT / "specs" / "parallelcluster"
+PAGE = (ROOT / "docs" / "parallelcluster.md").read_text()
+SPECS = sorted(f.name for f in FOLDER.glob("*.yaml") if f.name != "runspec-profile.yaml")
+LATER = ("shell", "tunnel")  # verbs that may not be there yet
+COMMANDS = [
+    line.strip() for line in re.findall(r"^ +(runspec .*)$", PAGE, re.MULTILINE)
+]  # fmt: skip
+
+
+def planned(name: str) -> dict[str, Any]:
+    path = FOLDER / name
+    found = gather.gather(job.read_file(path), FOLDER, console.Told(quiet=True).progress)
+    made = plan.make(found.provider, found.spec, plan.PREVIEW, found.facts)
+    return {step.id: step for step in made.steps}
+
+
+@pytest.mark.parametrize("name", SPECS)
+def test_a_spec_of_the_walk_through_is_planned(name: str) -> None:
+    steps = planned(name)
+
+    assert list(steps)[:3] == ["cluster", "update", "head"]
+
+
+def test_all_of_them_are_for_one_and_the_same_cluster() -> None:
+    made = [planned(name)["cluster"].do for name in SPECS]
+
+    assert len(made) == 3 and all(one == made[0] for one in made)
+
+
+@pytest.mark.parametrize(
+    "name,queue", [("bert.yaml", "gpu"), ("fairseq.yaml", "gpus"), ("notebook.yaml", "gpu")]
+)
+def test_each_job_goes_to_the_queue_that_the_page_says(name: str, queue: str) -> None:
+    assert f"--partition={queue}" in planned(name)["job"].do.params["argv"]
+
+
+@pytest.mark.parametrize("line", COMMANDS)
+def test_each_command_of_the_page_is_one_of_runspec(line: str) -> None:
+    words = shlex.split(line)[1:]
+    there = re.findall(r"^ +([a-z]+) ", arguments.parser().format_help(), re.MULTILINE)
+    if words[0] in LATER and words[0] not in there:
+        pytest.skip(f"there is no {words[0]} yet")
+
+    assert arguments.parser().parse_args(words).verb == words[0]
+
+
+def test_the_page_has_the_walk_through() -> None:
+    assert len(COMMANDS) >= 10
+    assert all(name in PAGE for name in SPECS)
