@@ -26,7 +26,7 @@ pytestmark = pytest.mark.slow
 
 COUNT, FEWER = 1_000_000, 20_000
 KILLS = 5
-# Half of it and some of a line; then the same job again, from there on. In bursts, so that there is something to follow.
+# Half of it and some of a line; then the same job again, from there on. In bursts: there is something to follow.
 PRINTS = """
 import os, subprocess, sys, time
 count, first = int(sys.argv[1]), os.environ["RUNSPEC_ATTEMPT"] == "1"

@@ -1,8 +1,8 @@
 """One job on a real Slurm, and nothing left of it, wherever the lights go out or the way there breaks.
 
 Killed before and after each command that goes to the cluster, and in the middle of it: at each simple command of its
-shell, which dies with its caller. What can go wrong is tried over SSH, with an sshd, and by what stands in for a command
-of Slurm's. What is tried, chosen.py says; all of it by RUNSPEC_FAULTS=all.
+shell, which dies with its caller. What can go wrong is tried over SSH, with an sshd, and by what stands in for a
+command of Slurm's. What is tried, chosen.py says; all of it by RUNSPEC_FAULTS=all.
 """
 
 from __future__ import annotations

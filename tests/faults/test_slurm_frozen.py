@@ -1,7 +1,7 @@
 """A controller that is stopped while a job is submitted: sbatch gives up, and the job may be made nevertheless.
 
-Measured on 22.05: a controller that was frozen takes what was sent meanwhile when it goes on, so each try of sbatch that
-has "timed out" is a job in the end. One of them runs the program, however many there are; the others leave.
+Measured on 22.05: a controller that was frozen takes what was sent meanwhile when it goes on, so each try of sbatch
+that has "timed out" is a job in the end. One of them runs the program, however many there are; the others leave.
 """
 
 from __future__ import annotations
