@@ -17,6 +17,7 @@ from functools import partial
 import pytest
 
 from runspec_rehearsal.slurm import Cluster, Shape as Machine
+from tests.faults import chosen
 from tests.faults.cloud import Cloud, New, applied
 from tests.faults.conftest import drivers
 from tests.faults.shapes import SHAPES, SINGLE, Shape
@@ -75,6 +76,7 @@ def killed(cluster: Cluster, let: Callable[[], None], ended: Callable[[], None])
     cluster.mend(cancel=False)
 
 
+TRIED = {"job": SINGLE, "array": SHAPES["array"]}  # the second of them by RUNSPEC_FAULTS=all
 WAYS = {"frozen": frozen, "frozen and thawed": thawed, "frozen, then killed": killed}
 
 
@@ -101,7 +103,7 @@ def stopped(pid: int) -> bool:
     return state_of(pid) in ("T", None)
 
 
-@pytest.mark.parametrize("shape", [SINGLE, SHAPES["array"]], ids=["job", "array"])
+@pytest.mark.parametrize("shape", [s for n, s in TRIED.items() if n == "job" or chosen.ALL])
 @pytest.mark.parametrize("way", WAYS)
 def test_however_its_controller_stops_a_run_has_one_job(
     pool: list[Driver], cluster: Cluster, here: New, way: str, shape: Shape
