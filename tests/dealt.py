@@ -27,6 +27,7 @@ LONGEST = (
     "e2e/test_aws_podman",
     "faults/test_disk",
     "faults/test_aws.py",
+    "faults/test_slurm",
     "e2e/test_batchai_logs",
     "e2e/test_pre_commit",
     "e2e/test_provider_guide",
@@ -37,7 +38,7 @@ LONGEST = (
 # Files whose tests share an environment, images, or a run.
 TOGETHER = (
     "test_hands_on test_main_job test_podman test_rehearsal_podman test_batchai_gc test_batchai_recipes "
-    "test_pre_commit test_provider_guide test_launch test_slurm_machines test_slurm_podman"
+    "test_pre_commit test_provider_guide test_launch test_slurm test_slurm_machines test_slurm_podman"
 ).split()
 APART = ("contract", "e2e", "faults")  # folders of tests that take seconds each
 

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from runspec.provider import Answer, NoAnswer, NodeStatus, RunspecError, State, Status
-from runspec_slurm import pace, states
+from runspec_slurm import pace, reasons, states
 from runspec_slurm.looking import Looks, Note, Seen, Try
 from runspec_slurm.queue import Past, Queue, Row
 from runspec_slurm.shelf import Shelf, part_name
@@ -173,13 +173,16 @@ class Jobs:
         begun = frozenset(place for place, size in seen.logs.items() if size)
         if known.due((job, seen.claim, seen.ends, begun)):
             known.told(self.queue.of_name(run) if job is None else self.queue.of_job(job))
-        return [row for row in known.rows if row.job == job or job is None]
+        # A controller that has lost its state gives the same ids to other jobs.
+        return [row for row in known.rows if row.name == run and job in (None, row.job)]
 
     def _together(
         self, run: str, record: Mapping[str, Any], job: str, rows: Sequence[Row]
     ) -> Status:
         """Put together what the controller, the workspace and, where it is needed, the accounting say."""
         count, seen = record["count"], self.looks.seen(run) or Seen()
+        if not rows and not seen.ends and seen.fresh and seen.claim != CANCELLED:
+            return Status(State.WAITING, reasons.NOT_SHOWN)
         over = not _alive(rows)
         if over:
             seen = self._to_the_end(run, rows) or seen

@@ -20,6 +20,7 @@ cd "runs/$1" 2>/dev/null && [ -f record.json ] || exit {NOTHING}
 for n in claim job last; do
 [ ! -f "$n" ] || printf '%s %s\\n' "$n" "$(cat "$n")"
 done
+[ -z "$(find claim -mmin -1 2>/dev/null)" ] || echo fresh
 find ends failures -type f 2>/dev/null
 [ ! -d logs ] || find logs -type f -name '*.txt' -exec wc -c {{}} +
 exit 0
@@ -56,6 +57,7 @@ class Seen(NamedTuple):
     ends: frozenset[Try] = frozenset()
     codes: Mapping[Try, int] = {}  # of failures after which it was tried again
     logs: Mapping[tuple[int, int], int] = {}  # their sizes by task and rank
+    fresh: bool = False  # it was claimed less than a minute ago
 
     @property
     def holder(self) -> str | None:
@@ -112,7 +114,8 @@ def read(text: str) -> Seen:
             name, _, value = line.partition(" ")
             words.setdefault(name, value)
     last = _json(words.get("last", ""))
-    return Seen(words.get("claim", ""), words.get("job", ""), last, frozenset(ends), codes, logs)
+    claim, job = words.get("claim", ""), words.get("job", "")
+    return Seen(claim, job, last, frozenset(ends), codes, logs, "fresh" in text.splitlines())
 
 
 def noted(text: str) -> Iterator[tuple[Try, Note]]:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import hashlib
 import re
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from runspec.provider import NoAnswer, RemoteError, Unavailable
-from runspec_slurm.shelf import Shelf, part_name
+from runspec_slurm.shelf import CHANGED, Shelf, part_name
 from runspec_slurm.transport import Done
 
 # A plan is carried out word for word, so no variable of the caller's has a say in it: sbatch(1), INPUT
@@ -27,15 +28,18 @@ NO_COMMAND = 127
 ENDED = frozenset(
     "BOOT_FAIL CANCELLED COMPLETED DEADLINE FAILED NODE_FAIL OUT_OF_MEMORY PREEMPTED REVOKED TIMEOUT".split()
 )
-# run, the name of a claim until it is one, and then the words for sbatch. Who submitted claims the run for the job, so
+# run, the name of a claim until it is one, the digest of the script, and then the words for sbatch. Of a caller that
+# dies meanwhile only half of the script comes, which sbatch would take. Who submitted claims the run for the job, so
 # that of two that were submitted the other one leaves; this ends the job itself where it comes too late. A site's own
 # sbatch may print more than the id, and what is no id must never stand in a claim: no job would have the run.
-SUBMIT = """\
-r=runs/$1 t=runs/$1/$2; shift 2
-out=$(sbatch "$@") || exit $?
-id=$(printf '%s\\n' "$out" | sed -n 's/^\\([0-9][0-9]*\\)\\(;.*\\)\\{0,1\\}$/\\1/p' | tail -n 1)
-[ -n "$id" ] || exit 0
-[ -d "$r" ] || { scancel "$id"; echo "error: its run was destroyed meanwhile" >&2; exit 1; }
+SUBMIT = f"""\
+r=runs/$1 t=runs/$1/$2 d=$3; shift 3
+cat >"$t" && found=$(sha256sum <"$t") || {{ rm -f -- "$t"; exit 1; }}
+[ "${{found%% *}}" = "$d" ] || {{ rm -f -- "$t"; exit {CHANGED}; }}
+out=$(sbatch "$@" <"$t") || {{ code=$?; rm -f -- "$t"; exit "$code"; }}
+id=$(printf '%s\\n' "$out" | sed -n 's/^\\([0-9][0-9]*\\)\\(;.*\\)\\{{0,1\\}}$/\\1/p' | tail -n 1)
+[ -n "$id" ] || {{ rm -f -- "$t"; exit 0; }}
+[ -d "$r" ] || {{ scancel "$id"; echo "error: its run was destroyed meanwhile" >&2; exit 1; }}
 printf %s "$id" >"$t" && ln -- "$t" "$r/claim" 2>/dev/null
 rm -f -- "$t"
 holder=$(cat -- "$r/claim" 2>/dev/null)
@@ -43,6 +47,8 @@ holder=$(cat -- "$r/claim" 2>/dev/null)
 [ -z "$holder" ] || [ "$holder" = "$id" ] || scancel "$id"
 printf '%s %s\\n' "$id" "$holder"
 """
+SUBMITTED = re.compile(rb"(\d+) (.*)\n")
+KILLED = 128  # what a shell ends with whose command was ended by a signal is more than this
 # Free text comes last. exit_code is what wait(2) gave.
 FIELDS = (
     "ArrayJobID ArrayTaskID State Reason exit_code RestartCnt SubmitTime StartTime EndTime NodeList WorkDir Name"
@@ -142,12 +148,14 @@ class Queue:
 
     def submit(self, run: str, argv: Sequence[str], script: str) -> tuple[str, str]:
         """Submit a job; give its id, and that of the job which has the run."""
-        args = [self.shelf.workspace, run, part_name(), *argv]
-        found = self._changed("sbatch", SUBMIT, args, script.encode())
-        job, _, holder = found.decode().strip().partition(" ")
-        if not job.isdigit():
+        text = script.encode()
+        digest = hashlib.sha256(text).hexdigest()
+        args = [self.shelf.workspace, run, part_name(), digest, *argv]
+        found = self._changed("sbatch", SUBMIT, args, text)
+        match = SUBMITTED.fullmatch(found)
+        if match is None:
             raise NoAnswer(f"{self.shelf.way.where}: sbatch: it gave no job id")
-        return job, holder
+        return match[1].decode(), match[2].decode()
 
     def of_name(self, run: str) -> list[Row]:
         """Give the jobs of this user whose name is *run*; those that have ended, where they are of this workspace.
@@ -227,8 +235,11 @@ class Queue:
             return
         said = _said(done.err) or f"it ended with code {done.code}"
         what = f"{self.shelf.way.where}: {command}: {said}"
-        if done.lost or any(words in done.err for words in UNSURE):
+        if done.lost or done.code > KILLED or any(words in done.err for words in UNSURE):
             raise NoAnswer(what)
+        if done.code == CHANGED:
+            what = f"{self.shelf.way.where}: {command}: it arrived otherwise than it was sent"
+            raise RemoteError(what, transient=True)
         if done.code == NO_COMMAND:
             hint = "is Slurm on this host? see runspec doctor slurm, and option host"
             raise RemoteError(f"{self.shelf.way.where} has no {command}", hint)

@@ -71,6 +71,7 @@ FAILURES = {
     "BadConstraints": WAITING["BadConstraints"],
 }
 NEVER = "the job it comes after did not end as it should"
+NOT_SHOWN = "it was submitted just now, and Slurm does not show it yet"
 FORGOTTEN = (
     "Slurm has forgotten it, and it left no word of how it ended: it may never have begun, or its node was lost. "
     "Slurm remembers for MinJobAge seconds; ask for status sooner"

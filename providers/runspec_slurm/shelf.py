@@ -56,11 +56,13 @@ cat >"$t" && {{ {SYNC}; }} && sha256sum <"$t"
 """
 NAME = 'mv -f -- "$(dirname -- "$1")/$2" "$1"'
 FORGET = 'rm -f -- "$(dirname -- "$1")/$2"'
-# key, the name until then: a file that is there stays as it is; its content is given, whosever it is
+# key, digest, the name until then: a file that is there stays as it is; its content is given, whosever it is. Of a
+# caller that dies meanwhile only half of it comes.
 CLAIM = f"""\
-k=$1 d=$(dirname -- "$1"); t=$d/$2
+k=$1 d=$(dirname -- "$1"); t=$d/$3
 [ -d "$d" ] || exit {NOTHING}
-cat >"$t" || {{ rm -f -- "$t"; exit 1; }}
+cat >"$t" && found=$(sha256sum <"$t") || {{ rm -f -- "$t"; exit 1; }}
+[ "${{found%% *}}" = "$2" ] || {{ rm -f -- "$t"; exit {CHANGED}; }}
 ln -- "$t" "$k" 2>/dev/null
 rm -f -- "$t"
 cat -- "$k"
@@ -189,9 +191,9 @@ class Shelf:
 
     def put_new(self, content: str, *parts: str) -> str | None:
         """Put a small text where none is, and give what is there then; None without its folder."""
-        key = _key(*parts)
-        blocks = [content.encode()]
-        found = self.change(f"write {key}", CLAIM, key, part_name(), content=blocks)
+        key, data = _key(*parts), content.encode()
+        digest = hashlib.sha256(data).hexdigest()
+        found = self.change(f"write {key}", CLAIM, key, digest, part_name(), content=[data])
         return None if found is None else found.decode()
 
     def put_folder(self, key: str, bundle: Bundle, progress: Progress) -> None:

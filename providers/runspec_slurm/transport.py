@@ -22,8 +22,10 @@ from typing import IO, NamedTuple, Protocol
 from runspec.provider import Conflict, Unavailable, state_folder
 from runspec_slurm import pace
 
-BEGUN = b"runspec: begins here\n"  # what comes before it on the standard output is the login's, not ours
 LOST = 255  # what ssh ends with when it, and not the command, has failed: ssh(1), EXIT STATUS
+# What a login prints by itself (a banner of ~/.bashrc) comes before this, and what was asked for after it.
+BEGUN = b"runspec: begins here\n"
+BEGIN = "echo 'runspec: begins here'\n"
 # A socket's path has 108 bytes at most, and ssh puts 17 more behind the name while it binds it.
 SOCKET_BYTES = 85
 
@@ -119,12 +121,14 @@ class Ssh:
     ) -> Done:
         if shutil.which("ssh") is None:
             raise Unavailable("there is no ssh here", "install OpenSSH's client, or leave host out")
-        begin = f"echo {shlex.quote(BEGUN.decode().rstrip())}\n"
-        line = remote(["/bin/sh", "-c", begin + script, "sh", *args])
+        line = remote(["/bin/sh", "-c", BEGIN + script, "sh", *args])
         done = carried_out([*self.argv(), line], content, timeout_s)
-        done = done._replace(out=done.out.partition(BEGUN)[2])
+        _, begun, out = done.out.partition(BEGUN)
+        if begun or done.lost:
+            return done._replace(out=out, lost=done.lost or done.code == LOST)
         if done.code != LOST:
-            return done
+            way = "log in by hand once, and run /bin/sh there: does something else run instead?"
+            raise Unavailable(f"{self.where}: {_last(done.err) or 'no command runs there'}", way)
         if why := _never_begun(done.err):
             raise Unavailable(f"{self.where}: {_last(done.err) or why}", why)
         return done._replace(lost=True)

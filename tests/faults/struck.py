@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from contextlib import AbstractContextManager
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from tests.faults import cloud
 from tests.faults.cloud import LAST, MORE, Cloud, New
@@ -36,8 +36,12 @@ class Traced(NamedTuple):
 
 def traced(driver: Driver, new: New, verb: str, shape: Shape = SINGLE) -> Traced:
     with new(driver, LAST[verb], 0.0, shape) as world:
-        done = cloud.trace(world, verb)
-    steps = [s for s in done.steps if s["what"] in REMOTE]
+        return located(cloud.trace(world, verb).steps)
+
+
+def located(found: Iterable[Mapping[str, Any]]) -> Traced:
+    """Give where a verb that took these steps can be killed."""
+    steps = [s for s in found if s["what"] in REMOTE]
     labels = counted(step["label"] for step in steps)
     named = list(zip(steps, labels, strict=True))
     places = {s["n"]: label for s, label in named if s["n"] is not None}

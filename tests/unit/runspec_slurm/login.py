@@ -82,7 +82,8 @@ def login(folder: Path, env: tuple[str, ...] = (), *, says: str = "") -> Iterato
         "UsePAM no",
         "StrictModes no",
         "LogLevel VERBOSE",
-        f"SetEnv {' '.join(env)}" if env else "",
+        # A home of its own: what stands in somebody's ~/.bashrc may take long, or wait for a lock.
+        f"SetEnv {' '.join((f'HOME={folder}', *env))}",
         f"ForceCommand echo '{says}'; eval \"$SSH_ORIGINAL_COMMAND\"" if says else "",
     ]
     (folder / "config").write_text("\n".join(lines) + "\n")

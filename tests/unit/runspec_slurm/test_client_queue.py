@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable, Sequence
+from pathlib import Path
 
 import pytest
 
@@ -231,3 +233,33 @@ def test_gpus_are_found_whatever_their_type_is_called(said: str, gpus: dict[str,
 def test_what_a_cluster_does_not_say_is_left_out() -> None:
     assert survey.read("sh: scontrol: not found") == {}
     assert survey.read("\n== no python\n") == {"python": None}
+
+
+def test_an_sbatch_that_was_killed_or_whose_answer_is_cut_off_may_have_submitted() -> None:
+    """A shell says 137 of a command that was ended by SIGKILL."""
+    for found in (said(137), said(0, out="12"), said(0, out="")):
+        with pytest.raises(NoAnswer):
+            found.submit("job-a1", [], "")
+
+    assert said(0, out="12 7\n").submit("job-a1", [], "") == ("12", "7")
+
+
+def test_half_a_script_is_not_submitted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Sbatch would take it; it is what comes of a caller that is killed while it writes."""
+    (tmp_path / "sbatch").write_text("#!/bin/sh\ncat >>submitted; echo 12\n")
+    (tmp_path / "sbatch").chmod(0o700)
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    (tmp_path / "runs/job-a1").mkdir(parents=True)
+
+    class Cut(Here):
+        def run(self, script: str, args: Sequence[str] = (), *_: object, **__: object) -> Done:
+            return super().run(script, args, [b"#!/bin/sh\n"])
+
+    with pytest.raises(RemoteError, match="otherwise") as told:
+        Queue(Shelf(Cut(), str(tmp_path))).submit("job-a1", [], "#!/bin/sh\ntrue\n")
+    whole = Queue(Shelf(Here(), str(tmp_path))).submit("job-a1", [], "#!/bin/sh\ntrue\n")
+
+    assert told.value.transient
+    assert whole == ("12", "12")
+    assert (tmp_path / "submitted").read_text() == "#!/bin/sh\ntrue\n"
+    assert sorted(path.name for path in (tmp_path / "runs/job-a1").iterdir()) == ["claim", "job"]

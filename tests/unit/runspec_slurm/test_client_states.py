@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import json
+import os
+import time
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 
 import pytest
 
 from runspec.provider import NodeStatus, State, Status
-from runspec_slurm import looking, reasons, states
+from runspec_slurm import looking, pace, reasons, states
+from runspec_slurm.client import SlurmClient
 from runspec_slurm.looking import BATCH, Note, Try
+from runspec_slurm.options import SlurmOptions
 from runspec_slurm.queue import Past, Row
 
 
@@ -218,3 +223,40 @@ def test_a_note_that_is_cut_off_is_none() -> None:
     text = 'ends/0/1/0:{"code": 0}\nends/0/1/1:{"co\n/dev/null:x\n'
 
     assert dict(looking.noted(text)) == {Try(0, 1, 0): {"code": 0}}
+
+
+@pytest.mark.parametrize(
+    ("claim", "age_s", "shown", "expected"),
+    [
+        ("7", 0, "", (State.WAITING, reasons.NOT_SHOWN)),
+        ("7", 3600, "", (State.FAILED, reasons.FORGOTTEN)),
+        ("cancelled", 0, "", (State.CANCELLED, "it had not started")),
+        ("7", 3600, "7|N/A|RUNNING|None|0|0|1|10|N/A|n1|/w|another", (State.FAILED, reasons.FORGOTTEN)),
+        ("7", 3600, "7|N/A|RUNNING|None|0|0|1|10|N/A|n1|/w|job-a1", (State.RUNNING, "")),
+    ],
+    ids=["just now", "long ago", "cancelled", "of another", "its own"],
+)  # fmt: skip
+def test_a_job_that_is_not_shown_is_not_lost_at_once(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    claim: str,
+    age_s: int,
+    shown: str,
+    expected: tuple[State, str],
+) -> None:
+    """Sites put caches before squeue; and a controller that lost its state gives an id to another job."""
+    monkeypatch.setattr(pace, "NOTES_S", 0.0)
+    client = SlurmClient(SlurmOptions(workspace=str(tmp_path)))
+    (tmp_path / "bin").mkdir()
+    for name, text in (("squeue", f"echo '{shown}'"), ("sacct", "exit 1")):
+        (tmp_path / "bin" / name).write_text(f"#!/bin/sh\n{text}\n")
+        (tmp_path / "bin" / name).chmod(0o700)
+    monkeypatch.setenv("PATH", f"{tmp_path}/bin:{os.environ['PATH']}")
+    client.shelf.put("runs/job-a1/record.json", b'{"count": 1, "nodes": 1}')
+    client.shelf.put("runs/job-a1/claim", claim.encode())
+    then = time.time() - age_s
+    os.utime(tmp_path / "runs/job-a1/claim", (then, then))
+
+    found = client.state("job-a1")
+
+    assert (found.state, found.reason) == expected

@@ -139,6 +139,18 @@ def test_a_claim_is_had_by_whoever_was_first(shelf: Shelf) -> None:
     assert shelf.folders("runs/a") == ["claim", "record.json"]
 
 
+@pytest.mark.parametrize("cut", [0, 1])
+def test_half_a_claim_is_none(root: Path, cut: int) -> None:
+    """Of a caller that is killed while it writes."""
+    Shelf(Here(), str(root)).put("runs/a/record.json", b"{}")
+
+    with pytest.raises(RemoteError, match="otherwise") as told:
+        Shelf(Broken(cut=cut), str(root)).put_new("12", "runs", "a", "claim")
+
+    assert told.value.transient
+    assert [path.name for path in (root / "runs/a").iterdir()] == ["record.json"]
+
+
 def test_nothing_is_claimed_of_what_is_gone(shelf: Shelf, root: Path) -> None:
     shelf.put("inside/a", b"")
 

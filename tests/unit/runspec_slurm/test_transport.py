@@ -202,3 +202,44 @@ def test_where_no_name_is_short_enough_there_is_another_folder(
 def test_without_a_host_commands_are_of_this_machine() -> None:
     assert isinstance(transport(None), Here)
     assert isinstance(transport("login"), Ssh)
+
+
+@pytest.fixture
+def fake(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[str], Ssh]]:
+    """Makes ways whose ssh is a piece of shell, for which $1 is what is to be run."""
+    with short_folder() as folder:
+        monkeypatch.setenv("PATH", f"{folder}:{os.environ['PATH']}")
+
+        def made(text: str) -> Ssh:
+            (folder / "ssh").write_text(f'#!/bin/sh\nfor w; do :; done\nset -- "$w"\n{text}\n')
+            (folder / "ssh").chmod(0o700)
+            return Ssh("login", (), folder / "sockets")
+
+        yield made
+
+
+def test_what_a_login_prints_by_itself_is_no_answer_of_a_command(
+    fake: Callable[[str], Ssh],
+) -> None:
+    far = fake('echo "Welcome! 12 13"; echo; sh -c "$1"')
+
+    assert far.run("echo hello").out == b"hello\n"
+    assert far.run("exit 7") == (7, b"", "", False)
+
+
+def test_a_command_that_has_begun_is_never_said_not_to_have(fake: Callable[[str], Ssh]) -> None:
+    """Whatever it has said itself: "Permission denied" is what ssh says of one that has not."""
+    far = fake('sh -c "$1"; exit 255')
+
+    done = far.run("echo half; echo 'cat: x: Permission denied' >&2")
+
+    assert (done.lost, done.out) == (True, b"half\n")
+
+
+def test_a_login_that_runs_something_else_is_told(fake: Callable[[str], Ssh]) -> None:
+    far = fake('echo "This account is currently not available." >&2; exit 1')
+
+    with pytest.raises(Unavailable, match="not available") as told:
+        far.run("echo hello")
+
+    assert "/bin/sh" in (told.value.hint or "")

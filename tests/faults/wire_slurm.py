@@ -1,0 +1,267 @@
+"""The wire of a command line that talks to a Slurm cluster: every command counted, and one of them going wrong.
+
+All that a client does at a cluster is a piece of shell, run here or by ssh, so a command is a boundary before it is run
+and after it has ended; and each of the simple commands that it is made of is one, where the shell dies with its caller.
+What runs is the real thing, but for what a fault puts in its place.
+"""
+
+from __future__ import annotations
+
+import importlib
+import os
+import re
+import shlex
+import tempfile
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from runspec import registry
+from runspec_slurm import (
+    client,
+    jobs,
+    litter,
+    looking,
+    pace,
+    plan,
+    queue,
+    shelf,
+    survey,
+    transport,
+)
+from runspec_slurm.transport import Done
+from tests.faults.boundaries import Boundaries
+
+SETTLE_S = 2.5  # longer than squeue lags in these tests
+HANG_S = 1.0  # until who waits for an answer has had enough
+LOST = 255
+BANNER = b"Welcome to the cluster!\n\n*** maintenance: 1 April 8:00 | a|b|c ***\nclaim 1\n7 7\n"
+# Pieces of shell by what they do; in capitals what a request of that kind is called elsewhere: see chosen.py.
+KINDS: Mapping[str, str] = {
+    queue.SUBMIT: "POST sbatch",
+    queue.CANCEL: "DELETE scancel",
+    queue.OF_NAME: "GET squeue --name",
+    queue.OF_JOB: "GET squeue --jobs",
+    queue.ALL: "GET squeue",
+    queue.ACCOUNT: "GET sacct",
+    jobs.LET_NOBODY: "PUT claim of nobody",
+    shelf.PUT: "PUT {}",
+    shelf.ARRIVE: "PUT content of {}",
+    shelf.NAME: "PUT name of {}",
+    shelf.FORGET: "DELETE part of {}",
+    shelf.CLAIM: "PUT new {}",
+    shelf.REMOVE: "DELETE {}",
+    shelf.REMOVE_TREE: "DELETE folder {}",
+    shelf.READ: "GET {}",
+    shelf.SIZE: "GET size of {}",
+    shelf.PARTS: "GET parts",
+    shelf.FOLDERS: "GET folders of {}",
+    shelf.LIST: "GET list of {}",
+    looking.LOOK: "GET look",
+    looking.NOTES: "GET notes",
+    litter.UNFINISHED: "GET unfinished",
+    survey.ASK: "GET survey",
+}
+# Before a script, so that the shell dies with its caller before the simple command of that number; it counts all that
+# it is made of, but for those in subshells. $$ is the shell itself: bash(1), DEBUG.
+DIES = "n=0; trap 'n=$((n+1)); [ $n != {step} ] || kill -9 {caller} $$' DEBUG\n"
+COUNTS = "n=0; trap 'n=$((n+1))' DEBUG; trap 'echo $n >{file}' EXIT\n"
+
+# What takes the place of a command of Slurm's, in shell; REAL runs it.
+STANDS_IN = """#!/bin/sh
+PATH=${PATH#*:}
+said() { echo "$(basename "$0"): error: $1" >&2; exit 1; }
+STRUCK
+exec "$(basename "$0")" "$@"
+"""
+TIMED_OUT = "Socket timed out on send/recv operation"
+BY_SLURM: Mapping[str, tuple[str, str]] = {
+    "refused": ("sbatch", 'said "Batch job submission failed: Invalid qos specification"'),
+    "sbatch times out before": ("sbatch", f'said "Batch job submission failed: {TIMED_OUT}"'),
+    "sbatch times out after": (
+        "sbatch",
+        f'sbatch "$@" >/dev/null; said "Batch job submission failed: {TIMED_OUT}"',
+    ),
+    "sbatch is killed after": ("sbatch", 'sbatch "$@" >/dev/null; kill -9 $$'),
+    "scancel times out after": (
+        "scancel",
+        f'scancel "$@"; said "Kill job error on job id 1: {TIMED_OUT}"',
+    ),
+    "squeue times out": ("squeue", f'said "slurm_load_jobs error: {TIMED_OUT}"'),
+    "no controller": (
+        "squeue",
+        'said "slurm_load_jobs error: Unable to contact slurm controller (connect failure)"',
+    ),
+    "the disk is full": (
+        "cat",
+        'cat "$@" | head -c 10; said "write error: No space left on device"',
+    ),
+}
+BY_SSH = ("255 before", "255 after", "255 in between", "hangs", "a banner")
+FAULTS = (*BY_SSH, *BY_SLURM)
+# What squeue does not show yet: jobs submitted less than LAG ago, by the field of the time.
+LAGS = """#!/bin/sh
+PATH=${PATH#*:}
+field=$(($(printf %s "$*" | sed 's/SubmitTime.*//' | tr -cd , | wc -c) + 1))
+squeue "$@" | awk -F'|' -v now="$(date +%s)" -v lag=LAG -v field="$field" '$field + lag < now'
+"""
+
+
+class Asked(NamedTuple):
+    """A command as the client has it: *line* is run by `sh -c`, here or behind ssh."""
+
+    ssh: tuple[str, ...]
+    words: tuple[str, ...]  # /bin/sh -c SCRIPT sh ARG...
+
+    @property
+    def script(self) -> str:
+        return self.words[2]
+
+    @property
+    def args(self) -> tuple[str, ...]:
+        return self.words[4:]
+
+    @property
+    def argv(self) -> list[str]:
+        return [*self.ssh, shlex.join(self.words)] if self.ssh else list(self.words)
+
+    def by(self, *words: str) -> Asked:
+        """Give it with another program in front."""
+        return self._replace(words=(*words, *self.words))
+
+    def with_script(self, begin: str) -> Asked:
+        """Give it with *begin* before the script, run by bash."""
+        script = f"{begin}{self.script}"
+        return self._replace(words=("bash", "--posix", "-c", script, *self.words[3:]))
+
+
+def asked(argv: Sequence[str]) -> Asked:
+    if argv[0] != "ssh":
+        return Asked((), tuple(argv))
+    return Asked(tuple(argv[:-1]), tuple(shlex.split(argv[-1])))
+
+
+def named(script: str, args: Sequence[str]) -> str:
+    """Give a command a name that is the same in every run.
+
+    >>> named(shelf.READ, ["/w", "runs/faults-a1b2c3/record.json"])
+    'GET runs/*/record.json'
+    """
+    kind = next((name for text, name in KINDS.items() if script.endswith(text)), "GET something")
+    key = next((word for word in args[1:] if "/" in word), "") if "{}" in kind else ""
+    key = re.sub(r"\bfaults-[0-9a-z]{6}\b", "*", key)
+    return kind.format(re.sub(r"[0-9a-f]{32,}", "*", key))
+
+
+class SlurmWire:
+    """Counts the commands of this process; number *at*, from 1, goes wrong as *fault* says."""
+
+    def __init__(
+        self,
+        steps: Boundaries,
+        at: int | None,
+        fault: str | None,
+        *,
+        lag_s: float = 0.0,
+        counts: bool = False,
+    ) -> None:
+        self.steps, self.at, self.fault = steps, at, fault
+        self.lag_s, self.counts = lag_s, counts
+        self.count = 0
+        self.bin = Path(steps.world) / "bin"
+        self.real = transport.carried_out
+
+    def install(self) -> None:
+        plan.SETTLE_S, pace.NOTES_S, pace.ASK_LAST_S = SETTLE_S, 0.5, 0.5
+        pace.LOOK_SSH_S = 0.3
+        self.steps.watch(client.SlurmClient)
+        transport.carried_out = self.passed
+
+    def passed(
+        self, argv: Sequence[str], content: Iterable[bytes] | None, timeout_s: float
+    ) -> Done:
+        one = asked(argv)
+        what = named(one.script, one.args)
+        if self.steps.muted and what.partition(" ")[0] != "GET":
+            return self._unmuted(argv, content, timeout_s)
+        self.count += 1
+        self.steps.step("send", what)
+        inside: dict[str, int] = {}
+        if self.fault is not None and self.count == self.at:
+            found = self._struck(self.fault, one, content, timeout_s)
+        elif self.counts:
+            found, inside["inside"] = self._counted(one, content, timeout_s)
+        else:
+            found = self._run(one, content, timeout_s)
+        self.steps.step("sent", what, **inside)
+        return found
+
+    def _unmuted(
+        self, argv: Sequence[str], content: Iterable[bytes] | None, timeout_s: float
+    ) -> Done:
+        """What changes something is a boundary also where its caller asks again and again."""
+        muted, self.steps.muted = self.steps.muted, 0
+        try:
+            return self.passed(argv, content, timeout_s)
+        finally:
+            self.steps.muted = muted
+
+    def _run(
+        self,
+        one: Asked,
+        content: Iterable[bytes] | None,
+        timeout_s: float,
+        stands_in: tuple[str, str] | None = None,
+    ) -> Done:
+        """Run the command, with what stands in for a command of Slurm's."""
+        texts = dict([stands_in]) if stands_in is not None else {}
+        if self.lag_s:
+            texts.setdefault("squeue", LAGS.replace("LAG", str(self.lag_s)))
+        if texts:
+            folder = Path(tempfile.mkdtemp(dir=self.bin))
+            for name, text in texts.items():
+                (folder / name).write_text(text)
+                (folder / name).chmod(0o700)
+            one = one.by("sh", "-c", f'PATH={folder}:$PATH; export PATH; exec "$@"', "sh")
+        return self.real(one.argv, content, timeout_s)
+
+    def _counted(
+        self, one: Asked, content: Iterable[bytes] | None, timeout_s: float
+    ) -> tuple[Done, int]:
+        file = self.bin / f"count-{self.count}"
+        found = self._run(one.with_script(COUNTS.format(file=file)), content, timeout_s)
+        return found, int(file.read_text()) if file.exists() else 0
+
+    def _struck(
+        self, fault: str, one: Asked, content: Iterable[bytes] | None, timeout_s: float
+    ) -> Done:
+        if fault.startswith("dies at "):
+            begin = DIES.format(step=fault.rpartition(" ")[2], caller=os.getpid())
+            return self._run(one.with_script(begin), content, timeout_s)
+        if fault in BY_SLURM:
+            name, text = BY_SLURM[fault]
+            stands_in = name, STANDS_IN.replace("STRUCK", text)
+            return self._run(one, content, timeout_s, stands_in)
+        if fault == "hangs":
+            return self._run(
+                one.by("sh", "-c", '"$@"; sleep 60', "sh"), content, min(HANG_S, timeout_s)
+            )
+        if fault == "255 before":
+            return Done(LOST, b"", "client_loop: send disconnect: Broken pipe")
+        if fault == "a banner":
+            greets = f'printf %s {shlex.quote(BANNER.decode())}; exec "$@"'
+            return self._run(one.by("sh", "-c", greets, "sh"), content, timeout_s)
+        found = self._run(one, content, timeout_s)
+        out = found.out[: len(found.out) // 2] if fault == "255 in between" else b""
+        return Done(LOST, out, "Connection to 127.0.0.1 closed by remote host.")
+
+
+def installed(steps: Boundaries, **how: object) -> None:
+    SlurmWire(steps, **how).install()  # type: ignore[arg-type] # JSON from another process
+
+
+def warm() -> None:
+    """Have all that the provider imports in memory before anything is forked."""
+    registry.load("slurm")
+    importlib.import_module("runspec_slurm.client")
+    importlib.import_module("runspec_slurm.survey")
