@@ -34,12 +34,14 @@ ENDED = frozenset(
 # sbatch may print more than the id, and what is no id must never stand in a claim: no job would have the run.
 SUBMIT = f"""\
 r=runs/$1 t=runs/$1/$2 d=$3; shift 3
+gone() {{ echo "error: its run was destroyed meanwhile" >&2; exit 1; }}
+[ -d "$r" ] || gone
 cat >"$t" && found=$(sha256sum <"$t") || {{ rm -f -- "$t"; exit 1; }}
 [ "${{found%% *}}" = "$d" ] || {{ rm -f -- "$t"; exit {CHANGED}; }}
 out=$(sbatch "$@" <"$t") || {{ code=$?; rm -f -- "$t"; exit "$code"; }}
 id=$(printf '%s\\n' "$out" | sed -n 's/^\\([0-9][0-9]*\\)\\(;.*\\)\\{{0,1\\}}$/\\1/p' | tail -n 1)
 [ -n "$id" ] || {{ rm -f -- "$t"; exit 0; }}
-[ -d "$r" ] || {{ scancel "$id"; echo "error: its run was destroyed meanwhile" >&2; exit 1; }}
+[ -d "$r" ] || {{ scancel "$id"; gone; }}
 printf %s "$id" >"$t" && ln -- "$t" "$r/claim" 2>/dev/null
 rm -f -- "$t"
 holder=$(cat -- "$r/claim" 2>/dev/null)

@@ -291,15 +291,20 @@ def test_who_follows_a_quiet_job_seldom_asks_the_controller(
 
 
 def counted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[], int]:
-    """Count the calls of squeue from here on, by one that hands on to the real one."""
-    folder, real = tmp_path / "bin", shutil.which("squeue")
-    folder.mkdir()
-    log = folder / "calls"
+    """Count the calls of squeue from here on."""
+    log = tmp_path / "calls"
     log.write_text("")
-    (folder / "squeue").write_text(f'#!/bin/sh\necho x >>{log}\nexec {real} "$@"\n')
-    (folder / "squeue").chmod(0o755)
-    monkeypatch.setenv("PATH", f"{folder}:{os.environ['PATH']}")
+    preceded("squeue", f"echo x >>{log}", tmp_path, monkeypatch)
     return lambda: len(log.read_text().split())
+
+
+def preceded(name: str, what: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Have *what* done before each call of the real command *name*."""
+    folder, real = tmp_path / "bin", shutil.which(name)
+    folder.mkdir()
+    (folder / name).write_text(f'#!/bin/sh\n{what}\nexec {real} "$@"\n')
+    (folder / name).chmod(0o755)
+    monkeypatch.setenv("PATH", f"{folder}:{os.environ['PATH']}")
 
 
 def test_a_run_comes_and_goes_over_ssh_by_one_connection(
@@ -324,14 +329,27 @@ def test_a_run_comes_and_goes_over_ssh_by_one_connection(
         assert node.connections == 1
 
 
-def test_a_job_of_a_run_that_was_destroyed_meanwhile_is_ended(client: SlurmClient) -> None:
-    step = prepared(client, "late-1", "true")
-    client.shelf.remove_tree("runs", "late-1")
+def test_nothing_is_submitted_of_a_run_that_was_destroyed(client: SlurmClient) -> None:
+    step = prepared(client, "gone-1", "true")
+    client.shelf.remove_tree("runs", "gone-1")
 
     with pytest.raises(RemoteError, match="destroyed meanwhile"):
         client.call(step.do)
 
-    assert all(row.state in ENDED for row in client.queue.of_name("late-1"))
+    assert not client.queue.of_name("gone-1")
+
+
+def test_a_job_of_a_run_that_was_destroyed_meanwhile_is_ended(
+    client: SlurmClient, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    step = prepared(client, "late-1", "true")
+    preceded("sbatch", "rm -r runs/late-1", tmp_path, monkeypatch)
+
+    with pytest.raises(RemoteError, match="destroyed meanwhile"):
+        client.call(step.do)
+
+    rows = client.queue.of_name("late-1")
+    assert rows and all(row.state in ENDED for row in rows)
 
 
 def test_a_job_that_has_another_name_now_is_still_of_its_run(
