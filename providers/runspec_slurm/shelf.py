@@ -27,7 +27,7 @@ KEY = re.compile(r"(?!/)(?!.*(^|/)\.\.(/|$))[^\n\0]+")
 
 # The workspace is the first argument. Only "~/" at its beginning means anything but itself.
 WHERE = """\
-umask 077
+u=$(umask); umask 077
 w=$1; shift
 case $w in "~") w=$HOME ;; "~/"*) w=$HOME/${w#"~/"} ;; esac
 """

@@ -329,6 +329,18 @@ def test_a_run_comes_and_goes_over_ssh_by_one_connection(
         assert node.connections == 1
 
 
+def test_a_program_has_the_umask_of_who_submits_it(client: SlurmClient) -> None:
+    """Files of the workspace are their owner's alone; what a program makes on a shared folder is its own matter."""
+    before = os.umask(0o027)
+    try:
+        client.call(prepared(client, "umask-1", "umask").do)
+    finally:
+        os.umask(before)
+
+    assert over(client, "umask-1").state is State.SUCCEEDED
+    assert printed(client, "umask-1") == b"0027\n"
+
+
 def test_nothing_is_submitted_of_a_run_that_was_destroyed(client: SlurmClient) -> None:
     step = prepared(client, "gone-1", "true")
     client.shelf.remove_tree("runs", "gone-1")
