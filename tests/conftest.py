@@ -58,6 +58,9 @@ class NetworkTouched(RuntimeError):
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    for item in items:
+        if any(name in item.nodeid for name in ("slurm", "parallelcluster")):
+            item.add_marker(pytest.mark.slurm)
     if getattr(config.option, "loadgroup", False):  # in a worker of --dist loadgroup
         items[:] = dealt.in_order(items)
 
