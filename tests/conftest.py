@@ -16,7 +16,6 @@ import pytest
 from hypothesis import settings
 
 from runspec_rehearsal.azure.blob import package
-from tests import dealt
 
 # Real builds share the real cache, or every test would fetch the world again.
 REAL_CACHE = os.environ.get("XDG_CACHE_HOME") or str(Path.home() / ".cache")
@@ -57,12 +56,10 @@ class NetworkTouched(RuntimeError):
 
 
 @pytest.hookimpl(tryfirst=True)
-def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if any(name in item.nodeid for name in ("slurm", "parallelcluster")):
             item.add_marker(pytest.mark.slurm)
-    if getattr(config.option, "loadgroup", False):  # in a worker of --dist loadgroup
-        items[:] = dealt.in_order(items)
 
 
 @pytest.fixture(autouse=True)

@@ -267,7 +267,7 @@ def test_an_array_is_told_whole_by_few_commands(
 def test_who_follows_a_quiet_job_seldom_asks_the_controller(
     client: SlurmClient, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Four times a minute in the end; its log is read from the workspace, which costs no call."""
+    """Three times a minute in the end; its log is read from the workspace, which costs no call."""
     client.call(prepared(client, "quiet-1", "echo begun; sleep 600").do)
     until(client, "quiet-1", State.RUNNING)
     end = time.monotonic() + LIMIT_S
