@@ -8,7 +8,7 @@ import sys
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
-from bench import aws, azure, azure_upload, slurm, upload
+from bench import aws, azure, azure_upload, elastic, slurm, upload
 from bench.installs import ROOT, peer
 from bench.measure import Command, Sample
 from bench.rows import Bench, Row
@@ -121,8 +121,10 @@ FIGURES: Mapping[str, Callable[[Bench], Iterator[Row]]] = {
     "slurm-apply": slurm.apply,
     "slurm-login": slurm.login,
     "slurm-array": slurm.array,
+    "slurm-lasting": slurm.lasting,
     "slurm-calls": slurm.calls,
     "slurm-follow": slurm.follow,
+    "elastic-meeting": elastic.meeting,
 }
 
 

@@ -21,6 +21,7 @@ from runspec_rehearsal.slurm import Cluster, Shape
 
 LINE = "a line of the job"
 TASKS, QUICK_TASKS, QUICK_ROUNDS = 1_000, 40, 5
+LASTING_S = 5  # what a task takes that an array is used for, at least
 BEAT_S = 1.0  # slurmctld looks for what may start once a second
 FOLLOWED_S, STARTED_S, UP_S = 60.0, 3.0, 60.0
 # Slurm as it is when nothing is said; the cluster's own settings start jobs sooner.
@@ -59,7 +60,11 @@ def plan(bench: Bench) -> Iterator[Row]:
 
     Facts of a cluster come from its own commands, whose CPU counts; without any there is nothing to ask.
     """
-    local, there = _job(bench, "local", {}), _job(bench, "slurm", {"workspace": "/nowhere"})
+    settings = {
+        "workspace": "/nowhere",
+        "python": sys.executable,
+    }  # and no script that looks for one
+    local, there = _job(bench, "local", {}), _job(bench, "slurm", settings)
     with _slurm(bench) as cluster:
         nothing = {"SLURM_CONF": str(bench.room / "none"), "PATH": str(_without_slurm(bench))}
         for where, env in (("", dict(cluster.env)), (", no Slurm here", nothing)):
@@ -104,17 +109,29 @@ def _applied(bench: Bench, cluster: Cluster, environment: str, named: str) -> It
 
 
 def array(bench: Bench) -> Iterator[Row]:
-    """Run a sweep as one array, to its end; each task is a Python program that prints a line."""
+    """Run a sweep as one array, to its end; each task is a Python program that prints a line.
+
+    One of 1,000 is measured once: it takes minutes, and has as many tasks as 25 rounds of the others.
+    """
     count = QUICK_TASKS if bench.rounds <= QUICK_ROUNDS else TASKS
-    program = f"print('{LINE}')"
+    yield from _swept(bench, count, f"print('{LINE}')", "")
+
+
+def lasting(bench: Bench) -> Iterator[Row]:
+    """The same of tasks that take some seconds, and no processor: as many at once as the cluster has processors."""
+    program = f"import time; time.sleep({LASTING_S}); print('{LINE}')"
+    yield from _swept(bench, QUICK_TASKS, program, f" of {LASTING_S} s")
+
+
+def _swept(bench: Bench, count: int, program: str, named: str) -> Iterator[Row]:
     sweep = {"sweep": {"seed": f"1..{count}"}}
     commands = [
         _apply(bench, "clean", program, more=sweep),
         _bare(bench, "clean", program, f"--array=0-{count - 1}"),
     ]
     with _slurm(bench, shape=Shape(cpus=2)) as cluster:
-        mine, theirs = _rounds(bench, cluster, commands, 5)
-    what = f"array of {count:,}"
+        mine, theirs = _rounds(bench, cluster, commands, bench.rounds if count < TASKS else 1)
+    what = f"array of {count:,}{named}"
     yield Row(f"{what}, wall", mine.wall_s, "s", "sbatch --array", theirs.wall_s, at_most=1.1)
     yield Row(f"{what}, CPU of the client", mine.cpu_s, "s", "sbatch --array", theirs.cpu_s)
 

@@ -55,13 +55,6 @@ class NetworkTouched(RuntimeError):
     """A test tried to leave this machine."""
 
 
-@pytest.hookimpl(tryfirst=True)
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    for item in items:
-        if any(name in item.nodeid for name in ("slurm", "parallelcluster")):
-            item.add_marker(pytest.mark.slurm)
-
-
 @pytest.fixture(autouse=True)
 def _own_world(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
     """Give each test an empty home and the same terminal everywhere."""
@@ -123,7 +116,19 @@ def _here(host: Any) -> bool:
         address = ipaddress.ip_address(host)
     except ValueError:
         return False
-    return address.is_loopback or address.is_unspecified
+    return address.is_loopback or address.is_unspecified or _own(str(address))
+
+
+@functools.cache
+def _own(address: str) -> bool:
+    """Say whether it is this machine's, as a node may have it that is named by it: only such can be bound."""
+    family = socket.AF_INET6 if ":" in address else socket.AF_INET
+    with socket.socket(family, socket.SOCK_DGRAM) as probe:
+        try:
+            probe.bind((address, 0))
+        except OSError:
+            return False
+    return True
 
 
 def _refuse(address: Any) -> NoReturn:

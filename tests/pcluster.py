@@ -43,12 +43,20 @@ if sys.argv[1] == "delete-cluster":
 say(found)
 """
 # What stands behind the host is one line for a shell, as with ssh itself; `-L SOCKET:ADDRESS:PORT` leads there.
-SSH = """#!PYTHON -IS
-import os, socket, sys, threading
+SSH = """#!/bin/sh
+for word; do
+  case $word in
+    -L) exec PYTHON -IS "${0%/*}/ssh-tunnel" "$@" ;;
+    --) break ;;
+  esac
+done
+while [ "$1" != -- ]; do shift; done
+shift 2
+exec /bin/sh -c "$*"
+"""
+TUNNEL = """\
+import socket, sys, threading
 words = sys.argv[1:]
-if "-L" not in words:
-    line = " ".join(words[words.index("--") + 2:])
-    os.execv("/bin/sh", ["/bin/sh", "-c", line])
 place, address, port = words[words.index("-L") + 1].rsplit(":", 2)
 
 def pump(one, other):
@@ -77,6 +85,7 @@ def install(folder: Path) -> Path:
     for name, text in (
         ("pcluster", PCLUSTER.replace("PYTHON", sys.executable)),
         ("ssh", SSH.replace("PYTHON", sys.executable)),
+        ("ssh-tunnel", TUNNEL),
     ):
         (folder / name).write_text(text)
         (folder / name).chmod(0o755)

@@ -44,21 +44,18 @@ def problems(spec: Spec, facts: Facts) -> Iterator[Problem]:
 
 def _cluster(spec: Spec) -> Iterator[Problem]:
     nodes = spec.cluster.nodes
-    if nodes.elastic:
-        what = "nodes do not come and go on AWS Batch yet"
-        yield Problem(("cluster", "nodes"), what, f"set nodes: {nodes.max}")
-    elif nodes.max > MOST_NODES:
+    if nodes.max > MOST_NODES:
         what = f"{nodes.max:,} nodes, above {MOST_NODES:,}"
         yield Problem(("cluster", "nodes"), what, "that is as many as a job on AWS Batch has")
     elif children(spec) > LARGEST_ARRAY:
         what = f"{children(spec):,} nodes of all tasks together, above {LARGEST_ARRAY:,}"
         yield Problem(("cluster", "nodes"), what, "make the sweep smaller, or set nodes: 1")
     elif nodes.max > 1 and shape(spec) is Shape.ARRAY:
-        why = (
-            "tasks of several nodes"
-            if spec.cluster.capacity is Capacity.ON_DEMAND
-            else "multi-node jobs do not run on spot machines"
-        )
+        why = "multi-node jobs do not run on spot machines"
+        if nodes.elastic:
+            why = "nodes that come and go"
+        elif spec.cluster.capacity is Capacity.ON_DEMAND:
+            why = "tasks of several nodes"
         what = f"{why}: the nodes are an array of single jobs that meet through the store"
         yield Problem(("cluster", "nodes"), what, severity="note")
 
@@ -134,6 +131,8 @@ def _machines(spec: Spec, options: AwsOptions) -> Iterator[Problem]:
                 yield Problem(("cluster", key), what, severity="note")
     if options.efa:
         yield from _adapters(spec, options)
+    if options.reservation:
+        yield from _reserved(spec, options)
     if cluster.disk and options.launch_template and not options.queue:
         what = "a disk is a launch template of its own, and the profile has one already"
         hint = "give the template that disk, or take launch_template out of the profile"
@@ -143,6 +142,26 @@ def _machines(spec: Spec, options: AwsOptions) -> Iterator[Problem]:
         what = "V100 machines (p3) have no AMI of AWS Batch any more"
         hint = "set providers: {aws-batch: {ami: ami-...}} to one of your own, or take another GPU"
         yield Problem(("cluster", "gpu_type"), what, hint)
+
+
+def _reserved(spec: Spec, options: AwsOptions) -> Iterator[Problem]:
+    """https://docs.aws.amazon.com/AWSEC2/latest/UserGuide/ec2-capacity-reservations.html"""
+    others = {"queue": options.queue, "fargate": options.fargate}
+    others["launch_template"] = options.launch_template
+    for key, there in others.items():
+        if there:
+            what = f"reservation and {key} are both given, and one says where machines come from"
+            yield Problem(("provider",), what, "take one of them out of the profile")
+    if len(options.instance_types) != 1:
+        what = (
+            "a capacity reservation is of one type of machine, and the profile does not say which"
+        )
+        hint = "add providers: {aws-batch: {instance_types: [p4d.24xlarge]}}"
+        yield Problem(("provider",), what, hint)
+    if spec.cluster.capacity is not Capacity.ON_DEMAND:
+        what = "spot machines do not come from a capacity reservation"
+        hint = "set capacity: on-demand, or take reservation out of the profile"
+        yield Problem(("cluster", "capacity"), what, hint)
 
 
 def _adapters(spec: Spec, options: AwsOptions) -> Iterator[Problem]:

@@ -133,6 +133,9 @@ class AwsClient:
     def cancel(self, run: str) -> None:
         self.jobs.end(run)
 
+    def stop(self, run: str, tasks: Collection[int]) -> None:
+        self.jobs.stop(run, tasks)
+
     def remember(self, run: str, answers: Mapping[str, Answer]) -> None:
         if "job" in answers:
             self.jobs.remember(run, answers["job"]["jobId"])

@@ -5,11 +5,21 @@ from __future__ import annotations
 import json
 import math
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from email.utils import parsedate_to_datetime
 from typing import Any, NamedTuple
 
-from runspec.provider import Answer, Conflict, NodeStatus, RemoteError, State, Status
+from runspec.provider import (
+    NOT_NEEDED,
+    Answer,
+    Conflict,
+    NodeStatus,
+    RemoteError,
+    State,
+    Status,
+    elastic_end,
+    elastic_status,
+)
 from runspec_aws import reasons, times, tries
 from runspec_aws.errors import got, translated
 from runspec_aws.finding import QUEUE, described
@@ -23,6 +33,7 @@ DESCRIBED_AT_ONCE = (
 FRESH_S = 0.9  # what was described so lately is not asked for again
 SHOWN = 100  # nodes that a status lists while the job runs; at its end, all
 CANCELLED = "cancelled by runspec"
+QUEUED = ("SUBMITTED", "PENDING", "RUNNABLE")
 
 STATES = {
     "SUBMITTED": State.WAITING,
@@ -67,6 +78,8 @@ class Jobs:
         self._codes: dict[
             str, dict[tries.Try, int | None]
         ] = {}  # of tries that were followed by another
+        self._called_off: set[str] = set()  # children that a job has no need of any more
+        self._stopped: set[str] = set()  # children that were told to end by themselves
         self._clock_s = time.time() - time.monotonic()  # to be added to our own
 
     def remember(self, run: str, job: str) -> None:
@@ -224,6 +237,9 @@ class Jobs:
             return Status(State.GONE)
         state = self._state(job)
         nodes = self._nodes(run, record, state.terminal)
+        end = self._elastic_end(run, record, job)
+        if end is not None and state.terminal and state is not State.CANCELLED:
+            return elastic_status(end, nodes)
         if not state.terminal or self._stopping(job, nodes):
             running = any(n.state is State.RUNNING for n in nodes) or _runs(job)
             state = State.RUNNING if running else State.WAITING
@@ -231,6 +247,24 @@ class Jobs:
                 state, reasons.waiting(job) if state is State.WAITING else "", None, nodes
             )
         return _ended(job, state, nodes)
+
+    def _elastic_end(self, run: str, record: Mapping[str, Any], job: Job) -> tuple[int, str] | None:
+        """Give how a job has ended whose nodes come and go, as these have it; who has not come yet is called off.
+
+        A child that waits for a machine would have one started for nothing. None has ended before the job has.
+        """
+        counts = job.get("arrayProperties", {}).get("statusSummary", {})
+        if not record.get("elastic") or not (counts.get("SUCCEEDED") or counts.get("FAILED")):
+            return None
+        places, files = self.places(run, record), self.files
+        count = len(places) // record["nodes"]
+        end = elastic_end(record, count, lambda path: files.read("runs", run, *path.split("/")))
+        if end is not None:
+            for child in self.describe([place.job for place in places]).values():
+                if child["status"] in QUEUED and child["jobId"] not in self._called_off:
+                    self._terminate(child["jobId"], NOT_NEEDED)
+                    self._called_off.add(child["jobId"])
+        return end
 
     def _stopping(self, job: Job, nodes: Sequence[NodeStatus]) -> bool:
         """A job is over for AWS Batch with its main node, and then the other nodes are stopped.
@@ -253,7 +287,7 @@ class Jobs:
         if not job:
             return State.WAITING
         state = STATES[job["status"]]
-        told = str(job.get("statusReason", "")).startswith(CANCELLED)
+        told = str(job.get("statusReason", "")).startswith((CANCELLED, NOT_NEEDED))
         return State.CANCELLED if state is State.FAILED and told else state
 
     def _nodes(self, run: str, record: Mapping[str, Any], ended: bool) -> tuple[NodeStatus, ...]:
@@ -295,6 +329,24 @@ class Jobs:
                 self._terminate(job["jobId"], CANCELLED)
                 self._described.pop(job["jobId"], None)
 
+    def stop(self, run: str, tasks: Collection[int]) -> None:
+        """Ask the children of *tasks* to end, each once; what was terminated is not retried.
+
+        https://docs.aws.amazon.com/batch/latest/userguide/job_retries.html
+        """
+        record, job = self.record(run), self.job(run)
+        if record is None or job is None or self._state(job).terminal:
+            return
+        if record["shape"] != Shape.ARRAY:
+            self.end(run)
+            return
+        mine = {place.job for place in self.places(run, record) if place.task in tasks}
+        for name, child in self.describe(mine - self._stopped).items():
+            if not self._state(child).terminal:
+                self._terminate(name, CANCELLED)
+                self._described.pop(name, None)
+            self._stopped.add(name)
+
     def _terminate(self, job: str, reason: str) -> None:
         """TerminateJob ends a job in every state; CancelJob says ok and does nothing to one that runs."""
         with translated("terminate_job"):
@@ -306,6 +358,12 @@ def _ended(job: Job, state: State, nodes: tuple[NodeStatus, ...]) -> Status:
         return Status(state, reasons.reclaimed(job), 0, nodes)
     if state is State.CANCELLED:
         return Status(state, job.get("statusReason", CANCELLED), None, nodes)
+    stopped = {node.task for node in nodes if node.state is State.CANCELLED}
+    wanted = [node for node in nodes if node.task not in stopped]
+    if stopped and all(node.state is State.SUCCEEDED for node in wanted):
+        if not wanted:
+            return Status(State.CANCELLED, CANCELLED, None, nodes)
+        return Status(State.SUCCEEDED, f"{len(stopped)} tasks were stopped", 0, nodes)
     first = _first_bad(nodes)
     reason = (first.reason if first else "") or reasons.ended(job)
     return Status(state, reason, first.exit_code if first else None, nodes)

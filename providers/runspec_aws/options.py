@@ -14,6 +14,7 @@ ARN = r"^arn:aws[a-z-]*:iam::[0-9]{12}:(role|instance-profile)/.+$"
 REGION = r"^[a-z]{2}(-[a-z]+)+-[0-9]+$"
 BUCKET = r"^[a-z0-9][a-z0-9.-]{1,61}[a-z0-9]$"
 PREFIX = r"^(?!(.*/)?\.{1,2}(/|$))[A-Za-z0-9!_.*'()-]+(/[A-Za-z0-9!_.*'()-]+)*$"
+RESERVATION = r"^cr-[0-9a-f]{17}$"
 EFS = r"efs:fs-[0-9a-f]{8,40}(:fsap-[0-9a-f]{8,40})?"
 # https://docs.aws.amazon.com/fsx/latest/APIReference/API_LustreFileSystemConfiguration.html
 FSX = r"fsx:fs-[0-9a-f]{8,18}:[A-Za-z0-9_-]{1,8}(/[A-Za-z0-9_-][A-Za-z0-9._-]*)*"
@@ -41,6 +42,11 @@ Prefix = Annotated[
 ]
 Role = Annotated[
     str, _text(ARN, "the ARN of a role", "write arn:aws:iam::123456789012:role/NAME"), _schema(ARN)
+]
+Reservation = Annotated[
+    str,
+    _text(RESERVATION, "a capacity reservation", "write cr-0123456789abcdef0"),
+    _schema(RESERVATION),
 ]
 Shared = Annotated[
     str,
@@ -111,6 +117,11 @@ class AwsOptions(Options):
     )
     instance_types: tuple[Word, ...] = Field(
         default=(), description="Machines to use instead of those that fit by the package's table."
+    )
+    reservation: Reservation | None = Field(
+        default=None,
+        description="The capacity reservation (EC2) that the machines come from, and nowhere else; "
+        "instance_types names its type, and subnets has one in its zone.",
     )
     max_vcpus: Positive = Field(
         default=256, description="The most vCPUs that run at once in each environment."

@@ -21,7 +21,7 @@ SETTINGS: Mapping[str, Any] = {
     "subnets": ["subnet-1"],
     "security_groups": ["sg-1"],
 }
-OWN = ("account_profile", "queue")  # of a real account: not here
+OWN = ("account_profile", "queue", "reservation")  # of a real account: not here
 
 
 @contextlib.contextmanager

@@ -23,14 +23,15 @@ class Shape(StrEnum):
 def shape(spec: Spec) -> Shape:
     """Give the shape of *spec*.
 
-    A gang (multi-node parallel) runs on-demand and cannot be an array, so nodes on spot, and nodes
-    of a sweep, are an array of single nodes that meet through the store.
+    A gang (multi-node parallel) runs on-demand, cannot be an array and replaces no node, so nodes on spot,
+    nodes of a sweep, and nodes that come and go, are an array of single nodes that meet through the store.
     https://docs.aws.amazon.com/batch/latest/userguide/mnp-ce.html
     """
     nodes, count = spec.cluster.nodes.max, len(tasks(spec))
     if nodes * count == 1:
         return Shape.SINGLE
-    if nodes > 1 and count == 1 and spec.cluster.capacity is Capacity.ON_DEMAND:
+    together = not spec.cluster.nodes.elastic and count == 1
+    if nodes > 1 and together and spec.cluster.capacity is Capacity.ON_DEMAND:
         return Shape.NODES
     return Shape.ARRAY
 

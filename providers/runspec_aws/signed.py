@@ -56,11 +56,13 @@ def lines(spec: Spec, run: str, facts: Facts) -> Iterator[Line]:
     again = spec.retry.attempts > 1 or spec.retry.spot_attempts > 1
     claim = key(options, "runs", run, "claim")
 
-    def mount(one: Mount) -> Line:
+    def mount(one: Mount) -> Iterator[Line]:
         if one.scheme == "shared":
-            return f"link={SHARED}/{one.place}"
-        where = key(options, "blobs", blob_name(facts.sources[one.name]))
-        return ["get=", mark("GET", where)]
+            yield f"link={SHARED}/{one.place}"
+            return
+        source = facts.sources[one.name]
+        yield f"sum={source.digest.removeprefix('sha256:')}"
+        yield ["get=", mark("GET", key(options, "blobs", blob_name(source)))]
 
     def output(name: str, task: int) -> Iterator[Line]:
         where = key(options, "runs", run, "outputs", name, str(task), "0", OUTPUT_TAR)

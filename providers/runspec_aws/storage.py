@@ -7,7 +7,17 @@ import json
 from collections.abc import Iterator
 from typing import Any
 
-from runspec.provider import Facts, Request, Scope, Spec, Step, blob_name, inside_zipapp, job_record
+from runspec.provider import (
+    Facts,
+    Request,
+    Scope,
+    Spec,
+    Step,
+    blob_name,
+    inside_zipapp,
+    job_record,
+    reach,
+)
 from runspec_aws.environments import queue_name
 from runspec_aws.naming import s3
 from runspec_aws.options import AwsOptions
@@ -93,4 +103,14 @@ def described(spec: Spec, run: str, facts: Facts) -> dict[str, Any]:
         tries=attempts(spec),
         spot=spot(spec, options),
         log_group=options.log_group,
+        **reach(spec, _rule(options)),
+    )
+
+
+def _rule(options: AwsOptions) -> str:
+    """Say what keeps nodes apart. https://docs.aws.amazon.com/batch/latest/userguide/mnp-ce.html"""
+    groups = ", ".join(options.security_groups) or "of the compute environment"
+    return (
+        f"one of the security groups {groups} must let all TCP in from itself, and no network ACL of the subnets "
+        "keep it out: https://docs.aws.amazon.com/vpc/latest/userguide/security-group-rules.html"
     )

@@ -1,4 +1,4 @@
-"""The launch template of machines that are more than their type: a disk, adapters, file systems."""
+"""The launch template of machines that are more than their type: a disk, adapters, a reservation, file systems."""
 
 from __future__ import annotations
 
@@ -25,6 +25,11 @@ def data(spec: Spec, options: AwsOptions) -> dict[str, Any]:
         found["BlockDeviceMappings"] = [{"DeviceName": ROOT_DEVICE, "Ebs": volume}]
     if options.efa and not options.launch_template:
         found["NetworkInterfaces"] = _interfaces(adapters(spec, options), options)
+    if options.reservation:
+        # A machine that is not in it is not started:
+        # https://docs.aws.amazon.com/AWSEC2/latest/UserGuide/capacity-reservations-launch.html
+        target = {"CapacityReservationId": options.reservation}
+        found["CapacityReservationSpecification"] = {"CapacityReservationTarget": target}
     if mounted := lustre.systems(spec, options):
         found["UserData"] = lustre.user_data(mounted, options.region or "")
         # Where nothing is said, a machine that shuts itself down is stopped, and its disk is kept and paid for:
@@ -62,6 +67,7 @@ def step(spec: Spec, options: AwsOptions) -> Step:
     parts = [f"{_gib(spec)} GiB of disk"] if "BlockDeviceMappings" in made else []
     if count := len(made.get("NetworkInterfaces", ())):
         parts.append(f"{count} Elastic Fabric Adapter{'s' * (count > 1)}")
+    parts += [f"the capacity reservation {options.reservation}"] if options.reservation else []
     parts += [f"FSx for Lustre {system.id}" for system in lustre.systems(spec, options)]
     template = {"LaunchTemplateName": name(spec, options)}
     return Step(

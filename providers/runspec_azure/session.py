@@ -43,6 +43,7 @@ OPERATIONS: Mapping[str, tuple[str, str]] = {
     "Job_List": ("GET", "/jobs"),
     "Job_Patch": ("PATCH", "/jobs/{jobId}"),
     "Job_Terminate": ("POST", "/jobs/{jobId}/terminate"),
+    "Task_Terminate": ("POST", "/jobs/{jobId}/tasks/{taskId}/terminate"),
     "Job_Delete": ("DELETE", "/jobs/{jobId}"),
     "Task_AddCollection": ("POST", "/jobs/{jobId}/addtaskcollection"),
     "Task_Get": ("GET", "/jobs/{jobId}/tasks/{taskId}"),

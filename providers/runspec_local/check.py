@@ -22,9 +22,10 @@ def problems(spec: Spec, facts: Facts) -> Iterator[Problem]:
 
 
 def _machine(spec: Spec, facts: Facts) -> Iterator[Problem]:
-    if spec.cluster.nodes.elastic:
-        what = "nodes do not come and go on this machine yet"
-        yield Problem(("cluster", "nodes"), what, f"set nodes: {spec.cluster.nodes.max}")
+    if spec.cluster.nodes.elastic and facts.complete and contained(facts):
+        what = "nodes in containers do not come and go on this machine"
+        hint = f"set providers: {{local: {{engine: process}}}}, or nodes: {spec.cluster.nodes.max}"
+        yield Problem(("cluster", "nodes"), what, hint)
     gpus, here = spec.cluster.gpus, facts.survey.get("gpus")
     if gpus and here is not None and here < gpus and not facts.options.without_gpus:
         hint = "take gpus away, or set providers: {local: {without_gpus: true}}"
@@ -33,7 +34,7 @@ def _machine(spec: Spec, facts: Facts) -> Iterator[Problem]:
     if cpus and here and here < cpus * spec.cluster.nodes.max:
         what = f"{spec.cluster.nodes.max} x {cpus}, and there are {here} here: nodes share them"
         yield Problem(("cluster", "cpus"), what, severity="note")
-    if spec.cluster.capacity is not Capacity.ON_DEMAND:
+    if spec.cluster.capacity is not Capacity.ON_DEMAND or spec.cluster.pool:
         what = "this machine is yours already: capacity says nothing here"
         yield Problem(("cluster", "capacity"), what, severity="note")
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import subprocess
@@ -11,6 +12,8 @@ from pathlib import Path
 from typing import BinaryIO
 
 from runspec_local.process import die_with_parent
+
+LET_GO_S = 10.0  # for an engine to take its container away
 
 
 @dataclass
@@ -36,10 +39,11 @@ class Child:
                 pass
 
     def let_go(self) -> None:
-        """End what waits for its input."""
+        """End what waits for its input. A signal to an engine that is about to end is a complaint in the log."""
         assert self.process.stdin is not None, "BUG: it has no input"
         self.process.stdin.close()
-        self.send(signal.SIGTERM)
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            self.process.wait(LET_GO_S)
         self.reap()
 
     def reap(self) -> int:

@@ -11,7 +11,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +19,7 @@ import runspec_local
 from runspec.provider import (
     Answer,
     Bundle,
+    Change,
     Interactive,
     NoAnswer,
     OutputFile,
@@ -32,7 +33,7 @@ from runspec.provider import (
     inside_sh,
     inside_zipapp,
 )
-from runspec_local import durable, engine, entering, environment, image, process, reading
+from runspec_local import durable, elastic, engine, entering, environment, image, process, reading
 from runspec_local.folders import is_whole, put, remove
 
 READY_S = 30.0
@@ -132,11 +133,24 @@ class LocalClient:
         else:
             self._end(run)
 
+    def stop(self, run: str, tasks: Collection[int]) -> None:
+        """The wish is on the disk first: a supervisor looks before it begins a task, and when it is woken."""
+        folder = self._folder(run)
+        with self._in_words():
+            if folder.exists():
+                (folder / "stop").mkdir(mode=0o700, exist_ok=True)
+                for task in tasks:
+                    (folder / "stop" / str(task)).touch(mode=0o600)
+                self._signal(folder, signal.SIGHUP)
+
     def streams(self, run: str) -> Sequence[Stream]:
         return reading.streams(self._folder(run))
 
     def outputs(self, run: str) -> Sequence[OutputFile]:
         return reading.outputs(self._folder(run))
+
+    def changes(self, run: str) -> Sequence[Change]:
+        return reading.changes(self._folder(run))
 
     def shell(
         self, run: str, task: int, rank: int, words: Sequence[str], *, terminal: bool
@@ -218,6 +232,8 @@ class LocalClient:
         for name, content in (("inside.sh", inside_sh()), ("runspec_inside.pyz", inside_zipapp())):
             _write(folder / name, content, mode)
         job = {**params, "secrets": list(params["secrets"])}
+        if "elastic" in job:
+            durable.write(folder / "record.json", json.dumps(elastic.record(job)).encode())
         durable.write(folder / "job.json", json.dumps(job).encode())
         self._supervise(folder, json.dumps(dict(params["secrets"])).encode())
         return {"run": params["run"]}

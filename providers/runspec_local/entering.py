@@ -99,7 +99,8 @@ def _running(folder: Path, at: tuple[int, int]) -> Node:
 
 def _environment(node: Node, folder: Path) -> dict[str, str]:
     """Give the environment that the node was started with, as the kernel has it. proc(5)"""
-    marks = {name: node.words()[f"RUNSPEC_{name}"] for name in ("TASK", "RANK", "ATTEMPT")}
+    own = ("INDEX", "ATTEMPT") if "elastic" in node.job else ("TASK", "RANK", "ATTEMPT")
+    marks = {name: node.words()[f"RUNSPEC_{name}"] for name in own}
     marked = {f"RUNSPEC_{name}={value}".encode() for name, value in marks.items()}
     who = reading.supervisor(folder)
     for pid in list(process.belonging(node.job["run"])):

@@ -8,10 +8,13 @@ from __future__ import annotations
 import errno
 import os
 import shutil
+import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+from runspec_local import elastic
 
 INSIDE = "/.runspec"  # where a container finds what travels into the job
 UNMOUNTABLE = ',"\r\n'  # in no path that a container engine is given
@@ -102,9 +105,17 @@ class Node:
     def argv(self) -> list[str]:
         """Give the words that start the node."""
         words = list(self.job["argv"])
+        if "elastic" in self.job:
+            return elastic.argv(self._inside("runspec_inside.pyz"))
         if not self.contained:
-            return ["/bin/sh", str(self._inside("inside.sh")), *words]
+            return [*self._first(), "/bin/sh", str(self._inside("inside.sh")), *words]
         return self._container(words)
+
+    def _first(self) -> list[str]:
+        """Give what a smoke test begins with. Containers of one task share a network: they have nobody to reach."""
+        if "reach" not in self.job:
+            return []
+        return [sys.executable, "-IS", str(self._inside("runspec_inside.pyz")), "reach", "--"]
 
     def environment(self, caller: Mapping[str, str], secrets: Mapping[str, str]) -> dict[str, str]:
         """Give the whole environment of the process that is started here."""
@@ -144,6 +155,12 @@ class Node:
             "RUNSPEC_HOSTFILE": f"{meet}/hostfile",
             "RUNSPEC_INSIDE": str(self._inside("runspec_inside.pyz")),
         }
+        if "global_batch" in job:
+            found["RUNSPEC_GLOBAL_BATCH"] = str(job["global_batch"])
+        if "elastic" in job:
+            for name in ("RANK", "LEADER", "MEET", "HOSTFILE"):
+                del found[f"RUNSPEC_{name}"]  # each generation has its own
+            found |= elastic.words(job, self.task, self.rank, self.folder)
         for mount in job["mounts"]:
             found[variable("MOUNT", mount["name"])] = here + mount["target"]
         for output in job["outputs"]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated, ClassVar, Literal
 
 from pydantic import AfterValidator, Field, WithJsonSchema
 from pydantic_core import PydanticCustomError
@@ -27,6 +27,8 @@ Place = Annotated[
 
 class LocalOptions(Options):
     """`providers: {local: {...}}` in the profile or the spec."""
+
+    has_pools: ClassVar[bool] = False
 
     engine: Literal["auto", "podman", "docker", "process"] = Field(
         default="auto",

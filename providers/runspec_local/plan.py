@@ -16,6 +16,7 @@ from runspec.provider import (
     Spec,
     Step,
     argv,
+    reach,
     tasks,
 )
 
@@ -134,14 +135,32 @@ def _job(spec: Spec, run: str, facts: Facts) -> Step:
             attempts=spec.retry.attempts,
             timeout_s=spec.timeout,
             grace_s=facts.options.grace,
+            **_shared(spec),
+            **reach(spec, ""),  # there is no rule between loopback addresses
         ),
         request("remove_run", run=run, folder=folder),
     )
 
 
+def _shared(spec: Spec) -> dict[str, Any]:
+    """Give what only some jobs have."""
+    nodes = spec.cluster.nodes
+    found: dict[str, Any] = {}
+    if spec.global_batch is not None:
+        found["global_batch"] = spec.global_batch
+    if nodes.elastic:
+        found |= {
+            "elastic": {"min": nodes.min, "max": nodes.max},
+            "spot_attempts": spec.retry.spot_attempts,
+        }
+    return found
+
+
 def _count(spec: Spec) -> str:
     nodes, count = spec.cluster.nodes.max, len(tasks(spec))
     text = f"{nodes} nodes" if nodes > 1 else "1 node"
+    if spec.cluster.nodes.elastic:
+        text = f"{spec.cluster.nodes.min} to {nodes} nodes that come and go"
     return f"{count:,} tasks of {text}" if spec.sweep else text
 
 

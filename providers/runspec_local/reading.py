@@ -9,7 +9,16 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from runspec.provider import Attempt, Chunk, NodeStatus, OutputFile, State, Status
+from runspec.provider import (
+    Attempt,
+    Change,
+    Chunk,
+    NodeStatus,
+    OutputFile,
+    State,
+    Status,
+    change,
+)
 from runspec_local import events, process
 
 CHUNK_BYTES = 1 << 20
@@ -62,7 +71,7 @@ def _nodes(found: list[events.Event]) -> Iterator[NodeStatus]:
         if event["event"] == "node":
             of_node.setdefault((event["task"], event["rank"]), []).append(event)
     for (task, rank), own in sorted(of_node.items()):
-        last, began_s = own[-1], {e["attempt"]: e.get("at") for e in own if "exit_code" not in e}
+        last, began_s = own[-1], {e["attempt"]: e.get("at") for e in own if e["state"] == "running"}
         over = tuple(_attempt(e, began_s.get(e["attempt"])) for e in own if "exit_code" in e)
         code = last.get("exit_code")
         yield NodeStatus(task, rank, last["attempt"], State(last["state"]), "", code, over)
@@ -108,6 +117,12 @@ def outputs(folder: Path) -> list[OutputFile]:
             opened = partial(path.open, "rb")
             found.append(OutputFile(name, int(task), int(rank), file["path"], size, opened))
     return sorted(found, key=lambda f: (f.output, f.task, f.rank, f.path))
+
+
+def changes(folder: Path) -> list[Change]:
+    """Give the changes of the nodes of an elastic job, as the first node of each generation wrote them down."""
+    found = (folder / "elastic").glob("*/changes/[0-9]*")
+    return sorted(change(int(path.parents[1].name), path.read_bytes()) for path in found)
 
 
 def _manifest(path: Path) -> list[Mapping[str, Any]]:

@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from runspec_local import durable
+from runspec_local import durable, elastic
 from runspec_local.child import Child, start_child
 from runspec_local.engine import await_container, remove_container
 from runspec_local.events import Events
@@ -46,6 +46,7 @@ class Attempt:
     ending: float | None = None  # when the nodes that are left are killed
     network: Child | None = None  # what holds the network of its containers
     saving: bool = False  # its nodes have ended, and its outputs are being saved
+    tries: dict[int, int] = field(default_factory=dict)  # of nodes that come and go, each by itself
 
     @property
     def left(self) -> list[Child]:
@@ -72,6 +73,8 @@ class Supervisor:
         self.reasons: dict[int, str] = {}
         self.unsaved: list[str] = []  # what is lost of outputs, in words
         self.asked = False  # to end early
+        self.unwanted: set[int] = set()  # tasks that are to end early, or not to begin
+        self.stopped: set[int] = set()  # those of them that did
         self.cancelled = False  # something was ended early
         self.poll = select.poll()
         self.wake, woken = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
@@ -81,7 +84,7 @@ class Supervisor:
             signal.signal(number, self._on_signal)
 
     def _on_signal(self, number: int, frame: object) -> None:
-        if number != signal.SIGHUP:  # the terminal has gone: that is what we are here for
+        if number != signal.SIGHUP:  # the terminal has gone, or a task is to stop: it wakes us
             self.asked = True
 
     def run(self) -> int:
@@ -90,13 +93,19 @@ class Supervisor:
             self.asked = self.asked or self._cancel_file()
             if self.asked:
                 self._cancel()
+            self._stop(self._stop_files() - self.unwanted)
             while self.waiting and len(self.running) < self.job["max_parallel"]:
                 self._begin(self.waiting.pop(0))
             if self.running:
                 self._sleep()
                 self._look()
-        failed = [code for code in (self.codes[task] for task in sorted(self.codes)) if code]
+        failed = [code for code in (self.wanted[task] for task in sorted(self.wanted)) if code]
         return failed[0] if failed else 0
+
+    @property
+    def wanted(self) -> dict[int, int]:
+        """Give the codes of the tasks that count: of all but the stopped ones."""
+        return {task: code for task, code in self.codes.items() if task not in self.stopped}
 
     def _cancel_file(self) -> bool:
         return Path(self.job["folder"], "cancel").exists()
@@ -110,6 +119,27 @@ class Supervisor:
         self.waiting = []
         for attempt in early:
             self._end(attempt, "cancelled")
+
+    def _stop_files(self) -> set[int]:
+        try:
+            names = os.listdir(Path(self.job["folder"], "stop"))
+        except FileNotFoundError:
+            return set()
+        return {int(name) for name in names if name.isdecimal()}
+
+    def _stop(self, tasks: set[int]) -> None:
+        """End *tasks* and no others; what has ended by itself stays as it is."""
+        self.unwanted |= tasks
+        for task in sorted(tasks):
+            if task in self.waiting:
+                self.waiting.remove(task)
+                self.codes[task] = STOPPED
+                self.stopped.add(task)
+                self.tried.setdefault(task, 1)
+                for rank in range(self.job["nodes"]):
+                    self._tell(task, rank, "cancelled")
+            elif task in self.running and not self.running[task].saving:
+                self._end(self.running[task], "stopped")
 
     def _begin(self, task: int) -> None:
         number = self.tried[task] = self.tried.get(task, 0) + 1
@@ -140,7 +170,8 @@ class Supervisor:
         attempt.nodes[node.rank] = child
         self._watch(child)
         outputs = self.job["outputs"]
-        attempt.savers += [Saver(node, o, self._watch, self._forget) for o in outputs]
+        if "elastic" not in self.job:  # there, the first node of each generation saves
+            attempt.savers += [Saver(node, o, self._watch, self._forget) for o in outputs]
 
     def _watch(self, child: Child) -> None:
         self.poll.register(child.pidfd, select.POLLIN)
@@ -176,8 +207,11 @@ class Supervisor:
         for rank, child in attempt.nodes.items():
             if rank not in attempt.codes and child.ended:
                 self._forget(child)
-                attempt.codes[rank] = shell_code(child.reap())
+                code = child.reap()
+                attempt.codes[rank] = shell_code(code)
                 self._ended(task, rank)
+                if "elastic" in self.job:
+                    self._replace(task, rank, code)
         if attempt.deadline and now > attempt.deadline and attempt.ending is None:
             self._end(attempt, f"timeout: not done after {self.job['timeout_s']} s")
         if attempt.ending and now > attempt.ending:
@@ -188,8 +222,11 @@ class Supervisor:
         code = attempt.codes[rank]
         told = f"exited with code {code}{meaning(code)}" if code else ""
         reason = told if not attempt.reason else f"{told}; {attempt.reason}".removeprefix("; ")
-        state = "succeeded" if code == 0 else "failed"
+        stopped = task in self.unwanted
+        state = "succeeded" if code == 0 else "cancelled" if stopped else "failed"
         self._tell(task, rank, state, exit_code=code, reason=reason)
+        if "elastic" in self.job:
+            return
         after_the_first = self.job["launch"] != "none" and attempt.codes.get(0) == 0
         if code and not attempt.reason and not after_the_first:
             where = f"node {rank} " if self.job["nodes"] > 1 else ""
@@ -197,12 +234,31 @@ class Supervisor:
         elif rank == 0 and self.job["launch"] != "none":
             self._end(attempt, "")
 
+    def _replace(self, task: int, rank: int, code: int) -> None:
+        """Start a node again that was lost, and end the others when too few are left for ever."""
+        attempt, left = self.running[task], self.job["elastic"]["min"]
+        elastic.end_rest(self.job["run"], str(task * self.job["nodes"] + rank))
+        if not elastic.lost(code) or attempt.ending is not None or self.asked:
+            return
+        number = attempt.tries.get(rank, 1)
+        if number < self.job["spot_attempts"]:
+            attempt.tries[rank] = number + 1
+            del attempt.codes[rank]
+            self._tell(task, rank, "running")
+            try:
+                self._start(Node(self.job, task, rank, number + 1), attempt)
+            except OSError as exc:
+                attempt.codes[rank] = 126
+                self._end(attempt, f"cannot start: {exc.filename}: {(exc.strerror or '').lower()}")
+        elif len(attempt.left) < left:
+            self._end(attempt, f"fewer than {left} nodes are left, and they have no tries left")
+
     def _tell(self, task: int, rank: int, state: str, **more: Any) -> None:
         """Write down how a node is. The time is for people: nothing is decided by it."""
         at = round(time.time(), 3)
-        self.events.add(
-            "node", task=task, rank=rank, attempt=self.tried[task], state=state, at=at, **more
-        )
+        own = self.running[task].tries if task in self.running else {}
+        number = own.get(rank, self.tried[task])
+        self.events.add("node", task=task, rank=rank, attempt=number, state=state, at=at, **more)
 
     def _end(self, attempt: Attempt, reason: str) -> None:
         """Ask the nodes of *attempt* that are left to end; the first reason is the one told."""
@@ -245,13 +301,18 @@ class Supervisor:
     def _finish(self, task: int, attempt: Attempt) -> None:
         """Try the task again or leave it as it ended."""
         code = next((attempt.codes[r] for r in sorted(attempt.codes) if attempt.codes[r]), 0)
+        if "elastic" in self.job and 0 in attempt.codes.values():
+            code = 0  # the job is over: who has no tries left was lost before
         if self.cancelled:
             code = code or (STOPPED if attempt.reason == "cancelled" else 0)
         elif attempt.reason.startswith("timeout"):
             code = code or STOPPED
         elif self.job["launch"] != "none" and attempt.codes.get(0) == 0 and not attempt.reason:
             code = 0  # the first node speaks for all: it started the processes of the others
-        if code and self.tried[task] < self.job["attempts"] and not self.cancelled:
+        again = self.tried[task] < self.job["attempts"] and "elastic" not in self.job
+        if code and task in self.unwanted:
+            self.stopped.add(task)
+        elif code and again and not self.cancelled:
             if not self.asked:
                 self.waiting.insert(0, task)
                 return
@@ -308,6 +369,7 @@ def claim(folder: Path) -> bool:
 def supervise(folder: Path) -> None:
     """Run the job in *folder*; secrets come on standard input, and `ready` goes to standard output."""
     secrets: dict[str, str] = json.loads(sys.stdin.buffer.read())
+    signal.signal(signal.SIGHUP, signal.SIG_IGN)  # it may come as soon as the run is claimed
     first = claim(folder)
     job = json.loads((folder / "job.json").read_bytes())  # of the folder that is claimed
     with contextlib.suppress(BrokenPipeError):  # whoever asked may have died: the run goes on
@@ -321,9 +383,13 @@ def supervise(folder: Path) -> None:
     supervisor = Supervisor(job, secrets, events)
     code = supervisor.run()
     failed = bool(code or supervisor.unsaved)
-    state = "cancelled" if supervisor.cancelled else "failed" if failed else "succeeded"
-    reasons = [supervisor.reasons[t] for t in sorted(supervisor.reasons) if supervisor.codes[t]]
-    reason = "" if state != "failed" else summary(supervisor.codes, reasons)
+    codes = supervisor.wanted
+    early = supervisor.cancelled or not codes
+    state = "cancelled" if early else "failed" if failed else "succeeded"
+    reasons = [supervisor.reasons[t] for t in sorted(supervisor.reasons) if codes.get(t)]
+    reason = "" if state != "failed" else summary(codes, reasons)
+    if state == "succeeded" and supervisor.stopped:
+        reason = f"{len(supervisor.stopped)} tasks were stopped"
     if supervisor.unsaved:
         more = f"{'; '.join(supervisor.unsaved[:3])}: see {folder / 'supervisor.log'}"
         reason = f"{reason}; {more}" if reason else more

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from runspec.provider import Facts, Spec, tasks
+from runspec.provider import Facts, Spec, nodes_each, tasks, tasks_in_all
 from runspec_slurm import cluster, containers, limits
 from runspec_slurm.naming import of_run
 from runspec_slurm.options import SlurmOptions
@@ -47,16 +47,17 @@ def _where(spec: Spec, facts: Facts) -> Iterator[str]:
 def _size(spec: Spec, facts: Facts) -> Iterator[str]:
     """One task a node: what starts more of them is in the job."""
     there, own = cluster.partitions(spec, facts), spec.cluster
-    yield f"--nodes={own.nodes.max}"
+    yield f"--nodes={nodes_each(spec)}"
     yield "--ntasks-per-node=1"
     yield f"--cpus-per-task={cpus(spec)}"
-    if gpus := _gpus(spec, facts):
-        yield gpus
-    if own.memory and cluster.shares(there, "memory_mb"):
+    yield from _resources(spec, facts)
+    if facts.options.memory == "all" and cluster.shares(there, "memory_mb"):
+        yield "--mem=0"  # all of a node: https://slurm.schedmd.com/sbatch.html#OPT_mem
+    elif own.memory and cluster.shares(there, "memory_mb"):
         yield f"--mem={-(-own.memory // MIB)}M"
     if own.disk and there and cluster.shares(there, "disk_mb"):
         yield f"--tmp={-(-own.disk // MIB)}M"
-    if own.placement and own.nodes.max > 1:
+    if own.placement and nodes_each(spec) > 1:
         yield "--switches=1"
 
 
@@ -65,13 +66,19 @@ def cpus(spec: Spec) -> int:
     return spec.cluster.cpus or spec.processes_per_node
 
 
-def _gpus(spec: Spec, facts: Facts) -> str | None:
+def _resources(spec: Spec, facts: Facts) -> Iterator[str]:
+    """Give what asks for GPUs, and for generic resources beside them: of several `--gres` the last would count."""
     options: SlurmOptions = facts.options
-    if not spec.cluster.gpus:
-        return None
-    kind = cluster.gpu_type(spec, facts)
-    what = f"{kind}:{spec.cluster.gpus}" if kind else str(spec.cluster.gpus)
-    return f"--gres=gpu:{what}" if options.gpu_request == "gres" else f"--gpus-per-node={what}"
+    gres = list(options.gres)
+    if count := spec.cluster.gpus:
+        kind = cluster.gpu_type(spec, facts)
+        what = f"{kind}:{count}" if kind else str(count)
+        if options.gpu_request == "gres":
+            gres.insert(0, f"gpu:{what}")
+        else:
+            yield f"--gpus-per-node={what}"
+    if gres:
+        yield f"--gres={','.join(gres)}"
 
 
 def _lasting(spec: Spec, facts: Facts) -> Iterator[str]:
@@ -84,8 +91,8 @@ def _lasting(spec: Spec, facts: Facts) -> Iterator[str]:
 
 
 def _tasks(spec: Spec) -> Iterator[str]:
-    if (count := len(tasks(spec))) > 1:
-        bound = f"%{spec.max_parallel}" if spec.max_parallel else ""
+    if (count := tasks_in_all(spec)) > 1:
+        bound = f"%{spec.max_parallel * count // len(tasks(spec))}" if spec.max_parallel else ""
         yield f"--array=0-{count - 1}{bound}"
 
 
@@ -107,6 +114,6 @@ def dependency(text: str) -> str:
 
 def output(spec: Spec, run: str, facts: Facts) -> str:
     """Give where the batch script prints: what the node prints, unless srun keeps the nodes apart."""
-    task = "%a" if len(tasks(spec)) > 1 else "0"
+    task = "%a" if tasks_in_all(spec) > 1 else "0"
     who = "batch" if containers.by_srun(spec, facts) else "0"
     return of_run(run, "logs", f"{task}-{who}.txt")

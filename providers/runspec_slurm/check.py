@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from runspec.provider import Facts, Launch, Problem, Spec, did_you_mean
+from runspec.provider import Facts, Launch, Problem, Spec, did_you_mean, nodes_each
 from runspec_slurm import cluster, extras, fitting, images, limits, script
 from runspec_slurm.naming import setting
 from runspec_slurm.options import SlurmOptions
@@ -33,10 +33,7 @@ def problems(spec: Spec, facts: Facts) -> Iterator[Problem]:
 
 
 def _nodes(spec: Spec) -> Iterator[Problem]:
-    if spec.cluster.nodes.elastic:
-        what = "nodes do not come and go on Slurm yet"
-        yield Problem(("cluster", "nodes"), what, f"set nodes: {spec.cluster.nodes.max}")
-    if spec.cluster.placement and spec.cluster.nodes.max > 1:
+    if spec.cluster.placement and nodes_each(spec) > 1:
         what = "asks for nodes of one switch, for which Slurm waits five minutes at most where nothing else is set"
         yield Problem(("cluster", "placement"), what, severity="note")
 
@@ -101,9 +98,18 @@ def _long(seconds: int) -> str:
 
 def _mpi(spec: Spec, facts: Facts) -> Iterator[Problem]:
     options: SlurmOptions = facts.options
-    if spec.launch is not Launch.MPI or options.mpi != "srun":
+    if spec.launch is not Launch.MPI or options.mpi == "mpirun":
         return
     at = setting(spec, "mpi")
+    if options.mpi == "auto":
+        plugin = script.mpi(spec, facts)
+        who = f"srun --mpi={plugin}" if plugin else "the environment's own mpirun"
+        yield Problem(at, f"mpi: auto: {who} starts the ranks", severity="note")
+        return
+    if spec.cluster.nodes.elastic:
+        what = "mpi: srun starts nothing in another job, and nodes that come and go are jobs of their own"
+        yield Problem(at, what, "set mpi: mpirun")
+        return
     if images.contained(spec, facts):
         hint = "set mpi: mpirun, or container: none"
         yield Problem(at, "mpi: srun starts ranks by a command that no image has", hint)

@@ -53,7 +53,7 @@ class SlurmClient:
         self.queue = Queue(self.shelf)
         self.looks = Looks(self.shelf)
         self.jobs = Jobs(self.shelf, self.queue, self.looks, options.grace)
-        self.logs = Logs(self.shelf, self.looks)
+        self.logs = Logs(self.shelf, self.looks, self.jobs.record)
 
     @property
     def poll_s(self) -> float:
@@ -112,6 +112,9 @@ class SlurmClient:
     def cancel(self, run: str) -> None:
         self.jobs.end(run)
 
+    def stop(self, run: str, tasks: Collection[int]) -> None:
+        self.jobs.stop(run, tasks)
+
     def remember(self, run: str, answers: Mapping[str, Answer]) -> None:
         if "job" in answers:
             self.jobs.remember(run, answers["job"]["job"])
@@ -120,10 +123,15 @@ class SlurmClient:
         return Collector(self.shelf, self.queue).litter(runs, made)
 
     def streams(self, run: str) -> Sequence[Stream]:
+        if self.looks.seen(run) is None:
+            self.jobs.missed(run)
         return self.logs.streams(run)
 
     def outputs(self, run: str) -> Sequence[OutputFile]:
-        return outputs.outputs(self.shelf, run)
+        found = outputs.outputs(self.shelf, run)
+        if not found:
+            self.jobs.missed(run)
+        return found
 
     def shell(
         self, run: str, task: int, rank: int, words: Sequence[str], *, terminal: bool

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from runspec.provider import Facts, Spec
+from runspec.provider import Facts, Spec, nodes_each
 from runspec_slurm import cluster
 from runspec_slurm.options import SlurmOptions
 from runspec_slurm.quoting import HERE, quoted
@@ -57,7 +57,7 @@ def rooted(spec: Spec, facts: Facts) -> bool:
 
 def by_srun(spec: Spec, facts: Facts) -> bool:
     """Say whether srun starts the nodes: all of many, and what Pyxis runs, which is a plugin of srun."""
-    return spec.cluster.nodes.max > 1 or engine(spec, facts) == "pyxis"
+    return nodes_each(spec) > 1 or engine(spec, facts) == "pyxis"
 
 
 def variables(spec: Spec, facts: Facts) -> Iterator[tuple[str, str]]:

@@ -6,8 +6,9 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from runspec.provider import Finding, RunspecError
+from runspec_slurm.clean import CLEAN
 from runspec_slurm.options import SlurmOptions
-from runspec_slurm.queue import CLEAN, Queue
+from runspec_slurm.queue import Queue
 from runspec_slurm.shelf import WHERE, Shelf
 from runspec_slurm.survey import asked
 from runspec_slurm.transport import Done, Transport, transport
@@ -15,6 +16,12 @@ from runspec_slurm.transport import Done, Transport, transport
 COMMANDS = ("sbatch", "squeue", "scancel", "scontrol", "sinfo", "srun")
 HAVE = f'{CLEAN}\nfor c; do command -v "$c" >/dev/null || printf \'%s \' "$c"; done\n'
 PING = f"{CLEAN}\nscontrol ping\n"
+# Of a cluster that is in none, both say nothing.
+FEDERATION = f"""\
+{CLEAN}
+scontrol show federation 2>/dev/null | sed -n 's/^Federation: */federation /p'
+scontrol show config | sed -n '/(null)/d; s/^FederationParameters *= *\\(..*\\)/FederationParameters=\\1/p'
+"""
 # A file, a second name for it, and its digest: what claims and uploads need. Then what the file system is.
 TRY = f"""\
 {WHERE}
@@ -55,6 +62,7 @@ def examine(options: SlurmOptions) -> Iterator[Finding]:
     found = asked(way, options)
     yield from _partitions(found, options)
     yield from _tools(found, options)
+    yield from _federation(way)
     yield _memory(found, Queue(Shelf(way, options.workspace)))
 
 
@@ -123,6 +131,16 @@ def _partition(name: str, said: Mapping[str, Any]) -> Finding:
         parts.append(f"{gpus} GPUs")
     what = f"partition {name} is {said['state']}: {', '.join(parts)}"
     return Finding(what, said["state"] == "up", "wait, or name another partition")
+
+
+def _federation(way: Transport) -> Iterator[Finding]:
+    """https://slurm.schedmd.com/federation.html"""
+    _, done = _run(way, FEDERATION)
+    said = "" if done is None else done.out.decode(errors="replace").strip()
+    if said:
+        what = f"the cluster is one of a federation, which runspec does not support ({said})"
+        hint = "a job may begin on another cluster, which has not the workspace: name a cluster that is in none"
+        yield Finding(what, False, hint)
 
 
 def _tools(found: Mapping[str, Any], options: SlurmOptions) -> Iterator[Finding]:

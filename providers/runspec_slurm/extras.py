@@ -17,7 +17,7 @@ MANAGED = {
     "cpus-per-task": "cluster.cpus", "dependency": "after",
     "error": "", "export": "env", "export-file": "env", "get-user-env": "environment", "gid": "",
     "gpus": "cluster.gpus", "gpus-per-node": "cluster.gpus", "gpus-per-socket": "cluster.gpus",
-    "gpus-per-task": "cluster.gpus", "gres": "cluster.gpus", "help": "", "ignore-pbs": "", "input": "",
+    "gpus-per-task": "cluster.gpus", "gres": "cluster.gpus, or option gres", "help": "", "ignore-pbs": "", "input": "",
     "job-name": "name", "kill-on-invalid-dep": "after", "mem": "cluster.memory", "mem-per-cpu": "cluster.memory",
     "mem-per-gpu": "cluster.memory", "no-kill": "", "no-requeue": "retry", "nodes": "cluster.nodes", "ntasks": "",
     "ntasks-per-core": "", "ntasks-per-gpu": "", "ntasks-per-node": "processes_per_node", "ntasks-per-socket": "",

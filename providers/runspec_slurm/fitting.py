@@ -4,7 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from runspec.provider import Capacity, Facts, Path, Problem, Spec, did_you_mean, tasks
+from runspec.provider import (
+    Capacity,
+    Facts,
+    Path,
+    Problem,
+    Spec,
+    did_you_mean,
+    nodes_each,
+    tasks_in_all,
+)
 from runspec_slurm import argv, cluster
 from runspec_slurm.cluster import Partition
 from runspec_slurm.naming import setting
@@ -28,7 +37,7 @@ def problems(spec: Spec, facts: Facts) -> Iterator[Problem]:
         yield from _nodes(spec, partition)
         yield from _sizes(spec, partition)
         yield from _gpus(spec, facts, partition)
-    yield from _not_known(spec, there)
+    yield from _not_known(spec, facts, there)
 
 
 def _named(spec: Spec, facts: Facts) -> Iterator[Problem]:
@@ -67,25 +76,22 @@ def _capacity(spec: Spec, facts: Facts) -> Iterator[Problem]:
 
 def _array(spec: Spec, facts: Facts) -> Iterator[Problem]:
     """https://slurm.schedmd.com/slurm.conf.html#OPT_MaxArraySize, #OPT_MaxJobCount"""
-    count, said = len(tasks(spec)), cluster.found(facts)
+    count, said = tasks_in_all(spec), cluster.found(facts)
     most, jobs = said.get("max_array"), said.get("max_jobs")
+    at: Path = ("sweep",) if spec.sweep else ("cluster", "nodes")
     if count == 1:
         return
     if most is not None and count > most:
         what = f"{count:,} tasks, and an array of this cluster has {most:,} at most (MaxArraySize)"
-        yield Problem(
-            ("sweep",), what, "make the sweep smaller, or ask for a higher MaxArraySize", at="key"
-        )
+        yield Problem(at, what, "ask for fewer, or ask for a higher MaxArraySize", at="key")
     elif jobs is not None and count > jobs:
         what = f"{count:,} tasks, and this cluster keeps {jobs:,} jobs in all (MaxJobCount)"
-        yield Problem(
-            ("sweep",), what, "make the sweep smaller, or ask for a higher MaxJobCount", at="key"
-        )
+        yield Problem(at, what, "ask for fewer, or ask for a higher MaxJobCount", at="key")
     elif most is None and count > MAX_ARRAY:
         what = (
             f"{count:,} tasks, and an array has {MAX_ARRAY:,} where MaxArraySize is not set higher"
         )
-        yield Problem(("sweep",), what, at="key", severity="note")
+        yield Problem(at, what, at="key", severity="note")
 
 
 def _gpu_request(spec: Spec, facts: Facts) -> Iterator[Problem]:
@@ -111,15 +117,15 @@ def _open(partition: Partition) -> Iterator[Problem]:
 
 def _nodes(spec: Spec, partition: Partition) -> Iterator[Problem]:
     """Nodes that are powered down are counted: they come when a job asks for them."""
-    nodes, most, at = spec.cluster.nodes.max, partition.most_nodes, ("cluster", "nodes")
+    most, at = partition.most_nodes, ("cluster", "nodes")
+    elastic = spec.cluster.nodes.elastic
+    nodes = spec.cluster.nodes.min if elastic else spec.cluster.nodes.max  # as many as it waits for
     name = partition.name
     if most is not None and nodes > most:
         what = f"{nodes:,}, and the partition '{name}' has {most:,}: the job would wait for ever"
         yield Problem(at, what, f"set nodes: {most}, or name another partition")
-    elif partition.min_nodes is not None and nodes < partition.min_nodes:
-        what = (
-            f"{nodes:,}, and the partition '{name}' takes jobs of {partition.min_nodes:,} and more"
-        )
+    elif partition.min_nodes is not None and nodes_each(spec) < partition.min_nodes:
+        what = f"{nodes_each(spec):,}, and the partition '{name}' takes jobs of {partition.min_nodes:,} and more"
         yield Problem(at, what, f"set nodes: {partition.min_nodes}, or name another partition")
 
 
@@ -166,10 +172,17 @@ def _gpus(spec: Spec, facts: Facts, partition: Partition) -> Iterator[Problem]:
         )
 
 
-def _not_known(spec: Spec, there: tuple[Partition, ...]) -> Iterator[Problem]:
+def _not_known(spec: Spec, facts: Facts, there: tuple[Partition, ...]) -> Iterator[Problem]:
     """What the cluster does not count cannot be asked for: sbatch would be refused."""
-    if spec.cluster.memory and not cluster.shares(there, "memory_mb"):
+    whole, knows = facts.options.memory == "all", cluster.shares(there, "memory_mb")
+    at: Path = setting(spec, "memory") if whole else ("cluster", "memory")
+    if (spec.cluster.memory or whole) and not knows:
         what = "the cluster does not know its nodes' memory (RealMemory): it is not asked for"
+        yield Problem(at, what, severity="note")
+    elif spec.cluster.memory and whole:
+        what = (
+            "memory: all of the settings: all that a node has is asked for, whatever is said here"
+        )
         yield Problem(("cluster", "memory"), what, severity="note")
     if spec.cluster.disk and not (there and cluster.shares(there, "disk_mb")):
         what = "the cluster does not say what disks its nodes have (TmpDisk): it is not asked for"

@@ -14,10 +14,11 @@ from runspec.provider import (
     Unavailable,
     Way,
     inside_zipapp,
+    task_of,
 )
+from runspec_slurm.clean import CLEAN
 from runspec_slurm.jobs import Jobs
 from runspec_slurm.naming import INSIDE
-from runspec_slurm.queue import CLEAN
 from runspec_slurm.shelf import Shelf
 from runspec_slurm.transport import Ssh, remote
 
@@ -59,8 +60,9 @@ def node(jobs: Jobs, shelf: Shelf, run: str, task: int, rank: int) -> Node:
     none = Unavailable(f"task {task}, node {rank} of {run} does not run")
     if seen is None or record is None or not seen.job.isdigit():
         raise none
-    job = f"{seen.job}_{task}" if record["slurm"]["array"] else seen.job
-    done = shelf.way.run(shelf.entered(CLEAN + FIND), [shelf.workspace, job, str(rank)])
+    index, at = task_of(record, task, rank)
+    job = f"{seen.job}_{index}" if record["slurm"]["array"] else seen.job
+    done = shelf.way.run(shelf.entered(CLEAN + FIND), [shelf.workspace, job, str(at)])
     words = done.out.decode(errors="replace").split()
     if done.code or done.lost:
         raise Unavailable(f"{shelf.way.where}: where {run} runs is not known now: {done.err}")

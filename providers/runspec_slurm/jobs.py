@@ -4,18 +4,31 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
-from runspec.provider import Answer, NoAnswer, NodeStatus, RunspecError, State, Status
-from runspec_slurm import pace, reasons, states
-from runspec_slurm.looking import Looks, Note, Seen, Try
-from runspec_slurm.queue import Past, Queue, Row
-from runspec_slurm.shelf import Shelf, part_name
+from runspec.provider import (
+    Answer,
+    NoAnswer,
+    NodeStatus,
+    RunspecError,
+    State,
+    Status,
+    Unavailable,
+    seated,
+)
+from runspec_slurm import doubt, pace, reasons, seats, states
+from runspec_slurm.doubt import Doubts
+from runspec_slurm.looking import BATCH, Looks, Note, Seen, Try
+from runspec_slurm.queue import Queue, Row
+from runspec_slurm.shelf import NOTHING, Shelf, part_name
+from runspec_slurm.whose import Whose
 
 CANCELLED = (
     "cancelled"  # stands in the claim of a run that is to begin no more: `runspec_inside.agent`
 )
+COMPLETED = "COMPLETED"
 SHOWN = 100  # nodes that a status lists while the job runs; at its end, all
 PAUSE_S, LONGEST_PAUSE_S = 0.1, 2.0
 # run, the name of a claim until it is one: the job's id goes on to be known, and no job may begin from here on.
@@ -27,6 +40,14 @@ case $(cat -- "$r/claim" 2>/dev/null) in
 *) ln -- "$r/claim" "$r/job" 2>/dev/null ;;
 esac
 printf %s "$3" >"$t" && mv -f -- "$t" "$r/claim"
+"""
+
+
+# run; the numbers of tasks come in
+LET_STOP = f"""\
+[ -f "runs/$1/record.json" ] || exit {NOTHING}
+mkdir -p "runs/$1/stop" && cd "runs/$1/stop" || exit 1
+while read -r t; do : >"$t" || exit 1; done
 """
 
 
@@ -62,21 +83,34 @@ class Endings:
         self._began_s: dict[str, float] = {}
         self._next_s: dict[str, float] = {}
 
-    def tell(self, run: str, *, array: bool) -> bool:
-        """End what waits of *run*, and have the rest save its work; return False when that took too long."""
-        now = time.monotonic()
-        if now - self._began_s.setdefault(run, now) > self.longest_s:
+    def tell(
+        self,
+        run: str,
+        rows: Callable[[], Iterable[Row]],
+        *,
+        array: bool,
+        tasks: Collection[int] | None = None,
+    ) -> bool:
+        """End what waits of *run*, and have the rest save its work; return False when that took too long.
+
+        *rows* gives its jobs; of an array, *tasks* may be all that it is about.
+        """
+        now, what = time.monotonic(), run if tasks is None else f"{run} {sorted(tasks)}"
+        if now - self._began_s.setdefault(what, now) > self.longest_s:
             return False
-        if now >= self._next_s.get(run, 0.0):
-            for row in _alive(self.queue.of_name(run)):
-                self._end(row, array=array)
-            self._next_s[run] = time.monotonic() + pace.TELL_S
+        if now >= self._next_s.get(what, 0.0):
+            for row in _alive(rows()):
+                if tasks is None:
+                    self._end(row, array=array)
+                elif mine := tuple(task for task in row.tasks if task in tasks):
+                    self._end(row._replace(tasks=mine), array=array, whole=False)
+            self._next_s[what] = time.monotonic() + pace.TELL_S
         return True
 
-    def _end(self, row: Row, *, array: bool) -> None:
+    def _end(self, row: Row, *, array: bool, whole: bool = True) -> None:
         if row.state == "COMPLETING":
             return
-        if row.state == "PENDING" and array:
+        if row.state == "PENDING" and array and whole:
             self.queue.cancel_waiting(row.job)
             return
         each = {(row.job, task, row.restarts) for task in row.tasks} - self._told
@@ -95,6 +129,8 @@ class Jobs:
     def __init__(self, shelf: Shelf, queue: Queue, looks: Looks, grace_s: float) -> None:
         self.shelf, self.queue, self.looks = shelf, queue, looks
         self.endings = Endings(queue, grace_s + pace.SAVE_S)
+        self.whose = Whose(shelf)
+        self.doubts = Doubts(shelf)
         self._ids: dict[str, str] = {}  # as the journal has them
         self._records: dict[str, dict[str, Any]] = {}
         self._paces: dict[str, Pace] = {}
@@ -117,6 +153,19 @@ class Jobs:
                 return None
             self._records[run] = json.loads(found)
         return self._records[run]
+
+    def missed(self, run: str) -> None:
+        """Nothing is there of *run*. Raises Unavailable where it was submitted, and nothing of any run is there.
+
+        A file system that is not mounted may be an empty folder, or none.
+        """
+        if run in self._ids and not self.shelf.holds_runs():
+            place = self.shelf.workspace
+            raise Unavailable(
+                f"{self.shelf.way.where}: the workspace {place} is not there, or has nothing in it",
+                "is its file system mounted, and is it the workspace of then? if all of it was taken away, "
+                f"mkdir -p {place}/runs says so",
+            )
 
     def submit(self, run: str, argv: Sequence[str], script: str) -> Answer:
         """Submit the job of *run*. Where another one has the run already, that is the job."""
@@ -148,11 +197,17 @@ class Jobs:
         return None if holder is None else self._answer(run, holder)
 
     def status(self, run: str) -> Status:
+        found, record = self._status(run), self._records.get(run)
+        return found if record is None else seated(found, record)
+
+    def _status(self, run: str) -> Status:
+        """Give how *run* is; its nodes have the numbers that Slurm knows."""
         seen = self.looks.seen(run)
         record = None if seen is None else self.record(run)
         if seen is None or record is None:
             self._records.pop(run, None)
             self.forget(run)
+            self.missed(run)
             return Status(State.GONE)
         if run not in self._ended and seen.last is not None:
             self._ended[run] = states.from_json(seen.last)
@@ -170,11 +225,29 @@ class Jobs:
     def _rows(self, run: str, job: str | None, seen: Seen) -> list[Row]:
         """Give what the controller says of the job of *run*, now or a while ago."""
         known = self._paces.setdefault(run, Pace())
+        if job is not None and self._all_succeeded(run, seen):
+            rows = [row for row in known.rows if row.job == job and self.whose.is_of(run, row)]
+            return [row._replace(state=COMPLETED) for row in rows]
         begun = frozenset(place for place, size in seen.logs.items() if size)
         if known.due((job, seen.claim, seen.ends, begun)):
             known.told(self.queue.of_name(run) if job is None else self.queue.of_job(job))
         # A controller that has lost its state gives the same ids to other jobs.
-        return [row for row in known.rows if row.name == run and job in (None, row.job)]
+        return [row for row in known.rows if job in (None, row.job) and self.whose.is_of(run, row)]
+
+    def _all_succeeded(self, run: str, seen: Seen) -> bool:
+        """Say whether each task has noted that it has succeeded, which is its last word.
+
+        The controller says so later: after its epilog, and when it is asked next.
+        """
+        last = dict[int, Try]()
+        for one in seen.ends:
+            if one.rank == BATCH and one.number >= last.get(one.task, one).number:
+                last[one.task] = one
+        record = self._records.get(run)
+        if record is None or len(last) < record["count"]:
+            return False
+        notes = self.looks.notes(run, last.values())
+        return all(notes.get(one, {}).get("code") == 0 for one in last.values())
 
     def _together(
         self, run: str, record: Mapping[str, Any], job: str, rows: Sequence[Row]
@@ -183,22 +256,37 @@ class Jobs:
         count, seen = record["count"], self.looks.seen(run) or Seen()
         if not rows and not seen.ends and seen.fresh and seen.claim != CANCELLED:
             return Status(State.WAITING, reasons.NOT_SHOWN)
-        over = not _alive(rows)
-        if over:
+        if not _alive(rows):
             seen = self._to_the_end(run, rows) or seen
-        notes, pasts = self._notes(run, seen, rows), list[Past]()
-        found = states.tasks(count, rows, notes, seen.codes)
-        if over and any(not task.state and not task.noted for task in found):
-            pasts = self.queue.past(job)
-            found = states.tasks(count, rows, notes, seen.codes, pasts)
-        cancelled = seen.claim == CANCELLED
+        found, cancelled = self._tasks(run, job, count, rows, seen), seen.claim == CANCELLED
+        if found is None:
+            return doubt.status(seen)
+        nodes = partial(_nodes, found, record, cancelled=cancelled, stops=seen.stops)
         if not all(task.over for task in found):
             few = count * record["nodes"] <= SHOWN
-            return states.going(found, _nodes(found, record, cancelled=cancelled) if few else ())
+            return states.going(found, nodes() if few else ())
         if (other := self._other(run, job, seen)) is not None:
             return other
-        ended = states.status(_nodes(found, record, cancelled=cancelled), cancelled=cancelled)
-        return self._keep(run, ended)
+        silent = not cancelled and _silent(found, seen)
+        if silent and not self.doubts.over(run):
+            return doubt.status(seen)
+        ended = states.status(nodes(), cancelled=cancelled, stops=seen.stops)
+        if not cancelled:
+            ended = seats.over(self.shelf, run, record, ended)
+        return ended if silent else self._keep(run, ended)
+
+    def _tasks(
+        self, run: str, job: str, count: int, rows: Sequence[Row], seen: Seen
+    ) -> list[states.Task] | None:
+        """Give how each task stands; None where the accounting was asked just now, and did not know it either."""
+        notes = self._notes(run, seen, rows)
+        found = states.tasks(count, rows, notes, seen.codes)
+        if _alive(rows) or not _silent(found, seen):
+            return found
+        if self.doubts.just_asked(run):
+            return None
+        pasts = [past for past in self.queue.past(job) if self.whose.is_of(run, past)]
+        return states.tasks(count, rows, notes, seen.codes, pasts)
 
     def _notes(self, run: str, seen: Seen, rows: Sequence[Row]) -> Mapping[Try, Note]:
         """Give the notes that matter: all at the end; before that, of what was tried again or has ended."""
@@ -253,15 +341,34 @@ class Jobs:
         """
         record = self.record(run)
         if record is None:
+            self.missed(run)
             return
         found = self.status(run)
         if found.state.terminal and found.state is not State.GONE:  # a submission may be on its way
             return
         self.shelf.change(f"cancel {run}", LET_NOBODY, run, part_name(), CANCELLED)
-        if self.endings.tell(run, array=record["count"] > 1):
+        if self.endings.tell(run, lambda: self._of_run(run), array=record["count"] > 1):
             self.forget(run)
         else:
             self.take_away(run, wait=False)
+
+    def stop(self, run: str, tasks: Collection[int]) -> None:
+        """End *tasks* of *run*, as `end` does all of them; the wish is in the workspace first."""
+        record = self.record(run)
+        if record is None or self.status(run).state.terminal:
+            return
+        numbers = "".join(f"{task}\n" for task in sorted(tasks)).encode()
+        self.shelf.change(f"stop tasks of {run}", LET_STOP, run, content=[numbers])
+        array = record["count"] > 1
+        if not self.endings.tell(run, lambda: self._of_run(run), array=array, tasks=tasks):
+            late = [
+                f"{row.job}_{task}" if array else row.job
+                for row in _alive(self._of_run(run))
+                for task in row.tasks
+                if task in tasks
+            ]
+            self.queue.cancel(late)
+        self.forget(run)
 
     def take_away(self, run: str, *, wait: bool = True) -> None:
         """End what is alive of the jobs of *run*, and wait until all of their processes are gone."""
@@ -282,15 +389,28 @@ class Jobs:
         holder = seen.holder if seen is not None else None
         if holder is None or any(row.job == holder for row in named):
             return named
-        return [*named, *self.queue.of_job_here(holder)]
+        held = self.queue.of_job(holder)
+        return [*named, *(row for row in held if self.whose.is_of(run, row))]
 
 
 def _alive(rows: Iterable[Row]) -> list[Row]:
     return [row for row in rows if states.alive(row.state)]
 
 
+def _silent(found: Iterable[states.Task], seen: Seen) -> bool:
+    """Say whether nobody knows how some task ended; of one that was stopped it is known."""
+    return any(task.silent and task.number not in seen.stops for task in found)
+
+
 def _nodes(
-    found: Sequence[states.Task], record: Mapping[str, Any], *, cancelled: bool
+    found: Sequence[states.Task],
+    record: Mapping[str, Any],
+    *,
+    cancelled: bool,
+    stops: Collection[int],
 ) -> tuple[NodeStatus, ...]:
-    each = (states.nodes(task, record["nodes"], cancelled=cancelled) for task in found)
+    each = (
+        states.nodes(task, record["nodes"], cancelled=cancelled or task.number in stops)
+        for task in found
+    )
     return tuple(node for nodes in each for node in nodes)

@@ -7,7 +7,7 @@ import json
 import math
 import re
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from runspec_slurm import pace
@@ -21,7 +21,7 @@ for n in claim job last; do
 [ ! -f "$n" ] || printf '%s %s\\n' "$n" "$(cat "$n")"
 done
 [ -z "$(find claim -mmin -1 2>/dev/null)" ] || echo fresh
-find ends failures -type f 2>/dev/null
+find ends failures stop -type f 2>/dev/null
 [ ! -d logs ] || find logs -type f -name '*.txt' -exec wc -c {{}} +
 exit 0
 """
@@ -34,6 +34,7 @@ exit 0
 END = re.compile(r"ends/(\d+)/(\d+)/(\d+|batch)")
 FAILURE = re.compile(r"failures/(\d+)-(\d+)/(\d+)-(\d+)")
 LOG = re.compile(r"\s*(\d+) logs/(\d+)-(\d+)\.txt")
+STOP = re.compile(r"stop/(\d+)")
 BATCH = -1  # the rank of what is said of the batch script
 
 Note = Mapping[str, Any]
@@ -58,6 +59,7 @@ class Seen(NamedTuple):
     codes: Mapping[Try, int] = {}  # of failures after which it was tried again
     logs: Mapping[tuple[int, int], int] = {}  # their sizes by task and rank
     fresh: bool = False  # it was claimed less than a minute ago
+    stops: frozenset[int] = frozenset()  # tasks that are to end, or not to begin
 
     @property
     def holder(self) -> str | None:
@@ -81,8 +83,8 @@ class Looks:
         good_until, found = self._seen.get(run, (-math.inf, None))
         if time.monotonic() >= good_until:
             began = time.monotonic()
-            text = self.shelf.look(f"look at {run}", LOOK, run)
-            found = None if text is None else read(text.decode(errors="replace"))
+            text = self._text(run)
+            found = None if text is None else read(text)
             took = time.monotonic() - began
             rest = max(self.shelf.way.look_s, took * pace.LOOK_SHARE)
             self._seen[run] = (time.monotonic() + rest, found)
@@ -92,22 +94,36 @@ class Looks:
         """Give what was noted at the ends of tries. What says that it is not the last word is read again."""
         known = self._notes.setdefault(run, {})
         if new := sorted(one for one in set(wanted) if known.get(one, AGAIN).get("again")):
-            names = "".join(f"{_name(one)}\n" for one in new)
-            found = self.shelf.look(f"read the ends of {run}", NOTES, run, content=[names.encode()])
-            known.update(noted((found or b"").decode(errors="replace")))
+            known.update(noted(self._noted(run, [_name(one) for one in new])))
         return known
+
+    def _text(self, run: str) -> str | None:
+        if there := self.shelf.nearby(lambda near: near.look(run)):
+            return there[0]
+        found = self.shelf.look(f"look at {run}", LOOK, run)
+        return None if found is None else found.decode(errors="replace")
+
+    def _noted(self, run: str, names: Sequence[str]) -> str:
+        if there := self.shelf.nearby(lambda near: near.notes(run, names)):
+            return there[0]
+        content = ["".join(f"{name}\n" for name in names).encode()]
+        found = self.shelf.look(f"read the ends of {run}", NOTES, run, content=content)
+        return (found or b"").decode(errors="replace")
 
 
 def read(text: str) -> Seen:
     """Read what LOOK tells."""
     words = dict[str, str]()
     ends, codes, logs = set[Try](), dict[Try, int](), dict[tuple[int, int], int]()
+    stops = set[int]()
     for line in text.splitlines():
         if match := END.fullmatch(line):
             ends.add(_try(match))
         elif match := FAILURE.fullmatch(line):
             task, rank, number, code = map(int, match.groups())
             codes[Try(task, number, rank)] = code
+        elif match := STOP.fullmatch(line):
+            stops.add(int(match[1]))
         elif match := LOG.fullmatch(line):
             logs[int(match[2]), int(match[3])] = int(match[1])
         elif line.startswith(("claim ", "job ", "last ")):
@@ -115,7 +131,8 @@ def read(text: str) -> Seen:
             words.setdefault(name, value)
     last = _json(words.get("last", ""))
     claim, job = words.get("claim", ""), words.get("job", "")
-    return Seen(claim, job, last, frozenset(ends), codes, logs, "fresh" in text.splitlines())
+    fresh = "fresh" in text.splitlines()
+    return Seen(claim, job, last, frozenset(ends), codes, logs, fresh, frozenset(stops))
 
 
 def noted(text: str) -> Iterator[tuple[Try, Note]]:

@@ -19,6 +19,8 @@ NAMED = r"^[A-Za-z0-9_][A-Za-z0-9_.+@-]*$"
 PROGRAM = r"^[A-Za-z0-9_./][A-Za-z0-9_./+-]*$"
 PODMAN_OPTION = r"^--[a-z][a-z0-9-]*(=.*)?$"
 # https://slurm.schedmd.com/sbatch.html#OPT_dependency
+# https://slurm.schedmd.com/sbatch.html#OPT_gres; GPUs are asked for by the spec
+GRES = r"^(?!gpu(:|$))(?!.*:0+[KMGTkmgt]?$)[A-Za-z0-9_]+(:[A-Za-z0-9_][A-Za-z0-9_.+-]*)?(:[1-9][0-9]*[KMGTkmgt]?)?$"
 AFTER = (
     r"^(singleton|((after|afterany|afterburstbuffer|aftercorr|afternotok|afterok):)?"
     r"[0-9]+(_[0-9]+)?)$"
@@ -68,6 +70,12 @@ After = Annotated[
     str, _text(AFTER, "a dependency", "write '123', 'afterany:123' or 'singleton'"), _schema(AFTER)
 ]
 
+Gres = Annotated[
+    str,
+    _text(GRES, "a generic resource", "write 'nvme:1' or 'NAME:TYPE:2'; GPUs are cluster.gpus"),
+    _schema(GRES),
+]
+
 
 class SlurmOptions(Options):
     """`providers: {slurm: {...}}` in the profile or the spec."""
@@ -101,10 +109,20 @@ class SlurmOptions(Options):
         default={},
         description="What the cluster calls a `gpu_type`, where that is another word: `{V100: tesla}`.",
     )
-    mpi: Literal["mpirun", "srun"] = Field(
+    gres: tuple[Gres, ...] = Field(
+        default=(),
+        description="Generic resources of each node beside GPUs: `['nvme:1']`.",
+    )
+    memory: Literal["spec", "all"] = Field(
+        default="spec",
+        description="How much memory is asked for: what `cluster.memory` says, or `all` that a node has, "
+        "`--mem=0`.",
+    )
+    mpi: Literal["mpirun", "srun", "auto"] = Field(
         default="mpirun",
         description="Who starts the ranks of `launch: mpi`: the environment's own mpirun, which needs "
-        "nothing of the cluster, or `srun --mpi=...`.",
+        "nothing of the cluster, or `srun --mpi=...`. `auto` takes srun where the cluster has the plugin for the "
+        "MPI that `container.requirements` names, else mpirun.",
     )
     mpi_type: Named | None = Field(
         default=None,

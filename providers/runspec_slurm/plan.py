@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from runspec.provider import Facts, Request, Scope, Spec, Step, tasks
+from runspec.provider import Facts, Request, Scope, Spec, Step, nodes_each, tasks_in_all
 from runspec_slurm import argv, script, storage
 
 # A job whose submission had no answer may still be on its way: sbatch waits for the controller for MessageTimeout
@@ -31,6 +31,8 @@ def _job(spec: Spec, run: str, facts: Facts) -> Step:
 
 
 def _count(spec: Spec) -> str:
-    nodes, count = spec.cluster.nodes.max, len(tasks(spec))
+    nodes, count = nodes_each(spec), tasks_in_all(spec)
     where = f"{nodes} nodes" if nodes > 1 else "1 node"
+    if spec.cluster.nodes.elastic:
+        return f"{count:,} nodes that come and go, as an array of single jobs"
     return f"an array of {count:,} tasks of {where}" if count > 1 else f"a job of {where}"

@@ -32,6 +32,11 @@ class SlurmProvider:
 
         return examine(options)
 
+    def examine_node(self, options: Any) -> Iterable[Finding]:
+        from runspec_slurm.node import examine
+
+        return examine(options)
+
     def plan(self, spec: Spec, run: str, facts: Facts) -> Sequence[Step]:
         return plan.steps(spec, run, facts)
 

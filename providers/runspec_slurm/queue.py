@@ -8,21 +8,10 @@ from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from runspec.provider import NoAnswer, RemoteError, Unavailable
+from runspec_slurm.clean import CLEAN
 from runspec_slurm.shelf import CHANGED, Shelf, part_name
 from runspec_slurm.transport import Done
 
-# A plan is carried out word for word, so no variable of the caller's has a say in it: sbatch(1), INPUT
-# ENVIRONMENT VARIABLES. Where ParallelCluster has Slurm, no PATH leads for a shell that nobody logged in to.
-CLEAN = """\
-for v in $(env | sed -n 's/^\\(S[A-Z]*_[A-Za-z0-9_]*\\)=.*/\\1/p'); do
-case $v in
-SLURM_CONF|SLURM_CONF_SERVER|SLURM_JWT|SLURM_CLUSTERS) ;;
-SLURM_*|SBATCH_*|SQUEUE_*|SCANCEL_*|SACCT_*|SINFO_*|SCONTROL_*|SALLOC_*|SRUN_*) unset "$v" ;;
-esac
-done
-command -v squeue >/dev/null 2>&1 || PATH=$PATH:/opt/slurm/bin:/usr/local/slurm/bin:/usr/local/bin
-export PATH LC_ALL=C SLURM_TIME_FORMAT=%s SLURM_BITSTR_LEN=0
-"""
 NO_COMMAND = 127
 # https://slurm.schedmd.com/job_state_codes.html
 ENDED = frozenset(
@@ -52,22 +41,23 @@ printf '%s %s\\n' "$id" "$holder"
 """
 SUBMITTED = re.compile(rb"(\d+) (.*)\n")
 KILLED = 128  # what a shell ends with whose command was ended by a signal is more than this
-# Free text comes last. exit_code is what wait(2) gave.
+# Reasons, folders and names are free text, in which "|" may stand; this character nobody types. exit_code is what
+# wait(2) gave. A name may have the end of a line in it, so it comes last.
+BETWEEN = "\x1f"
 FIELDS = (
     "ArrayJobID ArrayTaskID State Reason exit_code RestartCnt SubmitTime StartTime EndTime NodeList WorkDir Name"
 ).split()
-FORMAT = ",".join(f"{name}:|" for name in FIELDS)
+FORMAT = ",".join(f"{name}:{BETWEEN}" for name in FIELDS)
 OF_NAME = 'pwd -P; squeue --noheader --states=all --user="$(id -u)" --name="$1" -O "$2"'
 OF_JOB = 'squeue --noheader --states=all --jobs="$1" -O "$2"'
-OF_JOB_HERE = f"pwd -P; {OF_JOB}"
 ALL = 'squeue --noheader --states=all --user="$(id -u)" -O "$1"'
 CANCEL = 'scancel -- "$@"'
 # Without --batch, all processes of a job hear it at once, and KillWait later they are killed.
 TELL = 'scancel --batch --signal=TERM -- "$@"'
 CANCEL_WAITING = 'scancel --state=PENDING -- "$@"'
 ACCOUNT = (
-    'sacct --noheader --parsable2 --allocations --duplicates --jobs="$1" '
-    "--format=JobID,State,ExitCode,Start,End"
+    'sacct --noheader --parsable2 --delimiter="$2" --allocations --duplicates --jobs="$1" '
+    "--format=JobID,State,ExitCode,Start,End,Submit,WorkDir,JobName"
 )
 ACCOUNTS = "sacct --noheader --allocations --starttime=now --format=JobID >/dev/null"
 
@@ -109,7 +99,7 @@ WAYS = (
     ("Invalid job array specification", "MaxArraySize is smaller: make the sweep smaller"),
     ("Job violates accounting/QOS policy", "wait for jobs of yours to end, or name another qos"),
     ("Memory specification can not be satisfied", "no node has so much: lower cluster.memory"),
-    ("Invalid generic resource", "the partition has no such GPUs: see gpus and option gpu_type"),
+    ("Invalid generic resource", "the partition has no such GPUs, or others: see gpus, options gpu_types and gres"),
     ("User's group not permitted", "name another partition: this one is not for you"),
     ("Access/permission denied", "ask whoever runs the cluster whether you may"),
     ("authentication", "is munge running there, and do the clocks agree? see runspec doctor slurm"),
@@ -130,6 +120,7 @@ class Row(NamedTuple):
     nodes: str
     folder: str  # in which it was submitted
     name: str
+    submitted_s: float | None = None  # of a job that was queued again, when that was
 
 
 class Past(NamedTuple):
@@ -140,6 +131,10 @@ class Past(NamedTuple):
     code: int | None
     began_s: float | None
     ended_s: float | None
+    folder: str = ""
+    name: str = ""
+    submitted_s: float | None = None
+    restarts: int = 0  # by the order in which its tries are told
 
 
 class Queue:
@@ -173,11 +168,6 @@ class Queue:
         """Give what is known of *job*; nothing once the controller has forgotten it."""
         return list(rows(self._looked("squeue", OF_JOB, job, FORMAT)))
 
-    def of_job_here(self, job: str) -> list[Row]:
-        """Give what is known of *job* if it is of this workspace; a cluster that was set up anew counts from 1."""
-        here, _, found = self._looked("squeue", OF_JOB_HERE, job, FORMAT).partition("\n")
-        return [row for row in rows(found) if row.folder == here]
-
     def all(self) -> list[Row]:
         """Give all jobs of this user."""
         return list(rows(self._looked("squeue", ALL, FORMAT)))
@@ -200,7 +190,7 @@ class Queue:
         """Give what the accounting knows of *job*, the first try first; nothing where there is none."""
         if not self._accounting:
             return []
-        done = self._run(ACCOUNT, [self.shelf.workspace, job])
+        done = self._run(ACCOUNT, [self.shelf.workspace, job, BETWEEN])
         self._accounting = done.code == 0
         return list(pasts(done.out.decode(errors="replace"))) if done.code == 0 else []
 
@@ -254,13 +244,16 @@ class Queue:
 def rows(text: str) -> Iterator[Row]:
     """Read squeue's lines of FORMAT.
 
-    >>> next(rows("7|4-5,9%2|PENDING|Priority|0|0|9|N/A|N/A||/w|job-a1|"))[1:4]
+    >>> text = "7|4-5,9%2|PENDING|Priority|0|0|9|N/A|N/A||/w|job-a1|"
+    >>> next(rows(text.replace("|", BETWEEN)))[1:4]
     ((4, 5, 9), 'PENDING', 'Priority')
     """
     for line in text.splitlines():
-        words = line.split("|", len(FIELDS) - 1)
+        words = line.split(BETWEEN, len(FIELDS) - 1)
         if len(words) == len(FIELDS):
-            job, tasks, state, reason, code, restarts, _, began, ended, nodes, folder, name = words
+            job, tasks, state, reason, code, restarts, sent, began, ended, nodes, folder, name = (
+                words
+            )
             status = int(code) if code.isdigit() else None
             yield Row(
                 job.strip(),
@@ -273,7 +266,8 @@ def rows(text: str) -> Iterator[Row]:
                 _seconds(ended),
                 nodes.strip(),
                 folder.strip(),
-                name.rstrip("\n").removesuffix("|").rstrip(),
+                name.removesuffix(BETWEEN).rstrip(),
+                _seconds(sent),
             )
 
 
@@ -304,19 +298,24 @@ def shell_code(status: int) -> int:
 def pasts(text: str) -> Iterator[Past]:
     """Read sacct's lines: an exit code stands there as "code:signal", a state as "CANCELLED by 1000".
 
-    >>> next(pasts("12_3|FAILED|0:9|1700000000|1700000005"))[:3]
+    >>> next(pasts("12_3|FAILED|0:9|1700000000|1700000005|1699999999|/w|job-a1".replace("|", BETWEEN)))[:3]
     (3, 'FAILED', 137)
     """
+    tries = dict[int, int]()
     for line in text.splitlines():
-        words = line.split("|")
-        if len(words) == 5 and words[1].strip():
-            job, state, code, began, ended = words
+        words = line.split(BETWEEN, 7)
+        if len(words) == 8 and words[1].strip():
+            job, state, code, began, ended, sent, folder, name = words
             own, _, signal = code.partition(":")
             number = 128 + int(signal) if signal.isdigit() and int(signal) else None
             if number is None and own.isdigit():
                 number = int(own)
             for task in indices(job.partition("_")[2] or "N/A"):
-                yield Past(task, state.split()[0], number, _seconds(began), _seconds(ended))
+                when = (_seconds(began), _seconds(ended))
+                before = tries.get(task, 0)
+                tries[task] = before + 1
+                said = state.split()[0]
+                yield Past(task, said, number, *when, folder, name, _seconds(sent), before)
 
 
 def _seconds(text: str) -> float | None:

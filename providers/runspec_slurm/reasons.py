@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from runspec_slurm import pace
 from runspec_slurm.queue import Row
 
 # https://slurm.schedmd.com/job_reason_codes.html
@@ -72,10 +73,15 @@ FAILURES = {
 }
 NEVER = "the job it comes after did not end as it should"
 NOT_SHOWN = "it was submitted just now, and Slurm does not show it yet"
+NOT_KNOWN = (
+    "not known: Slurm does not know it, or no more, and it has left no word of its end, which may be on its way; it "
+    f"counts as failed when nothing has come of it for {pace.DOUBT_MIN} minutes"
+)
 FORGOTTEN = (
     "Slurm has forgotten it, and it left no word of how it ended: it may never have begun, or its node was lost. "
     "Slurm remembers for MinJobAge seconds; ask for status sooner"
 )
+TOLD = "it was told to end, since another node had failed"
 TAKEN = "its node was lost, or it had to make room for another job"
 BY_HAND = "cancelled, and not by runspec"
 
@@ -105,6 +111,15 @@ def ended(state: str, reason: str, code: int | None) -> str:
     if code is not None:
         return exited(code)
     return f"Slurm gives no reason ({state}{f', {reason}' if reason else ''})"
+
+
+def afterwards(state: str) -> str:
+    """Say what Slurm says of a job whose program had ended well.
+
+    >>> afterwards("NODE_FAIL")
+    'its program ended well; what Slurm says of the job: NODE_FAIL'
+    """
+    return f"its program ended well; what Slurm says of the job: {state}"
 
 
 def exited(code: int) -> str:

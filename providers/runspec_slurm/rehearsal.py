@@ -15,7 +15,7 @@ NODES = 32  # nodes cost little, and a job that needs more is one to rehearse sm
 CPUS, MEMORY_MB, DISK_MB, GPUS = 128, 2_000_000, 10_000_000, 8
 GPU_TYPES = "a10g a100 b200 h100 h200 k80 l4 l40s m60 p100 p40 t4 v100".split()
 # Of the real cluster: not here.
-OWN = "host ssh_options workspace python after scratch shared sbatch".split()
+OWN = "host ssh_options workspace python after scratch shared sbatch gres".split()
 # What these words of sbatch name is of the real cluster, too.
 NAMING = (
     "--constraint --prefer --reservation --licenses --clusters --cluster-constraint --wckey --bb "

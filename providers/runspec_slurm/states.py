@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from runspec.provider import Attempt, NodeStatus, State, Status
@@ -65,10 +65,19 @@ class Task(NamedTuple):
         late = own.get("code") == STOPPED and whole.get("code") == TOO_LONG
         return {**own, "code": TOO_LONG, "why": whole.get("why")} if late else own
 
+    def failed(self, number: int) -> bool:
+        """Say whether a node has failed in that try by itself: the batch script tells the others to end then."""
+        return any((one.task, one.number) == (self.number, number) for one in self.codes)
+
     @property
     def noted(self) -> bool:
         """Say whether the last try has said how it ended."""
         return Try(self.number, self.tries, BATCH) in self.notes
+
+    @property
+    def silent(self) -> bool:
+        """Say whether nobody knows how it ended, or that it has."""
+        return not self.state and not self.noted
 
 
 def tasks(
@@ -114,7 +123,7 @@ def _ended(task: Task, rank: int, *, cancelled: bool) -> NodeStatus:
     )
     reason, exit_code = over[-1].reason, code
     if state is State.SUCCEEDED:
-        reason, exit_code = _lost(over), 0
+        reason, exit_code = "; ".join(filter(None, (_lost(over), over[-1].reason))), 0
     elif state is State.CANCELLED or not code:
         exit_code = None  # what ended it is no code of its program
     return NodeStatus(task.number, rank, task.tries, state, reason, exit_code, over)
@@ -139,8 +148,7 @@ def _state(task: Task, code: int | None, *, cancelled: bool) -> State:
         return State.CANCELLED
     if cancelled and (code in (STOPPED, None) and said != "COMPLETED"):
         return State.CANCELLED
-    if said not in ("COMPLETED", "FAILED", ""):
-        return State.FAILED  # whatever its program said, Slurm has ended it
+    # What its program noted counts, also where Slurm ended the job afterwards.
     return State.SUCCEEDED if code == 0 else State.FAILED
 
 
@@ -149,18 +157,20 @@ def _attempt(task: Task, number: int, rank: int, state: State | None) -> Attempt
     note, code = task.note(number, rank) or {}, _code(task, number, rank)
     began_s, ended_s = note.get("began_s"), note.get("ended_s")
     if state is None:
-        taken = code in (None, STOPPED)
-        reason = reasons.TAKEN if taken else reasons.exited(code or 0)
+        told = code == STOPPED and task.failed(number)
+        taken = code in (None, STOPPED) and not told
+        reason = reasons.TOLD if told else reasons.TAKEN if taken else reasons.exited(code or 0)
         return Attempt(number, code, reason, taken, began_s, ended_s)
     if task.row is not None and began_s is None:
         began_s, ended_s = task.row.began_s, task.row.ended_s
     reason = _reason(task, note, code, state)
-    return Attempt(number, code, reason, task.state == "PREEMPTED", began_s, ended_s)
+    reclaimed = task.state == "PREEMPTED" and state is not State.SUCCEEDED
+    return Attempt(number, code, reason, reclaimed, began_s, ended_s)
 
 
 def _reason(task: Task, note: Note, code: int | None, state: State) -> str:
     if state is State.SUCCEEDED:
-        return ""
+        return "" if task.state in ("COMPLETED", "FAILED", "") else reasons.afterwards(task.state)
     if state is State.CANCELLED:
         return BY_US
     if not task.state and not note:
@@ -177,8 +187,15 @@ def _lost(over: Sequence[Attempt]) -> str:
     return f"{taken} of {len(over)} tries ended because {reasons.TAKEN}"
 
 
-def status(found: Sequence[NodeStatus], *, cancelled: bool) -> Status:
-    """Give how a run ended all of whose nodes have."""
+def status(found: Sequence[NodeStatus], *, cancelled: bool, stops: Collection[int] = ()) -> Status:
+    """Give how a run ended all of whose nodes have; tasks that were stopped count only where all were."""
+    stopped = {n.task for n in found if n.task in stops and n.state is State.CANCELLED}
+    wanted = [node for node in found if node.task not in stopped]
+    if stopped and wanted:
+        ended = status(wanted, cancelled=cancelled)
+        told = f"{len(stopped)} tasks were stopped" if ended.state is State.SUCCEEDED else ""
+        return ended._replace(reason=ended.reason or told, nodes=tuple(found))
+    cancelled = cancelled or bool(stopped)
     if all(node.state is State.SUCCEEDED for node in found):
         return Status(
             State.SUCCEEDED, next((n.reason for n in found if n.reason), ""), 0, tuple(found)

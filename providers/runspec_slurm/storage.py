@@ -6,10 +6,28 @@ import json
 from collections.abc import Iterator
 from typing import Any
 
-from runspec.provider import Facts, Scope, Spec, Step, argv as program, blob_name, job_record, tasks
+from runspec.provider import (
+    Facts,
+    Scope,
+    Spec,
+    Step,
+    argv as program,
+    blob_name,
+    job_record,
+    nodes_each,
+    reach,
+    tasks_in_all,
+)
 from runspec_slurm import argv, cluster, containers
 from runspec_slurm.naming import INSIDE, INSIDE_SHA256, folder, of_run
 from runspec_slurm.options import SlurmOptions
+
+# Slurm's own ports (SlurmdPort, SrunPortRange) are others: https://slurm.schedmd.com/network.html
+RULE = (
+    "the firewall of the cluster's nodes must let them connect to each other on all TCP ports, those of "
+    "/proc/sys/net/ipv4/ip_local_port_range among them; SrunPortRange of slurm.conf is for srun alone: "
+    "https://slurm.schedmd.com/network.html"
+)
 
 
 def steps(spec: Spec, facts: Facts) -> Iterator[Step]:
@@ -44,7 +62,7 @@ def record(spec: Spec, run: str, facts: Facts) -> Step:
 def described(spec: Spec, run: str, facts: Facts) -> dict[str, Any]:
     """Give what runspec_inside reads, and this provider's client."""
     own = {
-        "array": len(tasks(spec)) > 1,
+        "array": tasks_in_all(spec) > 1,
         "argv": list(argv.words(spec, run, facts)),
         "partition": ",".join(cluster.names(spec, facts)) or None,
         "srun": containers.by_srun(spec, facts),
@@ -54,13 +72,15 @@ def described(spec: Spec, run: str, facts: Facts) -> dict[str, Any]:
         run,
         facts,
         mounts=_mounts(spec, run, facts),
-        shape="nodes" if spec.cluster.nodes.max > 1 else "single",
+        nodes=nodes_each(spec),
+        shape="nodes" if nodes_each(spec) > 1 else "single",
         argv=list(program(spec)),
-        count=len(tasks(spec)),
+        count=tasks_in_all(spec),
         tries=spec.retry.attempts,
         spot=False,  # no machine tells of its end here: Slurm does, by a signal
         spot_attempts=spec.retry.spot_attempts,
         slurm=own,
+        **reach(spec, RULE),
     )
 
 

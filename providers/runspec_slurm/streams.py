@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
 
-from runspec.provider import Chunk, Stream
+from runspec.provider import Chunk, Stream, seat
 from runspec_slurm.looking import Looks
 from runspec_slurm.shelf import Shelf
 
@@ -17,16 +18,24 @@ Place = tuple[int, int]
 class Logs:
     """The streams of runs. Each is one object for good, for a follower keeps it."""
 
-    def __init__(self, shelf: Shelf, looks: Looks) -> None:
+    def __init__(
+        self,
+        shelf: Shelf,
+        looks: Looks,
+        record: Callable[[str], Mapping[str, Any] | None] | None = None,
+    ) -> None:
         self.shelf, self.looks = shelf, looks
+        self._record = record or (lambda _: None)
         self._streams: dict[tuple[str, int, int], LogStream] = {}
         self._fetched: dict[tuple[str, Place, int], bytes] = {}
 
     def streams(self, run: str) -> Sequence[Stream]:
         """Give the streams there are; none for a job that has not opened its log yet."""
         seen = self.looks.seen(run)
-        for task, rank in () if seen is None else seen.logs:
-            self._streams.setdefault((run, task, rank), LogStream(self, run, task, rank))
+        record = (None if seen is None else self._record(run)) or {"nodes": 1}
+        for place in () if seen is None else seen.logs:
+            one = LogStream(self, run, place, seat(record, *place))
+            self._streams.setdefault((run, *place), one)
         return [self._streams[key] for key in sorted(self._streams) if key[0] == run]
 
     def size(self, run: str, place: Place) -> int:
@@ -49,7 +58,7 @@ class Logs:
         """Give what to fetch: this stream from *start*, then the others from where they were read to."""
         budget = AT_ONCE_BYTES
         later = [s for k, s in sorted(self._streams.items()) if k[0] == run and k[1:] > place]
-        asked = [(place, start), *(((s.task, s.rank), s.read_to) for s in later)]
+        asked = [(place, start), *((s.place, s.read_to) for s in later)]
         for where, begin in asked:
             at, size = begin, self.size(run, where)
             while at < size and budget > 0:
@@ -61,13 +70,14 @@ class Logs:
 class LogStream:
     """One node's log, over all its tries: Slurm appends to it."""
 
-    def __init__(self, logs: Logs, run: str, task: int, rank: int) -> None:
+    def __init__(self, logs: Logs, run: str, place: Place, seat: tuple[int, int]) -> None:
         self._logs, self._run = logs, run
-        self.task, self.rank = task, rank
+        self.place = place  # of its file
+        self.task, self.rank = seat
         self.read_to = 0
 
     def read(self, position: str | None) -> Chunk:
-        start, place = int(position or 0), (self.task, self.rank)
+        start, place = int(position or 0), self.place
         data = b""
         if start < self._logs.size(self._run, place):
             data = self._logs.fetched(self._run, place, start)

@@ -3,47 +3,66 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
-from runspec.provider import RunspecError, Spec
+from runspec.provider import Launch, RunspecError, Spec, tasks
+from runspec_slurm.clean import CLEAN
 from runspec_slurm.options import SlurmOptions
-from runspec_slurm.queue import CLEAN
 from runspec_slurm.transport import Transport, transport
 
 PATIENCE_S = 30.0
-# the name of Python; each part is told where its command has an answer
+# the name of Python, and what else is wanted; each part is told where its command has an answer. No Python has to
+# start for `-V`, which one that is too old says on stderr.
 ASK = f"""\
 {CLEAN}
 part() {{
 name=$1; shift
 said=$("$@" 2>/dev/null) && printf '\\n== %s\\n%s\\n' "$name" "$said"
 }}
+version() {{ "$python" -V 2>&1; }}
 plugins() {{ srun --mpi=list 2>&1; }}
 pyxis() {{ srun --help 2>&1 | grep -e --container-image; }}
-part config scontrol show config
 part partitions scontrol --all --oneliner show partition
 part nodes sinfo --all --noheader --exact --format='%R|%D|%c|%m|%d|%G'
-part mpi plugins
+python=$1; shift
+for wanted; do
+case $wanted in
+config) part config scontrol show config ;;
+mpi) part mpi plugins ;;
+containers)
+printf '\\n== containers\\n'
 part pyxis pyxis
-for engine in apptainer podman; do part "$engine" command -v "$engine"; done
-part python "$1" -IS -c 'import sys; print("%d.%d.%d" % sys.version_info[:3])' || printf '\\n== no python\\n'
+for engine in apptainer podman; do part "$engine" command -v "$engine"; done ;;
+esac
+done
+part python version || printf '\\n== no python\\n'
 exit 0
 """
+WANTED = ("config", "mpi", "containers")
 ENGINES = ("pyxis", "apptainer", "podman")
 UNSET_MB = 1  # RealMemory where slurm.conf says nothing: https://slurm.schedmd.com/slurm.conf.html#OPT_RealMemory
 
 
-def survey(_spec: Spec, options: SlurmOptions) -> dict[str, Any]:
-    """Give what the cluster says, as `runspec_slurm.cluster` reads it; nothing where it cannot be asked."""
-    found = asked(transport(options.host, options.ssh_options), options)
+def survey(spec: Spec, options: SlurmOptions) -> dict[str, Any]:
+    """Give what the cluster says, as `runspec_slurm.cluster` reads it; nothing where it cannot be asked.
+
+    What nothing of the spec depends on is not asked: each question is a command of Slurm's.
+    """
+    depends = {
+        "config": len(tasks(spec)) > 1 or spec.cluster.gpus,
+        "mpi": spec.launch is Launch.MPI and options.mpi != "mpirun",
+        "containers": spec.container.image is not None,
+    }
+    wanted = [name for name in WANTED if depends[name]]
+    found = asked(transport(options.host, options.ssh_options), options, wanted)
     return {"slurm": found} if "partitions" in found else {}
 
 
-def asked(way: Transport, options: SlurmOptions) -> dict[str, Any]:
+def asked(way: Transport, options: SlurmOptions, wanted: Sequence[str] = WANTED) -> dict[str, Any]:
     """Ask the cluster by one command. What cannot be reached is left out."""
     try:
-        done = way.run(ASK, [options.python], timeout_s=PATIENCE_S)
+        done = way.run(ASK, [options.python, *wanted], timeout_s=PATIENCE_S)
     except RunspecError:
         return {}
     return {} if done.lost or done.code else read(done.out.decode(errors="replace"))
@@ -51,21 +70,24 @@ def asked(way: Transport, options: SlurmOptions) -> dict[str, Any]:
 
 def read(text: str) -> dict[str, Any]:
     """Read what ASK tells."""
-    parts = dict(_parts(text))
+    parts = dict(parts_of(text))
     found: dict[str, Any] = {}
     if "config" in parts:
         found |= _config(parts["config"])
     if "partitions" in parts:
         found["partitions"] = _partitions(parts["partitions"], parts.get("nodes", ""))
+    if "partitions" in parts and "containers" in parts:
         found["containers"] = [name for name in ENGINES if name in parts]
     if "mpi" in parts:
         found["mpi"] = _plugins(parts["mpi"])
     if "python" in parts or "no python" in parts:
-        found["python"] = parts.get("python", "").strip() or None
+        version = re.search(r"^Python (\d+\.\d+\.\d+)", parts.get("python", ""), re.MULTILINE)
+        found["python"] = version[1] if version else None
     return found
 
 
-def _parts(text: str) -> Iterator[tuple[str, str]]:
+def parts_of(text: str) -> Iterator[tuple[str, str]]:
+    """Read what `part` tells: a name, and what a command said."""
     for part in f"\n{text}".split("\n== ")[1:]:
         name, _, said = part.partition("\n")
         yield name, said

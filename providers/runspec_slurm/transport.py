@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import os
+import re
 import shlex
 import shutil
 import signal
@@ -50,6 +51,10 @@ class Transport(Protocol):
     def look_s(self) -> float:
         """Give how long one look at the workspace is good for, in seconds."""
 
+    @property
+    def near(self) -> bool:
+        """Say whether the files there are files of this machine."""
+
     def run(
         self,
         script: str,
@@ -69,6 +74,7 @@ class Here:
 
     where = "this machine"
     look_s = pace.LOOK_S
+    near = True
 
     def run(
         self,
@@ -84,6 +90,7 @@ class Ssh:
     """Commands of a login node. All of them share one connection, also with later commands of runspec."""
 
     look_s = pace.LOOK_SSH_S
+    near = False
 
     def __init__(self, host: str, options: Sequence[str], sockets: Path | None = None) -> None:
         self.where = host
@@ -173,23 +180,43 @@ def _own(folder: Path) -> None:
         raise Unavailable(f"{folder} is not yours alone", f"chmod 700 {folder}, or remove it")
 
 
-# What ssh says when the command surely did not begin, and what to do.
-NEVER_BEGUN = (
-    ("Permission denied", "log in by hand once: is the key there, and does ssh-agent have it?"),
-    ("Host key verification failed", "log in by hand once, and compare the host's key"),
-    ("REMOTE HOST IDENTIFICATION HAS CHANGED", "its key is another: ask whoever runs it"),
-    ("Could not resolve hostname", "is the name right? it is option host of the profile"),
-    ("ssh: connect to host", "is it up, and may this machine reach it? it may pass by itself"),
-    ("Connection closed by UNKNOWN", "does the jump host let you through?"),
-    ("Bad configuration option", "see ssh_options in the profile"),
-    ("command-line line", "see ssh_options in the profile"),
-    ("unknown option", "see ssh_options in the profile"),
-    ("Too many authentication failures", "name one key: ssh_options: [IdentitiesOnly=yes]"),
+# Whole lines of ssh's own when the command surely did not begin, and what to do. What a login's own files say on their
+# way is no such line: the command may have begun after it.
+NEVER_BEGUN = tuple(
+    (re.compile(said), way)
+    for said, way in (
+        (
+            r"(\S+: )?Permission denied \([a-z0-9,-]+\)\.",
+            "log in by hand once: is the key there, and does ssh-agent have it?",
+        ),
+        (r"Host key verification failed\.", "log in by hand once, and compare the host's key"),
+        (
+            r"@\s+WARNING: REMOTE HOST IDENTIFICATION HAS CHANGED!\s+@",
+            "its key is another: ask whoever runs it",
+        ),
+        (
+            r"ssh: Could not resolve hostname .*",
+            "is the name right? it is option host of the profile",
+        ),
+        (
+            r"ssh: connect to host .*",
+            "is it up, and may this machine reach it? it may pass by itself",
+        ),
+        (r"Connection closed by UNKNOWN port \d+", "does the jump host let you through?"),
+        (r"command-line:? line \d+: .*", "see ssh_options in the profile"),
+        (r"\S+: terminating, \d+ bad configuration options", "see ~/.ssh/config"),
+        (r"unknown option -- .*", "see ssh_options in the profile"),
+        (
+            r"Received disconnect from .*: Too many authentication failures",
+            "name one key: ssh_options: [IdentitiesOnly=yes]",
+        ),
+    )
 )
 
 
 def _never_begun(err: str) -> str:
-    return next((way for said, way in NEVER_BEGUN if said in err), "")
+    lines = [line.strip() for line in err.splitlines()]
+    return next((way for said, way in NEVER_BEGUN if any(map(said.fullmatch, lines))), "")
 
 
 def _last(err: str) -> str:

@@ -11,6 +11,7 @@ from runspec.spec import Spec
 from runspec.values import (
     Answer,
     Bundle,
+    Change,
     Exported,
     Finding,
     Foreign,
@@ -70,6 +71,19 @@ class Outputs(Protocol):
 
 
 @runtime_checkable
+class Stops(Protocol):
+    """A client that can end single tasks of a sweep while the others go on."""
+
+    def stop(self, run: str, tasks: Collection[int]) -> None:
+        """Begin to end *tasks* of *run*, and content where they have ended; asked again until they have.
+
+        One that waits must not begin any more. One that runs is told to end, is not tried again, and what it wrote is
+        saved. In `state` their nodes are CANCELLED, and the run has SUCCEEDED when its other tasks have; one all of
+        whose tasks were stopped is CANCELLED.
+        """
+
+
+@runtime_checkable
 class Talks(Protocol):
     """A client whose calls may take minutes and that says meanwhile what it does."""
 
@@ -86,6 +100,14 @@ class Remembers(Protocol):
 
         Called before anything is asked about a run that was begun by another process.
         """
+
+
+@runtime_checkable
+class Changes(Protocol):
+    """A client whose jobs have nodes that come and go."""
+
+    def changes(self, run: str) -> Sequence[Change]:
+        """Give what is known of each change so far, by task and generation; nothing where nodes stay."""
 
 
 @runtime_checkable
@@ -197,3 +219,11 @@ class Doctor(Protocol):
 
     def examine(self, options: Any) -> Iterable[Finding]:
         """Give findings, most important first. Never raises for what it looks at."""
+
+
+@runtime_checkable
+class DoctorOfNodes(Protocol):
+    """A provider that can look from within, where its jobs run: that takes a machine, and may cost something."""
+
+    def examine_node(self, options: Any) -> Iterable[Finding]:
+        """Give findings, as `Doctor` does. Called only for `doctor --node`."""

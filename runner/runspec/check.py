@@ -128,10 +128,10 @@ def _holds(value: Any, part: str | int) -> bool:
 def _known(kind: type[BaseModel], path: Path) -> list[str]:
     """Give the keys that the model at *path* inside *kind* knows."""
     for part in path:
-        if isinstance(part, int):
+        if part not in kind.model_fields:  # the number of an item, or a name that the user chose
             continue
-        kind = next(iter(_models(kind.model_fields[part].annotation)), kind)
-    return list(kind.model_fields)
+        kind = next(iter(_models(kind.model_fields[str(part)].annotation)), kind)
+    return [field.alias or name for name, field in kind.model_fields.items()]
 
 
 def _models(annotation: Any) -> Iterable[type[BaseModel]]:

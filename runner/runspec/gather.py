@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
-from runspec import check, home, profile, registry
+from runspec import check, home, job, profile, registry
 from runspec.bundle import FolderBundle, bundle
 from runspec.errors import Unavailable
 from runspec.job import Text, Wrong, WrongProvider, read_file
 from runspec.problems import Problem
 from runspec.provider import Bundle, Facts, Options, Progress, Provider, Spec, Survey
 from runspec.requirements import RequirementsError, requirement_lines
+from runspec.sized import of_size, text_of_size
 from runspec.walk import BundleError
 
 Watch = Callable[[str], Progress]  # who is told of bytes being read, by title
@@ -36,7 +37,7 @@ def gather(text: Text, base: Path, watch: Watch, provider_name: str | None = Non
 
     Raises Wrong with every problem found, Unavailable when the provider is not installed.
     """
-    spec = _spec(text)
+    spec = spec_in(text)
     if provider_name:
         spec = spec.model_copy(update={"provider": provider_name})
     provider = _provider(text, spec, provider_name)
@@ -52,7 +53,7 @@ def gather(text: Text, base: Path, watch: Watch, provider_name: str | None = Non
         lines,
         provider.survey(spec, options) if isinstance(provider, Survey) else {},
     )
-    text.complain([*problems, *wrong, *provider.check(spec, facts)])
+    text.complain([*problems, *wrong, *job.checked(provider, spec, facts)])
     if text.failed:
         raise Wrong(text)
     return Job(
@@ -65,11 +66,24 @@ def gather(text: Text, base: Path, watch: Watch, provider_name: str | None = Non
     )
 
 
+def at_size(found: Job, size: int) -> Job:
+    """Give *found* for *size* nodes, with the text that a run of it keeps."""
+    assert found.text.document is not None, "BUG: a job without a document"
+    spec = of_size(found.spec, size)
+    data = text_of_size(found.text.document.value, size)
+    facts = found.facts
+    if isinstance(found.provider, Survey):
+        facts = facts._replace(survey=found.provider.survey(spec, facts.options))
+    text = Text(found.text.name, data, found.text.document)
+    return replace(found, text=text, spec=spec, facts=facts)
+
+
 def _given(bundle: FolderBundle) -> Bundle:
     return bundle
 
 
-def _spec(text: Text) -> Spec:
+def spec_in(text: Text) -> Spec:
+    """Give the spec that *text* holds. Raises Wrong with all that is wrong with it."""
     if text.document is not None:
         spec, problems = check.spec(text.document)
         text.complain(problems)

@@ -9,8 +9,9 @@ from pathlib import Path
 from runspec import check, profile, registry, yamlio
 from runspec.errors import Unavailable, UsageError
 from runspec.problems import Problem
-from runspec.provider import Facts, Spec
+from runspec.provider import Facts, Provider, Spec
 from runspec.report import Complaint, flawed, placed
+from runspec.sized import sizes
 from runspec.tree import Document
 
 
@@ -96,8 +97,14 @@ def validated(text: Text) -> tuple[Spec | None, list[Problem]]:
         return spec, [Problem(("provider",), what, hint, severity="note")]
     provider = registry.load(spec.provider)
     options, in_spec, _ = profile.options(
-        provider.options_model, spec.provider, spec, profile.Profile()
+        provider.options_model, spec.provider, spec, profile.Profile(), complete=False
     )
     if options is None:
         return spec, in_spec
-    return spec, list(provider.check(spec, Facts(options, complete=False)))
+    return spec, checked(provider, spec, Facts(options, complete=False))
+
+
+def checked(provider: Provider, spec: Spec, facts: Facts) -> list[Problem]:
+    """Give what *provider* cannot do of *spec* at any of its sizes, each problem once."""
+    found = (p for one in sizes(spec) for p in provider.check(one, facts))
+    return list(dict.fromkeys(found))

@@ -30,6 +30,7 @@ class Memory:
     tried: set[str] = field(default_factory=set)  # begun at some time, refused or not
     begun: set[str] = field(default_factory=set)  # and not refused since
     answers: dict[str, Answer] = field(default_factory=dict)
+    stopped: set[int] = field(default_factory=set)  # tasks that were not needed any more
     undone: set[str] = field(default_factory=set)
     refused: str = ""  # why the last call was, as long as no other was begun
     status: Status | None = None  # only once it is terminal
@@ -54,6 +55,8 @@ class Memory:
                 self.answers[event["step"]] = event["answer"]
             case "want":
                 self.want = event["want"]
+            case "stop":
+                self.stopped.update(event["tasks"])
             case "undone":
                 self.undone.add(event["step"])
             case "ended":

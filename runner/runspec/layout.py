@@ -6,6 +6,7 @@ from typing import Any
 
 from runspec.spec import Mount, Spec
 from runspec.values import Facts, Source
+from runspec.words import SMOKE, Axis, axes
 
 FORMAT = "runspec.run/v1"
 OUTPUT_TAR = ".runspec/output.tar"  # where an output that was sent whole lies, below its prefix
@@ -36,13 +37,39 @@ def job_record(spec: Spec, run: str, facts: Facts, **more: Any) -> dict[str, Any
         "launch": str(spec.launch),
         "attempts": spec.retry.attempts,
         "timeout_s": spec.timeout,
-        "sweep": [[name, list(values)] for name, values in spec.sweep.items()],
+        "sweep": [_axis(axis) for axis in axes(spec.sweep)],
         "mounts": [_mount(mount, facts) for mount in spec.mounts],
         "outputs": [{"name": o.name, "path": o.path, "sync_s": o.sync} for o in spec.outputs],
         "requirements": list(facts.requirements),
         "build_constraints": list(spec.container.build_constraints),
+        **_shared(spec),
         **more,
     }
+
+
+def _shared(spec: Spec) -> dict[str, Any]:
+    """Give what only some jobs have, so that the record of the others stays as it was."""
+    found: dict[str, Any] = {}
+    if spec.global_batch is not None:
+        found["global_batch"] = spec.global_batch
+    if spec.cluster.nodes.elastic:
+        found["elastic"] = {"min": spec.cluster.nodes.min, "max": spec.cluster.nodes.max}
+    return found
+
+
+def reach(spec: Spec, rule: str) -> dict[str, str]:
+    """Give what the record of a smoke test on several nodes says besides: that they try to reach each other first.
+
+    *rule* says what to look at, in the words of the service, when some cannot.
+    """
+    return {"reach": rule} if SMOKE in spec.env and spec.cluster.nodes.max > 1 else {}
+
+
+def _axis(axis: Axis) -> list[Any]:
+    """Give a parameter and its values, or the names of several and the values that they have together."""
+    if len(axis.names) == 1:
+        return [axis.names[0], [value for (value,) in axis.rows]]
+    return [list(axis.names), [list(row) for row in axis.rows]]
 
 
 def _mount(mount: Mount, facts: Facts) -> dict[str, Any]:

@@ -11,6 +11,7 @@ from runspec.provider import Client, State, Status, Stream, Tail
 
 FIRST_PAUSE_S = 0.01
 LONGEST_PAUSE_S = 1.0
+QUIET_SHARE = 10  # an end is seen late by a tenth of how long nothing has been seen, at most
 STATE_SHARE = 10  # the state is asked for at most a tenth of the time
 LINE_BYTES = 1 << 20  # a longer line is shown in parts
 
@@ -100,7 +101,8 @@ def follow(
     """
     wanted = wanted or every
     source, readers = tail(client), dict[tuple[int, int], Reader]()
-    started, pause_s, next_state, status = clock(), FIRST_PAUSE_S, 0.0, None
+    started, next_state, status = clock(), 0.0, None
+    seen = started  # when something was shown last
     why = ""
     while True:
         ended = status is not None and status.state.terminal
@@ -121,7 +123,8 @@ def follow(
                 waits(why)
         if timeout_s is not None and clock() - started > timeout_s:
             raise TimedOut(f"{run} has not ended after {timeout_s:g} s; it goes on")
-        pause_s = FIRST_PAUSE_S if shown else min(pause_s * 1.5, LONGEST_PAUSE_S)
+        seen = now if shown else seen
+        pause_s = min(max((now - seen) / QUIET_SHARE, FIRST_PAUSE_S), LONGEST_PAUSE_S)
         sleep(min(pause_s, source.poll_s) if shown else max(pause_s, _least(source, pause_s)))
 
 

@@ -8,10 +8,11 @@ from typing import Any
 from pydantic import Field
 
 from runspec.check import model
-from runspec.problems import Problem
+from runspec.model import Model
+from runspec.problems import Path, Problem, did_you_mean
 from runspec.provider import Options
 from runspec.scalars import Name
-from runspec.spec import Model, Spec
+from runspec.spec import Spec
 from runspec.tree import Value
 
 
@@ -24,16 +25,61 @@ class Profile(Model):
 
 
 def options(
-    kind: type[Options], name: str, spec: Spec, profile: Profile
+    kind: type[Options], name: str, spec: Spec, profile: Profile, *, complete: bool = True
 ) -> tuple[Options | None, list[Problem], list[Problem]]:
-    """Give the options for *spec* on the provider *name*: its own settings over the profile's.
+    """Give the options for *spec* on the provider *name*: its own settings over its pool's over the profile's.
 
-    Also gives the problems of the spec and those of the profile, each with its path there.
+    Also gives the problems of the spec and those of the profile, each with its path there. Where the profile
+    is not *complete*, a pool may be one that it does not know.
     """
-    own = spec.providers.get(name, {})
-    found, problems = model(kind, {**profile.providers.get(name, {}), **own}, ("providers", name))
+    own, common = spec.providers.get(name, {}), profile.providers.get(name, {})
+    at = ("providers", name)
+    pools = _pools(own if "pools" in own else common)
+    drawn = pools.get(spec.cluster.pool or "", {})
+    found, problems = model(kind, {**common, **drawn, **own}, at)
+    problems = [p for p in problems if len(p.path) < 3 or p.path[2] not in {*drawn} - {*own}]
+    for pool, settings in pools.items():
+        problems += _of_pool(kind, {**common, **own}, (*at, "pools", pool), settings)
     in_spec = [p for p in problems if len(p.path) > 2 and p.path[2] in own]
-    return found, in_spec, [p for p in problems if p not in in_spec]
+    in_profile = [p for p in problems if p not in in_spec]
+    if complete and kind.has_pools and (spec.cluster.pool or "") not in {"", *pools}:
+        in_spec.append(_no_pool(name, spec.cluster.pool or "", pools))
+    if found is None or in_spec or in_profile:
+        return None, in_spec, in_profile
+    return found.model_copy(update={"pools": {}}), [], []
+
+
+def drawn(settings: Mapping[str, Any], pool: str | None) -> dict[str, Any]:
+    """Give *settings* of a provider as jobs of *pool* have them, without pools."""
+    found = {**settings, **_pools(settings).get(pool or "", {})}
+    found.pop("pools", None)
+    return found
+
+
+def _pools(settings: Mapping[str, Any]) -> Mapping[str, Mapping[str, Any]]:
+    """Give the pools in *settings*; what has another shape is told of by their model."""
+    pools = settings.get("pools", {})
+    if not isinstance(pools, Mapping):
+        return {}
+    return {name: pool for name, pool in pools.items() if isinstance(pool, Mapping)}
+
+
+def _of_pool(
+    kind: type[Options], others: Mapping[str, Any], at: Path, settings: Mapping[str, Any]
+) -> list[Problem]:
+    """Give what is wrong with the *settings* of a pool, among the *others* of its provider."""
+    if "pools" in settings:
+        return [Problem((*at, "pools"), "a pool has no pools", "take it away", at="key")]
+    _, problems = model(kind, {**others, **settings})
+    return [p._replace(path=(*at, *p.path)) for p in problems if p.path and p.path[0] in settings]
+
+
+def _no_pool(provider: str, name: str, pools: Mapping[str, Any]) -> Problem:
+    hint = did_you_mean(name, pools) or (
+        f"add providers: {{{provider}: {{pools: {{{name}: {{...}}}}}}}} to the profile"
+    )
+    what = f"the profile has no pool '{name}' for {provider}"
+    return Problem(("cluster", "capacity"), what, hint)
 
 
 def read(value: Value) -> tuple[Profile | None, list[Problem]]:

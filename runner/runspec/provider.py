@@ -3,8 +3,9 @@
 A provider has two halves. The `Provider` is pure: it checks a spec and turns it into a plan,
 touching no network, clock, environment or disk. Its `Client` is the other half: it sends the
 requests of a plan. What a client can do beyond that is a protocol with one method, asked for
-with isinstance: `Stage`, `Tail`, `Outputs`, `Talks`, `Remembers`, `Collects`, `Shells` and `Tunnels`; of
-a provider, `Survey`, `Doctor`, `Permits`, `Introduces`, `Rehearses`, `Exports`, `Imports` and `Enters`.
+with isinstance: `Stage`, `Tail`, `Outputs`, `Stops`, `Talks`, `Remembers`, `Changes`, `Collects`, `Shells`,
+`Tunnels`; of a provider, `Survey`, `Doctor`, `DoctorOfNodes`, `Permits`, `Introduces`, `Rehearses`, `Exports`,
+`Imports` and `Enters`.
 `runspec.testing` asks every promise made here of every registered provider.
 """
 
@@ -14,8 +15,10 @@ from collections.abc import Iterable, Sequence
 from typing import Protocol
 
 from runspec.abilities import (
+    Changes,
     Collects,
     Doctor,
+    DoctorOfNodes,
     Enters,
     Exports,
     Imports,
@@ -26,11 +29,13 @@ from runspec.abilities import (
     Remembers,
     Shells,
     Stage,
+    Stops,
     Survey,
     Tail,
     Talks,
     Tunnels,
 )
+from runspec.ec2 import EC2_TYPES, Ec2Type
 from runspec.errors import (
     Conflict,
     CredentialsError,
@@ -47,7 +52,8 @@ from runspec.inside import (
     inside_signed,
     zipapp_bytes as inside_zipapp,
 )
-from runspec.layout import OUTPUT_TAR, blob_name, job_record
+from runspec.layout import OUTPUT_TAR, blob_name, job_record, reach
+from runspec.model import Model
 from runspec.outputs import saved_outputs
 from runspec.problems import Path, Problem, did_you_mean
 from runspec.scalars import (
@@ -61,8 +67,18 @@ from runspec.scalars import (
     Word,
     matching,
 )
+from runspec.seats import (
+    NOT_NEEDED,
+    elastic_end,
+    elastic_status,
+    nodes_each,
+    seat,
+    seated,
+    task_of,
+    tasks_in_all,
+)
 from runspec.signed import Line, signed_lines, signed_problems
-from runspec.spec import Capacity, Launch, Model, Mount, Nodes, Output, Spec
+from runspec.spec import Capacity, Launch, Mount, Nodes, Output, Spec
 from runspec.tars import tar_blocks, tar_bytes
 from runspec.values import (
     SECRET_SOURCE,
@@ -70,6 +86,7 @@ from runspec.values import (
     Answer,
     Attempt,
     Bundle,
+    Change,
     Chunk,
     Exported,
     Facts,
@@ -96,10 +113,13 @@ from runspec.values import (
     Step,
     Stream,
     Way,
+    change,
 )
 from runspec.words import argv, shell_script, tasks, variable
 
 __all__ = [
+    "EC2_TYPES",
+    "NOT_NEEDED",
     "OUTPUT_TAR",
     "SECRET_SOURCE",
     "Address",
@@ -108,12 +128,16 @@ __all__ = [
     "Bundle",
     "Bytes",
     "Capacity",
+    "Change",
+    "Changes",
     "Chunk",
     "Client",
     "Collects",
     "Conflict",
     "CredentialsError",
     "Doctor",
+    "DoctorOfNodes",
+    "Ec2Type",
     "Enters",
     "Exported",
     "Exports",
@@ -164,6 +188,7 @@ __all__ = [
     "State",
     "Status",
     "Step",
+    "Stops",
     "Stream",
     "Survey",
     "Tail",
@@ -177,21 +202,30 @@ __all__ = [
     "Word",
     "argv",
     "blob_name",
+    "change",
     "did_you_mean",
+    "elastic_end",
+    "elastic_status",
     "inside_boot",
     "inside_sh",
     "inside_signed",
     "inside_zipapp",
     "job_record",
     "matching",
+    "nodes_each",
+    "reach",
     "saved_outputs",
+    "seat",
+    "seated",
     "shell_script",
     "signed_lines",
     "signed_problems",
     "state_folder",
     "tar_blocks",
     "tar_bytes",
+    "task_of",
     "tasks",
+    "tasks_in_all",
     "variable",
 ]
 

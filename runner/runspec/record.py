@@ -13,10 +13,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from runspec import disk, home, journal, plan
+from runspec import check, disk, home, journal, plan, yamlio
 from runspec.errors import Bug, UsageError
 from runspec.problems import did_you_mean
-from runspec.provider import Facts, Provider, Source
+from runspec.provider import Facts, Provider, Source, Spec
 
 TOKEN = "[0-9a-z]{6}"
 RUN = re.compile(rf"[a-z][a-z0-9-]*-{TOKEN}")
@@ -46,6 +46,13 @@ class Record:
     def job(self) -> bytes:
         """The text of the spec, as it was applied."""
         return (self.folder / "job.yaml").read_bytes()
+
+    @property
+    def spec(self) -> Spec:
+        """The spec, as it was applied."""
+        found, _ = check.spec(yamlio.read(self.job))
+        assert found is not None, "BUG: a spec on record was checked"
+        return found
 
     def facts(self, provider: Provider) -> Facts:
         """Give what the plan was made from; bundles and requirements are in the plan itself."""
@@ -183,6 +190,10 @@ def find(run: str) -> Record:
     if found := [r for r in named if not r.memory().deleted] or named:
         return found[-1]
     records = _records(RUN)
+    if sizes := sorted(
+        {r.name for r in records if re.fullmatch(rf"{re.escape(run)}-n\d+", r.name)}
+    ):
+        raise UsageError(f"'{run}' is a run for each size", f"name one: {', '.join(sizes)}")
     known = [*(r.run for r in records), *(r.name for r in records)]
     hint = did_you_mean(run, known) or ("see runspec list" if known else "nothing was applied yet")
     raise UsageError(f"there is no run '{run}'", hint)

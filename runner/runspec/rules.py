@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-import math
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 
+from runspec.measured import wrong_metric, wrong_scaling
 from runspec.problems import Path, Problem, did_you_mean
-from runspec.spec import MAX_TASKS, Launch, Spec
-from runspec.words import PLACE, places, variable
+from runspec.scalars import NAME, compiled
+from runspec.spec import Launch, Spec
+from runspec.sweeps import MAX_TASKS, Random
+from runspec.words import PLACE, SMOKE, length, places, smoke_name, swept, variable
 
 RESERVED = "RUNSPEC_"
 
@@ -22,6 +24,9 @@ def broken(spec: Spec) -> Iterator[Problem]:
     yield from _places(spec)
     yield from _sweep(spec)
     yield from _launch(spec)
+    yield from _smoke(spec)
+    yield from wrong_metric(spec)
+    yield from wrong_scaling(spec)
 
 
 def _something_to_run(spec: Spec) -> Iterator[Problem]:
@@ -29,8 +34,9 @@ def _something_to_run(spec: Spec) -> Iterator[Problem]:
         yield Problem(("run",), "both 'command' and 'run' are there", "keep one of them", at="key")
     if spec.command is None and spec.run is None:
         yield Problem((), "nothing to run", "add command: [program, argument] or run: |")
-    if spec.command is not None and not spec.command[0]:
-        yield Problem(("command", 0), "the program's name is empty")
+    for key, words in (("command", spec.command or ()), ("smoke", _listed(spec.smoke))):
+        if words and not words[0]:
+            yield Problem((key, 0), "the program's name is empty")
     for where, text in _texts(spec):
         if "\0" in text:
             yield Problem(where, "a NUL character cannot be part of a command")
@@ -40,17 +46,18 @@ def _names(spec: Spec) -> Iterator[Problem]:
     for kind, names in (
         ("mounts", [m.name for m in spec.mounts]),
         ("outputs", [o.name for o in spec.outputs]),
-        ("sweep", list(spec.sweep)),
+        ("sweep", swept(spec.sweep)),
     ):
         seen: dict[str, str] = {}
         for i, name in enumerate(names):
             same = seen.setdefault(variable(kind, name), name)
-            where: Path = (kind, name) if kind == "sweep" else (kind, i, "name")
+            where: Path = _parameter(spec, i) if kind == "sweep" else (kind, i, "name")
             if same != name:
                 yield Problem(where, f"'{name}' and '{same}' are the same variable in the job")
         for name in (name for name, times in Counter(names).items() if times > 1):
             last = len(names) - 1 - names[::-1].index(name)
-            yield Problem((kind, last, "name"), f"'{name}' is there twice")
+            where = _parameter(spec, last) if kind == "sweep" else (kind, last, "name")
+            yield Problem(where, f"'{name}' is there twice")
 
 
 def _targets(spec: Spec) -> Iterator[Problem]:
@@ -67,7 +74,7 @@ def _targets(spec: Spec) -> Iterator[Problem]:
 
 def _environment(spec: Spec) -> Iterator[Problem]:
     for name in spec.env:
-        if name.upper().startswith(RESERVED):
+        if name.upper().startswith(RESERVED) and name != SMOKE:
             yield Problem(("env", name), f"{RESERVED}* belongs to runspec", "rename it", at="key")
         if name in spec.secrets:
             yield Problem(("secrets", name), f"'{name}' is in env too", "keep one", at="key")
@@ -82,13 +89,20 @@ def _texts(spec: Spec) -> Iterable[tuple[Path, str]]:
     yield from (((("command", i), word)) for i, word in enumerate(spec.command or ()))
     if spec.run is not None:
         yield ("run",), spec.run
+    if isinstance(spec.smoke, str):
+        yield ("smoke",), spec.smoke
+    yield from (((("smoke", i), word)) for i, word in enumerate(_listed(spec.smoke)))
+
+
+def _listed(smoke: str | tuple[str, ...] | None) -> tuple[str, ...]:
+    return smoke if isinstance(smoke, tuple) else ()
 
 
 def _places(spec: Spec) -> Iterator[Problem]:
     known = {
         "mounts": [m.name for m in spec.mounts],
         "outputs": [o.name for o in spec.outputs],
-        "sweep": list(spec.sweep),
+        "sweep": swept(spec.sweep),
     }
     for where, text in _texts(spec):
         for kind, name in places(text):
@@ -97,7 +111,7 @@ def _places(spec: Spec) -> Iterator[Problem]:
                 yield Problem(where, f"there is no '{name}' in {kind}", hint)
     for (kind, i), text in _fixed(spec):
         if PLACE.search(text):
-            what = "${...} is filled in only in command and run"
+            what = "${...} is filled in only in command, run and smoke"
             yield Problem((kind, i), what, "the same value is in the job's RUNSPEC_* variables")
 
 
@@ -105,8 +119,26 @@ def _fixed(spec: Spec) -> Iterator[tuple[tuple[str, str], str]]:
     yield from ((("env", name), value) for name, value in spec.env.items())
 
 
+def _parameter(spec: Spec, number: int) -> Path:
+    """Give where the parameter of that number stands in the sweep."""
+    found: list[Path] = []
+    for name, part in spec.sweep.items():
+        if isinstance(part, Random):
+            found += [("sweep", name, "draw", inner) for inner in part.draw]
+        elif isinstance(part, Mapping):
+            found += [("sweep", name, inner) for inner in part]
+        else:
+            found.append(("sweep", name))
+    return found[number]
+
+
 def _sweep(spec: Spec) -> Iterator[Problem]:
-    count = math.prod(len(values) for values in spec.sweep.values())
+    for name, part in spec.sweep.items():
+        if isinstance(part, Random):
+            yield from _draws(("sweep", name, "draw"), part)
+        elif isinstance(part, Mapping):
+            yield from _lengths(("sweep", name), part)
+    count = length(spec.sweep)
     if count > MAX_TASKS:
         what = f"{count:,} tasks, above {MAX_TASKS:,}"
         yield Problem(("sweep",), what, "AWS Batch allows 10,000 in one array", at="key")
@@ -114,11 +146,30 @@ def _sweep(spec: Spec) -> Iterator[Problem]:
         yield Problem(("max_parallel",), "there is no sweep to bound", "take it away", at="key")
 
 
+def _lengths(where: Path, part: Mapping[str, tuple[str, ...]]) -> Iterator[Problem]:
+    (first, values), *others = part.items()
+    for name, own in others:
+        if len(own) != len(values):
+            what = f"'{name}' has {len(own):,} values, '{first}' {len(values):,}"
+            yield Problem((*where, name), what, "lists that go together are equally long")
+
+
+def _draws(where: Path, part: Random) -> Iterator[Problem]:
+    for name, how in part.draw.items():
+        (kind,) = how.model_fields_set
+        ends = how.bounds
+        if ends is not None and ends[0] > ends[1]:
+            yield Problem((*where, name, kind), "the first number is above the second")
+        elif how.log_uniform is not None and ends is not None and ends[0] <= 0:
+            hint = "write uniform, or begin above 0"
+            yield Problem((*where, name, kind), "there is no logarithm of 0 or less", hint)
+
+
 def _launch(spec: Spec) -> Iterator[Problem]:
-    if spec.cluster.nodes.elastic and spec.launch is Launch.MPI:
-        what = "an MPI job cannot grow or shrink"
-        hint = "set a number of nodes, or launch: torchrun or none"
-        yield Problem(("cluster", "nodes"), what, hint)
+    processes = spec.cluster.nodes.max * spec.processes_per_node
+    if spec.global_batch is not None and spec.global_batch < processes:
+        what = f"{processes} processes cannot share {spec.global_batch} samples"
+        yield Problem(("global_batch",), what, "make it larger, or take fewer nodes")
     if spec.processes_per_node > 1 and spec.launch is Launch.NONE:
         what = "nothing starts several processes a node with launch: none"
         yield Problem(("processes_per_node",), what, "set launch: mpi or torchrun", at="key")
@@ -126,3 +177,11 @@ def _launch(spec: Spec) -> Iterator[Problem]:
         yield Problem(
             ("cluster", "gpu_type"), "a kind of GPU, but no number", "add gpus: 1", at="key"
         )
+
+
+def _smoke(spec: Spec) -> Iterator[Problem]:
+    if spec.smoke is not None and not compiled(NAME).match(smoke_name(spec.name)):
+        what = (
+            f"with -smoke, the name of its smoke test, '{spec.name}' is longer than 40 characters"
+        )
+        yield Problem(("name",), what, "make it shorter")

@@ -46,7 +46,8 @@ def problem(what: str, hint: str | None = None, *, private: bool = False) -> Pyd
     return PydanticCustomError("runspec", "{what}", context)
 
 
-def _whole(value: Any) -> Any:
+def whole(value: Any) -> Any:
+    """Give the whole number that a text is; other values as they are."""
     if isinstance(value, Text):
         if kind(value) != "int":
             hint = "take the quotes away" if not value.plain and value.isdecimal() else None
@@ -130,9 +131,10 @@ def matching(pattern: str, what: str, hint: str, *, private: bool = False) -> Ca
     return check
 
 
-Whole = Annotated[int, BeforeValidator(_whole)]
-Positive = Annotated[int, Field(ge=1), BeforeValidator(_whole)]
-Tries = Annotated[int, Field(ge=1, le=10), BeforeValidator(_whole)]
+Whole = Annotated[int, BeforeValidator(whole)]
+Natural = Annotated[int, Field(ge=0), BeforeValidator(whole)]
+Positive = Annotated[int, Field(ge=1), BeforeValidator(whole)]
+Tries = Annotated[int, Field(ge=1, le=10), BeforeValidator(whole)]
 Truth = Annotated[bool, BeforeValidator(_truth)]
 Word = Annotated[str, Field(min_length=1), BeforeValidator(_word)]
 Free = Annotated[

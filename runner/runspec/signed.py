@@ -7,7 +7,7 @@ from typing import Any
 
 from runspec.problems import Problem
 from runspec.spec import Launch, Mount, Spec
-from runspec.words import tasks, variable
+from runspec.words import Axis, axes, tasks, variable
 
 SIGNED_OUTPUTS = 100  # tasks whose outputs one list of URLs is made for
 
@@ -18,7 +18,7 @@ Line = str | list[Any]
 def signed_lines(
     spec: Spec,
     claim: Iterable[Line],
-    mount: Callable[[Mount], Line],
+    mount: Callable[[Mount], Iterable[Line]],
     output: Callable[[str, int], Iterable[Line]],
 ) -> Iterator[Line]:
     """Give the list of *spec* for signed.sh, in which the lines of the service's own places stand.
@@ -28,19 +28,28 @@ def signed_lines(
     """
     yield from claim
     yield f"slots={spec.processes_per_node}"
+    if spec.global_batch is not None:
+        yield f"batch={spec.global_batch}"
     for one in spec.mounts:
         yield f"mount={variable('mounts', one.name)}"
         yield f"at={one.target}"
-        yield mount(one)
-    for name, values in reversed(list(spec.sweep.items())):
-        yield f"sweep={variable('sweep', name)} {len(values)}"
-        for value in values:
-            yield f"value={_one_line(value)}"
+        yield from mount(one)
+    for axis in reversed(axes(spec.sweep)):
+        yield from _swept(axis)
     for made in spec.outputs:
         yield f"output={variable('outputs', made.name)}"
         yield f"at={made.path}"
         for task in range(len(tasks(spec))):
             yield from output(made.name, task)
+
+
+def _swept(axis: Axis) -> Iterator[str]:
+    """Those that go with another have the value of the same place."""
+    for i, name in enumerate(axis.names):
+        of = variable("sweep", name)
+        yield f"with={of}" if i else f"sweep={of} {len(axis.rows)}"
+        for row in axis.rows:
+            yield f"value={_one_line(row[i])}"
 
 
 def _one_line(value: str) -> str:

@@ -10,7 +10,6 @@ from enum import StrEnum
 from typing import Annotated, Any, Literal, Self
 
 from pydantic import (
-    BaseModel,
     BeforeValidator,
     ConfigDict,
     Discriminator,
@@ -20,6 +19,9 @@ from pydantic import (
     model_validator,
 )
 
+from runspec.metrics import Metric, Sizes
+from runspec.model import Model
+from runspec.problems import did_you_mean
 from runspec.scalars import (
     Bytes,
     Folder,
@@ -36,17 +38,10 @@ from runspec.scalars import (
     compiled,
     problem,
 )
+from runspec.sweeps import Sweep
 from runspec.tree import Text, kind, resolve
 
-MAX_TASKS = 10_000  # children of one AWS Batch array job; the same bound everywhere
-RANGE = r"^-?[0-9]{1,9}\.\.-?[0-9]{1,9}$"
 SOURCE = r"^(\.{1,2}(/|$)|/|~/|store://.|shared://.)"
-
-
-class Model(BaseModel):
-    """The base of every model: frozen, and a key it does not know is an error."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
 
 
 class Capacity(StrEnum):
@@ -114,27 +109,39 @@ NODES_SCHEMA = {
 OF_OTHERS = {"lowpriority": "spot", "dedicated": "on-demand"}
 
 
-def _capacity(value: Any) -> Any:
-    if isinstance(value, str) and (mine := OF_OTHERS.get(value.lower())):
-        kinds = "on-demand, spot or spot-then-on-demand"
-        raise problem(f"'{value}' is not {kinds}", f"did you mean '{mine}'?")
-    return "spot" if value == "low-priority" else value
+POOL = r"^pool:[a-z][a-z0-9_-]{0,39}$"
+BOUGHT = (*(str(c) for c in Capacity), "low-priority")  # the last is read as spot
+
+
+def _bought(value: Any) -> Any:
+    if value == "low-priority":
+        return "spot"
+    if not isinstance(value, str) or value in BOUGHT or compiled(POOL).fullmatch(value):
+        return value
+    kinds = "on-demand, spot, spot-then-on-demand or pool:NAME"
+    mine = OF_OTHERS.get(value.lower())
+    hint = f"did you mean '{mine}'?" if mine else did_you_mean(value, BOUGHT)
+    raise problem(f"'{value}' is not {kinds}", hint)
 
 
 class Cluster(Model):
     """The machines of the job. Everything but `nodes`, `capacity` and `placement` is per node."""
 
+    model_config = ConfigDict(serialize_by_alias=True)
+
     nodes: Annotated[Nodes, WithJsonSchema(NODES_SCHEMA)] = Field(
         default=Nodes(min=1, max=1),
         description="How many: a number, or `{min, max}` for an elastic job.",
     )
-    capacity: Annotated[
-        Capacity,
-        BeforeValidator(_capacity),
-        WithJsonSchema({"enum": [*(str(c) for c in Capacity), "low-priority"]}),
+    bought: Annotated[
+        str,
+        BeforeValidator(_bought),
+        WithJsonSchema({"oneOf": [{"enum": [*BOUGHT]}, {"type": "string", "pattern": POOL}]}),
     ] = Field(
-        default=Capacity.ON_DEMAND,
-        description="How they are bought. `low-priority` is read as `spot`.",
+        default="on-demand",
+        alias="capacity",
+        description="How they are bought: `on-demand`, `spot` or `spot-then-on-demand`; `low-priority` is "
+        "read as `spot`. `pool:NAME` is machines that are there already: the profile says under `pools` which.",
     )
     cpus: Positive | None = Field(default=None, description="Processor cores.")
     memory: Bytes | None = Field(default=None, description="Main memory, such as `16GiB`.")
@@ -144,6 +151,16 @@ class Cluster(Model):
     placement: Literal["close"] | None = Field(
         default=None, description="`close`: the same zone and the lowest latency between nodes."
     )
+
+    @property
+    def pool(self) -> str | None:
+        """The pool that the machines are drawn from, and given back to."""
+        return self.bought.partition(":")[2] or None
+
+    @property
+    def capacity(self) -> Capacity:
+        """How the machines are bought; those of a pool are there, and nobody takes them away."""
+        return Capacity.ON_DEMAND if self.pool else Capacity(self.bought)
 
 
 class Container(Model):
@@ -235,36 +252,6 @@ class Retry(Model):
     )
 
 
-def _values(value: Any) -> Any:
-    if isinstance(value, str):
-        if not compiled(RANGE).fullmatch(value):
-            raise problem(f"'{value}' is not a range", "write 1..50, or a list of values")
-        first, last = (int(end) for end in value.split(".."))
-        if not 0 <= last - first < MAX_TASKS:
-            raise problem(f"'{value}' has {max(0, last - first + 1):,} values, not 1 to 10,000")
-        return tuple(str(n) for n in range(first, last + 1))
-    return value
-
-
-Values = Annotated[
-    tuple[Free, ...],
-    Field(min_length=1),
-    BeforeValidator(_values),
-    WithJsonSchema(
-        {
-            "oneOf": [
-                {"type": "string", "pattern": RANGE},
-                {
-                    "type": "array",
-                    "minItems": 1,
-                    "items": {"type": ["string", "number", "boolean"]},
-                },
-            ]
-        }
-    ),
-]
-
-
 class Spec(Model):
     """One job."""
 
@@ -288,6 +275,11 @@ class Spec(Model):
     processes_per_node: Positive = Field(
         default=1, description="Processes started on each node by `mpi` or `torchrun`."
     )
+    global_batch: Positive | None = Field(
+        default=None,
+        description="Samples in a step of the whole job, however many processes share them: "
+        "`RUNSPEC_GLOBAL_BATCH`.",
+    )
     command: tuple[Free, ...] | None = Field(
         default=None,
         min_length=1,
@@ -296,12 +288,33 @@ class Spec(Model):
     run: Word | None = Field(
         default=None, description="A shell script for /bin/sh, instead of `command`."
     )
-    sweep: Mapping[Key, Values] = Field(
+    smoke: (
+        Annotated[
+            Annotated[Word, Tag("script")]
+            | Annotated[tuple[Free, ...], Field(min_length=1), Tag("list")],
+            Discriminator(lambda value: "list" if isinstance(value, list | tuple) else "script"),
+        ]
+        | None
+    ) = Field(
+        default=None,
+        description="What `apply --smoke` runs first, on every node, on synthetic data: a program and its "
+        "arguments, or a shell script for /bin/sh. The job begins when it has ended with 0.",
+    )
+    sweep: Sweep = Field(
         default={},
-        description="Values to try, all with all: one task each. `${sweep.NAME}` in the command.",
+        description="Values to try, all with all: one task each. `${sweep.NAME}` in the command. Those "
+        "under `list` go together, the n-th with the n-th; those under `random` are drawn.",
     )
     max_parallel: Positive | None = Field(
         default=None, description="How many tasks of a sweep run at once, at most."
+    )
+    metric: Metric | None = Field(
+        default=None, description="What `runspec report` ranks or compares by."
+    )
+    scaling: Sizes | None = Field(
+        default=None,
+        description="Numbers of nodes, one run each, `NAME-n1`, `NAME-n2`: `[1, 2, 4]`, or `{nodes, batch, "
+        "data, software}`. `runspec report NAME` compares them.",
     )
     retry: Retry = Field(default=Retry(), description="How often it is tried.")
     timeout: Seconds | None = Field(

@@ -6,6 +6,7 @@ schema checker) would make of it; what it means here is for the type of its fiel
 
 from __future__ import annotations
 
+import json
 import math
 import re
 from typing import Any, Literal, NamedTuple, Self, cast
@@ -23,6 +24,8 @@ CORE = re.compile(
     r"|[-+]?\.(?:inf|Inf|INF)|\.(?:nan|NaN|NAN))"
 )
 BASES = {"0o": 8, "0x": 16}
+# In no YAML as they are: https://yaml.org/spec/1.2.2/#51-character-set
+UNSHOWN = re.compile("[\x7f-\x9f\u2028\u2029\ud800-\udfff\ufeff\ufffe\uffff]")
 # Python prints no whole number of more than 4300 digits; 3500 hexadecimal ones are 4214 of them.
 INT_CHARACTERS = 3500
 
@@ -144,6 +147,25 @@ def resolve(value: object) -> Any:
     if isinstance(value, list):
         return [resolve(item) for item in value]
     return _scalar(value) if isinstance(value, Text) else value
+
+
+def flow(value: object) -> str:
+    """Give *value* as YAML in one line that reads as it was read: a number is none in quotes.
+
+    >>> flow({"max_vcpus": Text("64"), "region": Text("eu-central-1")})
+    '{"max_vcpus": 64, "region": "eu-central-1"}'
+    """
+    if isinstance(value, dict):
+        return "{" + ", ".join(f"{_quoted(k)}: {flow(v)}" for k, v in value.items()) + "}"
+    if isinstance(value, list | tuple):
+        return "[" + ", ".join(flow(inner) for inner in value) + "]"
+    return str(value) if isinstance(value, Text) and kind(value) != "str" else _quoted(value)
+
+
+def _quoted(value: object) -> str:
+    """JSON, with what YAML wants escaped in addition; it has no pairs of surrogates."""
+    text = json.dumps(value, ensure_ascii=False)
+    return UNSHOWN.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
 
 
 def moved(value: Value, span: Span) -> Value:

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Mapping, Sequence
 from enum import StrEnum
-from typing import Annotated, Any, BinaryIO, NamedTuple, Protocol
+from typing import Annotated, Any, BinaryIO, ClassVar, NamedTuple, Protocol
 
 from pydantic import BeforeValidator, Field, WithJsonSchema
 
+from runspec.model import Model
 from runspec.scalars import Key, matching
-from runspec.spec import Model
 
 Answer = Mapping[str, Any]
 Progress = Callable[[int, int], None]  # bytes (or items) done, and in all; 0 where not known
@@ -47,6 +48,14 @@ class Options(Model):
     secrets: Mapping[Key, SecretSource] = Field(
         default={},
         description="Where each secret lives: `env:NAME`, `file:/path`, or a store of the cloud.",
+    )
+    pools: Mapping[Key, Mapping[str, Any]] = Field(
+        default={},
+        description="What `capacity: pool:NAME` means: settings of this provider for the jobs that say so, "
+        "over the others of the profile.",
+    )
+    has_pools: ClassVar[bool] = (
+        True  # False where machines come from one place, and a name says nothing
     )
 
 
@@ -140,6 +149,28 @@ class Attempt(NamedTuple):
     reclaimed: bool = False
     began_s: float | None = None
     ended_s: float | None = None
+
+
+class Change(NamedTuple):
+    """A change of the nodes of an elastic job: which generation began with it, and what it cost.
+
+    *gap_s* is from the last step before it to the first one after it, *lost_steps* how many of them were done again;
+    None where nobody knows. *at* is Unix time.
+    """
+
+    task: int
+    generation: int
+    at: float
+    nodes: int
+    why: str
+    gap_s: float | None
+    lost_steps: int | None
+
+
+def change(task: int, content: bytes) -> Change:
+    """Give the change that a record `runs/RUN/elastic/TASK/changes/N` tells of."""
+    found = json.loads(content)
+    return Change(task, *(found[name] for name in Change._fields[1:]))
 
 
 class NodeStatus(NamedTuple):
@@ -242,10 +273,14 @@ class Litter(NamedTuple):
 
 
 class Rehearsal(NamedTuple):
-    """Stand-ins that are up: *env* leads SDKs to them, *options* are the profile's, made complete."""
+    """Stand-ins that are up: *env* leads SDKs to them, *options* are the profile's, made complete.
+
+    *notes* say to a person what of the plan is not rehearsed.
+    """
 
     env: Mapping[str, str]
     options: Mapping[str, Any]
+    notes: tuple[str, ...] = ()
 
 
 class Foreign(NamedTuple):

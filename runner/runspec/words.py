@@ -7,12 +7,16 @@ environment variables named here; `$${` stands for a plain `${`. See runspec_ins
 from __future__ import annotations
 
 import itertools
+import math
 import re
 from collections.abc import Iterator, Mapping
+from typing import Any, NamedTuple
 
 from runspec.spec import Spec
+from runspec.sweeps import Random, Sweep
 
 KINDS = {"mounts": "RUNSPEC_MOUNT_", "outputs": "RUNSPEC_OUTPUT_", "sweep": "RUNSPEC_SWEEP_"}
+SMOKE = "RUNSPEC_SMOKE"  # in the env of a smoke test, where its nodes first try to reach each other
 PLACE = re.compile(r"(\$?)\$\{(mounts|outputs|sweep)\.([^}]*)\}")
 
 
@@ -23,6 +27,11 @@ def variable(kind: str, name: str) -> str:
     'RUNSPEC_MOUNT_MY_CODE'
     """
     return KINDS[kind] + name.upper().replace("-", "_")
+
+
+def smoke_name(name: str) -> str:
+    """Give what the smoke test of the spec called *name* is called."""
+    return f"{name}-smoke"
 
 
 def places(text: str) -> Iterator[tuple[str, str]]:
@@ -61,12 +70,62 @@ def argv(spec: Spec) -> tuple[str, ...]:
     return ("/bin/sh", "-e", "-c", shell_script(spec.run))
 
 
+class Axis(NamedTuple):
+    """One digit of the number of a task: the parameters that go together, and their values in turn."""
+
+    names: tuple[str, ...]
+    rows: tuple[tuple[str, ...], ...]
+
+
+def axes(sweep: Sweep) -> tuple[Axis, ...]:
+    """Give what a sweep is the product of, in its order; lists of equal length have been checked.
+
+    >>> axes({"lr": ("1", "2")})
+    (Axis(names=('lr',), rows=(('1',), ('2',))),)
+    """
+    return tuple(_axis(name, part) for name, part in sweep.items())
+
+
+def _axis(name: str, part: Any) -> Axis:
+    if isinstance(part, Random):
+        return Axis(tuple(part.draw), part.rows)
+    if isinstance(part, Mapping):
+        return Axis(tuple(part), tuple(zip(*part.values(), strict=True)))
+    return Axis((name,), tuple((value,) for value in part))
+
+
+def swept(sweep: Sweep) -> list[str]:
+    """Give the names of all parameters, in their order."""
+    found: list[str] = []
+    for name, part in sweep.items():
+        given = part.draw if isinstance(part, Random) else part
+        found += given if isinstance(given, Mapping) else [name]
+    return found
+
+
+def length(sweep: Sweep) -> int:
+    """Give how many tasks there are, without making any; of lists, the first one counts.
+
+    >>> length({"lr": ("1", "2"), "list": {"a": ("1", "2", "3"), "b": ("4", "5", "6")}})
+    6
+    """
+    return math.prod(map(_length, sweep.values()))
+
+
+def _length(part: Any) -> int:
+    if isinstance(part, Random):
+        return part.trials
+    return len(next(iter(part.values())) if isinstance(part, Mapping) else part)
+
+
 def tasks(spec: Spec) -> tuple[Mapping[str, str], ...]:
-    """Give the values of every task of the sweep, the last parameter changing fastest.
+    """Give the values of every task of the sweep, the last part of it changing fastest.
 
     A spec without a sweep is one task without values.
     """
-    names = list(spec.sweep)
+    parts = axes(spec.sweep)
+    names = [name for axis in parts for name in axis.names]
     return tuple(
-        dict(zip(names, values, strict=True)) for values in itertools.product(*spec.sweep.values())
+        dict(zip(names, itertools.chain.from_iterable(rows), strict=True))
+        for rows in itertools.product(*(axis.rows for axis in parts))
     )

@@ -1,7 +1,7 @@
 """The command line of the zipapp.
 
 `job [-- WORD...]`, `job --node`, `batch -- WORD...`, `enter RUN TASK RANK [-- WORD...]`, `launch -- WORD...`,
-`relay HOST PORT`, `rsh HOST WORD...`, `sync --every SECONDS|--once FROM TO`.
+`reach -- WORD...`, `relay HOST PORT`, `rsh HOST WORD...`, `sync --every SECONDS|--once FROM TO`.
 """
 
 import importlib
@@ -15,6 +15,7 @@ VERBS = {
     "batch": "batch",
     "enter": "enter",
     "launch": "launcher",
+    "reach": "reach",
     "relay": "relay",
     "rsh": "rsh",
     "sync": "sync",

@@ -1,11 +1,14 @@
 """The address under which other nodes reach this one."""
 
+import fcntl
 import json
 import socket
-from http.client import HTTPException
+import struct
 from typing import Mapping, Optional
 
-from . import boot, team
+from . import team
+
+SIOCGIFADDR = 0x8915
 
 
 def own(env: Mapping[str, str]) -> str:
@@ -17,14 +20,9 @@ def own(env: Mapping[str, str]) -> str:
     if "RUNSPEC_HOST" in env:
         return env["RUNSPEC_HOST"]
     if "ECS_CONTAINER_METADATA_URI_V4" in env:
-        try:
-            found = json.loads(boot.fetch(env["ECS_CONTAINER_METADATA_URI_V4"]).decode())
-            for network in found.get("Networks") or ():
-                for address in network.get("IPv4Addresses") or ():
-                    if address:  # in the network of the machine it is ""
-                        return str(address)
-        except (OSError, ValueError, HTTPException):  # the way out will do
-            pass
+        address = _of_container(env["ECS_CONTAINER_METADATA_URI_V4"])
+        if address is not None:
+            return address
     called = name(env)
     address = _of_name(called)
     if address is not None:
@@ -35,6 +33,37 @@ def own(env: Mapping[str, str]) -> str:
         except OSError:  # there is none
             return called or socket.gethostname()
         return str(way.getsockname()[0])
+
+
+def _of_container(url: str) -> Optional[str]:
+    """Return what ECS says at *url*; None where it says nothing, and the way out will do."""
+    from http.client import HTTPException
+
+    from . import boot
+
+    try:
+        found = json.loads(boot.fetch(url).decode())
+        for network in found.get("Networks") or ():
+            for address in network.get("IPv4Addresses") or ():
+                if address:  # in the network of the machine it is ""
+                    return str(address)
+    except (OSError, ValueError, HTTPException):
+        pass
+    return None
+
+
+def interface(host: str) -> Optional[str]:
+    """Return the network interface that has the IPv4 address *host*; None where none has. netdevice(7)"""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as way:
+        for _, found in socket.if_nameindex():
+            request = struct.pack("256s", found.encode()[:15])
+            try:
+                answer = fcntl.ioctl(way.fileno(), SIOCGIFADDR, request)
+            except OSError:  # it has no address
+                continue
+            if socket.inet_ntoa(answer[20:24]) == host:
+                return found
+    return None
 
 
 def name(env: Mapping[str, str]) -> str:

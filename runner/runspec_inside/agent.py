@@ -5,15 +5,13 @@ writes. What there is to do stands in `runs/<run>/record.json`, which the provid
 """
 
 import os
-import shutil
 import sys
-import tempfile
 import time
-import zipfile
+import zipimport
 from typing import Dict, List, Optional, Tuple
 
 from . import (
-    blob,
+    bucket as store,
     contract,
     ends,
     files,
@@ -27,7 +25,6 @@ from . import (
     rounds,
     team,
     tries,
-    vault,
 )
 from .bucket import Bucket
 from .events import Events
@@ -37,7 +34,7 @@ from .log import Log
 from .meet import Node
 from .mirror import Mirror
 from .notice import Watch
-from .place import place, rename, variable
+from .place import place, rename, seat, variable
 from .process import Child, Signals
 from .rounds import Round
 from .saver import Saver, restore
@@ -57,6 +54,7 @@ OURS = (
     "RUNSPEC_ENDS",
     *team.WORDS,
 )
+INSIDE = "inside.sh"
 OWN_FOLDER = "@"  # as RUNSPEC_BELOW: a fresh folder, which is gone afterwards
 WATCHES = {True: Watch, "azure": Events}  # who tells of the end of a spot machine
 LATE_S = 30.0  # at the most from when a service counts a try to when we do
@@ -66,8 +64,11 @@ def main(argv: List[str]) -> int:
     words = argv[1:] if argv[:1] in (["--"], ["--node"]) else argv
     os.environ.setdefault("RUNSPEC_INSIDE", os.path.abspath(sys.argv[0]))
     rename(os.environ)
-    bucket = blob.connect()
-    vault.fill(os.environ)
+    bucket = store.connect()
+    if "RUNSPEC_VAULT" in os.environ:
+        from . import vault  # with all that a network takes
+
+        vault.fill(os.environ)
     handed.fill(bucket, os.environ)
     for name in ("RUNSPEC_SAS", "RUNSPEC_IDENTITY"):  # a program's variables may come into a log
         os.environ.pop(name, None)
@@ -98,7 +99,7 @@ class Agent:
         self.began = time.monotonic()
         self.bucket = bucket
         self.env = env
-        self.folder = tempfile.mkdtemp(prefix="runspec-")
+        self.folder = files.fresh_folder("runspec-")
         self.at = AT.format(env["RUNSPEC_RUN"])
         self.record = tries.read_record(bucket, self.at)
         self.crew = crew
@@ -122,11 +123,13 @@ class Agent:
             holder = self.bucket.claim(self.at + "claim", self.place.job.encode()).decode()
             if holder == self.place.job:
                 self._begin(signals)
+                if self.record.get("elastic"):
+                    return self._elastic(words, signals)
                 if self.record["shape"] == "array" and self.record["nodes"] > 1:
                     return self._in_step(words, signals)
                 return self._judge(self._together(words, signals))
         finally:
-            shutil.rmtree(self.folder, ignore_errors=True)
+            files.remove_tree(self.folder)
             if self.crew is not None:
                 self.crew.finish()
         if holder == CANCELLED:
@@ -144,7 +147,7 @@ class Agent:
             ends.Ears(self.ends, self.record["nodes"]).start()
         if self.record.get("spot") == "azure":
             key = "{}taken/{}/{}/".format(self.at, self.place.task, self.place.attempt)
-            self.taken = Taken(self.bucket, key, self.place.rank, self._say)
+            self.taken = Taken(self.bucket, key, self.place.rank, self.say)
         path = self.env.get("RUNSPEC_LOG")
         if path:
             key = "{}logs/{}/{}/{}.txt".format(self.at, *self.place[1:])
@@ -164,7 +167,7 @@ class Agent:
             crew.open(found, signals)
         return found
 
-    def _say(self, text: str) -> None:
+    def say(self, text: str) -> None:
         _tell(text)
         self.keep()
 
@@ -199,6 +202,30 @@ class Agent:
         code = gang.end(code, signals, self.record["launch"] == "none")
         return code if self.taken is None else self.taken.excused(code, signals)
 
+    def _elastic(self, words: List[str], signals: Signals) -> int:
+        """Run this node for as long as it is one of those that come and go: see `elastic.run`."""
+        from .elastic.run import Elastic  # what no other job needs is not compiled for it
+
+        self.place = seat(self.place, self.record)
+        self.record = dict(self.record, nodes=self.record["elastic"]["max"])
+        if self.record.get("spot"):
+            self.watch = WATCHES[self.record["spot"]](self.env)
+            self.watch.start()
+        try:
+            code = Elastic(self, words, signals).run()
+        finally:
+            if self.watch is not None:
+                self.watch.finish()
+        if self.taken is not None and isinstance(self.watch, Events):
+            self.taken.stay(self.watch, signals)
+        return code
+
+    def notice(self) -> Optional[str]:
+        """Return why this node is about to lose its machine, if it has been told."""
+        if self.watch is None or self.watch.notice is None:
+            return None
+        return "the machine is to be taken away at {}".format(self.watch.notice)
+
     def _in_step(self, words: List[str], signals: Signals) -> int:
         """Run this node of an array with the others, from round to round: see `rounds`."""
         prefix = "{}rounds/{}/".format(self.at, self.place.task)
@@ -231,7 +258,7 @@ class Agent:
         try:
             saver, mirror = self._prepared(signals)
             grace_s = read(self.env).grace_s
-            inside = self._unpacked()
+            inside = self.unpacked()
         except OSError as error:
             raise Failure("the job cannot be made ready: {}".format(error), USAGE) from error
         env = {name: files.local(value) for name, value in self.env.items()}
@@ -293,17 +320,32 @@ class Agent:
         return self.leaving
 
     def _prepared(self, signals: Signals) -> Tuple[Saver, Optional[Mirror]]:
+        self.mounted()
+        outputs, mirror = self._outputs(), self._words(signals)
+        if "reach" in self.record:
+            self._reach(signals)
+        return outputs, mirror
+
+    def mounted(self) -> None:
+        """Bring what the program reads, and build what it needs."""
         for mount in self.record["mounts"]:
-            path = self._below(mount["target"])
+            path = self.below(mount["target"])
             if mount["kind"] == "folder":
-                shared = self.env.get("RUNSPEC_SHARED") or self._below(SHARED)
+                shared = self.env.get("RUNSPEC_SHARED") or self.below(SHARED)
                 inputs.link(os.path.join(shared, files.local(mount["path"])), path)
             else:
                 inputs.get(self.bucket, mount, inputs.roomy(path, self.env))
             self.env[variable("MOUNT", mount["name"])] = path
         if self.record["requirements"]:
             packages.build(self.record, self.folder, self.env)
-        return self._outputs(), self._words(signals)
+
+    def _reach(self, signals: Signals) -> None:
+        from .reach import Reach  # of smoke tests alone: every job would have to compile it
+
+        node = Node(self.place.rank, self.env["RUNSPEC_HOST"], "", "", 0)
+        prefix = "{}reach/{}/{}/".format(self.at, self.place.task, self._try())
+        own = Reach(self.bucket, prefix, node, self.record["nodes"], self._failed)
+        own.check(signals, self.record["reach"])
 
     def _gang(self) -> Optional[Gang]:
         if self.record["shape"] != "nodes":
@@ -313,7 +355,7 @@ class Agent:
         gang.start()
         return gang
 
-    def _below(self, path: str) -> str:
+    def below(self, path: str) -> str:
         """Return *path* where it is in this job: in a process there is no root of our own."""
         base = self.env.get("RUNSPEC_BELOW")
         if base is not None:
@@ -323,7 +365,7 @@ class Agent:
     def _outputs(self) -> Saver:
         saver = Saver(self.bucket)
         for output in self.record["outputs"]:
-            path = inputs.roomy(self._below(output["path"]), self.env)
+            path = inputs.roomy(self.below(output["path"]), self.env)
             os.makedirs(path, exist_ok=True)
             own = "{}/{}/{}".format(output["name"], self.place.task, self.place.rank)
             prefix = self.at + "outputs/" + own + "/"
@@ -370,12 +412,14 @@ class Agent:
             return None if verdict is None else verdict.code
         return None if self.gang is None else self.gang.failed()
 
-    def _unpacked(self) -> str:
+    def unpacked(self) -> str:
         """Return the path of inside.sh, out of the zipapp that this is."""
         for name in OURS:
             self.env.pop(name, None)
-        with zipfile.ZipFile(self.env["RUNSPEC_INSIDE"]) as archive:
-            return archive.extract("runspec_inside/inside.sh", self.folder)
+        path = os.path.join(self.folder, INSIDE)
+        found = zipimport.zipimporter(self.env["RUNSPEC_INSIDE"])
+        files.write(path, found.get_data("runspec_inside/" + INSIDE))
+        return path
 
     def _judge(self, code: int) -> int:
         """Return *code*, or AGAIN for a failure after which the job is to be tried once more.

@@ -15,13 +15,15 @@ What Slurm 22.05 does, measured. "All" are all processes of the job on all nodes
 * After scontrol requeue has ended with 0, the job is queued again whatever the script ends with, and at once.
 """
 
+import json
 import os
+import pwd
 import subprocess
 import sys
 import time
 from typing import Dict, List, Mapping, Optional
 
-from . import blob, ends, forked, process
+from . import bucket, ends, forked, process
 from .bucket import Bucket
 from .ends import Ends
 from .failures import AGAIN
@@ -44,9 +46,10 @@ def main(argv: List[str]) -> int:
     words = argv[1:] if argv[:1] == ["--"] else argv
     if not words:
         raise Failure("batch: no command")
+    _name_owner()
     process.adopt_orphans()
     with Signals() as signals:
-        return Batch(blob.connect(), dict(os.environ)).run(words, signals)
+        return Batch(bucket.connect(), dict(os.environ)).run(words, signals)
 
 
 class Batch:
@@ -73,6 +76,10 @@ class Batch:
         if holder != self.place.job:
             _tell("duplicate of {}, leaving".format(holder))
             return 0
+        if self.bucket.get("{}stop/{}".format(self.at, self.place.task)) is not None:
+            _tell("its task was stopped, leaving")
+            self._note(STOPPED, "its task was stopped")
+            return STOPPED
         if self._succeeded():
             _tell("an earlier try has succeeded: there is nothing left to do")
             self._note(0, None)
@@ -150,8 +157,24 @@ class Batch:
                 return AGAIN
         elif code in (AGAIN, STOPPED):
             why = why or "it has lost its nodes, and has no tries left"
+        elif self.record.get("elastic"):
+            self._call_off()
         self._note(code, why)
         return code
+
+    def _call_off(self) -> None:
+        """Take from the queue who has yet to come to a job that is over."""
+        most = self.record["elastic"]["max"]
+        task = self.place.task // most
+        found = self.bucket.get("{}elastic/{}/state".format(self.at, task))
+        if found is None or json.loads(found.decode("ascii")).get("phase") != "done":
+            return
+        names = "{}_[{}-{}]".format(
+            self.env["SLURM_ARRAY_JOB_ID"], task * most, task * most + most - 1
+        )
+        said = _controller(["scancel", "--state=PENDING", names], self.env)
+        if said is not None:
+            _tell("nodes that are not needed any more stay in the queue: {}".format(said))
 
     def _requeued(self, why: Optional[str]) -> Optional[str]:
         """Return None once the job is queued again, else why it is not."""
@@ -186,6 +209,21 @@ class Step(Child):
                 self._ends.tell(number)
             except Failure as failure:
                 _tell("the nodes are not told: {}".format(failure))
+
+
+def _name_owner() -> None:
+    """Say whose job it is where nobody has logged in: a shell would start five programs for it, in each task."""
+    try:
+        owner = pwd.getpwuid(os.getuid())
+    except KeyError:
+        return
+    for name, value in (
+        ("HOME", owner.pw_dir),
+        ("USER", owner.pw_name),
+        ("LOGNAME", owner.pw_name),
+    ):
+        if not os.environ.get(name):
+            os.environ[name] = value
 
 
 def _name(env: Mapping[str, str]) -> str:

@@ -1,4 +1,4 @@
-"""The same store as `bucket`, in a container of Azure Blob, by a signature (`RUNSPEC_SAS`) or `RUNSPEC_IDENTITY`.
+"""The store of a run, in a container of Azure Blob, by a signature (`RUNSPEC_SAS`) or `RUNSPEC_IDENTITY`.
 
 https://learn.microsoft.com/en-us/rest/api/storageservices/blob-service-rest-api
 """
@@ -16,10 +16,10 @@ from urllib.parse import parse_qsl, unquote
 from xml.etree import ElementTree
 
 from . import boot
-from .boot import PASSING, TRIES, Answer, Ask, Pairs
-from .bucket import Bucket, Object, Opened, Window, parsed
-from .folder import FolderBucket
+from .boot import PASSING, Answer, Ask, Pairs
+from .bucket import Object, Opened, Window
 from .login import Login
+from .s3 import S3Bucket, parsed
 from .words import USAGE, Failure
 
 VERSION = "2021-12-02"  # from 2021-02-12 on lists can hold names that XML cannot
@@ -65,15 +65,17 @@ class BlobStore(boot.Store):
 
         https://learn.microsoft.com/en-us/rest/api/storageservices/common-rest-api-error-codes
         """
-        for count in range(1, TRIES + 1):
+        for count in range(1, self.tries + 1):
             pause_s = 0.25 * 2**count
             try:
                 found = take(self._once(ask))
-                if found.status not in PASSING or count == TRIES:
+                if found.status not in PASSING or count == self.tries:
                     return found
                 pause_s = max(pause_s, _asked_s(found.headers))
             except (OSError, HTTPException) as error:
-                if count == TRIES:  # what went wrong may name the URL, and with it the signature
+                if (
+                    count == self.tries
+                ):  # what went wrong may name the URL, and with it the signature
                     text = str(error)
                     raise OSError(text.replace(self._sas, "***") if self._sas else text) from None
             time.sleep(pause_s)
@@ -106,8 +108,8 @@ class BlobStore(boot.Store):
         return end if moment <= time.time() else ""
 
 
-class BlobBucket(Bucket):
-    """The same promises over another protocol."""
+class BlobBucket(S3Bucket):
+    """What S3 does, over another protocol."""
 
     new: Pairs = WHOLE
     store: BlobStore
@@ -195,15 +197,6 @@ class _Summed(Window):
         block = super().read(size)
         self.sum.update(block)
         return block
-
-
-def connect() -> Bucket:
-    """Return the store that `RUNSPEC_STORE` names, by its scheme."""
-    scheme = os.environ["RUNSPEC_STORE"].partition("://")[0]
-    return BUCKETS.get(scheme, BlobBucket)()
-
-
-BUCKETS: Dict[str, Callable[[], Bucket]] = {"s3": Bucket, "file": FolderBucket}
 
 
 def _block(own: str, number: int) -> str:

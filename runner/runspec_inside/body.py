@@ -2,43 +2,15 @@
 
 import time
 from http.client import HTTPException, HTTPResponse
-from types import TracebackType
-from typing import Callable, Dict, List, Optional, Type
+from typing import Callable, Dict, List
 
+from .bucket import BLOCK, Stream
 from .words import LOST, Failure
 
-BLOCK = 1 << 20
 TRIES = 6  # without a byte in between
 
 Asks = Callable[[Dict[str, str]], HTTPResponse]
 """Asks the store for the object, with more headers; raises Failure where it refuses."""
-
-
-class Stream:
-    """Gives what lies at a key, and is closed at the end of its `with`."""
-
-    size: int  # of all, in bytes
-
-    def read(self, size: int = BLOCK) -> bytes:
-        """Return what comes next, *size* bytes at most, and nothing at the end alone.
-
-        Raises Failure where no more is to be had.
-        """
-        raise NotImplementedError
-
-    def close(self) -> None:
-        raise NotImplementedError
-
-    def __enter__(self) -> "Stream":  # noqa: PYI034 - typing.Self needs a newer Python
-        return self
-
-    def __exit__(
-        self,
-        kind: Optional[Type[BaseException]],
-        error: Optional[BaseException],
-        trace: Optional[TracebackType],
-    ) -> None:
-        self.close()
 
 
 class Body(Stream):

@@ -114,6 +114,9 @@ def _asked(env: Mapping[str, str]) -> Dict[str, Any]:
 class Store:
     """The bucket and prefix of `RUNSPEC_STORE` (s3://bucket/prefix), in the region `RUNSPEC_REGION`."""
 
+    tries = TRIES
+    timeout_s = 60.0
+
     def __init__(self, env: Mapping[str, str] = os.environ) -> None:
         # Python 3.6 without a locale reads variables as ASCII, and escapes the rest.
         where = env["RUNSPEC_STORE"].encode("utf-8", "surrogateescape").decode("utf-8")
@@ -128,7 +131,7 @@ class Store:
 
     def send(self, ask: Ask, take: Callable[[http.client.HTTPResponse], Any] = whole) -> Any:
         """Return what *take* makes of the answer; tried again while the store is busy, silent or breaks off."""
-        for count in range(1, TRIES):
+        for count in range(1, self.tries):
             try:
                 found = take(self._once(ask))
                 if found.status not in PASSING:
@@ -143,7 +146,7 @@ class Store:
         headers = self._signed(ask, path, query)
         url = path + ("?" + query if query else "")
         kind = http.client.HTTPSConnection if self.https else http.client.HTTPConnection
-        link = kind(self.host, timeout=60)
+        link = kind(self.host, timeout=self.timeout_s)
         try:
             if callable(ask.body):
                 with ask.body() as stream:

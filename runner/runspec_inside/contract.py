@@ -20,6 +20,8 @@ def fill(env: Dict[str, str], record: Mapping[str, Any], place: Place, folder: s
         RUNSPEC_LAUNCH=record["launch"],
         RUNSPEC_HOSTFILE=os.path.join(folder, "hostfile"),
     )
+    if record.get("global_batch"):
+        env["RUNSPEC_GLOBAL_BATCH"] = str(record["global_batch"])
     env.setdefault("RUNSPEC_GRACE_S", "20")
     # Machines come one by one, and the store may be slow: see roll.LATE_S and gang.LEASE_S.
     env.setdefault("RUNSPEC_MEET_TIMEOUT_S", "{:g}".format(roll.LATE_S))

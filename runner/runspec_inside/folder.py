@@ -1,26 +1,27 @@
-"""The same store as `bucket`, in a folder of a file system that all nodes share: `RUNSPEC_STORE` is file:///FOLDER.
+"""The store of a run in a folder of a file system that all nodes share: `RUNSPEC_STORE` is file:///FOLDER.
 
 A key is the path of a file below it. The folder may lie on NFS, where a reply can be lost and a client believes for
 up to a minute what it has once seen: nfs(5), "Data and metadata coherence".
 """
 
 import errno
-import hashlib
+import fcntl
 import os
 import re
-import shutil
 import stat
+import time
+from contextlib import contextmanager
 from typing import IO, Any, Callable, Iterator, List, Mapping, Optional, Tuple, TypeVar
 
 from . import files
-from .body import BLOCK, Stream
-from .bucket import Bucket, Object, Opened, Window
+from .bucket import BLOCK, Bucket, Object, Opened, Stream, Window
 from .words import LOST, USAGE, Failure
 
 # What is being written, beside the file that it is to become: names of their own, for the key may be as long as a name
 # can be. What NFS calls a file that is removed while somebody has it open is in no list either.
-PART = re.compile(r"\.rs-[0-9a-f]{16}\.part|\.nfs[0-9a-f]{8,}")
+PART = re.compile(r"\.rs-[0-9a-f]{16}\.(?:part|lock)|\.nfs[0-9a-f]{8,}")
 STALE = 5  # tries of what somebody else replaces at the same moment
+LOCK_S = 10.0  # for those who swap at the same moment; each takes as long as a small file
 NO_LINKS = (errno.EPERM, errno.ENOSYS, errno.EOPNOTSUPP, errno.EXDEV)
 
 Found = TypeVar("Found")
@@ -34,6 +35,7 @@ class FolderBucket(Bucket):
         if not os.path.isabs(path):
             raise Failure("RUNSPEC_STORE: 'file://{}' is not the path of a folder".format(path))
         self.root = path.rstrip("/") or "/"
+        self._durable, self._lock_s = True, LOCK_S
 
     def get(self, key: str) -> Optional[bytes]:
         path = self._path(key)
@@ -58,6 +60,12 @@ class FolderBucket(Bucket):
         self._placed(key, write, os.rename)
 
     def claim(self, key: str, content: bytes) -> bytes:
+        """Look first, as an NFS client does that must know: most that claim find who has it, and need no disk."""
+        _look_again(os.path.dirname(self._path(key)))
+        found = self.get(key)
+        if found is not None:
+            return found
+
         def write(target: IO[bytes]) -> None:
             target.write(content)
 
@@ -67,6 +75,47 @@ class FolderBucket(Bucket):
         if found is None:
             raise Failure("the claim {} has been taken away".format(key), LOST)
         return found
+
+    def fetch(self, key: str) -> Optional[Tuple[bytes, str]]:
+        _look_again(os.path.dirname(self._path(key)))
+        found = self.get(key)
+        return None if found is None else (found, _version(found))
+
+    def swap(self, key: str, content: bytes, version: Optional[str]) -> Optional[str]:
+        """Compare and put under a lock of the file system, which goes with its holder: flock(2), "NFS details"."""
+        with self._locked(key):
+            found = self.fetch(key)
+            if (None if found is None else found[1]) != version:
+                return None
+            self.put(key, content)
+            return _version(content)
+
+    def hasten(self, seconds: float) -> None:
+        """Wait for no disk, either: one that is busy with what a program saves would make a node seem gone.
+
+        A file system tries by itself. On NFS, what is closed is at the server: nfs(5), "Close-to-open cache
+        consistency".
+        """
+        self._durable, self._lock_s = False, seconds
+
+    @contextmanager
+    def _locked(self, key: str) -> Iterator[None]:
+        folder, name = os.path.split(self._path(key))
+        import hashlib  # as in `put_file`
+
+        own = hashlib.sha256(os.fsencode(name)).hexdigest()[:16]
+        try:
+            self._make(folder, clear=False)
+            handle = os.open(
+                os.path.join(folder, ".rs-{}.lock".format(own)), os.O_RDWR | os.O_CREAT, 0o600
+            )
+        except OSError as error:
+            raise _refused(key, error) from error
+        try:
+            _lock(handle, key, self._lock_s)
+            yield
+        finally:
+            os.close(handle)
 
     def opened(self, key: str) -> Stream:
         path = self._path(key)
@@ -82,6 +131,8 @@ class FolderBucket(Bucket):
             raise _refused(key, error) from error
 
     def put_file(self, key: str, opened: Opened, size: int, digest: str) -> None:
+        import hashlib
+
         def write(target: IO[bytes]) -> None:
             found = hashlib.sha256()
             with Window(opened, 0, size) as stream:
@@ -160,7 +211,8 @@ class FolderBucket(Bucket):
                 with os.fdopen(handle, "wb") as target:
                     write(target)
                     target.flush()
-                    os.fsync(target.fileno())
+                    if self._durable:
+                        os.fsync(target.fileno())
                 return place(part, path)
             finally:
                 files.remove(part)
@@ -199,6 +251,30 @@ class _Held(Stream):
         self._stream.close()
 
 
+def _version(content: bytes) -> str:
+    import hashlib
+
+    return hashlib.sha256(content).hexdigest()
+
+
+def _lock(handle: int, key: str, patience_s: float) -> None:
+    """Raise Failure where nobody can lock, or somebody else does so all the time."""
+    until = time.monotonic() + patience_s
+    while True:
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            return
+        except OSError as error:
+            if error.errno in (errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP):
+                text = "the file system of RUNSPEC_STORE has no locks, which nodes that come and go need: {}"
+                raise Failure(text.format(error.strerror), USAGE) from error
+            if error.errno not in (errno.EWOULDBLOCK, errno.EACCES):
+                raise _refused(key, error) from error
+        if time.monotonic() > until:
+            raise Failure("somebody holds the lock of {}".format(key), LOST)
+        time.sleep(0.005)
+
+
 def _linked(part: str, path: str) -> bool:
     """Give *part* the name *path*, if nobody has it; return whether it is ours.
 
@@ -222,6 +298,8 @@ def _linked(part: str, path: str) -> bool:
 def _in_place(part: str, path: str) -> None:
     """Rename; a folder at *path* goes, which is a file at its source by now."""
     if os.path.isdir(path) and not os.path.islink(path):
+        import shutil
+
         shutil.rmtree(path)
     os.rename(part, path)
 

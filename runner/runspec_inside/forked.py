@@ -1,11 +1,9 @@
 """The agent as a fork of the batch process: another Python would read and compile all of this again for each task."""
 
 import os
-import shutil
 import signal
 import sys
-import traceback
-from typing import List
+from typing import List, Optional
 
 from .__main__ import main
 from .process import FORWARDED, Child, Signals, die_with_parent
@@ -18,10 +16,18 @@ def is_ours(words: List[str]) -> bool:
     """Say whether *words* are this very Python and zipapp, as an agent."""
     if [*words[1:2], *words[3:]] != JOB:
         return False
-    python = shutil.which(words[0])
+    python = _found(words[0])
     if python is None or os.path.realpath(python) != os.path.realpath(sys.executable):
         return False
     return os.path.realpath(words[2]) == os.path.realpath(sys.argv[0])
+
+
+def _found(program: str) -> Optional[str]:
+    """Return where the shell would find *program*."""
+    if "/" in program:
+        return program
+    places = [os.path.join(p, program) for p in os.environ.get("PATH", os.defpath).split(":") if p]
+    return next((path for path in places if os.access(path, os.X_OK)), None)
 
 
 class Forked(Child):
@@ -60,6 +66,8 @@ def _agent(signals: Signals, parent: int) -> None:
         for stream in (sys.stdout, sys.stderr):
             stream.flush()
     except BaseException:  # noqa: BLE001 - as Python itself does at the end of a program
+        import traceback
+
         traceback.print_exc()
     finally:
         os._exit(code)

@@ -1,18 +1,19 @@
 """Getting what a job reads out of the object store."""
 
 import os
-import tarfile
-from typing import IO, Any, Mapping, cast
+from typing import Any, Mapping
 
 from . import files, many
 from .bucket import Bucket
-from .words import LOST, USAGE, Failure
+from .words import USAGE, Failure
 
 
 def get(bucket: Bucket, mount: Mapping[str, Any], path: str) -> None:
     """Put what *mount* names at *path*: a folder that came as one tar, or all under a prefix."""
     if mount["kind"] == "tar":
-        _unpack(bucket, mount["key"], path)
+        from . import untar  # with all that a tar takes
+
+        untar.unpack(bucket, mount["key"], path)
     else:
         _copy(bucket, mount["key"], path)
 
@@ -46,26 +47,6 @@ def roomy(path: str, env: Mapping[str, str]) -> str:
         os.makedirs(target, exist_ok=True)
         os.symlink(target, missing)
     return path
-
-
-def _unpack(bucket: Bucket, key: str, path: str) -> None:
-    os.makedirs(path, exist_ok=True)
-    with bucket.opened(key) as body:
-        try:
-            with tarfile.open(fileobj=cast("IO[bytes]", body), mode="r|") as archive:
-                for member in archive:
-                    _check(member)
-                    member.name = files.local(member.name)
-                    archive.extract(member, path)
-        except (tarfile.TarError, EOFError) as error:
-            raise Failure("{} is no tar: {}".format(key, error), LOST) from error
-
-
-def _check(member: tarfile.TarInfo) -> None:
-    """We made it of plain files with plain names; anything else is somebody else's."""
-    parts = member.name.split("/")
-    if not member.isreg() or member.name.startswith("/") or ".." in parts:
-        raise Failure("'{}' has no place in a folder of ours".format(member.name), USAGE)
 
 
 def _copy(bucket: Bucket, prefix: str, path: str) -> None:

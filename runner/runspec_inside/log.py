@@ -1,6 +1,5 @@
 """What a try has said, kept in the store: services keep it on the machine, and only that of the last try."""
 
-import hashlib
 import os
 import sys
 import threading
@@ -37,6 +36,8 @@ class Log(threading.Thread):
 
     def once(self) -> None:
         """Put what there is now, if it is more than before."""
+        import hashlib
+
         with self._one:
             size = os.stat(self.path).st_size
             if size == self._size:

@@ -1,7 +1,6 @@
 """The same for many files, some at a time: most of the time of a small one is waiting."""
 
 import threading
-from concurrent.futures import ThreadPoolExecutor
 from typing import Callable, Sequence, TypeVar
 
 AT_ONCE = 16
@@ -10,6 +9,8 @@ Thing = TypeVar("Thing")
 
 def each(do: Callable[[Thing], None], things: Sequence[Thing]) -> None:
     """Call *do* with each of *things*, in no order. After the first failure, which is raised, no more is begun."""
+    from concurrent.futures import ThreadPoolExecutor
+
     failed = threading.Event()
 
     def one(thing: Thing) -> None:

@@ -18,7 +18,7 @@ from .meet import one_stack
 from .process import Child
 from .rsh import Server
 from .seat import Seat, gone
-from .words import STOPPED, Failure
+from .words import LOST, STOPPED, Failure
 
 FAILED_S = 5.0  # how long mpirun has to end by itself when one of its ranks has failed
 
@@ -72,6 +72,11 @@ class Ranks:
         new = self.here() - self._told
         self._told |= new
         _send(new, number)
+
+    def succeeded(self) -> bool:
+        """Say whether all that there were on this node have ended with 0."""
+        ended = [name for name in os.listdir(self.folder) if name.startswith("start.sh.ended.")]
+        return len(ended) >= max(1, len(self._signed()))
 
     def failed(self) -> Optional[int]:
         """Return the code of a rank that has failed, where its mpirun does not look after that."""
@@ -138,7 +143,11 @@ def _lead(seat: Seat, kind: mpirun.Mpirun, argv: List[str], folder: str) -> int:
     hostfile.write(job.hostfile, seat.nodes, seat.words.slots)
     files.write(job.agent, agent_script(), 0o700)
     env = dict(kind.defaults(job), **daemon_env(seat, argv, folder))
-    return _led(seat, kind.argv(job) + list(kind.start), slurm.hidden(env), Ranks(folder))
+    ranks = Ranks(folder)
+    code = _led(seat, kind.argv(job) + list(kind.start), slurm.hidden(env), ranks)
+    if code == 0 and not ranks.succeeded():
+        raise Failure("mpirun has ended with 0, and its ranks have not", LOST)
+    return code
 
 
 def _by_srun(seat: Seat, argv: List[str], folder: str) -> int:

@@ -19,14 +19,19 @@ class Job(NamedTuple):
 
 
 # What every rank runs. Its words are not the user's: mpirun reads ":" and more in them as its own, and each node has
-# its own paths. Each node's daemon hands its ranks the path of that node's script.
-START = ("sh", "-c", 'exec sh "$RUNSPEC_START"')
+# its own paths. Each node's daemon hands its ranks the path of that node's script. What has ended well is noted: the
+# mpirun of Open MPI 5.0.11 ends with 0 when the connection to a daemon is lost, and has killed its ranks then.
+START = (
+    "sh",
+    "-c",
+    'trap : TERM; sh "$RUNSPEC_START"; c=$?; [ $c != 0 ] || : >"$RUNSPEC_START.ended.$$"; exit $c',
+)
 # Hydra waits for the others for ever when a rank of one of several proxies ends without MPI_Finalize, or before
 # MPI_Init on any: so the code is written down for us.
 WATCHED = (
     "sh",
     "-c",
-    'f=$RUNSPEC_START.failed.$$; sh "$RUNSPEC_START" && exit; c=$?; echo $c >"$f"; exit $c',
+    'f=$RUNSPEC_START; sh "$f" && : >"$f.ended.$$" && exit; c=$?; echo $c >"$f.failed.$$"; exit $c',
 )
 # The daemons of Open MPI are told of the agent, too, and look for it on disks where it is not: those of 4.1.8 end then,
 # those of 5.0.11 complain. They take the first of a list that they find, and never need it.

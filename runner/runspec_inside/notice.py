@@ -3,10 +3,8 @@
 https://docs.aws.amazon.com/AWSEC2/latest/UserGuide/spot-instance-termination-notices.html
 """
 
-import http.client
 import json
 import threading
-import urllib.parse
 from typing import Dict, Mapping, Optional, Tuple
 
 MACHINE = "http://169.254.169.254"
@@ -34,12 +32,14 @@ class Watch(threading.Thread):
         self._token = ""
 
     def run(self) -> None:
+        from http.client import HTTPException
+
         misses, known = 0, False
         while not self._disabled and self.notice is None and (known or misses < self._misses()):
             try:
                 self.notice = self._look()
                 known = True
-            except (OSError, ValueError, http.client.HTTPException):
+            except (OSError, ValueError, HTTPException):
                 misses += 1
             if self._over.wait(self._pause_s()):
                 return
@@ -82,8 +82,11 @@ class Watch(threading.Thread):
         return str(found.get("time", "once"))
 
     def _asked(self, method: str, path: str, headers: Dict[str, str]) -> Tuple[int, bytes]:
-        parts = urllib.parse.urlsplit(self._base + path)
-        link = http.client.HTTPConnection(parts.netloc, timeout=self._answer_s())
+        from http.client import HTTPConnection
+        from urllib.parse import urlsplit
+
+        parts = urlsplit(self._base + path)
+        link = HTTPConnection(parts.netloc, timeout=self._answer_s())
         try:
             link.request(method, parts._replace(scheme="", netloc="").geturl(), headers=headers)
             answer = link.getresponse()

@@ -9,7 +9,8 @@ from pathlib import Path
 
 FOLDER = Path(__file__).parent
 OLDEST = (1980, 1, 1, 0, 0, 0)  # the first moment a zip can name
-START = "import sys\nfrom runspec_inside.__main__ import main\nsys.exit(main())\n"
+START = "start.py"  # what the zipapp begins with
+LEFT_OUT = (START, "pack.py")
 
 
 def inside_sh() -> str:
@@ -44,10 +45,11 @@ def zipapp_bytes() -> bytes:
     """
     buffer = io.BytesIO()
     with zipfile.ZipFile(buffer, "w", zipfile.ZIP_STORED) as archive:
-        _add(archive, "__main__.py", START.encode())
-        for source in sorted(FOLDER.iterdir()):
-            if re.fullmatch(r"\w+\.py", source.name) and source.name != "pack.py":
-                _add(archive, f"runspec_inside/{source.name}", source.read_bytes())
+        _add(archive, "__main__.py", (FOLDER / START).read_bytes())
+        for source in sorted(FOLDER.rglob("*.py")):
+            name = source.relative_to(FOLDER).as_posix()
+            if name not in LEFT_OUT:
+                _add(archive, f"runspec_inside/{name}", source.read_bytes())
         _add(archive, "runspec_inside/inside.sh", inside_sh().encode())
     return b"#!/usr/bin/env python3\n" + buffer.getvalue()
 

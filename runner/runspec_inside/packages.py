@@ -1,7 +1,6 @@
 """Building `container.requirements` into an environment of the job's own, at its start."""
 
 import os
-import shutil
 import subprocess
 import sys
 from typing import Any, Dict, List, Mapping
@@ -11,6 +10,8 @@ from .words import USAGE, Failure
 
 def build(record: Mapping[str, Any], folder: str, env: Dict[str, str]) -> None:
     """Make the environment below *folder* and put it first in *env*. Raise Failure when it cannot be made."""
+    import shutil
+
     made = os.path.join(folder, "env")
     wanted, built_with = os.path.join(folder, "requirements.txt"), os.path.join(folder, "build.txt")
     for path, lines in (

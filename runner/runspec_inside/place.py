@@ -1,6 +1,6 @@
 """Which job of a run this is, by the variables of the service that runs it."""
 
-from typing import Any, Dict, List, Mapping, NamedTuple, Sequence, Tuple
+from typing import Any, Dict, Mapping, NamedTuple, Sequence
 
 
 class Place(NamedTuple):
@@ -30,16 +30,35 @@ def place(env: Mapping[str, str], record: Mapping[str, Any]) -> Place:
     return Place(job, index, rank, int(env.get("RUNSPEC_ATTEMPT", "1")))
 
 
-def values(sweep: Sequence[Tuple[str, List[str]]], task: int) -> Dict[str, str]:
+def seat(of: Place, record: Mapping[str, Any]) -> Place:
+    """Return which node of which task *of* is, where every node that comes and goes is a task to the service.
+
+    >>> seat(Place("7", 5, 0, 1), {"nodes": 1, "elastic": {"min": 1, "max": 4}})
+    Place(job='7', task=1, rank=1, attempt=1)
+    """
+    if record["nodes"] > 1:
+        return of
+    task, rank = divmod(of.task, record["elastic"]["max"])
+    return of._replace(task=task, rank=rank)
+
+
+def values(sweep: Sequence[Any], task: int) -> Dict[str, str]:
     """Return the sweep's values for *task*: the last parameter changes fastest.
+
+    Parameters that go together stand as a list of names, with a list of values for each place.
 
     >>> values([("lr", ["a", "b"]), ("seed", ["1", "2", "3"])], 4)
     {'seed': '2', 'lr': 'b'}
+    >>> values([("lr", ["a", "b"]), (["x", "y"], [["1", "2"], ["3", "4"]])], 1)
+    {'x': '3', 'y': '4', 'lr': 'a'}
     """
     found = {}
     for name, among in reversed(sweep):
         task, at = divmod(task, len(among))
-        found[name] = among[at]
+        if isinstance(name, str):
+            found[name] = among[at]
+        else:
+            found.update(zip(name, among[at]))
     return found
 
 

@@ -186,22 +186,27 @@ class Child:
         return 128 - self.code if self.code < 0 else self.code
 
 
-def reap(children: Iterable[Child]) -> None:
-    """Take the ends of all processes that have ended: ours, and orphans that were handed to us."""
+def reap(children: Iterable[Child]) -> bool:
+    """Take the ends of all processes that have ended: ours, and orphans that were handed to us.
+
+    Return whether there are more that have not.
+    """
     by_pid = {child.pid: child for child in children}
     while True:
         try:
             pid, status = os.waitpid(-1, os.WNOHANG)
         except ChildProcessError:
-            return
+            return False
         if pid == 0:
-            return
+            return True
         if pid in by_pid:
             by_pid[pid].finished(status)
 
 
 def kill_rest(patience_s: float = 5.0) -> None:
     """Kill whatever descends from this process, also what has left its group or session, and wait for the ends."""
+    if not reap(()):  # who has no child has no descendant, and /proc is long
+        return
     until = time.monotonic() + patience_s
     while time.monotonic() < until:
         rest = descendants(os.getpid())

@@ -5,7 +5,6 @@ import os
 import stat
 import threading
 import time
-from concurrent.futures import ThreadPoolExecutor
 from typing import IO, Dict, List, Optional, Tuple
 
 from . import files, many
@@ -92,6 +91,8 @@ class Saver:
 
     def once(self, output: Output) -> List[str]:
         """Save what is new or changed since the last pass; return what could not be."""
+        from concurrent.futures import ThreadPoolExecutor
+
         left: List[str] = []
 
         def one(path: str) -> None:

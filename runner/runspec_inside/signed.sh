@@ -144,6 +144,35 @@ _rs_unpack() {
   rm -f "$_rs_dir/tar"
 }
 
+# _rs_compare DIGEST: dies where what lies at _rs_at is another folder; its digest is that of the list of its files, as
+# runspec.bundle makes it. Two short programs run for each file.
+_rs_compare() {
+  _rs_w=
+  for _rs_p in find ls sha256sum sort; do
+    _rs_has "$_rs_p" || _rs_w="this image has no $_rs_p"
+  done
+  case $(find "$_rs_at" -name '*
+*') in ?*) _rs_w='a name in it has two lines' ;; esac
+  [ -z "$_rs_w" ] || {
+    _rs_tell "not compared with what was uploaded: $_rs_at: $_rs_w"
+    return 0
+  }
+  _rs_w=$(
+    cd -- "$_rs_at" || exit
+    {
+      printf 'runspec.bundle/v1\n'
+      find . -type f | sort | while IFS= read -r _rs_p; do
+        # digest - mode links owner group bytes ...
+        set -- $(sha256sum <"$_rs_p" && ls -ln "$_rs_p")
+        case $3 in -??x*) _rs_w=x ;; *) _rs_w=- ;; esac
+        printf '%s %s %s %s\0' "$1" "$_rs_w" "$7" "${_rs_p#./}"
+      done
+    } | sha256sum
+  )
+  [ "${_rs_w%% *}" = "$1" ] ||
+    _rs_die 2 "what came is not the folder that was uploaded, at $_rs_at: runspec destroy --site, and apply again"
+}
+
 _rs_needs_tar() {
   _rs_has tar || _rs_die 69 'this image has no tar, and the job has mounts or outputs'
 }
@@ -183,6 +212,7 @@ _rs_before() {
     claim) _rs_put=$_rs_v ;;
     holder) _rs_claim "$_rs_put" "$_rs_v" ;;
     slots) export RUNSPEC_SLOTS="$_rs_v" ;;
+    batch) export RUNSPEC_GLOBAL_BATCH="$_rs_v" ;;
     mount | output) _rs_var=$_rs_v ;;
     at)
       _rs_at=$_rs_top$_rs_v
@@ -195,9 +225,14 @@ _rs_before() {
     get)
       _rs_needs_tar
       mkdir -p "$_rs_at" || _rs_die 73 "cannot make $_rs_at"
+      # Where there are files of the image's, or of an earlier try, nobody knows which of them came now.
+      [ -z "$(find "$_rs_at" -type f 2>/dev/null)" ] || _rs_sum=
       _rs_get "what belongs at $_rs_at" "$_rs_v" "$_rs_dir/tar"
       _rs_unpack
+      [ -z "$_rs_sum" ] || _rs_compare "$_rs_sum"
+      _rs_sum=
       ;;
+    sum) _rs_sum=$_rs_v ;;
     put)
       [ "${_rs_v%% *}" = "$RUNSPEC_TASK" ] || return 0
       _rs_needs_tar
@@ -219,6 +254,10 @@ _rs_before() {
       # "VARIABLE COUNT", the fastest parameter first, and then its values. A newline is \n there.
       _rs_var=${_rs_v% *} _rs_w=${_rs_v#* } _rs_i=0
       _rs_pick=$((_rs_left % _rs_w)) _rs_left=$((_rs_left / _rs_w))
+      ;;
+    with)
+      # One more variable of the same place.
+      _rs_var=$_rs_v _rs_i=0
       ;;
     value)
       if [ "$_rs_i" -eq "$_rs_pick" ]; then
@@ -267,7 +306,7 @@ _rs_walk() {
 }
 
 _rs_get 'the list of files' "$_rs_list" "$_rs_dir/list"
-_rs_left=$RUNSPEC_TASK _rs_lost= _rs_told=
+_rs_left=$RUNSPEC_TASK _rs_lost= _rs_told= _rs_sum=
 _rs_walk _rs_before
 
 # 5. The program, as a child: outputs are to be sent after it. A SIGTERM is passed on, and makes the exit code 143.

@@ -3,9 +3,7 @@
 The target holds the files under their own names, and `.runspec/`: the manifest, and parts of what is being written.
 """
 
-import hashlib
 import os
-import shutil
 import signal
 import stat
 import sys
@@ -57,6 +55,8 @@ class Sync:
 
         A file that changes while it is read is left for the next pass.
         """
+        import shutil
+
         shutil.rmtree(self._parts, ignore_errors=True)  # of one that was killed
         os.makedirs(self._parts)
         copied: List[str] = []
@@ -169,6 +169,8 @@ def regular_files(source: str) -> Iterator[str]:
 
 
 def _copy(stream: RawIOBase, part: str) -> Tuple[int, str]:
+    import hashlib
+
     digest = hashlib.sha256()
     size = 0
     with open(part, "wb") as target:
@@ -196,6 +198,8 @@ def _remove(path: str) -> None:
     if os.path.islink(path) or not os.path.isdir(path):
         os.unlink(path)
     else:
+        import shutil
+
         shutil.rmtree(path)
 
 

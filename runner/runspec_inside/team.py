@@ -7,7 +7,6 @@ its coordination command ends, and the main node opens the try with the list of 
 https://learn.microsoft.com/en-us/azure/batch/batch-mpi#coordination-command
 """
 
-import hashlib
 import json
 import os
 import socket
@@ -51,6 +50,8 @@ class Team(threading.Thread):
         found = [n for n in range(1, len(self.hosts)) if here(self.hosts[n])]
         if len(found) == 1:
             return found[0]
+        import hashlib
+
         digest = hashlib.sha256(",".join(self.hosts).encode("utf-8")).hexdigest()
         own = env.get(ID, "").encode("utf-8")
         for rank in found if own else ():

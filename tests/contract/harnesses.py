@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import atexit
 import os
-import shutil
-import sys
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
@@ -23,10 +21,8 @@ from runspec_rehearsal.aws.region import Objects, Region
 from runspec_rehearsal.azure.batch.server import AzureBatch
 from runspec_rehearsal.azure.batchai import BatchAI
 from runspec_rehearsal.azure.blob import Blobs
-from runspec_rehearsal.slurm import Cluster
-from tests.contract.headnode import parallelcluster
+from tests.contract.slurm import parallelcluster, slurm
 from tests.needs import need
-from tests.slurm import PROGRAMS
 
 STRIKES = ("error-after", "reset-after", "truncated", "reset-before")
 Harness = Callable[[Path, pytest.MonkeyPatch], World]
@@ -253,66 +249,6 @@ def stand_in(folder: Path) -> Mapping[str, str]:
         BatchAiWorld.patch.setenv(name, value)
     BatchAiWorld.patch.setenv("RUNSPEC_TESTING_STORAGE_KEY", blobs.key)
     return {"arm_url": BatchAiWorld.stand.url, "blob_url": blobs.url}
-
-
-class SlurmWorld(World):
-    """A real Slurm, one for all tests of this worker: up from the first connect on."""
-
-    cluster: ClassVar[Cluster | None] = None
-    patch: ClassVar[pytest.MonkeyPatch]
-
-    def connect(self, facts: Facts) -> Client:
-        if SlurmWorld.cluster is None:
-            need(*PROGRAMS)
-            SlurmWorld.cluster = Cluster(self.folder.parent / "slurm")
-            atexit.register(SlurmWorld.cluster.close)
-        for name, value in SlurmWorld.cluster.env.items():
-            SlurmWorld.patch.setenv(name, value)
-        SlurmWorld.patch.setattr("runspec_slurm.plan.SETTLE_S", 0.5)
-        return super().connect(facts)
-
-    def faults(self) -> Mapping[str, Strike]:
-        return {kind: partial(struck_sbatch, self.folder, text) for kind, text in SBATCH.items()}
-
-
-# What becomes of sbatch, which is the real one: its reply is lost, or it is killed.
-SBATCH = {
-    "the reply of sbatch is lost": 'REAL "$@" >/dev/null; echo "sbatch: error: Batch job submission '
-    'failed: Socket timed out on send/recv operation" >&2; exit 1',
-    "sbatch is killed when it has submitted": 'REAL "$@" >/dev/null; kill -9 $PPID',
-    "sbatch is killed before it has submitted": "kill -9 $PPID",
-}
-
-
-def struck_sbatch(folder: Path, text: str, send: Callable[[], Answer]) -> Answer:
-    """Have the next sbatch go wrong by *text*, a piece of shell."""
-    real = shutil.which("sbatch")
-    assert real is not None
-    (folder / "bin").mkdir(exist_ok=True)
-    (folder / "bin/sbatch").write_text(f"#!/bin/sh\n{text.replace('REAL', real)}\n")
-    (folder / "bin/sbatch").chmod(0o755)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("PATH", f"{folder / 'bin'}:{os.environ['PATH']}")
-        return send()
-
-
-def slurm(folder: Path, monkeypatch: pytest.MonkeyPatch) -> World:
-    """A cluster of this machine; whoever only plans has none to ask."""
-    SlurmWorld.patch = monkeypatch
-    monkeypatch.delenv("SLURM_CONF", raising=False)
-    monkeypatch.setattr("runspec_slurm.pace.NOTES_S", 0.5)
-    return SlurmWorld(
-        registry.load("slurm"),
-        folder,
-        options={
-            "workspace": str(folder / "workspace"),
-            "python": sys.executable,
-            "environment": "clean",
-            "grace": "1s",
-            "shared": {"all": "/data"},
-        },
-        limit_s=120.0,
-    )
 
 
 HARNESSES: dict[str, Harness] = {

@@ -6,7 +6,7 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -40,7 +40,9 @@ class Desk:
             "scratch": "/mnt",
         }
 
-    def begin(self, spec: Mapping[str, Any], **options: Any) -> subprocess.Popen[str]:
+    def begin(
+        self, spec: Mapping[str, Any], verb: Sequence[str] = ("apply",), **options: Any
+    ) -> subprocess.Popen[str]:
         """Start `runspec apply`. Specs and profiles are JSON, which is YAML."""
         profile = {"providers": {"slurm": {**self.options, **options}}}
         whole = {"apiVersion": "runspec/v1", "name": "many", "provider": "slurm", **spec}
@@ -49,7 +51,7 @@ class Desk:
         env = {k: v for k, v in os.environ.items() if not k.startswith("SLURM")}
         there = [*self.machines.at(self.at), "env", f"--chdir={self.folder}"]
         return subprocess.Popen(
-            [*there, sys.executable, "-m", "runspec", "apply", "job.yaml"],
+            [*there, sys.executable, "-m", "runspec", *verb, "job.yaml"],
             env={**env, "RUNSPEC_HOME": str(self.folder / "home")},
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,

@@ -40,10 +40,10 @@ else:
             break
         except OSError:
             time.sleep(0.05)
-lines = link.makefile("rw")
+heard, said = link.makefile("r"), link.makefile("w")  # one for both drops what was read ahead when it writes
 def both(mine):
-    lines.write(f"{{mine}}\\n"); lines.flush()
-    theirs = lines.readline()
+    said.write(f"{{mine}}\\n"); said.flush()
+    theirs = heard.readline()
     if not theirs:
         sys.exit("the other is gone")
     return mine, int(theirs)

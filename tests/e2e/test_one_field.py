@@ -29,7 +29,7 @@ CONTRACT = {
 }
 # What a program sees of its job, on every node; addresses, folders and the run's id are the machine's own.
 LOOK = """
-import json, os
+import json, os, sys, tempfile
 own = {k: v for k, v in os.environ.items() if k.startswith("RUNSPEC_")}
 rows = [line.split() for line in open(own["RUNSPEC_HOSTFILE"])]
 hosts = [row[0] for row in rows]
@@ -37,18 +37,31 @@ found = {
     "names": sorted(set(own) & set(os.environ["CONTRACT"].split())),
     "counted": {k: own["RUNSPEC_" + k] for k in ("RANK", "NODES", "SLOTS", "ATTEMPT", "TASK")},
     "swept": own["RUNSPEC_SWEEP_LR"],
+    "batch": own["RUNSPEC_GLOBAL_BATCH"],
     "run": own["RUNSPEC_RUN"].startswith("look-"),
     "hosts": len(set(hosts)),
     "slots": [row[1] for row in rows],
     "leader first": hosts[0] == own["RUNSPEC_LEADER"],
     "own place": hosts[int(own["RUNSPEC_RANK"])] == own["RUNSPEC_HOST"],
-    "mount": os.listdir(own["RUNSPEC_MOUNT_CODE"]),
+    "mount": sorted(os.listdir(own["RUNSPEC_MOUNT_CODE"])),
+    "modes": [os.access(own["RUNSPEC_MOUNT_CODE"] + "/" + name, os.X_OK) for name in ("look.py", "tool")],
+    "words": [sys.argv[1:3] == [own["RUNSPEC_MOUNT_CODE"], own["RUNSPEC_OUTPUT_FOUND"]], *sys.argv[3:]],
+    "signals": [line for line in open("/proc/self/status") if line.startswith(("SigBlk", "SigIgn"))],
+    "umask": os.umask(0o22),
+    "folders": [os.access(".", os.W_OK), os.access(tempfile.gettempdir(), os.W_OK)],
+    "odd": os.environ["ODD"],
     "output": os.path.isdir(own["RUNSPEC_OUTPUT_FOUND"]),
     "env": os.environ["GREETING"],
 }
 path = os.path.join(own["RUNSPEC_OUTPUT_FOUND"], own["RUNSPEC_RANK"] + ".json")
 open(path, "w").write(json.dumps(found))
 """
+
+
+WORDS = ["-${sweep.lr}-", "$${sweep.lr}", "a  b", "", "*", "$HOME `id` \\\"'", "é 日\n"]
+ODD = ' two\nlines\t$HOME `id` \\ "q" ${sweep} %s é日 '
+
+ENV = {"GREETING": "it's 3.10", "ODD": ODD, "CONTRACT": " ".join(sorted(CONTRACT))}
 
 
 def spec(provider: str, **more: Any) -> str:
@@ -58,10 +71,17 @@ def spec(provider: str, **more: Any) -> str:
         "provider": provider,
         "cluster": {"nodes": 2},
         "sweep": {"lr": ["0.10"]},
-        "env": {"GREETING": "it's 3.10", "CONTRACT": " ".join(sorted(CONTRACT))},
+        "global_batch": 60,
+        "env": ENV,
         "mounts": [{"name": "code", "source": "./code", "target": "/job/code"}],
         "outputs": [{"name": "found", "path": "/job/found"}],
-        "command": ["python3", "${mounts.code}/look.py"],
+        "command": [
+            "python3",
+            "${mounts.code}/look.py",
+            "${mounts.code}",
+            "${outputs.found}",
+            *WORDS,
+        ],
         # There nothing but mpirun starts a command on every node.
         "providers": {"azure-batch-ai": {"toolkit": "custom-mpi"}, "local": {"engine": "process"}},
         **more,
@@ -71,21 +91,27 @@ def spec(provider: str, **more: Any) -> str:
     return str(path)
 
 
-def seen(provider: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
+def seen(
+    provider: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, **more: Any
+) -> dict[str, Any]:
     """Give what the program of each node saw, by the name of its file."""
     (tmp_path / "code").mkdir(exist_ok=True)
     (tmp_path / "code" / "look.py").write_text(LOOK)
+    (tmp_path / "code" / "tool").touch(0o755)
     monkeypatch.chdir(tmp_path)
     kept = tmp_path / provider
     if provider == "local":
         monkeypatch.setenv("RUNSPEC_HOME", str(tmp_path / "home"))
-        assert run(["apply", spec("local")]) == 0
+        assert run(["apply", spec("local", **more)]) == 0
         assert run(["fetch", "look", str(kept / "outputs")]) == 0
     else:
-        assert run(["rehearse", spec(provider), "--folder", str(kept)]) == 0
+        assert run(["rehearse", spec(provider, **more), "--folder", str(kept)]) == 0
         monkeypatch.delenv("RUNSPEC_PROFILE", raising=False)
-    files = (kept / "outputs").rglob("*.json")
-    return {path.name: json.loads(path.read_text()) for path in files}
+    return told(kept / "outputs")
+
+
+def told(outputs: Path) -> dict[str, Any]:
+    return {path.name: json.loads(path.read_text()) for path in outputs.rglob("*.json")}
 
 
 @pytest.mark.parametrize("mpi", ["openmpi"], indirect=True)
@@ -99,4 +125,25 @@ def test_a_program_sees_the_same_wherever_it_runs(
 
     assert set(found["local"]) == {"0.json", "1.json"}
     assert set(found["local"]["0.json"]["names"]) == CONTRACT
+    assert [one.pop("modes") for one in found["local"].values()] == [[False, True]] * 2
+    modes = {name: [one.pop("modes") for one in found[name].values()] for name in CLOUDS}
+    assert modes == {  # blobs have none
+        name: [[False, name != "azure-batch-ai"]] * 2 for name in CLOUDS
+    }
     assert [name for name in CLOUDS if found[name] != found["local"]] == [], found
+
+
+@pytest.mark.parametrize("mpi", ["openmpi"], indirect=True)
+def test_a_rank_of_mpi_sees_the_same_wherever_it_runs(
+    mpi: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """On each node, and whoever has started it there."""
+    need("azurite", *PROGRAMS)
+    monkeypatch.setenv("PATH", f"{mpi / 'bin'}:{os.environ['PATH']}")
+    clouds = [name for name in CLOUDS if name != "azure-batch-ai"]  # it starts no other program
+    launch = {"launch": "mpi", "env": {**ENV, "PATH": os.environ["PATH"]}}
+    found = {name: seen(name, tmp_path, monkeypatch, **launch) for name in ("local", *clouds)}
+
+    assert set(found["local"]) == {"0.json", "1.json"}
+    assert set(found["local"]["1.json"]["names"]) == CONTRACT
+    assert [name for name in clouds if found[name] != found["local"]] == [], found

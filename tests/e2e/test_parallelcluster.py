@@ -12,6 +12,7 @@ import pytest
 
 from runspec_rehearsal.slurm import Cluster, Partition
 from tests import pcluster
+from tests.e2e.test_one_field import CONTRACT, seen, spec, told
 from tests.needs import need
 from tests.slurm import PROGRAMS
 
@@ -40,7 +41,12 @@ def runspec(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Runspec
     (tmp_path / "runspec-profile.yaml").write_text(profile)
     (tmp_path / "hello.yaml").write_text(SPEC)
     monkeypatch.setenv("PATH", f"{programs}{os.pathsep}{os.environ['PATH']}")
-    with Cluster(tmp_path / "slurm", partitions=[Partition("ondemand")]) as cluster:
+    with Cluster(
+        tmp_path / "slurm",
+        partitions=[Partition("ondemand")],
+        prolog=True,
+        address_in="RUNSPEC_HOST",
+    ) as cluster:
         for name, value in cluster.env.items():
             monkeypatch.setenv(name, value)
 
@@ -75,3 +81,17 @@ def test_a_cluster_is_made_for_a_job_and_goes_when_nothing_needs_it(
     runspec("destroy", "--site")
     assert list(clusters.iterdir()) == []
     assert [p for p in (tmp_path / "workspace").rglob("*") if p.is_file()] == []
+
+
+def test_a_program_sees_there_what_it_sees_here(
+    runspec: Runspec, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The names of the contract, and what they mean, are those of this machine."""
+    here = seen("local", tmp_path, monkeypatch)
+    monkeypatch.delenv("RUNSPEC_HOME")
+
+    runspec("apply", spec("parallelcluster"))
+    runspec("fetch", "look", "there")
+
+    assert told(tmp_path / "there") == here
+    assert set(here["0.json"]["names"]) == CONTRACT

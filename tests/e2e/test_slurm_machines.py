@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from runspec_rehearsal.slurm import Machines, Shape
-from tests.e2e.machines import Desk, ended, told
+from tests.e2e.machines import WAIT_S, Desk, ended, told
 from tests.e2e.test_launch import mpi as mpi  # a fixture
 from tests.slurm import (
     machines as machines,  # a fixture
@@ -223,6 +225,48 @@ def test_a_host_that_is_lost_is_named_and_the_job_goes_on_elsewhere(
     assert "1 of 2 tries ended because its node was lost" in said, said
     (log,) = tmp_path.glob("workspace/runs/*/logs/0-batch.txt")
     assert "Node failure on m2" in log.read_text()
+
+
+@contextmanager
+def cut(machines: Machines, at: str, way: str) -> Iterator[None]:
+    """Take a way away on one machine, and give it back: new connections to the ports of programs, or a route."""
+    line = [*machines.at(at), "sh", "-c"]
+    subprocess.run([*line, way.format("A", "add")], check=True)
+    try:
+        yield
+    finally:
+        subprocess.run([*line, way.format("D", "del")], check=True)
+
+
+# Slurm's own daemons talk on other ports, or the other way round.
+SILENT = "iptables -{0} OUTPUT -d 10.77.0.3 -p tcp --syn --dport 32768:60999 -j DROP"
+ROUTE = "ip route {1} unreachable 10.77.0.4"
+
+
+def test_a_smoke_test_says_which_hosts_cannot_talk_and_keeps_the_job_back(desk: Desk) -> None:
+    """Of four, by a firewall that is silent in one direction, and by a route that is not there, so in both."""
+    spec = {"cluster": {"nodes": 4}, "smoke": "echo smoked", "run": "echo ran"}
+    with cut(desk.machines, "m2", SILENT), cut(desk.machines, "m3", ROUTE):
+        applying = desk.begin(spec, ("apply", "--smoke", "--json"))
+        said, _ = applying.communicate(timeout=WAIT_S)
+
+    (told,) = [json.loads(line) for line in said.splitlines() if line.startswith("{")]
+    assert (applying.returncode, told["exit_code"]) == (1, 68), said
+    found = [
+        (way["from"]["node"], way["to"]["node"], way["to"]["host"], way["why"])
+        for way in told["unreached"]
+    ]
+    assert found == [
+        (1, 2, "10.77.0.3", "timed out"),
+        (2, 3, "10.77.0.4", "unreachable"),
+        (3, 2, "10.77.0.3", "timed out"),
+    ]
+    assert "SrunPortRange" in told["rule"]
+
+    said = ended(desk.begin(spec, ("apply", "--smoke")))
+
+    lines = [line.rpartition("] ")[2] for line in said.splitlines()]
+    assert [lines.count("smoked"), lines.count("ran")] == [4, 4], said
 
 
 @pytest.mark.skipif(HOSTS == 0, reason="by RUNSPEC_HOSTS=32 alone: see CONTRIBUTING.md")

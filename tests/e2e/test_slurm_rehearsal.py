@@ -91,3 +91,70 @@ def test_srun_starts_ranks_of_one_machine_that_plays_several(
     (first, second) = sorted((tmp_path / "kept" / "logs").iterdir())
     assert first.read_text() == "4: 10 [0, 0, 1, 1]\n"
     assert second.read_text() == ""
+
+
+PARALLEL_PROFILE = """
+providers:
+  parallelcluster:
+    region: us-east-1
+    key_pair: my-key
+    subnets: [subnet-0123456789abcdef0]
+    queues: {gpu: {instance_types: [g5.12xlarge]}}
+    queue: gpu
+    environment: clean
+    storage: {workspace: {mount: /workspace, data: s3://my-bucket/data}}
+"""
+PARALLEL = """
+apiVersion: runspec/v1
+name: rehearsed
+provider: parallelcluster
+cluster: {nodes: 2, gpus: 4}
+mounts: [{name: data, source: "shared://workspace/a", target: /job/data}]
+outputs: [{name: results, path: /job/results}]
+run: |
+  echo "$RUNSPEC_RANK on $SLURMD_NODENAME of $SLURM_JOB_PARTITION has $CUDA_VISIBLE_DEVICES"
+  echo "$RUNSPEC_RANK" > "${outputs.results}/rank"
+"""
+
+
+def test_a_job_of_parallelcluster_is_rehearsed_and_what_is_not_is_said(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    need(*PROGRAMS)
+    (tmp_path / "runspec-profile.yaml").write_text(PARALLEL_PROFILE)
+    (tmp_path / "job.yaml").write_text(PARALLEL)
+    (tmp_path / "kept/shared/workspace/a").mkdir(parents=True)
+    monkeypatch.chdir(tmp_path)
+
+    code = run(["rehearse", "job.yaml", "--folder", "kept"])
+
+    said = capsys.readouterr().err
+    assert code == 0, said
+    assert "not rehearsed: the cluster with its queues" in said
+    logs = sorted((tmp_path / "kept" / "logs").iterdir())
+    assert [log.read_text() for log in logs] == [
+        "0 on node1 of gpu has 0,1,2,3\n",
+        "1 on node2 of gpu has 0,1,2,3\n",
+    ]
+    results = (tmp_path / "kept" / "outputs").rglob("rank")
+    assert sorted(result.read_text() for result in results) == ["0\n", "1\n"]
+    assert holders(tmp_path / "kept" / "slurm") == []
+
+
+def test_a_rehearsal_makes_no_cluster_whatever_the_spec_says(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    need(*PROGRAMS)
+    own = "providers: {parallelcluster: {manage: true, region: us-east-1, key_pair: my-key, "
+    own += "subnets: [subnet-0123456789abcdef0]}}"
+    (tmp_path / "job.yaml").write_text(
+        f"{PARALLEL}{own}".replace("shared://workspace/a", "store://a").replace(
+            "gpus: 4", "cpus: 1"
+        )
+    )
+    monkeypatch.chdir(tmp_path)
+
+    code = run(["rehearse", "job.yaml"])
+
+    assert code not in (0, 1)
+    assert "the cluster is not rehearsed" in capsys.readouterr().err

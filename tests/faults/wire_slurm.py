@@ -19,6 +19,7 @@ from typing import NamedTuple
 from runspec import registry
 from runspec_slurm import (
     client,
+    doubt,
     jobs,
     litter,
     looking,
@@ -27,7 +28,9 @@ from runspec_slurm import (
     queue,
     shelf,
     survey,
+    together,
     transport,
+    whose,
 )
 from runspec_slurm.transport import Done
 from tests.faults.boundaries import Boundaries
@@ -35,16 +38,20 @@ from tests.faults.boundaries import Boundaries
 SETTLE_S = 2.5  # longer than squeue lags in these tests
 HANG_S = 1.0  # until who waits for an answer has had enough
 LOST = 255
+OCTAL = re.compile(r"\\0([0-7]{3})")
 BANNER = b"Welcome to the cluster!\n\n*** maintenance: 1 April 8:00 | a|b|c ***\nclaim 1\n7 7\n"
 # Pieces of shell by what they do; in capitals what a request of that kind is called elsewhere: see chosen.py.
 KINDS: Mapping[str, str] = {
     queue.SUBMIT: "POST sbatch",
     queue.CANCEL: "DELETE scancel",
+    queue.TELL: "DELETE scancel --batch",
+    queue.CANCEL_WAITING: "DELETE scancel --state",
     queue.OF_NAME: "GET squeue --name",
     queue.OF_JOB: "GET squeue --jobs",
     queue.ALL: "GET squeue",
     queue.ACCOUNT: "GET sacct",
     jobs.LET_NOBODY: "PUT claim of nobody",
+    jobs.LET_STOP: "PUT stop of tasks",
     shelf.PUT: "PUT {}",
     shelf.ARRIVE: "PUT content of {}",
     shelf.NAME: "PUT name of {}",
@@ -54,12 +61,19 @@ KINDS: Mapping[str, str] = {
     shelf.REMOVE_TREE: "DELETE folder {}",
     shelf.READ: "GET {}",
     shelf.SIZE: "GET size of {}",
+    shelf.PART: "GET part of {}",
     shelf.PARTS: "GET parts",
     shelf.FOLDERS: "GET folders of {}",
     shelf.LIST: "GET list of {}",
+    shelf.LIST_LIKE: "GET list like of {}",
+    shelf.HOLDS_RUNS: "GET runs there",
     looking.LOOK: "GET look",
     looking.NOTES: "GET notes",
+    together.TOGETHER: "GET together",
+    whose.TIMES: "GET times",
+    doubt.DOUBT: "PUT missing",
     litter.UNFINISHED: "GET unfinished",
+    litter.RUNS: "GET runs",
     survey.ASK: "GET survey",
 }
 # Before a script, so that the shell dies with its caller before the simple command of that number; it counts all that
@@ -103,7 +117,7 @@ FAULTS = (*BY_SSH, *BY_SLURM)
 LAGS = """#!/bin/sh
 PATH=${PATH#*:}
 field=$(($(printf %s "$*" | sed 's/SubmitTime.*//' | tr -cd , | wc -c) + 1))
-squeue "$@" | awk -F'|' -v now="$(date +%s)" -v lag=LAG -v field="$field" '$field + lag < now'
+squeue "$@" | awk -F'\\037' -v now="$(date +%s)" -v lag=LAG -v field="$field" '$field + lag < now'
 """
 
 
@@ -123,7 +137,7 @@ class Asked(NamedTuple):
 
     @property
     def argv(self) -> list[str]:
-        return [*self.ssh, shlex.join(self.words)] if self.ssh else list(self.words)
+        return [*self.ssh, transport.remote(self.words)] if self.ssh else list(self.words)
 
     def by(self, *words: str) -> Asked:
         """Give it with another program in front."""
@@ -136,9 +150,16 @@ class Asked(NamedTuple):
 
 
 def asked(argv: Sequence[str]) -> Asked:
+    """Take a command line apart: behind ssh, the words are in the last one's last, as `remote` writes them.
+
+    >>> words = "/bin/sh", "-c", "it's\\n!", "sh", "a\\\\b"
+    >>> asked(["ssh", "host", transport.remote(words)]).words == words
+    True
+    """
     if argv[0] != "ssh":
         return Asked((), tuple(argv))
-    return Asked(tuple(argv[:-1]), tuple(shlex.split(argv[-1])))
+    line = OCTAL.sub(lambda found: chr(int(found[1], 8)), shlex.split(argv[-1])[-1])
+    return Asked(tuple(argv[:-1]), tuple(shlex.split(line)[1:]))
 
 
 def named(script: str, args: Sequence[str]) -> str:
@@ -174,6 +195,9 @@ class SlurmWire:
     def install(self) -> None:
         plan.SETTLE_S, pace.NOTES_S, pace.ASK_LAST_S = SETTLE_S, 0.5, 0.5
         pace.LOOK_SSH_S = 0.3
+        transport.Here.near = (
+            False  # the same commands here and behind ssh; what is read near, no fault changes
+        )
         self.steps.watch(client.SlurmClient)
         transport.carried_out = self.passed
 

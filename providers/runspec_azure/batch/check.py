@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
-from runspec.provider import Capacity, Facts, Problem, Spec, did_you_mean
+from runspec.provider import Capacity, Facts, Problem, Spec, did_you_mean, nodes_each
 from runspec_azure import machines, needs
 from runspec_azure.batch import access, moved, notes, pool, scale, signed, vaults
 from runspec_azure.batch.options import BatchOptions
@@ -49,16 +49,13 @@ def problems(spec: Spec, facts: Facts) -> Iterator[Problem]:
 
 def _nodes(spec: Spec) -> Iterator[Problem]:
     nodes, cluster = spec.cluster.nodes, spec.cluster
-    if nodes.elastic:
-        what = "nodes do not come and go on Azure Batch yet"
-        yield Problem(("cluster", "nodes"), what, f"set nodes: {nodes.max}")
     if cluster.placement and nodes.max > 1:
         what = (
             "Azure Batch has nothing to ask for: nodes of a task share a pool that is made for "
             "talking; machines with InfiniBand (HB, ND) are asked for by vm_size"
         )
         yield Problem(("cluster", "placement"), what, severity="note")
-    if nodes.max > 1 and cluster.capacity is not Capacity.ON_DEMAND:
+    if nodes_each(spec) > 1 and cluster.capacity is not Capacity.ON_DEMAND:
         # https://learn.microsoft.com/azure/batch/batch-spot-vms#considerations-and-use-cases
         what = "when one node loses its machine, all nodes of the task begin again"
         yield Problem(("cluster", "capacity"), what, severity="note")
@@ -111,7 +108,8 @@ def _gang(spec: Spec, facts: Facts) -> Iterator[Problem]:
     https://learn.microsoft.com/azure/batch/batch-mpi#requirements-for-multi-instance-tasks
     """
     options: BatchOptions = facts.options
-    nodes, at = spec.cluster.nodes.max, ("cluster", "nodes")
+    asked, at = spec.cluster.nodes, ("cluster", "nodes")
+    nodes = asked.min if asked.elastic else asked.max  # as many as it waits for
     most = scale.together(facts)
     if nodes > most:
         what = f"{nodes:,} nodes, and a pool whose nodes talk to each other has {most} at most"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from runspec.provider import Facts, Scope, Spec, Step, tasks
+from runspec.provider import Facts, Scope, Spec, Step, nodes_each, tasks_in_all
 from runspec_azure import stores
 from runspec_azure.batch import pool, signed, vaults
 from runspec_azure.batch.options import BatchOptions
@@ -66,7 +66,7 @@ def task_id(task: int) -> str:
 
 
 def shape(spec: Spec) -> str:
-    return "nodes" if spec.cluster.nodes.max > 1 else "single"
+    return "nodes" if nodes_each(spec) > 1 else "single"
 
 
 def steps(spec: Spec, run: str, facts: Facts) -> Iterator[Step]:
@@ -76,7 +76,7 @@ def steps(spec: Spec, run: str, facts: Facts) -> Iterator[Step]:
     https://learn.microsoft.com/en-us/rest/api/batchservice/jobs/create-job#onalltaskscomplete
     """
     yield _job(spec, run, facts)
-    count = len(tasks(spec))
+    count = tasks_in_all(spec)
     for number, start in enumerate(range(0, count, AT_ONCE)):
         end = min(count, start + AT_ONCE)
         which = f"task {start}" if end - start == 1 else f"tasks {start} to {end - 1}"
@@ -137,14 +137,14 @@ def _way(options: BatchOptions) -> dict[str, Any]:
 
 def words(spec: Spec) -> str:
     """Give which of the service's variables stand for which of ours."""
-    many = GANG_WORDS if spec.cluster.nodes.max > 1 else ""
+    many = GANG_WORDS if nodes_each(spec) > 1 else ""
     return WORDS + many + (DISK if pool.image(spec) else BELOW)
 
 
 def task(spec: Spec, run: str, facts: Facts, number: int) -> dict[str, Any]:
     """Give one task, as it is sent."""
     options: BatchOptions = facts.options
-    nodes = spec.cluster.nodes.max
+    nodes = nodes_each(spec)
     by_url = options.files == "signed"
     inside = signed.start(run, options) if by_url else _inside(options)
     command = signed.COMMAND if by_url else COMMAND
@@ -217,8 +217,11 @@ def _logs(run: str, options: BatchOptions, number: int) -> dict[str, Any]:
 
 
 def _constraints(spec: Spec) -> dict[str, Any]:
+    tries = spec.retry.attempts
+    if spec.cluster.nodes.elastic:  # failures of the program are counted by its nodes
+        tries += spec.retry.spot_attempts - 1
     found: dict[str, Any] = {
-        "maxTaskRetryCount": spec.retry.attempts - 1,
+        "maxTaskRetryCount": tries - 1,
         "retentionTime": RETENTION,
     }
     if spec.timeout:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from runspec.provider import Facts, Spec, Step, argv, tasks
+from runspec.provider import Facts, Spec, Step, argv, nodes_each, reach, tasks_in_all
 from runspec_azure import stores
 from runspec_azure.batch import job, pool, scale, signed
 
@@ -11,10 +11,12 @@ def steps(spec: Spec, run: str, facts: Facts) -> tuple[Step, ...]:
     own = {
         "argv": list(argv(spec)),
         "pool": pool.name(spec, facts),
-        "count": len(tasks(spec)),
+        "count": tasks_in_all(spec),
+        "nodes": nodes_each(spec),
         "tries": spec.retry.attempts,
         **({"stops": job.STOPS} if job.told_apart(facts.options) else {}),
         "spot": "azure",  # each node knows whether it is one, also in a pool of the profile
+        **reach(spec, pool.rule(facts.options)),
     }
     return (
         *stores.steps(spec, facts),

@@ -37,6 +37,20 @@ def steps(spec: Spec, facts: Facts) -> Iterator[Step]:
     yield Step("pool", title, Scope.SITE, do, undo)
 
 
+def rule(options: BatchOptions) -> str:
+    """Say what keeps nodes apart.
+
+    https://learn.microsoft.com/en-us/azure/batch/batch-mpi#multi-instance-task-requirements
+    https://learn.microsoft.com/en-us/azure/batch/batch-virtual-network
+    """
+    which = f"pool {options.pool}" if options.pool else "the pool"
+    groups = f"of {options.subnet}" if options.subnet else "of its subnet"
+    return (
+        f"{which} must have enableInterNodeCommunication, and no network security group {groups} may have a rule "
+        "that denies TCP between its nodes: https://learn.microsoft.com/azure/batch/batch-virtual-network"
+    )
+
+
 def content(spec: Spec, facts: Facts) -> dict[str, Any]:
     """Give all of the pool but its name and metadata.
 

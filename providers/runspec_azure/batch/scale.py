@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from runspec.provider import Capacity, Facts, Scope, Spec, Step, tasks
+from runspec.provider import Capacity, Facts, Scope, Spec, Step, nodes_each, tasks
 from runspec_azure.batch.options import BatchOptions
 from runspec_azure.naming import batch
 
@@ -43,10 +43,10 @@ def most(spec: Spec, facts: Facts) -> int:
     https://learn.microsoft.com/azure/batch/batch-automatic-scaling#read-write-service-defined-variables
     """
     options: BatchOptions = facts.options
-    nodes, found = spec.cluster.nodes.max, options.max_nodes
+    nodes, found = nodes_each(spec), options.max_nodes
     if spec.max_parallel:
-        found = min(found, spec.max_parallel * nodes)
-    if nodes > 1:
+        found = min(found, spec.max_parallel * spec.cluster.nodes.max)
+    if spec.cluster.nodes.max > 1:
         found = min(found, together(facts))
     return max(nodes, found - found % nodes)
 
@@ -60,7 +60,7 @@ def formula(spec: Spec, facts: Facts, woken: int | None = None) -> str:
     lines = (
         f"most = {most(spec, facts)}",
         f"seen = {PENDING}.GetSamplePercent({MOST_SAMPLES})",
-        *_pending(spec.cluster.nodes.max, woken),
+        *_pending(nodes_each(spec), woken),
         *_targets(spec, facts.options),
         "$NodeDeallocationOption = taskcompletion",
     )

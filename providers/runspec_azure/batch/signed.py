@@ -77,9 +77,10 @@ def lines(spec: Spec, run: str, facts: Facts) -> Iterator[Line]:
     options: BatchOptions = facts.options
     claim = stores.key(options, "runs", run, "claim")
 
-    def mount(one: Mount) -> Line:
-        where = stores.key(options, "blobs", blob_name(facts.sources[one.name]))
-        return ["get=", mark(READ, where)]
+    def mount(one: Mount) -> Iterator[Line]:
+        source = facts.sources[one.name]
+        yield f"sum={source.digest.removeprefix('sha256:')}"
+        yield ["get=", mark(READ, stores.key(options, "blobs", blob_name(source)))]
 
     def output(name: str, task: int) -> Iterator[Line]:
         where = stores.key(options, "runs", run, "outputs", name, str(task), "0", OUTPUT_TAR)

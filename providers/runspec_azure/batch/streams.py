@@ -6,7 +6,7 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
-from runspec.provider import Chunk, RemoteError, Stream
+from runspec.provider import Chunk, RemoteError, Stream, seat
 from runspec_azure.batch import job as jobs, times
 from runspec_azure.batch.tasks import Tasks, tried
 from runspec_azure.blobs import Blobs
@@ -48,21 +48,24 @@ class Logs:
             for rank in range(record["nodes"]):
                 key = (run, number, rank)
                 if key not in self._streams:
-                    self._streams[key] = TaskStream(self, run, number, rank)
+                    self._streams[key] = TaskStream(
+                        self, run, (number, rank), seat(record, number, rank)
+                    )
         return [self._streams[key] for key in sorted(self._streams) if key[0] == run]
 
 
 class TaskStream:
     """One node's log. A position is the number of the try, and the bytes of it that were read."""
 
-    def __init__(self, logs: Logs, run: str, task: int, rank: int) -> None:
-        self.logs = logs
-        self.run, self.task, self.rank = run, task, rank
+    def __init__(self, logs: Logs, run: str, place: tuple[int, int], seat: tuple[int, int]) -> None:
+        self.logs, self.run = logs, run
+        self.number, self.at = place  # of the service's task
+        self.task, self.rank = seat
         self._ranks: dict[int, Sequence[str]] = {}
 
     def read(self, position: str | None) -> Chunk:
         position = position or "1:0"
-        log, mark = (self.run, self.task, self.rank), f"{position} {self._mark()}"
+        log, mark = (self.run, self.number, self.at), f"{position} {self._mark()}"
         if self.run not in self.logs.ended and not self.logs.turns.due(log, mark):
             return Chunk(b"", position)
         chunk = self._read(position)
@@ -71,7 +74,7 @@ class TaskStream:
         return chunk
 
     def _listed(self) -> Mapping[str, Any] | None:
-        name = jobs.task_id(self.task)
+        name = jobs.task_id(self.number)
         return next((t for t in self.logs.tasks.all(self.run) if t["id"] == name), None)
 
     def _mark(self) -> str:
@@ -83,7 +86,7 @@ class TaskStream:
         """Give how many calls a look takes that finds nothing: other nodes are asked for by their machines."""
         found = self._listed() or {}
         requeued = bool(found.get("executionInfo", {}).get("requeueCount"))
-        return 1 + (self.rank > 0) + requeued
+        return 1 + (self.at > 0) + requeued
 
     def _read(self, position: str) -> Chunk:
         at, done = map(int, position.split(":"))
@@ -103,19 +106,19 @@ class TaskStream:
         found = self._listed()
         if found is None:
             return Seen(1, True, False)
-        state, place = found["state"], (self.task, self.rank)
+        state, place = found["state"], (self.number, self.at)
         tries = self.logs.tasks.tries(self.run, found, place)
         return Seen(tries, state == "completed", state == "running")
 
     def _tries_now(self) -> int:
         try:
-            found = self.logs.tasks.one(self.run, self.task)
+            found = self.logs.tasks.one(self.run, self.number)
         except RemoteError as exc:
             if status_of(exc) in ABSENT:
                 return 0
             raise
-        self.logs.tasks.forget_tries(self.run, self.task)
-        return self.logs.tasks.tries(self.run, found, (self.task, self.rank))
+        self.logs.tasks.forget_tries(self.run, self.number)
+        return self.logs.tasks.tries(self.run, found, (self.number, self.at))
 
     def _earlier(self, number: int, done: int) -> bytes:
         """A try that another followed was kept by the job itself; of a lost machine nothing may be there."""
@@ -131,9 +134,9 @@ class TaskStream:
 
     def _kept(self, number: int, done: int) -> bytes | None:
         """Give bytes of the copy in the store; None where there is no copy."""
-        key = self.logs.blobs.key("runs", self.run, "logs", str(self.task))
-        names = [f"{key}/{self.rank}/{number}.txt"]
-        if self.rank == 0 and number == self._seen().tries:
+        key = self.logs.blobs.key("runs", self.run, "logs", str(self.number))
+        names = [f"{key}/{self.at}/{number}.txt"]
+        if self.at == 0 and number == self._seen().tries:
             names.append(f"{key}/{STDOUT}")
         for name in names:
             size = self.logs.blobs.size(name)
@@ -164,8 +167,8 @@ class TaskStream:
 
     def _where(self, seen: Seen) -> tuple[str, Mapping[str, str]] | None:
         """Give the call that reads the file, of the first node by its task, of the others by theirs."""
-        if self.rank == 0:
-            path = {"jobId": self.run, "taskId": jobs.task_id(self.task), "filePath": STDOUT}
+        if self.at == 0:
+            path = {"jobId": self.run, "taskId": jobs.task_id(self.number), "filePath": STDOUT}
             return "File_GetFromTask", path
         info = self._machine(seen)
         if "nodeId" not in info:
@@ -177,22 +180,22 @@ class TaskStream:
     def _machine(self, seen: Seen) -> Mapping[str, Any]:
         """Give where this rank's subtask is; nothing while nobody has said which of them it is."""
         try:
-            others = self.logs.tasks.subtasks(self.run, self.task)
+            others = self.logs.tasks.subtasks(self.run, self.number)
         except RemoteError as exc:
             if status_of(exc) in ABSENT:
                 return {}
             raise
         found: Sequence[Mapping[str, Any]] = [one.get("nodeInfo", {}) for one in others]
         machines = self._machines(seen.tries)
-        if len(machines) > self.rank:
-            return next((i for i in found if i.get("nodeId") == machines[self.rank]), {})
+        if len(machines) > self.at:
+            return next((i for i in found if i.get("nodeId") == machines[self.at]), {})
         # Where no agent of ours came to say it, a subtask has what its command printed.
-        return found[self.rank - 1] if seen.over and len(found) >= self.rank else {}
+        return found[self.at - 1] if seen.over and len(found) >= self.at else {}
 
     def _machines(self, number: int) -> Sequence[str]:
         """Give the ids of the nodes of a try by their ranks; see docs/inside.md."""
         if number not in self._ranks:
-            key = ("runs", self.run, "nodes", str(self.task), "open")
+            key = ("runs", self.run, "nodes", str(self.number), "open")
             told = json.loads(self.logs.blobs.read(*key) or b"{}")
             if told.get("number") != number:
                 return ()

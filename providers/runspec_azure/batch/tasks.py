@@ -9,7 +9,16 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import Any, TypeVar, cast
 
-from runspec.provider import Attempt, NodeStatus, RemoteError, State, Status
+from runspec.provider import (
+    Attempt,
+    NodeStatus,
+    RemoteError,
+    State,
+    Status,
+    elastic_end,
+    elastic_status,
+    seated,
+)
 from runspec_azure.batch import job as jobs, reasons, times
 from runspec_azure.blobs import Blobs
 from runspec_azure.errors import status_of
@@ -43,6 +52,7 @@ class Tasks:
         self._records: dict[str, dict[str, Any]] = {}
         self._known: dict[tuple[str, str], tuple[float, Any]] = {}
         self._ended: dict[str, Sequence[Found]] = {}
+        self._called_off: set[tuple[str, str]] = set()  # tasks that a job has no need of any more
         self._notes: dict[str, dict[tuple[int, int, int], int]] = {}
 
     def forget(self) -> None:
@@ -168,6 +178,11 @@ class Tasks:
         return cast(Answered, found)
 
     def status(self, run: str) -> Status:
+        found, record = self._status(run), self._records.get(run)
+        return found if record is None else seated(found, record)
+
+    def _status(self, run: str) -> Status:
+        """Give how *run* is; its nodes have the numbers of the service's tasks."""
         record = self.record(run)
         job = None if record is None else self.job(run)
         if record is None or job is None:
@@ -178,6 +193,10 @@ class Tasks:
         if ended and not _over(tasks, record["count"]):
             tasks, lost = self._at_the_end(run, record["count"])
         over = _over(tasks, record["count"])
+        end = self._elastic_end(run, record, tasks)
+        if end is not None and over:
+            nodes = tuple(map(_called_off, self._nodes(run, record, tasks)))
+            return elastic_status(end, nodes)
         if not over and (not ended or (_told(job) in ALL_OVER and not lost)):
             return self._going(run, record, tasks)
         nodes = tuple(self._nodes(run, record, tasks))
@@ -195,6 +214,31 @@ class Tasks:
         if bad is None:
             return Status(State.FAILED, _told(job) or "its job has ended before it", None, nodes)
         return Status(State.FAILED, bad.reason, bad.exit_code, nodes)
+
+    def _elastic_end(
+        self, run: str, record: Found, tasks: Sequence[Found]
+    ) -> tuple[int, str] | None:
+        """Give how a job has ended whose nodes come and go, as these have it; who has not come yet is called off.
+
+        A task that waits would have a machine started for nothing. None has ended before the job has.
+        """
+        if not record.get("elastic") or not any(map(_ended, tasks)):
+            return None
+        count = record["count"] // record["elastic"]["max"]
+        read = self.blobs.read
+        end = elastic_end(record, count, lambda path: read("runs", run, *path.split("/")))
+        for task in tasks if end is not None else ():
+            if task["state"] == "active" and (run, task["id"]) not in self._called_off:
+                self._call_off(run, task["id"])
+        return end
+
+    def _call_off(self, run: str, task: str) -> None:
+        try:
+            self.session.make("Task_Terminate", {"jobId": run, "taskId": task}, None)
+        except RemoteError as exc:
+            if status_of(exc) not in (404, 409):  # it has ended meanwhile
+                raise
+        self._called_off.add((run, task))
 
     def _going(self, run: str, record: Found, tasks: Sequence[Found]) -> Status:
         nodes = tuple(self._nodes(run, record, tasks)) if len(tasks) <= SHOWN else ()
@@ -255,6 +299,12 @@ class Tasks:
         if which not in known:
             self._asked("failures", run, fresh_s, ask)
         return known.get(which)
+
+
+def _called_off(node: NodeStatus) -> NodeStatus:
+    """A task that was ended before it began has failed, to the service."""
+    never = node.state is State.FAILED and node.exit_code is None
+    return node._replace(state=State.CANCELLED) if never else node
 
 
 def tried(task: Found) -> int:

@@ -2,11 +2,19 @@
 
 from __future__ import annotations
 
-import math
 import re
 from collections.abc import Iterator
 
-from runspec.provider import Capacity, Facts, Launch, Path, Problem, Spec, did_you_mean
+from runspec.provider import (
+    Capacity,
+    Facts,
+    Launch,
+    Path,
+    Problem,
+    Spec,
+    did_you_mean,
+    tasks,
+)
 from runspec_azure.batchai import cluster as clusters, job, quota, sizes, toolkits, volumes, words
 from runspec_azure.batchai.naming import made_up_place
 from runspec_azure.batchai.options import BatchAiOptions
@@ -69,6 +77,9 @@ def _cluster(spec: Spec, options: BatchAiOptions) -> Iterator[Problem]:
             "a cluster of Batch AI is of one kind: low priority is taken, and gives way to nothing"
         )
         yield Problem(("cluster", "capacity"), what, severity="note")
+    if spec.smoke is not None and cluster.nodes.max > 1:
+        what = "nothing of ours is in a job of Batch AI: before the smoke test, no node tries to reach the others"
+        yield Problem(("smoke",), what, at="key", severity="note")
     if cluster.placement:
         what = "the nodes of a cluster are one scale set, and that is all there is of closeness"
         yield Problem(("cluster", "placement"), what, severity="note")
@@ -184,7 +195,7 @@ def _script(spec: Spec, name: str, where: Path, options: BatchAiOptions) -> Iter
 
 
 def _limits(spec: Spec, options: BatchAiOptions) -> Iterator[Problem]:
-    count = math.prod(len(values) for values in spec.sweep.values())
+    count = len(tasks(spec))
     if count > MOST_TASKS:
         what = f"{count:,} tasks, each a job and a call of its own: above {MOST_TASKS:,}"
         yield Problem(("sweep",), what, f"make it smaller, or {AWAY}", at="key")

@@ -112,6 +112,8 @@ def _environment(
             "RUNSPEC_NODES": str(spec.cluster.nodes.max),
             "RUNSPEC_SLOTS": str(spec.processes_per_node),
         }
+        if spec.global_batch is not None:
+            known["RUNSPEC_GLOBAL_BATCH"] = str(spec.global_batch)
         if toolkits.KINDS[toolkits.toolkit(spec, options)].scripted:
             known |= toolkits.places(spec, options)
     known |= {variable("sweep", name): value for name, value in values.items()}

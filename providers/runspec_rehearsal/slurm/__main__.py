@@ -29,13 +29,19 @@ def parser() -> argparse.ArgumentParser:
     return found
 
 
+def started(given: argparse.Namespace) -> Cluster:
+    """Start what was asked for. Nodes that are there are one machine: jobs tell them apart by RUNSPEC_HOST."""
+    shape = Shape(given.cpus, given.memory_mb or None, given.gpus)
+    if given.cloud:
+        return Cloud(given.folder, given.nodes, shape)
+    return Cluster(given.folder, given.nodes, shape, prolog=True, address_in="RUNSPEC_HOST")
+
+
 def main() -> int:
     given = parser().parse_args()
     end = program.end()
-    shape = Shape(given.cpus, given.memory_mb or None, given.gpus)
-    kind = Cloud if given.cloud else Cluster
     try:
-        with kind(given.folder, given.nodes, shape) as cluster:
+        with started(given) as cluster:
             program.run(cluster.env, end)
     except (Failed, NoSlurm) as exc:
         sys.stderr.write(f"{exc}\n")

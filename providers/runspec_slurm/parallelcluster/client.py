@@ -236,6 +236,10 @@ class ParallelClusterClient:
         with contextlib.suppress(NotThere):
             self.ask(lambda slurm: slurm.cancel(run))
 
+    def stop(self, run: str, tasks: Collection[int]) -> None:
+        with contextlib.suppress(NotThere):
+            self.ask(lambda slurm: slurm.stop(run, tasks))
+
     def streams(self, run: str) -> Sequence[Stream]:
         try:
             found: Sequence[Stream] = self.ask(lambda slurm: slurm.streams(run))

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager
+from pathlib import Path
 from typing import Any
 
-from runspec.provider import Client, Facts, Finding, Options, Problem, Spec, Step
+from runspec.provider import Client, Facts, Finding, Options, Problem, Rehearsal, Spec, Step
 from runspec_slurm import check as slurm_check, plan as slurm_plan
 from runspec_slurm.parallelcluster import check, config, onward, plan
 from runspec_slurm.parallelcluster.options import ParallelClusterOptions
@@ -41,6 +43,13 @@ class ParallelClusterProvider:
         from runspec_slurm.parallelcluster.first import PROFILE
 
         return PROFILE
+
+    def rehearse(
+        self, options: Mapping[str, Any], folder: Path, engine: str | None
+    ) -> AbstractContextManager[Rehearsal]:
+        from runspec_slurm.parallelcluster.rehearsal import stage
+
+        return stage(options, folder, engine)
 
     def connect(self, facts: Facts) -> Client:
         from runspec_slurm.parallelcluster.client import connect

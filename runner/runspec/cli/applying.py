@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import time
 from argparse import Namespace
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from runspec import apply as engine, check, gather, logs, plan, record, words, yamlio
-from runspec.cli import console, planning
+from runspec import apply as engine, check, gather, groups, logs, plan, record, words, yamlio
+from runspec.cli import console, planning, smoking, stopping
 from runspec.errors import DETACHED, OK, Conflict, JobFailed, TimedOut, UsageError
 from runspec.journal import Journal, Memory
-from runspec.provider import Client, Facts, Provider, Remembers, State, Status, Talks
+from runspec.provider import Client, Facts, Provider, Remembers, Spec, State, Status, Talks
 from runspec.record import Record
 from runspec.report import plain
 from runspec.scalars import seconds
@@ -30,18 +31,74 @@ def apply(args: Namespace) -> int:
     limit_s = wait_limit(args)
     told = console.Told(quiet=args.json)
     found = planning.load(args, told)
+    if found.spec.scaling is None:
+        groups.forget(found.spec.name)  # from here on the name means this run
+        return _apply(found, args, told, limit_s)
+    groups.keep(found.spec, found.text.data)
+    code = OK
+    for one in planning.each(found):
+        ended = _apply(one, args, told, limit_s)
+        if ended == DETACHED:
+            return ended
+        code = code or ended
+    if not args.json:
+        console.tell(f"compare the sizes: runspec report {found.spec.name}")
+    return code
+
+
+def _apply(found: gather.Job, args: Namespace, told: console.Told, limit_s: float | None) -> int:
+    began = time.monotonic()
+    first = smoking.job_of(found) if args.smoke else None
     client = found.provider.connect(found.facts)
+    if first is not None:
+        code = _smoke(first, client, args, told, limit_s)
+        if code is not None:
+            return code
+    chosen, done = _begin(found, client, args, told)
+    if done:
+        return _result(chosen.record, done, args)
+    if args.detach:
+        return _detached(chosen.record.run, args)
+    left_s = None if limit_s is None else limit_s - (time.monotonic() - began)
+    return watch(chosen.record, client, args, left_s if first is not None else limit_s)
+
+
+def _begin(
+    found: gather.Job, client: Client, args: Namespace, told: console.Told, new: bool = False
+) -> tuple[Chosen, Status | None]:
+    """Start what *found* needs, if it needs anything; give the run, and how it ended if it has."""
     with told, record.name_lock(found.spec.name, console.tell):
-        chosen = _choose(found, client, args.new, told)
+        chosen = _choose(found, client, args.new or new, told)
         if chosen.said and not args.json:
             console.tell(chosen.said)
         with record.site_lock(console.tell, shared=True):
             ended = _make(chosen.record, found, client, told)
-    if done := chosen.done or ended:
-        return _result(chosen.record, done, args)
-    if args.detach:
-        return _detached(chosen.record.run, args)
-    return watch(chosen.record, client, args, limit_s)
+    return chosen, chosen.done or ended
+
+
+def _smoke(
+    first: gather.Job, client: Client, args: Namespace, told: console.Told, limit_s: float | None
+) -> int | None:
+    """Have the smoke test succeed, unless an equal one has; give the exit code where the job is not to begin."""
+    chosen, status = _begin(first, client, args, told)
+    if status is not None and status.state is State.GONE:  # nobody knows any more how it ended
+        chosen, status = _begin(first, client, args, told, new=True)
+    lines: list[str] = []
+    if status is None:
+
+        def heard(line: logs.Line) -> None:
+            if line.rank == 0:
+                lines.append(logs.text(line.text, plain))
+            printed(line)
+
+        printed = show(chosen.record, args)
+        status = _followed(chosen.record, client, args, limit_s, heard)
+    if status is None:
+        return DETACHED
+    if status.state is State.SUCCEEDED:
+        return None
+    more = smoking.told(chosen.record.run, status, lines, as_json=args.json)
+    return _result(chosen.record, status, args, more)
 
 
 def _choose(found: gather.Job, client: Client, new: bool, told: console.Told) -> Chosen:
@@ -167,30 +224,44 @@ def watch(
     limit_s: float | None,
     wanted: logs.Wanted = logs.every,
 ) -> int:
-    """Follow a run to its end. Ctrl-C leaves it alone, and says how to come back."""
+    """Follow a run to its end, and give the exit code."""
+    status = _followed(old, client, args, limit_s, show(old, args), wanted)
+    return DETACHED if status is None else _result(old, status, args)
+
+
+def _followed(
+    old: Record,
+    client: Client,
+    args: Namespace,
+    limit_s: float | None,
+    shown: Callable[[logs.Line], None],
+    wanted: logs.Wanted = logs.every,
+) -> Status | None:
+    """Give how a run ended. Ctrl-C leaves it alone, says how to come back, and gives None."""
     try:
-        with console.interruptible() as sleep:
+        metric = None if args.verb == "logs" else old.spec.metric  # who looks at logs stops nothing
+        with console.interruptible() as sleep, stopping.stopper(old, client, metric) as stopper:
             status = logs.follow(
                 client,
                 old.run,
-                show(old, args),
+                stopping.both(shown, stopper),
                 wanted,
                 waits=lambda why: None if args.json else console.tell(f"{old.run} {why}"),
                 timeout_s=limit_s,
-                sleep=sleep,
+                sleep=stopping.watched(sleep, stopper),
             )
     except KeyboardInterrupt:
         rehearsed = args.verb == "rehearse"
         gone = "interrupted; what was rehearsed is ended and taken away"
         console.tell(gone if rehearsed else f"detached; the job goes on. {ways(old.run)}")
-        return DETACHED
+        return None
     except TimedOut as exc:
         raise TimedOut(exc.message, ways(old.run)) from None
     with old.opened(console.tell) as journal:
         if status.state is State.GONE and journal.memory.want != "run":
             status = _ended_by_others(journal.memory)
         engine.note_end(journal, status)
-    return _result(old, status, args)
+    return status
 
 
 def show(old: Record, args: Namespace) -> Callable[[logs.Line], None]:
@@ -209,9 +280,13 @@ def show(old: Record, args: Namespace) -> Callable[[logs.Line], None]:
 
 def shape(old: Record) -> tuple[int, int]:
     """Give how many nodes each task has, and how many tasks there are."""
-    spec = check.spec(yamlio.read(old.job))[0]
-    assert spec is not None, "BUG: a spec on record was checked"
-    return spec.cluster.nodes.max, len(words.tasks(spec))
+    found = old.spec
+    return found.cluster.nodes.max, words.length(found.sweep)
+
+
+def spec(old: Record) -> Spec | None:
+    """Give the spec of a run; None where an older version took what this one refuses."""
+    return check.spec(yamlio.read(old.job))[0]
 
 
 def ways(run: str) -> str:
@@ -227,7 +302,9 @@ def _detached(run: str, args: Namespace) -> int:
     return OK
 
 
-def _result(old: Record, status: Status, args: Namespace) -> int:
+def _result(
+    old: Record, status: Status, args: Namespace, more: Mapping[str, object] | None = None
+) -> int:
     if args.json:
         console.out_json(
             {
@@ -236,6 +313,7 @@ def _result(old: Record, status: Status, args: Namespace) -> int:
                 "state": status.state,
                 "reason": status.reason,
                 "exit_code": status.exit_code,
+                **(more or {}),
             }
         )
     else:

@@ -84,6 +84,7 @@ def _before(make: Make) -> None:
     plan.add_argument(
         "--detailed-exitcode", action="store_true", help="exit with 3 when there are changes"
     )
+    plan.add_argument("--smoke", action="store_true", help="plan the spec's smoke test instead")
     _format(plan)
     taken = make("import", "runspec import job.json", "make a spec of a job file of another tool")
     taken.add_argument("file", metavar="FILE", help="the job file")
@@ -109,6 +110,7 @@ def _making(make: Make) -> None:
     apply.add_argument(
         "--new", action="store_true", help="start another run even if one is alive or done"
     )
+    _smoke(apply)
     _timeout(apply)
     _format(apply)
 
@@ -120,7 +122,14 @@ def _rehearsing(make: Make) -> None:
     rehearse.add_argument("file", metavar="FILE", help="the spec")
     rehearse.add_argument("--engine", choices=("process", "podman"), help="what runs the jobs")
     rehearse.add_argument("--folder", metavar="FOLDER", help="keep what it wrote, and the logs")
+    _smoke(rehearse)
     _format(rehearse)
+
+
+def _smoke(verb: ArgumentParser) -> None:
+    verb.add_argument(
+        "--smoke", action="store_true", help="first have the spec's smoke test succeed on the nodes"
+    )
 
 
 def _timeout(verb: ArgumentParser) -> None:
@@ -148,6 +157,33 @@ def _looking(make: Make) -> None:
     _run(fetch)
     fetch.add_argument("to", nargs="?", metavar="FOLDER", help="where to (./RUN)")
     fetch.add_argument("--output", metavar="NAME", help="only this output")
+
+
+def _reporting(make: Make) -> None:
+    report = make(
+        "report",
+        "runspec report lr-search\nrunspec report --points specs/scaling/resnet50-imagenet.json",
+        "rank the tasks of a sweep, or compare the sizes of a job",
+    )
+    report.add_argument("run", nargs="?", metavar="RUN", help="a run, or the name of a spec")
+    report.add_argument("--html", metavar="FILE", help="write it as one page, too")
+    report.add_argument("--spec", metavar="FILE", help="take the metric from this spec instead")
+    report.add_argument("--points", metavar="FILE", help="sizes and their figures, as JSON")
+    report.add_argument(
+        "--follow",
+        "-f",
+        action="store_true",
+        help="wait for the end; stop the rest as metric.stop says",
+    )
+    report.add_argument(
+        "--stop-rest", action="store_true", help="end now all tasks but the best so far"
+    )
+    report.add_argument("--baseline", metavar="SIZE", help="compare with this size (the smallest)")
+    report.add_argument(
+        "--price-per-node-hour", metavar="PRICE", help="what a node costs, in any currency"
+    )
+    report.add_argument("--samples", metavar="N", help="samples of a whole job: how long it takes")
+    _timeout(report)
 
 
 def _entering(make: Make) -> None:
@@ -207,6 +243,9 @@ def _ending(make: Make) -> None:
 def _around(make: Make) -> None:
     doctor = make("doctor", "runspec doctor", "look for what would stop a job")
     doctor.add_argument("provider", nargs="?", metavar="PROVIDER", help="only this one")
+    doctor.add_argument(
+        "--node", action="store_true", help="from one node, too, which takes a machine for a moment"
+    )
     policy = make("policy", "runspec policy job.yaml", "print the least rights that a plan needs")
     policy.add_argument("file", metavar="FILE", help="the spec")
     policy.add_argument("--job", action="store_true", help="those of what runs in the job")
@@ -225,11 +264,60 @@ def _around(make: Make) -> None:
     completion.add_argument("shell", choices=SHELLS, help="which shell")
 
 
+def _simulating(make: Make) -> None:
+    simulate = make(
+        "simulate",
+        "runspec simulate job.yaml --prices prices.csv --scaling scaling.yaml --samples 60000",
+        "tell when a job would finish and what it would cost, fixed and elastic",
+    )
+    simulate.add_argument("file", metavar="FILE", help="the spec")
+    simulate.add_argument(
+        "--prices", metavar="FILE", required=True, help="prices and interruptions, YAML or .csv"
+    )
+    simulate.add_argument(
+        "--scaling", metavar="FILE", required=True, help="samples a second by nodes, YAML or JSON"
+    )
+    simulate.add_argument("--series", metavar="NAME", help="which series of a report, of several")
+    simulate.add_argument(
+        "--samples", metavar="N", type=_count, required=True, help="samples of an epoch"
+    )
+    simulate.add_argument("--epochs", metavar="N", type=_count, default=1, help="epochs (1)")
+    simulate.add_argument(
+        "--fixed", metavar="N", type=_count, help="nodes of the fixed cluster (the spec's most)"
+    )
+    simulate.add_argument(
+        "--take", metavar="POOL=N,...", help="how many nodes of which pool, first ones first"
+    )
+    simulate.add_argument(
+        "--join", metavar="TIME", default="10s", help="no work after a node came (10s)"
+    )
+    simulate.add_argument(
+        "--loss", metavar="TIME", default="15s", help="no work after a node went (15s)"
+    )
+    simulate.add_argument(
+        "--checkpoint", metavar="TIME", help="between two saves (the shortest sync of the outputs)"
+    )
+    simulate.add_argument(
+        "--runs", metavar="N", type=_count, help="how often, where something is drawn (200)"
+    )
+    simulate.add_argument("--seed", metavar="N", type=int, default=0, help="of what is drawn (0)")
+    _format(simulate)
+
+
+def _count(text: str) -> int:
+    count = int(text.replace(",", ""))
+    if count < 1:
+        raise argparse.ArgumentTypeError(f"'{text}' is below 1")
+    return count
+
+
 GROUPS: Mapping[Callable[[Make], None], Collection[str]] = {
     _before: ("init", "validate", "plan", "import"),
+    _simulating: ("simulate",),
     _making: ("apply",),
     _rehearsing: ("rehearse",),
     _looking: ("list", "status", "logs", "fetch"),
+    _reporting: ("report",),
     _entering: ("shell", "tunnel"),
     _ending: ("cancel", "destroy", "gc"),
     _around: ("doctor", "policy", "schema", "providers", "completion"),

@@ -13,7 +13,7 @@ from runspec import check, gather, home, job, profile, registry
 from runspec.cli import complaining, console
 from runspec.errors import OK, Conflict, RunspecError, Unavailable, UsageError
 from runspec.job import Wrong
-from runspec.provider import Doctor, Finding, Introduces, Options
+from runspec.provider import Doctor, DoctorOfNodes, Finding, Introduces, Options
 from runspec.report import placed, plain
 from runspec.scalars import NAME
 
@@ -143,7 +143,7 @@ def doctor(args: Namespace) -> int:
     """Tell each finding as it is made: some take their time."""
     names = [args.provider] if args.provider else list(registry.installed())
     found = []
-    for about, finding in _findings(names):
+    for about, finding in _findings(names, node=args.node):
         found.append((about, finding))
         if not args.json:
             console.out(f"{'ok ' if finding.ok else 'BAD'} {about}: {plain(finding.what)}")
@@ -154,11 +154,11 @@ def doctor(args: Namespace) -> int:
     return OK if all(finding.ok for _, finding in found) else Unavailable.exit_code
 
 
-def _findings(names: Iterable[str]) -> Iterator[tuple[str, Finding]]:
+def _findings(names: Iterable[str], *, node: bool) -> Iterator[tuple[str, Finding]]:
     for finding in _profile():
         yield "profile", finding
     for name in names:
-        for finding in _examine(name):
+        for finding in _examine(name, node=node):
             yield name, finding
 
 
@@ -176,7 +176,7 @@ def _profile() -> list[Finding]:
     return [Finding(f"{path} can be read", True)]
 
 
-def _examine(name: str) -> Iterable[Finding]:
+def _examine(name: str, *, node: bool) -> Iterable[Finding]:
     provider = registry.load(name)
     if not isinstance(provider, Doctor):
         return [Finding("it cannot look for trouble by itself", True)]
@@ -186,13 +186,29 @@ def _examine(name: str) -> Iterable[Finding]:
     at = ("providers", name)
     options, problems = check.model(provider.options_model, found.providers.get(name, {}), at)
     if options is not None:
-        return provider.examine(options)
+        return _looked(provider, options, node=node)
     assert text is not None and text.document is not None, "BUG: nobody's settings are wrong"
     complaints = placed(text.name, text.document, problems)
     return [
         Finding(f"{c.file}:{c.line}:{c.column}: {c.path}: {c.what}", False, c.hint)
         for c in complaints
     ]
+
+
+def _looked(provider: Doctor, options: Options, *, node: bool) -> Iterator[Finding]:
+    """Give what a provider finds; from a node only where nothing stops a job before that."""
+    well = True
+    for finding in provider.examine(options):
+        well = well and finding.ok
+        yield finding
+    if not node:
+        return
+    if not isinstance(provider, DoctorOfNodes):
+        yield Finding("it has no nodes to look from", True)
+    elif not well:
+        yield Finding("no node was asked for: mend the rest first", False)
+    else:
+        yield from provider.examine_node(options)
 
 
 def completion(args: Namespace) -> int:

@@ -86,7 +86,7 @@ def _end(client: Client, run: str) -> None:
 
 def policy(args: Namespace) -> int:
     """Print the least rights for the plan of a spec."""
-    found = planning.load(args, console.Told())
+    found = planning.each(planning.load(args, console.Told()))[-1]
     if not isinstance(found.provider, Permits):
         raise Unavailable(f"'{found.provider.name}' cannot say which rights a plan needs")
     made = plan.make(found.provider, found.spec, plan.PREVIEW, found.facts)

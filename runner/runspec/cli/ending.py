@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from argparse import Namespace
 
-from runspec import apply as engine, plan, record
+from runspec import apply as engine, groups, plan, record
 from runspec.cli import applying, console
 from runspec.errors import OK, Conflict, UsageError
 from runspec.provider import Scope, Status, Step
@@ -12,7 +12,20 @@ from runspec.record import Record
 
 
 def cancel(args: Namespace) -> int:
-    of = record.find(args.run)
+    for of in _meant(args.run):
+        _cancel(of, args)
+    return OK
+
+
+def _meant(run: str) -> list[Record]:
+    """Give the run that is meant, or the newest one of each size of a group."""
+    group = groups.find(run)
+    if group is None:
+        return [record.find(run)]
+    return [of for of in groups.runs(group).values() if of is not None]
+
+
+def _cancel(of: Record, args: Namespace) -> None:
     with of.opened(console.tell) as journal:
         if not journal.memory.tried:
             status = engine.abandon(journal, "cancel")
@@ -20,7 +33,6 @@ def cancel(args: Namespace) -> int:
             hands = engine.Hands(applying.connect(of)[1], console.Told(quiet=args.json))
             status = engine.cancel(of.plan, journal, hands)
     _say(of, status, args)
-    return OK
 
 
 def _say(of: Record, status: Status, args: Namespace) -> None:
@@ -35,13 +47,16 @@ def destroy(args: Namespace) -> int:
         return _destroy_site(args)
     if args.run is None:
         raise UsageError("which run?", "name one (see runspec list), or say --site")
-    of = record.find(args.run)
-    with of.opened(console.tell) as journal:
-        applying.take_away(of, journal, console.Told(quiet=args.json))
-    if args.json:
-        console.out_json({"run": of.run, "state": "destroyed"})
-    else:
-        console.tell(f"{of.run} destroyed")
+    for of in _meant(args.run):
+        with of.opened(console.tell) as journal:
+            applying.take_away(of, journal, console.Told(quiet=args.json))
+        if args.json:
+            console.out_json({"run": of.run, "state": "destroyed"})
+        else:
+            console.tell(f"{of.run} destroyed")
+    group = groups.find(args.run)
+    if group is not None and not any(groups.runs(group).values()):
+        groups.forget(args.run)
     return OK
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import signal
 import sys
-import threading
 from argparse import Namespace
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -64,9 +63,10 @@ def tunnel(args: Namespace) -> int:
     opened = forward.Tunnel(
         port, local, lambda: client.tunnel(at.run, at.task, at.rank, port), console.tell
     )
+    asked = _listening()  # before anybody is told that the port is there
     _told(at, port, opened.port, local, args)
     try:
-        ended = _until_it_ends(at)
+        ended = _until_it_ends(at, asked)
     except (KeyboardInterrupt, _Asked) as exc:
         opened.close()
         if isinstance(exc, _Asked):
@@ -98,18 +98,17 @@ class _Asked(Exception):
         self.number = number
 
 
-def _until_it_ends(at: Place) -> Status:
-    """Wait until the run has ended. What cannot be known now is asked again."""
-    asked = threading.Event()
+def _listening() -> list[int]:
+    """Give a list of the signals that have told us to end, from now on."""
     numbers: list[int] = []
-
-    def on_signal(number: int, _: object) -> None:
-        numbers.append(number)
-        asked.set()
-
-    pause_s = max(LOOK_S, getattr(at.client, "poll_s", LOOK_S))
     for number in (signal.SIGTERM, signal.SIGHUP):
-        signal.signal(number, on_signal)
+        signal.signal(number, lambda given, _: numbers.append(given))
+    return numbers
+
+
+def _until_it_ends(at: Place, asked: list[int]) -> Status:
+    """Wait until the run has ended. What cannot be known now is asked again."""
+    pause_s = max(LOOK_S, getattr(at.client, "poll_s", LOOK_S))
     with console.interruptible() as sleep:
         while True:
             status = _looked(at)
@@ -117,8 +116,8 @@ def _until_it_ends(at: Place) -> Status:
                 return status
             for _ in range(int(pause_s / 0.1)):
                 sleep(0.1)
-                if asked.is_set():
-                    raise _Asked(numbers[0])
+                if asked:
+                    raise _Asked(asked[0])
 
 
 def _looked(at: Place) -> Status | None:

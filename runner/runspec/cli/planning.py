@@ -9,13 +9,15 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from runspec import gather, job, plan, record
-from runspec.cli import complaining, console, foreign
-from runspec.errors import CHANGES, OK
+from runspec import gather, job, plan, record, words
+from runspec.cli import complaining, console, foreign, smoking
+from runspec.errors import CHANGES, OK, UsageError
 from runspec.plan import Change, Plan
-from runspec.provider import Scope
+from runspec.provider import Scope, Spec
 from runspec.report import plain
+from runspec.sweeps import Random
 
+ROWS = 50  # tasks shown to a person
 WIDTH = 100  # characters of a value shown to a person
 
 
@@ -30,8 +32,26 @@ def load(args: Namespace, told: console.Told) -> gather.Job:
     return found
 
 
+def each(found: gather.Job) -> list[gather.Job]:
+    """Give the job at each of its sizes; itself where it has none."""
+    if found.spec.scaling is None:
+        return [found]
+    return [gather.at_size(found, size) for size in found.spec.scaling.nodes]
+
+
 def plan_(args: Namespace) -> int:
-    found = load(args, console.Told())
+    found = each(load(args, console.Told()))
+    if args.smoke:
+        found = [smoking.job_of(one) for one in found]
+    if args.export and len(found) > 1:
+        what = "a spec with sizes is a job for each"
+        raise UsageError(what, "take scaling away, and set cluster.nodes")
+    changed = [_planned(one, args) for one in found]
+    return CHANGES if args.detailed_exitcode and any(changed) else OK
+
+
+def _planned(found: gather.Job, args: Namespace) -> bool:
+    """Show one plan, or what changed in it; say whether something did. As JSON, each is one document."""
     made = plan.make(found.provider, found.spec, plan.PREVIEW, found.facts)
     before = last_applied(found.spec.name)
     changes = None if before is None else plan.differences(before, made)
@@ -46,8 +66,22 @@ def plan_(args: Namespace) -> int:
     else:
         for line in view(made):
             console.out(line)
-    changed = changes is None or bool(changes)
-    return CHANGES if args.detailed_exitcode and changed else OK
+        _show_drawn(found.spec)
+    return changes is None or bool(changes)
+
+
+def _show_drawn(spec: Spec) -> None:
+    """Show what was drawn at random, which nobody can see in the spec; the JSON has all of it."""
+    if not any(isinstance(part, Random) for part in spec.sweep.values()):
+        return
+    from runspec import summaries
+    from runspec.cli import tables
+
+    all_of_them = words.tasks(spec)
+    console.out("")
+    tables.show(summaries.drawn(all_of_them[:ROWS]))
+    if len(all_of_them) > ROWS:
+        console.out(f"and {len(all_of_them) - ROWS:,} more: see --json")
 
 
 def last_applied(name: str) -> Plan | None:

@@ -3,25 +3,27 @@
 from __future__ import annotations
 
 import contextlib
-import json
 import os
 import shutil
 import tempfile
 from argparse import Namespace
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from pathlib import Path
 
 from runspec import gather, home, job, profile, record, registry
 from runspec.cli import applying, console, ending, fetching, looking
-from runspec.errors import Unavailable
+from runspec.errors import Unavailable, UsageError
 from runspec.job import Wrong
 from runspec.provider import Rehearsal, Rehearses, Spec
-from runspec.tree import Text, kind
+from runspec.tree import flow
 
 
 def rehearse(args: Namespace) -> int:
     """Apply, fetch and destroy where nothing costs; give the exit code of the job."""
     text, spec = _read(args)
+    if spec.scaling is not None:
+        what = "a spec with sizes is a run for each, and one is rehearsed"
+        raise UsageError(what, "take scaling away, and set cluster.nodes")
     provider = registry.load(spec.provider)
     if not isinstance(provider, Rehearses):
         raise Unavailable(
@@ -30,18 +32,20 @@ def rehearse(args: Namespace) -> int:
     options, wrong = gather.settings(text, Path(args.file).parent, spec, provider)
     if options is None:
         raise Wrong(*wrong)  # before anything is started, and at the lines of the user's own files
-    settings = dict(_profile(Path(args.file).parent).providers.get(provider.name, {}))
+    settings = _profile(Path(args.file).parent).providers.get(provider.name, {})
+    pool = spec.cluster.pool
     with (
         _folder(args) as folder,
-        provider.rehearse(settings, folder, args.engine) as stage,
-        _inside(stage, provider.name, folder),
+        provider.rehearse(profile.drawn(settings, pool), folder, args.engine) as stage,
+        _inside(stage, provider.name, folder, pool),
     ):
         told = Namespace(**vars(args) | {"detach": False, "new": True, "timeout": None})
         code = applying.apply(told)
-        run = record.all_runs()[-1].run
+        runs = [one.run for one in record.all_runs() if not one.memory().deleted]
         if args.folder is not None:
-            _keep(run, folder, args)
-        ending.destroy(Namespace(run=run, site=False, json=args.json))
+            _keep(runs[-1], folder, args)
+        for run in reversed(runs):  # the job's, and that of its smoke test
+            ending.destroy(Namespace(run=run, site=False, json=args.json))
         ending.destroy(Namespace(run=None, site=True, json=args.json))
     return code
 
@@ -87,12 +91,20 @@ def _folder(args: Namespace) -> Iterator[Path]:
 
 
 @contextlib.contextmanager
-def _inside(stage: Rehearsal, provider: str, folder: Path) -> Iterator[None]:
-    """Lead this process to the stand-ins, away from the user's own runs and profile, and back again."""
+def _inside(
+    stage: Rehearsal, provider: str, folder: Path, pool: str | None = None
+) -> Iterator[None]:
+    """Lead this process to the stand-ins, away from the user's own runs and profile, and back again.
+
+    The stand-ins were told the settings of *pool* as if they were all jobs'.
+    """
     path = folder / "profile.yaml"
-    path.write_text(_flow({"providers": {provider: dict(stage.options)}}))
+    settings = {**stage.options, **({"pools": {pool: {}}} if pool else {})}
+    path.write_text(flow({"providers": {provider: settings}}))
     path.chmod(0o600)
     console.tell(f"rehearsing on this machine, below {folder}")
+    for note in stage.notes:
+        console.tell(note)
     before = dict(os.environ)
     os.environ.update(stage.env)
     os.environ.update(RUNSPEC_HOME=str(folder / "home"), RUNSPEC_PROFILE=str(path))
@@ -101,16 +113,3 @@ def _inside(stage: Rehearsal, provider: str, folder: Path) -> Iterator[None]:
     finally:
         os.environ.clear()
         os.environ.update(before)
-
-
-def _flow(value: object) -> str:
-    """Give *value* as YAML that reads as it was read: a number in a profile is none in quotes.
-
-    >>> _flow({"max_vcpus": Text("64"), "region": Text("eu-central-1")})
-    '{"max_vcpus": 64, "region": "eu-central-1"}'
-    """
-    if isinstance(value, Mapping):
-        return "{" + ", ".join(f"{json.dumps(k)}: {_flow(v)}" for k, v in value.items()) + "}"
-    if isinstance(value, list | tuple):
-        return "[" + ", ".join(_flow(inner) for inner in value) + "]"
-    return str(value) if isinstance(value, Text) and kind(value) != "str" else json.dumps(value)

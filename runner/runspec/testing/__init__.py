@@ -10,7 +10,10 @@ import pytest
 
 # Plain asserts then say what differs, as in a test module; before the modules are imported.
 pytest.register_assert_rewrite(
-    *(f"runspec.testing.{name}" for name in ("contract", "client", "entering", "promises"))
+    *(
+        f"runspec.testing.{name}"
+        for name in ("contract", "client", "entering", "stopping", "promises")
+    )
 )
 
 from runspec.testing.contract import ProviderContract as ProviderContract  # noqa: E402 - see above
@@ -23,5 +26,5 @@ from runspec.testing.faults import (  # noqa: E402
     Strike as Strike,
 )
 from runspec.testing.strategies import specs as specs  # noqa: E402
-from runspec.testing.trial import Trial as Trial  # noqa: E402
+from runspec.testing.trial import Trial as Trial, token as token  # noqa: E402
 from runspec.testing.world import EXAMPLES as EXAMPLES, World as World  # noqa: E402

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterator
+from functools import partial
 
 import pytest
 
@@ -15,6 +16,7 @@ from runspec.provider import (
     Conflict,
     OutputFile,
     Outputs,
+    Request,
     Spec,
     Stage,
     State,
@@ -23,7 +25,7 @@ from runspec.provider import (
     Talks,
 )
 from runspec.testing.faults import FAULTS, Changing, Flaky, Strike
-from runspec.testing.trial import Quiet, Trial, persist
+from runspec.testing.trial import Quiet, Trial, persist, token
 from runspec.testing.world import FILES, World
 from runspec.words import tasks
 
@@ -44,8 +46,8 @@ class ClientContract:
             pytest.skip("there is no service here for its client")
         made: list[Trial] = []
 
-        def trial(spec: Spec, token: str = "000001", wrap: Wrap = lambda client: client) -> Trial:
-            made.append(Trial(world, spec, token, wrap))
+        def trial(spec: Spec, number: int = 1, wrap: Wrap = lambda client: client) -> Trial:
+            made.append(Trial(world, spec, token(number), wrap))
             return made[-1]
 
         yield trial
@@ -310,22 +312,33 @@ class ClientContract:
     ) -> None:
         if not world.faults():
             pytest.skip("this service cannot be told to fail")
-        for number, strike in enumerate(world.faults().values(), 1):
-            made_once_and_taken_away(trials, world, strike, number)
+        for number, (name, strike) in enumerate(world.faults().items(), 1):
+            reaches = partial(world.reaches, name)
+            made_once_and_taken_away(trials, world, strike, number, reaches)
 
 
-def made_once_and_taken_away(trials: Trials, world: World, strike: Strike, series: int = 0) -> None:
-    """Let *strike* decide on each call in turn, once while making and once while taking away.
+def made_once_and_taken_away(
+    trials: Trials,
+    world: World,
+    strike: Strike,
+    series: int = 0,
+    reaches: Callable[[Request], bool] = lambda request: True,
+) -> None:
+    """Let *strike* decide on each call in turn that it *reaches*, once while making and once while taking away.
 
     Services keep the names of jobs that have ended, so each *series* has runs of its own.
     """
     spec = world.example(largest(world))
-    trial, flaky = flaky_trial(trials, spec, f"{series:03}000")
+    trial, flaky = flaky_trial(trials, spec, 1000 * series)
     trial.make()
     making, undoing = len(flaky.sent), sum(step.undo is not None for step in trial.plan.steps)
     trial.destroy()
-    for at in range(max(making, undoing)):
-        trial, flaky = flaky_trial(trials, spec, f"{series:03}{at + 1:03}")
+    wanted = [at for at, request in enumerate(flaky.sent) if reaches(request)]
+    assert wanted, "nothing that it can change was called"
+    # Making is one list of calls, and taking away another: a call of each is struck in one run.
+    turns = {at if at < making else at - making for at in wanted}
+    for at in sorted(turns):
+        trial, flaky = flaky_trial(trials, spec, 1000 * series + at + 1)
 
         flaky.next(at, strike)
         persist(trial.make)
@@ -342,14 +355,14 @@ def made_once_and_taken_away(trials: Trials, world: World, strike: Strike, serie
         assert flaky.begun > at or at >= undoing, "this call was never reached"
 
 
-def flaky_trial(trials: Trials, spec: Spec, token: str) -> tuple[Trial, Flaky]:
+def flaky_trial(trials: Trials, spec: Spec, number: int) -> tuple[Trial, Flaky]:
     made: list[Flaky] = []
 
     def wrap(client: Client) -> Client:
         made.append(Flaky(client))
         return made[0]
 
-    return trials(spec, token, wrap), made[0]
+    return trials(spec, number, wrap), made[0]
 
 
 def largest(world: World) -> str:

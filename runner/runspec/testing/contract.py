@@ -19,8 +19,8 @@ from runspec import plan, registry
 from runspec.provider import Doctor, Facts, Options, Problem, Provider, Spec, Step, Survey
 from runspec.scalars import NAME
 from runspec.testing import elsewhere, promises
-from runspec.testing.entering import EnteringContract
 from runspec.testing.sealed import sealed
+from runspec.testing.stopping import StoppingContract
 from runspec.testing.strategies import specs
 from runspec.testing.world import EXAMPLES, SECRET, World
 
@@ -68,7 +68,7 @@ drawn = settings(
 )
 
 
-class ProviderContract(EnteringContract):
+class ProviderContract(StoppingContract):
     """Subclass it in a test module and give `world`; pytest does the rest."""
 
     @pytest.fixture

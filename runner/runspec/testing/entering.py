@@ -98,7 +98,7 @@ def entering(trials: Trials, world: World, spec: Spec, wanted: State = State.RUN
     trial = trials(spec)
     trial.make()
     trial.until(lambda status: status.state is wanted)
-    if wanted is State.RUNNING and isinstance(trial.client, Tail) and spec.env:
+    if wanted is State.RUNNING and isinstance(trial.client, Tail):
         trial.until(lambda status: b"begun" in trial.log())
     return trial
 

@@ -30,7 +30,7 @@ def has_place(spec: Spec, path: Path, options: type[Options]) -> bool:
         return len(path) == 2 or path[2] in options.model_fields
     value: Any = spec
     for i, part in enumerate(path):
-        if isinstance(value, Model) and part in type(value).model_fields:
+        if isinstance(value, Model) and part in _keys(value):
             value = getattr(value, str(part))
         elif isinstance(value, Mapping) and isinstance(part, str):
             if part not in value:
@@ -41,6 +41,10 @@ def has_place(spec: Spec, path: Path, options: type[Options]) -> bool:
         else:
             return False
     return True
+
+
+def _keys(model: Model) -> set[str]:
+    return {field.alias or name for name, field in type(model).model_fields.items()}
 
 
 def values_are_json(steps: Sequence[Step]) -> None:

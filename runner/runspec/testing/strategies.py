@@ -53,7 +53,9 @@ def _values(schema: Schema, definitions: Schema) -> SearchStrategy[Any]:
         case "array":
             return _lists(schema, definitions)
         case "integer":
-            return st.integers(schema["minimum"], schema.get("maximum", LARGEST))
+            return st.integers(schema.get("minimum", -LARGEST), schema.get("maximum", LARGEST))
+        case "number":
+            return st.integers(-LARGEST, LARGEST) | st.floats(-LARGEST, LARGEST)
         case "boolean":
             return st.booleans()
         case "string":
@@ -64,18 +66,28 @@ def _values(schema: Schema, definitions: Schema) -> SearchStrategy[Any]:
 
 
 def _objects(schema: Schema, definitions: Schema) -> SearchStrategy[dict[str, Any]]:
+    fields = {k: _field(k, inner, definitions) for k, inner in schema.get("properties", {}).items()}
+    if schema.get("maxProperties") == 1:
+        return st.one_of([st.fixed_dictionaries({k: inner}) for k, inner in fields.items()])
+    needed = {key: fields.pop(key) for key in schema.get("required", ()) if key in fields}
+    known = st.fixed_dictionaries(needed, optional=fields)
     if patterns := schema.get("patternProperties"):
         ((pattern, inner),) = patterns.items()
-        keys = _texts({"pattern": pattern})
-        return st.dictionaries(keys, _values(inner, definitions), max_size=MOST)
-    found = {key: _values(inner, definitions) for key, inner in schema["properties"].items()}
-    needed = {key: found.pop(key) for key in schema.get("required", ()) if key in found}
-    return st.fixed_dictionaries(needed, optional=found)
+        keys, least = _texts({"pattern": pattern}), schema.get("minProperties", 0)
+        named = st.dictionaries(keys, _values(inner, definitions), min_size=least, max_size=MOST)
+        return st.builds(lambda one, other: {**one, **other}, known, named)
+    return known
+
+
+def _field(name: str, schema: Schema, definitions: Schema) -> SearchStrategy[Any]:
+    """Each trial is a task: few of them are as good as many."""
+    return st.integers(1, MOST) if name == "trials" else _values(schema, definitions)
 
 
 def _lists(schema: Schema, definitions: Schema) -> SearchStrategy[list[Any]]:
     items = _values(schema["items"], definitions)
-    return st.lists(items, min_size=schema.get("minItems", 0), max_size=MOST)
+    most = min(MOST, schema.get("maxItems", MOST))
+    return st.lists(items, min_size=schema.get("minItems", 0), max_size=most)
 
 
 def _texts(schema: Schema) -> SearchStrategy[str]:
@@ -98,8 +110,16 @@ def _mended(job: dict[str, Any]) -> Spec:
 
 def _places(job: Schema) -> Iterable[str]:
     for kind in KINDS:
-        for item in job.get(kind, ()):
-            yield f"${{{kind}.{item if isinstance(item, str) else item['name']}}}"
+        for name in (
+            _swept(job) if kind == "sweep" else [item["name"] for item in job.get(kind, ())]
+        ):
+            yield f"${{{kind}.{name}}}"
+
+
+def _swept(job: Schema) -> Iterable[str]:
+    for name, part in job.get("sweep", {}).items():
+        given = part.get("draw", part) if isinstance(part, dict) else [name]
+        yield from given
 
 
 def _without(value: Any, path: Path) -> Any:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import contextlib
+import os
+import string
 import time
 from collections.abc import Callable, Iterator
 
@@ -14,7 +16,25 @@ from runspec.testing.faults import LightsOut
 from runspec.testing.world import World
 
 PAUSE_S = 0.05
+DIGITS = string.digits + string.ascii_lowercase  # see record.TOKEN
 AGAIN = 5  # times that a command is given until it must have gone through
+
+
+def token(number: int) -> str:
+    """Give the token of a run that this process alone has: jobs of all that test here are processes of one machine.
+
+    A way into a job finds it by its run.
+    """
+    return f"{_three(os.getpid())}{_three(number)}"
+
+
+def _three(number: int) -> str:
+    """Write *number* in three of the digits of a token.
+
+    >>> _three(1), _three(46_655), _three(46_656)
+    ('001', 'zzz', '000')
+    """
+    return "".join(DIGITS[number // 36**place % 36] for place in (2, 1, 0))
 
 
 class Quiet:

@@ -11,7 +11,17 @@ from types import MappingProxyType
 from typing import Any
 
 from runspec.bundle import FolderBundle, bundle
-from runspec.provider import Bundle, Client, Facts, Mount, Provider, Source, Spec, Survey
+from runspec.provider import (
+    Bundle,
+    Client,
+    Facts,
+    Mount,
+    Provider,
+    Request,
+    Source,
+    Spec,
+    Survey,
+)
 from runspec.testing import documents
 from runspec.testing.faults import Strike
 
@@ -33,7 +43,9 @@ class Echo(http.server.BaseHTTPRequestHandler):
         self.end_headers()
         self.wfile.write(data)
 at = (os.environ["RUNSPEC_HOST"], int(sys.argv[1]))
-http.server.ThreadingHTTPServer(at, Echo).serve_forever()
+server = http.server.ThreadingHTTPServer(at, Echo)
+print("begun", flush=True)
+server.serve_forever()
 """
 
 # Jobs that a provider runs or refuses in words, by name: what is beside apiVersion and provider.
@@ -129,6 +141,10 @@ class World:
         Each is given what sends a call, makes the service drop its reply, say, and sends it.
         """
         return {}
+
+    def reaches(self, fault: str, request: Request) -> bool:
+        """Say whether *request* can meet that way to fail: what cannot is not tried with it."""
+        return True
 
     def printing(self, lines: Sequence[str], exit_code: int = 0) -> Spec:
         """Give a job that prints *lines* and exits with *exit_code*."""

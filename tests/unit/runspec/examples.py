@@ -25,6 +25,8 @@ GOOD = {
     "the shortest": SHORT,
     "a script": HEAD + "run: |\n  echo hi\n",
     "numbers as words of a command": HEAD + "command: [sleep, 1, 2.5, true]\n",
+    "a smoke test": SHORT + "smoke: [echo, 1]\n",
+    "a smoke test that is a script": SHORT + "smoke: |\n  echo hi\n",
     "every field": HEAD
     + """\
 cluster:
@@ -61,8 +63,11 @@ providers:
   local: {engine: process, secrets: {hf: "env:HF_TOKEN"}, grace: 5s, without_gpus: true}
 """,
     "elastic nodes": SHORT.replace("local", "elsewhere")
-    + "cluster: {nodes: {min: 1, max: 12}}\nlaunch: torchrun\n",
+    + "cluster: {nodes: {min: 1, max: 12}}\nlaunch: torchrun\nglobal_batch: 4096\n",
+    "elastic MPI": SHORT.replace("local", "elsewhere")
+    + "cluster: {nodes: {min: 1, max: 2}}\nlaunch: mpi\nglobal_batch: 2\n",
     "low-priority": SHORT + "cluster: {capacity: low-priority}\n",
+    "machines of a pool": SHORT + "cluster: {capacity: 'pool:night'}\n",
     "requirements as a list": SHORT + "container: {requirements: [numpy, 'scipy>1']}\n",
     "env of every kind": SHORT
     + "env: {A: 3.10, B: NO, C: true, D: 1:00:00, E: '', F: 0o7, G: 1e3}\n",
@@ -70,6 +75,25 @@ providers:
     "settings of a provider that is not there": SHORT + "providers: {elsewhere: {queue: q}}\n",
     "a literal reference": HEAD + "command: [echo, '$${mounts.nothing}', '${HOME}']\n",
     "a range of one": HEAD + "command: [echo, '${sweep.n}']\nsweep: {n: 5..5}\n",
+    "lists that go together, beside another": HEAD
+    + "command: [echo, '${sweep.lr} ${sweep.batch} ${sweep.seed}']\n"
+    + "sweep: {seed: 1..3, list: {lr: [0.1, 0.01], batch: [32, 64]}}\n",
+    "a metric in the log": SHORT
+    + "sweep: {n: 1..3}\nmetric: {name: loss, goal: min, pattern: 'loss=([0-9.]+)', "
+    + "take: best, stop: {below: 0.1}}\n",
+    "a metric in a file": SHORT
+    + "outputs: [{name: o, path: /job/o}]\n"
+    + "metric: {name: acc, goal: max, file: o/a/b.json, key: val.acc}\n",
+    "sizes": SHORT
+    + "scaling: [1, 2, 4]\nmetric: {name: speed, goal: max, reader: horovod, take: median}\n",
+    "sizes with what they are of": SHORT
+    + "scaling: {nodes: [1, 2], batch: 256, data: synthetic, software: torch 2.13}\n",
+    "what is drawn": HEAD
+    + "command: [echo, '${sweep.lr}']\n"
+    + "sweep: {random: {trials: 20, seed: 7, draw: {lr: {log_uniform: [1e-5, 0.1]}, "
+    + "drop: {uniform: [0, .5]}, depth: {integer: [-1, 8]}, how: {choice: [sgd, adam]}}}}\n",
+    "parameters with the names of parts": HEAD
+    + "command: [echo, '${sweep.list} ${sweep.random}']\nsweep: {list: [a, b], random: 1..3}\n",
     "a range below zero": HEAD + "command: [echo, '${sweep.n}']\nsweep: {n: -2..2}\n",
 }
 
@@ -105,6 +129,9 @@ BAD = {
         SHORT + "cluster: {nodes: {min: 3, max: 2}}\n", "cluster.nodes", shape=False
     ),
     "a capacity nobody sells": Wrong(SHORT + "cluster: {capacity: spoot}\n", "cluster.capacity"),
+    "a pool without a name": Wrong(SHORT + "cluster: {capacity: 'pool:'}\n", "cluster.capacity"),
+    "a pool of no name": Wrong(SHORT + "cluster: {capacity: 'pool:A b'}\n", "cluster.capacity"),
+    "capacity by another name": Wrong(SHORT + "cluster: {bought: spot}\n", "cluster.bought"),
     "decimal memory": Wrong(SHORT + "cluster: {memory: 16GB}\n", "cluster.memory"),
     "bare memory": Wrong(SHORT + "cluster: {memory: 16}\n", "cluster.memory"),
     "negative cores": Wrong(SHORT + "cluster: {cpus: -1}\n", "cluster.cpus"),
@@ -167,8 +194,8 @@ BAD = {
     "many processes and no launcher": Wrong(
         SHORT + "processes_per_node: 2\n", "processes_per_node", shape=False
     ),
-    "elastic MPI": Wrong(
-        SHORT + "cluster: {nodes: {min: 1, max: 2}}\nlaunch: mpi\n", "cluster.nodes", shape=False
+    "a batch smaller than what shares it": Wrong(
+        SHORT + "cluster: {nodes: {min: 1, max: 4}}\nglobal_batch: 3\n", "global_batch", shape=False
     ),
     "a mount that is not there": Wrong(
         HEAD + "command: ['${mounts.code}/x']\n", "command[0]", shape=False
@@ -176,10 +203,109 @@ BAD = {
     "a reference in a script to nothing": Wrong(
         HEAD + "run: echo ${sweep.lr}\n", "run", shape=False
     ),
+    "a reference in a smoke test to nothing": Wrong(
+        SHORT + "smoke: [x, '${mounts.code}']\n", "smoke[1]", shape=False
+    ),
+    "a smoke test of no program": Wrong(SHORT + "smoke: ['', x]\n", "smoke[0]", shape=False),
+    "a smoke test of nothing": Wrong(SHORT + "smoke: []\n", "smoke"),
+    "a name too long for a smoke test": Wrong(
+        SHORT.replace("name: job", f"name: {'a' * 35}") + "smoke: [x]\n", "name", shape=False
+    ),
     "a range that goes down": Wrong(SHORT + "sweep: {n: 5..1}\n", "sweep.n", shape=False),
     "a range that is a word": Wrong(SHORT + "sweep: {n: a..b}\n", "sweep.n"),
     "a sweep over nothing": Wrong(SHORT + "sweep: {n: []}\n", "sweep.n"),
     "a sweep too wide": Wrong(SHORT + "sweep: {a: 1..200, b: 1..200}\n", "sweep", shape=False),
+    "a metric that nothing finds": Wrong(
+        SHORT + "metric: {name: m, goal: max}\n", "metric", shape=False
+    ),
+    "a metric without a goal": Wrong(SHORT + "metric: {name: m, pattern: (.)}\n", "metric.goal"),
+    "a pattern that is none": Wrong(
+        SHORT + "metric: {name: m, goal: max, pattern: '('}\n", "metric.pattern", shape=False
+    ),
+    "a pattern without a group": Wrong(
+        SHORT + "metric: {name: m, goal: max, pattern: 'x+'}\n", "metric.pattern", shape=False
+    ),
+    "a pattern that may take for ever": Wrong(
+        SHORT + "metric: {name: m, goal: max, pattern: '((a+)+)b'}\n", "metric.pattern", shape=False
+    ),
+    "two ways to find a metric": Wrong(
+        SHORT + "metric: {name: m, goal: max, pattern: (x), reader: mxnet}\n",
+        "metric.reader",
+        shape=False,
+    ),
+    "a file of no output": Wrong(
+        SHORT + "metric: {name: m, goal: max, file: o/x.csv, column: a}\n",
+        "metric.file",
+        shape=False,
+    ),
+    "a stop the other way": Wrong(
+        SHORT + "sweep: {n: 1..2}\nmetric: {name: m, goal: max, reader: mxnet, stop: {below: 1}}\n",
+        "metric.stop.below",
+        shape=False,
+    ),
+    "a stop of nothing": Wrong(
+        SHORT + "metric: {name: m, goal: max, reader: mxnet, stop: {above: 1}}\n",
+        "metric.stop",
+        shape=False,
+    ),
+    "sizes of nothing": Wrong(SHORT + "scaling: []\n", "scaling"),
+    "a size of none": Wrong(SHORT + "scaling: [1, 0]\n", "scaling[1]"),
+    "a size twice": Wrong(SHORT + "scaling: [1, 2, 1]\n", "scaling", shape=False),
+    "sizes and a number of nodes": Wrong(
+        SHORT + "scaling: [1, 2]\ncluster: {nodes: 2}\n", "cluster.nodes", shape=False
+    ),
+    "sizes and a sweep": Wrong(
+        SHORT + "scaling: [1, 2]\nsweep: {n: 1..2}\n", "scaling", shape=False
+    ),
+    "lists that are not equally long": Wrong(
+        SHORT + "sweep: {list: {a: [1, 2], b: 1..3}}\n", "sweep.list.b", shape=False
+    ),
+    "lists that are none": Wrong(SHORT + "sweep: {list: {}}\n", "sweep.list"),
+    "a mapping for a parameter": Wrong(SHORT + "sweep: {lr: {uniform: [0, 1]}}\n", "sweep.lr"),
+    "a parameter that is swept twice": Wrong(
+        SHORT + "sweep: {a: [1], list: {a: [1]}}\n", "sweep.list.a", shape=False
+    ),
+    "draws without a number of them": Wrong(
+        SHORT + "sweep: {random: {draw: {a: {uniform: [0, 1]}}}}\n", "sweep.random.trials"
+    ),
+    "draws of nothing": Wrong(
+        SHORT + "sweep: {random: {trials: 2, draw: {}}}\n", "sweep.random.draw"
+    ),
+    "a distribution that is unknown": Wrong(
+        SHORT + "sweep: {random: {trials: 2, draw: {a: {normal: [0, 1]}}}}\n",
+        "sweep.random.draw.a.normal",
+    ),
+    "two distributions": Wrong(
+        SHORT + "sweep: {random: {trials: 2, draw: {a: {uniform: [0, 1], integer: [0, 1]}}}}\n",
+        "sweep.random.draw.a",
+    ),
+    "bounds that go down": Wrong(
+        SHORT + "sweep: {random: {trials: 2, draw: {a: {uniform: [2, 1]}}}}\n",
+        "sweep.random.draw.a.uniform",
+        shape=False,
+    ),
+    "one bound": Wrong(
+        SHORT + "sweep: {random: {trials: 2, draw: {a: {uniform: [2]}}}}\n",
+        "sweep.random.draw.a.uniform",
+    ),
+    "the logarithm of nothing": Wrong(
+        SHORT + "sweep: {random: {trials: 2, draw: {a: {log_uniform: [0, 1]}}}}\n",
+        "sweep.random.draw.a.log_uniform",
+        shape=False,
+    ),
+    "a bound that is no number": Wrong(
+        SHORT + "sweep: {random: {trials: 2, draw: {a: {uniform: [a, 1]}}}}\n",
+        "sweep.random.draw.a.uniform[0]",
+    ),
+    "draws too many": Wrong(
+        SHORT + "sweep: {random: {trials: 10001, draw: {a: {uniform: [0, 1]}}}}\n",
+        "sweep.random.trials",
+    ),
+    "draws too many with others": Wrong(
+        SHORT + "sweep: {n: 1..2, random: {trials: 5001, draw: {a: {uniform: [0, 1]}}}}\n",
+        "sweep",
+        shape=False,
+    ),
     "a bound without a sweep": Wrong(SHORT + "max_parallel: 2\n", "max_parallel", shape=False),
     "no tries": Wrong(SHORT + "retry: {attempts: 0}\n", "retry.attempts"),
     "too many tries": Wrong(SHORT + "retry: {attempts: 11}\n", "retry.attempts"),

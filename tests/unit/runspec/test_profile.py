@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from runspec import gather, home, job
+from runspec import check, gather, home, job, profile, registry, yamlio
 from runspec.job import Wrong
+from runspec.problems import dotted
 
 SPEC = "apiVersion: runspec/v1\nname: job\nprovider: local\ncommand: [a]\n"
 
@@ -76,3 +78,117 @@ def test_a_profile_that_is_no_profile_is_told(tmp_path: Path) -> None:
     assert wrong(tmp_path, SPEC, "provider: {local: {}}\n") == [
         "runspec-profile.yaml:1:1: provider"
     ]
+
+
+# Pools
+
+POOLED = SPEC.replace("provider: local", "provider: slurm") + "cluster: {capacity: 'pool:night'}\n"
+POOLS = """\
+providers:
+  slurm:
+    partition: main
+    account: digits
+    pools:
+      night: {partition: gpu, sbatch: [--reservation=night]}
+      day: {partition: small}
+"""
+
+
+def found(spec: str, text: str) -> tuple[Any, list[str], list[str]]:
+    """Give the settings for *spec* with the profile *text*, and what is wrong with either."""
+    read, problems = check.spec(yamlio.read(spec))
+    assert read is not None, problems
+    settings, problems = profile.read(yamlio.read(text).value)
+    assert settings is not None, problems
+    kind = registry.load(read.provider).options_model
+    options, in_spec, in_profile = profile.options(kind, read.provider, read, settings)
+    first, second = (
+        [f"{dotted(p.path)}: {p.what}" for p in wrong] for wrong in (in_spec, in_profile)
+    )
+    return options, first, second
+
+
+def test_a_job_of_a_pool_has_the_settings_of_the_pool_over_those_of_the_profile() -> None:
+    options, *wrong = found(POOLED, POOLS)
+
+    assert wrong == [[], []]
+    assert (options.partition, options.account, options.sbatch) == (
+        "gpu",
+        "digits",
+        ("--reservation=night",),
+    )
+
+
+def test_a_job_of_no_pool_has_nothing_of_them() -> None:
+    options, *_ = found(POOLED.replace("pool:night", "on-demand"), POOLS)
+
+    assert (options.partition, options.sbatch, dict(options.pools)) == ("main", (), {})
+
+
+def test_the_spec_wins_over_its_pool() -> None:
+    options, *_ = found(POOLED + "providers: {slurm: {partition: mine}}\n", POOLS)
+
+    assert (options.partition, options.sbatch) == ("mine", ("--reservation=night",))
+
+
+def test_a_pool_that_the_profile_does_not_know_is_told_in_the_spec(tmp_path: Path) -> None:
+    spec = POOLED.replace("pool:night", "pool:nigth")
+
+    _, in_spec, in_profile = found(spec, POOLS)
+
+    assert in_spec == ["cluster.capacity: the profile has no pool 'nigth' for slurm"]
+    assert in_profile == []
+    assert wrong(tmp_path, spec, POOLS) == ["job.yaml:5:21: cluster.capacity"]
+
+
+def test_a_pool_is_looked_for_where_there_is_a_profile_and_validate_has_none() -> None:
+    _, problems = job.validated(job.read("job.yaml", POOLED.encode()))
+
+    assert [p for p in problems if p.severity == "error"] == []
+
+
+@pytest.mark.parametrize(
+    "pool,wanted", [(None, {"a": 1}), ("night", {"a": 2, "b": 3}), ("day", {"a": 1})]
+)
+def test_settings_drawn_from_a_pool_have_no_pools(pool: str | None, wanted: dict[str, int]) -> None:
+    assert profile.drawn({"a": 1, "pools": {"night": {"a": 2, "b": 3}}}, pool) == wanted
+
+
+@pytest.mark.parametrize("name", ["night", "day"])
+def test_every_mistake_in_a_pool_is_told_where_it_is_once(name: str) -> None:
+    """Also of a pool that the job does not draw from."""
+    text = POOLS.replace(
+        f"{name}: {{partition", f"{name}: {{partitoin: a, gpu_request: b, partition"
+    )
+
+    _, in_spec, in_profile = found(POOLED, text)
+
+    at = f"providers.slurm.pools.{name}"
+    assert in_spec == []
+    assert [told.partition(":")[0] for told in in_profile] == [
+        f"{at}.gpu_request",
+        f"{at}.partitoin",
+    ]
+
+
+@pytest.mark.parametrize(
+    "pools,where",
+    [
+        ("[night]", "providers.slurm.pools"),
+        ("{night: gpu}", "providers.slurm.pools.night"),
+        ("{Night: {}}", "providers.slurm.pools.Night"),
+        ("{night: {pools: {}}}", "providers.slurm.pools.night.pools"),
+    ],
+)
+def test_what_is_no_pool_is_told(pools: str, where: str) -> None:
+    _, _, in_profile = found(POOLED, f"providers: {{slurm: {{pools: {pools}}}}}\n")
+
+    assert [told.partition(":")[0] for told in in_profile] == [where]
+
+
+def test_this_machine_needs_no_pools() -> None:
+    """A job moves here and back by one field."""
+    options, in_spec, in_profile = found(POOLED.replace("slurm", "local"), "providers: {}\n")
+
+    assert (in_spec, in_profile) == ([], [])
+    assert options is not None

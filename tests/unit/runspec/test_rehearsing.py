@@ -16,6 +16,7 @@ from runspec.cli.main import run
 from runspec.errors import UsageError
 from runspec.provider import Introduces, Rehearsal, Status
 from runspec_local.client import LocalClient
+from runspec_local.options import LocalOptions
 from runspec_local.provider import LocalProvider
 
 
@@ -123,3 +124,24 @@ def test_a_rehearsal_leaves_the_environment_as_it_was(job: Path, tmp_path: Path)
     assert run(["rehearse", str(job)]) == 0
 
     assert dict(os.environ) == before
+
+
+def test_stand_ins_are_told_the_settings_of_the_pool_as_if_they_were_all_jobs(
+    job: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What a pool is of a real account is then left out where all else of it is; its name stays known."""
+    own = tmp_path / "runspec-profile.yaml"
+    own.write_text(
+        "providers: {local: {grace: 5s, pools: {night: {grace: 7s}, day: {grace: 9s}}}}\n"
+    )
+    monkeypatch.delenv("RUNSPEC_PROFILE")
+    monkeypatch.setattr(LocalOptions, "has_pools", True)
+    job.write_text(job.read_text() + "cluster: {capacity: 'pool:night'}\n")
+
+    assert run(["rehearse", str(job), "--folder", str(tmp_path / "kept")]) == 0
+
+    used = (tmp_path / "kept" / "profile.yaml").read_text()
+    assert (
+        used
+        == '{"providers": {"local": {"engine": "process", "grace": "7s", "pools": {"night": {}}}}}'
+    )

@@ -62,7 +62,8 @@ SCALARS = st.sampled_from(
 FIELDS = [
     "cluster.nodes", "cluster.cpus", "cluster.memory", "cluster.capacity", "cluster.placement",
     "container.image", "container.requirements", "container.shm", "env.A", "secrets.A", "launch",
-    "processes_per_node", "run", "sweep.n", "max_parallel", "retry.attempts", "timeout", "mounts",
+    "processes_per_node", "global_batch", "run", "smoke", "sweep.n", "sweep.list", "sweep.random", "sweep.list.a",
+    "max_parallel", "retry.attempts", "timeout", "mounts", "scaling", "metric", "metric.stop",
     "outputs", "name", "provider", "providers.local.engine", "providers.local.without_gpus",
 ]  # fmt: skip
 
@@ -131,6 +132,13 @@ def test_sizes_are_bytes_and_times_are_seconds() -> None:
 
 def test_low_priority_is_spot() -> None:
     assert spec(SHORT + "cluster: {capacity: low-priority}\n").cluster.capacity == "spot"
+
+
+def test_machines_of_a_pool_are_there_and_nobody_takes_them_away() -> None:
+    cluster = spec(SHORT + "cluster: {capacity: pool:night}\n").cluster
+
+    assert (cluster.pool, cluster.capacity) == ("night", "on-demand")
+    assert cluster.model_dump()["capacity"] == "pool:night"
 
 
 @pytest.mark.parametrize(("word", "mine"), [("lowpriority", "spot"), ("dedicated", "on-demand")])

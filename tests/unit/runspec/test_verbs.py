@@ -276,6 +276,30 @@ def test_the_doctor_tells_each_finding_before_it_looks_for_the_next(
     assert told[0].startswith("ok  profile: there is none")
 
 
+@pytest.mark.parametrize("well", [True, False])
+def test_a_node_is_looked_from_only_when_asked_to_and_when_the_rest_is_well(
+    spec: Path, capsys: Capture, monkeypatch: pytest.MonkeyPatch, *, well: bool
+) -> None:
+    """It takes a machine, and may cost something."""
+    asked: list[object] = []
+
+    def examine_node(options: object) -> Iterator[Finding]:
+        asked.append(options)
+        yield Finding("from within", True)
+
+    monkeypatch.setattr(PROVIDER, "examine", lambda options: iter([Finding("one", well)]))
+    run(["doctor", "local", "--node"])
+    without = capsys.readouterr().out
+    monkeypatch.setattr(type(PROVIDER), "examine_node", staticmethod(examine_node), raising=False)
+
+    run(["doctor", "local"])
+    before = len(asked)
+    code = run(["doctor", "local", "--node"])
+
+    assert "no nodes to look from" in without
+    assert (before, len(asked), code) == ((0, 1, 0) if well else (0, 0, 69))
+
+
 def test_a_file_without_end_is_read_to_a_limit(capsys: Capture) -> None:
     assert run(["validate", "/dev/zero"]) == 2
     assert "larger than 1 MiB" in capsys.readouterr().err

@@ -58,6 +58,15 @@ def test_spot_comes_first_and_gives_way_to_on_demand() -> None:
     assert resources(wanted, "spot")["allocationStrategy"] == "SPOT_PRICE_CAPACITY_OPTIMIZED"
 
 
+def test_nodes_that_come_and_go_are_an_array_also_on_demand() -> None:
+    wanted = spec(cluster={"nodes": {"min": 1, "max": 4}})
+
+    assert job(wanted)["arrayProperties"] == {"size": 4}
+    record = json.loads(steps(wanted)["record"].do.params["Body"])
+    assert (record["shape"], record["nodes"]) == ("array", 4)
+    assert record["elastic"] == {"min": 1, "max": 4}
+
+
 def test_a_queue_of_the_profile_is_used_as_it_is() -> None:
     made = steps(spec(), queue="mine")
 
@@ -388,3 +397,13 @@ def test_a_small_disk_is_as_large_as_the_machine_image() -> None:
     made = steps(spec(cluster={"disk": "8GiB"}))["template"].do.params["LaunchTemplateData"]
 
     assert made["BlockDeviceMappings"][0]["Ebs"]["VolumeSize"] == 30
+
+
+def test_nodes_of_a_smoke_test_are_told_what_to_look_at_when_they_cannot_talk() -> None:
+    smoke = {"cluster": {"nodes": 2}, "env": {"RUNSPEC_SMOKE": "1"}}
+
+    body = json.loads(steps(spec(**smoke), security_groups=["sg-2"])["record"].do.params["Body"])
+
+    assert body["reach"].startswith(
+        "one of the security groups sg-2 must let all TCP in from itself"
+    )

@@ -25,7 +25,6 @@ FILES = {f"f{i}": f"nfs:h:/{i}" for i in range(11)}
 
 # What a spec asks for, the profile beside the usual one, and where the error is.
 REFUSED: dict[str, tuple[dict[str, Any], dict[str, Any], tuple[Any, ...]]] = {
-    "elastic nodes": ({"cluster": {"nodes": {"min": 1, "max": 2}}}, {}, ("cluster", "nodes")),
     "more nodes than a pool may have": (
         {"cluster": {"nodes": 17}},
         {"max_nodes": 16},

@@ -57,6 +57,18 @@ def test_a_sweep_of_1000_is_a_job_ten_collections_and_a_patch() -> None:
     assert ids == [f"task-{n:05}" for n in range(1000)]
 
 
+def test_nodes_that_come_and_go_are_single_tasks_of_a_pool_whose_nodes_talk() -> None:
+    """Each is queued again by itself; failures of the program are counted by its nodes."""
+    steps = planned(spec(cluster={"nodes": {"min": 1, "max": 3}}))
+
+    (added,) = requests(steps, "Task_AddCollection")
+    tasks = added.params["body"]["value"]
+    assert [task["id"] for task in tasks] == [f"task-0000{n}" for n in range(3)]
+    assert not any("multiInstanceSettings" in task for task in tasks)
+    assert tasks[0]["constraints"]["maxTaskRetryCount"] == 4
+    assert body(steps, "Pool_Add")["enableInterNodeCommunication"] is True
+
+
 @pytest.mark.parametrize("nodes", [1, 2])
 def test_only_a_lost_right_to_the_store_ends_what_is_left_of_a_sweep(nodes: int) -> None:
     """Any other failure would, too, where nothing is said of it."""
@@ -77,6 +89,16 @@ def test_a_sweep_goes_on_where_a_programs_code_cannot_be_told_from_a_lost_right(
 
     assert "onTaskFailure" not in body(steps, "Job_Add")
     assert "exitConditions" not in body(steps, "Task_AddCollection")["value"][0]
+
+
+def test_nodes_of_a_smoke_test_are_told_what_to_look_at_when_they_cannot_talk() -> None:
+    smoke = {"cluster": {"nodes": 2}, "env": {"RUNSPEC_SMOKE": "1"}}
+
+    steps = planned(spec(**smoke), pool="mine")
+
+    (record,) = [step.do for step in steps if step.id == "record"]
+    rule = json.loads(record.params["body"])["reach"]
+    assert rule.startswith("pool mine must have enableInterNodeCommunication")
 
 
 def test_no_word_of_the_user_is_in_a_command_line() -> None:

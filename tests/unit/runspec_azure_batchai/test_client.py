@@ -189,16 +189,12 @@ def test_a_stream_goes_on_when_its_link_has_ended(here: Here) -> None:
     here.make(jobs.spec(run="echo one; sleep 0.3; printf 'two\\nlast without end'"))
     here.until(State.RUNNING, State.SUCCEEDED)
 
-    stream: Any = None
-    data = b""
-    while b"without end" not in data:
-        found = here.client.streams("job-abc123")
-        stream = stream or (found[0] if found else None)
-        here.stand.control("PUT", "settings", {"link_minute_s": 1.0})
-        data += stream.read(str(len(data))).data if stream else b""
-        if here.client.state("job-abc123").state.terminal and stream:
-            data += stream.read(str(len(data))).data
-            break
+    (stream,) = until(lambda: here.client.streams("job-abc123"))
+    data = until(lambda: stream.read(None).data)
+    here.stand.control("PUT", "settings", {"link_minute_s": 1.0})
+    here.until(State.SUCCEEDED)
+    assert here.client.streams("job-abc123") == [stream]  # is told that it is over
+    data += stream.read(str(len(data))).data
 
     assert data == b"one\ntwo\nlast without end"
 

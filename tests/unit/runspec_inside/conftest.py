@@ -12,7 +12,7 @@ from types import SimpleNamespace
 import pytest
 
 from runspec_inside import blob, body, boot
-from runspec_inside.bucket import Bucket
+from runspec_inside.bucket import Bucket, connect
 from runspec_rehearsal.aws.region import KEYS, Objects
 from runspec_rehearsal.azure.blob import Blobs
 from tests.needs import need
@@ -78,7 +78,7 @@ def way(
 
 @pytest.fixture
 def bucket(way: Way, pauses: list[float]) -> Bucket:
-    return blob.connect()
+    return connect()
 
 
 @pytest.fixture

@@ -20,6 +20,9 @@ from tests.unit.runspec_inside.shells import FILE, program
 # and the first code that is not 0.
 FAKE_MPIRUN = r"""#!/usr/bin/env bash
 [ "$1" = --version ] && { echo "mpirun (Open MPI) 5.0.11"; exit; }
+RANK='sh "$RUNSPEC_START" & p=$!; trap "kill $p" TERM; wait $p; c=$?;
+  while kill -0 $p 2>/dev/null; do wait $p; c=$?; done;
+  [ $c != 0 ] || : >"$RUNSPEC_START.ended.$$"; exit $c'
 agent=
 while [ $# -gt 0 ]; do
   case $1 in
@@ -33,7 +36,7 @@ trap 'kill $pids' TERM
 pids=
 if [ -n "$agent" ]; then
   while read -r host _; do
-    "$agent" -x "$host" ${FAKE_COMMAND:-'exec sh "$RUNSPEC_START"'} & pids="$pids $!"
+    "$agent" -x "$host" ${FAKE_COMMAND:-$RANK} & pids="$pids $!"
   done <"$hosts"
 else
   "$@" & pids=$!

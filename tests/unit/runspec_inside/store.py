@@ -21,7 +21,10 @@ from tests.unit.runspec_inside.shells import SHELLS, Word, program
 BUCKET = "jobs"
 TOOLS = ("curl", "python3", "wget")
 # What the script needs of an image beside a shell, and what tests run in it.
-BESIDE = "cat cp echo env grep ln mkdir printf rm sh sleep sort tar touch true wc find dash busybox bash".split()
+BESIDE = (
+    "cat cp echo env grep ln ls mkdir printf rm sh sha256sum sleep sort tar touch true wc find "
+    "dash busybox bash"
+).split()
 Lines = Sequence[str]
 
 

@@ -13,6 +13,7 @@ import subprocess
 import sys
 import tarfile
 import time
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from functools import cache
 from io import BytesIO
@@ -644,6 +645,101 @@ def test_the_first_node_waits_for_the_others(service: Service, tmp_path: Path) -
         assert first.poll() is None
 
     assert (second.wait(30), first.wait(30)) == (6, 6)
+
+
+def packed(files: Mapping[str, bytes]) -> bytes:
+    buffer = BytesIO()
+    with tarfile.open(fileobj=buffer, mode="w") as archive:
+        for name, content in files.items():
+            info = tarfile.TarInfo(name)
+            info.size = len(content)
+            archive.addfile(info, BytesIO(content))
+    return buffer.getvalue()
+
+
+@pytest.mark.parametrize("shape", ["nodes", "array"])
+def test_what_a_job_reads_comes_to_each_of_its_nodes_once(
+    service: Service, bucket: Bucket, way: Way, shape: str
+) -> None:
+    """Each object by one GET from each node, and by none from whoever has applied."""
+    bucket.put("blobs/c.tar", packed({"a": b"A", "b/c": b"C"}))
+    for name in "xyz":
+        bucket.put(f"store/data/{name}", name.encode())
+    mounts = [
+        {"name": "code", "target": "/in/code", "kind": "tar", "key": "blobs/c.tar"},
+        {"name": "data", "target": "/in/data", "kind": "prefix", "key": "store/data/"},
+    ]
+    record = {"shape": shape, "nodes": 3, "mounts": mounts}
+    number = "BATCH_NODE" if shape == "nodes" else "BATCH_INDEX"
+    script = 'cd "$RUNSPEC_MOUNT_CODE" && cat a b/c && cd "$RUNSPEC_MOUNT_DATA" && cat x y z'
+
+    jobs = [
+        service.starts(*sh(script), record=record, at=str(n), **{number: str(n)}) for n in range(3)
+    ]
+    out = [job.communicate(timeout=60)[0] for job in jobs]
+
+    assert out == ["ACxyz"] * 3
+    asked = Counter(
+        part
+        for method, path in way.calls
+        for part in ("blobs/c.tar", "data/x", "data/y", "data/z")
+        if method == "GET" and part in path
+    )
+    assert set(asked.values()) == {3}, asked
+    assert len(asked) == 4
+
+
+def test_a_node_whose_data_was_changed_ends_the_job(service: Service, bucket: Bucket) -> None:
+    """The program of none of them begins: the first waits for the others' addresses when it hears of it."""
+    key = f"blobs/{'0' * 64}.tar"
+    bucket.put(key, packed({"a": b"A"}))
+    mount = {"name": "code", "target": "/in/code", "kind": "tar", "key": key}
+    record = {"shape": "nodes", "nodes": 2}
+    second = service.starts("true", record={**record, "mounts": [mount]}, at="1", BATCH_NODE="1")
+    out, err = second.communicate(timeout=60)
+
+    first = service.runs("echo", "begun", record=record, at="0", BATCH_NODE="0")
+
+    assert (second.returncode, out) == (2, "")
+    assert "is not the folder that was uploaded" in err
+    assert first[:2] == (2, "")
+
+
+def smoked(service: Service, shape: str, *hosts: str) -> list[tuple[int, str, str]]:
+    """Give how each node of a smoke test ends, and what it says."""
+    record = {"shape": shape, "nodes": len(hosts), "reach": "the wall"}
+    number = "BATCH_NODE" if shape == "nodes" else "BATCH_INDEX"
+    jobs = [
+        service.starts(
+            "echo", "begun", record=record, at=str(n), RUNSPEC_HOST=host, **{number: str(n)}
+        )
+        for n, host in enumerate(hosts)
+    ]
+    said = [job.communicate(timeout=60) for job in jobs]
+    return [(job.returncode, *both) for job, both in zip(jobs, said, strict=True)]
+
+
+@pytest.mark.parametrize("shape", ["nodes", "array"])
+def test_nodes_of_a_smoke_test_begin_when_they_have_reached_each_other(
+    service: Service, shape: str
+) -> None:
+    assert smoked(service, shape, "127.0.0.1", "127.0.0.2") == [(0, "begun\n", "")] * 2
+
+
+@pytest.mark.parametrize("shape", ["nodes", "array"])
+def test_no_node_of_a_smoke_test_begins_when_one_is_not_reached(
+    service: Service, shape: str
+) -> None:
+    """All end with a code of their own; the first says who it is, once and before the others can end it."""
+    first, second = smoked(service, shape, "127.0.0.1", "no..name")
+
+    assert (first[:2], second[:2]) == ((68, ""), (68, ""))
+    told = "runspec: 1 of 2 connections between nodes do not work"
+    way, rule, last = first[2].splitlines()
+    assert way.startswith("runspec: node 0 (127.0.0.1) -> node 1 (no..name) port ")
+    assert way.endswith(": its name is not known there")
+    assert (rule, last) == ("runspec: look at: the wall", told)
+    assert second[2].splitlines() == [told]
 
 
 def test_a_node_that_never_came_to_its_program_is_not_waited_for(

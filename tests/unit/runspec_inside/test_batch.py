@@ -234,6 +234,16 @@ def test_a_run_that_was_cancelled_does_not_begin(slurm: Slurm) -> None:
 # Signals and time
 
 
+def test_a_task_that_was_stopped_does_not_begin_again(slurm: Slurm) -> None:
+    slurm.store.put("runs/r/stop/1", b"")
+
+    code, out = slurm.runs(*sh("echo PROGRAM"), RUNSPEC_TASK="1", RUNSPEC_ATTEMPT="2")
+    other, own = slurm.runs(*sh("echo PROGRAM"), RUNSPEC_TASK="2")
+
+    assert (code, "PROGRAM" in out, "its task was stopped" in out) == (143, False, True)
+    assert (other, "PROGRAM" in own) == (0, True)
+
+
 def test_a_stop_reaches_the_program_and_is_a_stop(slurm: Slurm) -> None:
     """Slurm tells this process alone, before the time limit."""
     job = slurm.starts(*sh(SAVES))

@@ -14,7 +14,8 @@ import pytest
 from runspec_inside import blob, boot
 from runspec_inside.blob import REFUSED, BlobStore
 from runspec_inside.boot import Answer, Ask
-from runspec_inside.bucket import Bucket, parsed
+from runspec_inside.bucket import Bucket, connect
+from runspec_inside.s3 import parsed
 from runspec_inside.words import LOST, USAGE, Failure
 from runspec_rehearsal.azure.blob import Blobs
 from tests.unit.runspec_inside.stores import Way
@@ -117,7 +118,7 @@ def test_a_signature_that_has_ended_is_one_clear_line(
     monkeypatch.setattr(boot, "time", time)
 
     with pytest.raises(Failure) as failure:
-        blob.connect().put("a", b"x")
+        connect().put("a", b"x")
 
     said = r"the store does not take the signature of this run (RUNSPEC_SAS): it ended at 20"
     assert str(failure.value).startswith(said) and sas not in str(failure.value)

@@ -24,8 +24,8 @@ from botocore.credentials import Credentials
 
 from runspec_inside import boot
 from runspec_inside.boot import Ask, Store
-from runspec_inside.bucket import Bucket
 from runspec_inside.pack import boot_py, zipapp_bytes
+from runspec_inside.s3 import S3Bucket
 from tests.unit.runspec_inside.stores import Way
 
 ZIPAPP = zipapp_bytes()
@@ -229,7 +229,7 @@ def test_threads_never_see_half_of_new_credentials(
 
 @pytest.mark.parametrize("kind", ["429", "500", "502", "503", "504", "reset", "cut"])
 def test_what_passes_is_tried_again(
-    bucket: Bucket, way: Way, pauses: list[float], kind: str
+    bucket: S3Bucket, way: Way, pauses: list[float], kind: str
 ) -> None:
     """With longer and longer pauses."""
     bucket.put("a", b"content")
@@ -242,7 +242,7 @@ def test_what_passes_is_tried_again(
 
 @pytest.mark.parametrize("kind", ["400", "403", "501"])
 def test_what_does_not_pass_is_told_at_once(
-    bucket: Bucket, way: Way, pauses: list[float], kind: str
+    bucket: S3Bucket, way: Way, pauses: list[float], kind: str
 ) -> None:
     """The answer is the caller's to judge."""
     way.breaks(kind, times=100)
@@ -252,7 +252,7 @@ def test_what_does_not_pass_is_told_at_once(
     assert pauses == []
 
 
-def test_a_busy_store_is_given_up(bucket: Bucket, way: Way, pauses: list[float]) -> None:
+def test_a_busy_store_is_given_up(bucket: S3Bucket, way: Way, pauses: list[float]) -> None:
     """After six tries in a quarter of a minute, with its last answer."""
     way.breaks("503", times=100)
 
@@ -261,7 +261,7 @@ def test_a_busy_store_is_given_up(bucket: Bucket, way: Way, pauses: list[float])
     assert (len(way.calls), sum(pauses)) == (boot.TRIES, 15.5)
 
 
-def test_a_store_that_hangs_up_is_given_up(bucket: Bucket, way: Way) -> None:
+def test_a_store_that_hangs_up_is_given_up(bucket: S3Bucket, way: Way) -> None:
     """With what the system says."""
     way.breaks("reset", times=100)
 
@@ -284,7 +284,7 @@ def booted(
     return subprocess.run(line, env=env, capture_output=True, text=True, timeout=60)
 
 
-def test_the_text_becomes_the_zipapp(bucket: Bucket, tmp_path: Path) -> None:
+def test_the_text_becomes_the_zipapp(bucket: S3Bucket, tmp_path: Path) -> None:
     """With the words byte for byte; RUNSPEC_INSIDE says where it lies."""
     script = "import os, sys; print(sys.argv[1:], os.path.isfile(os.environ['RUNSPEC_INSIDE']))"
     content = zipped(script)
@@ -312,7 +312,7 @@ def zipped(script: str) -> bytes:
     ],
 )
 def test_the_text_refuses_what_is_not_the_zipapp(
-    bucket: Bucket, content: bytes | None, text: str
+    bucket: S3Bucket, content: bytes | None, text: str
 ) -> None:
     """In one line; nothing of it has run."""
     if content is not None:

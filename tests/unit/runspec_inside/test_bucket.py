@@ -13,8 +13,9 @@ from typing import IO, Any
 
 import pytest
 
-from runspec_inside import blob, bucket as module
-from runspec_inside.bucket import Bucket, file_digest
+from runspec_inside import blob, s3 as module
+from runspec_inside.bucket import BLOCK, Bucket, file_digest
+from runspec_inside.s3 import S3Bucket
 from runspec_inside.words import LOST, USAGE, Failure
 from tests.unit.runspec_inside.stores import Way
 
@@ -176,7 +177,7 @@ def test_parts_of_nothing_are_thrown_away(
 
 @S3
 def test_parts_that_cannot_be_put_together_are_an_error(
-    bucket: Bucket, way: Way, monkeypatch: pytest.MonkeyPatch
+    bucket: S3Bucket, way: Way, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Told in an answer of 200: https://docs.aws.amazon.com/AmazonS3/latest/API/API_CompleteMultipartUpload.html"""
     monkeypatch.setattr(module, "PART_BYTES", PART)
@@ -208,7 +209,7 @@ def test_a_large_file_is_never_in_memory(bucket: Bucket, parts: Parts) -> None:
         "file", lambda: Stream(content), len(content), hashlib.sha256(content).hexdigest()
     )
 
-    assert min(sizes) >= 0 and max(sizes) <= module.BLOCK
+    assert min(sizes) >= 0 and max(sizes) <= BLOCK
 
 
 @pytest.mark.parametrize("size", [100, 1000])
@@ -292,7 +293,7 @@ def test_a_disk_that_refuses_is_not_the_stores_fault(
 
 def test_the_digest_of_a_file_is_that_of_its_bytes(tmp_path: Path) -> None:
     """However many blocks it has."""
-    content = os.urandom(module.BLOCK + 1)
+    content = os.urandom(BLOCK + 1)
     (tmp_path / "file").write_bytes(content)
 
     assert file_digest(str(tmp_path / "file")) == (
@@ -305,7 +306,7 @@ def test_the_digest_of_a_file_is_that_of_its_bytes(tmp_path: Path) -> None:
 
 
 def test_a_list_goes_over_all_pages(
-    bucket: Bucket, way: Way, monkeypatch: pytest.MonkeyPatch
+    bucket: S3Bucket, way: Way, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """In the order of keys, and of nothing else."""
     for n in range(7):

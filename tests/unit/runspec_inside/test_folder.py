@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from runspec_inside import blob, files
+from runspec_inside import bucket, files
 from runspec_inside.bucket import Bucket
 from runspec_inside.folder import FolderBucket
 from runspec_inside.words import LOST, USAGE, Failure
@@ -26,7 +26,7 @@ def root(tmp_path: Path) -> Path:
 @pytest.fixture
 def store(root: Path, monkeypatch: pytest.MonkeyPatch) -> Bucket:
     monkeypatch.setenv("RUNSPEC_STORE", f"file://{root}")
-    return blob.connect()
+    return bucket.connect()
 
 
 def put(bucket: Bucket, key: str, content: bytes, digest: str = "") -> None:

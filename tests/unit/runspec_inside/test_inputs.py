@@ -11,6 +11,8 @@ from pathlib import Path
 
 import pytest
 
+from runspec.bundle import bundle
+from runspec.provider import blob_name, tar_blocks
 from runspec_inside import inputs, many
 from runspec_inside.bucket import Bucket
 from runspec_inside.words import LOST, USAGE, Failure
@@ -62,6 +64,57 @@ def test_a_folder_comes_back(bucket: Bucket, tmp_path: Path) -> None:
 def test_a_folder_may_be_empty(bucket: Bucket, tmp_path: Path) -> None:
     """It is there all the same."""
     assert list(got(bucket, tar({}), tmp_path / "in").iterdir()) == []
+
+
+def uploaded(bucket: Bucket, folder: Path) -> tuple[str, bytes]:
+    """Put a folder into the store as every provider does; give its key and its tar."""
+    for name, content in FILES.items():
+        path = folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(content)
+        path.chmod(0o755 if name.endswith(".sh") else 0o644)
+    made = bundle(folder)
+    content = b"".join(tar_blocks(made, lambda done, whole: None))
+    key = f"blobs/{blob_name(made.source)}"
+    bucket.put(key, content)
+    return key, content
+
+
+def test_a_folder_that_was_uploaded_is_the_one_that_comes(bucket: Bucket, tmp_path: Path) -> None:
+    key, _ = uploaded(bucket, tmp_path / "code")
+
+    inputs.get(bucket, {"kind": "tar", "key": key}, str(tmp_path / "in"))
+
+    assert tree(tmp_path / "in") == FILES
+
+
+@pytest.mark.parametrize("what", ["a byte", "a mode", "a name", "a file"])
+def test_a_folder_that_is_another_by_now_is_refused(
+    bucket: Bucket, tmp_path: Path, what: str
+) -> None:
+    """Its name is its digest; where somebody has changed the object, or the store has, no program begins."""
+    key, content = uploaded(bucket, tmp_path / "code")
+    with tarfile.open(fileobj=io.BytesIO(content)) as archive:
+        entries = [(m, archive.extractfile(m).read()) for m in archive]  # type: ignore[union-attr]
+    first, content = entries[0]
+    if what == "a byte":
+        entries[0] = first, b"B" + content[1:]
+    elif what == "a mode":
+        first.mode = 0o755
+    elif what == "a name":
+        first.name = "z"
+    else:
+        entries.pop()
+    changed = io.BytesIO()
+    with tarfile.open(fileobj=changed, mode="w") as archive:
+        for info, data in entries:
+            archive.addfile(info, io.BytesIO(data))
+    bucket.put(key, changed.getvalue())
+
+    with pytest.raises(Failure, match="is not the folder that was uploaded") as failure:
+        inputs.get(bucket, {"kind": "tar", "key": key}, str(tmp_path / "in"))
+
+    assert failure.value.code == USAGE
 
 
 def named(name: str) -> Change:

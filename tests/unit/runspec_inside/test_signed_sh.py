@@ -6,11 +6,13 @@ import io
 import signal
 import tarfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import pytest
 
+from runspec.bundle import bundle
+from runspec.provider import tar_blocks
 from runspec_inside.pack import inside_sh, signed_sh
 from runspec_rehearsal.aws.region import Objects
 from tests.unit.runspec_inside.shells import SHELLS, Word, every_shell, program
@@ -148,6 +150,24 @@ def test_a_task_has_its_values(
     assert bucket.content("claim") == b"job-1"
 
 
+@every_shell
+@pytest.mark.parametrize("task, found", [(0, "x 1 a"), (1, "x 1 b"), (2, "y 2 a"), (5, "z  b")])
+def test_what_goes_together_has_the_values_of_one_place(
+    shell: str, task: int, found: str, bucket: Bucket, tmp_path: Path
+) -> None:
+    fast = ["sweep=RUNSPEC_SWEEP_C 2", "value=a", "value=b"]
+    first = ["sweep=RUNSPEC_SWEEP_A 3", "value=x", "value=y", "value=z"]
+    url = bucket.listed(
+        [*bucket.claim(), *fast, *first, "with=RUNSPEC_SWEEP_B", "value=1", "value=2", "value="]
+    )
+    words = ["echo", "${sweep.a} ${sweep.b} ${sweep.c}"]
+
+    job: dict[str, Word] = {"SERVICE_INDEX": str(task), "SERVICE_JOB": f"job-1:{task}"}
+    done = Image(tmp_path, shell, "curl").run(url, words, **job)
+
+    assert done.stdout.decode() == f"{found}\n"
+
+
 # Mounts and outputs
 
 
@@ -167,6 +187,99 @@ def test_a_folder_lies_at_its_target_byte_for_byte(
     assert {
         str(p.relative_to(folder)): p.read_bytes() for p in folder.rglob("*") if p.is_file()
     } == files
+
+
+def named(bucket: Bucket, folder: Path, files: Iterable[str]) -> tuple[list[str], Path]:
+    """Put a folder up as a provider does; give the lines of its mount, and where it came from."""
+    for name in files:
+        path = folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(name.encode() * 9)
+        path.chmod(0o755 if name.endswith(".sh") else 0o644)
+    made = bundle(folder)
+    bucket.write("blob", b"".join(tar_blocks(made, lambda done, whole: None)))
+    digest = made.digest.removeprefix("sha256:")
+    at = ["mount=RUNSPEC_MOUNT_CODE", "at=/job/code", f"sum={digest}", f"get={bucket.get('blob')}"]
+    return at, folder
+
+
+NAMES = ["a b", "a/b.sh", "a-b", "-n", "'\"$(id)`id`;&*?[a]~\\", "tab\t", "Łódź/北京.sh", " x "]
+
+
+@every_shell
+def test_a_folder_is_compared_with_what_was_uploaded(
+    shell: str, bucket: Bucket, tmp_path: Path
+) -> None:
+    """Whatever its files are called, and whatever the order of a locale is."""
+    at, _ = named(bucket, tmp_path / "given", NAMES)
+
+    done = Image(tmp_path, shell, "curl").run(
+        bucket.listed([*bucket.claim(), *at]), ["echo", "begun"], LC_ALL="C.UTF-8"
+    )
+
+    assert (done.returncode, done.stdout, done.stderr) == (0, b"begun\n", b"")
+
+
+@every_shell
+@pytest.mark.parametrize("what", ["a byte", "a mode", "a name", "a file"])
+def test_a_folder_that_is_another_by_now_is_refused(
+    shell: str, what: str, bucket: Bucket, tmp_path: Path
+) -> None:
+    at, folder = named(bucket, tmp_path / "given", NAMES)
+    if what == "a byte":
+        (folder / "a-b").write_bytes(b"a-B" * 9)
+    elif what == "a mode":
+        (folder / "a-b").chmod(0o755)
+    elif what == "a name":
+        (folder / "a-b").rename(folder / "a-c")
+    else:
+        (folder / "a-b").unlink()
+    named(bucket, folder, ())
+
+    done = Image(tmp_path, shell, "curl").run(
+        bucket.listed([*bucket.claim(), *at]), ["echo", "begun"]
+    )
+
+    assert (done.returncode, done.stdout) == (2, b"")
+    assert b"what came is not the folder that was uploaded" in done.stderr
+
+
+def test_what_cannot_be_compared_is_told(bucket: Bucket, tmp_path: Path) -> None:
+    """An image may have nothing to do it with."""
+    at, _ = named(bucket, tmp_path / "given", ["a"])
+    image = Image(tmp_path, "dash", "curl")
+    (image.path / "sha256sum").unlink()
+
+    done = image.run(bucket.listed([*bucket.claim(), *at]), ["echo", "begun"])
+
+    where = f"{image.root}/job/code"
+    told = f"runspec: not compared with what was uploaded: {where}: this image has no sha256sum\n"
+    assert (done.returncode, done.stdout, done.stderr.decode()) == (0, b"begun\n", told)
+
+
+def test_names_of_two_lines_are_not_compared(bucket: Bucket, tmp_path: Path) -> None:
+    at, _ = named(bucket, tmp_path / "given", ["a", "two\nlines"])
+
+    done = Image(tmp_path, "dash", "curl").run(
+        bucket.listed([*bucket.claim(), *at]), ["echo", "begun"]
+    )
+
+    assert (done.returncode, done.stdout) == (0, b"begun\n")
+    assert b"not compared" in done.stderr
+
+
+def test_a_later_try_finds_the_folder_as_the_first_has_left_it(
+    bucket: Bucket, tmp_path: Path
+) -> None:
+    """A program may have written there: what came is not told from that, and is no failure."""
+    at, _ = named(bucket, tmp_path / "given", ["a"])
+    image = Image(tmp_path, "dash", "curl")
+    url = bucket.listed([*bucket.claim(), *at])
+
+    first = image.run(url, ["touch", "${mounts.code}/own"])
+    second = image.run(url, ["cat", "${mounts.code}/own"])
+
+    assert (first.returncode, second.returncode, second.stderr) == (0, 0, b"")
 
 
 @every_shell

@@ -82,3 +82,15 @@ def test_a_home_that_nobody_has_is_a_mistake_with_a_way_out() -> None:
     with pytest.raises(UsageError, match="nobody knows the home folder in '~no-such-user/x'"):
         survey(Spec.model_validate(BASE), options)
     assert not next(iter(examine(options))).ok
+
+
+ELASTIC = {"cluster": {"nodes": {"min": 1, "max": 3}}}
+
+
+def test_nodes_come_and_go_as_processes_alone() -> None:
+    """Until containers do, a spec that would run in them is told the way out."""
+    contained = {**ELASTIC, "container": {"image": "i:1"}}
+
+    assert told(ELASTIC) == []
+    refused = ("error", "nodes in containers do not come and go on this machine")
+    assert refused in told(contained, engine="podman")

@@ -17,11 +17,11 @@ import pytest
 
 import runspec_local
 from runspec.provider import NoAnswer, RemoteError, Request, Scope, State, Step
-from runspec_local import engine, supervisor
+from runspec_local import engine, process, supervisor
 from runspec_local.child import start_child
 from runspec_local.client import BOOTSTRAP, LocalClient
 
-RUN = "r-abc123"
+RUN = f"r-{os.getpid():06}"  # processes of a run are looked for on the whole machine
 
 
 def until(true: Callable[[], object]) -> None:
@@ -227,3 +227,98 @@ def test_what_the_file_system_refuses_to_cancel_is_told(world: World) -> None:
     with pytest.raises(RemoteError, match="is a directory"):
         world.client.cancel(RUN)
     (world.folder / "started.json").rmdir()
+
+
+@pytest.mark.slow
+def test_nodes_that_come_and_go_are_started_again_until_too_few_are_left(
+    world: World, tmp_path: Path
+) -> None:
+    """Each by itself, as often as `spot_attempts` says; what a lost one has left is ended first."""
+    script = (
+        f'exec 9>>{tmp_path}/pids; echo "$RUNSPEC_INDEX $PPID" >&9; setsid sleep 600 9>&- & wait'
+    )
+    bounds = {"min": 2, "max": 3}
+    world.start(script, nodes=3, elastic=bounds, spot_attempts=2)
+
+    def agents() -> list[int]:
+        """Give the agents of the generation that runs, and of those before it."""
+        text = (tmp_path / "pids").read_text() if (tmp_path / "pids").exists() else ""
+        return [int(line.split()[1]) for line in text.splitlines()]
+
+    until(lambda: len(set(agents())) == 3)
+    known = set(agents())
+    os.kill(min(known), signal.SIGKILL)
+    until(lambda: len(set(agents())) == 4)  # it came back
+    again = (set(agents()) - known).pop()
+    for pid in (again, *sorted(known)[1:2]):
+        os.kill(pid, signal.SIGKILL)  # one for good, the other for the first time
+    until(lambda: len(set(agents())) == 5 and world.state is State.RUNNING)
+    os.kill((set(agents()) - known - {again}).pop(), signal.SIGKILL)
+
+    until(lambda: world.state is State.FAILED)
+
+    assert "fewer than 2 nodes are left" in world.client.state(RUN).reason
+    assert [node.attempt for node in world.client.state(RUN).nodes].count(2) == 2
+    assert list(process.belonging(RUN)) == []
+
+
+# Single tasks
+
+
+def test_a_task_that_is_stopped_before_it_begins_never_does(world: World, tmp_path: Path) -> None:
+    go = tmp_path / "go"
+    world.start(f"echo $RUNSPEC_TASK; until [ -e {go} ]; do sleep 0.02; done", tasks=[{}] * 4)
+    until(lambda: world.states == [State.RUNNING])
+
+    world.client.stop(RUN, {2, 1})
+    until(lambda: len(world.states) == 3)
+    go.touch()
+    until(lambda: world.client.state(RUN).state.terminal)
+
+    found = world.client.state(RUN)
+    assert (found.state, found.exit_code, found.reason) == (
+        State.SUCCEEDED,
+        0,
+        "2 tasks were stopped",
+    )
+    assert [node.state for node in found.nodes] == [
+        State.SUCCEEDED,
+        State.CANCELLED,
+        State.CANCELLED,
+        State.SUCCEEDED,
+    ]
+    assert sorted(path.name for path in (world.folder / "logs").iterdir()) == ["0-0.log", "3-0.log"]
+
+
+def test_a_task_that_is_stopped_is_not_tried_again_and_its_outputs_are_kept(world: World) -> None:
+    script = """trap 'echo kept > "$RUNSPEC_OUTPUT_O/x"; exit 3' TERM; echo on; sleep 60 & wait"""
+    outputs = [{"name": "o", "path": "/job/o", "sync_s": None}]
+    world.start(script, tasks=[{}, {}], max_parallel=2, attempts=3, outputs=outputs)
+    until(lambda: len(world.client.streams(RUN)) == 2)
+    until(lambda: all(stream.read(None).data for stream in world.client.streams(RUN)))
+
+    world.client.stop(RUN, {0})
+    until(lambda: State.CANCELLED in world.states)
+    assert world.states == [State.CANCELLED, State.RUNNING]
+    until(lambda: world.client.outputs(RUN))
+    world.client.stop(RUN, {0, 1})
+    until(lambda: world.client.state(RUN).state.terminal)
+
+    found = world.client.state(RUN)
+    assert (found.state, [node.attempt for node in found.nodes]) == (State.CANCELLED, [1, 1])
+    assert [(file.task, file.path) for file in world.client.outputs(RUN)] == [(0, "x"), (1, "x")]
+
+
+def test_a_task_that_fails_by_itself_fails_the_run_though_others_were_stopped(
+    world: World, tmp_path: Path
+) -> None:
+    go = tmp_path / "go"
+    world.start(f"until [ -e {go} ]; do sleep 0.02; done; exit 7", tasks=[{}] * 2, max_parallel=1)
+    until(lambda: world.states == [State.RUNNING])
+
+    world.client.stop(RUN, {1})
+    go.touch()
+    until(lambda: world.client.state(RUN).state.terminal)
+
+    found = world.client.state(RUN)
+    assert (found.state, found.exit_code) == (State.FAILED, 7)

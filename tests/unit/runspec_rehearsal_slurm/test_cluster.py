@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import pwd
 import shutil
@@ -90,6 +91,21 @@ def test_nothing_is_left_where_its_maker_is_killed(tmp_path: Path) -> None:
         process.send_signal(signal.SIGKILL)
 
         until(lambda: not holders(tmp_path))
+
+
+def test_the_program_has_nodes_that_a_job_can_tell_apart(tmp_path: Path) -> None:
+    """They are one machine, whose address would be that of each: no MPI job could run on two of them."""
+    need(*PROGRAMS)
+    command = [sys.executable, "-m", "runspec_rehearsal.slurm", str(tmp_path), "--nodes=2"]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        env = {**os.environ, **json.loads(process.stdout.readline())}
+        asked = ["srun", "--nodes=2", "--ntasks-per-node=1", "printenv", "RUNSPEC_HOST"]
+
+        said = subprocess.run(asked, env=env, capture_output=True, text=True, check=True)
+
+        process.send_signal(signal.SIGTERM)
+    assert sorted(said.stdout.split()) == ["127.77.0.2", "127.77.0.3"]
 
 
 def test_a_node_that_slurm_does_not_take_is_told_with_the_reason(

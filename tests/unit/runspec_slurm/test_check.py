@@ -19,8 +19,15 @@ NO_DEFAULT = {**FOUND, "partitions": {"gpu": FOUND["partitions"]["gpu"]}}
 # What a spec asks for, the profile, what was found, where the error is, and a word of it.
 Row = tuple[dict[str, Any], dict[str, Any], dict[str, Any] | None, tuple[Any, ...], str]
 REFUSED: dict[str, Row] = {
-    "elastic nodes": (
-        {"cluster": {"nodes": {"min": 1, "max": 2}}}, {}, FOUND, ("cluster", "nodes"), "come and go",
+    "ranks that srun would have to start in other jobs": (
+        {"launch": "mpi", "cluster": {"nodes": {"min": 1, "max": 2}}}, {"mpi": "srun"}, FOUND,
+        ("provider",), "in another job",
+    ),
+    "more nodes at the least than there are": (
+        {"cluster": {"nodes": {"min": 5, "max": 9}}}, {}, FOUND, ("cluster", "nodes"), "would wait for ever",
+    ),
+    "more nodes that come and go than an array has": (
+        {"cluster": {"nodes": {"min": 1, "max": 20000}}}, {}, FOUND, ("cluster", "nodes"), "MaxArraySize",
     ),
     "no time, which Slurm takes for no limit": ({"timeout": "0s"}, {}, FOUND, ("timeout",), "no limit"),
     "more time than the partition gives": (

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import sys
 from pathlib import Path
 
 import pytest
@@ -11,11 +12,12 @@ import yaml
 
 from runspec.provider import Finding
 from runspec_rehearsal.slurm import Cluster
-from runspec_slurm import cluster as clusters, doctor, survey
+from runspec_slurm import cluster as clusters, doctor, node, survey
 from runspec_slurm.first import PROFILE
 from runspec_slurm.options import SlurmOptions
 from runspec_slurm.transport import Here
-from tests.slurm import slurm
+from tests.needs import need
+from tests.slurm import PROGRAMS, slurm
 
 __all__ = ["slurm"]
 
@@ -116,6 +118,72 @@ def test_a_partition_that_is_hidden_is_one_that_a_job_may_go_to(
     found = survey.asked(Here(), SlurmOptions())
 
     assert (found["partitions"]["spot"]["nodes"], found["partitions"]["spot"]["cpus"]) == (4, 2)
+
+
+@pytest.mark.slow
+def test_a_node_that_is_well_is_said_to_be_and_nothing_is_left(up: Cluster, tmp_path: Path) -> None:
+    options = SlurmOptions(workspace=str(tmp_path), python=sys.executable, sbatch=("--exclusive",))
+
+    found = list(node.examine(options))
+
+    assert bad(found) == []
+    assert found[1].what.startswith(f"the workspace {tmp_path} is one folder here and on ")
+    assert found[2].what.endswith(f"is Python {sys.version.split()[0]}")
+    assert list(tmp_path.iterdir()) == []
+    assert "runspec" not in up.run("squeue", "--noheader", "--format=%j")
+
+
+@pytest.mark.slow
+def test_what_a_node_lacks_is_found_there_and_not_on_the_login_node(
+    up: Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A workspace of this machine alone: srun goes on elsewhere where there is none on the node."""
+    real = shutil.which("srun")
+    (tmp_path / "bin").mkdir()
+    (tmp_path / "bin/srun").write_text(
+        f'#!/bin/sh\nmv "$PWD" "$PWD.away"\n{real} "$@"; c=$?\nmv "$PWD.away" "$PWD"; exit $c\n'
+    )
+    (tmp_path / "bin/srun").chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}/bin:{os.environ['PATH']}")
+    options = SlurmOptions(
+        workspace=str(tmp_path / "w"), python="/none/python3", container="apptainer"
+    )
+
+    found = list(node.examine(options))
+
+    where = found[0].what.partition(" was given")[0]
+    assert bad(found) == [
+        f"{where} does not see what is in the workspace {tmp_path}/w",
+        f"{where} has no /none/python3, which starts every job",
+        f"{where} has podman"
+        if shutil.which("podman")
+        else f"{where} has neither apptainer nor podman",
+    ]
+    assert all(one.hint for one in found if not one.ok)
+
+
+@pytest.mark.slow
+def test_a_node_that_cannot_be_had_is_told_in_slurms_words(up: Cluster, tmp_path: Path) -> None:
+    (found,) = node.examine(SlurmOptions(workspace=str(tmp_path), partition="none"))
+
+    assert not found.ok
+    assert "Invalid partition name specified" in found.what
+
+
+@pytest.mark.slow
+def test_a_federation_is_told_not_to_be_supported(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    need(*PROGRAMS)
+    more = {"FederationParameters": "fed_display"}
+    with Cluster(tmp_path / "slurm", nodes=1, more=more) as cluster:
+        for name, value in cluster.env.items():
+            monkeypatch.setenv(name, value)
+
+        found = list(doctor.examine(SlurmOptions(workspace=str(tmp_path / "w"))))
+
+    what = "the cluster is one of a federation, which runspec does not support"
+    assert bad(found) == [f"{what} (FederationParameters=fed_display)"]
 
 
 def test_the_first_profile_has_settings_that_there_are() -> None:

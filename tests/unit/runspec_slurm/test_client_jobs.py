@@ -13,7 +13,7 @@ import pytest
 
 from runspec.provider import NoAnswer, RemoteError, Request, Scope, State, Status, Step
 from runspec_rehearsal.slurm import Cluster
-from runspec_slurm import pace
+from runspec_slurm import litter, pace, reasons
 from runspec_slurm.client import SlurmClient
 from runspec_slurm.options import SlurmOptions
 from runspec_slurm.queue import ENDED
@@ -23,6 +23,7 @@ from tests.unit.runspec_slurm.login import login
 
 pytestmark = pytest.mark.slow
 LIMIT_S = 60.0
+HOUR_S = 3600
 # As the batch script of a plan: who has not the claim leaves; the end is noted. $1 is what it does.
 SCRIPT = """\
 #!/bin/sh
@@ -67,7 +68,8 @@ def prepared(client: SlurmClient, run: str, does: str, *more: str, count: int = 
     client.call(Request("folder", "put", {"key": f"runs/{run}/record.json", "content": text}))
     argv = ["--parsable", f"--job-name={run}", "--open-mode=append", "--export=NONE", *more]
     argv += [f"--output=runs/{run}/logs/{'%a' if count > 1 else '0'}-0.txt"]
-    argv += [f"--array=0-{count - 1}"] if count > 1 else []
+    bound = any(word.startswith("--array=") for word in more)
+    argv += [f"--array=0-{count - 1}"] if count > 1 and not bound else []
     script = f"{SCRIPT}{does}\ncode=$?\n{NOTE}"
     do = Request("slurm", "sbatch", {"argv": argv, "script": script})
     undo = Request("slurm", "scancel", {"name": run})
@@ -173,6 +175,27 @@ def test_a_run_that_the_controller_has_forgotten_is_told_from_the_workspace(
     assert (found.state, found.exit_code, found.reason) == (State.FAILED, 7, "exited with code 7")
     assert again(client).state("old-1") == found
     assert printed(again(client), "old-1") == b"hello\n"
+
+
+def test_a_job_that_was_forgotten_before_its_word_came_has_not_failed_yet(
+    client: SlurmClient,
+) -> None:
+    """MinJobAge may be less than what a file server's clients take to see what others wrote."""
+    client.call(prepared(client, "doubt-1", "echo hello; exit 0").do)
+    end = time.monotonic() + LIMIT_S
+    while client.queue.of_name("doubt-1") or not printed(client, "doubt-1"):
+        assert time.monotonic() < end
+        time.sleep(0.2)
+    run = Path(client.shelf.workspace, "runs/doubt-1")
+    then = time.time() - 90  # when nothing is waited for that was submitted just now
+    os.utime(run / "claim", (then, then))
+
+    found = again(client).state("doubt-1")
+    (run / "ends/0/1").mkdir(parents=True)
+    (run / "ends/0/1/batch").write_text('{"code": 0}')
+
+    assert (found.state, found.reason) == (State.RUNNING, reasons.NOT_KNOWN)
+    assert again(client).state("doubt-1").state is State.SUCCEEDED
 
 
 def test_how_a_run_ended_stays_though_its_notes_are_none(client: SlurmClient) -> None:
@@ -380,6 +403,90 @@ def test_a_job_that_has_another_name_now_is_still_of_its_run(
     assert all(row.state in ENDED for row in client.queue.of_job(job))
 
 
+def test_a_run_that_another_machine_is_about_to_submit_is_left_alone(client: SlurmClient) -> None:
+    """Between its record and sbatch nothing of it is in the queue, and its journal is elsewhere."""
+    for run, hours in (("young-1", 23), ("old-1", 25)):
+        prepared(client, run, "true")
+        aged(client, run, hours * HOUR_S)
+
+    old, young = client.litter(set(), set())
+
+    assert (old.what, old.alive) == ("run old-1", False)
+    assert (young.what, young.alive) == (f"run young-1 {litter.COMING}", True)
+
+
+def aged(client: SlurmClient, run: str, age_s: float) -> None:
+    """Have nothing done to *run* for so long."""
+    then = time.time() - age_s
+    os.utime(Path(client.shelf.workspace, "runs", run), (then, then))
+
+
+def test_all_memory_of_a_node_is_what_slurm_gives_and_a_resource_that_nobody_has_is_refused(
+    client: SlurmClient, cluster: Cluster
+) -> None:
+    whole = client.call(prepared(client, "whole-1", "true", "--mem=0", "--begin=now+1hour").do)
+    with pytest.raises(RemoteError, match="Invalid generic resource") as told:
+        client.call(prepared(client, "other-1", "true", "--gres=nvme:1").do)
+
+    shown = cluster.run("scontrol", "--oneliner", "show", "job", whole["job"])
+    client.cancel("whole-1")
+
+    assert "MinMemoryNode=0" in shown
+    assert "gres" in (told.value.hint or "")
+
+
+def test_a_job_that_has_another_name_now_is_told_as_if_it_had_not(
+    client: SlurmClient, cluster: Cluster
+) -> None:
+    step = prepared(client, "named-2", "echo begun; until [ -e go ]; do sleep 0.1; done; true")
+    job = client.call(step.do)["job"]
+    until(client, "named-2", State.RUNNING)
+    cluster.run("scontrol", "update", f"jobid={job}", "jobname=other")
+    claim = Path(client.shelf.workspace, "runs/named-2/claim")
+    then = claim.stat().st_mtime - 90  # when nothing is waited for that was submitted just now
+    os.utime(claim, (then, then))
+
+    going = again(client).state("named-2")
+    (claim.parent / "go").touch()
+
+    assert going.state is State.RUNNING
+    assert over(client, "named-2").state is State.SUCCEEDED
+
+
+def test_a_job_that_has_another_name_now_is_told_to_end_and_not_just_killed(
+    client: SlurmClient, cluster: Cluster
+) -> None:
+    does = (
+        "trap 'echo told; code=143; done=1' TERM; echo begun; until [ $done ]; do sleep 0.1; done"
+    )
+    job = client.call(prepared(client, "named-3", does).do)["job"]
+    wait = time.monotonic() + LIMIT_S
+    while printed(client, "named-3") != b"begun\n":
+        assert time.monotonic() < wait
+        time.sleep(0.05)
+    cluster.run("scontrol", "update", f"jobid={job}", "jobname=other")
+
+    client.cancel("named-3")
+    over(client, "named-3")
+
+    assert printed(client, "named-3").endswith(b"\ntold\n")
+
+
+def test_a_folder_with_any_character_in_it_leaves_a_row_whole(
+    client: SlurmClient, cluster: Cluster, tmp_path: Path
+) -> None:
+    """As a reason of a site's plugin, which cannot be had here."""
+    odd = tmp_path / "a|b"
+    odd.mkdir()
+    words = ["--parsable", f"--chdir={odd}", "--output=/dev/null", "--job-name=c|d", "--wrap=:"]
+    job = cluster.run("sbatch", "--hold", *words).strip()
+
+    (row,) = client.queue.of_job(job)
+    cluster.run("scancel", job)
+
+    assert (row.state, row.folder, row.name) == ("PENDING", os.path.realpath(odd), "c|d")
+
+
 def test_what_nobody_knows_is_found_and_what_somebody_needs_is_left(client: SlurmClient) -> None:
     for run in ("known-1", "alone-1", "dead-1"):
         step = prepared(client, run, "sleep 60")
@@ -387,6 +494,7 @@ def test_what_nobody_knows_is_found_and_what_somebody_needs_is_left(client: Slur
             client.call(step.do)
     client.call(Request("folder", "put", {"key": "blobs/a.tar", "content": "x"}))
     client.call(Request("folder", "put", {"key": "blobs/b.tar", "content": "xy"}))
+    aged(client, "dead-1", 25 * HOUR_S)
 
     found = list(client.litter({"known-1"}, {"blobs/a.tar"}))
 
@@ -400,3 +508,48 @@ def test_what_nobody_knows_is_found_and_what_somebody_needs_is_left(client: Slur
             client.call(request)
     assert list(client.litter({"known-1"}, {"blobs/a.tar"})) == []
     client.call(Request("slurm", "scancel", {"name": "known-1"}))
+
+
+def test_tasks_that_wait_never_begin_once_they_are_stopped(
+    client: SlurmClient, tmp_path: Path
+) -> None:
+    go = tmp_path / "go"
+    does = f'echo "task $task"; until [ -e {go} ]; do sleep 0.1; done'
+    client.call(prepared(client, "few-1", does, "--array=0-3%1", count=4).do)
+    until(client, "few-1", State.RUNNING)
+
+    client.stop("few-1", {1, 3})
+    go.touch()
+    found = over(again(client), "few-1")
+
+    assert (found.state, found.reason) == (State.SUCCEEDED, "2 tasks were stopped")
+    assert [node.state for node in found.nodes] == [
+        State.SUCCEEDED,
+        State.CANCELLED,
+        State.SUCCEEDED,
+        State.CANCELLED,
+    ]
+    assert printed(client, "few-1").split() == [b"task", b"0", b"task", b"2"]
+
+
+def test_a_task_that_does_not_listen_is_ended_and_the_others_are_not(
+    client: SlurmClient, tmp_path: Path
+) -> None:
+    go = tmp_path / "go"
+    does = f"trap '' TERM; until [ -e {go} ]; do sleep 0.1; done"
+    client.call(prepared(client, "deaf-1", does, count=2).do)
+    until(client, "deaf-1", State.RUNNING)
+    client.jobs.endings.longest_s = 0.5
+
+    end = time.monotonic() + LIMIT_S
+    while State.CANCELLED not in [node.state for node in client.state("deaf-1").nodes]:
+        assert time.monotonic() < end
+        client.stop("deaf-1", {0})
+        time.sleep(0.2)
+    go.touch()
+
+    found = over(client, "deaf-1")
+    assert (found.state, [node.state for node in found.nodes]) == (
+        State.SUCCEEDED,
+        [State.CANCELLED, State.SUCCEEDED],
+    )

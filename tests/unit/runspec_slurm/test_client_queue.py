@@ -5,16 +5,19 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from runspec.provider import NoAnswer, RemoteError, Unavailable
 from runspec_slurm import pace, queue, reasons, survey
+from runspec_slurm.options import SlurmOptions
 from runspec_slurm.queue import Past, Queue, Row
 from runspec_slurm.shelf import Shelf
 from runspec_slurm.transport import Done, Here
+from tests.unit.runspec_slurm.clusters import spec
 
-LINE = "7|N/A|RUNNING|None|0|1|1|10|NONE|node1|/w|job-a1|"
+LINE = "7|N/A|RUNNING|None|0|1|1|10|NONE|node1|/w|job-a1|".replace("|", queue.BETWEEN)
 
 
 class Says(Here):
@@ -39,14 +42,21 @@ def said(code: int, out: str = "", err: str = "", *, lost: bool = False) -> Queu
     return Queue(Shelf(Says(Done(code, out.encode(), err, lost)), "/w"))
 
 
-def test_rows_are_read_whatever_stands_in_a_name() -> None:
-    text = "7|N/A|FAILED|NonZeroExitCode|768|2|1|10|20|node[1-2]|/w|a|b c|\n8|0-1|PENDING|X|0|0|1|N/A|N/A|||n|"
+def told(text: str) -> str:
+    """Give lines with Slurm's separator in place of ¦."""
+    return text.replace("¦", queue.BETWEEN)
+
+
+def test_rows_are_read_whatever_stands_in_a_reason_a_folder_or_a_name() -> None:
+    text = told(
+        "7¦N/A¦FAILED¦a|b¦768¦2¦1¦10¦20¦node[1-2]¦/w|x¦a|b c¦\n8¦0-1¦PENDING¦X¦0¦0¦5¦N/A¦N/A¦¦¦n¦"
+    )
 
     found = list(queue.rows(text))
 
     assert found == [
-        Row("7", (0,), "FAILED", "NonZeroExitCode", 3, 2, 10.0, 20.0, "node[1-2]", "/w", "a|b c"),
-        Row("8", (0, 1), "PENDING", "X", 0, 0, None, None, "", "", "n"),
+        Row("7", (0,), "FAILED", "a|b", 3, 2, 10.0, 20.0, "node[1-2]", "/w|x", "a|b c", 1.0),
+        Row("8", (0, 1), "PENDING", "X", 0, 0, None, None, "", "", "n", 5.0),
     ]
 
 
@@ -55,13 +65,17 @@ def test_what_is_no_row_is_none() -> None:
 
 
 def test_the_accounting_is_read_with_signals_and_arrays() -> None:
-    text = "12_0|COMPLETED|0:0|5|9\n12_1|CANCELLED by 7|0:15|5|9\n12_[2-3]|PENDING|0:0|Unknown|Unknown\n"
+    text = told(
+        "12_0¦NODE_FAIL¦0:0¦5¦9¦4¦/w¦a|b\n12_0¦COMPLETED¦0:0¦15¦19¦9¦/w¦a|b\n"
+        "12_1¦CANCELLED by 7¦0:15¦5¦9¦4¦/w¦a|b\n12_[2-3]¦PENDING¦0:0¦Unknown¦Unknown¦4¦/w¦a|b\n"
+    )
 
     assert list(queue.pasts(text)) == [
-        Past(0, "COMPLETED", 0, 5.0, 9.0),
-        Past(1, "CANCELLED", 143, 5.0, 9.0),
-        Past(2, "PENDING", 0, None, None),
-        Past(3, "PENDING", 0, None, None),
+        Past(0, "NODE_FAIL", 0, 5.0, 9.0, "/w", "a|b", 4.0),
+        Past(0, "COMPLETED", 0, 15.0, 19.0, "/w", "a|b", 9.0, 1),
+        Past(1, "CANCELLED", 143, 5.0, 9.0, "/w", "a|b", 4.0),
+        Past(2, "PENDING", 0, None, None, "/w", "a|b", 4.0),
+        Past(3, "PENDING", 0, None, None, "/w", "a|b", 4.0),
     ]
 
 
@@ -193,11 +207,13 @@ MPI plugin types are...
 \tnone
 specific pmix plugin versions available: pmix_v4
 
+== containers
+
 == podman
 /usr/bin/podman
 
 == python
-3.9.2
+Python 3.9.2
 """
     found = survey.read(text)
 
@@ -217,6 +233,38 @@ specific pmix plugin versions available: pmix_v4
 
 
 @pytest.mark.parametrize(
+    ("more", "parts"),
+    [
+        ({}, []),
+        ({"sweep": {"seed": "1..3"}}, ["config"]),
+        ({"cluster": {"gpus": 1}}, ["config"]),
+        ({"container": {"image": "python:3.11"}}, ["containers"]),
+        ({"launch": "mpi"}, []),
+        ({"launch": "mpi", "providers": {"slurm": {"mpi": "srun"}}}, ["mpi"]),
+        ({"launch": "mpi", "providers": {"slurm": {"mpi": "auto"}}}, ["mpi"]),
+    ],
+)
+def test_a_cluster_is_asked_what_the_spec_depends_on(
+    monkeypatch: pytest.MonkeyPatch, more: dict[str, Any], parts: list[str]
+) -> None:
+    """Each question is a command of Slurm's, and a plan is to cost no more for it."""
+    asked = list[Sequence[str]]()
+
+    class Hears(Says):
+        def run(self, script: str, args: Sequence[str] = (), *_: Any, **__: Any) -> Done:
+            asked.append(args)
+            return self.done
+
+    monkeypatch.setattr(survey, "transport", lambda *_: Hears(Done(0, b"", "")))
+    wanted = spec(**more)
+    options = SlurmOptions(**wanted.providers.get("slurm", {}), python="py")
+
+    survey.survey(wanted, options)
+
+    assert asked == [["py", *parts]]
+
+
+@pytest.mark.parametrize(
     ("said", "gpus"),
     [
         ("gpu:3090:2", {"3090": 2}),
@@ -228,6 +276,13 @@ specific pmix plugin versions available: pmix_v4
 )
 def test_gpus_are_found_whatever_their_type_is_called(said: str, gpus: dict[str, int]) -> None:
     assert survey.gpus_of(said) == gpus
+
+
+def test_a_python_is_known_whatever_is_said_before_it() -> None:
+    """A wrapper may warn: what is too old says its version on stderr, which is read with the rest."""
+    found = survey.read("\n== python\npython3: warning: no locale\nPython 3.9.2\n")
+
+    assert found == {"python": "3.9.2"}
 
 
 def test_what_a_cluster_does_not_say_is_left_out() -> None:

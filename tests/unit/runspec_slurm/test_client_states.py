@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from runspec.provider import NodeStatus, State, Status
-from runspec_slurm import looking, pace, reasons, states
+from runspec.provider import NodeStatus, State, Status, Unavailable
+from runspec_slurm import looking, pace, queue, reasons, states
 from runspec_slurm.client import SlurmClient
 from runspec_slurm.looking import BATCH, Note, Try
 from runspec_slurm.options import SlurmOptions
@@ -78,6 +78,24 @@ def test_each_try_has_its_own_code_and_a_lost_machine_is_no_failure() -> None:
     assert found.reason == f"1 of 3 tries ended because {reasons.TAKEN}"
 
 
+def test_a_node_that_was_told_to_end_since_another_failed_was_not_taken_away() -> None:
+    notes = {
+        Try(0, 1, 0): note(75),
+        Try(0, 1, 1): note(143),
+        Try(0, 1, BATCH): note(75, again=True),
+        Try(0, 2, BATCH): note(0),
+    }
+
+    found = ended([row("COMPLETED", restarts=1)], notes, {Try(0, 1, 0): 3}, nodes=2)
+
+    tries = [node.attempts[0] for node in found.nodes]
+    assert [(a.exit_code, a.reason, a.reclaimed) for a in tries] == [
+        (3, reasons.exited(3), False),
+        (143, reasons.TOLD, False),
+    ]
+    assert (found.state, found.reason) == (State.SUCCEEDED, "")
+
+
 def test_each_node_has_its_own_code() -> None:
     notes = {Try(0, 1, 0): note(0), Try(0, 1, 1): note(7), Try(0, 1, BATCH): note(7)}
 
@@ -111,18 +129,38 @@ def test_a_dependency_that_can_never_hold_is_a_failure_and_no_cancellation() -> 
     assert found.reason.startswith(reasons.NEVER)
 
 
-def test_what_slurm_ended_has_failed_whatever_its_program_said() -> None:
-    for state, words in reasons.ENDED.items():
-        if state != "CANCELLED":
-            found = ended([row(state)], {Try(0, 1, BATCH): note(0)})
-            assert (found.state, found.reason) == (State.FAILED, f"{words} ({state})")
+ENDINGS = [state for state in reasons.ENDED if state != "CANCELLED"]
 
 
-def test_what_slurm_ended_never_ended_with_code_0() -> None:
+@pytest.mark.parametrize("state", ENDINGS)
+def test_what_slurm_ended_has_failed(state: str) -> None:
+    for notes in ({}, {Try(0, 1, BATCH): note(143)}):
+        found = ended([row(state)], notes)
+
+        assert (found.state, found.reason) == (
+            State.FAILED,
+            f"{reasons.ENDED[state]} ({state})",
+        )
+
+
+@pytest.mark.parametrize("state", ENDINGS)
+def test_what_a_program_noted_counts_though_slurm_ended_the_job_then(state: str) -> None:
     """As a job one of whose processes was killed for its memory, and which went on to its end."""
-    found = ended([row("OUT_OF_MEMORY", code=0)], {Try(0, 1, BATCH): note(0)})
+    found = ended([row(state, code=9)], {Try(0, 1, BATCH): note(0)})
 
-    assert (found.state, found.exit_code) == (State.FAILED, None)
+    assert (found.state, found.exit_code, found.reason) == (
+        State.SUCCEEDED,
+        0,
+        reasons.afterwards(state),
+    )
+    assert not found.nodes[0].attempts[0].reclaimed
+
+
+def test_a_node_that_was_lost_before_its_end_fails_though_another_had_ended_well() -> None:
+    found = ended([row("NODE_FAIL")], {Try(0, 1, 0): note(0)}, nodes=2)
+
+    assert [node.state for node in found.nodes] == [State.SUCCEEDED, State.FAILED]
+    assert found.state is State.FAILED
 
 
 @pytest.mark.parametrize("state", ["EXPEDITING", "A_STATE_OF_TOMORROW"])
@@ -229,9 +267,9 @@ def test_a_note_that_is_cut_off_is_none() -> None:
     ("claim", "age_s", "shown", "expected"),
     [
         ("7", 0, "", (State.WAITING, reasons.NOT_SHOWN)),
-        ("7", 3600, "", (State.FAILED, reasons.FORGOTTEN)),
+        ("7", 3600, "", (State.WAITING, reasons.NOT_KNOWN)),
         ("cancelled", 0, "", (State.CANCELLED, "it had not started")),
-        ("7", 3600, "7|N/A|RUNNING|None|0|0|1|10|N/A|n1|/w|another", (State.FAILED, reasons.FORGOTTEN)),
+        ("7", 3600, "7|N/A|RUNNING|None|0|0|1|10|N/A|n1|/w|another", (State.WAITING, reasons.NOT_KNOWN)),
         ("7", 3600, "7|N/A|RUNNING|None|0|0|1|10|N/A|n1|/w|job-a1", (State.RUNNING, "")),
     ],
     ids=["just now", "long ago", "cancelled", "of another", "its own"],
@@ -245,10 +283,74 @@ def test_a_job_that_is_not_shown_is_not_lost_at_once(
     expected: tuple[State, str],
 ) -> None:
     """Sites put caches before squeue; and a controller that lost its state gives an id to another job."""
+    client = forgetful(tmp_path, monkeypatch, claim, age_s, shown)
+
+    found = client.state("job-a1")
+
+    assert (found.state, found.reason) == expected
+
+
+def test_a_job_that_nobody_knows_has_failed_when_nothing_came_of_it_for_minutes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And even that is not kept in the workspace: a word that comes later is heard."""
+    client, run = forgetful(tmp_path, monkeypatch, "7", 3600), tmp_path / "runs/job-a1"
+    (run / "logs").mkdir()
+    (run / "logs/0-0.txt").write_text("begun\n")
+    early = client.state("job-a1")
+    then = time.time() - 60 * pace.DOUBT_MIN - 5
+    for name in ("missing", "logs/0-0.txt", "record.json"):
+        os.utime(run / name, (then, then))
+
+    late = SlurmClient(client.options).state("job-a1")
+    (run / "ends/0/1").mkdir(parents=True)
+    (run / "ends/0/1/batch").write_text('{"code": 0}')
+    after = SlurmClient(client.options).state("job-a1")
+
+    assert (early.state, early.reason) == (State.RUNNING, reasons.NOT_KNOWN)
+    assert (late.state, late.reason) == (State.FAILED, reasons.FORGOTTEN)
+    assert after.state is State.SUCCEEDED
+
+
+def test_what_is_printed_meanwhile_is_a_sign_of_life(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As by a job that goes on while its controller has lost its state."""
+    client, run = forgetful(tmp_path, monkeypatch, "7", 3600), tmp_path / "runs/job-a1"
+    client.state("job-a1")
+    then = time.time() - 60 * pace.DOUBT_MIN - 5
+    os.utime(run / "missing", (then, then))
+    (run / "logs").mkdir()
+    (run / "logs/0-0.txt").write_text("at work\n")
+
+    assert SlurmClient(client.options).state("job-a1").state is State.RUNNING
+
+
+@pytest.mark.parametrize("there", [False, True], ids=["no folder", "an empty folder"])
+def test_a_run_whose_workspace_is_away_is_not_gone(tmp_path: Path, *, there: bool) -> None:
+    """As of a file system that is not mounted."""
+    client = SlurmClient(SlurmOptions(workspace=str(tmp_path / "w")))
+    if there:
+        (tmp_path / "w").mkdir()
+    assert client.state("job-a1").state is State.GONE, "nobody has submitted it"
+    client.remember("job-a1", {"job": {"job": "7"}})
+
+    for ask in (client.state, client.cancel, client.outputs, client.streams):
+        with pytest.raises(Unavailable, match="is not there, or has nothing in it"):
+            ask("job-a1")
+    (tmp_path / "w/runs").mkdir(parents=True)
+    assert client.state("job-a1").state is State.GONE
+
+
+def forgetful(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, claim: str, age_s: int, shown: str = ""
+) -> SlurmClient:
+    """Give the client of a workspace with the run job-a1, whose queue has *shown* and no more."""
     monkeypatch.setattr(pace, "NOTES_S", 0.0)
     client = SlurmClient(SlurmOptions(workspace=str(tmp_path)))
     (tmp_path / "bin").mkdir()
-    for name, text in (("squeue", f"echo '{shown}'"), ("sacct", "exit 1")):
+    line = shown.replace("|", queue.BETWEEN)
+    for name, text in (("squeue", f"echo '{line}'"), ("sacct", "exit 1")):
         (tmp_path / "bin" / name).write_text(f"#!/bin/sh\n{text}\n")
         (tmp_path / "bin" / name).chmod(0o700)
     monkeypatch.setenv("PATH", f"{tmp_path}/bin:{os.environ['PATH']}")
@@ -256,7 +358,4 @@ def test_a_job_that_is_not_shown_is_not_lost_at_once(
     client.shelf.put("runs/job-a1/claim", claim.encode())
     then = time.time() - age_s
     os.utime(tmp_path / "runs/job-a1/claim", (then, then))
-
-    found = client.state("job-a1")
-
-    assert (found.state, found.reason) == expected
+    return client

@@ -22,8 +22,8 @@ class Counted(Here):
 
     look_s = 0.0
 
-    def __init__(self) -> None:
-        self.count = 0
+    def __init__(self, *, near: bool) -> None:
+        self.count, self.near = 0, near
 
     def run(
         self,
@@ -36,10 +36,10 @@ class Counted(Here):
         return super().run(script, args, content, timeout_s)
 
 
-@pytest.fixture
-def way(monkeypatch: pytest.MonkeyPatch) -> Counted:
+@pytest.fixture(params=[True, False], ids=["near", "by commands"])
+def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Counted:
     monkeypatch.setattr(pace, "LOOK_SHARE", 0)
-    return Counted()
+    return Counted(near=request.param)
 
 
 @pytest.fixture
@@ -109,7 +109,7 @@ def test_a_hundred_logs_are_read_by_few_commands(
     read = [stream.read(None).data.decode() for stream in found.streams("a")]
 
     assert read == [f"task {task}\n" for task in range(100)]
-    assert way.count == 2, "one looks, and one fetches all"
+    assert way.count == (0 if way.near else 2), "one looks, and one fetches all"
 
 
 def test_outputs_are_those_of_manifests_and_come_back_byte_for_byte(shelf: Shelf) -> None:

@@ -15,7 +15,7 @@ import pytest
 
 from runspec.forward import Tunnel
 from runspec.provider import Address, Interactive, Unavailable
-from runspec.testing import Trial, World
+from runspec.testing import Trial, World, token
 from runspec.testing.entering import posted, started
 from runspec.testing.world import ECHO, SECRET
 from runspec_rehearsal.slurm import Cluster
@@ -53,13 +53,13 @@ def here(slurm: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[H
             cluster={"nodes": 2},
             env={"SERVER": ECHO, "GREETING": "it's me"},
             secrets={"TOKEN": "token"},
-            run=f"echo here > mark\n[ $RUNSPEC_RANK = 0 ] || exec sleep 600\n{serving}\n",
+            run=f"echo here > mark\n[ $RUNSPEC_RANK = 0 ] || {{ cat mark; exec sleep 600; }}\n{serving}\n",
         )
-        trial = Trial(world, spec, "000001")
+        trial = Trial(world, spec, token(2))
         trial.make()
         try:
             end = time.monotonic() + WAIT_S
-            while b"here" not in trial.log():
+            while any(b"here" not in trial.log(0, rank) for rank in (0, 1)):
                 assert time.monotonic() < end, trial.log()
                 time.sleep(0.1)
             found = trial.client

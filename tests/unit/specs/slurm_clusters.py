@@ -44,6 +44,17 @@ ACCOUNTS: dict[str, tuple[str, dict[str, Any], dict[str, Any]]] = {
         {"container": IMAGE, "env": {"NOTE": "a,b"}, "cluster": {"memory": "4GiB"}},
         {"environment": "clean"},
     ),
+    "pool": (
+        "hello",
+        {"cluster": {"nodes": 2, "capacity": "pool:night"}},
+        {
+            "partition": "main",
+            "pools": {
+                "night": {"partition": "gpu", "qos": "night", "sbatch": ["--reservation=night"]},
+                "day": {"partition": "small"},
+            },
+        },
+    ),
     "mpi": (
         "mnist-chainer",
         {"cluster": {"nodes": 2, "placement": "close"}, "processes_per_node": 2},

@@ -1,0 +1,40 @@
+"""The figure of elastic jobs: how long many nodes take to meet through a store, and what they ask of it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from bench.rows import Bench, Row
+from runspec_inside.elastic.member import STORE_BEAT_S
+from runspec_inside.elastic.state import Bounds, Timing
+from tests.unit.runspec_inside.elastic.world import World
+
+LATENCY_S = 0.05  # of each request, there and back
+SIZES = (16, 64, 256)
+SEEDS = 5
+
+
+def meeting(_: Bench) -> Iterator[Row]:
+    """Have nodes that start at the same moment meet in simulated time, by the code that real ones run."""
+    few: tuple[float, float] | None = None
+    for nodes in SIZES:
+        found = sorted(_met(nodes, seed) for seed in range(SEEDS))
+        seconds, requests = found[SEEDS // 2]
+        per_node = requests / nodes
+        if few is None:
+            few = seconds, per_node
+        beside = f"{SIZES[0]} nodes"
+        yield Row(f"{nodes} nodes meet", seconds, "s", beside, few[0])
+        yield Row(f"{nodes} nodes meet, requests a node", per_node, "", beside, few[1], at_most=1.0)
+        yield Row(f"{nodes} nodes meet, requests", requests, "")
+
+
+def _met(nodes: int, seed: int) -> tuple[float, int]:
+    """Return the seconds until all may run, and the requests until then."""
+    world = World(seed, Bounds(nodes, nodes), Timing.of(STORE_BEAT_S))
+    world.latency_s, world.saves = (LATENCY_S / 2, LATENCY_S / 2), 0.0
+    for _ in range(nodes):
+        world.add()
+    if not world.run(300.0, lambda: all(n.may_run() for n in world.nodes), every_s=0.05):
+        raise RuntimeError(f"{nodes} nodes have not met")
+    return world.now, world.requests

@@ -1,0 +1,118 @@
+"""The workspace where it is a folder of this machine: read without a shell, which costs fifty times as much.
+
+What is read is what the same piece of shell would have told, so both have one reader. Whatever goes wrong here is an
+OSError, and then the shell is asked, which says what it is. Nothing is written here: a change is a command, everywhere.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+import time
+from collections.abc import Iterable, Iterator
+
+FRESH_S = 60.0
+GONE = (FileNotFoundError, NotADirectoryError)
+
+
+class Near:
+    """One workspace. Files that are not there are None; they may go at any moment."""
+
+    def __init__(self, workspace: str) -> None:
+        self.workspace = workspace
+
+    def path(self, *parts: str) -> str:
+        """Give where a key is; "~/" at the beginning of the workspace means what it means in `shelf.WHERE`."""
+        home, rest = os.environ.get("HOME", ""), self.workspace
+        if rest == "~" or rest.startswith("~/"):
+            rest = home + rest[1:]
+        return os.path.join(os.path.abspath(rest), *parts)
+
+    def read(self, key: str) -> bytes | None:
+        return _read(self.path(key))
+
+    def size(self, key: str) -> int | None:
+        return _size(self.path(key))
+
+    def part(self, key: str, start: int, count: int) -> bytes | None:
+        try:
+            with open(self.path(key), "rb") as stream:
+                stream.seek(start)
+                return stream.read(count)
+        except GONE:
+            return None
+
+    def look(self, run: str) -> str | None:
+        """Give what `looking.LOOK` tells of *run*; None without its record."""
+        base = self.path("runs", run)
+        if not _is_file(os.path.join(base, "record.json")):
+            return None
+        return "".join(f"{line}\n" for line in _lines(base))
+
+    def notes(self, run: str, names: Iterable[str]) -> str:
+        """Give each line of these files of *run* behind the file's name, as `looking.NOTES` does."""
+        found = ((name, _read(self.path("runs", run, name))) for name in names)
+        lines = ((name, line) for name, text in found for line in _text(text).splitlines())
+        return "".join(f"{name}:{line}\n" for name, line in lines)
+
+
+def _lines(base: str) -> Iterator[str]:
+    for name in ("claim", "job", "last"):
+        content = _read(os.path.join(base, name))
+        if content is not None:
+            yield f"{name} {_text(content)}"
+    if time.time() - _changed_s(os.path.join(base, "claim")) < FRESH_S:
+        yield "fresh"
+    for folder in ("ends", "failures", "stop"):
+        for path in _files(os.path.join(base, folder)):
+            yield path[len(base) + 1 :]
+    for path in _files(os.path.join(base, "logs")):
+        if path.endswith(".txt") and (size := _size(path)) is not None:
+            yield f"{size} {path[len(base) + 1 :]}"
+
+
+def _files(folder: str) -> Iterator[str]:
+    for base, _, names in os.walk(folder, onerror=_raise):
+        for name in names:
+            yield f"{base}/{name}"
+
+
+def _raise(error: OSError) -> None:
+    """Raise what is more than a folder that is not there, which `os.walk` would take for an empty one."""
+    if not isinstance(error, GONE):
+        raise error
+
+
+def _is_file(path: str) -> bool:
+    try:
+        return stat.S_ISREG(os.stat(path).st_mode)
+    except GONE:
+        return False
+
+
+def _read(path: str) -> bytes | None:
+    try:
+        with open(path, "rb") as stream:
+            return stream.read()
+    except GONE:
+        return None
+
+
+def _size(path: str) -> int | None:
+    """Give how long a file is, which is opened: an NFS client asks then how long it is by now."""
+    try:
+        with open(path, "rb") as stream:
+            return os.fstat(stream.fileno()).st_size
+    except GONE:
+        return None
+
+
+def _changed_s(path: str) -> float:
+    try:
+        return os.stat(path).st_mtime
+    except GONE:
+        return 0.0
+
+
+def _text(content: bytes | None) -> str:
+    return (content or b"").decode(errors="replace").rstrip("\n")

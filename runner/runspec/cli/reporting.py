@@ -1,0 +1,297 @@
+"""`runspec report`: the tasks of a sweep in order, or a job at several sizes."""
+
+from __future__ import annotations
+
+import json
+import os
+from argparse import Namespace
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from runspec import (
+    apply as engine,
+    curves,
+    disk,
+    groups,
+    job,
+    logs,
+    measures,
+    ranking,
+    record,
+    summaries,
+)
+from runspec.cli import applying, console, looking, stopping, tables
+from runspec.curves import Asked, Baseline, Point, Scaled, Series
+from runspec.errors import DETACHED, OK, UsageError
+from runspec.job import Wrong
+from runspec.measuring import Measured
+from runspec.metrics import Metric
+from runspec.provider import Client, NodeStatus, Spec, State, Status
+from runspec.ranking import Placed, Task
+from runspec.record import Record
+from runspec.report import plain
+from runspec.words import tasks
+
+POINTS_BYTES = 16 << 20
+# Of the nodes of a task, the one that says most comes first.
+SAYS = (State.FAILED, State.CANCELLED, State.RUNNING, State.WAITING, State.SUCCEEDED)
+
+
+def report(args: Namespace) -> int:
+    asked = _asked(args)
+    if args.points is not None:
+        title, notes, series = _points(Path(args.points))
+        return _sizes(title, notes, series, asked, args)
+    if args.run is None:
+        raise UsageError("which run?", "name one (see runspec list), or say --points FILE")
+    if (group := groups.find(args.run)) is not None:
+        return _sizes(group.name, (), [_measured(group, args)], asked, args)
+    return _tasks(record.find_kept(args.run), args)
+
+
+def _asked(args: Namespace) -> Asked:
+    return Asked(
+        _number(args.baseline, "--baseline"),
+        _number(args.price_per_node_hour, "--price-per-node-hour"),
+        _number(args.samples, "--samples"),
+    )
+
+
+def _number(text: str | None, option: str) -> float | None:
+    if text is None:
+        return None
+    try:
+        found = float(text)
+    except ValueError:
+        found = 0.0
+    if not curves.sensible(found):
+        raise UsageError(f"{option}: '{text}' is not a number above 0")
+    return found
+
+
+def _metric(spec: Spec, args: Namespace) -> Metric:
+    """Give the metric of the spec, or of another one that was named."""
+    found = spec.metric
+    if args.spec is not None:
+        text = job.read_file(Path(args.spec))
+        other, problems = job.validated(text)
+        if other is None or any(p.severity == "error" for p in problems):
+            if text.document is not None:
+                text.complain(problems)
+            raise Wrong(text)
+        found = other.metric
+    if found is None:
+        hint = (
+            "add metric: {name, goal, pattern}, and say --spec FILE for a run that is there already"
+        )
+        raise UsageError("the spec does not say what is measured", hint)
+    return found
+
+
+# A sweep
+
+
+def _tasks(of: Record, args: Namespace) -> int:
+    spec = of.spec
+    metric = _metric(spec, args)
+    _, client, _ = applying.connect(of)
+    if args.follow and not _follow(of, client, metric, args):
+        return DETACHED
+    status = _status(of)
+    found = ranking.ranked(metric, _each(of, client, spec, metric, status))
+    if args.stop_rest:
+        _stop_rest(of, client, found, status, len(found), args)
+    _write_page(args, lambda: _pages().ranking_page(of.run, metric, found))
+    if args.json:
+        told = {"name": metric.name, "goal": metric.goal, "measured": summaries.measured_by(metric)}
+        rows = [ranking.row(placed) for placed in found]
+        stopped = sorted(of.memory().stopped)
+        what = {"run": of.run, "state": status.state, "metric": told, "stopped": stopped}
+        console.out_json({**what, "tasks": rows})
+    else:
+        tables.show(summaries.ranking(metric, found))
+    return OK
+
+
+def _status(of: Record) -> Status:
+    memory = of.memory()
+    return looking.with_nodes(of, memory, looking.standing(of, memory))
+
+
+def _follow(of: Record, client: Client, metric: Metric, args: Namespace) -> bool:
+    """Wait for the end without a word of what is printed; False when it was not waited for."""
+    limit_s = applying.wait_limit(args)
+    try:
+        with console.interruptible() as sleep, stopping.stopper(of, client, metric) as stopper:
+            show = stopping.both(lambda line: None, stopper)
+            slept = stopping.watched(sleep, stopper)
+            status = logs.follow(client, of.run, show, timeout_s=limit_s, sleep=slept)
+    except KeyboardInterrupt:
+        console.tell(f"interrupted; the job goes on. {applying.ways(of.run)}")
+        return False
+    with of.opened(console.tell) as journal:
+        engine.note_end(journal, status)
+    return True
+
+
+def _each(of: Record, client: Client, spec: Spec, metric: Metric, status: Status) -> list[Task]:
+    values = tasks(spec)
+    if metric.file is not None:
+        saved = measures.saved(client, of.run, metric)
+        nothing = Measured(None, f"{metric.file} was not saved")
+        measured = [saved.get(number, nothing) for number in range(len(values))]
+    else:
+        watch = measures.printed(client, of.run, metric)
+        measured = [watch.measured(number) for number in range(len(values))]
+    stand = _standing(status)
+    return [
+        _task(number, one, measured[number], stand.get(number), status)
+        for number, one in enumerate(values)
+    ]
+
+
+def _task(
+    number: int, values: Mapping[str, str], found: Measured, node: NodeStatus | None, of: Status
+) -> Task:
+    if node is None:
+        known = of.state if not of.nodes else "not begun"
+        return Task(number, values, str(known), found)
+    if found.value is None:
+        reason = node.reason or (node.attempts[-1].reason if node.attempts else "")
+        found = found._replace(why="; ".join(text for text in (reason, found.why) if text))
+    return Task(number, values, str(node.state), found)
+
+
+def _standing(status: Status) -> dict[int, NodeStatus]:
+    """Give the node of each task that says most about it."""
+    found: dict[int, NodeStatus] = {}
+    for node in status.nodes:
+        before = found.get(node.task)
+        if before is None or SAYS.index(node.state) < SAYS.index(before.state):
+            found[node.task] = node
+    return found
+
+
+def _stop_rest(
+    of: Record,
+    client: Client,
+    found: Sequence[Placed],
+    status: Status,
+    count: int,
+    args: Namespace,
+) -> None:
+    best = found[0] if found else None
+    if best is None or best.place is None:
+        raise UsageError("no task has a number yet", "wait, or see runspec cancel")
+    rest = stopping.left(status, count) - {best.task.number}
+    if rest:
+        stopping.stop(of, client, rest, f"task {best.task.number} is the best so far")
+    if not args.json:
+        console.tell(f"{len(rest)} tasks are told to end; task {best.task.number} is the best")
+
+
+# Sizes
+
+
+def _sizes(
+    title: str, notes: Sequence[str], series: Sequence[Series], asked: Asked, args: Namespace
+) -> int:
+    found = [curves.scaled(one, asked) for one in series]
+    for one in found:
+        if one.base is None and asked.base is not None:
+            sizes = ", ".join(f"{p.size:g}" for p in one.series.points if p.throughput)
+            raise UsageError(f"--baseline: no figure for {asked.base:g}", f"there are: {sizes}")
+    _write_page(args, lambda: _pages().scaling_page(title, found, notes))
+    if args.json:
+        told = [curves.to_json(one) for one in found]
+        console.out_json({"format": FORMAT, "title": title, "notes": list(notes), "series": told})
+        return OK
+    console.out(plain(title))
+    for one in found:
+        _print_sizes(one)
+    return OK
+
+
+FORMAT = "runspec.scaling/v1"
+
+
+def _print_sizes(found: Scaled) -> None:
+    console.out(f"\n{plain(found.series.name)}")
+    for name, text in summaries.scaling_facts(found):
+        console.out(f"  {name + ':':10} {plain(text)}")
+    tables.show(summaries.scaling(found))
+
+
+def _points(path: Path) -> tuple[str, list[str], list[Series]]:
+    """Read the figures that `--json` gives, or that somebody typed in."""
+    try:
+        with path.open("rb") as file:
+            found = json.loads(file.read(POINTS_BYTES))
+        if found["format"] != FORMAT:
+            raise ValueError(f"its format is not {FORMAT}")
+        series = [curves.from_json(one) for one in found["series"]]
+        notes = [str(note) for note in found.get("notes", ())]
+        return str(found.get("title", path.stem)), notes, series
+    except OSError as exc:
+        raise UsageError(f"cannot read {path}: {(exc.strerror or str(exc)).lower()}") from exc
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as exc:
+        what = f"{path} has no figures: {exc.args[0] if exc.args else 'it is no JSON'}"
+        raise UsageError(what, "specs/scaling/ has an example") from exc
+
+
+def _measured(group: Spec, args: Namespace) -> Series:
+    """Measure every size of a group by the newest run of it."""
+    metric = _metric(group, args)
+    points = [_point(size, of, metric) for size, of in groups.runs(group).items()]
+    return Series(group.name, "nodes", tuple(points), _baseline(group, metric))
+
+
+def _point(size: int, of: Record | None, metric: Metric) -> Point:
+    if of is None:
+        return Point(size, None, "it was not applied")
+    _, client, _ = applying.connect(of)
+    status = _status(of)
+    (task,) = _each(of, client, of.spec, metric, status)
+    found = task.measured
+    if found.value is not None and not curves.sensible(found.value):
+        found = Measured(None, f"{metric.name} is {found.value:g}")
+    why = found.why if found.value is None else ""
+    note = of.run if status.state is State.SUCCEEDED else f"{of.run} {status.state}"
+    return Point(size, found.value, why, note)
+
+
+def _baseline(group: Spec, metric: Metric) -> Baseline:
+    assert group.scaling is not None, "BUG: a group has sizes"
+    wanted = group.container.requirements
+    packages = wanted if isinstance(wanted, str) else ", ".join(wanted or ())
+    return Baseline(
+        gpus_per_node=group.cluster.gpus or 0,
+        processes_per_node=group.processes_per_node,
+        batch=group.scaling.batch,
+        data=group.scaling.data,
+        software=group.scaling.software or group.container.image or packages or None,
+        provider=group.provider,
+        metric=f"{metric.name}: {summaries.measured_by(metric)}",
+    )
+
+
+# Ways to show it
+
+
+def _pages() -> Any:
+    from runspec import pages  # few ask for a page
+
+    return pages
+
+
+def _write_page(args: Namespace, page: Any) -> None:
+    if args.html is None:
+        return
+    path = Path(args.html)
+    fresh = path.with_name(f".{path.name}.new")
+    with disk.told(path):
+        fresh.write_text(page(), encoding="utf-8")
+        os.replace(fresh, path)
+    if not args.json:
+        console.tell(f"wrote {path}")

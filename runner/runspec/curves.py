@@ -1,0 +1,216 @@
+"""Throughput at several sizes: speed-up, efficiency, the law that fits it, and what a sample costs. All pure.
+
+The law is Amdahl's: T(n) = n r / (1 + a (n - 1)), with r the throughput of one unit and a the part of the work that
+is not parallel, so that 1 - a is the parallel part and 1 / (1 + a (n - 1)) the efficiency. What machines lose by
+waiting for each other has the same form. G. M. Amdahl, "Validity of the single processor approach to achieving large
+scale computing capabilities", 1967, https://doi.org/10.1145/1465482.1465560; on contention, N. J. Gunther, "Guerrilla
+Capacity Planning", 2007.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+HOUR_S = 3600
+LEAST, MOST = 1e-9, 1e15  # of what is measured: products and quotients of such numbers are numbers
+
+
+class Point(NamedTuple):
+    """What was measured at one *size*: samples a second, or *why* there is no number."""
+
+    size: float
+    throughput: float | None
+    why: str = ""
+    note: str = ""
+
+
+class Baseline(NamedTuple):
+    """What the figures of a report are of; None where nobody has said it."""
+
+    gpus_per_node: int | None = None
+    processes_per_node: int | None = None
+    batch: int | None = None
+    data: str | None = None
+    software: str | None = None
+    provider: str | None = None
+    metric: str | None = None
+
+
+class Series(NamedTuple):
+    """One job at several sizes. *per_node* says how many of the *unit* are a node."""
+
+    name: str
+    unit: str
+    points: tuple[Point, ...]
+    baseline: Baseline = Baseline()
+    per_node: float = 1.0
+    source: str = ""
+
+
+class Fit(NamedTuple):
+    """The law that comes nearest. *worst* is the largest relative distance of a point from it."""
+
+    base: float  # the size that counts as one
+    rate: float  # r, samples a second of that size
+    lost: float  # a
+    worst: float
+    points: int
+
+    @property
+    def parallel(self) -> float:
+        return 1 - self.lost
+
+    def throughput(self, size: float) -> float | None:
+        """Give the samples a second at *size*; None where the law says nothing."""
+        n = size / self.base
+        below = 1 + self.lost * (n - 1)
+        return n * self.rate / below if below > 0 else None
+
+
+class Asked(NamedTuple):
+    """What whoever asks for a report says beside: the size to compare with, a price, how many samples a job has."""
+
+    base: float | None = None
+    price_per_node_hour: float | None = None
+    samples: float | None = None
+
+
+class Row(NamedTuple):
+    """One size of a report; None where it is not known. *expected* is the law's throughput."""
+
+    size: float
+    throughput: float | None
+    speedup: float | None
+    efficiency: float | None
+    expected: float | None
+    cost_per_million: float | None
+    hours: float | None
+    cost: float | None
+    why: str
+    note: str
+
+
+class Scaled(NamedTuple):
+    """A series with all that can be said of it; *hours* and *cost* are the law's where nothing was measured."""
+
+    series: Series
+    base: float | None
+    fit: Fit | None
+    rows: tuple[Row, ...]
+    asked: Asked
+
+
+def scaled(series: Series, asked: Asked) -> Scaled:
+    """Work out a report; compared is with the smallest size that has a number, or with the one asked for."""
+    known = [p for p in sorted(series.points, key=lambda p: p.size) if p.throughput]
+    base = next((p for p in known if asked.base in (None, p.size)), None)
+    law = fit(known, base.size) if base is not None else None
+    ordered = sorted(series.points, key=lambda p: p.size)
+    rows = tuple(_row(series, point, base, law, asked) for point in ordered)
+    return Scaled(series, base.size if base is not None else None, law, rows, asked)
+
+
+def fit(points: Sequence[Point], base: float) -> Fit | None:
+    """Give the law nearest to *points*, in units of the size *base*; None of fewer than two sizes.
+
+    1/efficiency is a straight line in n - 1: n/T = 1/r + a/r (n - 1). Relative distances count, so that small
+    sizes weigh as much as large ones. With two points it goes through both.
+    """
+    found = [(p.size / base - 1, p.size / base / p.throughput) for p in points if p.throughput]
+    if len({x for x, _ in found}) < 2:
+        return None
+    weights = [1 / y**2 for _, y in found]
+    total = sum(weights)
+    mean_x = sum(w * x for w, (x, _) in zip(weights, found, strict=True)) / total
+    mean_y = sum(w * y for w, (_, y) in zip(weights, found, strict=True)) / total
+    over = sum(w * (x - mean_x) * (y - mean_y) for w, (x, y) in zip(weights, found, strict=True))
+    under = sum(w * (x - mean_x) ** 2 for w, (x, _) in zip(weights, found, strict=True))
+    slope = over / under
+    start = mean_y - slope * mean_x
+    if start <= 0:
+        return None
+    law = Fit(base, 1 / start, slope / start, 0.0, len(found))
+    return law._replace(worst=max(_distance(law, p) for p in points if p.throughput))
+
+
+def _distance(law: Fit, point: Point) -> float:
+    expected, found = law.throughput(point.size), point.throughput
+    assert found, "BUG: a point without a number has no distance"
+    return abs(expected / found - 1) if expected is not None else float("inf")
+
+
+def _row(series: Series, point: Point, base: Point | None, law: Fit | None, asked: Asked) -> Row:
+    found, expected = point.throughput, law.throughput(point.size) if law is not None else None
+    best = found or expected
+    a_second = _dollars_a_second(series, point.size, asked)
+    hours = asked.samples / best / HOUR_S if asked.samples and best else None
+    speedup = found / base.throughput if found and base and base.throughput else None
+    return Row(
+        size=point.size,
+        throughput=found,
+        speedup=speedup,
+        efficiency=speedup * base.size / point.size if speedup and base else None,
+        expected=expected,
+        cost_per_million=a_second / found * 1e6 if a_second is not None and found else None,
+        hours=hours,
+        cost=a_second * HOUR_S * hours if a_second is not None and hours is not None else None,
+        why=point.why,
+        note=point.note,
+    )
+
+
+def _dollars_a_second(series: Series, size: float, asked: Asked) -> float | None:
+    if asked.price_per_node_hour is None:
+        return None
+    return asked.price_per_node_hour * size / series.per_node / HOUR_S
+
+
+def to_json(found: Scaled) -> dict[str, Any]:
+    """Give a report as JSON; `from_json` reads it again as a series."""
+    law = found.fit
+    return {
+        "name": found.series.name,
+        "unit": found.series.unit,
+        "per_node": found.series.per_node,
+        "source": found.series.source,
+        "baseline": {"size": found.base, **found.series.baseline._asdict()},
+        "asked": found.asked._asdict(),
+        "fit": None if law is None else {**law._asdict(), "parallel": law.parallel},
+        "points": [row._asdict() for row in found.rows],
+    }
+
+
+def from_json(value: Mapping[str, Any]) -> Series:
+    """Give the series in *value*. Raises ValueError, KeyError or TypeError for what is none."""
+    told = value.get("baseline", {})
+    return Series(
+        name=str(value["name"]),
+        unit=str(value["unit"]),
+        points=tuple(_point(one) for one in value["points"]),
+        baseline=Baseline(**{k: told[k] for k in Baseline._fields if k in told}),
+        per_node=_positive(value.get("per_node", 1)),
+        source=str(value.get("source", "")),
+    )
+
+
+def _point(value: Mapping[str, Any]) -> Point:
+    found = value.get("throughput")
+    return Point(
+        size=_positive(value["size"]),
+        throughput=None if found is None else _positive(found),
+        why=str(value.get("why", "")),
+        note=str(value.get("note", "")),
+    )
+
+
+def _positive(value: Any) -> float:
+    number = float(value)
+    if not sensible(number):
+        raise ValueError(f"{value} is not a number above 0")
+    return number
+
+
+def sensible(number: float) -> bool:
+    """Say whether *number* can be that of something measured; not so nan."""
+    return LEAST <= number <= MOST

@@ -1,0 +1,142 @@
+"""Tables that training programs print, read as rows of numbers; whatever else a log has is passed over."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Mapping
+from typing import Literal, Protocol
+
+Row = Mapping[str, float]
+Reader = Literal["horovod", "mxnet", "chainer"]
+
+# What mpirun puts before a line with --tag-output, and what a terminal takes for orders.
+BEFORE = re.compile(r"^(?:\[\d+,\d+\]<std(?:out|err)>:)?\s*")
+ORDERS = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
+NUMBER = r"[-+]?(?:\d+\.?\d*(?:[eE][-+]?\d+)?|nan|inf)"
+
+# Six columns, printed by rank 0: https://github.com/aws-samples/deep-learning-models
+HOROVOD = ("step", "epoch", "speed", "loss", "finloss", "lr")
+# `Epoch[0] Batch [100]\tSpeed: 15554.63 samples/sec\taccuracy=0.5`, and `Epoch[0] Validation-accuracy=0.9`:
+# https://github.com/apache/mxnet/blob/v1.x/python/mxnet/callback.py
+MXNET = re.compile(r"\bEpoch\s*\[(\d+)\]\s*(?:Batch\s*\[(?:\d+-)?(\d+)\])?(.*)")
+MXNET_SPEED = re.compile(rf"\bSpeed:\s*({NUMBER})\s*samples/sec")
+MXNET_PAIR = re.compile(rf"([A-Za-z][\w-]*(?: cost)?)=({NUMBER})")
+# A name, or several, with nothing between them but spaces; PrintReport's have a "/" or are of its own:
+# https://docs.chainer.org/en/stable/reference/generated/chainer.training.extensions.PrintReport.html
+CHAINER_FIRST = ("epoch", "iteration")
+CHAINER_NAME = re.compile(r"\S+")
+
+
+class Table(Protocol):
+    """Reads one log, line by line."""
+
+    def row(self, line: str) -> Row | None:
+        """Give the row that *line* is, its columns by name; None for any other line."""
+
+
+def table(reader: Reader) -> Table:
+    """Give what reads one log of that form."""
+    return TABLES[reader]()
+
+
+def _plain(line: str) -> str:
+    """Give what a line shows: of what was drawn over itself, the last."""
+    return ORDERS.sub("", line.rstrip("\r\n").rpartition("\r")[2])
+
+
+class Horovod:
+    """What the ResNet training scripts for Horovod print.
+
+    >>> read = Horovod()
+    >>> read.row("  Step Epoch Speed   Loss  FinLoss   LR")
+    >>> read.row("    50   0.3  5874.2  6.917  8.290 0.06400")["speed"]
+    5874.2
+    """
+
+    def __init__(self) -> None:
+        self.begun = False
+
+    def row(self, line: str) -> Row | None:
+        words = BEFORE.sub("", _plain(line)).split()
+        if tuple(word.lower() for word in words) == HOROVOD:
+            self.begun = True
+        elif self.begun and len(words) == len(HOROVOD) and (found := _numbers(words)):
+            return dict(zip(HOROVOD, found, strict=True))
+        return None
+
+
+class MxNet:
+    """What MXNet's Speedometer and its training loop log.
+
+    >>> MxNet().row("INFO:root:Epoch[0] Batch [100] Speed: 15554.63 samples/sec Train-accuracy=0.5")
+    {'epoch': 0.0, 'batch': 100.0, 'speed': 15554.63, 'train-accuracy': 0.5}
+    """
+
+    def row(self, line: str) -> Row | None:
+        match = MXNET.search(_plain(line))
+        if match is None:
+            return None
+        found = {"epoch": float(match[1])}
+        if match[2] is not None:
+            found["batch"] = float(match[2])
+        if speed := MXNET_SPEED.search(match[3]):
+            found["speed"] = float(speed[1])
+        found |= {k.lower().replace(" ", "-"): float(v) for k, v in MXNET_PAIR.findall(match[3])}
+        return found if len(found) > 1 else None
+
+
+class Chainer:
+    """The table of Chainer's PrintReport; a value that is not there yet leaves its column empty.
+
+    >>> read = Chainer()
+    >>> read.row("epoch       main/loss   validation/main/loss")
+    >>> read.row("1           1.28782")
+    {'epoch': 1.0, 'main/loss': 1.28782}
+    """
+
+    def __init__(self) -> None:
+        self.names: list[tuple[str, int]] = []
+
+    def row(self, line: str) -> Row | None:
+        shown = _plain(line)
+        text = BEFORE.sub("", shown) if not self.names or shown.startswith("[") else shown
+        found = [(match[0], match.start()) for match in CHAINER_NAME.finditer(text)]
+        words = [word for word, _ in found]
+        if words and words[0] in CHAINER_FIRST and _titles(words):
+            self.names = found
+        elif 0 < len(words) <= len(self.names) and (numbers := _numbers(words)):
+            return _placed(self.names, found, numbers)
+        return None
+
+
+def _titles(words: list[str]) -> bool:
+    return len(words) > 1 and any("/" in w or w == "elapsed_time" for w in words)
+
+
+def _placed(names: list[tuple[str, int]], words: list[tuple[str, int]], found: list[float]) -> Row:
+    """Give each number to its column: by turns where all are there, else by where it stands."""
+    if len(found) == len(names):
+        return {name: value for (name, _), value in zip(names, found, strict=True)}
+    of = dict[str, float]()
+    for (_, start), value in zip(words, found, strict=True):
+        of[[name for name, at in names if at <= start][-1]] = value
+    return of
+
+
+def _numbers(words: Iterable[str]) -> list[float] | None:
+    try:
+        return [float(word) for word in words]
+    except ValueError:
+        return None
+
+
+TABLES: Mapping[Reader, Callable[[], Table]] = {
+    "horovod": Horovod,
+    "mxnet": MxNet,
+    "chainer": Chainer,
+}
+COLUMNS: Mapping[Reader, str] = {  # what is read where a spec names no column
+    "horovod": "speed",
+    "mxnet": "speed",
+    "chainer": "validation/main/accuracy",
+}

@@ -1,0 +1,90 @@
+"""Nodes that come and go: single tasks to a service, and nodes of one task to everybody else.
+
+How such a job ends stands in the state that its nodes keep in the store of the run: `runspec_inside.elastic`.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from runspec.spec import Spec
+from runspec.values import NodeStatus, State, Status
+from runspec.words import tasks
+
+Record = Mapping[str, Any]
+NOT_NEEDED = "the job is over: it is not needed any more"
+
+
+def nodes_each(spec: Spec) -> int:
+    """Give the nodes of one task of a service that has tasks of one node and of many."""
+    return 1 if spec.cluster.nodes.elastic else spec.cluster.nodes.max
+
+
+def tasks_in_all(spec: Spec) -> int:
+    """Give how many tasks such a service has of *spec*."""
+    return len(tasks(spec)) * (spec.cluster.nodes.max if spec.cluster.nodes.elastic else 1)
+
+
+def width(record: Record) -> int:
+    """Give how many tasks of the service are nodes of one task."""
+    elastic = record.get("elastic")
+    return int(elastic["max"]) if elastic and record["nodes"] == 1 else 1
+
+
+def seat(record: Record, task: int, rank: int) -> tuple[int, int]:
+    """Give task and rank of the node *rank* of the service's *task*.
+
+    >>> seat({"nodes": 1, "elastic": {"min": 1, "max": 4}}, 5, 0)
+    (1, 1)
+    """
+    return divmod(task, width(record)) if width(record) > 1 else (task, rank)
+
+
+def task_of(record: Record, task: int, rank: int) -> tuple[int, int]:
+    """Give the service's task, and the node of it, that *rank* of *task* is.
+
+    >>> task_of({"nodes": 1, "elastic": {"min": 1, "max": 4}}, 1, 1)
+    (5, 0)
+    """
+    return (task * width(record) + rank, 0) if width(record) > 1 else (task, rank)
+
+
+def seated(found: Status, record: Record) -> Status:
+    """Give *found*, which knows the service's tasks alone, with the nodes of tasks."""
+    if width(record) == 1:
+        return found
+    seats = (seat(record, *node[:2]) for node in found.nodes)
+    nodes = (
+        node._replace(task=task, rank=rank)
+        for node, (task, rank) in zip(found.nodes, seats, strict=True)
+    )
+    return found._replace(nodes=tuple(nodes))
+
+
+def elastic_end(
+    record: Record, count: int, read: Callable[[str], bytes | None]
+) -> tuple[int, str] | None:
+    """Give the code that an elastic job has ended with, and why, as its nodes have it.
+
+    None while one of its *count* tasks goes on, and of any other job. *read* gives what lies below the run.
+    """
+    if not record.get("elastic"):
+        return None
+    texts = (read(f"elastic/{task}/state") for task in range(count))
+    found: list[dict[str, Any]] = [json.loads(text) if text else {} for text in texts]
+    if not all(state.get("phase") == "done" for state in found):
+        return None
+    bad = next((state for state in found if state["code"]), found[0])
+    return bad["code"], bad["why"]
+
+
+def elastic_status(end: tuple[int, str], nodes: tuple[NodeStatus, ...]) -> Status:
+    """Give how a job is that has ended so, whatever became of single nodes; who was called off says why."""
+    code, why = end
+    nodes = tuple(
+        node._replace(reason=NOT_NEEDED, exit_code=None) if node.state is State.CANCELLED else node
+        for node in nodes
+    )
+    return Status(State.FAILED, why, code, nodes) if code else Status(State.SUCCEEDED, "", 0, nodes)

@@ -1,0 +1,279 @@
+"""One node of an elastic job, from its first look at the state to its last: while it is a member, it runs the program.
+
+`docs/inside.md` says what a program sees of that.
+"""
+
+import json
+import os
+import socket
+import time
+from typing import TYPE_CHECKING, Dict, List, Optional, Tuple
+
+from .. import contract, files, inputs
+from ..mirror import Mirror
+from ..place import variable
+from ..process import Pace, Signals
+from ..words import LOST, STOPPED, Failure, read
+from .account import Account
+from .course import STATE, View
+from .engine import Program, Torchrun, Turn, torchrun_words
+from .kept import FencedSaver, Kept
+from .member import Member, timing
+from .state import DONE, Bounds, Node, State
+
+if TYPE_CHECKING:
+    from ..agent import Agent
+
+LOOK_S = 0.2  # at the most between two looks
+SAVE_S = 120.0  # for a node to save what its program wrote, before the others go on without it
+START_S = 60.0  # for the first node to say where its generation meets
+STARTS = "starts/{}"
+DISCOVERY = "#!/bin/sh\nexec cat '{}'\n"
+
+
+class Elastic:
+    """What *agent* does for a record with `elastic`; *words* are the program's, if its record has none."""
+
+    def __init__(self, agent: "Agent", words: List[str], signals: Signals) -> None:
+        self.agent, self.words, self.signals = agent, words, signals
+        self.bucket, self.env, self.record = agent.bucket, agent.env, agent.record
+        self.prefix = "{}elastic/{}/".format(agent.at, agent.place.task)
+        self.bounds = self.record["elastic"]
+        self.folder = os.path.join(agent.folder, "elastic")
+        self.kept = Kept(self.bucket, self.prefix, agent.at, agent.place.task)
+        self.account = Account(self.bucket, self.prefix, self.folder)
+        self.turn: Optional[Turn] = None  # the generation whose program runs here
+        self.saver: Optional[FencedSaver] = None
+        self.mirror: Optional[Mirror] = None
+        self.told = False  # whether the program was told to stop
+        self.leaving = False
+        self._began = self._said = 0
+        self._shown: Optional[View] = None
+
+    def run(self) -> int:
+        """Return what this node ends with: 0 or the job's code when that is over, STOPPED when it has to go."""
+        over = self._over()
+        if over is not None:
+            return over
+        self._prepare()
+        self.engine = self._engine()
+        self.member = self._member()
+        self.member.start()
+        try:
+            return self._stay()
+        finally:
+            self.engine.kill()
+            self.member.close()
+
+    def _over(self) -> Optional[int]:
+        """Return the code of a job that is over: who comes late has nothing to do."""
+        found = self.bucket.get(self.prefix + STATE)
+        state = None if found is None else State.of(found)
+        if state is None or state.phase != DONE:
+            return None
+        self.agent.say("the job is over: there is nothing left to do")
+        return state.code
+
+    def _prepare(self) -> None:
+        """Get all that a program needs, so that the others do not wait for it once this node has joined."""
+        self.agent.mounted()
+        os.mkdir(self.folder, 0o755)
+        for output in self.record["outputs"]:
+            path = inputs.roomy(self.agent.below(output["path"]), self.env)
+            os.makedirs(path, exist_ok=True)
+            self.kept.add(output["name"], path, output["sync_s"])
+            self.env[variable("OUTPUT", output["name"])] = path
+        contract.fill(self.env, self.record, self.agent.place, self.folder)
+        hosts = os.path.join(self.folder, "hosts")
+        script = os.path.join(self.folder, "discovery.sh")
+        files.write(script, DISCOVERY.format(hosts).encode(), 0o755)
+        self.env.update(
+            RUNSPEC_MEMBERS=os.path.join(self.folder, "members.json"),
+            RUNSPEC_NOTICE=os.path.join(self.folder, "notice"),
+            RUNSPEC_PROGRESS=self.account.path,
+            RUNSPEC_DISCOVERY=script,
+        )
+
+    def _engine(self) -> Program:
+        grace_s, slots = self._grace_s(), self.record["slots"]
+        argv = self.words or [files.local(word) for word in self.record.get("argv") or ()]
+        start = ["/bin/sh", self.agent.unpacked()]
+        if self.record["launch"] != "torchrun":
+            return Program([*start, *argv], self.agent.cwd, grace_s)
+        own = torchrun_words(self.env["RUNSPEC_RUN"], self.bounds, slots, self.env["RUNSPEC_HOST"])
+        folder = os.path.join(self.folder, "torchrun")
+        os.mkdir(folder)
+        return Torchrun([*start, *own, *argv], self.agent.cwd, grace_s, folder, slots)
+
+    def _grace_s(self) -> float:
+        return read(
+            dict(self.env, RUNSPEC_LAUNCH="none")
+        ).grace_s  # where nodes meet is not known yet
+
+    def _member(self) -> Member:
+        place = self.agent.place
+        own = "{:05}-{}".format(place.rank, os.urandom(4).hex())  # new members come in this order
+        me = Node(own, self.record["slots"], self.env["RUNSPEC_HOST"])
+        bounds = Bounds(self.bounds["min"], self.bounds["max"], self.record["attempts"])
+        times = timing(os.environ, self._grace_s() + SAVE_S)
+        return Member(self.bucket.apart(), self.prefix, me, bounds, times)
+
+    def _stay(self) -> int:
+        pace = Pace(0.05, LOOK_S)
+        while True:
+            for number in self.signals.wait(pace.pause_s()):
+                self.engine.send(number)
+            self._hear()
+            view = self.member.view()
+            self._show(view)
+            code = self.engine.look()
+            if code is not None:
+                self._ended(code)
+                pace.start()
+            self.account.look()
+            if self.turn is not None:
+                if self.leaving or view.rank is None or view.generation != self.turn.generation:
+                    self._stop()
+            elif view.phase == DONE:
+                self.agent.say("the job is over: {}".format(view.why))
+                return view.code
+            elif self.leaving:
+                return STOPPED
+            else:
+                self._wait(view)
+
+    def _hear(self) -> None:
+        """Notice once that this node is to go, and have it known."""
+        why = self.agent.notice()
+        if self.leaving or not (self.signals.stopping or why):
+            return
+        self.leaving = True
+        text = why or "told to end"
+        self.agent.say("this node leaves: {}".format(text))
+        files.write(self.env["RUNSPEC_NOTICE"], (text + "\n").encode(), 0o644)
+        self.member.leave()
+
+    def _stop(self) -> None:
+        """Have the program save and end, once; it is killed when its grace is over."""
+        if not self.told:
+            self.told = True
+            if self.leaving:
+                self.engine.end()
+            else:
+                self.engine.stop()
+
+    def _ended(self, code: int) -> None:
+        """Keep what the program wrote; what it has ended with counts where nobody told it to end."""
+        turn = self.turn
+        assert turn is not None, "BUG: nothing ran"
+        self.account.end()
+        if self.mirror is not None:
+            self.mirror.finish()
+        lost = self.saver.finish() if self.saver is not None else []
+        for line in lost:
+            self.agent.say("not saved: {}".format(line))
+        self.turn = self.saver = self.mirror = None
+        if not self.told:
+            self.agent.say(
+                "the program of generation {} ended with {}".format(turn.generation, code)
+            )
+            self.member.finish(turn.generation, 1 if lost and code == 0 else code)
+
+    def _wait(self, view: View) -> None:
+        """Take the part in a generation that it has, or say that it could."""
+        if view.rank is not None and view.generation > self._began:
+            self._begin(view)
+        elif view.rank is None and view.generation > self._said:
+            self._said = view.generation
+            self.member.ready(view.generation)
+
+    def _begin(self, view: View) -> None:
+        """Start the program of a generation, where all nodes have what the last one kept."""
+        self._began, self.told = view.generation, False
+        hosts = [node.host for node in view.members]
+        text = "generation {}: node {} of {}: {}"
+        rank = view.rank or 0
+        self.agent.say(text.format(view.generation, rank, len(hosts), " ".join(hosts)))
+        start = self._start(view.generation, rank)
+        if start is None:
+            return
+        port, note = start
+        self.kept.restore(note)
+        turn = Turn(view.generation, rank, hosts, port)
+        env = self._environment(turn, view)
+        if rank == 0:
+            self.saver = self.kept.saver(self.member, turn.generation, note)
+        self.account.begin(turn, view.why)
+        self.turn = turn
+        try:
+            self.engine.start(turn, env)
+        except Failure as failure:
+            self.agent.say(str(failure))
+            self._ended(failure.code)
+            return
+        if self.saver is not None:
+            self.saver.start()
+        if self.mirror is not None:
+            self.mirror.start()
+
+    def _start(self, generation: int, rank: int) -> Optional[Tuple[int, str]]:
+        """Return the port and what all begin from, as the first node says; None: the generation is over already."""
+        key = self.prefix + STARTS.format(generation)
+        if rank == 0:
+            start = _free_port(), self.member.committed()
+            self.bucket.put(key, json.dumps(start).encode("ascii"))
+            return start
+        until, pace = time.monotonic() + START_S, Pace(0.05, 1.0)
+        while time.monotonic() < until:
+            found = self.bucket.get(key)
+            if found is not None:
+                port, note = json.loads(found.decode("ascii"))
+                return int(port), str(note)
+            self.signals.wait(pace.pause_s())
+            view = self.member.view()
+            if self.signals.stopping or view.rank is None or view.generation != generation:
+                return None
+        text = "the first node does not say where generation {} meets"
+        raise Failure(text.format(generation), LOST)
+
+    def _environment(self, turn: Turn, view: View) -> Dict[str, str]:
+        slots = self.record["slots"]
+        lines = ["{} slots={}\n".format(node.host, node.slots) for node in view.members]
+        files.write(self.env["RUNSPEC_HOSTFILE"], "".join(lines).encode(), 0o644)
+        self.env.update(
+            RUNSPEC_GENERATION=str(turn.generation),
+            RUNSPEC_ATTEMPT=str(turn.generation),
+            RUNSPEC_RANK=str(turn.rank),
+            RUNSPEC_NODES=str(len(turn.hosts)),
+            RUNSPEC_WORLD_SIZE=str(len(turn.hosts) * slots),
+            RUNSPEC_LEADER=turn.hosts[0],
+            RUNSPEC_PORT=str(turn.port),
+        )
+        if self.record["launch"] == "mpi" and len(turn.hosts) > 1:
+            meet = os.path.join(self.folder, "meet-{}".format(turn.generation))
+            os.mkdir(meet, 0o700)
+            self.env["RUNSPEC_MEET"] = meet
+            prefix = "{}meet/{}/".format(self.prefix, turn.generation)
+            self.mirror = Mirror(self.bucket, meet, prefix)
+        return {name: files.local(value) for name, value in self.env.items()}
+
+    def _show(self, view: View) -> None:
+        """Keep the files about the members as they are now."""
+        if self._shown is not None and view[:4] == self._shown[:4]:
+            return
+        self._shown = view
+        lines = ["{}:{}\n".format(node.host, node.slots) for node in view.members]
+        files.write(os.path.join(self.folder, "hosts"), "".join(lines).encode(), 0o644)
+        record = {
+            "generation": view.generation,
+            "phase": view.phase,
+            "rank": view.rank,
+            "members": [{"host": node.host, "slots": node.slots} for node in view.members],
+        }
+        files.write(self.env["RUNSPEC_MEMBERS"], json.dumps(record).encode("ascii"), 0o644)
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("", 0))
+        return int(probe.getsockname()[1])

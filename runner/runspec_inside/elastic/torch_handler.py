@@ -1,0 +1,151 @@
+"""What a torchrun asks for its generation: a rendezvous backend that is told everything by the agent of its node.
+
+It runs in torchrun's own Python, copied into a folder on its path, so it imports nothing of ours. Agent and torchrun
+talk by two files in a private folder, each written whole: `view.json` says which generation there is and whether this
+node runs in it, `stopped.json` which one its workers have left.
+https://docs.pytorch.org/docs/stable/elastic/rendezvous.html
+"""
+
+import importlib
+import json
+import os
+import time
+from typing import Any, Callable, Dict, List, NamedTuple, Optional
+
+BACKEND = "runspec"
+FOLDER = "RUNSPEC_TORCHRUN"  # the variable that says where the two files are
+VIEW, STOPPED = "view.json", "stopped.json"
+LOOK_S = 0.05
+RUNNING = "running"
+RANKS = "torchelastic/assigned_ranks/"
+
+Record = Dict[str, Any]
+
+
+def read(path: str) -> Optional[Record]:
+    try:
+        with open(path, encoding="utf-8") as stream:
+            found: Record = json.load(stream)
+            return found
+    except FileNotFoundError:
+        return None
+
+
+def write(path: str, record: Record) -> None:
+    part = path + ".part"
+    with open(part, "w", encoding="utf-8") as stream:
+        json.dump(record, stream)
+    os.rename(part, path)
+
+
+class Leader(NamedTuple):
+    """Where the workers of a generation meet."""
+
+    master_addr: str
+    master_port: int
+
+
+class Ranks:
+    """The store that torchrun's agents are to share, without any other agent: there is nothing that it must be told.
+
+    All nodes have as many workers as this one. Nobody waits here for the others to end, which may have died: our own
+    agent does, and sees when they have.
+    """
+
+    timeout = None
+
+    def __init__(self, nodes: int, slots: int) -> None:
+        self.nodes, self.slots = nodes, slots
+        self._kept: Dict[str, Any] = {}
+
+    def set_timeout(self, _: Any) -> None: ...
+
+    def wait(self, *_: Any) -> None: ...
+
+    def add(self, key: str, amount: int) -> int:
+        return amount
+
+    def set(self, key: str, value: Any) -> None:
+        self._kept[key] = value
+
+    def multi_set(self, keys: List[str], values: List[Any]) -> None:
+        self._kept.update(zip(keys, values))
+
+    def multi_get(self, keys: List[str]) -> List[Any]:
+        """Return what each node has said of itself: the same as this one."""
+        own = next(iter(self._kept.values()))
+        return [own for _ in keys]
+
+    def get(self, key: str) -> Any:
+        if key in self._kept:
+            return self._kept[key]
+        first, all_of_them = int(key[len(RANKS) :]) * self.slots, self.nodes * self.slots
+        return json.dumps([first, all_of_them, first, all_of_them])
+
+
+class Rendezvous(NamedTuple):
+    """What torch calls a RendezvousInfo."""
+
+    store: Ranks
+    rank: int
+    world_size: int
+    bootstrap_store_info: Leader
+
+
+class Handler:
+    """The methods of torch's RendezvousHandler. torchrun calls them from one thread."""
+
+    use_agent_store = False  # the workers' store is of rank 0 of each generation, and ends with it
+
+    def __init__(self, folder: str, run: str) -> None:
+        self.folder, self.run = folder, run
+        self.generation = 0
+
+    def get_backend(self) -> str:
+        return BACKEND
+
+    def get_run_id(self) -> str:
+        return self.run
+
+    def next_rendezvous(self) -> Rendezvous:
+        """Say that no worker runs here, and wait for the next generation that this node is part of."""
+        write(os.path.join(self.folder, STOPPED), {"generation": self.generation})
+        while True:
+            view = read(os.path.join(self.folder, VIEW))
+            if view is not None and self._is_next(view):
+                break
+            time.sleep(LOOK_S)
+        self.generation = view["generation"]
+        for name, value in view["env"].items():
+            if value is None:
+                os.environ.pop(name, None)
+            else:
+                os.environ[name] = value
+        store = Ranks(view["nodes"], view["slots"])
+        return Rendezvous(store, view["rank"], view["nodes"], Leader(view["leader"], view["port"]))
+
+    def _is_next(self, view: Record) -> bool:
+        return bool(view["phase"] == RUNNING and view["generation"] > self.generation)
+
+    def num_nodes_waiting(self) -> int:
+        """Return 1 as soon as the workers that run are to stop: torchrun then asks for the next rendezvous."""
+        view = read(os.path.join(self.folder, VIEW))
+        changed = view is not None and (
+            view["phase"] != RUNNING or view["generation"] != self.generation
+        )
+        return 1 if changed else 0
+
+    def is_closed(self) -> bool:
+        return False
+
+    def set_closed(self) -> None: ...
+
+    def shutdown(self) -> bool:
+        return True
+
+
+def creator() -> Callable[[Any], Any]:
+    """Return what makes a handler of torchrun's parameters; called when torchrun finds the entry point."""
+    base = importlib.import_module("torch.distributed.elastic.rendezvous.api").RendezvousHandler
+    kind = type("RunspecHandler", (Handler, base), {})
+    return lambda parameters: kind(os.environ[FOLDER], parameters.run_id)

@@ -1,0 +1,242 @@
+"""`reach -- WORD...`: whether the nodes of a job can talk, before a program finds out that they cannot.
+
+Each node listens on a port of its own, which the system picks as it does for MPI's, and tries to connect to all the
+others. They hear of each other through the store of the run, which they reach in any case. The first node puts
+together what all have found, prints the pairs that cannot talk, and says to the others what becomes of the job.
+"""
+
+import errno
+import hmac
+import json
+import os
+import socket
+import sys
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, Callable, Dict, List, NamedTuple, Optional
+
+from . import roll
+from .bucket import Bucket
+from .folder import FolderBucket
+from .meet import Node
+from .process import STOPS, Pace, Signals
+from .words import LOST, STOPPED, Failure, current
+
+UNREACHED = 68  # EX_NOHOST of sysexits.h
+CONNECT_S = 10.0  # for a connection, and for each answer on it
+AT_ONCE = 32  # connections that a node tries at the same time
+HEAR_S = 300.0  # from when all nodes are known to when all have said what they found
+SHOWN = 100  # pairs in the log; a closed network of 100 nodes has 9900
+TOKEN_BYTES = 32  # the first half is asked for, and the second is the answer
+VERDICT = "verdict"
+ANOTHER = "somebody else answers"
+NO_NAME = "its name is not known there"
+WORDS = {
+    errno.ECONNREFUSED: "refused",
+    errno.ECONNRESET: "reset",
+    errno.EPIPE: "reset",
+    errno.ETIMEDOUT: "timed out",
+    errno.EHOSTUNREACH: "unreachable",
+    errno.ENETUNREACH: "unreachable",
+    errno.EACCES: "unreachable: prohibited",
+    errno.EPERM: "unreachable: prohibited",
+}
+
+
+def main(argv: List[str]) -> int:
+    """Become WORD... once the nodes have found each other in the folder where they meet."""
+    words = current()
+    bucket = FolderBucket({"RUNSPEC_STORE": "file://{}".format(words.meet)})
+    with Signals() as signals:
+        node = Node(words.rank, words.host, "", "", 0)
+        Reach(bucket, "reach/", node, words.nodes).check(signals, "")
+    program = argv[1:] if argv[:1] == ["--"] else argv
+    os.execvp(program[0], program)
+
+
+class Seat(NamedTuple):
+    """Where a node listens, and what it asks for and answers."""
+
+    host: str
+    port: int
+    token: str
+
+
+class Door(threading.Thread):
+    """What a node listens with. Who knows the first half of the token gets the second; nothing else is told."""
+
+    def __init__(self, host: str) -> None:
+        super().__init__(daemon=True)
+        self._token = os.urandom(TOKEN_BYTES).hex()
+        self._socket = _listening(host)
+        self.seat = Seat(host, self._socket.getsockname()[1], self._token)
+
+    def run(self) -> None:
+        while True:
+            try:
+                way, _ = self._socket.accept()
+            except OSError:  # closed
+                return
+            threading.Thread(target=self._answer, args=(way,), daemon=True).start()
+
+    def _answer(self, way: socket.socket) -> None:
+        question, answer = _halves(self._token)
+        with way:
+            way.settimeout(CONNECT_S)
+            try:
+                if hmac.compare_digest(_received(way, len(question)), question):
+                    way.sendall(answer)
+            except OSError:  # who has gone wants no answer
+                pass
+
+    def close(self) -> None:
+        try:
+            self._socket.shutdown(socket.SHUT_RDWR)  # wakes up who waits for a connection
+        except OSError:
+            pass
+        self._socket.close()
+
+
+def _listening(host: str) -> socket.socket:
+    """Listen where the others are told that this node is; on all addresses if that is none of this network's."""
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    found = socket.socket(family, socket.SOCK_STREAM)
+    try:
+        try:
+            found.bind((host, 0))
+        except (OSError, UnicodeError):
+            found.bind(("", 0))
+        found.listen(1024)
+    except OSError as error:
+        found.close()
+        raise Failure("this node cannot listen: {}".format(error), UNREACHED) from error
+    return found
+
+
+def _halves(token: str) -> List[bytes]:
+    middle = len(token) // 2
+    return [token[:middle].encode("ascii"), token[middle:].encode("ascii")]
+
+
+def _received(way: socket.socket, size: int) -> bytes:
+    found = b""
+    while len(found) < size:
+        block = way.recv(size - len(found))
+        if not block:
+            break
+        found += block
+    return found
+
+
+def tried(seat: Seat, timeout_s: float = CONNECT_S) -> Optional[str]:
+    """Return why *seat* cannot be reached from here; None: it can, and it is the one that listens there."""
+    question, answer = _halves(seat.token)
+    try:
+        with socket.create_connection((seat.host, seat.port), timeout_s) as way:
+            way.sendall(question)
+            return None if _received(way, len(answer)) == answer else ANOTHER
+    except (socket.gaierror, UnicodeError):
+        return NO_NAME
+    except socket.timeout:
+        return "timed out"
+    except OSError as error:
+        return WORDS.get(error.errno or 0) or str(error.strerror or error)
+
+
+class Reach:
+    """One node's part. *failed* gives the code of a node that has ended meanwhile."""
+
+    def __init__(
+        self,
+        bucket: Bucket,
+        prefix: str,
+        node: Node,
+        nodes: int,
+        failed: Callable[[], Optional[int]] = lambda: None,
+    ) -> None:
+        self.bucket, self.prefix = bucket, prefix
+        self.rank, self.host, self.nodes = node.rank, node.host, nodes
+        self.failed = failed
+
+    def check(self, signals: Signals, rule: str) -> None:
+        """Raise Failure UNREACHED on every node where any two cannot talk; *rule* says what is to be looked at."""
+        door = Door(self.host)
+        door.start()
+        try:
+            seats = self._seats(door.seat, signals)
+            self._tell(str(self.rank), self._tried(seats))
+            if self.rank == 0:
+                found = self._found(signals)
+                say(seats, found, rule)
+                self._tell(VERDICT, sum(len(pairs) for pairs in found.values()))
+            broken = self._heard(
+                VERDICT, signals
+            )  # until then the others may try to reach this one
+        finally:
+            door.close()
+        if broken:
+            text = "{} of {} connections between nodes do not work"
+            raise Failure(text.format(broken, self.nodes * (self.nodes - 1)), UNREACHED)
+
+    def _seats(self, own: Seat, signals: Signals) -> List[Seat]:
+        """Return where all nodes listen; the roll takes what they say for their hosts."""
+        text = json.dumps(own)
+        node = Node(self.rank, text, "", "", 0)
+        prefix = self.prefix + "seats/"
+        found = roll.call(self.bucket, prefix, node, self.nodes, signals, self.failed)
+        return [Seat(*json.loads(other.host)) for other in found]
+
+    def _tried(self, seats: List[Seat]) -> Dict[int, str]:
+        others = [rank for rank in range(self.nodes) if rank != self.rank]
+        with ThreadPoolExecutor(AT_ONCE) as threads:
+            found = zip(others, threads.map(lambda rank: tried(seats[rank]), others))
+            return {rank: why for rank, why in found if why is not None}
+
+    def _tell(self, name: str, value: object) -> None:
+        self.bucket.put(self.prefix + name, json.dumps(value).encode("ascii"))
+
+    def _found(self, signals: Signals) -> Dict[int, Dict[int, str]]:
+        """Return what every node could not reach."""
+        found = {}
+        for rank in range(self.nodes):
+            why = self._heard(str(rank), signals)
+            found[rank] = {int(other): text for other, text in why.items()}
+        return found
+
+    def _heard(self, name: str, signals: Signals) -> Any:
+        """Wait for what somebody tells."""
+        began, pace = time.monotonic(), Pace(0.1, roll.LOOK_S)
+        while True:
+            code = self.failed()  # asked first: who has said it all may end at once
+            content = self.bucket.get(self.prefix + name)
+            if content is not None:
+                return json.loads(content.decode("ascii"))
+            if any(number in STOPS for number in signals.wait(pace.pause_s())):
+                raise Failure("asked to stop while nodes tried to reach each other", STOPPED)
+            if code is not None:
+                raise Failure("a node failed while nodes tried to reach each other", code)
+            if time.monotonic() - began > HEAR_S:
+                raise Failure("nodes have not said whom they reach: {}".format(name), LOST)
+
+
+def say(seats: List[Seat], found: Dict[int, Dict[int, str]], rule: str) -> None:
+    """Print the pairs that cannot talk, and where to look."""
+    lines = [
+        "node {} ({}) -> node {} ({}) port {}: {}".format(
+            rank, seats[rank].host, other, seats[other].host, seats[other].port, why
+        )
+        for rank, pairs in sorted(found.items())
+        for other, why in sorted(pairs.items())
+    ]
+    for line in lines[:SHOWN]:
+        _print(line)
+    if len(lines) > SHOWN:
+        _print("and {} more".format(len(lines) - SHOWN))
+    if lines and rule:
+        _print("look at: {}".format(rule))
+
+
+def _print(text: str) -> None:
+    print("runspec: {}".format(text), file=sys.stderr)
+    sys.stderr.flush()

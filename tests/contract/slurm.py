@@ -1,0 +1,142 @@
+"""Where Slurm, and ParallelCluster on top of it, are tried by the contract: a real Slurm of this machine for both."""
+
+from __future__ import annotations
+
+import atexit
+import os
+import shutil
+import sys
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from typing import Any, ClassVar, NamedTuple
+
+import pytest
+
+from runspec import registry
+from runspec.provider import Answer, Client, Facts, Request
+from runspec.testing import Strike, World
+from runspec_rehearsal.slurm import Cluster, Partition
+from tests import pcluster
+from tests.needs import need
+from tests.slurm import PROGRAMS
+
+
+class Fault(NamedTuple):
+    """A program that goes wrong by a piece of shell, in which REAL runs it; it belongs to these *operations*."""
+
+    program: str
+    operations: tuple[str, ...]
+    text: str
+
+
+LOST = "Batch job submission failed: Socket timed out on send/recv operation"
+LOST_REPLY = Fault(
+    "sbatch", ("sbatch",), f'REAL "$@" >/dev/null; echo "sbatch: error: {LOST}" >&2; exit 1'
+)
+SBATCH = {
+    "the reply of sbatch is lost": LOST_REPLY,
+    "sbatch is killed when it has submitted": LOST_REPLY._replace(
+        text='REAL "$@" >/dev/null; kill -9 $PPID'
+    ),
+    "sbatch is killed before it has submitted": LOST_REPLY._replace(text="kill -9 $PPID"),
+}
+# What becomes of a call that makes something, of the stand-in or of the real sbatch. What only looks goes on.
+PCLUSTER = {
+    "the reply of pcluster is lost": Fault(
+        "pcluster",
+        ("create_cluster", "update_cluster", "delete_cluster"),
+        'case $1 in describe-*) exec REAL "$@" ;; esac\n'
+        'REAL "$@" >/dev/null; echo "Read timeout"; exit 1',
+    ),
+    "the reply of sbatch is lost": LOST_REPLY,
+}
+
+
+@dataclass
+class SlurmWorld(World):
+    """A real Slurm, one for all tests of this worker: up from the first connect on.
+
+    *behind* are programs that stand in for the way to it: see tests/pcluster.py.
+    """
+
+    breaks: Mapping[str, Fault] = field(default_factory=lambda: SBATCH)
+    behind: bool = False
+
+    cluster: ClassVar[Cluster | None] = None
+    patch: ClassVar[pytest.MonkeyPatch]
+
+    def connect(self, facts: Facts) -> Client:
+        if SlurmWorld.cluster is None:
+            need(*PROGRAMS)
+            queues = [Partition(name) for name in ("main", "ondemand", "spot")]
+            # Each node has a loopback address of its own: nobody else reaches what a job serves there.
+            SlurmWorld.cluster = Cluster(
+                self.folder.parent / "slurm",
+                partitions=queues,
+                prolog=True,
+                address_in="RUNSPEC_HOST",
+            )
+            atexit.register(SlurmWorld.cluster.close)
+        for name, value in SlurmWorld.cluster.env.items():
+            SlurmWorld.patch.setenv(name, value)
+        SlurmWorld.patch.setattr("runspec_slurm.plan.SETTLE_S", 0.5)
+        if self.behind:
+            need("node")
+            programs = str(pcluster.install(self.folder / "programs"))
+            if programs not in (path := os.environ["PATH"]):
+                SlurmWorld.patch.setenv("PATH", f"{programs}:{path}")
+        return super().connect(facts)
+
+    def faults(self) -> Mapping[str, Strike]:
+        return {name: partial(struck, self.folder, fault) for name, fault in self.breaks.items()}
+
+    def reaches(self, fault: str, request: Request) -> bool:
+        return request.operation in self.breaks[fault].operations
+
+
+def struck(folder: Path, fault: Fault, send: Callable[[], Answer]) -> Answer:
+    """Have what a call runs go wrong by *fault*."""
+    real = shutil.which(fault.program)
+    assert real is not None
+    place = folder / "bin" / fault.program
+    place.parent.mkdir(exist_ok=True)
+    place.write_text(f"#!/bin/sh\n{fault.text.replace('REAL', real)}\n")
+    place.chmod(0o755)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("PATH", f"{place.parent}:{os.environ['PATH']}")
+        return send()
+
+
+def world(name: str, folder: Path, monkeypatch: pytest.MonkeyPatch, **how: Any) -> SlurmWorld:
+    """Give the world of a provider; whoever only plans has no cluster to ask, and looks for none by DNS."""
+    SlurmWorld.patch = monkeypatch
+    monkeypatch.setenv("SLURM_CONF", os.devnull)
+    monkeypatch.setattr("runspec_slurm.pace.NOTES_S", 0.5)
+    options = {
+        "workspace": str(folder / "workspace"),
+        "python": sys.executable,
+        "environment": "clean",
+        "grace": "1s",
+        "shared": {"all": "/data"},
+        **how.pop("options", {}),
+    }
+    return SlurmWorld(registry.load(name), folder, options=options, limit_s=120.0, **how)
+
+
+def slurm(folder: Path, monkeypatch: pytest.MonkeyPatch) -> World:
+    """A cluster of this machine."""
+    return world("slurm", folder, monkeypatch)
+
+
+def parallelcluster(folder: Path, monkeypatch: pytest.MonkeyPatch) -> World:
+    """A cluster that is up as soon as it is asked for, with the Slurm of this machine."""
+    options = {
+        "region": "us-east-1",
+        "cluster": "training",
+        "subnets": ["subnet-0123456789abcdef0"],
+        "key_pair": "my-key",
+    }
+    how: dict[str, Any] = {"options": options, "breaks": PCLUSTER, "behind": True}
+    return world("parallelcluster", folder, monkeypatch, **how)

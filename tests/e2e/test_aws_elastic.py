@@ -1,0 +1,81 @@
+"""Nodes that come and go on AWS Batch: children of one array on spot, each tried again by itself."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import boto3
+import pytest
+
+from runspec.cli.main import run
+from runspec_rehearsal.aws.region import Region
+from tests.e2e.aws import BUCKET, REGION, Capture, jobs, write
+from tests.e2e.elastic import fixed, sgd
+
+pytestmark = pytest.mark.slow
+STEPS, LIMIT_S = 1500, 120.0
+
+
+def state(folder: Path) -> dict[str, Any]:
+    """Give what the leader has written last."""
+    s3 = boto3.client("s3", region_name=REGION)
+    found = s3.list_objects_v2(Bucket=BUCKET, Prefix=f"{folder.name}/runs/").get("Contents", ())
+    for entry in found:
+        if entry["Key"].endswith("/elastic/0/state"):
+            body = s3.get_object(Bucket=BUCKET, Key=entry["Key"])["Body"].read()
+            said: dict[str, Any] = json.loads(body)
+            return said
+    return {}
+
+
+def members(folder: Path) -> list[int]:
+    """Give which nodes the generation has that runs; none while one forms."""
+    found = state(folder)
+    running = found["members"] if found.get("phase") == "running" else ()
+    return sorted(int(member[0].partition("-")[0]) for member in running)
+
+
+def until(true: Callable[[], bool], what: str) -> None:
+    end = time.monotonic() + LIMIT_S
+    while not true():
+        assert time.monotonic() < end, f"never: {what}"
+        time.sleep(0.3)
+
+
+def test_training_goes_on_while_spot_machines_are_taken_away(
+    region: Region, tmp_path: Path, capsys: Capture
+) -> None:
+    """One of three with two minutes' notice, and one without; what is computed is what one process computes."""
+    argv = sgd(tmp_path, STEPS, 0.05)
+    text = " ".join(argv)
+    fields = {
+        "cluster": {"nodes": {"min": 1, "max": 3}, "capacity": "spot"},
+        "outputs": [{"name": "out", "path": "/job/out", "sync": "1s"}],
+    }
+    assert run(["apply", write(f"exec {text}", **fields), "--detach"]) == 0
+    child = {
+        int(job["id"].rpartition(":")[2]): job["id"] for job in jobs(region) if ":" in job["id"]
+    }
+    until(lambda: members(tmp_path) == [0, 1, 2], "three run")
+    for lost, notice_s in ((1, 60), (0, 0)):
+        before = state(tmp_path)["generation"]
+        region.control("POST", "reclaim", {"jobId": child[lost], "notice_s": notice_s})
+        until(lambda: state(tmp_path)["generation"] > before, f"{lost} goes")  # noqa: B023
+        until(lambda: members(tmp_path) == [0, 1, 2], f"{lost} comes back")
+    (tmp_path / "pace").write_text("0")
+
+    assert run(["logs", "-f", "job"]) == 0
+
+    capsys.readouterr()
+    assert run(["status", "job", "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert [(n["rank"], n["state"]) for n in found["nodes"]] == [(r, "succeeded") for r in range(3)]
+    assert run(["fetch", "job", str(tmp_path / "fetched")]) == 0
+    kept = json.loads((tmp_path / "fetched" / "out" / "state.json").read_text())
+    alone = fixed(tmp_path, sgd(tmp_path, STEPS, 0), {})
+    assert kept["losses"] == pytest.approx(alone["losses"], abs=1e-4)
+    assert kept["samples"] == alone["samples"]

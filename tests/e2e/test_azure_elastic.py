@@ -1,0 +1,71 @@
+"""Nodes that come and go on Azure Batch: single tasks on spot machines, each queued again by itself."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from runspec.cli.main import run
+from runspec_rehearsal.azure.batch.server import AzureBatch
+from runspec_rehearsal.azure.blob import Blobs
+from tests.e2e import azure
+from tests.e2e.azure import (
+    Capture,
+    blobs as blobs,  # a fixture
+    said,
+    wait,
+    write,
+)
+from tests.e2e.elastic import fixed, sgd
+
+pytestmark = pytest.mark.slow
+STEPS, LIMIT_S = 1500, 90.0
+
+
+@pytest.fixture
+def account(blobs: Blobs, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[AzureBatch]:
+    yield from azure.prepared(blobs, tmp_path, monkeypatch)
+
+
+def generations(capsys: Capture, found: str) -> list[tuple[int, int]]:
+    """Give number and nodes of the generations that have begun, as their nodes say."""
+    capsys.readouterr()
+    run(["logs", found])
+    said = re.findall(r"runspec: generation (\d+): node \d+ of (\d+)", capsys.readouterr().out)
+    return sorted({(int(number), int(nodes)) for number, nodes in said})
+
+
+def test_training_goes_on_while_spot_machines_are_taken_away(
+    account: AzureBatch, tmp_path: Path, capsys: Capture
+) -> None:
+    """One of three with a notice, and one without; what is computed is what one process computes."""
+    text = "exec " + " ".join(sgd(tmp_path, STEPS, 0.05))
+    cluster = {"nodes": {"min": 1, "max": 3}, "capacity": "spot"}
+    write(text, cluster=cluster, outputs=[{"name": "out", "path": "/job/out", "sync": "1s"}])
+    found: str = said(capsys, "apply", "job.yaml", "--detach")["run"]
+
+    def last() -> tuple[int, int]:
+        return (generations(capsys, found) or [(0, 0)])[-1]
+
+    wait(lambda: last()[1] == 3, "three run", LIMIT_S)
+    for lost, notice_s in ((1, 5), (0, 0)):
+        before, _ = last()
+        where = {"jobId": found, "taskId": f"task-0000{lost}"}
+        account.control("POST", "preempt", {**where, "notice_s": notice_s})
+        wait(lambda: last()[0] > before, f"{lost} goes", LIMIT_S)  # noqa: B023
+        wait(lambda: last()[1] == 3, f"{lost} comes back", LIMIT_S)
+    (tmp_path / "pace").write_text("0")
+
+    assert run(["logs", "-f", found]) == 0
+
+    nodes = said(capsys, "status", found)["nodes"]
+    assert [(n["rank"], n["state"]) for n in nodes] == [(r, "succeeded") for r in range(3)]
+    assert run(["fetch", found, str(tmp_path / "fetched")]) == 0
+    kept = json.loads((tmp_path / "fetched" / "out" / "state.json").read_text())
+    alone = fixed(tmp_path, sgd(tmp_path, STEPS, 0), {})
+    assert kept["losses"] == pytest.approx(alone["losses"], abs=1e-4)
+    assert kept["samples"] == alone["samples"]

@@ -1,0 +1,178 @@
+"""A job of nodes that come and go, on this machine, from the spec to what it keeps."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.e2e.elastic import descendants, fixed, sgd
+
+pytestmark = pytest.mark.slow
+
+STEPS = 2000
+
+
+class Job:
+    """A spec that was applied, and its run."""
+
+    def __init__(self, folder: Path, **more: Any) -> None:
+        self.folder, code = folder, folder / "code"
+        code.mkdir()
+        words = sgd(code, STEPS, 0.05)
+        spec = {
+            "apiVersion": "runspec/v1",
+            "name": "elastic",
+            "provider": "local",
+            "cluster": {"nodes": {"min": 1, "max": 3}},
+            "outputs": [{"name": "out", "path": "/job/out", "sync": "1s"}],
+            "command": words,
+            "retry": {"spot_attempts": 3},
+            **more,
+        }
+        (folder / "job.yaml").write_text(json.dumps(spec))  # JSON is YAML
+        line = [sys.executable, "-m", "runspec", "apply", "job.yaml"]
+        self.applying = subprocess.Popen(
+            line, cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+        )
+
+    @property
+    def run(self) -> Path:
+        return next(Path(os.environ["RUNSPEC_HOME"], "local", "runs").iterdir())
+
+    def state(self) -> dict[str, Any]:
+        try:
+            found: dict[str, Any] = json.loads((self.run / "elastic/0/state").read_text())
+        except (FileNotFoundError, StopIteration):
+            return {}
+        return found
+
+    def seats(self) -> list[int]:
+        found = self.state()
+        running = found.get("phase") == "running"
+        return [int(m[0].partition("-")[0]) for m in found["members"]] if running else []
+
+    def steps(self) -> int:
+        """Give how many steps the generation that runs has taken, as its first node says."""
+        state = self.state()
+        path = self.run / "elastic/0/changes" / f"{state.get('generation', 0):07}"
+        return int(json.loads(path.read_text()).get("first_step", 0)) if path.exists() else 0
+
+    def until(self, true: Callable[[], Any], timeout_s: float = 90) -> None:
+        end = time.monotonic() + timeout_s
+        while not true():
+            assert time.monotonic() < end and self.applying.poll() is None, self.told()
+            time.sleep(0.1)
+
+    def told(self) -> str:
+        self.applying.terminate()
+        logs = [path.read_text()[-2000:] for path in (self.run / "logs").iterdir()]
+        return "\n".join([str(self.state()), *logs])
+
+    def is_whole_without(self, lost: list[Any]) -> bool:
+        """Say whether three nodes have taken a step, none of which is the process that was *lost*."""
+        return len(self.seats()) == 3 and lost not in self.state()["members"] and self.steps() > 0
+
+    def agent(self, seat: int) -> int:
+        """Give the process of a node."""
+        supervisor = json.loads((self.run / "started.json").read_text())["pid"]
+        mark = f"RUNSPEC_INDEX={seat}".encode()
+        for pid in descendants(supervisor):
+            stat = Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[2].split()
+            environ = Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
+            if int(stat[1]) == supervisor and mark in environ:
+                return pid
+        raise AssertionError(f"node {seat} is not there")
+
+    def ask(self, *words: str) -> str:
+        line = [sys.executable, "-m", "runspec", *words]
+        done = subprocess.run(line, capture_output=True, text=True, cwd=self.folder)
+        assert done.returncode == 0, done.stderr
+        return done.stdout
+
+
+@pytest.fixture
+def start(tmp_path: Path) -> Iterator[Callable[..., Job]]:
+    made: list[Job] = []
+
+    def job(**more: Any) -> Job:
+        made.append(Job(tmp_path, **more))
+        return made[-1]
+
+    yield job
+    for one in made:
+        one.applying.kill()
+        one.applying.communicate()
+        line = [sys.executable, "-m", "runspec", "destroy", "elastic"]
+        subprocess.run(line, capture_output=True, cwd=tmp_path)
+
+
+def test_nodes_that_are_lost_come_back_and_the_job_ends_as_if_nothing_had_been(
+    start: Callable[..., Job], tmp_path: Path
+) -> None:
+    """Two are killed, one of them the first; then one is told to go. Each comes back by itself."""
+    job = start()
+    job.until(lambda: sorted(job.seats()) == [0, 1, 2] and job.steps())
+    for number in (signal.SIGKILL, signal.SIGTERM):
+        lost = job.state()["members"][0]
+        os.kill(job.agent(job.seats()[0]), number)
+        job.until(partial(job.is_whole_without, lost))
+    (tmp_path / "code/pace").write_text("0")
+
+    said, _ = job.applying.communicate(timeout=90)
+
+    assert job.applying.returncode == 0, said
+    job.ask("fetch", "elastic", "here")
+    found = json.loads((tmp_path / "here/out/state.json").read_text())
+    alone = fixed(tmp_path, sgd(tmp_path / "code", STEPS, 0), {})
+    assert found["losses"] == pytest.approx(alone["losses"], abs=1e-4)
+    assert found["samples"] == alone["samples"]
+    status = json.loads(job.ask("status", "elastic", "--json"))
+    tries = [[a["exit_code"] for a in node["attempts"]] for node in status["nodes"]]
+    assert sorted(tries) == [[0], [137, 0], [143, 0]]
+    changes = status["changes"]
+    assert [c["generation"] for c in changes] == list(range(1, len(changes) + 1))
+    assert all(c["gap_s"] > 0 and c["lost_steps"] is not None for c in changes[1:])
+    assert f"generation {len(changes)}, 3 nodes" in job.ask("status", "elastic")
+
+
+def test_a_job_that_is_cancelled_keeps_what_it_had(
+    start: Callable[..., Job], tmp_path: Path
+) -> None:
+    job = start()
+    job.until(lambda: len(job.seats()) == 3 and job.steps())
+
+    job.ask("cancel", "elastic")
+
+    job.applying.communicate(timeout=60)
+    assert job.applying.returncode != 0
+    job.ask("fetch", "elastic", "here")
+    assert json.loads((tmp_path / "here/out/state.json").read_text())["losses"]
+    left = [pid for pid in Path("/proc").iterdir() if pid.name.isdigit() and _of(job, pid)]
+    assert left == []
+
+
+def _of(job: Job, process: Path) -> bool:
+    try:
+        return f"RUNSPEC_RUN={job.run.name}".encode() in (process / "environ").read_bytes()
+    except OSError:
+        return False
+
+
+def test_a_program_that_fails_ends_the_job_with_its_code(start: Callable[..., Job]) -> None:
+    job = start(command=["sh", "-c", "exit 9"], retry={"attempts": 2})
+
+    said, _ = job.applying.communicate(timeout=90)
+
+    assert job.applying.returncode != 0
+    status = json.loads(job.ask("status", "elastic", "--json"))
+    assert (status["state"], status["exit_code"]) == ("failed", 9), said

@@ -1,0 +1,66 @@
+"""Nodes that come and go on a real Slurm: jobs of one array, which are one job to whoever applied it."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from tests.e2e.elastic import fixed, sgd
+from tests.e2e.slurm import Project, cluster as cluster, project as project  # fixtures
+
+pytestmark = pytest.mark.slow
+STEPS = 1500
+
+
+def elastic(project: Project, least: int, most: int) -> dict[str, Any]:
+    """Give the fields of a training without any library, whose pace is in a file of the project."""
+    argv = sgd(project.folder, STEPS, 0.05)
+    return {
+        "cluster": {"nodes": {"min": least, "max": most}},
+        "outputs": [{"name": "out", "path": "/job/out", "sync": "1s"}],
+        "retry": {"spot_attempts": 5},
+        "providers": {"slurm": {"sbatch": ["--exclusive"]}},  # one on each of four nodes
+        "command": argv,
+    }
+
+
+def members(project: Project, run: str) -> list[int]:
+    """Give which nodes the generation has that runs; none while one forms."""
+    path = project.workspace / "runs" / run / "elastic" / "0" / "state"
+    found = json.loads(path.read_text()) if path.exists() else {}
+    running = found["members"] if found.get("phase") == "running" else ()
+    return sorted(int(member[0].partition("-")[0]) for member in running)
+
+
+def job(project: Project, run: str) -> str:
+    return (project.workspace / "runs" / run / "claim").read_text()
+
+
+def test_a_job_goes_on_while_its_nodes_come_and_go(project: Project) -> None:
+    """Of five, one waits for a place, one loses its power and comes back, and one makes room for the one that waits."""
+    run = project.started(**elastic(project, 1, 5))
+    project.until(lambda: members(project, run) == [0, 1, 2, 3])
+    (lost,) = project.jobs("%N", f"--name={run}", f"--jobs={job(project, run)}_1")
+    project.cluster.lose(lost)
+    project.cluster.set_node(lost, "DOWN", "its power is gone")
+    project.until(lambda: members(project, run) == [0, 2, 3])
+    project.cluster.mend(cancel=False)
+    project.until(lambda: len(members(project, run)) == 4)
+    project.cluster.run("scontrol", "requeue", f"{job(project, run)}_2")
+    project.until(
+        lambda: members(project, run) == [0, 1, 3, 4]
+    )  # Slurm lets the other one wait a while
+    (project.folder / "pace").write_text("0")
+    found = project.until_over()
+
+    assert (found["state"], found["exit_code"]) == ("succeeded", 0), project.log()
+    assert [(n["task"], n["rank"]) for n in found["nodes"]] == [(0, rank) for rank in range(5)]
+    (spare,) = [n for n in found["nodes"] if n["state"] != "succeeded"]
+    assert (spare["state"], spare["reason"][:15]) == ("cancelled", "the job is over")
+    kept = json.loads(project.fetched()["out/state.json"])
+    alone = fixed(project.folder, sgd(project.folder, STEPS, 0), {})
+    assert kept["losses"] == pytest.approx(alone["losses"], abs=1e-4)
+    assert kept["samples"] == alone["samples"]
+    assert {line.partition("]")[0] for line in project.log().splitlines()} >= {"[node 0", "[node 1"}

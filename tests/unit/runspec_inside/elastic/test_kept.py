@@ -1,0 +1,139 @@
+"""What an elastic job keeps counts when the fence says so, and is what every node begins from."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+
+from runspec_inside.elastic.kept import Kept
+from runspec_inside.elastic.member import Member
+from runspec_inside.folder import FolderBucket
+from runspec_inside.words import Failure
+
+AT = "runs/r/elastic/0/"
+
+
+class Fence:
+    """A member as far as a saver asks it."""
+
+    def __init__(self) -> None:
+        self.generation, self.note = 1, ""
+
+    def may_write(self, generation: int) -> bool:
+        return generation == self.generation
+
+    def commit(self, generation: int, note: str) -> bool:
+        if generation == self.generation:
+            self.note = note
+        return generation == self.generation
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> FolderBucket:
+    (tmp_path / "store").mkdir()
+    return FolderBucket({"RUNSPEC_STORE": f"file://{tmp_path / 'store'}"})
+
+
+@pytest.fixture
+def fence() -> Fence:
+    return Fence()
+
+
+class Node:
+    """The folder of one node, and what it keeps."""
+
+    def __init__(self, store: FolderBucket, folder: Path, fence: Fence) -> None:
+        folder.mkdir()
+        self.folder, self.fence = folder, fence
+        self.kept = Kept(store, AT, "runs/r/", 0)
+        self.kept.add("out", str(folder), None)
+
+    def write(self, **files: str) -> None:
+        for name, text in files.items():
+            (self.folder / name).write_text(text)
+
+    def save(self, generation: int, note: str = "") -> list[str]:
+        saver = self.kept.saver(cast(Member, self.fence), generation, note)
+        return saver.finish()
+
+    def found(self) -> Mapping[str, str]:
+        return {path.name: path.read_text() for path in self.folder.iterdir()}
+
+
+def test_all_nodes_begin_from_what_the_first_one_saved(
+    store: FolderBucket, tmp_path: Path, fence: Fence
+) -> None:
+    """What another one has written for itself is not part of it."""
+    first, other = (Node(store, tmp_path / name, fence) for name in "ab")
+    first.write(model="one", log="line")
+    other.write(model="else", junk="x")
+
+    assert first.save(1) == []
+    other.kept.restore(fence.note)
+    first.kept.restore(fence.note)
+
+    assert other.found() == first.found() == {"model": "one", "log": "line"}
+    manifest = json.loads(
+        (tmp_path / "store/runs/r/outputs/out/0/0/.runspec/manifest.json").read_text()
+    )
+    assert [file["path"] for file in manifest["files"]] == ["log", "model"]
+
+
+def test_a_generation_that_is_over_makes_nothing_count(
+    store: FolderBucket, tmp_path: Path, fence: Fence
+) -> None:
+    stale, new = (Node(store, tmp_path / name, fence) for name in "ab")
+    stale.write(model="one")
+    assert stale.save(1) == []
+    fence.generation = 2
+    new.kept.restore(fence.note)
+    new.write(model="two")
+    assert new.save(2, fence.note) == []
+    note = fence.note
+
+    stale.write(model="late", more="late")
+    lost = stale.save(1)
+
+    assert "later generation" in lost[0]
+    assert fence.note == note
+    fresh = Node(store, tmp_path / "c", fence)
+    fresh.kept.restore(note)
+    assert fresh.found() == {"model": "two"}
+
+
+def test_a_generation_that_ends_while_it_saves_makes_nothing_count(
+    store: FolderBucket, tmp_path: Path, fence: Fence, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The look before was in time, and the write came too late."""
+    node = Node(store, tmp_path / "a", fence)
+    node.write(model="one")
+    fence.generation = 2
+    monkeypatch.setattr(fence, "may_write", lambda generation: True)
+
+    assert node.save(1) != []
+    assert fence.note == ""
+
+
+def test_nothing_is_fetched_again_that_is_there(
+    store: FolderBucket, tmp_path: Path, fence: Fence, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    node = Node(store, tmp_path / "a", fence)
+    node.write(model="one")
+    node.save(1)
+    asked: list[Any] = []
+    monkeypatch.setattr(store, "get_file", lambda *words: asked.append(words))
+
+    node.kept.restore(fence.note)
+
+    assert asked == []
+
+
+def test_what_was_kept_and_is_gone_is_said(
+    store: FolderBucket, tmp_path: Path, fence: Fence
+) -> None:
+    with pytest.raises(Failure, match="1-1 is gone"):
+        Node(store, tmp_path / "a", fence).kept.restore("1-1")

@@ -1,0 +1,56 @@
+"""What a zipapp left beside it goes when it goes, and only then."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from runspec.provider import Request
+from runspec_slurm.client import SlurmClient
+from runspec_slurm.options import SlurmOptions
+
+KNOWN, OTHER, GONE = (letter * 64 for letter in "abc")
+PLACES = {
+    f"{KNOWN}.pyz",
+    f"{KNOWN}.cpython-311-3495.kept",
+    f"{KNOWN}.cpython-36-3379.kept",
+    f"{OTHER}.pyz",
+    f"{OTHER}.cpython-311-3495.kept",
+    f"{GONE}.cpython-311-3495.kept",
+}
+
+
+@pytest.fixture
+def inside(tmp_path: Path) -> Path:
+    folder = tmp_path / "inside"
+    folder.mkdir()
+    for name in PLACES:
+        (folder / name).write_text("x")
+    return folder
+
+
+def test_compiled_modules_are_litter_where_their_zipapp_is(inside: Path) -> None:
+    client = SlurmClient(SlurmOptions(workspace=str(inside.parent)))
+    made = {f"inside/{KNOWN}.pyz"}
+
+    found = list(client.litter((), made))
+
+    assert sorted(one.what for one in found) == [
+        f"upload inside/{OTHER}.pyz (1 bytes)",
+        f"upload inside/{GONE}.cpython-311-3495.kept (1 bytes)",
+    ]
+    for one in found:
+        for request in one.remove:
+            client.call(request)
+    assert {path.name for path in inside.iterdir()} == {name for name in PLACES if KNOWN in name}
+    assert list(client.litter((), made)) == []
+
+
+def test_who_takes_away_a_zipapp_takes_away_what_it_left(inside: Path) -> None:
+    """As `destroy --site` does; what has only a like name stays."""
+    client = SlurmClient(SlurmOptions(workspace=str(inside.parent)))
+
+    client.call(Request("folder", "remove", {"key": f"inside/{KNOWN}.pyz"}))
+
+    assert {path.name for path in inside.iterdir()} == {n for n in PLACES if KNOWN not in n}

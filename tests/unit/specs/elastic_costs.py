@@ -1,0 +1,153 @@
+"""The tables of docs/elastic-costs.md, simulated anew."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+from statistics import mean
+from typing import NamedTuple
+
+import yaml
+
+from runspec.simulate.curve import Curve
+from runspec.simulate.fleet import Dice
+from runspec.simulate.runs import Job, Outcome, elastic, gang
+from runspec.simulate.scaling import Scaling
+from runspec.simulate.trace import Trace
+from runspec.simulate.work import Costs
+
+TRACES = Path(__file__).resolve().parents[3] / "docs" / "traces"
+IMAGENET_90 = 90 * 1_281_167
+PRICE = 24.48
+RUNS = 200
+ELASTIC = Costs(join_s=10, loss_s=15, checkpoint_s=300)
+
+
+class Table(NamedTuple):
+    """A header and rows, as Markdown writes them."""
+
+    header: tuple[str, ...]
+    rows: tuple[tuple[str, ...], ...]
+
+    def __str__(self) -> str:
+        lines = [self.header, ("---",) * len(self.header), *self.rows]
+        return "".join(f"| {' | '.join(line)} |\n" for line in lines)
+
+
+def curve() -> Curve:
+    text = (TRACES / "resnet50-p3.yaml").read_text()
+    return Scaling.model_validate(yaml.safe_load(text)).curve
+
+
+def dices() -> Iterator[Dice]:
+    for seed in range(RUNS):
+        yield random.Random(seed).random
+
+
+def work(costs: Costs, take: Mapping[str, int]) -> Job:
+    return Job(IMAGENET_90, curve(), costs, take)
+
+
+def stays(nodes: int) -> Outcome:
+    pool = {"on-demand": {"price": PRICE, "nodes": nodes}}
+    trace = Trace.model_validate({"pools": pool})
+    return gang(work(Costs(), {"on-demand": nodes}), nodes, trace, random.random)
+
+
+def spot(nodes: int, rate: float, price: float) -> Trace:
+    pool = {"price": PRICE * price, "nodes": nodes, "losses_per_hour": rate, "wait": 34 * 60}
+    return Trace.model_validate(
+        {"pools": {"on-demand": {"price": PRICE, "nodes": 12}, "spot": pool}}
+    )
+
+
+def percent(values: Iterable[float], base: float) -> str:
+    return f"{100 * (mean(values) / base - 1):+.0f} %".replace("-", "−")
+
+
+def both(found: list[Outcome], base: Outcome) -> tuple[str, str]:
+    assert not any(one.why for one in found), "some did not finish"
+    time = percent([one.time_s for one in found], base.time_s)
+    return time, percent([one.cost for one in found], base.cost)
+
+
+def published() -> Table:
+    """The throughput and the time of 90 epochs on machines that stay."""
+    rows = []
+    for nodes in (1, 4, 8, 12, 32):
+        found = stays(nodes)
+        speed = f"{curve().samples_per_s(nodes):,.0f}"
+        rows.append((str(nodes), speed, f"{found.time_s / 60:.0f} min", f"{found.cost:.0f}"))
+    return Table(("machines", "images/s", "90 epochs", "cost"), tuple(rows))
+
+
+def beside() -> Table:
+    """Spot machines beside some that stay, against 4 that stay."""
+    rows = []
+    for fixed, more in ((4, 4), (2, 4), (2, 6), (0, 6)):
+        take = {"on-demand": fixed, "spot": more} if fixed else {"spot": more}
+        for rate in (0.05, 0.3):
+            cells = []
+            for price in (0.4, 0.3):
+                trace = spot(more, rate, price)
+                job = work(ELASTIC, take)
+                runs = [elastic(job, max(1, fixed), fixed + more, trace, d) for d in dices()]
+                cells.append(both(runs, stays(4)))
+            ((time, cheap), (_, cheaper)) = cells
+            rows.append((f"{fixed} + up to {more} spot", f"{rate} an hour", time, cheap, cheaper))
+    head = ("machines", "each is lost", "time", "cost, spot −60 %", "cost, spot −70 %")
+    return Table(head, tuple(rows))
+
+
+def gangs() -> Table:
+    """8 spot machines at 30 % of the price, as a gang and elastic, against 8 that stay."""
+    rows = []
+    for rate in (0.05, 0.1, 0.3, 1.0):
+        trace, job = spot(8, rate, 0.3), work(ELASTIC, {"spot": 8})
+        cells = ["never ends in practice"]
+        if rate < 1:
+            cells = [", ".join(both([gang(job, 8, trace, dice) for dice in dices()], stays(8)))]
+        for costs in (ELASTIC, Costs(120, 120, 600)):
+            changed = job._replace(costs=costs)
+            runs = [elastic(changed, 1, 8, trace, dice) for dice in dices()]
+            cells.append(", ".join(both(runs, stays(8))))
+        rows.append((f"{rate} an hour", *cells))
+    head = (
+        "each is lost",
+        "gang: time, cost",
+        "elastic: 10 to 15 s, saved every 5 min",
+        "elastic: 2 min, saved every 10 min",
+    )
+    return Table(head, tuple(rows))
+
+
+def scheduled(pool: str, price: float) -> Outcome:
+    """One machine that stays and up to 11 of *pool*, at *price* of what the first costs."""
+    given = yaml.safe_load((TRACES / "dynamic-training.yaml").read_text())
+    given["pools"][pool]["price"] *= price
+    trace = Trace.model_validate(given)
+    job = work(ELASTIC, {"on-demand": 1, pool: 11})
+    return elastic(job, 1, 12, trace, random.Random(0).random)
+
+
+def dynamic() -> Table:
+    """1 to 12 machines over 90 epochs, against 4 that stay."""
+    base, rows = stays(4), []
+    for pool in ("few", "wave", "many"):
+        same, free = scheduled(pool, 1.0), scheduled(pool, 0.0)
+        time, cost = both([same], base)
+        costs = [both([scheduled(pool, price)], base)[1] for price in (0.6, 0.4, 0.3)]
+        per_price = same.cost - free.cost
+        limits = [(base.cost * (1 - less) - free.cost) / per_price for less in (0.15, 0.5)]
+        nodes = f"{same.node_s / same.time_s:.1f}"
+        rows.append((pool, nodes, time, cost, *costs, *(f"{100 * one:.0f} %" for one in limits)))
+    head = (
+        *("schedule", "machines, mean", "time", "cost at the same price"),
+        *("at 60 %", "at 40 %", "at 30 %"),
+        *("price for −15 %", "price for −50 %"),
+    )
+    return Table(head, tuple(rows))
+
+
+TABLES = {"published": published, "beside": beside, "gangs": gangs, "dynamic": dynamic}
