@@ -86,6 +86,9 @@ PASSES = (
 )
 NO_JOB = ("Invalid job id specified",)
 OVER = (*NO_JOB, "Job/step already completing or completed")
+# scancel ends with the number of Slurm's error (ESLURM_ALREADY_DONE, 2021), of which a shell sees eight bits, and keeps
+# the words of this one to itself: https://github.com/SchedMD/slurm/blob/slurm-22-05-8-1/src/scancel/scancel.c
+OVER_CODE = 2021 % 256
 # What to do about a refusal; the words are Slurm's.
 WAYS = (
     ("Invalid partition name", "name another in the profile: partition (sinfo -s lists them)"),
@@ -217,7 +220,7 @@ class Queue:
             done = self._run(script, args, content)
         except Unavailable as exc:
             raise RemoteError(exc.message, exc.hint, transient=True) from exc
-        if command == "scancel" and any(said in done.err for said in OVER):
+        if command == "scancel" and _over(done):
             return b""
         self._refuse(command, done)
         return done.out
@@ -320,6 +323,12 @@ def pasts(text: str) -> Iterator[Past]:
 
 def _seconds(text: str) -> float | None:
     return float(text) if text.strip().isdigit() else None
+
+
+def _over(done: Done) -> bool:
+    """Say whether scancel found nothing left to end."""
+    silent = done.code == OVER_CODE and not done.err.strip() and not done.lost
+    return silent or any(said in done.err for said in OVER)
 
 
 def _said(err: str) -> str:

@@ -142,6 +142,19 @@ def test_a_job_of_another_workspace_that_has_ended_is_not_of_this_run() -> None:
     assert [row.job for row in said(0, out=f"/v\n{LINE}").of_name("job-a1")] == ["7"]
 
 
+@pytest.mark.parametrize("words", ["", "scancel: error: Invalid job id specified\n"])
+def test_what_has_ended_meanwhile_is_not_told_again(words: str) -> None:
+    """A job that is completing: scancel says so by its code alone (2021, of which eight bits are seen)."""
+    over = said(229 if not words else 1, err=words)
+
+    over.tell(["7"])
+    over.cancel(["7"])
+    with pytest.raises(NoAnswer):
+        said(229, lost=True).tell(["7"])
+    with pytest.raises(NoAnswer):
+        said(230).tell(["7"])
+
+
 def test_an_accounting_that_does_not_answer_is_asked_once() -> None:
     way = Says(Done(1, b"", "Slurm accounting storage is disabled"))
     found = Queue(Shelf(way, "/w"))
