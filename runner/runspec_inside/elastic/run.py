@@ -76,10 +76,10 @@ class Elastic:
 
     def _prepare(self) -> None:
         """Get all that a program needs, so that the others do not wait for it once this node has joined."""
-        self.agent.mounted()
+        self.agent.workdir.mounted()
         os.mkdir(self.folder, 0o755)
         for output in self.record["outputs"]:
-            path = inputs.roomy(self.agent.below(output["path"]), self.env)
+            path = inputs.roomy(self.agent.workdir.below(output["path"]), self.env)
             os.makedirs(path, exist_ok=True)
             self.kept.add(output["name"], path, output["sync_s"])
             self.env[variable("OUTPUT", output["name"])] = path
@@ -97,13 +97,13 @@ class Elastic:
     def _engine(self) -> Program:
         grace_s, slots = self._grace_s(), self.record["slots"]
         argv = self.words or [files.local(word) for word in self.record.get("argv") or ()]
-        start = ["/bin/sh", self.agent.unpacked()]
+        start = ["/bin/sh", self.agent.workdir.unpacked()]
         if self.record["launch"] != "torchrun":
-            return Program([*start, *argv], self.agent.cwd, grace_s)
+            return Program([*start, *argv], self.agent.workdir.cwd, grace_s)
         own = torchrun_words(self.env["RUNSPEC_RUN"], self.bounds, slots, self.env["RUNSPEC_HOST"])
         folder = os.path.join(self.folder, "torchrun")
         os.mkdir(folder)
-        return Torchrun([*start, *own, *argv], self.agent.cwd, grace_s, folder, slots)
+        return Torchrun([*start, *own, *argv], self.agent.workdir.cwd, grace_s, folder, slots)
 
     def _grace_s(self) -> float:
         return read(
