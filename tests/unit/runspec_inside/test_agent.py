@@ -528,7 +528,7 @@ def test_a_node_that_cannot_be_made_ready_ends_the_one_that_waits_for_it(
     record = {**NODES, "outputs": [MODEL]}
     first = service.starts("true", record=record, BATCH_INDEX="0", RUNSPEC_HOST="a")
     end = time.monotonic() + 60
-    while bucket.get("runs/r/hosts/0/1/0") is None:  # until it waits
+    while bucket.get("runs/r/hosts/0/1/0,a") is None:  # until it waits
         assert time.monotonic() < end
         time.sleep(0.05)
 
@@ -547,7 +547,7 @@ def test_a_node_on_its_last_try_or_at_its_timeout_lets_the_others_know(
     record = {**NODES, "tries": 2, "timeout_s": timeout_s}
     node = service.starts("true", record=record, BATCH_INDEX="1", BATCH_TRY="2")
     end = time.monotonic() + 60
-    while bucket.get("runs/r/hosts/0/1/1") is None:  # until it waits for the other
+    while bucket.get("runs/r/hosts/0/1/1,here") is None:  # until it waits for the other
         assert time.monotonic() < end
         time.sleep(0.05)
 
