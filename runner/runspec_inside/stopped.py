@@ -1,6 +1,8 @@
 """The wish that a task of a sweep ends: `stop/TASK` in the store of its run, which whoever stops it puts there first.
 
-A task that is tried again finds it before it begins. One that runs looks for it where its service has no way to tell it.
+TASK is the number that the service has for it.
+
+A task that is tried again finds it before it begins. One that runs looks for it where its service cannot tell it.
 """
 
 import os
