@@ -26,8 +26,9 @@ def job_record(spec: Spec, run: str, facts: Facts, **more: Any) -> dict[str, Any
 
     *more* is what the service decides: `shape` (single, array or nodes), `tries` (in all, of one
     node), `spot` (whether the machine tells of its end, and how: true is as EC2 does), `stops`
-    (the code that ends a whole sweep, and so is no program's), and what the
-    provider's client reads. Keys are relative to the prefix of the profile.
+    (the code that ends a whole sweep, and so is no program's), `stop_s` (how often a task looks
+    whether it was stopped, where its service cannot tell it), and what the provider's client
+    reads. Keys are relative to the prefix of the profile.
     """
     return {
         "format": FORMAT,

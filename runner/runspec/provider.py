@@ -74,6 +74,7 @@ from runspec.seats import (
     nodes_each,
     seat,
     seated,
+    seats_of,
     task_of,
     tasks_in_all,
 )
@@ -217,6 +218,7 @@ __all__ = [
     "saved_outputs",
     "seat",
     "seated",
+    "seats_of",
     "shell_script",
     "signed_lines",
     "signed_problems",

@@ -6,7 +6,7 @@ How such a job ends stands in the state that its nodes keep in the store of the 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
 from runspec.spec import Spec
@@ -49,6 +49,16 @@ def task_of(record: Record, task: int, rank: int) -> tuple[int, int]:
     (5, 0)
     """
     return (task * width(record) + rank, 0) if width(record) > 1 else (task, rank)
+
+
+def seats_of(record: Record, tasks: Collection[int]) -> set[int]:
+    """Give the tasks of the service that are nodes of *tasks*.
+
+    >>> sorted(seats_of({"nodes": 1, "elastic": {"min": 1, "max": 3}}, [1]))
+    [3, 4, 5]
+    """
+    many = width(record)
+    return {task * many + rank for task in tasks for rank in range(many)}
 
 
 def seated(found: Status, record: Record) -> Status:

@@ -6,6 +6,8 @@ from collections.abc import Iterator, Mapping
 from types import SimpleNamespace
 from typing import Any
 
+import pytest
+
 from runspec_aws.jobs import Jobs
 from runspec_aws.tries import Try, over
 
@@ -52,3 +54,22 @@ def test_a_code_that_is_known_is_not_asked_for_again_and_a_new_try_is() -> None:
     assert store.listed == 1
     store.notes = ("0-0/1-6", "0-0/2-7")
     assert known._noted("r")(Try(0, 0, 2)) == 7
+
+
+def test_a_wish_is_in_the_store_before_a_child_is_told_to_end_and_each_is_said_once(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    done: list[str] = []
+    own = jobs(SimpleNamespace(put_new=lambda content, *parts: done.append("/".join(parts))))
+    own._records["r"] = {"shape": "array", "nodes": 2, "sweep": [["n", ["a", "b", "c"]]]}
+    own.remember("r", "j")
+    monkeypatch.setattr(own, "job", lambda run: {"jobId": "j", "status": "RUNNING"})
+    monkeypatch.setattr(
+        own, "describe", lambda ids: {i: {"status": "RUNNING"} for i in sorted(ids)}
+    )
+    monkeypatch.setattr(own, "_terminate", lambda job, reason: done.append(job))
+
+    own.stop("r", {1})
+    own.stop("r", {1})
+
+    assert done == ["runs/r/stop/1", "j:2", "j:3"]
