@@ -362,17 +362,22 @@ class Agent:
             path = os.path.join(os.path.abspath(base), path.lstrip("/"))
         return files.local(path)
 
+    def place_of(self, output: str) -> str:
+        """Return where what this node writes into *output* is kept."""
+        return "{}outputs/{}/{}/{}/".format(self.at, output, self.place.task, self.place.rank)
+
     def _outputs(self) -> Saver:
         saver = Saver(self.bucket)
         for output in self.record["outputs"]:
             path = inputs.roomy(self.below(output["path"]), self.env)
             os.makedirs(path, exist_ok=True)
-            own = "{}/{}/{}".format(output["name"], self.place.task, self.place.rank)
-            prefix = self.at + "outputs/" + own + "/"
+            self.env[variable("OUTPUT", output["name"])] = path
+            if output.get("from") == "first" and self.place.rank > 0:
+                continue
+            prefix = self.place_of(output["name"])
             if self.place.attempt > 1:
                 restore(self.bucket, prefix, path)
             saver.add(output["name"], path, prefix, output["sync_s"])
-            self.env[variable("OUTPUT", output["name"])] = path
         return saver
 
     def _words(self, signals: Signals) -> Optional[Mirror]:
