@@ -172,9 +172,7 @@ class Supervisor:
             child = start_child(node.argv(), environment, node.folder, log)
         attempt.nodes[node.rank] = child
         self._watch(child)
-        outputs = self.job["outputs"]
-        if "elastic" not in self.job:  # there, the first node of each generation saves
-            attempt.savers += [Saver(node, o, self._watch, self._forget) for o in outputs]
+        attempt.savers += [Saver(node, o, self._watch, self._forget) for o in node.kept]
 
     def _watch(self, child: Child) -> None:
         self.poll.register(child.pidfd, select.POLLIN)
