@@ -11,6 +11,7 @@ from typing import Any
 from runspec.provider import (
     Answer,
     Bundle,
+    Change,
     Client,
     Conflict,
     Facts,
@@ -262,6 +263,9 @@ class AzureClient:
             if status_of(exc) not in (404, 409):
                 raise
         self.tasks.forget()
+
+    def changes(self, run: str) -> Sequence[Change]:
+        return self.tasks.changes(run)
 
     def litter(self, runs: Collection[str], made: Collection[str]) -> Iterable[Litter]:
         return Collector(self.session, self.blobs).litter(runs, made)

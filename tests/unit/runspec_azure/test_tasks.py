@@ -259,3 +259,10 @@ def test_a_job_that_ended_before_a_task_was_there_has_failed() -> None:
     service = Service(done(), job=OVER, count=2)
 
     assert status(service).state is State.FAILED
+
+
+def test_a_job_whose_nodes_stay_has_no_changes_and_its_store_is_not_listed() -> None:
+    service = Service(task("completed", 0, **GOOD))
+    service.listing = None  # type: ignore[assignment, method-assign] # nobody calls it
+
+    assert Tasks(service, service).changes(RUN) == []  # type: ignore[arg-type] # what it asks of both
