@@ -69,6 +69,7 @@ from runspec.scalars import (
 )
 from runspec.seats import (
     NOT_NEEDED,
+    elastic_changes,
     elastic_end,
     elastic_status,
     nodes_each,
@@ -114,7 +115,8 @@ from runspec.values import (
     Step,
     Stream,
     Way,
-    change,
+    Who,
+    changes_of,
 )
 from runspec.words import argv, shell_script, tasks, variable
 
@@ -199,12 +201,14 @@ __all__ = [
     "Unavailable",
     "UsageError",
     "Way",
+    "Who",
     "Whole",
     "Word",
     "argv",
     "blob_name",
-    "change",
+    "changes_of",
     "did_you_mean",
+    "elastic_changes",
     "elastic_end",
     "elastic_status",
     "inside_boot",

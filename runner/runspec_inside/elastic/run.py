@@ -160,7 +160,7 @@ class Elastic:
         text = why or "told to end"
         self.agent.say("this node leaves: {}".format(text))
         files.write(self.env["RUNSPEC_NOTICE"], (text + "\n").encode(), 0o644)
-        self.member.leave()
+        self.member.leave(text)
 
     def _stop(self) -> None:
         """Have the program save and end, once; it is killed when its grace is over."""
@@ -219,7 +219,7 @@ class Elastic:
         env = self._environment(turn, view)
         if rank == 0:
             self.saver = self.kept.saver(self.member, turn.generation, note)
-        self.account.begin(turn, view.why)
+        self.account.begin(turn, view)
         self.turn = turn
         try:
             self.engine.start(turn, env)
