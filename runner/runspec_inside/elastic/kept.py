@@ -65,6 +65,7 @@ class Kept:
         """Return what saves for *generation*, which has begun from *note*."""
         kept = self.listed(note)
         saver = FencedSaver(self.bucket, member, generation, self.prefix + KEPT)
+        saver.begun = {name: kept.get(name, {}) for name in self.folders}
         for name, folder in self.folders.items():
             prefix = self._prefix.format(name)
             output = Output(name, folder, prefix, self._every_s[name], kept.get(name))
@@ -79,8 +80,16 @@ class FencedSaver(Saver):
     def __init__(self, bucket: Bucket, member: Member, generation: int, prefix: str) -> None:
         super().__init__(bucket)
         self.member, self.generation, self.prefix = member, generation, prefix
+        self.begun: Dict[str, Listed] = {}  # what there was when the generation began
         self._count = 0
         self._one = threading.Lock()
+
+    def has_new(self) -> bool:
+        """Say whether something counts now that did not when the generation began."""
+        return any(
+            one.listed is not None and _contents(one.listed) != _contents(self.begun[one.name])
+            for one in self.outputs
+        )
 
     def once(self, output: Output) -> List[str]:
         if not self.member.may_write(self.generation):
@@ -96,6 +105,10 @@ class FencedSaver(Saver):
             if not self.member.commit(self.generation, note):
                 raise Failure(OVER, LOST)
         super()._list(output)
+
+
+def _contents(listed: Listed) -> Dict[str, str]:
+    return {path: entry.sha256 for path, entry in listed.items()}
 
 
 def _entries(output: Output) -> List[Dict[str, Any]]:

@@ -17,6 +17,7 @@ from ..words import LOST, STOPPED, Failure, read
 from .account import Account
 from .course import STATE, View
 from .engine import Program, Torchrun, Turn, torchrun_words
+from .headway import Headway
 from .kept import FencedSaver, Kept
 from .member import Member, timing
 from .state import DONE, Bounds, Node, State
@@ -42,12 +43,14 @@ class Elastic:
         self.folder = os.path.join(agent.folder, "elastic")
         self.kept = Kept(self.bucket, self.prefix, agent.at, agent.place.task)
         self.account = Account(self.bucket, self.prefix, self.folder)
+        self.headway = Headway(self.account.path)
         self.turn: Optional[Turn] = None  # the generation whose program runs here
         self.saver: Optional[FencedSaver] = None
         self.mirror: Optional[Mirror] = None
         self.told = False  # whether the program was told to stop
         self.leaving = False
         self._began = self._said = 0
+        self._further = False  # whether the generation that ran here last has got on
         self._shown: Optional[View] = None
 
     def run(self) -> int:
@@ -172,12 +175,14 @@ class Elastic:
         lost = self.saver.finish() if self.saver is not None else []
         for line in lost:
             self.agent.say("not saved: {}".format(line))
+        self._further = self.saver is not None and self.headway.made(self.saver.has_new())
         self.turn = self.saver = self.mirror = None
         if not self.told:
             self.agent.say(
                 "the program of generation {} ended with {}".format(turn.generation, code)
             )
-            self.member.finish(turn.generation, 1 if lost and code == 0 else code)
+            code = 1 if lost and code == 0 else code
+            self.member.finish(turn.generation, code, self._further)
 
     def _wait(self, view: View) -> None:
         """Take the part in a generation that it has, or say that it could."""
@@ -185,7 +190,7 @@ class Elastic:
             self._begin(view)
         elif view.rank is None and view.generation > self._said:
             self._said = view.generation
-            self.member.ready(view.generation)
+            self.member.ready(view.generation, self._further)
 
     def _begin(self, view: View) -> None:
         """Start the program of a generation, where all nodes have what the last one kept."""
@@ -204,6 +209,7 @@ class Elastic:
         if rank == 0:
             self.saver = self.kept.saver(self.member, turn.generation, note)
         self.account.begin(turn, view.why)
+        self.headway.begin()
         self.turn = turn
         try:
             self.engine.start(turn, env)
