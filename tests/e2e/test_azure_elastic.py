@@ -81,7 +81,7 @@ def test_a_node_that_never_came_is_called_off_when_the_job_is_over(
 ) -> None:
     """There is one machine for two nodes; a task that waits on would have another one started, later.
 
-    The service is slow to see that the machine is free at last: else it would start the task there, which leaves at once.
+    The service is slow to see that the machine is free at last: else it would start the task there, to leave at once.
     """
     account.control("PUT", "settings", {"low_priority_quota": 1})
     go = tmp_path / "go"
