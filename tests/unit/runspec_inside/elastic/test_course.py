@@ -202,6 +202,15 @@ def test_a_program_that_begins_again_for_ever_ends_the_job(number: int) -> None:
     assert world.run(world.now + 30.0, lambda: not world.up())
 
 
+def test_a_node_that_has_got_on_says_so_before_it_is_ready() -> None:
+    """The next generation may begin at the moment that it is."""
+    world = running(1)
+
+    beginning_again(world, world.nodes[0], 1)
+
+    assert list(world.store.folders["said/2/"]) == ["000,further", "000,ready"]
+
+
 def test_a_program_that_begins_again_while_nodes_come_and_go_is_given_time() -> None:
     """It ends so where it loses another one, and its agent hears of that later."""
     world = running(3, seed=9)
