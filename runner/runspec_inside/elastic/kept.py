@@ -43,14 +43,22 @@ class Kept:
             for name, entries in kept.items()
         }
 
-    def restore(self, note: str) -> None:
-        """Make the folders hold what *note* names, and nothing else: all nodes begin from the same."""
+    def restore(self, note: str) -> List[str]:
+        """Make the folders hold what *note* names, and nothing else: all nodes begin from the same.
+
+        Return the files that are not as it lists them: a generation that was over has replaced them, each as a whole.
+        """
+        others: List[str] = []
         for name, entries in self.listed(note).items():
             if name in self.folders:
                 _drop(self.folders[name], entries)
-                self._fetch(self._prefix.format(name), self.folders[name], entries)
+                found = self._fetch(self._prefix.format(name), self.folders[name], entries)
+                others += ["{}/{}".format(name, path) for path in found]
+        return others
 
-    def _fetch(self, prefix: str, folder: str, entries: Listed) -> None:
+    def _fetch(self, prefix: str, folder: str, entries: Listed) -> List[str]:
+        others: List[str] = []
+
         def one(name: str) -> None:
             target, entry = files.local(os.path.join(folder, name)), entries[name]
             if not _is(target, entry):
@@ -58,8 +66,11 @@ class Kept:
                 self.bucket.get_file(prefix + name, target)
                 if file_digest(target) == (entry.size, entry.sha256):
                     os.utime(target, ns=(entry.mtime_ns, entry.mtime_ns))
+                else:
+                    others.append(name)
 
         many.each(one, list(entries))
+        return sorted(others)
 
     def saver(self, member: Member, generation: int, note: str) -> "FencedSaver":
         """Return what saves for *generation*, which has begun from *note*."""

@@ -13,6 +13,7 @@ from .. import contract, files, inputs
 from ..mirror import Mirror
 from ..place import variable
 from ..process import Pace, Signals
+from ..sync import shown
 from ..words import LOST, STOPPED, Failure, read
 from .account import Account
 from .course import STATE, View
@@ -29,6 +30,7 @@ LOOK_S = 0.2  # at the most between two looks
 SAVE_S = 120.0  # for a node to save what its program wrote, before the others go on without it
 START_S = 60.0  # for the first node to say where its generation meets
 STARTS = "starts/{}"
+REPLACED = "a generation that was over has replaced it, so it may not fit the other files"
 DISCOVERY = "#!/bin/sh\nexec cat '{}'\n"
 
 
@@ -203,7 +205,8 @@ class Elastic:
         if start is None:
             return
         port, note = start
-        self.kept.restore(note)
+        for name in self.kept.restore(note):
+            self.agent.say("{} is not what the last save had: {}".format(shown(name), REPLACED))
         turn = Turn(view.generation, rank, hosts, port)
         env = self._environment(turn, view)
         if rank == 0:
