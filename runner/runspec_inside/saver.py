@@ -178,12 +178,14 @@ def _kept(bucket: Bucket, prefix: str) -> Optional[Listed]:
     return None if found is None else entries_of(found)
 
 
-def bring(bucket: Bucket, key: str, target: str, entry: Entry) -> None:
-    """Get a file that was saved. One that is not as it was listed gets no time, so it is saved and listed anew."""
+def bring(bucket: Bucket, key: str, target: str, entry: Entry) -> bool:
+    """Get a file that was saved; say whether it is as it was listed. If not, it gets no time, so it is saved anew."""
     os.makedirs(os.path.dirname(target), exist_ok=True)
     bucket.get_file(key, target)
-    if file_digest(target) == (entry.size, entry.sha256):
+    same = file_digest(target) == (entry.size, entry.sha256)
+    if same:
         os.utime(target, ns=(entry.mtime_ns, entry.mtime_ns))
+    return same
 
 
 def restore(bucket: Bucket, prefix: str, path: str) -> None:

@@ -16,6 +16,7 @@ from .state import (
     DONE,
     FINISHED,
     FORMING,
+    FURTHER,
     GONE,
     LEAVING,
     READY,
@@ -80,6 +81,7 @@ class Course:
         self._watch: Optional[Watch] = None
         self._beats = 0
         self._idle = True  # whether the program is not running
+        self._further = False  # whether it has got on when it last ran
         self._began = 0  # the last generation that it was allowed to run in
         self._fenced = 0  # the last one that it had to stop in, by itself
         self._over: Tuple[int, str] = (0, "")  # the generation whose program has ended, and how
@@ -100,16 +102,17 @@ class Course:
         found = state.generation, state.phase, rank, state.members, state.leader
         return View(*found, state.code, state.why, lost, state.stayed, state.went)
 
-    def ready(self, generation: int) -> None:
+    def ready(self, generation: int, further: bool = False) -> None:
         """Say that the program is not running, and what it wrote is saved; *generation* is later than it ran in."""
         if generation > self._began:
             self._idle = True
+            self._further = self._further or further
 
-    def finish(self, generation: int, code: int) -> None:
+    def finish(self, generation: int, code: int, further: bool = False) -> None:
         """Say that the program of *generation* has ended by itself."""
         if generation == self._began:
             self._over = generation, word_of(code)
-            self._idle = True
+            self._idle, self._further = True, further
             self._hurry_until = self._clock() + self.timing.hurried_s
 
     def leave(self, gone: bool = False, why: str = "") -> None:
@@ -202,7 +205,7 @@ class Course:
         word = "" if self.state is None else self._word(self.state)
         if self.state is not None and word:
             prefix = "{}{},".format(SAID.format(self.state.generation), self.me.id)
-            yield from self._tell(prefix, [word])
+            yield from self._tell(prefix, [FURTHER] * (word == READY and self._further) + [word])
 
     def _word(self, state: State) -> str:
         rank = state.rank(self.me.id)
@@ -238,7 +241,7 @@ class Course:
             self._watch = Watch(now, "" if before is None else before.leader)
         runs = state.phase == RUNNING and state.rank(self.me.id) is not None
         if runs and self._began < state.generation:
-            self._began, self._idle = state.generation, False
+            self._began, self._idle, self._further = state.generation, False, False
 
     def _swap(self, new: State) -> Work:
         """Write *new* in the place of what was seen last, and return whether; who was too late looks again."""

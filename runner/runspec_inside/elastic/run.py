@@ -13,10 +13,12 @@ from .. import contract, files, inputs, workdir
 from ..mirror import Mirror
 from ..place import variable
 from ..process import Pace, Signals
+from ..sync import shown
 from ..words import LOST, STOPPED, Failure, read
 from .account import Account
 from .course import STATE, View
 from .engine import Program, Torchrun, Turn, torchrun_words
+from .headway import Headway
 from .kept import FencedSaver, Kept
 from .member import Member, timing
 from .own import OwnSaver
@@ -29,6 +31,7 @@ LOOK_S = 0.2  # at the most between two looks
 SAVE_S = 120.0  # for a node to save what its program wrote, before the others go on without it
 START_S = 60.0  # for the first node to say where its generation meets
 STARTS = "starts/{}"
+REPLACED = "a generation that was over has replaced it, so it may not fit the other files"
 DISCOVERY = "#!/bin/sh\nexec cat '{}'\n"
 
 
@@ -44,12 +47,14 @@ class Elastic:
         self.kept = Kept(self.bucket, self.prefix, agent.at, agent.place.task)
         self.own = OwnSaver(self.bucket)
         self.account = Account(self.bucket, self.prefix, self.folder)
+        self.headway = Headway(self.account.path)
         self.turn: Optional[Turn] = None  # the generation whose program runs here
         self.saver: Optional[FencedSaver] = None
         self.mirror: Optional[Mirror] = None
         self.told = False  # whether the program was told to stop
         self.leaving = False
         self._began = self._said = 0
+        self._further = False  # whether the generation that ran here last has got on
         self._shown: Optional[View] = None
 
     def run(self) -> int:
@@ -182,12 +187,14 @@ class Elastic:
         for line in lines:
             self.agent.say("not saved: {}".format(line))
         lost = bool(lines) | self._lost_own(self.own.whole())
+        self._further = self.saver is not None and self.headway.made(self.saver.has_new())
         self.turn = self.saver = self.mirror = None
         if not self.told:
             self.agent.say(
                 "the program of generation {} ended with {}".format(turn.generation, code)
             )
-            self.member.finish(turn.generation, 1 if lost and code == 0 else code)
+            code = 1 if lost and code == 0 else code
+            self.member.finish(turn.generation, code, self._further)
 
     def _lost_own(self, lines: List[str]) -> bool:
         """Say what could not be saved; return whether that is a failure. It is none where this node was replaced."""
@@ -201,7 +208,7 @@ class Elastic:
             self._begin(view)
         elif view.rank is None and view.generation > self._said:
             self._said = view.generation
-            self.member.ready(view.generation)
+            self.member.ready(view.generation, self._further)
 
     def _begin(self, view: View) -> None:
         """Start the program of a generation, where all nodes have what the last one kept."""
@@ -214,12 +221,14 @@ class Elastic:
         if start is None:
             return
         port, note = start
-        self.kept.restore(note)
+        for name in self.kept.restore(note):
+            self.agent.say("{} is not what the last save had: {}".format(shown(name), REPLACED))
         turn = Turn(view.generation, rank, hosts, port)
         env = self._environment(turn, view)
         if rank == 0:
             self.saver = self.kept.saver(self.member, turn.generation, note)
         self.account.begin(turn, view)
+        self.headway.begin()
         self.turn = turn
         try:
             self.engine.start(turn, env)
