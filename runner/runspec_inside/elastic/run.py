@@ -5,11 +5,10 @@
 
 import json
 import os
-import socket
 import time
 from typing import TYPE_CHECKING, Dict, List, Optional, Tuple
 
-from .. import contract, files, inputs, workdir
+from .. import address, contract, files, inputs, workdir
 from ..mirror import Mirror
 from ..place import variable
 from ..process import Pace, Signals
@@ -68,6 +67,7 @@ class Elastic:
         self.member.start()
         self.own.start()
         try:
+            self.engine.prepare(self._localized())
             code = self._stay()
         finally:
             self.engine.kill()
@@ -245,7 +245,7 @@ class Elastic:
         """Return the port and what all begin from, as the first node says; None: the generation is over already."""
         key = self.prefix + STARTS.format(generation)
         if rank == 0:
-            start = _free_port(), self.member.committed()
+            start = address.free_port(), self.member.committed()
             self.bucket.put(key, json.dumps(start).encode("ascii"))
             return start
         until, pace = time.monotonic() + START_S, Pace(0.05, 1.0)
@@ -280,6 +280,9 @@ class Elastic:
             self.env["RUNSPEC_MEET"] = meet
             prefix = "{}meet/{}/".format(self.prefix, turn.generation)
             self.mirror = Mirror(self.bucket, meet, prefix)
+        return self._localized()
+
+    def _localized(self) -> Dict[str, str]:
         return {name: files.local(value) for name, value in self.env.items()}
 
     def _show(self, view: View) -> None:
@@ -296,9 +299,3 @@ class Elastic:
             "members": [{"host": node.host, "slots": node.slots} for node in view.members],
         }
         files.write(self.env["RUNSPEC_MEMBERS"], json.dumps(record).encode("ascii"), 0o644)
-
-
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("", 0))
-        return int(probe.getsockname()[1])
