@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import ipaddress
 import os
+import signal
 import socket
 import sys
 from collections.abc import Callable
@@ -49,6 +50,20 @@ settings.load_profile("runspec")
 # Every test has a session of its own, and each read the same megabytes of models anew: read once, like
 # a program that has one session. A test that sets AWS_DATA_PATH has other models.
 botocore.session.create_loader = functools.cache(botocore.session.create_loader)
+
+
+def pytest_configure() -> None:
+    hear()
+
+
+def hear() -> None:
+    """Have what the tests start hear Ctrl-C though they run in the background of a shell, or under nohup.
+
+    What is ignored stays so in every program that is started; a handler does not. signal(7)
+    """
+    for number in (signal.SIGHUP, signal.SIGINT, signal.SIGQUIT):
+        if signal.getsignal(number) is signal.SIG_IGN:
+            signal.signal(number, lambda *_: None)
 
 
 class NetworkTouched(RuntimeError):
