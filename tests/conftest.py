@@ -17,6 +17,7 @@ import pytest
 from hypothesis import settings
 
 from runspec_rehearsal.azure.blob import package
+from tests.dealt import dealt
 
 # Real builds share the real cache, or every test would fetch the world again.
 REAL_CACHE = os.environ.get("XDG_CACHE_HOME") or str(Path.home() / ".cache")
@@ -54,6 +55,13 @@ botocore.session.create_loader = functools.cache(botocore.session.create_loader)
 
 def pytest_configure() -> None:
     hear()
+
+
+@pytest.hookimpl(trylast=True)  # when it is known which tests are slow, and which are left out
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    workers = int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1"))
+    if workers > 1:
+        items[:] = dealt(items, workers)
 
 
 def hear() -> None:
