@@ -98,7 +98,7 @@ def docker(spec: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Itera
     service = subprocess.Popen(["podman", "system", "service", "--time=0", socket])
     monkeypatch.setenv("DOCKER_HOST", socket)
     try:
-        end = time.monotonic() + 20
+        end = time.monotonic() + 90
         while subprocess.run(["docker", "ps"], capture_output=True, check=False).returncode:
             assert time.monotonic() < end, "podman does not answer as docker"
             time.sleep(0.1)
