@@ -11,29 +11,27 @@ from tests.dealt import CONTRACT, LONG, dealt
 WORKERS = 4
 
 
-class Test(NamedTuple):
+class Item(NamedTuple):
     nodeid: str
     slow: bool
-
-    __test__ = False
 
     def get_closest_marker(self, name: str) -> Any:
         return True if self.slow and name == "slow" else None
 
 
-def listed() -> list[Test]:
+def listed() -> list[Item]:
     files = [part for part in LONG if part.endswith(".py")]
-    long = [Test(f"tests/{file}::test_{n}", True) for file in files for n in range(3)]
+    long = [Item(f"tests/{file}::test_{n}", True) for file in files for n in range(3)]
     others = [
-        Test(f"tests/unit/test_{n}.py::test_{k}", k < 5) for n in range(40) for k in range(20)
+        Item(f"tests/unit/test_{n}.py::test_{k}", k < 5) for n in range(40) for k in range(20)
     ]
-    asked = [Test(f"tests/{CONTRACT}::TestContract::test_it[{n}]", True) for n in range(30)]
+    asked = [Item(f"tests/{CONTRACT}::TestContract::test_it[{n}]", True) for n in range(30)]
     return [*asked, *long, *others]
 
 
-def stretches() -> list[list[Test]]:
+def stretches() -> list[list[Item]]:
     """As xdist's worksteal cuts them: what is left, by who is left."""
-    found = cast("list[Test]", dealt(cast("list[pytest.Item]", listed()), WORKERS))
+    found = cast("list[Item]", dealt(cast("list[pytest.Item]", listed()), WORKERS))
     cut = []
     for n in range(WORKERS, 0, -1):
         cut.append(found[: len(found) // n])
