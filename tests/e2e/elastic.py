@@ -111,14 +111,13 @@ class Elastic:
 
     def run_with(self, *seats: int) -> None:
         """Wait until these nodes run, and have taken some steps."""
-        self.until(lambda: sorted(self.seats()) == sorted(seats), f"{seats} run")
-        generation = self.state()["generation"]
-        self.until(
-            lambda: any(
-                c["generation"] == generation and c.get("first_step") for c in self.changes()
-            ),
-            f"generation {generation} takes a step",
-        )
+        wanted = sorted(seats)
+        self.until(lambda: sorted(self.seats()) == wanted and self.steps(), f"{seats} take a step")
+
+    def steps(self) -> bool:
+        """Say whether the generation that there is now has taken a step."""
+        now = self.state()["generation"]
+        return any(c["generation"] == now and c.get("first_step") for c in self.changes())
 
     def kill(self, seat: int) -> None:
         """Take the machine away with all that is on it."""
@@ -131,9 +130,12 @@ class Elastic:
         child.wait()
 
     def tell(self, seat: int, number: int) -> None:
-        """Signal the agent, whatever it was started by."""
+        os.kill(self.agent(seat), number)
+
+    def agent(self, seat: int) -> int:
+        """Give the process of the agent, whatever it was started by."""
         pid = self.nodes[seat].pid
-        os.kill(descendants(pid)[0] if self.at(seat) else pid, number)
+        return descendants(pid)[0] if self.at(seat) else pid
 
     def freeze(self, seat: int, number: int = signal.SIGSTOP) -> None:
         child = self.nodes[seat]
@@ -225,11 +227,18 @@ class Namespaces:
         inside = ["unshare", "--pid", "--fork", "--kill-child", "--mount-proc"]
         return [*self._in(seat + 1), *inside]
 
-    def cut(self, seat: int) -> None:
+    def cut(self, seat: int, agent: int, store: Path) -> None:
+        """Take a node away from all others: no packet comes, no connection is reset, and its *store* is gone."""
         self._tell(0, [f"link set n{seat} down"])
+        self._of(agent, ["mount", "-t", "tmpfs", "-o", "ro", "none", str(store)])
 
-    def join(self, seat: int) -> None:
+    def join(self, seat: int, agent: int, store: Path) -> None:
+        self._of(agent, ["umount", str(store)])
         self._tell(0, [f"link set n{seat} up"])
+
+    def _of(self, agent: int, argv: Sequence[str]) -> None:
+        """Run a command where files are as *agent* sees them."""
+        subprocess.run(["nsenter", f"--target={agent}", "--mount", "--", *argv], check=True)
 
     def close(self) -> None:
         for holder in self.holders:
