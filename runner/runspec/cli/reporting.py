@@ -35,6 +35,7 @@ from runspec.words import tasks
 
 POINTS_BYTES = 16 << 20
 OF_A_RUN = ("follow", "stop_rest", "timeout")
+ENDED_BADLY = (str(State.FAILED), str(State.CANCELLED))
 OF_SIZES = ("baseline", "price_per_node_hour", "samples")
 # Of the nodes of a task, the one that says most comes first.
 SAYS = (State.FAILED, State.CANCELLED, State.RUNNING, State.WAITING, State.SUCCEEDED)
@@ -194,8 +195,9 @@ def _stop_rest(
     count: int,
     args: Namespace,
 ) -> None:
-    best = found[0] if found else None
-    if best is None or best.place is None:
+    kept = (p for p in found if p.place is not None and p.task.state not in ENDED_BADLY)
+    best = next(kept, None)  # of one that failed there is nothing to wait for
+    if best is None:
         raise UsageError("no task has a number yet", "wait, or see runspec cancel")
     rest = stopping.left(status, count) - {best.task.number}
     if rest:

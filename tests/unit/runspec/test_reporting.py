@@ -272,6 +272,22 @@ def test_all_but_the_best_are_stopped_when_asked(spec: Path, capsys: Capture) ->
     assert run(["cancel", "job"]) == 0
 
 
+def test_a_task_that_failed_is_not_what_the_others_are_stopped_for(
+    spec: Path, capsys: Capture
+) -> None:
+    script = (
+        "run: |\n  echo loss=$RUNSPEC_SWEEP_N\n  [ $RUNSPEC_SWEEP_N != 1 ] || exit 9\n  sleep 60\n"
+    )
+    applied(spec, SWEEP + script, "-d")
+    until(lambda: [t["value"] for t in reported(capsys, "job")["tasks"]] == [1, 2, 3])
+    until(lambda: reported(capsys, "job")["tasks"][0]["state"] == "failed")
+
+    assert run(["report", "job", "--stop-rest"]) == 0
+
+    assert "1 tasks are told to end; task 2 is the best" in capsys.readouterr().err
+    assert run(["cancel", "job"]) == 0
+
+
 def test_nothing_is_stopped_before_there_is_a_best(spec: Path, capsys: Capture) -> None:
     applied(spec, SWEEP + "run: sleep 60\n", "-d")
 
