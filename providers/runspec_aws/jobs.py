@@ -12,11 +12,13 @@ from typing import Any, NamedTuple
 from runspec.provider import (
     NOT_NEEDED,
     Answer,
+    Change,
     Conflict,
     NodeStatus,
     RemoteError,
     State,
     Status,
+    elastic_changes,
     elastic_end,
     elastic_status,
 )
@@ -266,6 +268,15 @@ class Jobs:
                     self._terminate(child["jobId"], NOT_NEEDED)
                     self._called_off.add(child["jobId"])
         return end
+
+    def changes(self, run: str) -> Sequence[Change]:
+        """Give the changes of an elastic job: a list for each task, and a get for each change."""
+        base, files = f"runs/{run}/", self.files
+        return elastic_changes(
+            self.record(run) or {},
+            lambda folder: files.names(f"{base}{folder}"),
+            lambda paths: files.read_all([f"{base}{path}" for path in paths]),
+        )
 
     def _stopping(self, job: Job, nodes: Sequence[NodeStatus]) -> bool:
         """A job is over for AWS Batch with its main node, and then the other nodes are stopped.

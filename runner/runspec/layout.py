@@ -40,12 +40,27 @@ def job_record(spec: Spec, run: str, facts: Facts, **more: Any) -> dict[str, Any
         "timeout_s": spec.timeout,
         "sweep": [_axis(axis) for axis in axes(spec.sweep)],
         "mounts": [_mount(mount, facts) for mount in spec.mounts],
-        "outputs": [{"name": o.name, "path": o.path, "sync_s": o.sync} for o in spec.outputs],
+        "outputs": kept_outputs(spec),
         "requirements": list(facts.requirements),
         "build_constraints": list(spec.container.build_constraints),
         **_shared(spec),
         **more,
     }
+
+
+def kept_outputs(spec: Spec) -> list[dict[str, Any]]:
+    """Give what the record says of outputs: of which nodes they are kept, where that is not as always."""
+    nodes = spec.cluster.nodes
+    always = "first" if nodes.elastic else "all"
+    return [
+        {
+            "name": o.name,
+            "path": o.path,
+            "sync_s": o.sync,
+            **({"from": o.origin} if nodes.max > 1 and o.origin not in (None, always) else {}),
+        }
+        for o in spec.outputs
+    ]
 
 
 def _shared(spec: Spec) -> dict[str, Any]:

@@ -52,7 +52,7 @@ from runspec.inside import (
     inside_signed,
     zipapp_bytes as inside_zipapp,
 )
-from runspec.layout import OUTPUT_TAR, blob_name, job_record, reach
+from runspec.layout import OUTPUT_TAR, blob_name, job_record, kept_outputs, reach
 from runspec.model import Model
 from runspec.outputs import saved_outputs
 from runspec.problems import Path, Problem, did_you_mean
@@ -69,6 +69,7 @@ from runspec.scalars import (
 )
 from runspec.seats import (
     NOT_NEEDED,
+    elastic_changes,
     elastic_end,
     elastic_status,
     nodes_each,
@@ -114,7 +115,8 @@ from runspec.values import (
     Step,
     Stream,
     Way,
-    change,
+    Who,
+    changes_of,
 )
 from runspec.words import argv, shell_script, tasks, variable
 
@@ -199,12 +201,14 @@ __all__ = [
     "Unavailable",
     "UsageError",
     "Way",
+    "Who",
     "Whole",
     "Word",
     "argv",
     "blob_name",
-    "change",
+    "changes_of",
     "did_you_mean",
+    "elastic_changes",
     "elastic_end",
     "elastic_status",
     "inside_boot",
@@ -212,6 +216,7 @@ __all__ = [
     "inside_signed",
     "inside_zipapp",
     "job_record",
+    "kept_outputs",
     "matching",
     "nodes_each",
     "reach",

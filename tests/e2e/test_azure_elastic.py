@@ -3,24 +3,30 @@
 from __future__ import annotations
 
 import json
+import math
 import re
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from runspec.cli.main import run
+from runspec.seats import NOT_NEEDED
 from runspec_rehearsal.azure.batch.server import AzureBatch
 from runspec_rehearsal.azure.blob import Blobs
-from tests.e2e import azure
+from tests.e2e import azure, elastic
 from tests.e2e.azure import (
     Capture,
     blobs as blobs,  # a fixture
+    calls,
     said,
+    tasks,
     wait,
     write,
 )
 from tests.e2e.elastic import fixed, sgd
+from tests.e2e.elastic_sgd import OWN
 
 pytestmark = pytest.mark.slow
 STEPS, LIMIT_S = 1500, 90.0
@@ -45,13 +51,14 @@ def test_training_goes_on_while_spot_machines_are_taken_away(
     """One of three with a notice, and one without; what is computed is what one process computes."""
     text = "exec " + " ".join(sgd(tmp_path, STEPS, 0.05))
     cluster = {"nodes": {"min": 1, "max": 3}, "capacity": "spot"}
-    write(text, cluster=cluster, outputs=[{"name": "out", "path": "/job/out", "sync": "1s"}])
+    write(text, cluster=cluster, outputs=[{"name": "out", "path": "/job/out", "sync": "1s"}, OWN])
     found: str = said(capsys, "apply", "job.yaml", "--detach")["run"]
 
     def last() -> tuple[int, int]:
         return (generations(capsys, found) or [(0, 0)])[-1]
 
     wait(lambda: last()[1] == 3, "three run", LIMIT_S)
+    first, _ = last()
     for lost, notice_s in ((1, 5), (0, 0)):
         before, _ = last()
         where = {"jobId": found, "taskId": f"task-0000{lost}"}
@@ -69,3 +76,40 @@ def test_training_goes_on_while_spot_machines_are_taken_away(
     alone = fixed(tmp_path, sgd(tmp_path, STEPS, 0), {})
     assert kept["losses"] == pytest.approx(alone["losses"], abs=1e-4)
     assert kept["samples"] == alone["samples"]
+    of_own = [elastic.generations(tmp_path / "fetched", seat) for seat in range(3)]
+    assert all(own[0] <= first < own[-1] == last()[0] for own in of_own), (first, last(), of_own)
+
+
+def test_a_node_that_never_came_is_called_off_when_the_job_is_over(
+    account: AzureBatch, tmp_path: Path, capsys: Capture
+) -> None:
+    """There is one machine for two nodes; a task that waits on would have another one started, later.
+
+    The service is slow to see that the machine is free at last: else it would start the task there, to leave at once.
+    """
+    account.control("PUT", "settings", {"low_priority_quota": 1})
+    go = tmp_path / "go"
+    cluster = {"nodes": {"min": 1, "max": 2}, "capacity": "spot"}
+    write(f"until [ -e {go} ]; do sleep 0.2; done", cluster=cluster)
+    found: str = said(capsys, "apply", "job.yaml", "--detach")["run"]
+    wait(lambda: generations(capsys, found) == [(1, 1)], "one runs", LIMIT_S)
+    with account.world.lock:
+        account.world.jobs[found].tasks["task-00001"].ready_at = math.inf
+    assert said(capsys, "status", found)["state"] == "running"
+    assert calls(account, "Task_Terminate") == []  # as long as the job goes on, it may come
+    go.touch()
+
+    def over() -> dict[str, Any]:
+        status: dict[str, Any] = said(capsys, "status", found)
+        return status if status["state"] not in ("running", "waiting") else {}
+
+    status = wait(over, "it is over", LIMIT_S)
+
+    nodes = {(n["state"], n["reason"]) for n in status["nodes"]}
+    assert nodes == {("succeeded", ""), ("cancelled", NOT_NEEDED)}
+    assert (status["state"], status["exit_code"]) == ("succeeded", 0)
+    assert len(calls(account, "Task_Terminate")) == 1
+    assert sorted((t["state"], t["starts"]) for t in tasks(account)) == [
+        ("completed", 0),
+        ("completed", 1),
+    ]

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from runspec_inside.elastic.state import IDLE
 from tests.e2e.elastic import Elastic, fixed, sgd
 
 pytestmark = pytest.mark.slow
@@ -129,5 +130,31 @@ def test_a_program_that_fails_is_tried_as_often_as_the_spec_says(
         job.start(0, 1)
         assert [job.ended(0), job.ended(1)] == [7, 7]
         assert len(job.changes()) == generations
+    finally:
+        job.close()
+
+
+ENDS = """\
+read -r done < "$RUNSPEC_OUTPUT_OUT/done" || done=0
+[ "$done" -lt 14 ] || exit 0
+echo $((done + 1)) > "$RUNSPEC_OUTPUT_OUT/done"
+[ "$1" = silent ] || echo $((done + 1)) >> "$RUNSPEC_PROGRESS"
+exit 143
+"""
+
+
+@pytest.mark.parametrize(
+    ("what", "code", "generations"), [("silent", 1, IDLE), ("progress", 0, 15)]
+)
+def test_a_program_that_begins_again_each_time_has_to_get_on(
+    tmp_path: Path, what: str, code: int, generations: int
+) -> None:
+    """It ends with 143 each time. What it saves does not count, for so does the log of one that gets nowhere."""
+    job = Elastic(tmp_path, ["sh", "-c", ENDS, "sh", what], 1, 1)
+    try:
+        job.start(0)
+        assert job.ended(0) == code
+        assert len(job.changes()) == generations
+        assert ("without getting any further" in job.state()["why"]) == bool(code)
     finally:
         job.close()

@@ -18,7 +18,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 ROOT = Path(__file__).parents[2]
 MEMORY = Path("/dev/shm")  # where fsync costs nothing: what it is for is tested by its order
@@ -31,7 +31,7 @@ SPEC = """\
 apiVersion: runspec/v1
 name: {name}
 provider: local
-cluster: {{nodes: 2}}
+cluster: {{nodes: {nodes}}}
 mounts: [{{name: src, source: ./src, target: /job/src}}]
 outputs: [{{name: out, path: /job/out}}]
 env: {{TRUTH: {truth}}}
@@ -124,6 +124,10 @@ class World:
     log: list[Ended] = field(default_factory=list)
     count: int = 0
 
+    nodes: ClassVar[str] = "2"
+    saving: ClassVar[tuple[str, ...]] = ("0", "1")
+    """The nodes whose outputs are kept."""
+
     def __post_init__(self) -> None:
         for name in ("src", "home.tmp", "traces"):
             (self.folder / name).mkdir()
@@ -134,8 +138,11 @@ class World:
     def spec(self, name: str = "faults", last: str | None = None) -> str:
         """Write a spec and give its file's name."""
         path = self.folder / f"{name}.yaml"
-        path.write_text(SPEC.format(name=name, truth=self.folder / "truth", last=last or self.last))
+        path.write_text(self.written(name, last or self.last))
         return path.name
+
+    def written(self, name: str, last: str) -> str:
+        return SPEC.format(name=name, truth=self.folder / "truth", last=last, nodes=self.nodes)
 
     @property
     def home(self) -> Path:
@@ -230,7 +237,7 @@ class World:
         """Give the processes that belong to this world, by their words or their environment."""
         return dict(processes(str(self.folder)))
 
-    def await_quiet(self, limit_s: float = 20.0) -> dict[int, str]:
+    def await_quiet(self, limit_s: float = 60.0) -> dict[int, str]:
         """Give the processes that are left after *limit_s*; returns as soon as there are none."""
         end = time.monotonic() + limit_s
         while (left := self.processes()) and time.monotonic() < end:
@@ -306,9 +313,9 @@ def await_that(true: Any, what: str, limit_s: float = 180.0) -> None:
 
 
 @contextmanager
-def new_world(driver: Driver, last: str = QUICK) -> Iterator[World]:
+def new_world(driver: Driver, last: str = QUICK, kind: type[World] = World) -> Iterator[World]:
     where = MEMORY if os.access(MEMORY, os.W_OK) else None
-    world = World(driver, Path(tempfile.mkdtemp(prefix="runspec-faults-", dir=where)), last)
+    world = kind(driver, Path(tempfile.mkdtemp(prefix="runspec-faults-", dir=where)), last)
     try:
         yield world
     finally:
@@ -384,7 +391,7 @@ def applied(world: World) -> Iterator[str]:
     if listed != dict.fromkeys(names, "succeeded"):
         yield f"list says {listed}, and {sorted(names)} ran"
     for name in names:
-        for rank in ("0", "1"):
+        for rank in world.saving:
             if not (
                 world.home / "local" / "runs" / name / "outputs" / "out" / "0" / rank / "done"
             ).exists():

@@ -11,6 +11,7 @@ from typing import Any
 from runspec.provider import (
     Answer,
     Bundle,
+    Change,
     Client,
     Conflict,
     Facts,
@@ -274,6 +275,9 @@ class AzureClient:
             self.cancel(run)
             return
         self.stops.stop(run, record, seats_of(record, tasks))
+
+    def changes(self, run: str) -> Sequence[Change]:
+        return self.tasks.changes(run)
 
     def litter(self, runs: Collection[str], made: Collection[str]) -> Iterable[Litter]:
         return Collector(self.session, self.blobs).litter(runs, made)

@@ -10,19 +10,11 @@ import time
 from collections.abc import Collection, Mapping
 from typing import Any
 
-from runspec.provider import Spec
 from runspec_azure.batch import times
-from runspec_azure.batch.options import BatchOptions
 from runspec_azure.batch.tasks import Tasks, number_of
 from runspec_azure.blobs import Blobs
 
-LOOK_S = 5  # between two looks of an agent at whether its task is stopped
 WAITING = frozenset({"active", "preparing"})
-
-
-def told(spec: Spec, options: BatchOptions) -> dict[str, int]:
-    """Give what the record says besides, where there is an agent that looks, and something to look for."""
-    return {"stop_s": LOOK_S} if spec.sweep and options.files == "agent" else {}
 
 
 class Stops:

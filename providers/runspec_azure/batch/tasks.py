@@ -11,10 +11,12 @@ from typing import Any, TypeVar, cast
 
 from runspec.provider import (
     Attempt,
+    Change,
     NodeStatus,
     RemoteError,
     State,
     Status,
+    elastic_changes,
     elastic_end,
     elastic_status,
     seated,
@@ -236,6 +238,15 @@ class Tasks:
             if task["state"] == "active" and (run, task["id"]) not in self._called_off:
                 self.call_off(run, task["id"])
         return end
+
+    def changes(self, run: str) -> Sequence[Change]:
+        """Give the changes of an elastic job: a list for each task, and a get for each change."""
+        base, blobs = f"runs/{run}/", self.blobs
+        return elastic_changes(
+            self.record(run) or {},
+            lambda folder: blobs.names(f"{base}{folder}"),
+            lambda paths: blobs.read_all([f"{base}{path}" for path in paths]),
+        )
 
     def call_off(self, run: str, task: str) -> None:
         """Terminate a task, whether it runs or not."""

@@ -366,3 +366,10 @@ def test_what_does_not_listen_is_ended_in_the_end_and_where_nobody_listens_at_on
 
     ended = [("put", f"runs/{RUN}/stop/0"), ("end", "task-00000")]
     assert (there.done, elsewhere.done) == (ended, ended)
+
+
+def test_a_job_whose_nodes_stay_has_no_changes_and_its_store_is_not_listed() -> None:
+    service = Service(task("completed", 0, **GOOD))
+    service.listing = None  # type: ignore[assignment, method-assign] # nobody calls it
+
+    assert Tasks(service, service).changes(RUN) == []  # type: ignore[arg-type] # what it asks of both

@@ -679,6 +679,24 @@ def test_the_first_node_waits_for_the_others(service: Service, tmp_path: Path) -
     assert (second.wait(30), first.wait(30)) == (6, 6)
 
 
+@pytest.mark.parametrize("attempt", ["1", "2"])
+def test_an_output_of_the_first_node_is_not_kept_of_another_one(
+    service: Service, attempt: str
+) -> None:
+    """All have the folder; a new try has on the first node alone what was saved there."""
+    record = {"shape": "nodes", "nodes": 2, "outputs": [{**MODEL, "from": "first"}]}
+    service.bucket.put("runs/r/outputs/my-model/0/1/mine", b"of no run")
+    script = 'cd "$RUNSPEC_OUTPUT_MY_MODEL"; echo $RUNSPEC_RANK >f'
+    jobs = [
+        service.starts(*sh(script), record=record, at=str(n), BATCH_NODE=str(n), BATCH_TRY=attempt)
+        for n in range(2)
+    ]
+
+    assert [job.wait(30) for job in jobs] == [0, 0]
+    assert [service.output("f", f"my-model/0/{n}") for n in range(2)] == [b"0\n", None]
+    assert service.output(".runspec/manifest.json", "my-model/0/1") is None
+
+
 def packed(files: Mapping[str, bytes]) -> bytes:
     buffer = BytesIO()
     with tarfile.open(fileobj=buffer, mode="w") as archive:

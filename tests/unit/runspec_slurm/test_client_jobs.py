@@ -485,7 +485,7 @@ def test_a_folder_with_any_character_in_it_leaves_a_row_whole(
     job = cluster.run("sbatch", "--hold", *words).strip()
 
     (row,) = client.queue.of_job(job)
-    cluster.run("scancel", job)
+    cluster.cancel(job)
 
     assert (row.state, row.folder, row.name) == ("PENDING", os.path.realpath(odd), "c|d")
 
