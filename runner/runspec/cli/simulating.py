@@ -184,7 +184,8 @@ def _row(result: Result, base: Result, wide: int) -> Iterator[str]:
     time = cost = "-"
     if result.time_s is not None:
         time = f"{_long(result.time_s.mean)}{_against(result.time_s, base.time_s, result is base)}"
-        cost = f"{result.cost.mean:,.2f}{_against(result.cost, base.cost, result is base)}"
+        paid = base.cost if base.time_s is not None else None  # for what did not finish, anything
+        cost = f"{result.cost.mean:,.2f}{_against(result.cost, paid, result is base)}"
     mean = result.node_h / (result.mean_s / 3600) if result.mean_s else 0.0
     yield (
         f"{_name(result.case):{wide}} {time:>22} {cost:>24} {mean:6.1f}"

@@ -127,6 +127,19 @@ def test_runs_that_never_finish_are_told(here: Path, capsys: Capture) -> None:
     assert "1 of 1 did not finish: all 1 tries were reclaimed" in shown
 
 
+def test_a_cost_is_not_compared_with_that_of_a_job_that_did_not_finish(
+    here: Path, capsys: Capture
+) -> None:
+    table = "time,pool,price,nodes\n0,spot,3,8\n0,on-demand,10,8\n60,on-demand,,4\n"
+    (here / "prices.csv").write_text(table)
+
+    assert run(words(prices="prices.csv")) == 0
+
+    elastic, _, fixed, why = capsys.readouterr().out.splitlines()[-4:]
+    assert (fixed.split()[-6:-4], "did not finish" in why) == (["-", "-"], True)
+    assert "%" not in elastic
+
+
 @pytest.mark.parametrize("trace", sorted(TRACES.glob("*.csv")) + sorted(TRACES.glob("[!r]*.yaml")))
 def test_every_trace_that_is_shipped_can_be_read_and_says_where_it_is_from(
     here: Path, capsys: Capture, trace: Path
