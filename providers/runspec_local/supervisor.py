@@ -52,6 +52,11 @@ class Attempt:
         return [child for rank, child in self.nodes.items() if rank not in self.codes]
 
     @property
+    def can_be_stopped(self) -> bool:
+        """Say whether any of its nodes runs: what has ended by itself stays as it is."""
+        return not self.saving and not all(child.ended for child in self.left)
+
+    @property
     def next_s(self) -> list[float]:
         """Give the time at which something must be done to its nodes, if there is one."""
         next_s = self.deadline if self.ending is None else self.ending
@@ -137,11 +142,7 @@ class Supervisor:
                 self.tried.setdefault(task, 1)
                 for rank in range(self.job["nodes"]):
                     self._tell(task, rank, "cancelled")
-            elif (
-                task in self.running
-                and not self.running[task].saving
-                and not all(child.ended for child in self.running[task].left)
-            ):
+            elif task in self.running and self.running[task].can_be_stopped:
                 self._end(self.running[task], STOP)
 
     def _begin(self, task: int) -> None:

@@ -40,7 +40,7 @@ h2 { font-size: 1.2rem; margin-top: 2rem; }
 table { border-collapse: collapse; margin: 1rem 0; }
 th, td { border-bottom: 1px solid var(--soft); padding: .3rem .7rem; text-align: right; }
 td { font-variant-numeric: tabular-nums; }
-td.word { text-align: left; }
+td.word, th.word { text-align: left; }
 dl { display: grid; grid-template-columns: max-content auto; gap: .2rem 1rem; }
 dd { margin: 0; overflow-wrap: anywhere; }
 dt { color: var(--c); }
@@ -80,10 +80,18 @@ def page(title: str, body: Iterable[str]) -> str:
 
 def table(found: Table) -> str:
     """Give a table; numbers to the right, words to the left, nothing where nothing is known."""
-    head = "".join(f"<th>{escape(title)}</th>" for title in found.titles)
+    head = "".join(
+        _head(title, [row[i] for row in found.rows]) for i, title in enumerate(found.titles)
+    )
     body = "\n".join(f"<tr>{''.join(map(_cell, row))}</tr>" for row in found.rows)
     inner = f"<thead><tr>{head}</tr></thead><tbody>\n{body}\n</tbody>"
     return f'<div class="wide"><table>{inner}</table></div>'
+
+
+def _head(title: str, cells: Iterable[Cell]) -> str:
+    """Give a title as its cells stand."""
+    word = ' class="word"' if any(isinstance(cell, str) for cell in cells) else ""
+    return f"<th{word}>{escape(title)}</th>"
 
 
 def _cell(value: Cell) -> str:

@@ -36,6 +36,9 @@ from runspec.report import plain
 from runspec.words import tasks
 
 POINTS_BYTES = 16 << 20
+OF_A_RUN = ("follow", "stop_rest", "timeout")
+ENDED_BADLY = (str(State.FAILED), str(State.CANCELLED))
+OF_SIZES = ("baseline", "price_per_node_hour", "samples")
 # Of the nodes of a task, the one that says most comes first.
 SAYS = (State.FAILED, State.CANCELLED, State.RUNNING, State.WAITING, State.SUCCEEDED)
 
@@ -43,13 +46,24 @@ SAYS = (State.FAILED, State.CANCELLED, State.RUNNING, State.WAITING, State.SUCCE
 def report(args: Namespace) -> int:
     asked = _asked(args)
     if args.points is not None:
+        _refuse(args, ("run", "spec", *OF_A_RUN), "--points FILE has figures, and no run")
         title, notes, series = _points(Path(args.points))
         return _sizes(title, notes, series, asked, args)
     if args.run is None:
         raise UsageError("which run?", "name one (see runspec list), or say --points FILE")
     if (group := groups.find(args.run)) is not None:
+        _refuse(args, OF_A_RUN, f"{args.run} is a job at several sizes, each a run of its own")
         return _sizes(group.name, (), [_measured(group, args)], asked, args)
+    _refuse(args, OF_SIZES, f"{args.run} has no sizes that could be compared")
     return _run(record.find_kept(args.run), args)
+
+
+def _refuse(args: Namespace, names: Sequence[str], what: str) -> None:
+    """Raise UsageError for the first of *names* that was said: it would be about nothing."""
+    for name in names:
+        if getattr(args, name):
+            said = args.run if name == "run" else f"--{name.replace('_', '-')}"
+            raise UsageError(f"{said}: {what}", "take it away")
 
 
 def _asked(args: Namespace) -> Asked:
@@ -230,8 +244,9 @@ def _stop_rest(
     count: int,
     args: Namespace,
 ) -> None:
-    best = found[0] if found else None
-    if best is None or best.place is None:
+    kept = (p for p in found if p.place is not None and p.task.state not in ENDED_BADLY)
+    best = next(kept, None)  # of one that failed there is nothing to wait for
+    if best is None:
         raise UsageError("no task has a number yet", "wait, or see runspec cancel")
     rest = stopping.left(status, count) - {best.task.number}
     if rest:
@@ -285,7 +300,9 @@ def _points(path: Path) -> tuple[str, list[str], list[Series]]:
     except OSError as exc:
         raise UsageError(f"cannot read {path}: {(exc.strerror or str(exc)).lower()}") from exc
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as exc:
-        what = f"{path} has no figures: {exc.args[0] if exc.args else 'it is no JSON'}"
+        why = exc.args[0] if exc.args else "it is no JSON"
+        why = f"'{why}' is missing" if isinstance(exc, KeyError) else why
+        what = f"{path} has no figures: {why}"
         raise UsageError(what, "specs/scaling/ has an example") from exc
 
 
@@ -338,6 +355,8 @@ def _write_page(args: Namespace, page: Any) -> None:
     if args.html is None:
         return
     path = Path(args.html)
+    if path.is_dir():
+        raise UsageError(f"--html: {path} is a folder", "name a file in it")
     fresh = path.with_name(f".{path.name}.new")
     with disk.told(path):
         fresh.write_text(page(), encoding="utf-8")
