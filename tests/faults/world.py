@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 import secrets
-import select
 import shutil
 import signal
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
@@ -61,50 +62,49 @@ class Ended:
 
 
 class Driver:
-    """The fork server of drive.py, as its client sees it; it has the wires of *sdks*."""
+    """The fork server of drive.py, as its clients see it, one in each thread; it has the wires of *sdks*."""
 
     def __init__(self, *sdks: str) -> None:
         line = [sys.executable, "-m", "tests.faults.drive", *sdks]
         self._server = subprocess.Popen(
-            line, stdin=subprocess.PIPE, stdout=subprocess.PIPE, bufsize=0, cwd=ROOT
+            line, stdin=subprocess.PIPE, stdout=subprocess.PIPE, cwd=ROOT
         )
-        self._number = 0
-        self._rest = b""
+        self._numbers = itertools.count(1)
+        self._heard = threading.Condition()
+        self._over = False
         self.pids: dict[int, int] = {}
         self.codes: dict[int, int] = {}
+        threading.Thread(target=self._listen, daemon=True).start()
 
     def start(self, case: Mapping[str, Any]) -> int:
         assert self._server.stdin
-        self._number += 1
-        self._server.stdin.write(json.dumps({**case, "id": self._number}).encode() + b"\n")
-        number = self._number
-        while number not in self.pids:
-            self._read(LIMIT_S)
+        with self._heard:
+            number = next(self._numbers)
+            self._server.stdin.write(json.dumps({**case, "id": number}).encode() + b"\n")
+            self._server.stdin.flush()
+        assert self._comes(number, self.pids, LIMIT_S), "the fork server has died"
         return number
 
     def wait(self, number: int, limit_s: float = LIMIT_S) -> int | None:
         """Give the exit code, less than 0 for a signal; None when it is still running after *limit_s*."""
-        end = time.monotonic() + limit_s
-        while number not in self.codes:
-            left = end - time.monotonic()
-            if left <= 0 or not self._read(left):
-                return None
-        return self.codes[number]
+        return self.codes[number] if self._comes(number, self.codes, limit_s) else None
 
-    def _read(self, limit_s: float) -> bool:
+    def _comes(self, number: int, where: Mapping[int, int], limit_s: float) -> bool:
+        with self._heard:
+            self._heard.wait_for(lambda: number in where or self._over, limit_s)
+            return number in where
+
+    def _listen(self) -> None:
         assert self._server.stdout
-        if not select.select([self._server.stdout], [], [], limit_s)[0]:
-            return False
-        data = os.read(self._server.stdout.fileno(), 1 << 16)
-        assert data, "the fork server has died"
-        *lines, self._rest = (self._rest + data).split(b"\n")
-        for line in lines:
+        for line in self._server.stdout:
             found = json.loads(line)
-            if "pid" in found:
-                self.pids[found["id"]] = found["pid"]
-            else:
-                self.codes[found["id"]] = found["code"]
-        return True
+            with self._heard:
+                where, kind = (self.pids, "pid") if "pid" in found else (self.codes, "code")
+                where[found["id"]] = found[kind]
+                self._heard.notify_all()
+        with self._heard:
+            self._over = True
+            self._heard.notify_all()
 
     def close(self) -> None:
         assert self._server.stdin and self._server.stdout
