@@ -14,10 +14,13 @@ import pytest
 from runspec.cli.main import run
 from runspec_rehearsal.aws.region import Region
 from tests.e2e.aws import BUCKET, REGION, Capture, jobs, write
-from tests.e2e.elastic import fixed, sgd
+from tests.e2e.elastic import accounted, fixed, sgd, stepped, went
 
 pytestmark = pytest.mark.slow
 STEPS, LIMIT_S = 1500, 120.0
+INTERVAL = (
+    20 + 2 * 20
+)  # steps: it saves every 20, of which a second's sync takes 20 more, and that is not done at once
 
 
 def state(folder: Path) -> dict[str, Any]:
@@ -32,11 +35,21 @@ def state(folder: Path) -> dict[str, Any]:
     return {}
 
 
-def members(folder: Path) -> list[int]:
-    """Give which nodes the generation has that runs; none while one forms."""
+def members(folder: Path, capsys: Capture) -> list[int]:
+    """Give which nodes the generation has that runs, once it has done a step; none while one forms."""
     found = state(folder)
-    running = found["members"] if found.get("phase") == "running" else ()
-    return sorted(int(member[0].partition("-")[0]) for member in running)
+    if found.get("phase") != "running":
+        return []
+    if not stepped(asked(capsys, "status")["changes"], found["generation"]):
+        return []
+    return sorted(int(member[0].partition("-")[0]) for member in found["members"])
+
+
+def asked(capsys: Capture, verb: str) -> dict[str, Any]:
+    capsys.readouterr()
+    assert run([verb, "job", "--json"]) == 0
+    found: dict[str, Any] = json.loads(capsys.readouterr().out)
+    return found
 
 
 def until(true: Callable[[], bool], what: str) -> None:
@@ -60,20 +73,24 @@ def test_training_goes_on_while_spot_machines_are_taken_away(
     child = {
         int(job["id"].rpartition(":")[2]): job["id"] for job in jobs(region) if ":" in job["id"]
     }
-    until(lambda: members(tmp_path) == [0, 1, 2], "three run")
+    until(lambda: members(tmp_path, capsys) == [0, 1, 2], "three run")
     for lost, notice_s in ((1, 60), (0, 0)):
         before = state(tmp_path)["generation"]
         region.control("POST", "reclaim", {"jobId": child[lost], "notice_s": notice_s})
         until(lambda: state(tmp_path)["generation"] > before, f"{lost} goes")  # noqa: B023
-        until(lambda: members(tmp_path) == [0, 1, 2], f"{lost} comes back")
+        until(lambda: members(tmp_path, capsys) == [0, 1, 2], f"{lost} comes back")
     (tmp_path / "pace").write_text("0")
 
     assert run(["logs", "-f", "job"]) == 0
 
-    capsys.readouterr()
-    assert run(["status", "job", "--json"]) == 0
-    found = json.loads(capsys.readouterr().out)
+    found = asked(capsys, "status")
     assert [(n["rank"], n["state"]) for n in found["nodes"]] == [(r, "succeeded") for r in range(3)]
+    told = asked(capsys, "report")["changes"]
+    assert told == found["changes"]
+    accounted(told, INTERVAL)
+    assert went(told, "lost") == [(0, "it was silent")]
+    ((left, why),) = went(told, "left")
+    assert left == 1 and "taken away" in why
     assert run(["fetch", "job", str(tmp_path / "fetched")]) == 0
     kept = json.loads((tmp_path / "fetched" / "out" / "state.json").read_text())
     alone = fixed(tmp_path, sgd(tmp_path, STEPS, 0), {})

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -20,10 +19,13 @@ from tests.e2e.azure import (
     wait,
     write,
 )
-from tests.e2e.elastic import fixed, sgd
+from tests.e2e.elastic import accounted, fixed, sgd, went
 
 pytestmark = pytest.mark.slow
 STEPS, LIMIT_S = 1500, 90.0
+INTERVAL = (
+    20 + 2 * 20
+)  # steps: it saves every 20, of which a second's sync takes 20 more, and that is not done at once
 
 
 @pytest.fixture
@@ -31,12 +33,11 @@ def account(blobs: Blobs, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> It
     yield from azure.prepared(blobs, tmp_path, monkeypatch)
 
 
-def generations(capsys: Capture, found: str) -> list[tuple[int, int]]:
-    """Give number and nodes of the generations that have begun, as their nodes say."""
-    capsys.readouterr()
-    run(["logs", found])
-    said = re.findall(r"runspec: generation (\d+): node \d+ of (\d+)", capsys.readouterr().out)
-    return sorted({(int(number), int(nodes)) for number, nodes in said})
+def generation(capsys: Capture, found: str) -> tuple[int, int]:
+    """Give number and nodes of the last generation that has done a step."""
+    changes = said(capsys, "status", found)["changes"]
+    done = [one for one in changes if one["first_step"] is not None]
+    return (done[-1]["generation"], done[-1]["nodes"]) if done else (0, 0)
 
 
 def test_training_goes_on_while_spot_machines_are_taken_away(
@@ -49,7 +50,7 @@ def test_training_goes_on_while_spot_machines_are_taken_away(
     found: str = said(capsys, "apply", "job.yaml", "--detach")["run"]
 
     def last() -> tuple[int, int]:
-        return (generations(capsys, found) or [(0, 0)])[-1]
+        return generation(capsys, found)
 
     wait(lambda: last()[1] == 3, "three run", LIMIT_S)
     for lost, notice_s in ((1, 5), (0, 0)):
@@ -62,8 +63,15 @@ def test_training_goes_on_while_spot_machines_are_taken_away(
 
     assert run(["logs", "-f", found]) == 0
 
-    nodes = said(capsys, "status", found)["nodes"]
-    assert [(n["rank"], n["state"]) for n in nodes] == [(r, "succeeded") for r in range(3)]
+    status = said(capsys, "status", found)
+    states = [(n["rank"], n["state"]) for n in status["nodes"]]
+    assert states == [(r, "succeeded") for r in range(3)]
+    told = said(capsys, "report", found)["changes"]
+    assert told == status["changes"]
+    accounted(told, INTERVAL)
+    assert went(told, "lost") == [(0, "it was silent")]
+    ((left, why),) = went(told, "left")
+    assert left == 1 and "taken away" in why
     assert run(["fetch", found, str(tmp_path / "fetched")]) == 0
     kept = json.loads((tmp_path / "fetched" / "out" / "state.json").read_text())
     alone = fixed(tmp_path, sgd(tmp_path, STEPS, 0), {})

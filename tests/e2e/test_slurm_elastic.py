@@ -7,11 +7,14 @@ from typing import Any
 
 import pytest
 
-from tests.e2e.elastic import fixed, sgd
+from tests.e2e.elastic import accounted, fixed, sgd, stepped, went
 from tests.e2e.slurm import Project, cluster as cluster, project as project  # fixtures
 
 pytestmark = pytest.mark.slow
 STEPS = 1500
+INTERVAL = (
+    20 + 2 * 20
+)  # steps: it saves every 20, of which a second's sync takes 20 more, and that is not done at once
 
 
 def elastic(project: Project, least: int, most: int) -> dict[str, Any]:
@@ -27,11 +30,14 @@ def elastic(project: Project, least: int, most: int) -> dict[str, Any]:
 
 
 def members(project: Project, run: str) -> list[int]:
-    """Give which nodes the generation has that runs; none while one forms."""
+    """Give which nodes the generation has that runs, once it has done a step; none while one forms."""
     path = project.workspace / "runs" / run / "elastic" / "0" / "state"
     found = json.loads(path.read_text()) if path.exists() else {}
-    running = found["members"] if found.get("phase") == "running" else ()
-    return sorted(int(member[0].partition("-")[0]) for member in running)
+    if found.get("phase") != "running":
+        return []
+    if not stepped(project.status()["changes"], found["generation"]):
+        return []
+    return sorted(int(member[0].partition("-")[0]) for member in found["members"])
 
 
 def job(project: Project, run: str) -> str:
@@ -59,6 +65,13 @@ def test_a_job_goes_on_while_its_nodes_come_and_go(project: Project) -> None:
     assert [(n["task"], n["rank"]) for n in found["nodes"]] == [(0, rank) for rank in range(5)]
     (spare,) = [n for n in found["nodes"] if n["state"] != "succeeded"]
     assert (spare["state"], spare["reason"][:15]) == ("cancelled", "the job is over")
+    told = project.told("report", "job")["changes"]
+    assert told == found["changes"]
+    accounted(told, INTERVAL)
+    assert went(told, "lost") == [(1, "it was silent")]
+    assert went(told, "left") == [(2, "told to end")]
+    came = sorted(who["node"] for one in told for who in one["came"])
+    assert came == [0, 1, 1, 2, 3, 4]  # the one without power came back
     kept = json.loads(project.fetched()["out/state.json"])
     alone = fixed(project.folder, sgd(project.folder, STEPS, 0), {})
     assert kept["losses"] == pytest.approx(alone["losses"], abs=1e-4)
