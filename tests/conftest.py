@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import ipaddress
 import os
+import signal
 import socket
 import sys
 from collections.abc import Callable
@@ -41,6 +42,9 @@ FORGOTTEN = (
     "PYTHONDONTWRITEBYTECODE",
 )
 
+
+# Tests may be started by nohup; what they start is not to inherit that hangups are ignored.
+signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
 # How long an example takes says how busy the machine is. Property tests of the default run stay small.
 settings.register_profile("runspec", deadline=None)

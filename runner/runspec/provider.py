@@ -52,7 +52,7 @@ from runspec.inside import (
     inside_signed,
     zipapp_bytes as inside_zipapp,
 )
-from runspec.layout import OUTPUT_TAR, blob_name, job_record, reach
+from runspec.layout import OUTPUT_TAR, blob_name, job_record, kept_outputs, reach
 from runspec.model import Model
 from runspec.outputs import saved_outputs
 from runspec.problems import Path, Problem, did_you_mean
@@ -75,6 +75,7 @@ from runspec.seats import (
     nodes_each,
     seat,
     seated,
+    seats_of,
     task_of,
     tasks_in_all,
 )
@@ -215,12 +216,14 @@ __all__ = [
     "inside_signed",
     "inside_zipapp",
     "job_record",
+    "kept_outputs",
     "matching",
     "nodes_each",
     "reach",
     "saved_outputs",
     "seat",
     "seated",
+    "seats_of",
     "shell_script",
     "signed_lines",
     "signed_problems",

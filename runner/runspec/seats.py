@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 from runspec.spec import Spec
@@ -51,6 +51,16 @@ def task_of(record: Record, task: int, rank: int) -> tuple[int, int]:
     (5, 0)
     """
     return (task * width(record) + rank, 0) if width(record) > 1 else (task, rank)
+
+
+def seats_of(record: Record, tasks: Collection[int]) -> set[int]:
+    """Give the tasks of the service that are nodes of *tasks*.
+
+    >>> sorted(seats_of({"nodes": 1, "elastic": {"min": 1, "max": 3}}, [1]))
+    [3, 4, 5]
+    """
+    many = width(record)
+    return {task * many + rank for task in tasks for rank in range(many)}
 
 
 def seated(found: Status, record: Record) -> Status:

@@ -31,6 +31,8 @@ RECORD: dict[str, Any] = {
     "requirements": [],
     "build_constraints": [],
 }
+# Steps that a machine may take with it: it saves every 20, of 0.05 s each, of which a sync begins every second.
+INTERVAL = 20 + 2 * 20
 WAIT_S = 300.0  # a machine may be busy: importing torch alone takes seconds of its time
 
 
@@ -176,6 +178,12 @@ def sgd(folder: Path, steps: int, pace_s: float) -> list[str]:
     return [sys.executable, str(folder / "sgd.py"), str(steps), str(folder / "pace")]
 
 
+def generations(fetched: Path, seat: int) -> list[int]:
+    """Give the generations that a node was part of, on all its machines, by what is kept of it alone."""
+    place = fetched / f"node-{seat}" if seat else fetched
+    return [int(line) for line in (place / "own" / "generations").read_text().split()]
+
+
 def fixed(folder: Path, argv: Sequence[str], env: Mapping[str, str]) -> dict[str, Any]:
     """Give what the training keeps when one process runs it from end to end."""
     out = folder / "fixed"
@@ -200,7 +208,7 @@ def stepped(changes: Sequence[Mapping[str, Any]], generation: int) -> bool:
     return last.get("generation") == generation and last["first_step"] is not None
 
 
-def accounted(changes: Sequence[Mapping[str, Any]], interval: int) -> None:
+def accounted(changes: Sequence[Mapping[str, Any]], interval: int = INTERVAL) -> None:
     """Hold a report's changes against each other: all are there, nobody comes or goes untold, and each has its cost.
 
     Where all that went had said so, nothing is lost; else no more than *interval* steps.

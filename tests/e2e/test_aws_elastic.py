@@ -14,13 +14,11 @@ import pytest
 from runspec.cli.main import run
 from runspec_rehearsal.aws.region import Region
 from tests.e2e.aws import BUCKET, REGION, Capture, jobs, write
-from tests.e2e.elastic import accounted, fixed, sgd, stepped, went
+from tests.e2e.elastic import accounted, fixed, generations, sgd, stepped, went
+from tests.e2e.elastic_sgd import OWN
 
 pytestmark = pytest.mark.slow
 STEPS, LIMIT_S = 1500, 120.0
-INTERVAL = (
-    20 + 2 * 20
-)  # steps: it saves every 20, of which a second's sync takes 20 more, and that is not done at once
 
 
 def state(folder: Path) -> dict[str, Any]:
@@ -67,13 +65,14 @@ def test_training_goes_on_while_spot_machines_are_taken_away(
     text = " ".join(argv)
     fields = {
         "cluster": {"nodes": {"min": 1, "max": 3}, "capacity": "spot"},
-        "outputs": [{"name": "out", "path": "/job/out", "sync": "1s"}],
+        "outputs": [{"name": "out", "path": "/job/out", "sync": "1s"}, OWN],
     }
     assert run(["apply", write(f"exec {text}", **fields), "--detach"]) == 0
     child = {
         int(job["id"].rpartition(":")[2]): job["id"] for job in jobs(region) if ":" in job["id"]
     }
     until(lambda: members(tmp_path, capsys) == [0, 1, 2], "three run")
+    first = state(tmp_path)["generation"]
     for lost, notice_s in ((1, 60), (0, 0)):
         before = state(tmp_path)["generation"]
         region.control("POST", "reclaim", {"jobId": child[lost], "notice_s": notice_s})
@@ -87,7 +86,7 @@ def test_training_goes_on_while_spot_machines_are_taken_away(
     assert [(n["rank"], n["state"]) for n in found["nodes"]] == [(r, "succeeded") for r in range(3)]
     told = asked(capsys, "report")["changes"]
     assert told == found["changes"]
-    accounted(told, INTERVAL)
+    accounted(told)
     assert went(told, "lost") == [(0, "it was silent")]
     ((left, why),) = went(told, "left")
     assert left == 1 and "taken away" in why
@@ -96,3 +95,6 @@ def test_training_goes_on_while_spot_machines_are_taken_away(
     alone = fixed(tmp_path, sgd(tmp_path, STEPS, 0), {})
     assert kept["losses"] == pytest.approx(alone["losses"], abs=1e-4)
     assert kept["samples"] == alone["samples"]
+    last = state(tmp_path)["generation"]
+    of_own = [generations(tmp_path / "fetched", seat) for seat in range(3)]
+    assert all(own[0] <= first < own[-1] == last for own in of_own), (first, last, of_own)

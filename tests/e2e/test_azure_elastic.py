@@ -11,7 +11,7 @@ import pytest
 from runspec.cli.main import run
 from runspec_rehearsal.azure.batch.server import AzureBatch
 from runspec_rehearsal.azure.blob import Blobs
-from tests.e2e import azure
+from tests.e2e import azure, elastic
 from tests.e2e.azure import (
     Capture,
     blobs as blobs,  # a fixture
@@ -20,12 +20,10 @@ from tests.e2e.azure import (
     write,
 )
 from tests.e2e.elastic import accounted, fixed, sgd, went
+from tests.e2e.elastic_sgd import OWN
 
 pytestmark = pytest.mark.slow
 STEPS, LIMIT_S = 1500, 90.0
-INTERVAL = (
-    20 + 2 * 20
-)  # steps: it saves every 20, of which a second's sync takes 20 more, and that is not done at once
 
 
 @pytest.fixture
@@ -46,13 +44,14 @@ def test_training_goes_on_while_spot_machines_are_taken_away(
     """One of three with a notice, and one without; what is computed is what one process computes."""
     text = "exec " + " ".join(sgd(tmp_path, STEPS, 0.05))
     cluster = {"nodes": {"min": 1, "max": 3}, "capacity": "spot"}
-    write(text, cluster=cluster, outputs=[{"name": "out", "path": "/job/out", "sync": "1s"}])
+    write(text, cluster=cluster, outputs=[{"name": "out", "path": "/job/out", "sync": "1s"}, OWN])
     found: str = said(capsys, "apply", "job.yaml", "--detach")["run"]
 
     def last() -> tuple[int, int]:
         return generation(capsys, found)
 
     wait(lambda: last()[1] == 3, "three run", LIMIT_S)
+    first, _ = last()
     for lost, notice_s in ((1, 5), (0, 0)):
         before, _ = last()
         where = {"jobId": found, "taskId": f"task-0000{lost}"}
@@ -68,7 +67,7 @@ def test_training_goes_on_while_spot_machines_are_taken_away(
     assert states == [(r, "succeeded") for r in range(3)]
     told = said(capsys, "report", found)["changes"]
     assert told == status["changes"]
-    accounted(told, INTERVAL)
+    accounted(told)
     assert went(told, "lost") == [(0, "it was silent")]
     ((left, why),) = went(told, "left")
     assert left == 1 and "taken away" in why
@@ -77,3 +76,5 @@ def test_training_goes_on_while_spot_machines_are_taken_away(
     alone = fixed(tmp_path, sgd(tmp_path, STEPS, 0), {})
     assert kept["losses"] == pytest.approx(alone["losses"], abs=1e-4)
     assert kept["samples"] == alone["samples"]
+    of_own = [elastic.generations(tmp_path / "fetched", seat) for seat in range(3)]
+    assert all(own[0] <= first < own[-1] == last()[0] for own in of_own), (first, last(), of_own)

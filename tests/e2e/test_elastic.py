@@ -80,7 +80,7 @@ def test_it_computes_the_same_whatever_happens_to_its_nodes(made: Elastic) -> No
         *(("1",), ("1", "2", "3"), ("1", "2"), ("1", "2", "3"), ("2", "3"), ("2", "3", "1")),
         *(("2", "1"), ("1",), ("1", "4"), ("2",), ("2", "3")),
     ]
-    accounted(changes, 40)
+    accounted(changes)
     assert [node for node, _ in went(changes, "lost")] == [2, 0, 2, 0, 3]
     assert went(changes, "left") == [(1, "told to end")]
     lost = [c["lost_steps"] for c in changes]

@@ -112,9 +112,9 @@ def test_ctrl_c_goes_to_what_the_shell_runs_and_neither_to_the_job_nor_to_runspe
 
     shell = Terminal("shell", "job")
     shell.until("the job goes on")
-    shell.type("echo be'gun'; sleep 300; echo after-'wards'=$?\n")
-    shell.until("begun")  # a shell that has yet to start it would take the signal for its own
-    time.sleep(1)
+    # What has said so is no shell of ours any more, which would take the signal for its own.
+    shell.type("sh -c \"echo be'gun'; exec sleep 300\"; echo after-'wards'=$?\n")
+    shell.until("begun")
     shell.type("\x03")
     shell.until("\n")
     shell.type("echo still-'here'\n")

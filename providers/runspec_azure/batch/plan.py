@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from runspec.provider import Facts, Spec, Step, argv, nodes_each, reach, tasks_in_all
 from runspec_azure import stores
-from runspec_azure.batch import job, pool, scale, signed
+from runspec_azure.batch import job, pool, scale, signed, stops
 
 
 def steps(spec: Spec, run: str, facts: Facts) -> tuple[Step, ...]:
@@ -16,6 +16,7 @@ def steps(spec: Spec, run: str, facts: Facts) -> tuple[Step, ...]:
         "tries": spec.retry.attempts,
         **({"stops": job.STOPS} if job.told_apart(facts.options) else {}),
         "spot": "azure",  # each node knows whether it is one, also in a pool of the profile
+        **stops.told(spec, facts.options),
         **reach(spec, pool.rule(facts.options)),
     }
     return (

@@ -9,7 +9,7 @@ import socket
 import time
 from typing import TYPE_CHECKING, Dict, List, Optional, Tuple
 
-from .. import contract, files, inputs
+from .. import contract, files, inputs, workdir
 from ..mirror import Mirror
 from ..place import variable
 from ..process import Pace, Signals
@@ -19,6 +19,7 @@ from .course import STATE, View
 from .engine import Program, Torchrun, Turn, torchrun_words
 from .kept import FencedSaver, Kept
 from .member import Member, timing
+from .own import OwnSaver
 from .state import DONE, Bounds, Node, State
 
 if TYPE_CHECKING:
@@ -41,6 +42,7 @@ class Elastic:
         self.bounds = self.record["elastic"]
         self.folder = os.path.join(agent.folder, "elastic")
         self.kept = Kept(self.bucket, self.prefix, agent.at, agent.place.task)
+        self.own = OwnSaver(self.bucket)
         self.account = Account(self.bucket, self.prefix, self.folder)
         self.turn: Optional[Turn] = None  # the generation whose program runs here
         self.saver: Optional[FencedSaver] = None
@@ -59,11 +61,14 @@ class Elastic:
         self.engine = self._engine()
         self.member = self._member()
         self.member.start()
+        self.own.start()
         try:
-            return self._stay()
+            code = self._stay()
         finally:
             self.engine.kill()
             self.member.close()
+            lost = self._lost_own(self.own.finish())
+        return 1 if lost and code == 0 else code
 
     def _over(self) -> Optional[int]:
         """Return the code of a job that is over: who comes late has nothing to do."""
@@ -76,12 +81,16 @@ class Elastic:
 
     def _prepare(self) -> None:
         """Get all that a program needs, so that the others do not wait for it once this node has joined."""
-        self.agent.mounted()
+        self.agent.workdir.mounted()
         os.mkdir(self.folder, 0o755)
         for output in self.record["outputs"]:
-            path = inputs.roomy(self.agent.below(output["path"]), self.env)
+            path = inputs.roomy(self.agent.workdir.below(output["path"]), self.env)
             os.makedirs(path, exist_ok=True)
-            self.kept.add(output["name"], path, output["sync_s"])
+            if output.get("from") == "all":
+                below = workdir.own(self.agent.at + "outputs/", output["name"], self.agent.place)
+                self.own.add(output["name"], path, below, output["sync_s"])
+            else:
+                self.kept.add(output["name"], path, output["sync_s"])
             self.env[variable("OUTPUT", output["name"])] = path
         contract.fill(self.env, self.record, self.agent.place, self.folder)
         hosts = os.path.join(self.folder, "hosts")
@@ -97,13 +106,13 @@ class Elastic:
     def _engine(self) -> Program:
         grace_s, slots = self._grace_s(), self.record["slots"]
         argv = self.words or [files.local(word) for word in self.record.get("argv") or ()]
-        start = ["/bin/sh", self.agent.unpacked()]
+        start = ["/bin/sh", self.agent.workdir.unpacked()]
         if self.record["launch"] != "torchrun":
-            return Program([*start, *argv], self.agent.cwd, grace_s)
+            return Program([*start, *argv], self.agent.workdir.cwd, grace_s)
         own = torchrun_words(self.env["RUNSPEC_RUN"], self.bounds, slots, self.env["RUNSPEC_HOST"])
         folder = os.path.join(self.folder, "torchrun")
         os.mkdir(folder)
-        return Torchrun([*start, *own, *argv], self.agent.cwd, grace_s, folder, slots)
+        return Torchrun([*start, *own, *argv], self.agent.workdir.cwd, grace_s, folder, slots)
 
     def _grace_s(self) -> float:
         return read(
@@ -169,15 +178,22 @@ class Elastic:
         self.account.end()
         if self.mirror is not None:
             self.mirror.finish()
-        lost = self.saver.finish() if self.saver is not None else []
-        for line in lost:
+        lines = self.saver.finish() if self.saver is not None else []
+        for line in lines:
             self.agent.say("not saved: {}".format(line))
+        lost = bool(lines) | self._lost_own(self.own.whole())
         self.turn = self.saver = self.mirror = None
         if not self.told:
             self.agent.say(
                 "the program of generation {} ended with {}".format(turn.generation, code)
             )
             self.member.finish(turn.generation, 1 if lost and code == 0 else code)
+
+    def _lost_own(self, lines: List[str]) -> bool:
+        """Say what could not be saved; return whether that is a failure. It is none where this node was replaced."""
+        for line in lines:
+            self.agent.say("not saved: {}".format(line))
+        return bool(lines) and not self.own.replaced
 
     def _wait(self, view: View) -> None:
         """Take the part in a generation that it has, or say that it could."""

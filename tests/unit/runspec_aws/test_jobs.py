@@ -61,6 +61,25 @@ def test_a_code_that_is_known_is_not_asked_for_again_and_a_new_try_is() -> None:
     assert known._noted("r")(Try(0, 0, 2)) == 7
 
 
+def test_a_wish_is_in_the_store_before_a_child_is_told_to_end_and_each_is_said_once(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    done: list[str] = []
+    own = jobs(SimpleNamespace(put_new=lambda content, *parts: done.append("/".join(parts))))
+    own._records["r"] = {"shape": "array", "nodes": 2, "sweep": [["n", ["a", "b", "c"]]]}
+    own.remember("r", "j")
+    monkeypatch.setattr(own, "job", lambda run: {"jobId": "j", "status": "RUNNING"})
+    monkeypatch.setattr(
+        own, "describe", lambda ids: {i: {"status": "RUNNING"} for i in sorted(ids)}
+    )
+    monkeypatch.setattr(own, "_terminate", lambda job, reason: done.append(job))
+
+    own.stop("r", {1})
+    own.stop("r", {1})
+
+    assert done == ["runs/r/stop/1", "j:2", "j:3"]
+
+
 class Kept:
     """A bucket with what the nodes of an elastic job wrote down; it counts what it is asked."""
 
