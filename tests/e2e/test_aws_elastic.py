@@ -15,7 +15,7 @@ from runspec.cli.main import run
 from runspec.seats import NOT_NEEDED
 from runspec_rehearsal.aws.region import Region
 from tests.e2e.aws import BUCKET, REGION, Capture, calls, jobs, write
-from tests.e2e.elastic import fixed, generations, sgd
+from tests.e2e.elastic import accounted, fixed, generations, sgd, stepped, went
 from tests.e2e.elastic_sgd import OWN
 
 pytestmark = pytest.mark.slow
@@ -34,11 +34,26 @@ def state(folder: Path) -> dict[str, Any]:
     return {}
 
 
-def members(folder: Path) -> list[int]:
+def members(folder: Path, capsys: Capture) -> list[int]:
+    """Give which nodes the generation has that runs, once it has done a step; none while one forms."""
+    if not (here := running(folder)):
+        return []
+    stood = stepped(asked(capsys, "status")["changes"], state(folder)["generation"])
+    return here if stood else []
+
+
+def running(folder: Path) -> list[int]:
     """Give which nodes the generation has that runs; none while one forms."""
     found = state(folder)
-    running = found["members"] if found.get("phase") == "running" else ()
-    return sorted(int(member[0].partition("-")[0]) for member in running)
+    members = found["members"] if found.get("phase") == "running" else ()
+    return sorted(int(member[0].partition("-")[0]) for member in members)
+
+
+def asked(capsys: Capture, verb: str) -> dict[str, Any]:
+    capsys.readouterr()
+    assert run([verb, "job", "--json"]) == 0
+    found: dict[str, Any] = json.loads(capsys.readouterr().out)
+    return found
 
 
 def until(true: Callable[[], object], what: str) -> None:
@@ -62,21 +77,25 @@ def test_training_goes_on_while_spot_machines_are_taken_away(
     child = {
         int(job["id"].rpartition(":")[2]): job["id"] for job in jobs(region) if ":" in job["id"]
     }
-    until(lambda: members(tmp_path) == [0, 1, 2], "three run")
+    until(lambda: members(tmp_path, capsys) == [0, 1, 2], "three run")
     first = state(tmp_path)["generation"]
     for lost, notice_s in ((1, 60), (0, 0)):
         before = state(tmp_path)["generation"]
         region.control("POST", "reclaim", {"jobId": child[lost], "notice_s": notice_s})
         until(lambda: state(tmp_path)["generation"] > before, f"{lost} goes")  # noqa: B023
-        until(lambda: members(tmp_path) == [0, 1, 2], f"{lost} comes back")
+        until(lambda: members(tmp_path, capsys) == [0, 1, 2], f"{lost} comes back")
     (tmp_path / "pace").write_text("0")
 
     assert run(["logs", "-f", "job"]) == 0
 
-    capsys.readouterr()
-    assert run(["status", "job", "--json"]) == 0
-    found = json.loads(capsys.readouterr().out)
+    found = asked(capsys, "status")
     assert [(n["rank"], n["state"]) for n in found["nodes"]] == [(r, "succeeded") for r in range(3)]
+    told = asked(capsys, "report")["changes"]
+    assert told == found["changes"]
+    accounted(told)
+    assert went(told, "lost") == [(0, "it was silent")]
+    ((left, why),) = went(told, "left")
+    assert left == 1 and "taken away" in why
     assert run(["fetch", "job", str(tmp_path / "fetched")]) == 0
     kept = json.loads((tmp_path / "fetched" / "out" / "state.json").read_text())
     alone = fixed(tmp_path, sgd(tmp_path, STEPS, 0), {})
@@ -95,11 +114,11 @@ def test_a_node_that_never_came_back_is_called_off_when_the_job_is_over(
     cluster = {"nodes": {"min": 1, "max": 2}, "capacity": "spot"}
     write(f"until [ -e {go} ]; do sleep 0.2; done", cluster=cluster)
     assert run(["apply", "job.yaml", "--detach"]) == 0
-    until(lambda: members(tmp_path) == [0, 1], "two run")
+    until(lambda: running(tmp_path) == [0, 1], "two run")
     region.control("PUT", "settings", {"capacity": "none"})
     (lost,) = (job["id"] for job in jobs(region) if job["id"].endswith(":1"))
     region.control("POST", "reclaim", {"jobId": lost, "notice_s": 0})
-    until(lambda: members(tmp_path) == [0], "one runs")
+    until(lambda: running(tmp_path) == [0], "one runs")
     assert run(["status", "job"]) == 0
     assert calls(region, "TerminateJob") == []  # as long as the job goes on, it may come
     go.touch()

@@ -25,7 +25,7 @@ from tests.e2e.azure import (
     wait,
     write,
 )
-from tests.e2e.elastic import fixed, sgd
+from tests.e2e.elastic import accounted, fixed, sgd, went
 from tests.e2e.elastic_sgd import OWN
 
 pytestmark = pytest.mark.slow
@@ -37,7 +37,14 @@ def account(blobs: Blobs, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> It
     yield from azure.prepared(blobs, tmp_path, monkeypatch)
 
 
-def generations(capsys: Capture, found: str) -> list[tuple[int, int]]:
+def generation(capsys: Capture, found: str) -> tuple[int, int]:
+    """Give number and nodes of the last generation that has done a step."""
+    changes = said(capsys, "status", found)["changes"]
+    done = [one for one in changes if one["first_step"] is not None]
+    return (done[-1]["generation"], done[-1]["nodes"]) if done else (0, 0)
+
+
+def begun(capsys: Capture, found: str) -> list[tuple[int, int]]:
     """Give number and nodes of the generations that have begun, as their nodes say."""
     capsys.readouterr()
     run(["logs", found])
@@ -55,7 +62,7 @@ def test_training_goes_on_while_spot_machines_are_taken_away(
     found: str = said(capsys, "apply", "job.yaml", "--detach")["run"]
 
     def last() -> tuple[int, int]:
-        return (generations(capsys, found) or [(0, 0)])[-1]
+        return generation(capsys, found)
 
     wait(lambda: last()[1] == 3, "three run", LIMIT_S)
     first, _ = last()
@@ -69,8 +76,15 @@ def test_training_goes_on_while_spot_machines_are_taken_away(
 
     assert run(["logs", "-f", found]) == 0
 
-    nodes = said(capsys, "status", found)["nodes"]
-    assert [(n["rank"], n["state"]) for n in nodes] == [(r, "succeeded") for r in range(3)]
+    status = said(capsys, "status", found)
+    states = [(n["rank"], n["state"]) for n in status["nodes"]]
+    assert states == [(r, "succeeded") for r in range(3)]
+    told = said(capsys, "report", found)["changes"]
+    assert told == status["changes"]
+    accounted(told)
+    assert went(told, "lost") == [(0, "it was silent")]
+    ((left, why),) = went(told, "left")
+    assert left == 1 and "taken away" in why
     assert run(["fetch", found, str(tmp_path / "fetched")]) == 0
     kept = json.loads((tmp_path / "fetched" / "out" / "state.json").read_text())
     alone = fixed(tmp_path, sgd(tmp_path, STEPS, 0), {})
@@ -92,7 +106,7 @@ def test_a_node_that_never_came_is_called_off_when_the_job_is_over(
     cluster = {"nodes": {"min": 1, "max": 2}, "capacity": "spot"}
     write(f"until [ -e {go} ]; do sleep 0.2; done", cluster=cluster)
     found: str = said(capsys, "apply", "job.yaml", "--detach")["run"]
-    wait(lambda: generations(capsys, found) == [(1, 1)], "one runs", LIMIT_S)
+    wait(lambda: begun(capsys, found) == [(1, 1)], "one runs", LIMIT_S)
     with account.world.lock:
         account.world.jobs[found].tasks["task-00001"].ready_at = math.inf
     assert said(capsys, "status", found)["state"] == "running"

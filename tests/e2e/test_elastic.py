@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from runspec_inside.elastic.state import IDLE
-from tests.e2e.elastic import Elastic, fixed, sgd
+from tests.e2e.elastic import Elastic, accounted, fixed, sgd, went
 
 pytestmark = pytest.mark.slow
 
@@ -81,6 +81,9 @@ def test_it_computes_the_same_whatever_happens_to_its_nodes(made: Elastic) -> No
         *(("1",), ("1", "2", "3"), ("1", "2"), ("1", "2", "3"), ("2", "3"), ("2", "3", "1")),
         *(("2", "1"), ("1",), ("1", "4"), ("2",), ("2", "3")),
     ]
+    accounted(changes)
+    assert [node for node, _ in went(changes, "lost")] == [2, 0, 2, 0, 3]
+    assert went(changes, "left") == [(1, "told to end")]
     lost = [c["lost_steps"] for c in changes]
     assert (
         lost[1:3] == [0, 0] and lost[7] == 0 and lost[8] == 0
