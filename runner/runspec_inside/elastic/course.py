@@ -279,11 +279,12 @@ class Course:
         if state.phase == DONE:
             return True
         watch.knows(state.generation, state.phase, self._clock())
+        asked = self._clock()  # a list may be old when it comes: it shows nobody silent after that
         nodes = yield Ask("list", NODES)
         said = yield Ask("list", SAID.format(state.generation))
         now = self._clock()
         watch.take(nodes, said, now, self.timing)
-        sight = watch.sight(now, self._wall())
+        sight = watch.sight(asked, self._wall())
         new = decide(state, sight, self.bounds, self.timing)
         if newcomers(state, sight, self.bounds, self.timing):
             self._hurry_until = max(self._hurry_until, now + self.timing.last_call_s)

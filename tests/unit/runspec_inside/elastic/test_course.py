@@ -289,3 +289,32 @@ def test_a_program_that_ends_while_the_next_generation_forms_has_ended() -> None
 
     assert world.run(world.now + 30.0, lambda: not world.up())
     assert (state(world).phase, state(world).code, set(world.store.ran)) == (DONE, 0, {1})
+
+
+def test_a_leader_that_is_stopped_while_it_asks_does_not_take_who_lives_for_gone() -> None:
+    """What it was shown is old by then: who was silent in it for less than a lease has beaten since."""
+    now, etags = [0.0], iter(range(100))
+    course = Course(Node("a", 1, "h"), Bounds(1, 2, 1), TIMING, lambda: now[0])
+    runs = State(5, 1, "a", 1, RUNNING, (Node("b", 1, "other"),))
+
+    def passed(stops_s: float) -> list[Ask]:
+        work, asked, reply = course.step(), list[Ask](), None
+        while True:
+            try:
+                asked.append(work.send(reply))
+            except StopIteration:
+                return asked
+            ask = asked[-1]
+            reply = f"etag {next(etags)}" if ask.verb == "swap" else None
+            if ask.verb == "fetch":
+                reply = runs.to_bytes(), "first"
+            if ask.verb == "list":
+                reply = [("b,1,other", "beat 1")] if ask.key == "nodes/" else []
+                now[0] += stops_s if ask.key == "nodes/" else 0.0
+
+    passed(0.0)
+    now[0] += 0.9 * TIMING.beat_s
+    passed(0.0)
+    passed(2.2 * TIMING.beat_s)
+
+    assert course.state is not None and course.state.generation == 1
