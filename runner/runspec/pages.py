@@ -5,11 +5,22 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from html import escape
 
+from runspec.changed import NOT_KNOWN, When
 from runspec.curves import MOST, Scaled
 from runspec.metrics import Metric
 from runspec.plots import Axis, Line, Spot, brief, plot
+from runspec.provider import Change
 from runspec.ranking import Placed
-from runspec.summaries import Cell, Table, measured_by, ranking, scaling, scaling_facts
+from runspec.summaries import (
+    Cell,
+    Table,
+    changes,
+    changes_facts,
+    measured_by,
+    ranking,
+    scaling,
+    scaling_facts,
+)
 
 STYLE = """\
 :root {
@@ -134,15 +145,27 @@ def _figure(
     return f"<figure>{plot(f'{title} by {across.title}', across, up, lines)}</figure>"
 
 
-def ranking_page(title: str, metric: Metric, found: Sequence[Placed]) -> str:
-    """Give the page of a ranking, with a plot for each parameter that is a number everywhere."""
+def ranking_page(
+    title: str, metric: Metric, found: Sequence[Placed], more: Iterable[str] = ()
+) -> str:
+    """Give the page of a ranking, with a plot for each parameter that is a number everywhere, and *more* sections."""
     names = list(found[0].task.values) if found else []
     plots = [one for name in names if (one := _against(metric, name, found))]
     told = facts(
         [("metric", f"{metric.name}, {metric.goal} is best"), ("measured", measured_by(metric))]
     )
     rows = table(ranking(metric, found))
-    return page(title, [told, rows, '<div class="plots">', *plots, "</div>"])
+    return page(title, [told, rows, '<div class="plots">', *plots, "</div>", *more])
+
+
+def changes_section(found: Sequence[Change], unknown: str, when: When) -> Iterator[str]:
+    """Give what a page has of the changes of nodes; *unknown* says why there is nothing to show."""
+    yield "<h2>Changes of nodes</h2>"
+    if unknown:
+        yield f"<p>{escape(f'{NOT_KNOWN}: {unknown}')}</p>"
+        return
+    yield facts(changes_facts(found))
+    yield table(changes(found, when))
 
 
 def _against(metric: Metric, name: str, found: Sequence[Placed]) -> str | None:

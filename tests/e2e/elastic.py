@@ -175,6 +175,12 @@ def sgd(folder: Path, steps: int, pace_s: float) -> list[str]:
     return [sys.executable, str(folder / "sgd.py"), str(steps), str(folder / "pace")]
 
 
+def generations(fetched: Path, seat: int) -> list[int]:
+    """Give the generations that a node was part of, on all its machines, by what is kept of it alone."""
+    place = fetched / f"node-{seat}" if seat else fetched
+    return [int(line) for line in (place / "own" / "generations").read_text().split()]
+
+
 def fixed(folder: Path, argv: Sequence[str], env: Mapping[str, str]) -> dict[str, Any]:
     """Give what the training keeps when one process runs it from end to end."""
     out = folder / "fixed"

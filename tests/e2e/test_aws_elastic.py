@@ -15,7 +15,8 @@ from runspec.cli.main import run
 from runspec.seats import NOT_NEEDED
 from runspec_rehearsal.aws.region import Region
 from tests.e2e.aws import BUCKET, REGION, Capture, calls, jobs, write
-from tests.e2e.elastic import fixed, sgd
+from tests.e2e.elastic import fixed, generations, sgd
+from tests.e2e.elastic_sgd import OWN
 
 pytestmark = pytest.mark.slow
 STEPS, LIMIT_S = 1500, 120.0
@@ -55,13 +56,14 @@ def test_training_goes_on_while_spot_machines_are_taken_away(
     text = 'touch "$RUNSPEC_OUTPUT_OUT/of-$RUNSPEC_RANK"; exec ' + " ".join(argv)
     fields = {
         "cluster": {"nodes": {"min": 1, "max": 3}, "capacity": "spot"},
-        "outputs": [{"name": "out", "path": "/job/out", "sync": "1s"}],
+        "outputs": [{"name": "out", "path": "/job/out", "sync": "1s"}, OWN],
     }
     assert run(["apply", write(text, **fields), "--detach"]) == 0
     child = {
         int(job["id"].rpartition(":")[2]): job["id"] for job in jobs(region) if ":" in job["id"]
     }
     until(lambda: members(tmp_path) == [0, 1, 2], "three run")
+    first = state(tmp_path)["generation"]
     for lost, notice_s in ((1, 60), (0, 0)):
         before = state(tmp_path)["generation"]
         region.control("POST", "reclaim", {"jobId": child[lost], "notice_s": notice_s})
@@ -85,6 +87,9 @@ def test_training_goes_on_while_spot_machines_are_taken_away(
     alone = fixed(tmp_path, sgd(tmp_path, STEPS, 0), {})
     assert kept["losses"] == pytest.approx(alone["losses"], abs=1e-4)
     assert kept["samples"] == alone["samples"]
+    last = state(tmp_path)["generation"]
+    of_own = [generations(tmp_path / "fetched", seat) for seat in range(3)]
+    assert all(own[0] <= first < own[-1] == last for own in of_own), (first, last, of_own)
 
 
 def test_a_node_that_never_came_back_is_called_off_when_the_job_is_over(

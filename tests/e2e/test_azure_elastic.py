@@ -15,7 +15,7 @@ from runspec.cli.main import run
 from runspec.seats import NOT_NEEDED
 from runspec_rehearsal.azure.batch.server import AzureBatch
 from runspec_rehearsal.azure.blob import Blobs
-from tests.e2e import azure
+from tests.e2e import azure, elastic
 from tests.e2e.azure import (
     Capture,
     blobs as blobs,  # a fixture
@@ -26,6 +26,7 @@ from tests.e2e.azure import (
     write,
 )
 from tests.e2e.elastic import fixed, sgd
+from tests.e2e.elastic_sgd import OWN
 
 pytestmark = pytest.mark.slow
 STEPS, LIMIT_S = 1500, 90.0
@@ -51,13 +52,14 @@ def test_training_goes_on_while_spot_machines_are_taken_away(
     argv = sgd(tmp_path, STEPS, 0.05)
     text = 'touch "$RUNSPEC_OUTPUT_OUT/of-$RUNSPEC_RANK"; exec ' + " ".join(argv)
     cluster = {"nodes": {"min": 1, "max": 3}, "capacity": "spot"}
-    write(text, cluster=cluster, outputs=[{"name": "out", "path": "/job/out", "sync": "1s"}])
+    write(text, cluster=cluster, outputs=[{"name": "out", "path": "/job/out", "sync": "1s"}, OWN])
     found: str = said(capsys, "apply", "job.yaml", "--detach")["run"]
 
     def last() -> tuple[int, int]:
         return (generations(capsys, found) or [(0, 0)])[-1]
 
     wait(lambda: last()[1] == 3, "three run", LIMIT_S)
+    first, _ = last()
     for lost, notice_s in ((1, 5), (0, 0)):
         before, _ = last()
         where = {"jobId": found, "taskId": f"task-0000{lost}"}
@@ -80,6 +82,8 @@ def test_training_goes_on_while_spot_machines_are_taken_away(
     alone = fixed(tmp_path, sgd(tmp_path, STEPS, 0), {})
     assert kept["losses"] == pytest.approx(alone["losses"], abs=1e-4)
     assert kept["samples"] == alone["samples"]
+    of_own = [elastic.generations(tmp_path / "fetched", seat) for seat in range(3)]
+    assert all(own[0] <= first < own[-1] == last()[0] for own in of_own), (first, last(), of_own)
 
 
 def test_a_node_that_never_came_is_called_off_when_the_job_is_over(

@@ -15,7 +15,8 @@ from typing import Any
 
 import pytest
 
-from tests.e2e.elastic import descendants, fixed, sgd
+from tests.e2e.elastic import descendants, fixed, generations, sgd
+from tests.e2e.elastic_sgd import OWN
 
 pytestmark = pytest.mark.slow
 
@@ -34,7 +35,7 @@ class Job:
             "name": "elastic",
             "provider": "local",
             "cluster": {"nodes": {"min": 1, "max": 3}},
-            "outputs": [{"name": "out", "path": "/job/out", "sync": "1s"}],
+            "outputs": [{"name": "out", "path": "/job/out", "sync": "1s"}, OWN],
             "command": words,
             "retry": {"spot_attempts": 3},
             **more,
@@ -122,8 +123,10 @@ def test_nodes_that_are_lost_come_back_and_the_job_ends_as_if_nothing_had_been(
     """Two are killed, one of them the first; then one is told to go. Each comes back by itself."""
     job = start()
     job.until(lambda: sorted(job.seats()) == [0, 1, 2] and job.steps())
+    lost_in = []
     for number in (signal.SIGKILL, signal.SIGTERM):
         lost = job.state()["members"][0]
+        lost_in.append(job.state()["generation"])
         os.kill(job.agent(job.seats()[0]), number)
         job.until(partial(job.is_whole_without, lost))
     (tmp_path / "code/pace").write_text("0")
@@ -141,6 +144,9 @@ def test_nodes_that_are_lost_come_back_and_the_job_ends_as_if_nothing_had_been(
     assert sorted(tries) == [[0], [137, 0], [143, 0]]
     changes = status["changes"]
     assert [c["generation"] for c in changes] == list(range(1, len(changes) + 1))
+    of_own = [generations(tmp_path / "here", seat) for seat in range(3)]
+    assert of_own == [sorted({*own, len(changes)}) for own in of_own], "the last one has all three"
+    assert all(own[0] <= lost_in[0] for own in of_own), (of_own, lost_in)
     assert all(c["gap_s"] > 0 and c["lost_steps"] is not None for c in changes[1:])
     assert f"generation {len(changes)}, 3 nodes" in job.ask("status", "elastic")
 

@@ -237,7 +237,7 @@ class World:
         """Give the processes that belong to this world, by their words or their environment."""
         return dict(processes(str(self.folder)))
 
-    def await_quiet(self, limit_s: float = 20.0) -> dict[int, str]:
+    def await_quiet(self, limit_s: float = 60.0) -> dict[int, str]:
         """Give the processes that are left after *limit_s*; returns as soon as there are none."""
         end = time.monotonic() + limit_s
         while (left := self.processes()) and time.monotonic() < end:

@@ -1,16 +1,17 @@
-"""`runspec report`: the tasks of a sweep in order, or a job at several sizes."""
+"""`runspec report`: the tasks of a sweep in order, what changes of nodes have cost, or a job at several sizes."""
 
 from __future__ import annotations
 
 import json
 import os
 from argparse import Namespace
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from runspec import (
     apply as engine,
+    changed,
     curves,
     disk,
     groups,
@@ -21,7 +22,8 @@ from runspec import (
     record,
     summaries,
 )
-from runspec.cli import applying, console, looking, stopping, tables
+from runspec.cli import applying, changing, console, looking, stopping, tables
+from runspec.cli.changing import Known
 from runspec.curves import Asked, Baseline, Point, Scaled, Series
 from runspec.errors import DETACHED, OK, UsageError
 from runspec.job import Wrong
@@ -47,7 +49,7 @@ def report(args: Namespace) -> int:
         raise UsageError("which run?", "name one (see runspec list), or say --points FILE")
     if (group := groups.find(args.run)) is not None:
         return _sizes(group.name, (), [_measured(group, args)], asked, args)
-    return _tasks(record.find_kept(args.run), args)
+    return _run(record.find_kept(args.run), args)
 
 
 def _asked(args: Namespace) -> Asked:
@@ -89,11 +91,15 @@ def _metric(spec: Spec, args: Namespace) -> Metric:
     return found
 
 
-# A sweep
+# A run
 
 
-def _tasks(of: Record, args: Namespace) -> int:
+def _run(of: Record, args: Namespace) -> int:
+    """Report on one run: its tasks by what was measured, and the changes of its nodes."""
     spec = of.spec
+    elastic = spec.cluster.nodes.elastic
+    if elastic and spec.metric is None and args.spec is None and not args.stop_rest:
+        return _changes_alone(of, args)
     metric = _metric(spec, args)
     _, client, _ = applying.connect(of)
     if args.follow and not _follow(of, client, metric, args):
@@ -102,16 +108,59 @@ def _tasks(of: Record, args: Namespace) -> int:
     found = ranking.ranked(metric, _each(of, client, spec, metric, status))
     if args.stop_rest:
         _stop_rest(of, client, found, status, len(found), args)
-    _write_page(args, lambda: _pages().ranking_page(of.run, metric, found))
+    known = changing.known(of, of.memory())
+    _write_page(args, lambda: _pages().ranking_page(of.run, metric, found, _section(known)))
     if args.json:
-        told = {"name": metric.name, "goal": metric.goal, "measured": summaries.measured_by(metric)}
-        rows = [ranking.row(placed) for placed in found]
-        stopped = sorted(of.memory().stopped)
-        what = {"run": of.run, "state": status.state, "metric": told, "stopped": stopped}
-        console.out_json({**what, "tasks": rows})
+        ranks = _ranks(of, status, metric, found)
+        console.out_json({**ranks, **changing.to_json(known)})
     else:
         tables.show(summaries.ranking(metric, found))
+        if known is not None:
+            console.out("")
+            _show(known)
     return OK
+
+
+def _ranks(
+    of: Record, status: Status, metric: Metric, found: Sequence[Placed]
+) -> Mapping[str, Any]:
+    told = {"name": metric.name, "goal": metric.goal, "measured": summaries.measured_by(metric)}
+    rows = [ranking.row(placed) for placed in found]
+    stopped = sorted(of.memory().stopped)
+    what = {"run": of.run, "state": status.state, "metric": told, "stopped": stopped}
+    return {**what, "tasks": rows}
+
+
+def _changes_alone(of: Record, args: Namespace) -> int:
+    """Report on an elastic job that measures nothing."""
+    if args.follow and not _follow(of, applying.connect(of)[1], None, args):
+        return DETACHED
+    known = changing.known(of, of.memory())
+    _write_page(args, lambda: _pages().page(of.run, _section(known)))
+    if args.json:
+        console.out_json({"run": of.run, "state": _status(of).state, **changing.to_json(known)})
+    else:
+        _show(known)
+    return OK
+
+
+def _show(known: Known | None) -> None:
+    if known is None:
+        console.tell("nothing of it was made")
+        return
+    if known.unknown:
+        console.out(plain(f"changes of nodes: {changed.NOT_KNOWN}: {known.unknown}"))
+        return
+    for name, text in summaries.changes_facts(known.changes):
+        console.out(f"{name}: {text}")
+    tables.show(summaries.changes(known.changes, changing.when))
+
+
+def _section(known: Known | None) -> Iterable[str]:
+    if known is None:
+        return ()
+    found: Iterable[str] = _pages().changes_section(known.changes, known.unknown, changing.when)
+    return found
 
 
 def _status(of: Record) -> Status:
@@ -119,7 +168,7 @@ def _status(of: Record) -> Status:
     return looking.with_nodes(of, memory, looking.standing(of, memory))
 
 
-def _follow(of: Record, client: Client, metric: Metric, args: Namespace) -> bool:
+def _follow(of: Record, client: Client, metric: Metric | None, args: Namespace) -> bool:
     """Wait for the end without a word of what is printed; False when it was not waited for."""
     limit_s = applying.wait_limit(args)
     try:

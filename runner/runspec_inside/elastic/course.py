@@ -50,6 +50,8 @@ class View(NamedTuple):
     code: int  # that the job has ended with
     why: str
     lost: bool  # the store was silent for too long, so that others may think this node gone
+    stayed: int = 0  # so many of the members, the first ones, are of the generation before
+    went: Tuple[Tuple[Node, str], ...] = ()  # its other members, and what became of them
 
 
 class Course:
@@ -84,6 +86,7 @@ class Course:
         self._fenced = 0  # the last one that it had to stop in, by itself
         self._over: Tuple[int, str] = (0, "")  # the generation whose program has ended, and how
         self._words: Set[str] = set()  # of the node
+        self._because = ""
         self._told: Set[str] = set()  # keys of words that were put
 
     # What the agent asks and says.
@@ -97,7 +100,7 @@ class Course:
         runs = state.phase == RUNNING and not (lost or stopped or self._words)
         rank = state.rank(self.me.id) if runs else None
         found = state.generation, state.phase, rank, state.members, state.leader
-        return View(*found, state.code, state.why, lost)
+        return View(*found, state.code, state.why, lost, state.stayed, state.went)
 
     def ready(self, generation: int, further: bool = False) -> None:
         """Say that the program is not running, and what it wrote is saved; *generation* is later than it ran in."""
@@ -112,8 +115,9 @@ class Course:
             self._idle, self._further = True, further
             self._hurry_until = self._clock() + self.timing.hurried_s
 
-    def leave(self, gone: bool = False) -> None:
-        """Say that this node is going; *gone*: that it runs nothing any more, and has nothing to save."""
+    def leave(self, gone: bool = False, why: str = "") -> None:
+        """Say that this node is going, and *why*; *gone*: that it runs nothing any more, and has nothing to save."""
+        self._because = self._because or why
         self._words.add(GONE if gone else LEAVING)
 
     def first_s(self) -> float:
@@ -145,7 +149,7 @@ class Course:
         beats = began >= self._next_beat - early_s
         if beats:
             yield from self._beat()
-        yield from self._tell(NODES + name_of(self.me) + ",", sorted(self._words))
+        yield from self._go()
         if not (self._leads and self._sure):
             yield from self._look()
         yield from self._say()
@@ -163,7 +167,7 @@ class Course:
     def part(self) -> Work:
         """Say that this node is gone, and have another one lead at once."""
         self.leave(gone=True)
-        yield from self._tell(NODES + name_of(self.me) + ",", sorted(self._words))
+        yield from self._go()
         if self.state is not None and self._leads and self.state.phase != DONE:
             yield from self._swap(self.state._replace(number=self.state.number + 1, leader=""))
 
@@ -186,10 +190,15 @@ class Course:
         now = self._clock()
         self._next_beat = now + self.timing.beat_s * (0.9 + self._dice() / 10)
 
-    def _tell(self, prefix: str, words: Any) -> Work:
+    def _go(self) -> Work:
+        """Say what was decided of this node: a list shows the words, and what lies there says why."""
+        prefix = NODES + name_of(self.me) + ","
+        yield from self._tell(prefix, sorted(self._words), self._because.encode())
+
+    def _tell(self, prefix: str, words: Any, content: bytes = b"") -> Work:
         for word in words:
             if prefix + word not in self._told:
-                yield Ask("put", prefix + word)
+                yield Ask("put", prefix + word, content)
                 self._told.add(prefix + word)
 
     def _say(self) -> Work:

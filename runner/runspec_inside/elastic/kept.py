@@ -10,8 +10,8 @@ import threading
 from typing import Any, Dict, List, Mapping, Optional
 
 from .. import files, many
-from ..bucket import Bucket, file_digest
-from ..saver import Listed, Output, Saver
+from ..bucket import Bucket
+from ..saver import Listed, Output, Saver, bring
 from ..sync import Entry
 from ..words import LOST, Failure
 from .member import Member
@@ -61,13 +61,8 @@ class Kept:
 
         def one(name: str) -> None:
             target, entry = files.local(os.path.join(folder, name)), entries[name]
-            if not _is(target, entry):
-                os.makedirs(os.path.dirname(target), exist_ok=True)
-                self.bucket.get_file(prefix + name, target)
-                if file_digest(target) == (entry.size, entry.sha256):
-                    os.utime(target, ns=(entry.mtime_ns, entry.mtime_ns))
-                else:
-                    others.append(name)
+            if not _is(target, entry) and not bring(self.bucket, prefix + name, target, entry):
+                others.append(name)
 
         many.each(one, list(entries))
         return sorted(others)

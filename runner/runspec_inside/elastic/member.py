@@ -89,10 +89,10 @@ class Member(threading.Thread):
             self._course.finish(generation, code, further)
         self._woken.set()
 
-    def leave(self) -> None:
-        """Say that this node will go: others stop, and wait until it is `ready` or has been closed."""
+    def leave(self, why: str = "") -> None:
+        """Say that this node will go, and *why*: others stop, and wait until it is `ready` or has been closed."""
         with self._lock:
-            self._course.leave()
+            self._course.leave(why=why)
         self._woken.set()
 
     def close(self, seconds: float = 5.0) -> None:

@@ -15,6 +15,7 @@ READY, AGAIN, FINISHED, FAILED = "ready", "again", "done", "failed-"  # words of
 ENDED = AGAIN + "-"  # by the program itself, with the code that follows
 FURTHER = "further"  # said before "ready": the generation before has got on
 LEAVING, GONE = "leaving", "gone"  # words of a node, whatever the generation
+LEFT, SILENT, LATE = "left", "silent", "late"  # a member said so, was silent, did not stop in time
 CALLS = 3  # last calls at the most, however many come during each of them
 CHANGES = 64  # of which the state tells
 IDLE = 10  # generations in a row whose program asked for the next one, and which have not got on
@@ -84,6 +85,8 @@ class State(NamedTuple):
     code: int = 0
     why: str = ""
     changes: Tuple[Change, ...] = ()
+    stayed: int = 0  # so many of the members, the first ones, are of the generation before
+    went: Tuple[Tuple[Node, str], ...] = ()  # its other members, and what became of them
     idle: int = 0  # generations in a row that have not got on
 
     def rank(self, who: str) -> Optional[int]:
@@ -99,6 +102,7 @@ class State(NamedTuple):
             found: Dict[str, Any] = json.loads(content.decode("ascii"))
             found["members"] = tuple(Node(*member) for member in found["members"])
             found["changes"] = tuple(Change(*change) for change in found["changes"])
+            found["went"] = tuple((Node(*node), how) for node, how in found["went"])
             return cls(**found)
         except (ValueError, TypeError, LookupError) as error:
             raise Failure("the job's state cannot be read: {}".format(error)) from error
@@ -239,7 +243,18 @@ def _forming(state: State, sight: Sight, bounds: Bounds, timing: Timing) -> Stat
         state = state._replace(idle=0)
     if state.idle >= IDLE:
         return _told(state, sight, phase=DONE, code=1, why=STUCK.format(state.why, IDLE))
-    return _told(state, sight, phase=RUNNING, members=tuple(chosen))
+    went = tuple(
+        (member, _fate(member, sight, timing)) for member in state.members if member not in chosen
+    )
+    stayed = len(state.members) - len(went)
+    return _told(state, sight, phase=RUNNING, members=tuple(chosen), stayed=stayed, went=went)
+
+
+def _fate(member: Node, sight: Sight, timing: Timing) -> str:
+    seen = sight.seen.get(member.id)
+    if seen is not None and seen.word:
+        return LEFT
+    return LATE if sight.lives(member.id, timing) else SILENT
 
 
 def _waits(state: State, sight: Sight, timing: Timing) -> bool:

@@ -100,6 +100,14 @@ def test_a_node_that_leaves_is_not_waited_for() -> None:
     assert (len(state(world).members), state(world).term) == (3, 2)
 
 
+def test_a_node_that_leaves_says_why_where_the_others_look_for_it() -> None:
+    node = Course(Node("a", 1, "h"), Bounds(1, 1), TIMING, lambda: 0.0)
+
+    node.leave(why="told to end")
+
+    assert Ask("put", "nodes/a,1,h,leaving", b"told to end") in list(node.part())
+
+
 def test_what_the_first_node_saves_when_it_leaves_counts() -> None:
     world = running(3, seed=4)
     (first,) = (node for node in world.nodes if node.rank == 0 and node.running)

@@ -15,9 +15,12 @@ from runspec_inside.elastic.state import (
     FURTHER,
     GONE,
     IDLE,
+    LATE,
     LEAVING,
+    LEFT,
     READY,
     RUNNING,
+    SILENT,
     Bounds,
     Change,
     Node,
@@ -332,6 +335,18 @@ def test_who_is_there_is_given_a_moment_to_say_so() -> None:
 
 
 # Records
+
+
+def test_a_generation_says_what_became_of_those_before() -> None:
+    """Those that stay are its first members; one said that it goes, one was silent, and one did not stop in time."""
+    before = State(7, 2, "a", 4, FORMING, (A, B, C, D))
+    found = sight(A, B, C, D, E, ready="ae", going={"b": LEAVING}, silent={"c": 3.1})
+
+    new = decided(before, found, most=5)
+
+    assert (new.phase, new.members, new.stayed) == (RUNNING, (A, E), 1)
+    assert new.went == ((B, LEFT), (C, SILENT), (D, LATE))
+    assert State.of(new.to_bytes()) == new
 
 
 def test_a_state_comes_back_from_its_bytes() -> None:
