@@ -68,12 +68,12 @@ def test_training_goes_on_while_spot_machines_are_taken_away(
 ) -> None:
     """One of three with two minutes' notice, and one without; what is computed is what one process computes."""
     argv = sgd(tmp_path, STEPS, 0.05)
-    text = " ".join(argv)
+    text = 'touch "$RUNSPEC_OUTPUT_OUT/of-$RUNSPEC_RANK"; exec ' + " ".join(argv)
     fields = {
         "cluster": {"nodes": {"min": 1, "max": 3}, "capacity": "spot"},
         "outputs": [{"name": "out", "path": "/job/out", "sync": "1s"}, OWN],
     }
-    assert run(["apply", write(f"exec {text}", **fields), "--detach"]) == 0
+    assert run(["apply", write(text, **fields), "--detach"]) == 0
     child = {
         int(job["id"].rpartition(":")[2]): job["id"] for job in jobs(region) if ":" in job["id"]
     }
@@ -84,6 +84,9 @@ def test_training_goes_on_while_spot_machines_are_taken_away(
         region.control("POST", "reclaim", {"jobId": child[lost], "notice_s": notice_s})
         until(lambda: state(tmp_path)["generation"] > before, f"{lost} goes")  # noqa: B023
         until(lambda: members(tmp_path, capsys) == [0, 1, 2], f"{lost} comes back")
+    capsys.readouterr()
+    run(["logs", "job"])
+    assert "runspec: this node leaves: " in capsys.readouterr().out  # it heard the notice
     (tmp_path / "pace").write_text("0")
 
     assert run(["logs", "-f", "job"]) == 0
@@ -97,6 +100,8 @@ def test_training_goes_on_while_spot_machines_are_taken_away(
     ((left, why),) = went(told, "left")
     assert left == 1 and "taken away" in why
     assert run(["fetch", "job", str(tmp_path / "fetched")]) == 0
+    names = {path.name for path in (tmp_path / "fetched" / "out").iterdir()}
+    assert names == {"of-0", "state.json"}  # of the first node of each generation, and nobody else
     kept = json.loads((tmp_path / "fetched" / "out" / "state.json").read_text())
     alone = fixed(tmp_path, sgd(tmp_path, STEPS, 0), {})
     assert kept["losses"] == pytest.approx(alone["losses"], abs=1e-4)

@@ -56,7 +56,8 @@ def test_training_goes_on_while_spot_machines_are_taken_away(
     account: AzureBatch, tmp_path: Path, capsys: Capture
 ) -> None:
     """One of three with a notice, and one without; what is computed is what one process computes."""
-    text = "exec " + " ".join(sgd(tmp_path, STEPS, 0.05))
+    argv = sgd(tmp_path, STEPS, 0.05)
+    text = 'touch "$RUNSPEC_OUTPUT_OUT/of-$RUNSPEC_RANK"; exec ' + " ".join(argv)
     cluster = {"nodes": {"min": 1, "max": 3}, "capacity": "spot"}
     write(text, cluster=cluster, outputs=[{"name": "out", "path": "/job/out", "sync": "1s"}, OWN])
     found: str = said(capsys, "apply", "job.yaml", "--detach")["run"]
@@ -72,6 +73,9 @@ def test_training_goes_on_while_spot_machines_are_taken_away(
         account.control("POST", "preempt", {**where, "notice_s": notice_s})
         wait(lambda: last()[0] > before, f"{lost} goes", LIMIT_S)  # noqa: B023
         wait(lambda: last()[1] == 3, f"{lost} comes back", LIMIT_S)
+    capsys.readouterr()
+    run(["logs", found])
+    assert "[node 1] runspec: this node leaves: " in capsys.readouterr().out  # it heard the notice
     (tmp_path / "pace").write_text("0")
 
     assert run(["logs", "-f", found]) == 0
@@ -86,6 +90,8 @@ def test_training_goes_on_while_spot_machines_are_taken_away(
     ((left, why),) = went(told, "left")
     assert left == 1 and "taken away" in why
     assert run(["fetch", found, str(tmp_path / "fetched")]) == 0
+    names = {path.name for path in (tmp_path / "fetched" / "out").iterdir()}
+    assert names == {"of-0", "state.json"}  # of the first node of each generation, and nobody else
     kept = json.loads((tmp_path / "fetched" / "out" / "state.json").read_text())
     alone = fixed(tmp_path, sgd(tmp_path, STEPS, 0), {})
     assert kept["losses"] == pytest.approx(alone["losses"], abs=1e-4)

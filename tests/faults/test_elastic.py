@@ -6,22 +6,34 @@ what runs in the nodes, so this is about whether all of it ends, and only one jo
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import math
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager
 from functools import partial
-from typing import ClassVar, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import pytest
 
 from runspec_rehearsal.slurm import Cluster, Shape as Machine
 from tests.faults import cells
+from tests.faults.aws import AwsCloud
+from tests.faults.azure import AzureCloud
 from tests.faults.cells import spread
-from tests.faults.cloud import New
+from tests.faults.cloud import Cloud, New, ended as cloud_ended
 from tests.faults.conftest import drivers
 from tests.faults.shapes import BOTH, ELASTIC
 from tests.faults.slurm import slurm
-from tests.faults.struck import Case, traced
+from tests.faults.struck import Case, located, traced
 from tests.faults.test_kill import boundaries
-from tests.faults.world import LONG, QUICK, STUBBORN, Driver, World, new_world
+from tests.faults.world import (
+    LONG,
+    QUICK,
+    STUBBORN,
+    Driver,
+    World,
+    await_that,
+    new_world,
+)
 from tests.needs import need
 from tests.slurm import PROGRAMS
 
@@ -149,3 +161,71 @@ def test_nodes_on_this_machine_end_with_their_supervisor(
     driver: Driver, verb: str, last: str
 ) -> None:
     assert cells.orphaned(driver, verb, last) == []
+
+
+# A node that waits for a machine when the job is over is called off by whoever looks next.
+
+UNTIL_TOLD = 'until [ -e "$TRUTH.go" ]; do sleep 0.1; done'
+Wait = Callable[[Any, str], None]
+
+
+def taken_on_aws(cloud: AwsCloud, run: str) -> None:
+    """Have the second node lose its machine, and no other come."""
+    cloud.await_truth(2)
+    cloud.region.control("PUT", "settings", {"capacity": "none"})
+    (lost,) = (job["id"] for job in cloud.jobs() if job["id"].endswith(":1"))
+    cloud.region.control("POST", "reclaim", {"jobId": lost, "notice_s": 0})
+
+
+def none_on_azure(cloud: AzureCloud, run: str) -> None:
+    """Have no machine for the second node: the only one is not free before that is seen."""
+    cloud.await_truth(1)
+    with cloud.account.world.lock:
+        cloud.account.world.jobs[run].tasks["task-00001"].ready_at = math.inf
+
+
+def seen_over(cloud: Cloud, wait: Wait, **how: Any) -> list[str]:
+    """A status that calls a node off is killed or struck, and repeated."""
+    if isinstance(cloud, AzureCloud):
+        cloud.account.control("PUT", "settings", {"dedicated_quota": 1})
+    done = cloud.run("apply", "faults.yaml", "--detach")
+    assert done.code == 0, done.err
+    run = done.out.strip()
+    wait(cloud, run)
+    (cloud.folder / "truth.go").touch()
+    await_that(lambda: len(cloud.alive()) - isinstance(cloud, AwsCloud) == 1, "the first to end")
+    cloud.run("status", run, **how)
+    cloud.again("status", run)
+    return [*cloud_ended(cloud, "succeeded")]
+
+
+@pytest.mark.parametrize(
+    ("where", "wait", "request_"),
+    [
+        ("region", taken_on_aws, "POST /v1/terminatejob"),
+        ("account", none_on_azure, "POST batch /jobs/*/tasks/task-00001/terminate"),
+    ],
+    ids=["aws", "azure"],
+)
+def test_a_node_that_never_came_is_called_off_whatever_happens_to_who_does_it(
+    request: pytest.FixtureRequest, where: str, wait: Wait, request_: str
+) -> None:
+    new: New = request.getfixturevalue(where)
+    pool: list[Driver] = request.getfixturevalue({"region": "wide_pool"}.get(where, "azure_pool"))
+
+    def world(driver: Driver) -> AbstractContextManager[Cloud]:
+        return new(driver, UNTIL_TOLD, 0.0, ELASTIC)
+
+    with world(pool[0]) as cloud:
+        assert seen_over(cloud, wait) == []
+        found = located(cloud.log[1].steps)
+    kills, strikes = found.kills(request_), found.strikes(request_)
+    assert len(kills) == 2 and len(strikes) == 1, found.requests
+    hows: list[dict[str, Any]] = [{"at": at} for at in kills]
+    hows += [{"wire": {"at": at, "fault": "reset after"}} for at in strikes]
+
+    def cell(driver: Driver, number: int) -> list[str]:
+        with world(driver) as cloud:
+            return seen_over(cloud, wait, **hows[number])
+
+    assert spread(pool, cell, range(len(hows))) == {}

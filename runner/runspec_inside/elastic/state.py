@@ -185,6 +185,7 @@ def _running(state: State, sight: Sight, bounds: Bounds, timing: Timing) -> Stat
             return _anew(state, sight, "{} is gone".format(member.host))
         if not sight.stays(member.id, timing):
             return _anew(state, sight, "{} is leaving".format(member.host))
+    for member in state.members:
         if sight.says(member.id, AGAIN):
             return _anew(state, sight, "{} begins again".format(member.host))
         ended = sight.code_of(member.id, ENDED)

@@ -216,6 +216,12 @@ def test_a_program_that_asks_for_the_next_generation_gets_it_and_is_counted() ->
     assert decided(RUNS, sight(A, B, words={"b": AGAIN})).idle == 0
 
 
+def test_a_program_that_ended_since_another_node_goes_is_not_counted() -> None:
+    new = decided(RUNS, sight(A, B, words={"a": word_of(143)}, going={"b": LEAVING}))
+
+    assert (new.why, new.idle) == ("host-b is leaving", 0)
+
+
 IDLES = FORMS._replace(idle=IDLE, why="the program of host-b ended with 143")
 
 
