@@ -12,7 +12,7 @@ from typing import Any
 
 import yaml
 
-from bench.installs import ROOT
+from bench.installs import ROOT, ours
 from bench.measure import Command, Timing
 from bench.rows import Bench, Row
 
@@ -33,14 +33,14 @@ def mpi(bench: Bench) -> Iterator[Row]:
     kinds = ("nodes", "slots")
     for what, words in (("Chainer job", ("--epoch", str(EPOCHS))), ("moment of it", SHORT)):
         commands = [_ours(bench, data, kind, words) for kind in kinds]
-        *ours, bare = bench.in_turns(
+        *mine, bare = bench.in_turns(
             *commands,
             _bare(bench, data, mpirun, words),
             rounds=rounds,
             more={"OMP_NUM_THREADS": "1"},
         )
-        for kind, mine in zip(("2 nodes", "1 node of 2 slots"), ours, strict=True):
-            yield from _rows(f"{what}, {kind}", mine, bare, 1.05 if words is not SHORT else None)
+        for kind, found in zip(("2 nodes", "1 node of 2 slots"), mine, strict=True):
+            yield from _rows(f"{what}, {kind}", found, bare, 1.05 if words is not SHORT else None)
 
 
 def _rows(what: str, mine: Timing, bare: Timing, limit: float | None) -> Iterator[Row]:
@@ -80,7 +80,7 @@ def _ours(bench: Bench, data: Path, kind: str, words: Sequence[str]) -> Command:
         spec.update(cluster={"nodes": 1, "cpus": RANKS}, processes_per_node=RANKS)
     path = bench.room / f"{spec['name']}.yaml"
     path.write_text(json.dumps(spec))  # JSON is YAML
-    return _adopted(*bench.ours("apply", "--new", str(path)).argv)
+    return _adopted(ours(bench.room, "local").command("runspec"), "apply", "--new", str(path))
 
 
 def _bare(bench: Bench, data: Path, mpirun: Path, words: Sequence[str]) -> Command:

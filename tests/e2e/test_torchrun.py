@@ -10,7 +10,7 @@ import pytest
 from tests.e2e.test_elastic_torch import torch as torch  # a fixture
 from tests.unit.runspec_inside.nodes import Nodes
 
-pytestmark = [pytest.mark.slow, pytest.mark.torch]
+pytestmark = pytest.mark.slow
 
 SUMS = """\
 import os
@@ -31,7 +31,7 @@ def test_processes_of_all_nodes_are_one_world(torch: Path, tmp_path: Path) -> No
     """They add up, and each has its own node's rank, folder and words."""
     words = {"RUNSPEC_LAUNCH": "torchrun", "RUNSPEC_SLOTS": "2", "RUNSPEC_LEASE_S": "120"}
     (tmp_path / "sums.py").write_text(SUMS)
-    nodes = Nodes(tmp_path, 2, words, f"{torch}:{os.environ['PATH']}")
+    nodes = Nodes(tmp_path, 2, words, os.environ["PATH"])
     try:
         nodes.start_all(["python", str(tmp_path / "sums.py")])
 
