@@ -172,6 +172,12 @@ def _program(spec: Spec, options: BatchAiOptions) -> Iterator[Problem]:
         what = "nothing starts a command on every node by itself: Batch AI has mpirun for that"
         hint = "set launch: mpi, or toolkit: custom-mpi (once a node), or custom (the first node)"
         yield Problem(("cluster", "nodes"), what, hint)
+    if spec.launch is Launch.TORCHRUN and name == "pytorch":
+        what = (
+            "Batch AI starts the processes, and no torchrun: they find AZ_BATCHAI_TASK_INDEX and "
+            "AZ_BATCHAI_PYTORCH_INIT_METHOD, and no RANK, WORLD_SIZE or MASTER_ADDR"
+        )
+        yield Problem(("launch",), what, severity="note")
     if spec.launch is Launch.MPI and name == "custom":
         what = "the toolkit custom starts one process, on the first node"
         yield Problem(("launch",), what, "take toolkit out of the settings, or launch away")

@@ -174,6 +174,12 @@ def test_a_place_that_somebody_may_count_on_is_told(
     assert _placed(path, contract, **fields) == ["outputs[0].path"]
 
 
+def test_that_no_torchrun_starts_a_program_of_torchrun_is_told() -> None:
+    assert "no RANK" in one("launch", "note", **TORCH)
+    own = problems(spec(**TORCH), "note", toolkit="custom-mpi")
+    assert [p for p in own if "RANK" in p.what] == []
+
+
 TWO = {"cluster": {"nodes": 2}, "launch": "mpi", "command": ["train"]}
 
 
