@@ -13,12 +13,12 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from runspec_local import durable, elastic
+from runspec_local import durable, elastic, ending
 from runspec_local.child import Child, start_child
 from runspec_local.engine import await_container, remove_container
 from runspec_local.events import Events
@@ -27,10 +27,9 @@ from runspec_local.process import identity, locked
 from runspec_local.saver import Saver
 
 STOPPED = 143  # of a job that was told to end: 128 + SIGTERM
+STOP = "stopped"  # why a task ends that is not needed any more
 CLAIM_PAUSE_S = 0.02
 KILL_S = 5.0  # from SIGKILL to giving a process up
-FULL_S = 600.0  # for a full disk to take the last line
-FULL_PAUSE_S = 1.0
 READY = b"ready\n"
 
 
@@ -51,6 +50,11 @@ class Attempt:
     @property
     def left(self) -> list[Child]:
         return [child for rank, child in self.nodes.items() if rank not in self.codes]
+
+    @property
+    def can_be_stopped(self) -> bool:
+        """Say whether any of its nodes runs: what has ended by itself stays as it is."""
+        return not self.saving and not all(child.ended for child in self.left)
 
     @property
     def next_s(self) -> list[float]:
@@ -138,8 +142,8 @@ class Supervisor:
                 self.tried.setdefault(task, 1)
                 for rank in range(self.job["nodes"]):
                     self._tell(task, rank, "cancelled")
-            elif task in self.running and not self.running[task].saving:
-                self._end(self.running[task], "stopped")
+            elif task in self.running and self.running[task].can_be_stopped:
+                self._end(self.running[task], STOP)
 
     def _begin(self, task: int) -> None:
         number = self.tried[task] = self.tried.get(task, 0) + 1
@@ -169,9 +173,7 @@ class Supervisor:
             child = start_child(node.argv(), environment, node.folder, log)
         attempt.nodes[node.rank] = child
         self._watch(child)
-        outputs = self.job["outputs"]
-        if "elastic" not in self.job:  # there, the first node of each generation saves
-            attempt.savers += [Saver(node, o, self._watch, self._forget) for o in outputs]
+        attempt.savers += [Saver(node, o, self._watch, self._forget) for o in node.kept]
 
     def _watch(self, child: Child) -> None:
         self.poll.register(child.pidfd, select.POLLIN)
@@ -208,7 +210,7 @@ class Supervisor:
             if rank not in attempt.codes and child.ended:
                 self._forget(child)
                 code = child.reap()
-                attempt.codes[rank] = shell_code(code)
+                attempt.codes[rank] = ending.shell_code(code)
                 self._ended(task, rank)
                 if "elastic" in self.job:
                     self._replace(task, rank, code)
@@ -220,10 +222,10 @@ class Supervisor:
     def _ended(self, task: int, rank: int) -> None:
         attempt = self.running[task]
         code = attempt.codes[rank]
-        told = f"exited with code {code}{meaning(code)}" if code else ""
+        told = f"exited with code {code}{ending.meaning(code)}" if code else ""
         reason = told if not attempt.reason else f"{told}; {attempt.reason}".removeprefix("; ")
-        stopped = task in self.unwanted
-        state = "succeeded" if code == 0 else "cancelled" if stopped else "failed"
+        stopped = attempt.reason == STOP or (code and task in self.unwanted)
+        state = "cancelled" if stopped else "succeeded" if code == 0 else "failed"
         self._tell(task, rank, state, exit_code=code, reason=reason)
         if "elastic" in self.job:
             return
@@ -310,7 +312,7 @@ class Supervisor:
         elif self.job["launch"] != "none" and attempt.codes.get(0) == 0 and not attempt.reason:
             code = 0  # the first node speaks for all: it started the processes of the others
         again = self.tried[task] < self.job["attempts"] and "elastic" not in self.job
-        if code and task in self.unwanted:
+        if attempt.reason == STOP or (code and task in self.unwanted):
             self.stopped.add(task)
         elif code and again and not self.cancelled:
             if not self.asked:
@@ -328,22 +330,6 @@ class Supervisor:
                 what = f"output '{saver.output['name']}'{where} was not saved whole"
                 self.unsaved.append(what)
                 self.events.add("unsaved", task=task, rank=saver.node.rank, reason=what)
-
-
-def shell_code(code: int) -> int:
-    """Give an exit code as a shell does: 128 + n for a process that signal n ended."""
-    return code if code >= 0 else 128 - code
-
-
-def meaning(code: int) -> str:
-    """Say what an exit code means where it means something."""
-    known = {126: "cannot be executed", 127: "command not found"}
-    if code in known:
-        return f" ({known[code]})"
-    if code > 128 and code - 128 in set(signal.Signals):
-        name = signal.Signals(code - 128).name
-        return f" ({name}: perhaps out of memory)" if name == "SIGKILL" else f" ({name})"
-    return ""
 
 
 def claim(folder: Path) -> bool:
@@ -382,44 +368,24 @@ def supervise(folder: Path) -> None:
     events = Events(folder / "events.jsonl")
     supervisor = Supervisor(job, secrets, events)
     code = supervisor.run()
+    end = _end(supervisor, code, folder / "supervisor.log")
+    ending.add(events, end, lambda: supervisor.asked)
+
+
+def _end(supervisor: Supervisor, code: int, log: Path) -> dict[str, Any]:
+    """Give how the job has ended; *log* tells more of what is lost."""
     failed = bool(code or supervisor.unsaved)
     codes = supervisor.wanted
     early = supervisor.cancelled or not codes
     state = "cancelled" if early else "failed" if failed else "succeeded"
     reasons = [supervisor.reasons[t] for t in sorted(supervisor.reasons) if codes.get(t)]
-    reason = "" if state != "failed" else summary(codes, reasons)
+    reason = "" if state != "failed" else ending.summary(codes, reasons)
     if state == "succeeded" and supervisor.stopped:
         reason = f"{len(supervisor.stopped)} tasks were stopped"
     if supervisor.unsaved:
-        more = f"{'; '.join(supervisor.unsaved[:3])}: see {folder / 'supervisor.log'}"
+        more = f"{'; '.join(supervisor.unsaved[:3])}: see {log}"
         reason = f"{reason}; {more}" if reason else more
-    end = {"state": state, "exit_code": code, "reason": reason}
-    _add_end(events, end, lambda: supervisor.asked)
-
-
-def _add_end(events: Events, end: Mapping[str, Any], asked: Callable[[], bool]) -> None:
-    """Say how the job ended, as soon as the disk has room for it; not once *asked* to end."""
-    until = time.monotonic() + FULL_S
-    try:
-        events.add("end", durable=True, **end)
-        return
-    except OSError as exc:
-        sys.stderr.write(f"runspec: cannot say how the job ended: {exc.strerror}\n")
-    while time.monotonic() < until and not asked():
-        time.sleep(FULL_PAUSE_S)
-        with contextlib.suppress(OSError):
-            events.flush()
-            return
-
-
-def summary(codes: Mapping[int, int], reasons: Sequence[str]) -> str:
-    """Say why the job failed: the only task's reason, or how many failed and the first's."""
-    failed = [task for task, code in codes.items() if code]
-    if not failed:
-        return ""
-    if len(codes) == 1:
-        return reasons[0] if reasons else ""
-    return f"{len(failed)} of {len(codes)} tasks failed; task {min(failed)} {reasons[0]}"
+    return {"state": state, "exit_code": code, "reason": reason}
 
 
 def main() -> None:

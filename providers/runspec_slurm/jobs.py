@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -17,9 +17,11 @@ from runspec.provider import (
     Status,
     Unavailable,
     seated,
+    seats_of,
 )
-from runspec_slurm import doubt, pace, reasons, seats, states
+from runspec_slurm import doubt, endings, pace, reasons, seats, states
 from runspec_slurm.doubt import Doubts
+from runspec_slurm.endings import Endings
 from runspec_slurm.looking import BATCH, Looks, Note, Seen, Try
 from runspec_slurm.queue import Queue, Row
 from runspec_slurm.shelf import NOTHING, Shelf, part_name
@@ -72,55 +74,6 @@ class Pace:
         self.rows = rows
         self._next_s = time.monotonic() + self._pause_s
         self._pause_s = min(pace.ASK_LAST_S, self._pause_s * pace.ASK_GROWS)
-
-
-class Endings:
-    """Those that were told to end, once each: a program may take the second time for an order to drop everything."""
-
-    def __init__(self, queue: Queue, longest_s: float) -> None:
-        self.queue, self.longest_s = queue, longest_s
-        self._told: set[tuple[str, int, int]] = set()  # job, task, restarts
-        self._began_s: dict[str, float] = {}
-        self._next_s: dict[str, float] = {}
-
-    def tell(
-        self,
-        run: str,
-        rows: Callable[[], Iterable[Row]],
-        *,
-        array: bool,
-        tasks: Collection[int] | None = None,
-    ) -> bool:
-        """End what waits of *run*, and have the rest save its work; return False when that took too long.
-
-        *rows* gives its jobs; of an array, *tasks* may be all that it is about.
-        """
-        now, what = time.monotonic(), run if tasks is None else f"{run} {sorted(tasks)}"
-        if now - self._began_s.setdefault(what, now) > self.longest_s:
-            return False
-        if now >= self._next_s.get(what, 0.0):
-            for row in _alive(rows()):
-                if tasks is None:
-                    self._end(row, array=array)
-                elif mine := tuple(task for task in row.tasks if task in tasks):
-                    self._end(row._replace(tasks=mine), array=array, whole=False)
-            self._next_s[what] = time.monotonic() + pace.TELL_S
-        return True
-
-    def _end(self, row: Row, *, array: bool, whole: bool = True) -> None:
-        if row.state == "COMPLETING":
-            return
-        if row.state == "PENDING" and array and whole:
-            self.queue.cancel_waiting(row.job)
-            return
-        each = {(row.job, task, row.restarts) for task in row.tasks} - self._told
-        # The id of an array is that of all its tasks.
-        names = [f"{job}_{task}" if array else job for job, task, _ in sorted(each)]
-        if row.state == "RUNNING":
-            self.queue.tell(names)
-            self._told |= each
-        else:
-            self.queue.cancel(names)
 
 
 class Jobs:
@@ -193,7 +146,7 @@ class Jobs:
             holder = self.shelf.put_new(jobs[0], "runs", run, "claim") or jobs[0]
             holder = holder if holder.isdigit() else jobs[0]
             self.looks.forget(run)
-        self.queue.cancel([row.job for row in _alive(rows) if row.job != holder])
+        self.queue.cancel([row.job for row in endings.alive(rows) if row.job != holder])
         return None if holder is None else self._answer(run, holder)
 
     def status(self, run: str) -> Status:
@@ -256,7 +209,7 @@ class Jobs:
         count, seen = record["count"], self.looks.seen(run) or Seen()
         if not rows and not seen.ends and seen.fresh and seen.claim != CANCELLED:
             return Status(State.WAITING, reasons.NOT_SHOWN)
-        if not _alive(rows):
+        if not endings.alive(rows):
             seen = self._to_the_end(run, rows) or seen
         found, cancelled = self._tasks(run, job, count, rows, seen), seen.claim == CANCELLED
         if found is None:
@@ -281,7 +234,7 @@ class Jobs:
         """Give how each task stands; None where the accounting was asked just now, and did not know it either."""
         notes = self._notes(run, seen, rows)
         found = states.tasks(count, rows, notes, seen.codes)
-        if _alive(rows) or not _silent(found, seen):
+        if endings.alive(rows) or not _silent(found, seen):
             return found
         if self.doubts.just_asked(run):
             return None
@@ -292,7 +245,7 @@ class Jobs:
         """Give the notes that matter: all at the end; before that, of what was tried again or has ended."""
         if not seen.ends:
             return {}
-        going = {task for row in _alive(rows) if not row.restarts for task in row.tasks}
+        going = {task for row in endings.alive(rows) if not row.restarts for task in row.tasks}
         return self.looks.notes(run, (one for one in seen.ends if one.task not in going))
 
     def _to_the_end(self, run: str, rows: Sequence[Row]) -> Seen | None:
@@ -313,7 +266,7 @@ class Jobs:
         """A job that ended without ever having the run says nothing of it, where another one is alive."""
         if seen.holder is not None:
             return None
-        alive = [row for row in _alive(self.queue.of_name(run)) if row.job != job]
+        alive = [row for row in endings.alive(self.queue.of_name(run)) if row.job != job]
         if not alive:
             return None
         self.remember(run, alive[0].job)
@@ -357,13 +310,14 @@ class Jobs:
         record = self.record(run)
         if record is None or self.status(run).state.terminal:
             return
+        tasks = seats_of(record, tasks)
         numbers = "".join(f"{task}\n" for task in sorted(tasks)).encode()
         self.shelf.change(f"stop tasks of {run}", LET_STOP, run, content=[numbers])
         array = record["count"] > 1
         if not self.endings.tell(run, lambda: self._of_run(run), array=array, tasks=tasks):
             late = [
                 f"{row.job}_{task}" if array else row.job
-                for row in _alive(self._of_run(run))
+                for row in endings.alive(self._of_run(run))
                 for task in row.tasks
                 if task in tasks
             ]
@@ -373,7 +327,7 @@ class Jobs:
     def take_away(self, run: str, *, wait: bool = True) -> None:
         """End what is alive of the jobs of *run*, and wait until all of their processes are gone."""
         pause_s, end = PAUSE_S, time.monotonic() + pace.GONE_S
-        while alive := _alive(self._of_run(run)):
+        while alive := endings.alive(self._of_run(run)):
             self.queue.cancel(sorted({row.job for row in alive if row.state != "COMPLETING"}))
             if not wait:
                 break
@@ -391,10 +345,6 @@ class Jobs:
             return named
         held = self.queue.of_job(holder)
         return [*named, *(row for row in held if self.whose.is_of(run, row))]
-
-
-def _alive(rows: Iterable[Row]) -> list[Row]:
-    return [row for row in rows if states.alive(row.state)]
 
 
 def _silent(found: Iterable[states.Task], seen: Seen) -> bool:

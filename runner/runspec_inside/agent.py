@@ -7,7 +7,6 @@ writes. What there is to do stands in `runs/<run>/record.json`, which the provid
 import os
 import sys
 import time
-import zipimport
 from typing import Dict, List, Optional, Tuple
 
 from . import (
@@ -17,12 +16,11 @@ from . import (
     files,
     handed,
     hostfile,
-    inputs,
     log,
-    packages,
     process,
     roll,
     rounds,
+    stopped,
     team,
     tries,
 )
@@ -34,28 +32,17 @@ from .log import Log
 from .meet import Node
 from .mirror import Mirror
 from .notice import Watch
-from .place import place, rename, seat, variable
+from .place import place, rename, seat
 from .process import Child, Signals
 from .rounds import Round
-from .saver import Saver, restore
+from .saver import Saver
 from .taken import Taken
 from .team import Team
 from .words import LOST, STOPPED, USAGE, Failure, read
+from .workdir import Workdir
 
 CANCELLED = "cancelled"  # stands in the claim of a run that was cancelled before it began
 AT = "runs/{}/"
-SHARED = "/mnt/runspec"  # where shared file systems are mounted
-# What is no part of the contract.
-OURS = (
-    "RUNSPEC_WORDS",
-    "RUNSPEC_LOG",
-    "RUNSPEC_SHARED",
-    "RUNSPEC_DISK",
-    "RUNSPEC_ENDS",
-    *team.WORDS,
-)
-INSIDE = "inside.sh"
-OWN_FOLDER = "@"  # as RUNSPEC_BELOW: a fresh folder, which is gone afterwards
 WATCHES = {True: Watch, "azure": Events}  # who tells of the end of a spot machine
 LATE_S = 30.0  # at the most from when a service counts a try to when we do
 
@@ -106,14 +93,13 @@ class Agent:
         if crew is not None:
             env.update(RUNSPEC_RANK=str(crew.rank), RUNSPEC_HOST=crew.hosts[crew.rank])
         self.place = place(env, self.record)
-        self.cwd: Optional[str] = None  # where it is already
-        if env.get("RUNSPEC_BELOW") == OWN_FOLDER:
-            self.cwd = env["RUNSPEC_BELOW"] = os.path.join(self.folder, "root")
-            os.mkdir(self.cwd, 0o700)
+        self.workdir = Workdir(bucket, self.record, env, self.folder)
+        self.index = self.place.task  # which may be a node of a task whose nodes come and go
         self.ends: Optional[ends.Ends] = None
         self.log: Optional[Log] = None
         self.gang: Optional[Gang] = None
         self.round: Optional[Round] = None
+        self.heed: Optional[stopped.Heed] = None
         self.watch: Optional[Watch] = None
         self.taken: Optional[Taken] = None
         self.leaving: Optional[Failure] = None  # why the program was told to end
@@ -122,6 +108,9 @@ class Agent:
         try:
             holder = self.bucket.claim(self.at + "claim", self.place.job.encode()).decode()
             if holder == self.place.job:
+                if self._stopped():
+                    _tell("{}, leaving".format(stopped.WHY))
+                    return STOPPED
                 self._begin(signals)
                 if self.record.get("elastic"):
                     return self._elastic(words, signals)
@@ -130,6 +119,8 @@ class Agent:
                 return self._judge(self._together(words, signals))
         finally:
             files.remove_tree(self.folder)
+            if self.heed is not None:
+                self.heed.finish()
             if self.crew is not None:
                 self.crew.finish()
         if holder == CANCELLED:
@@ -138,8 +129,15 @@ class Agent:
         _tell("duplicate of {}, leaving".format(holder))
         return 0
 
+    def _stopped(self) -> bool:
+        """Say whether this task is not wanted any more; only tasks of a sweep are stopped one by one."""
+        return bool(self.record["sweep"]) and stopped.is_stopped(self.bucket, self.at, self.index)
+
     def _begin(self, signals: Signals) -> None:
         """Find out which try this is, and keep what it says from here on."""
+        if "stop_s" in self.record:
+            self.heed = stopped.Heed(self._stopped, self.record["stop_s"])
+            self.heed.start()
         if "RUNSPEC_ATTEMPT" not in self.env:
             self.place = self.place._replace(attempt=self._number(signals))
         self.ends = ends.of_node(self.bucket, self.at, self.place, self.env)
@@ -258,12 +256,12 @@ class Agent:
         try:
             saver, mirror = self._prepared(signals)
             grace_s = read(self.env).grace_s
-            inside = self.unpacked()
+            inside = self.workdir.unpacked()
         except OSError as error:
             raise Failure("the job cannot be made ready: {}".format(error), USAGE) from error
         env = {name: files.local(value) for name, value in self.env.items()}
         argv = words or [files.local(word) for word in self.record.get("argv") or ()]
-        child = Child(["/bin/sh", inside, *argv], env, self.cwd)
+        child = Child(["/bin/sh", inside, *argv], env, self.workdir.cwd)
         saver.start()
         if mirror is not None:
             mirror.start()
@@ -320,24 +318,12 @@ class Agent:
         return self.leaving
 
     def _prepared(self, signals: Signals) -> Tuple[Saver, Optional[Mirror]]:
-        self.mounted()
-        outputs, mirror = self._outputs(), self._words(signals)
+        self.workdir.mounted()
+        outputs = self.workdir.outputs(self.place, self.at + "outputs/")
+        mirror = self._words(signals)
         if "reach" in self.record:
             self._reach(signals)
         return outputs, mirror
-
-    def mounted(self) -> None:
-        """Bring what the program reads, and build what it needs."""
-        for mount in self.record["mounts"]:
-            path = self.below(mount["target"])
-            if mount["kind"] == "folder":
-                shared = self.env.get("RUNSPEC_SHARED") or self.below(SHARED)
-                inputs.link(os.path.join(shared, files.local(mount["path"])), path)
-            else:
-                inputs.get(self.bucket, mount, inputs.roomy(path, self.env))
-            self.env[variable("MOUNT", mount["name"])] = path
-        if self.record["requirements"]:
-            packages.build(self.record, self.folder, self.env)
 
     def _reach(self, signals: Signals) -> None:
         from .reach import Reach  # of smoke tests alone: every job would have to compile it
@@ -354,26 +340,6 @@ class Agent:
         gang = Gang(self.bucket, prefix, self.place.rank, self.record["nodes"])
         gang.start()
         return gang
-
-    def below(self, path: str) -> str:
-        """Return *path* where it is in this job: in a process there is no root of our own."""
-        base = self.env.get("RUNSPEC_BELOW")
-        if base is not None:
-            path = os.path.join(os.path.abspath(base), path.lstrip("/"))
-        return files.local(path)
-
-    def _outputs(self) -> Saver:
-        saver = Saver(self.bucket)
-        for output in self.record["outputs"]:
-            path = inputs.roomy(self.below(output["path"]), self.env)
-            os.makedirs(path, exist_ok=True)
-            own = "{}/{}/{}".format(output["name"], self.place.task, self.place.rank)
-            prefix = self.at + "outputs/" + own + "/"
-            if self.place.attempt > 1:
-                restore(self.bucket, prefix, path)
-            saver.add(output["name"], path, prefix, output["sync_s"])
-            self.env[variable("OUTPUT", output["name"])] = path
-        return saver
 
     def _words(self, signals: Signals) -> Optional[Mirror]:
         """Give the job its variables, and where its nodes meet if there are several."""
@@ -411,15 +377,6 @@ class Agent:
             verdict = self.round.verdict
             return None if verdict is None else verdict.code
         return None if self.gang is None else self.gang.failed()
-
-    def unpacked(self) -> str:
-        """Return the path of inside.sh, out of the zipapp that this is."""
-        for name in OURS:
-            self.env.pop(name, None)
-        path = os.path.join(self.folder, INSIDE)
-        found = zipimport.zipimporter(self.env["RUNSPEC_INSIDE"])
-        files.write(path, found.get_data("runspec_inside/" + INSIDE))
-        return path
 
     def _judge(self, code: int) -> int:
         """Return *code*, or AGAIN for a failure after which the job is to be tried once more.

@@ -11,7 +11,7 @@ from typing import Dict, List, Optional
 from .words import Failure
 
 TERMINAL = ("TERM", "COLORTERM")  # of whoever sits at it
-OURS = "RUNSPEC_ENDS"  # what has it is the agent, and not the program: see agent.OURS
+OURS = "RUNSPEC_ENDS"  # what has it is the agent, and not the program: see workdir.OURS
 NOT_THERE = 69
 PLAIN = "/bin/sh"
 PROC = "/proc"

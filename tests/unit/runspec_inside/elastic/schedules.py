@@ -88,6 +88,32 @@ def _lossy(world: World, node: Machine, seconds: float) -> None:
     world.at(world.now + seconds, heal)
 
 
+def _double(world: World, node: Machine, seconds: float) -> None:
+    """Something between a node and the store sends writes once more, when others have followed them."""
+    world.doubles = world.dice.choice((0.2, 0.6))
+
+    def heal() -> None:
+        world.doubles = 0.0
+
+    world.at(world.now + 2 * seconds, heal)
+
+
+def _stale(world: World, node: Machine, seconds: float) -> None:
+    """Lists show now what is there, and now what was there a while ago."""
+    world.age()
+    world.stale, world.lied = world.dice.choice((0.3, 0.8, 1.0)), True
+
+    def heal() -> None:
+        world.stale = 0.0
+
+    world.at(world.now + seconds, heal)
+
+
+def _pause(world: World, node: Machine, seconds: float) -> None:
+    """Stop it when the store has done what it asks for, and before it hears of that."""
+    node.pauses = world.dice.randint(1, 12), seconds
+
+
 def _added(world: World) -> Callable[[], None]:
     def add() -> None:
         world.add()
@@ -113,6 +139,10 @@ EVENTS: dict[str, tuple[int, Callable[[World, Machine, float], object]]] = {
     "lose": (1, lambda world, node, s: node.fail(75)),
     "hang": (1, _hang),
     "freeze": (2, lambda world, node, s: node.freeze(s)),
+    "pause": (3, _pause),
+    "jump": (1, lambda world, node, s: node.jump(s)),
+    "double": (2, _double),
+    "stale": (1, _stale),
     "suspend": (1, lambda world, node, s: node.suspend(s)),
     "cut": (4, _cut),
     "slow": (3, _slow),
@@ -123,8 +153,10 @@ EVENTS: dict[str, tuple[int, Callable[[World, Machine, float], object]]] = {
 def _calm(world: World) -> None:
     """Heal everything; then all that are up have to run together soon, if they are enough, and be able to save."""
     world.latency_s, world.loses = (0.01, 0.05), 0.0
+    world.doubles = world.stale = 0.0
     for node in world.nodes:
         node.asks = node.hears = True
+        node.pauses = 0, 0.0
         node.hangs = node.hangs and node.stopping
     while len(world.up()) < world.bounds.least:
         world.add()

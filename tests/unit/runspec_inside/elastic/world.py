@@ -18,6 +18,8 @@ from runspec_inside.words import LOST, Failure
 
 Then = Callable[[Any, Failure | None], None]
 TICK_S = 0.01
+WRITES = ("put", "swap")
+LATE_S = 120.0  # at the most for a write that arrives twice
 
 
 class Broken(AssertionError):
@@ -31,14 +33,17 @@ class Store:
         self.world = world
         self.records: dict[str, bytes] = {}
         self.folders: dict[str, dict[str, str]] = {}
+        self.before: dict[str, dict[str, str]] = {}  # lists, as they were a while ago
         self.leaders: dict[int, str] = {}
         self.ran: dict[int, tuple[Node, ...]] = {}
+        self.formed: dict[int, float] = {}  # when a generation was first to be formed
         self.notes: list[tuple[int, str]] = []
         self.commits = 0
 
     def do(self, ask: Ask, who: str) -> Any:
         if ask.verb == "list":
-            return list(self.folders.get(ask.key, {}).items())
+            old = self.world.dice.random() < self.world.stale
+            return list((self.before if old else self.folders).get(ask.key, {}).items())
         found = self.records.get(ask.key)
         if ask.verb == "fetch":
             return None if found is None else (found, found.decode())
@@ -79,6 +84,7 @@ class Store:
             raise Broken(f"write {new.number} follows {old.number}")
         if not old.generation <= new.generation <= old.generation + 1 or old.phase == DONE:
             raise Broken(f"{new.generation} {new.phase} follows {old.generation} {old.phase}")
+        self.formed.setdefault(new.generation, self.world.now)
         if new.phase == RUNNING:
             if self.ran.setdefault(new.generation, new.members) != new.members:
                 raise Broken(f"generation {new.generation} has changed while it runs")
@@ -107,6 +113,11 @@ class World:
         self.started = 0  # the latest generation that somebody's program has started in
         self.latency_s = (0.01, 0.05)
         self.loses = 0.0  # of all requests and replies
+        self.doubles = 0.0  # of all writes: they arrive once more, much later
+        self.stale = 0.0  # of all lists: they are of a while ago
+        self.lied = (
+            False  # a list was, or a clock has jumped: only the fence and the terms hold then
+        )
         self.saves = 0.2  # how often a first node begins to save when it looks
         self.requests = 0
         self._events: list[tuple[float, int, Callable[[], None]]] = []
@@ -136,6 +147,10 @@ class World:
         self.nodes.append(found)
         return found
 
+    def age(self) -> None:
+        """Have lists that are stale be of now."""
+        self.store.before = {key: dict(names) for key, names in self.store.folders.items()}
+
     def up(self) -> list[Machine]:
         """Return who could run now."""
         return [n for n in self.nodes if n.up and not n.leaving and not (n.hangs and n.stopping)]
@@ -151,6 +166,11 @@ class Machine:
         self.me = Node(f"{number:03}", 1, f"host-{number}")
         self.up, self.leaving = True, False
         self.thaws = 0.0  # when it goes on; 0: it is not frozen
+        self.beat, self.missed = (
+            -1e12,
+            world.now,
+        )  # when it was heard last, and after a long silence
+        self.pauses: tuple[int, float] = (0, 0.0)  # once that many requests are done, for so long
         self._stood = -1e12  # what its clock showed when it last stood still
         self.asks, self.hears = True, True  # whether requests get out, and replies in
         self.course = Course(
@@ -161,6 +181,7 @@ class Machine:
         self.stopping = False
         self.hangs = False  # its program does not end when it is told to
         self.saved = 0
+        self.further = True  # whether its program gets on, as its agent sees it
         self.asked: dict[str, int] = {}
         self.view: View | None = None
         self.after(self.course.first_s(), self._pass)
@@ -194,6 +215,11 @@ class Machine:
         """Whether it cannot know how long it was silent: its clock stood still, and it has not beaten since."""
         return self.course._answered <= self._stood
 
+    def jump(self, seconds: float) -> None:
+        """Have its clock go forward at once, as no clock of a process does."""
+        self.skew_s += seconds * self.rate
+        self.world.lied = True
+
     def freeze(self, seconds: float) -> None:
         self.thaws = max(self.thaws, self.world.now + seconds)
 
@@ -219,8 +245,16 @@ class Machine:
         returns = arrives and self.hears and world.dice.random() >= world.loses
         in_time = there_s + back_s < timeout_s and returns
 
+        def again() -> None:
+            world.store.do(ask, self.me.id)
+
         def arrive() -> None:
             reply = world.store.do(ask, self.me.id)
+            self._pause()
+            if ask.verb == "put" and ask.content:
+                self._heard()
+            if ask.verb in WRITES and world.dice.random() < world.doubles:
+                world.at(world.now + world.dice.uniform(0, LATE_S), again)
             if in_time:
                 self.after(back_s * self.rate, lambda: then(reply, None))
 
@@ -228,6 +262,19 @@ class Machine:
             world.at(world.now + there_s, arrive)
         if not in_time:
             self.after(timeout_s, lambda: then(None, Failure("no answer", LOST)))
+
+    def _heard(self) -> None:
+        now = self.world.now
+        if now - self.beat > 0.7 * self.world.timing.lease_s:
+            self.missed = now
+        self.beat = now
+
+    def _pause(self) -> None:
+        left, seconds = self.pauses
+        if left:
+            self.pauses = left - 1, seconds
+            if left == 1:
+                self.freeze(seconds)
 
     # The thread of the membership.
 
@@ -254,7 +301,7 @@ class Machine:
         elif not self.running and view.rank is not None:
             self._start(view)
         elif not self.running:
-            self.course.ready(view.generation)
+            self.course.ready(view.generation, self.further)
         self.after(self.world.timing.beat_s / 4, self._look)
 
     def _start(self, view: View) -> None:
@@ -263,8 +310,18 @@ class Machine:
         self.world.started = max(self.world.started, view.generation)
         for node in self.world.nodes:
             other = 0 if self.suspect else node.may_run()
-            if other not in (0, view.generation):
+            if other not in (0, view.generation) and not self.world.lied:
                 raise Broken(f"{node.me.id} runs {other}, and {self.me.id} {view.generation}")
+            if 0 < node.running < view.generation and self._should_wait_for(node, view.generation):
+                raise Broken(f"{node.me.id} has yet to stop, and {self.me.id} runs already")
+
+    def _should_wait_for(self, node: Machine, generation: int) -> bool:
+        """Say whether a program of the generation before has time to stop: its node was heard all the time."""
+        now, timing, store = self.world.now, self.world.timing, self.world.store
+        heard = now - node.beat < 0.7 * timing.lease_s and now - node.missed > 2 * timing.lease_s
+        early = now - store.formed[generation] < 0.9 * timing.ready_s
+        last = node.running == max(n for n in store.ran if n < generation)
+        return node.up and heard and early and last and not self.world.lied
 
     def may_run(self) -> int:
         """Return the generation whose program this node may run by its own clock; nothing of it is changed."""
@@ -299,7 +356,7 @@ class Machine:
             self.after(self.world.timing.beat_s / 4, self._stop)
             return
         self.running, self.stopping = 0, False
-        self.course.ready(self.course.view().generation)
+        self.course.ready(self.course.view().generation, self.further)
         if self.leaving:
             self.work(self.course.part(), lambda *_: self.kill())
 
@@ -323,7 +380,7 @@ class Machine:
         """Have the program end by itself."""
         if self.running and not self.stopping:
             generation, self.running = self.running, 0
-            self.course.finish(generation, code)
+            self.course.finish(generation, code, self.further)
 
     def restored(self, then: Then) -> None:
         self.work(looked(), then)
