@@ -420,4 +420,4 @@ def test_the_example_runs_as_it_is_and_learns_the_same_as_one_process(
     assert losses(tmp_path / "here/model") == pytest.approx(losses(tmp_path / "alone"), abs=1e-4)
     status = json.loads(digits.ask("status", "elastic-digits", "--json"))
     assert [[a["exit_code"] for a in node["attempts"]] for node in status["nodes"]] == [[0]] * 4
-    assert len(status["changes"][-1]["hosts"]) == 4
+    assert status["changes"][-1]["nodes"] == 4
