@@ -18,6 +18,7 @@ RECORD: dict[str, Any] = {
     "gap_s": 1.5,
     "lost_steps": 3,
     "first_step": 12,
+    "since": 1,
     "exact": True,
 }
 

@@ -10,9 +10,7 @@ from runspec.provider import Change, Who
 
 NOT_KNOWN = "not known"
 WITH_NEXT = "with the next one's"
-When = Callable[
-    [float], str
-]  # Unix time as a reader has it: what a clock says is no matter of this half
+When = Callable[[float], str]  # gives Unix time as a reader has it
 NAMED = 8  # nodes that came, left or were lost at once; of more, how many there are
 
 
@@ -40,27 +38,30 @@ class Total(NamedTuple):
 def costs(found: Sequence[Change]) -> list[Cost]:
     """Give *found*, which are in order, with what becomes of those after which no step was done."""
     told: list[Cost] = []
-    followed: dict[
-        int, bool
-    ] = {}  # by task: whether a later generation did a step, and so has an end
-    for one in reversed(found):
+    for one in found:
         ended = one.gap_s is not None or one.first_step is not None
-        told.append(Cost(one, not ended and followed.get(one.task, False)))
-        followed[one.task] = followed.get(one.task, False) or one.gap_s is not None
-    return told[::-1]
+        told.append(Cost(one, not ended and _spanned(one.task, one.generation, found)))
+    return told
+
+
+def _spanned(task: int, generation: int, found: Sequence[Change]) -> bool:
+    """Say whether the seconds of a later change begin before *generation*: no step of it is known."""
+    later = (one for one in found if (one.task, one.generation) > (task, generation))
+    known = next((one for one in later if one.gap_s is not None), None)
+    if known is None or known.task != task or known.since is None:
+        return False
+    return known.since < generation
 
 
 def total(found: Sequence[Change]) -> Total:
-    """Add up *found*, which are in order.
-
-    A generation that was over before anybody wrote it down cost what the next one tells. Of the first ones, where
-    they were too many to be read, nobody knows.
-    """
+    """Add up *found*, which are in order. Generations that nobody wrote down, or that were not read, count."""
     count = unread = 0
-    for _, of_task in groupby(found, lambda one: one.task):
-        numbers = [one.generation for one in of_task]
-        count += numbers[-1] - 1
-        unread += max(0, numbers[0] - 2)
+    for task, of_task in groupby(found, lambda one: one.task):
+        told = list(of_task)
+        numbers = range(2, told[-1].generation + 1)
+        missing = set(numbers).difference(one.generation for one in told)
+        count += len(numbers)
+        unread += sum(not _spanned(task, number, told) for number in missing)
     own = [cost.change for cost in costs(found) if cost.change.before and not cost.with_next]
     gaps = [one.gap_s for one in own if one.gap_s is not None]
     steps = [one.lost_steps for one in own if one.lost_steps is not None]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from enum import StrEnum
@@ -10,6 +9,7 @@ from typing import Annotated, Any, BinaryIO, ClassVar, NamedTuple, Protocol
 
 from pydantic import BeforeValidator, Field, WithJsonSchema
 
+from runspec.errors import RemoteError
 from runspec.model import Model
 from runspec.scalars import Key, matching
 
@@ -165,8 +165,8 @@ class Change(NamedTuple):
 
     *gap_s* is from the last step before it to the first one after it, *lost_steps* how many of them were done again;
     None where nobody knows. Where not *exact*, the seconds are the most, and the steps the least that it can have been.
-    Without a *first_step* there was none (yet), or the program does not tell. *at* is Unix time. *before* is how many
-    nodes there were: 0 when the job began.
+    Without a *first_step* there was none (yet), or the program does not tell. *since* is the generation that did the
+    last step before. *at* is Unix time. *before* is how many nodes there were: 0 when the job began.
     """
 
     task: int
@@ -178,6 +178,7 @@ class Change(NamedTuple):
     gap_s: float | None
     lost_steps: int | None
     first_step: int | None = None
+    since: int | None = None
     exact: bool = True
     came: tuple[Who, ...] = ()
     left: tuple[Who, ...] = ()
@@ -190,13 +191,13 @@ WHO = Change._fields[-3:]
 def changes_of(records: Iterable[tuple[int, bytes]]) -> list[Change]:
     """Give the changes of which records `runs/RUN/elastic/TASK/changes/N` tell, each behind its task.
 
-    One that cannot be read is left out: its generation is missing then, which whoever adds them up can see.
+    Raises RemoteError where one is none: without it, the others would tell less than there was.
     """
-    found = []
-    for task, content in records:
-        with contextlib.suppress(ValueError, LookupError, TypeError):
-            found.append(_change(task, json.loads(content)))
-    return sorted(found)
+    try:
+        return sorted(_change(task, json.loads(content)) for task, content in records)
+    except (ValueError, LookupError, TypeError, AttributeError) as exc:
+        what = f"the record of a change cannot be read: {type(exc).__name__}: {exc}"
+        raise RemoteError(what, "was the run made by another version of runspec?") from exc
 
 
 def _change(task: int, told: Mapping[str, Any]) -> Change:

@@ -163,7 +163,7 @@ def _reporting(make: Make) -> None:
     report = make(
         "report",
         "runspec report lr-search\nrunspec report --points specs/scaling/resnet50-imagenet.json",
-        "rank the tasks of a sweep, or compare the sizes of a job",
+        "rank the tasks of a sweep, tell what changes of nodes cost, or compare sizes",
     )
     report.add_argument("run", nargs="?", metavar="RUN", help="a run, or the name of a spec")
     report.add_argument("--html", metavar="FILE", help="write it as one page, too")

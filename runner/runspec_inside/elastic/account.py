@@ -23,12 +23,16 @@ TAIL = 64  # bytes that hold the last line
 
 
 class Mark(NamedTuple):
-    """How far a program was, and when, in Unix time. *over*: it did nothing after that in its generation."""
+    """How far a program was, and when, in Unix time; *since* is the generation that did the step.
+
+    It is as far as is known of *generation*, and *over* says that nothing was done after it in that one.
+    """
 
     step: Optional[int]
     at: float
     generation: int = 0
     over: bool = False
+    since: Optional[int] = None
 
 
 class Account:
@@ -70,6 +74,7 @@ class Account:
             "gap_s": None,
             "lost_steps": None,
             "first_step": None,
+            "since": None,
             "exact": True,
         }
 
@@ -108,7 +113,7 @@ class Account:
         mark = self._last
         if mark is not None:
             self._exact = mark.over and mark.generation == turn.generation - 1
-            found["exact"] = self._exact
+            found["exact"], found["since"] = self._exact, mark.since
             if mark.step is None:  # it may be that no program of this job tells its steps
                 found["gap_s"] = _between(mark.at, found["at"])
         went = [(dict(_who(node), why=self._why(node, how)), how) for node, how in self._went]
@@ -148,7 +153,8 @@ class Account:
         turn, found = self._turn, self._at()
         assert turn is not None, "BUG: nothing runs"
         if found.step is not None or self._last is None or self._last.step is None:
-            self._last = found._replace(generation=turn.generation, over=over)
+            since = None if found.step is None else turn.generation
+            self._last = found._replace(generation=turn.generation, over=over, since=since)
         elif turn.rank == 0 and over and self._exact:
             self._last = self._last._replace(generation=turn.generation)
         if turn.rank == 0:

@@ -6,17 +6,17 @@ import pytest
 
 from runspec import changed
 from runspec.pages import changes_section
-from runspec.provider import Change, Who, changes_of
+from runspec.provider import Change, RemoteError, Who, changes_of
 from runspec.summaries import changes, changes_facts
 from tests.changes import record
 
 B, C = Who(1, "10.0.0.1"), Who(2, "10.0.0.2", "it was silent")
 START = Change(0, 1, 100.0, 0, 2, "", None, None, 1)
-JOINED = Change(0, 2, 200.0, 2, 3, "10.0.0.1 joined", 4.5, 0, 11, came=(B,))
-LOST = Change(0, 3, 300.0, 3, 2, "10.0.0.2 is gone", 7.25, 3, 18, lost=(C,))
+JOINED = Change(0, 2, 200.0, 2, 3, "10.0.0.1 joined", 4.5, 0, 11, 1, came=(B,))
+LOST = Change(0, 3, 300.0, 3, 2, "10.0.0.2 is gone", 7.25, 3, 18, 2, lost=(C,))
 NO_STEP = Change(0, 4, 400.0, 2, 1, "10.0.0.1 is leaving", None, None, left=(B,))
-AFTER = Change(0, 5, 405.0, 1, 2, "10.0.0.1 joined", 9.0, 0, 30, came=(B,))
-NOTED = Change(0, 6, 500.0, 2, 1, "10.0.0.1 is gone", 6.0, 2, 40, exact=False, lost=(B,))
+AFTER = Change(0, 5, 405.0, 1, 2, "10.0.0.1 joined", 9.0, 0, 30, 3, came=(B,))
+NOTED = Change(0, 6, 500.0, 2, 1, "10.0.0.1 is gone", 6.0, 2, 40, 5, exact=False, lost=(B,))
 
 
 def when(at: float) -> str:
@@ -53,7 +53,7 @@ def test_what_no_step_followed_is_counted_with_the_next_change() -> None:
 
 
 def test_what_nobody_knows_is_said_and_is_no_zero() -> None:
-    assert changed.total([START, NO_STEP]) == changed.Total(3, None, 1, None, 1, True)
+    assert changed.total([START, NO_STEP])[1:] == (None, 3, None, 3, True)
     assert lines(START, NO_STEP)[0].endswith(
         "without a step: not known; steps done again: not known"
     )
@@ -61,6 +61,23 @@ def test_what_nobody_knows_is_said_and_is_no_zero() -> None:
         "  changes of nodes: 3; without a step: 11.8 s, and of 1 not known; "
         "steps done again: 3, and of 1 not known"
     )
+
+
+def test_seconds_that_no_step_has_ended_are_nobodys_yet() -> None:
+    """Neither change has a step after it; or has one, but clocks that disagree."""
+    again = NO_STEP._replace(generation=5)
+    unclear = AFTER._replace(gap_s=None)
+
+    assert changed.total([START, JOINED, LOST, NO_STEP, again])[:3] == (4, 11.75, 2)
+    assert changed.total([START, JOINED, LOST, NO_STEP, unclear])[:3] == (4, 11.75, 2)
+
+
+def test_a_step_that_the_first_node_took_with_it_leaves_its_change_unknown() -> None:
+    """It was lost between that step and writing it down: the seconds of the next change begin later."""
+    after = AFTER._replace(since=4)
+
+    assert changed.total([START, JOINED, LOST, NO_STEP, after])[:3] == (4, 20.75, 1)
+    assert "without a step: not known" in lines(START, NO_STEP, after)[2]
 
 
 def test_a_program_that_tells_no_steps_has_seconds_alone() -> None:
@@ -75,20 +92,22 @@ def test_what_was_noted_before_the_end_is_a_bound() -> None:
     assert lines(START, NOTED)[-1].endswith(
         "without a step: at most 6 s; steps done again: at least 2"
     )
-    assert "at most 6.0 s; steps done again: at least 2" in lines(START, NOTED)[0]
+    second = NOTED._replace(generation=2, since=1)
+    assert "at most 6.0 s; steps done again: at least 2" in lines(START, second)[0]
 
 
 def test_generations_that_nobody_wrote_down_count() -> None:
-    """The third of these was over at once; of what was before the second, nothing was read."""
-    assert changed.total([START, JOINED, AFTER])[:3] == (4, 13.5, 0)
+    """The fourth was over at once, and the fifth has its seconds; of what was before the third, nothing was read."""
+    assert changed.total([START, JOINED, LOST, AFTER])[:3] == (4, 20.75, 0)
+    assert changed.total([START, JOINED, AFTER])[:3] == (4, 13.5, 1)
     assert changed.total([LOST, AFTER])[:3] == (4, 16.25, 1)
 
 
 def test_tasks_are_added_up_each_for_itself() -> None:
     """That a step follows in another task says nothing of this one."""
-    other = [one._replace(task=1) for one in (START, JOINED)]
+    other, waits = [one._replace(task=1) for one in (START, JOINED)], NO_STEP._replace(generation=3)
 
-    assert changed.total([START, JOINED, NO_STEP, *other]) == changed.Total(4, 9.0, 1, 0, 1, True)
+    assert changed.total([START, JOINED, waits, *other]) == changed.Total(3, 9.0, 1, 0, 1, True)
 
 
 def test_a_job_that_stays_as_it_began_has_no_changes() -> None:
@@ -150,5 +169,7 @@ def test_records_are_read_in_order() -> None:
 
 
 @pytest.mark.parametrize("content", [b"", b"{}", b"[1]", b"\xff", b'{"generation": 2}'])
-def test_what_is_no_record_is_left_out(content: bytes) -> None:
-    assert changes_of([(0, content)]) == []
+def test_what_is_no_record_is_not_passed_over(content: bytes) -> None:
+    """A sum without it would be wrong, and nobody would know."""
+    with pytest.raises(RemoteError, match="the record of a change cannot be read"):
+        changes_of([(0, record(1)), (0, content)])

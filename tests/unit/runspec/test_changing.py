@@ -67,7 +67,7 @@ def test_all_ways_to_ask_tell_of_each_change_and_of_all_together(capsys: Capture
     assert (first["generation"], first["before"], first["first_step"]) == (1, 0, 1)
     changed(below)
 
-    status, report = asked(capsys, "status", "job"), asked(capsys, "report", "job")
+    status, report = asked(capsys, "status", "job"), asked(capsys, "report", "job", "--follow")
 
     assert [(c["gap_s"], c["lost_steps"]) for c in status["changes"]] == [
         *((None, None), (7.25, 3), (None, None), (1.5, None))

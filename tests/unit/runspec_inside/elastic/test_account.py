@@ -164,7 +164,7 @@ def test_before_a_first_step_the_seconds_are_not_known(store: FolderBucket, tmp_
 
     assert [found(store, 2)[name] for name in ("gap_s", "lost_steps", "first_step")] == [None] * 3
     assert found(store, 3)["gap_s"] >= 0.02
-    assert (found(store, 3)["lost_steps"], found(store, 3)["exact"]) == (3, True)
+    assert [found(store, 3)[name] for name in ("lost_steps", "exact", "since")] == [3, True, 1]
 
 
 def test_what_only_the_lost_first_node_told_is_known_as_far_as_it_was_noted(
