@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 from runspec.metrics import Metric
 from runspec.patterns import GROUP
-from runspec.readers import COLUMNS, plain, table
+from runspec.readers import COLUMNS, called, plain, table
 
 LINE_CHARACTERS = 4096  # of a line that are looked at: the time of a pattern grows with them
 NO_NUMBER = "what was found is not a number"
@@ -66,7 +66,8 @@ class Finder:
 
     def _in_table(self, metric: Metric) -> Finds:
         assert metric.reader is not None, "BUG: no table without a reader"
-        read, column = table(metric.reader), metric.column or COLUMNS[metric.reader]
+        read = table(metric.reader)
+        column = called(metric.reader, metric.column or COLUMNS[metric.reader])
         self.nothing = f"no table of {metric.reader} in it"
 
         def find(line: str) -> float | None:

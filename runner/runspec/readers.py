@@ -39,6 +39,15 @@ def table(reader: Reader) -> Table:
     return TABLES[reader]()
 
 
+def called(reader: Reader, column: str) -> str:
+    """Give what a column is called in rows, by what a log, or a title, calls it.
+
+    >>> called("mxnet", "Time cost"), called("chainer", "main/MSE")
+    ('time-cost', 'main/MSE')
+    """
+    return column if reader == "chainer" else column.lower().replace(" ", "-")
+
+
 def plain(line: str) -> str:
     """Give what a line shows: of what was drawn over itself, the last.
 
@@ -85,7 +94,7 @@ class MxNet:
             found["batch"] = float(match[2])
         if speed := MXNET_SPEED.search(match[3]):
             found["speed"] = float(speed[1])
-        found |= {k.lower().replace(" ", "-"): float(v) for k, v in MXNET_PAIR.findall(match[3])}
+        found |= {called("mxnet", k): float(v) for k, v in MXNET_PAIR.findall(match[3])}
         return found if len(found) > 1 else None
 
 

@@ -80,13 +80,20 @@ def elastic_end(
 ) -> tuple[int, str] | None:
     """Give the code that an elastic job has ended with, and why, as its nodes have it.
 
-    None while one of its *count* tasks goes on, and of any other job. *read* gives what lies below the run.
+    None while one of its *count* tasks goes on, where all of them were stopped, and of any other job. *read* gives what
+    lies below the run.
     """
     if not record.get("elastic"):
         return None
-    texts = (read(f"elastic/{task}/state") for task in range(count))
-    found: list[dict[str, Any]] = [json.loads(text) if text else {} for text in texts]
-    if not all(state.get("phase") == "done" for state in found):
+    found: list[dict[str, Any]] = []
+    for task in range(count):
+        text = read(f"elastic/{task}/state")
+        state = json.loads(text) if text else {}
+        if state.get("phase") == "done":
+            found.append(state)
+        elif count == 1 or read(f"stop/{task_of(record, task, 0)[0]}") is None:
+            return None
+    if not found:
         return None
     bad = next((state for state in found if state["code"]), found[0])
     return bad["code"], bad["why"]

@@ -35,7 +35,7 @@ class Heed(threading.Thread):
                 found = self._stopped()
             except Failure:  # the next look says it
                 continue
-            if found:
+            if found and not self._over.is_set():  # at the end nobody looks after signals
                 os.kill(os.getpid(), signal.SIGTERM)
                 return
 

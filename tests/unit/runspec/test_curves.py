@@ -59,6 +59,15 @@ def test_published_efficiency_at_256_gpus_is_what_the_figures_say() -> None:
     assert [round((row.efficiency or 0) * 100, 1) for row in of.values()] == [74.5, 91.0]
 
 
+def test_published_efficiency_beside_4_gpus_is_another() -> None:
+    """Which baseline it is makes the difference; three figures do not lie on one line."""
+    found = published("CUDA 9, beside half a machine")
+
+    assert [round((row.efficiency or 0) * 100, 1) for row in found.rows] == [100, 97.5, 72.6]
+    assert found.base == 4
+    assert found.fit is not None and 0 < found.fit.worst < 0.02
+
+
 def test_the_law_of_the_published_figures_foretells_the_time_at_32_gpus() -> None:
     """The text says "about 4x" of 8 GPUs, and 90 to 110 minutes with start-up: no input of the fit."""
     found = published("CUDA 9", samples=90 * IMAGES, price_per_node_hour=PRICE)

@@ -511,8 +511,8 @@ def test_published_figures_are_reported_with_what_they_are_of(capsys: Capture) -
     told = capsys.readouterr().out
 
     assert "74.48" in told and "90.97" in told and "a = 0.01105" in told
-    assert "22,742" in told and told.count("baseline:") == 2
-    assert told.count("source:") == 2
+    assert "22,742" in told and told.count("baseline:") == 3
+    assert told.count("source:") == 3
 
 
 def test_the_example_of_sizes_is_right() -> None:
