@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Dict, List, Optional, Tuple
 from .. import contract, files, inputs
 from ..mirror import Mirror
 from ..place import variable
-from ..process import Pace, Signals
+from ..process import STOPS, Pace, Signals
 from ..words import LOST, STOPPED, Failure, read
 from .account import Account
 from .course import STATE, View
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 LOOK_S = 0.2  # at the most between two looks
 SAVE_S = 120.0  # for a node to save what its program wrote, before the others go on without it
 START_S = 60.0  # for the first node to say where its generation meets
+QUICK_S = 2.0  # for the store to take what is told of a change
 STARTS = "starts/{}"
 DISCOVERY = "#!/bin/sh\nexec cat '{}'\n"
 
@@ -41,7 +42,9 @@ class Elastic:
         self.bounds = self.record["elastic"]
         self.folder = os.path.join(agent.folder, "elastic")
         self.kept = Kept(self.bucket, self.prefix, agent.at, agent.place.task)
-        self.account = Account(self.bucket, self.prefix, self.folder)
+        quick = self.bucket.apart()  # who waits for the store hears no signal, and stops no program
+        quick.hasten(QUICK_S)
+        self.account = Account(quick, self.prefix, self.folder)
         self.turn: Optional[Turn] = None  # the generation whose program runs here
         self.saver: Optional[FencedSaver] = None
         self.mirror: Optional[Mirror] = None
@@ -71,7 +74,7 @@ class Elastic:
         state = None if found is None else State.of(found)
         if state is None or state.phase != DONE:
             return None
-        self.agent.say("the job is over: there is nothing left to do")
+        self.agent.tell("the job is over: there is nothing left to do")
         return state.code
 
     def _prepare(self) -> None:
@@ -122,7 +125,8 @@ class Elastic:
         pace = Pace(0.05, LOOK_S)
         while True:
             for number in self.signals.wait(pace.pause_s()):
-                self.engine.send(number)
+                if number not in STOPS:  # of these it hears once, and can read why
+                    self.engine.send(number)
             self._hear()
             view = self.member.view()
             self._show(view)
@@ -135,7 +139,7 @@ class Elastic:
                 if self.leaving or view.rank is None or view.generation != self.turn.generation:
                     self._stop()
             elif view.phase == DONE:
-                self.agent.say("the job is over: {}".format(view.why))
+                self.agent.tell("the job is over: {}".format(view.why))
                 return view.code
             elif self.leaving:
                 return STOPPED
@@ -149,9 +153,9 @@ class Elastic:
             return
         self.leaving = True
         text = why or "told to end"
-        self.agent.say("this node leaves: {}".format(text))
         files.write(self.env["RUNSPEC_NOTICE"], (text + "\n").encode(), 0o644)
         self.member.leave()
+        self.agent.tell("this node leaves: {}".format(text))
 
     def _stop(self) -> None:
         """Have the program save and end, once; it is killed when its grace is over."""
@@ -171,10 +175,10 @@ class Elastic:
             self.mirror.finish()
         lost = self.saver.finish() if self.saver is not None else []
         for line in lost:
-            self.agent.say("not saved: {}".format(line))
+            self.agent.tell("not saved: {}".format(line))
         self.turn = self.saver = self.mirror = None
         if not self.told:
-            self.agent.say(
+            self.agent.tell(
                 "the program of generation {} ended with {}".format(turn.generation, code)
             )
             self.member.finish(turn.generation, 1 if lost and code == 0 else code)
@@ -193,7 +197,7 @@ class Elastic:
         hosts = [node.host for node in view.members]
         text = "generation {}: node {} of {}: {}"
         rank = view.rank or 0
-        self.agent.say(text.format(view.generation, rank, len(hosts), " ".join(hosts)))
+        self.agent.tell(text.format(view.generation, rank, len(hosts), " ".join(hosts)))
         start = self._start(view.generation, rank)
         if start is None:
             return
@@ -208,7 +212,7 @@ class Elastic:
         try:
             self.engine.start(turn, env)
         except Failure as failure:
-            self.agent.say(str(failure))
+            self.agent.tell(str(failure))
             self._ended(failure.code)
             return
         if self.saver is not None:
