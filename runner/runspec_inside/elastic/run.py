@@ -124,6 +124,8 @@ class Elastic:
     def _stay(self) -> int:
         pace = Pace(0.05, LOOK_S)
         while True:
+            if not self.member.is_alive():  # by a mistake of ours, which it has printed
+                raise Failure("the membership of this node has ended", LOST)
             for number in self.signals.wait(pace.pause_s()):
                 if number not in STOPS:  # of these it hears once, and can read why
                     self.engine.send(number)
@@ -203,6 +205,9 @@ class Elastic:
             return
         port, note = start
         self.kept.restore(note)
+        now = self.member.view()
+        if now.rank is None or now.generation != view.generation:  # the others have gone on
+            return
         turn = Turn(view.generation, rank, hosts, port)
         env = self._environment(turn, view)
         if rank == 0:
@@ -221,10 +226,10 @@ class Elastic:
             self.mirror.start()
 
     def _start(self, generation: int, rank: int) -> Optional[Tuple[int, str]]:
-        """Return the port and what all begin from, as the first node says; None: the generation is over already."""
+        """Return the port and what all begin from, as the first node says; None: the generation is over."""
         key = self.prefix + STARTS.format(generation)
         if rank == 0:
-            start = _free_port(), self.member.committed()
+            start = _free_port(), self._committed()
             self.bucket.put(key, json.dumps(start).encode("ascii"))
             return start
         until, pace = time.monotonic() + START_S, Pace(0.05, 1.0)
@@ -238,7 +243,20 @@ class Elastic:
             if self.signals.stopping or view.rank is None or view.generation != generation:
                 return None
         text = "the first node does not say where generation {} meets"
-        raise Failure(text.format(generation), LOST)
+        self.agent.tell(text.format(generation))
+        self.member.finish(generation, LOST)
+        return None
+
+    def _committed(self) -> str:
+        """Return what counts of what was kept; the store may be silent for no longer than the others wait."""
+        until = time.monotonic() + self.member.timing.lease_s
+        while True:
+            try:
+                return self.member.committed()
+            except Failure:
+                if time.monotonic() > until:
+                    raise
+            self.signals.wait(LOOK_S)
 
     def _environment(self, turn: Turn, view: View) -> Dict[str, str]:
         slots = self.record["slots"]

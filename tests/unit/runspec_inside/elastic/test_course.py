@@ -227,7 +227,8 @@ def test_a_leader_that_is_stopped_while_it_asks_does_not_take_who_lives_for_gone
     runs = State(5, 1, "a", 1, RUNNING, (Node("b", 1, "other"),))
 
     def passed(stops_s: float) -> list[Ask]:
-        work, asked, reply = course.step(), list[Ask](), None
+        work, asked = course.step(), list[Ask]()
+        reply: object = None
         while True:
             try:
                 asked.append(work.send(reply))
