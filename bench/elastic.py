@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from bench.rows import Bench, Row
+from bench.simulated import Meeting
 from runspec_inside.elastic.member import STORE_BEAT_S
-from runspec_inside.elastic.state import Bounds, Timing
-from tests.unit.runspec_inside.elastic.world import World
+from runspec_inside.elastic.state import Timing
 
 LATENCY_S = 0.05  # of each request, there and back
 SIZES = (16, 64, 256)
@@ -24,17 +24,14 @@ def meeting(_: Bench) -> Iterator[Row]:
         if few is None:
             few = seconds, per_node
         beside = f"{SIZES[0]} nodes"
-        yield Row(f"{nodes} nodes meet", seconds, "s", beside, few[0])
+        yield Row(f"{nodes} nodes meet", seconds, "s", beside, few[0], at_most=nodes / SIZES[0])
         yield Row(f"{nodes} nodes meet, requests a node", per_node, "", beside, few[1], at_most=1.0)
         yield Row(f"{nodes} nodes meet, requests", requests, "")
 
 
 def _met(nodes: int, seed: int) -> tuple[float, int]:
     """Return the seconds until all may run, and the requests until then."""
-    world = World(seed, Bounds(nodes, nodes), Timing.of(STORE_BEAT_S))
-    world.latency_s, world.saves = (LATENCY_S / 2, LATENCY_S / 2), 0.0
-    for _ in range(nodes):
-        world.add()
-    if not world.run(300.0, lambda: all(n.may_run() for n in world.nodes), every_s=0.05):
+    met = Meeting(nodes, Timing.of(STORE_BEAT_S), LATENCY_S, seed)
+    if not met.run(300.0):
         raise RuntimeError(f"{nodes} nodes have not met")
-    return world.now, world.requests
+    return met.now, met.requests

@@ -8,7 +8,7 @@ import sys
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
-from bench import aws, azure, azure_upload, elastic, slurm, upload
+from bench import aws, azure, azure_upload, elastic, elastic_change, mpi, slurm, upload
 from bench.installs import ROOT, peer
 from bench.measure import Command, Sample
 from bench.rows import Bench, Row
@@ -124,7 +124,9 @@ FIGURES: Mapping[str, Callable[[Bench], Iterator[Row]]] = {
     "slurm-lasting": slurm.lasting,
     "slurm-calls": slurm.calls,
     "slurm-follow": slurm.follow,
+    "mpi": mpi.mpi,
     "elastic-meeting": elastic.meeting,
+    "elastic-change": elastic_change.change,
 }
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import shutil
 import subprocess
@@ -65,6 +66,21 @@ def peer(name: str) -> Install:
             _install(Path(room) / "env", PEERS[name])
             (Path(room) / "env").rename(path)
     return Install(path)
+
+
+def torch() -> Path:
+    """Give the `bin` of the environment with PyTorch that the tests of elastic jobs have, too; made the first time."""
+    path = Path.home() / ".cache" / "runspec-tests" / "torch-2.13.0"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with path.with_name(f"{path.name}.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not (path / ".complete").exists():
+            print(f"installing {path.name} ...", file=sys.stderr)
+            subprocess.run([sys.executable, "-m", "venv", "--clear", str(path)], check=True)
+            pip = [str(path / "bin/python"), "-m", "pip", "--disable-pip-version-check"]
+            subprocess.run([*pip, "install", "-q", "torch==2.13.0", "numpy==2.4.6"], check=True)
+            (path / ".complete").touch()
+    return path / "bin"
 
 
 def packaged(path: str, package: str) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import ipaddress
 import os
+import signal
 import socket
 import sys
 from collections.abc import Callable
@@ -16,6 +17,7 @@ import pytest
 from hypothesis import settings
 
 from runspec_rehearsal.azure.blob import package
+from tests.dealt import dealt
 
 # Real builds share the real cache, or every test would fetch the world again.
 REAL_CACHE = os.environ.get("XDG_CACHE_HOME") or str(Path.home() / ".cache")
@@ -49,6 +51,27 @@ settings.load_profile("runspec")
 # Every test has a session of its own, and each read the same megabytes of models anew: read once, like
 # a program that has one session. A test that sets AWS_DATA_PATH has other models.
 botocore.session.create_loader = functools.cache(botocore.session.create_loader)
+
+
+def pytest_configure() -> None:
+    hear()
+
+
+@pytest.hookimpl(trylast=True)  # when it is known which tests are slow, and which are left out
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    workers = int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1"))
+    if workers > 1:
+        items[:] = dealt(items, workers)
+
+
+def hear() -> None:
+    """Have what the tests start hear Ctrl-C though they run in the background of a shell, or under nohup.
+
+    What is ignored stays so in every program that is started; a handler does not. signal(7)
+    """
+    for number in (signal.SIGHUP, signal.SIGINT, signal.SIGQUIT):
+        if signal.getsignal(number) is signal.SIG_IGN:
+            signal.signal(number, lambda *_: None)
 
 
 class NetworkTouched(RuntimeError):

@@ -9,6 +9,7 @@ from typing import Any
 from runspec.provider import (
     Answer,
     Bundle,
+    Change,
     Client,
     Conflict,
     Facts,
@@ -135,6 +136,9 @@ class AwsClient:
 
     def stop(self, run: str, tasks: Collection[int]) -> None:
         self.jobs.stop(run, tasks)
+
+    def changes(self, run: str) -> Sequence[Change]:
+        return self.jobs.changes(run)
 
     def remember(self, run: str, answers: Mapping[str, Answer]) -> None:
         if "job" in answers:

@@ -12,11 +12,13 @@ from typing import Any, NamedTuple
 from runspec.provider import (
     NOT_NEEDED,
     Answer,
+    Change,
     Conflict,
     NodeStatus,
     RemoteError,
     State,
     Status,
+    elastic_changes,
     elastic_end,
     elastic_status,
 )
@@ -79,6 +81,7 @@ class Jobs:
             str, dict[tries.Try, int | None]
         ] = {}  # of tries that were followed by another
         self._called_off: set[str] = set()  # children that a job has no need of any more
+        self._wished: dict[str, set[int]] = {}  # tasks that the store has as stopped
         self._stopped: set[str] = set()  # children that were told to end by themselves
         self._clock_s = time.time() - time.monotonic()  # to be added to our own
 
@@ -266,6 +269,15 @@ class Jobs:
                     self._called_off.add(child["jobId"])
         return end
 
+    def changes(self, run: str) -> Sequence[Change]:
+        """Give the changes of an elastic job: a list for each task, and a get for each change."""
+        base, files = f"runs/{run}/", self.files
+        return elastic_changes(
+            self.record(run) or {},
+            lambda folder: files.names(f"{base}{folder}"),
+            lambda paths: files.read_all([f"{base}{path}" for path in paths]),
+        )
+
     def _stopping(self, job: Job, nodes: Sequence[NodeStatus]) -> bool:
         """A job is over for AWS Batch with its main node, and then the other nodes are stopped.
 
@@ -332,6 +344,8 @@ class Jobs:
     def stop(self, run: str, tasks: Collection[int]) -> None:
         """Ask the children of *tasks* to end, each once; what was terminated is not retried.
 
+        The wish is in the store first: a try that begins before we come to its child finds it.
+
         https://docs.aws.amazon.com/batch/latest/userguide/job_retries.html
         """
         record, job = self.record(run), self.job(run)
@@ -340,6 +354,9 @@ class Jobs:
         if record["shape"] != Shape.ARRAY:
             self.end(run)
             return
+        for task in set(tasks) - self._wished.setdefault(run, set()):
+            self.files.put_new(b"", "runs", run, "stop", str(task))
+            self._wished[run].add(task)
         mine = {place.job for place in self.places(run, record) if place.task in tasks}
         for name, child in self.describe(mine - self._stopped).items():
             if not self._state(child).terminal:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
 from functools import partial
 from typing import Any, BinaryIO
@@ -28,7 +29,7 @@ from runspec_aws.session import Session
 DELETED_AT_ONCE = 1000  # https://docs.aws.amazon.com/AmazonS3/latest/API/API_DeleteObjects.html
 PARTS = 10_000  # at most. https://docs.aws.amazon.com/AmazonS3/latest/userguide/qfacts.html
 PART_BYTES = 8 << 20
-AT_ONCE = 8  # parts, each of which is in memory
+AT_ONCE = 8  # parts, each of which is in memory; and small objects
 METHODS: Mapping[str, tuple[str, Mapping[str, str]]] = {
     "GET": ("get_object", {}),
     "PUT": ("put_object", {}),
@@ -54,6 +55,16 @@ class Objects:
         with translated(f"read {where['Key']}"):
             data: bytes = found["Body"].read()
         return data
+
+    def names(self, *parts: str) -> list[str]:
+        """Give the names of all objects whose keys begin with *parts*."""
+        prefix = "/".join((self.prefix, *parts))
+        return [found["Key"][len(prefix) :] for found in self.listing(prefix)]
+
+    def read_all(self, keys: Sequence[str]) -> list[bytes | None]:
+        """Give the content of small objects, some at a time: one after the other, each would cost a round trip."""
+        with ThreadPoolExecutor(AT_ONCE) as pool:
+            return list(pool.map(self.read, keys))
 
     def put_new(self, content: bytes, *parts: str) -> bool:
         """Put a small object where none is; say whether there was none."""

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import io
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
 from functools import cached_property
 from typing import Any, BinaryIO, NamedTuple
@@ -30,7 +31,7 @@ from runspec_azure.session import Session, refuse_plain, secret
 
 PART_BYTES = 8 << 20
 PARTS = 50_000  # at most. https://learn.microsoft.com/en-us/azure/storage/blobs/scalability-targets
-AT_ONCE = 8  # parts, each of which is in memory
+AT_ONCE = 8  # parts, each of which is in memory; and small blobs
 SCOPE = "https://storage.azure.com/.default"
 
 
@@ -87,6 +88,16 @@ class Blobs:
     def read(self, *parts: str) -> bytes | None:
         """Give the content of a small blob, or None."""
         return self.part(self.key(*parts), 0, None)
+
+    def read_all(self, keys: Sequence[str]) -> list[bytes | None]:
+        """Give the content of small blobs, some at a time: one after the other, each would cost a round trip."""
+        with ThreadPoolExecutor(AT_ONCE) as pool:
+            return list(pool.map(self.read, keys))
+
+    def names(self, *parts: str) -> list[str]:
+        """Give the names of all blobs below *parts*, which end with a slash."""
+        prefix = self.key(*parts)
+        return [entry.key[len(prefix) :] for entry in self.listing(prefix)]
 
     def part(self, key: str, start: int, end: int | None) -> bytes | None:
         """Give the bytes of a blob from *start* up to *end*; None where there is none."""

@@ -9,7 +9,7 @@ import errno
 import os
 import shutil
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -61,6 +61,14 @@ class Node:
     def network(self) -> str:
         """The container that holds the network of all nodes of the task, however soon one ends."""
         return f"{self.job['run']}-{self.task}-net-{self.attempt}"
+
+    @property
+    def kept(self) -> Sequence[Mapping[str, Any]]:
+        """The outputs that are kept of this node. What comes and goes saves its own: `runspec_inside.elastic`."""
+        if "elastic" in self.job:
+            return ()
+        of_first = self.rank == 0
+        return [o for o in self.job["outputs"] if of_first or o.get("from") != "first"]
 
     def saved(self, output: Mapping[str, Any]) -> Path:
         """Where an output of this node is kept."""

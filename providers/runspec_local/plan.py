@@ -16,6 +16,7 @@ from runspec.provider import (
     Spec,
     Step,
     argv,
+    kept_outputs,
     reach,
     tasks,
 )
@@ -125,7 +126,7 @@ def _job(spec: Spec, run: str, facts: Facts) -> Step:
             slots=spec.processes_per_node,
             launch=str(spec.launch),
             mounts=[_mount(mount, facts) for mount in spec.mounts],
-            outputs=[{"name": o.name, "path": o.path, "sync_s": o.sync} for o in spec.outputs],
+            outputs=kept_outputs(spec),
             env=dict(spec.env),
             secrets={
                 variable: {"$secret": facts.options.secrets[name]}

@@ -17,7 +17,7 @@ from runspec.provider import (
     OutputFile,
     State,
     Status,
-    change,
+    changes_of,
 )
 from runspec_local import events, process
 
@@ -122,7 +122,7 @@ def outputs(folder: Path) -> list[OutputFile]:
 def changes(folder: Path) -> list[Change]:
     """Give the changes of the nodes of an elastic job, as the first node of each generation wrote them down."""
     found = (folder / "elastic").glob("*/changes/[0-9]*")
-    return sorted(change(int(path.parents[1].name), path.read_bytes()) for path in found)
+    return changes_of((int(path.parents[1].name), path.read_bytes()) for path in found)
 
 
 def _manifest(path: Path) -> list[Mapping[str, Any]]:

@@ -27,6 +27,7 @@ from runspec_local.process import identity, locked
 from runspec_local.saver import Saver
 
 STOPPED = 143  # of a job that was told to end: 128 + SIGTERM
+STOP = "stopped"  # why a task ends that is not needed any more
 CLAIM_PAUSE_S = 0.02
 KILL_S = 5.0  # from SIGKILL to giving a process up
 READY = b"ready\n"
@@ -49,6 +50,11 @@ class Attempt:
     @property
     def left(self) -> list[Child]:
         return [child for rank, child in self.nodes.items() if rank not in self.codes]
+
+    @property
+    def can_be_stopped(self) -> bool:
+        """Say whether any of its nodes runs: what has ended by itself stays as it is."""
+        return not self.saving and not all(child.ended for child in self.left)
 
     @property
     def next_s(self) -> list[float]:
@@ -136,8 +142,8 @@ class Supervisor:
                 self.tried.setdefault(task, 1)
                 for rank in range(self.job["nodes"]):
                     self._tell(task, rank, "cancelled")
-            elif task in self.running and not self.running[task].saving:
-                self._end(self.running[task], "stopped")
+            elif task in self.running and self.running[task].can_be_stopped:
+                self._end(self.running[task], STOP)
 
     def _begin(self, task: int) -> None:
         number = self.tried[task] = self.tried.get(task, 0) + 1
@@ -167,9 +173,7 @@ class Supervisor:
             child = start_child(node.argv(), environment, node.folder, log)
         attempt.nodes[node.rank] = child
         self._watch(child)
-        outputs = self.job["outputs"]
-        if "elastic" not in self.job:  # there, the first node of each generation saves
-            attempt.savers += [Saver(node, o, self._watch, self._forget) for o in outputs]
+        attempt.savers += [Saver(node, o, self._watch, self._forget) for o in node.kept]
 
     def _watch(self, child: Child) -> None:
         self.poll.register(child.pidfd, select.POLLIN)
@@ -220,8 +224,8 @@ class Supervisor:
         code = attempt.codes[rank]
         told = f"exited with code {code}{ending.meaning(code)}" if code else ""
         reason = told if not attempt.reason else f"{told}; {attempt.reason}".removeprefix("; ")
-        stopped = task in self.unwanted
-        state = "succeeded" if code == 0 else "cancelled" if stopped else "failed"
+        stopped = attempt.reason == STOP or (code and task in self.unwanted)
+        state = "cancelled" if stopped else "succeeded" if code == 0 else "failed"
         self._tell(task, rank, state, exit_code=code, reason=reason)
         if "elastic" in self.job:
             return
@@ -308,7 +312,7 @@ class Supervisor:
         elif self.job["launch"] != "none" and attempt.codes.get(0) == 0 and not attempt.reason:
             code = 0  # the first node speaks for all: it started the processes of the others
         again = self.tried[task] < self.job["attempts"] and "elastic" not in self.job
-        if code and task in self.unwanted:
+        if attempt.reason == STOP or (code and task in self.unwanted):
             self.stopped.add(task)
         elif code and again and not self.cancelled:
             if not self.asked:

@@ -8,6 +8,7 @@ from typing import Any
 from runspec.provider import (
     Answer,
     Bundle,
+    Change,
     Client,
     Conflict,
     Facts,
@@ -25,7 +26,7 @@ from runspec.provider import (
     Way,
     inside_zipapp,
 )
-from runspec_slurm import interactive, outputs
+from runspec_slurm import interactive, outputs, seats
 from runspec_slurm.jobs import Jobs
 from runspec_slurm.litter import Collector
 from runspec_slurm.looking import Looks
@@ -114,6 +115,9 @@ class SlurmClient:
 
     def stop(self, run: str, tasks: Collection[int]) -> None:
         self.jobs.stop(run, tasks)
+
+    def changes(self, run: str) -> Sequence[Change]:
+        return seats.changes(self.shelf, run)
 
     def remember(self, run: str, answers: Mapping[str, Answer]) -> None:
         if "job" in answers:

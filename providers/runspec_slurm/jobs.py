@@ -17,6 +17,7 @@ from runspec.provider import (
     Status,
     Unavailable,
     seated,
+    seats_of,
 )
 from runspec_slurm import doubt, endings, pace, reasons, seats, states
 from runspec_slurm.doubt import Doubts
@@ -309,6 +310,7 @@ class Jobs:
         record = self.record(run)
         if record is None or self.status(run).state.terminal:
             return
+        tasks = seats_of(record, tasks)
         numbers = "".join(f"{task}\n" for task in sorted(tasks)).encode()
         self.shelf.change(f"stop tasks of {run}", LET_STOP, run, content=[numbers])
         array = record["count"] > 1

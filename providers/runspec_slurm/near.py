@@ -55,6 +55,15 @@ class Near:
         lines = ((name, line) for name, text in found for line in _text(text).splitlines())
         return "".join(f"{name}:{line}\n" for name, line in lines)
 
+    def changes(self, run: str, most: int) -> bytes:
+        """Give the records of the last changes of *run*, each behind its file's name, as `seats.CHANGES` does."""
+        base = self.path("runs", run, "elastic")
+        tasks = (f"./{task}/changes" for task in _names(base))
+        paths = (f"{at}/{name}" for at in tasks for name in _names(os.path.join(base, at)))
+        known = sorted(path for path in paths if path.rpartition("/")[2][:1].isdigit())
+        found = ((path, _read(os.path.join(base, path))) for path in known[-most:])
+        return b"".join(b"%s:%s\n" % (path.encode(), text) for path, text in found if text)
+
 
 def _lines(base: str) -> Iterator[str]:
     for name in ("claim", "job", "last"):
@@ -75,6 +84,13 @@ def _files(folder: str) -> Iterator[str]:
     for base, _, names in os.walk(folder, onerror=_raise):
         for name in names:
             yield f"{base}/{name}"
+
+
+def _names(folder: str) -> list[str]:
+    try:
+        return os.listdir(folder)
+    except GONE:
+        return []
 
 
 def _raise(error: OSError) -> None:

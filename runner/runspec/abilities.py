@@ -107,7 +107,10 @@ class Changes(Protocol):
     """A client whose jobs have nodes that come and go."""
 
     def changes(self, run: str) -> Sequence[Change]:
-        """Give what is known of each change so far, by task and generation; nothing where nodes stay."""
+        """Give what is known of each change so far, by task and generation; nothing where nodes stay.
+
+        Asked only of elastic jobs. Of very many, the last ones will do. Raises as `Client.state` does.
+        """
 
 
 @runtime_checkable

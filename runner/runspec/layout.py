@@ -26,8 +26,9 @@ def job_record(spec: Spec, run: str, facts: Facts, **more: Any) -> dict[str, Any
 
     *more* is what the service decides: `shape` (single, array or nodes), `tries` (in all, of one
     node), `spot` (whether the machine tells of its end, and how: true is as EC2 does), `stops`
-    (the code that ends a whole sweep, and so is no program's), and what the
-    provider's client reads. Keys are relative to the prefix of the profile.
+    (the code that ends a whole sweep, and so is no program's), `stop_s` (how often a task looks
+    whether it was stopped, where its service cannot tell it), and what the provider's client
+    reads. Keys are relative to the prefix of the profile.
     """
     return {
         "format": FORMAT,
@@ -39,12 +40,27 @@ def job_record(spec: Spec, run: str, facts: Facts, **more: Any) -> dict[str, Any
         "timeout_s": spec.timeout,
         "sweep": [_axis(axis) for axis in axes(spec.sweep)],
         "mounts": [_mount(mount, facts) for mount in spec.mounts],
-        "outputs": [{"name": o.name, "path": o.path, "sync_s": o.sync} for o in spec.outputs],
+        "outputs": kept_outputs(spec),
         "requirements": list(facts.requirements),
         "build_constraints": list(spec.container.build_constraints),
         **_shared(spec),
         **more,
     }
+
+
+def kept_outputs(spec: Spec) -> list[dict[str, Any]]:
+    """Give what the record says of outputs: of which nodes they are kept, where that is not as always."""
+    nodes = spec.cluster.nodes
+    always = "first" if nodes.elastic else "all"
+    return [
+        {
+            "name": o.name,
+            "path": o.path,
+            "sync_s": o.sync,
+            **({"from": o.origin} if nodes.max > 1 and o.origin not in (None, always) else {}),
+        }
+        for o in spec.outputs
+    ]
 
 
 def _shared(spec: Spec) -> dict[str, Any]:

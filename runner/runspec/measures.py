@@ -29,7 +29,8 @@ class Watch:
         ranks = self._of.setdefault(found.task, {})
         if found.rank not in ranks:
             ranks[found.rank] = Finder(self.metric)
-        ranks[found.rank].line(found.text[:LINE_BYTES].decode("utf-8", "replace"))
+        shown = found.text.rstrip(b"\r").rpartition(b"\r")[2]  # a progress bar may be long
+        ranks[found.rank].line(shown[:LINE_BYTES].decode("utf-8", "replace"))
 
     def measured(self, task: int) -> Measured:
         """Give what the first node says that has a number, or why the first one has none."""

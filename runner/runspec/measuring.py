@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 from runspec.metrics import Metric
 from runspec.patterns import GROUP
-from runspec.readers import COLUMNS, table
+from runspec.readers import COLUMNS, plain, table
 
 LINE_CHARACTERS = 4096  # of a line that are looked at: the time of a pattern grows with them
 NO_NUMBER = "what was found is not a number"
@@ -38,8 +38,8 @@ class Finder:
         self._found = self._in_table(metric) if metric.reader else self._by_pattern(metric)
 
     def line(self, text: str) -> None:
-        """Take in the next line; of one without an end, the beginning."""
-        if (found := self._found(text[:LINE_CHARACTERS])) is None:
+        """Take in the next line as it is shown in the end; of one that is too long, the beginning."""
+        if (found := self._found(plain(text)[:LINE_CHARACTERS])) is None:
             return
         try:
             self.numbers.append(float(found))

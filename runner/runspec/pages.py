@@ -5,11 +5,22 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from html import escape
 
+from runspec.changed import NOT_KNOWN, When
 from runspec.curves import MOST, Scaled
 from runspec.metrics import Metric
 from runspec.plots import Axis, Line, Spot, brief, plot
+from runspec.provider import Change
 from runspec.ranking import Placed
-from runspec.summaries import Cell, Table, measured_by, ranking, scaling, scaling_facts
+from runspec.summaries import (
+    Cell,
+    Table,
+    changes,
+    changes_facts,
+    measured_by,
+    ranking,
+    scaling,
+    scaling_facts,
+)
 
 STYLE = """\
 :root {
@@ -29,7 +40,7 @@ h2 { font-size: 1.2rem; margin-top: 2rem; }
 table { border-collapse: collapse; margin: 1rem 0; }
 th, td { border-bottom: 1px solid var(--soft); padding: .3rem .7rem; text-align: right; }
 td { font-variant-numeric: tabular-nums; }
-td.word { text-align: left; }
+td.word, th.word { text-align: left; }
 dl { display: grid; grid-template-columns: max-content auto; gap: .2rem 1rem; }
 dd { margin: 0; overflow-wrap: anywhere; }
 dt { color: var(--c); }
@@ -69,10 +80,18 @@ def page(title: str, body: Iterable[str]) -> str:
 
 def table(found: Table) -> str:
     """Give a table; numbers to the right, words to the left, nothing where nothing is known."""
-    head = "".join(f"<th>{escape(title)}</th>" for title in found.titles)
+    head = "".join(
+        _head(title, [row[i] for row in found.rows]) for i, title in enumerate(found.titles)
+    )
     body = "\n".join(f"<tr>{''.join(map(_cell, row))}</tr>" for row in found.rows)
     inner = f"<thead><tr>{head}</tr></thead><tbody>\n{body}\n</tbody>"
     return f'<div class="wide"><table>{inner}</table></div>'
+
+
+def _head(title: str, cells: Iterable[Cell]) -> str:
+    """Give a title as its cells stand."""
+    word = ' class="word"' if any(isinstance(cell, str) for cell in cells) else ""
+    return f"<th{word}>{escape(title)}</th>"
 
 
 def _cell(value: Cell) -> str:
@@ -134,15 +153,27 @@ def _figure(
     return f"<figure>{plot(f'{title} by {across.title}', across, up, lines)}</figure>"
 
 
-def ranking_page(title: str, metric: Metric, found: Sequence[Placed]) -> str:
-    """Give the page of a ranking, with a plot for each parameter that is a number everywhere."""
+def ranking_page(
+    title: str, metric: Metric, found: Sequence[Placed], more: Iterable[str] = ()
+) -> str:
+    """Give the page of a ranking, with a plot for each parameter that is a number everywhere, and *more* sections."""
     names = list(found[0].task.values) if found else []
     plots = [one for name in names if (one := _against(metric, name, found))]
     told = facts(
         [("metric", f"{metric.name}, {metric.goal} is best"), ("measured", measured_by(metric))]
     )
     rows = table(ranking(metric, found))
-    return page(title, [told, rows, '<div class="plots">', *plots, "</div>"])
+    return page(title, [told, rows, '<div class="plots">', *plots, "</div>", *more])
+
+
+def changes_section(found: Sequence[Change], unknown: str, when: When) -> Iterator[str]:
+    """Give what a page has of the changes of nodes; *unknown* says why there is nothing to show."""
+    yield "<h2>Changes of nodes</h2>"
+    if unknown:
+        yield f"<p>{escape(f'{NOT_KNOWN}: {unknown}')}</p>"
+        return
+    yield facts(changes_facts(found))
+    yield table(changes(found, when))
 
 
 def _against(metric: Metric, name: str, found: Sequence[Placed]) -> str | None:

@@ -52,7 +52,7 @@ from runspec.inside import (
     inside_signed,
     zipapp_bytes as inside_zipapp,
 )
-from runspec.layout import OUTPUT_TAR, blob_name, job_record, reach
+from runspec.layout import OUTPUT_TAR, blob_name, job_record, kept_outputs, reach
 from runspec.model import Model
 from runspec.outputs import saved_outputs
 from runspec.problems import Path, Problem, did_you_mean
@@ -69,11 +69,13 @@ from runspec.scalars import (
 )
 from runspec.seats import (
     NOT_NEEDED,
+    elastic_changes,
     elastic_end,
     elastic_status,
     nodes_each,
     seat,
     seated,
+    seats_of,
     task_of,
     tasks_in_all,
 )
@@ -113,7 +115,8 @@ from runspec.values import (
     Step,
     Stream,
     Way,
-    change,
+    Who,
+    changes_of,
 )
 from runspec.words import argv, shell_script, tasks, variable
 
@@ -198,12 +201,14 @@ __all__ = [
     "Unavailable",
     "UsageError",
     "Way",
+    "Who",
     "Whole",
     "Word",
     "argv",
     "blob_name",
-    "change",
+    "changes_of",
     "did_you_mean",
+    "elastic_changes",
     "elastic_end",
     "elastic_status",
     "inside_boot",
@@ -211,12 +216,14 @@ __all__ = [
     "inside_signed",
     "inside_zipapp",
     "job_record",
+    "kept_outputs",
     "matching",
     "nodes_each",
     "reach",
     "saved_outputs",
     "seat",
     "seated",
+    "seats_of",
     "shell_script",
     "signed_lines",
     "signed_problems",

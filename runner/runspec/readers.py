@@ -10,7 +10,7 @@ Row = Mapping[str, float]
 Reader = Literal["horovod", "mxnet", "chainer"]
 
 # What mpirun puts before a line with --tag-output, and what a terminal takes for orders.
-BEFORE = re.compile(r"^(?:\[\d+,\d+\]<std(?:out|err)>:)?\s*")
+BEFORE = re.compile(r"^(?:\[[^\s\]]*\d,\d+\]<std(?:out|err)>:)?\s*")
 ORDERS = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
 NUMBER = r"[-+]?(?:\d+\.?\d*(?:[eE][-+]?\d+)?|nan|inf)"
 
@@ -39,8 +39,12 @@ def table(reader: Reader) -> Table:
     return TABLES[reader]()
 
 
-def _plain(line: str) -> str:
-    """Give what a line shows: of what was drawn over itself, the last."""
+def plain(line: str) -> str:
+    """Give what a line shows: of what was drawn over itself, the last.
+
+    >>> plain("1/2 loss: 0.9\\r2/2 loss: \\x1b[1m0.4\\x1b[0m\\r")
+    '2/2 loss: 0.4'
+    """
     return ORDERS.sub("", line.rstrip("\r\n").rpartition("\r")[2])
 
 
@@ -57,7 +61,7 @@ class Horovod:
         self.begun = False
 
     def row(self, line: str) -> Row | None:
-        words = BEFORE.sub("", _plain(line)).split()
+        words = BEFORE.sub("", plain(line)).split()
         if tuple(word.lower() for word in words) == HOROVOD:
             self.begun = True
         elif self.begun and len(words) == len(HOROVOD) and (found := _numbers(words)):
@@ -73,7 +77,7 @@ class MxNet:
     """
 
     def row(self, line: str) -> Row | None:
-        match = MXNET.search(_plain(line))
+        match = MXNET.search(plain(line))
         if match is None:
             return None
         found = {"epoch": float(match[1])}
@@ -98,7 +102,7 @@ class Chainer:
         self.names: list[tuple[str, int]] = []
 
     def row(self, line: str) -> Row | None:
-        shown = _plain(line)
+        shown = plain(line)
         text = BEFORE.sub("", shown) if not self.names or shown.startswith("[") else shown
         found = [(match[0], match.start()) for match in CHAINER_NAME.finditer(text)]
         words = [word for word, _ in found]

@@ -6,14 +6,16 @@ How such a job ends stands in the state that its nodes keep in the store of the 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+import math
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 from runspec.spec import Spec
-from runspec.values import NodeStatus, State, Status
+from runspec.values import Change, NodeStatus, State, Status, changes_of
 from runspec.words import tasks
 
 Record = Mapping[str, Any]
+CHANGES = 1000  # the last ones of a task: each is a request where an object store has them
 NOT_NEEDED = "the job is over: it is not needed any more"
 
 
@@ -51,6 +53,16 @@ def task_of(record: Record, task: int, rank: int) -> tuple[int, int]:
     return (task * width(record) + rank, 0) if width(record) > 1 else (task, rank)
 
 
+def seats_of(record: Record, tasks: Collection[int]) -> set[int]:
+    """Give the tasks of the service that are nodes of *tasks*.
+
+    >>> sorted(seats_of({"nodes": 1, "elastic": {"min": 1, "max": 3}}, [1]))
+    [3, 4, 5]
+    """
+    many = width(record)
+    return {task * many + rank for task in tasks for rank in range(many)}
+
+
 def seated(found: Status, record: Record) -> Status:
     """Give *found*, which knows the service's tasks alone, with the nodes of tasks."""
     if width(record) == 1:
@@ -78,6 +90,27 @@ def elastic_end(
         return None
     bad = next((state for state in found if state["code"]), found[0])
     return bad["code"], bad["why"]
+
+
+def elastic_changes(
+    record: Record,
+    names: Callable[[str], Iterable[str]],
+    read: Callable[[Sequence[str]], Iterable[bytes | None]],
+) -> list[Change]:
+    """Give what the nodes of an elastic job have written down of each change; nothing of any other job.
+
+    *names* gives the names below a folder of the run, *read* what lies at some paths below the run.
+    """
+    found: list[tuple[int, bytes]] = []
+    for task in range(_tasks(record) if record.get("elastic") else 0):
+        folder = f"elastic/{task}/changes/"
+        paths = [f"{folder}{name}" for name in sorted(names(folder))[-CHANGES:]]
+        found += ((task, content) for content in read(paths) if content is not None)
+    return changes_of(found)
+
+
+def _tasks(record: Record) -> int:
+    return math.prod(len(values) for _, values in record["sweep"])
 
 
 def elastic_status(end: tuple[int, str], nodes: tuple[NodeStatus, ...]) -> Status:

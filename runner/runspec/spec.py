@@ -236,10 +236,18 @@ class Mount(Model):
 class Output(Model):
     """A folder that the job writes and that is kept, also when the job fails."""
 
+    model_config = ConfigDict(serialize_by_alias=True)
+
     name: Key = Field(description="Its name: `${outputs.NAME}` in the command.")
     path: Folder = Field(description="Where the job writes it.")
     sync: Seconds | None = Field(
         default=None, description="Saved this often while the job runs, too: `60s`."
+    )
+    origin: Literal["first", "all"] | None = Field(
+        default=None,
+        alias="from",
+        description="Of which nodes it is kept: of the `first` (rank 0) alone, or of `all`, each in a place of its "
+        "own. `all`, but `first` of a job whose nodes come and go.",
     )
 
 

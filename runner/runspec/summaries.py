@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
+from runspec import changed
 from runspec.curves import Scaled, Series
 from runspec.metrics import Metric
+from runspec.provider import Change
 from runspec.ranking import Placed
 
 Cell = float | str | None
@@ -41,6 +43,34 @@ def ranking(metric: Metric, found: Sequence[Placed]) -> Table:
         for p in found
     )
     return Table(("place", "task", *names, metric.name, "state", "why"), rows)
+
+
+def changes(found: Sequence[Change], when: changed.When) -> Table:
+    """Give the changes of nodes in order, and what each has cost."""
+    rows = tuple(
+        (
+            cost.change.task,
+            cost.change.generation,
+            when(cost.change.at),
+            changed.nodes(cost.change),
+            changed.seconds(cost),
+            changed.steps(cost),
+            changed.who(cost.change),
+        )
+        for cost in changed.costs(found)
+    )
+    cost = "s without a step", "steps done again"
+    return Table(("task", "generation", "when", "nodes", *cost, "who, and why"), rows)
+
+
+def changes_facts(found: Sequence[Change]) -> Iterator[tuple[str, str]]:
+    """Give what all changes of nodes have cost."""
+    total = changed.total(found)
+    yield "changes of nodes", f"{total.changes:,}"
+    if total.changes:
+        gap, again = changed.in_all(total)
+        yield "without a step", gap
+        yield "steps done again", again
 
 
 def measured_by(metric: Metric) -> str:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from enum import StrEnum
 from typing import Annotated, Any, BinaryIO, ClassVar, NamedTuple, Protocol
 
@@ -151,26 +152,56 @@ class Attempt(NamedTuple):
     ended_s: float | None = None
 
 
+class Who(NamedTuple):
+    """A node that came or went, as a user knows it, and why it did."""
+
+    node: int
+    host: str
+    why: str = ""
+
+
 class Change(NamedTuple):
     """A change of the nodes of an elastic job: which generation began with it, and what it cost.
 
     *gap_s* is from the last step before it to the first one after it, *lost_steps* how many of them were done again;
-    None where nobody knows. *at* is Unix time.
+    None where nobody knows. Where not *exact*, the seconds are the most, and the steps the least that it can have been.
+    Without a *first_step* there was none (yet), or the program does not tell. *at* is Unix time. *before* is how many
+    nodes there were: 0 when the job began.
     """
 
     task: int
     generation: int
     at: float
+    before: int
     nodes: int
     why: str
     gap_s: float | None
     lost_steps: int | None
+    first_step: int | None = None
+    exact: bool = True
+    came: tuple[Who, ...] = ()
+    left: tuple[Who, ...] = ()
+    lost: tuple[Who, ...] = ()
 
 
-def change(task: int, content: bytes) -> Change:
-    """Give the change that a record `runs/RUN/elastic/TASK/changes/N` tells of."""
-    found = json.loads(content)
-    return Change(task, *(found[name] for name in Change._fields[1:]))
+WHO = Change._fields[-3:]
+
+
+def changes_of(records: Iterable[tuple[int, bytes]]) -> list[Change]:
+    """Give the changes of which records `runs/RUN/elastic/TASK/changes/N` tell, each behind its task.
+
+    One that cannot be read is left out: its generation is missing then, which whoever adds them up can see.
+    """
+    found = []
+    for task, content in records:
+        with contextlib.suppress(ValueError, LookupError, TypeError):
+            found.append(_change(task, json.loads(content)))
+    return sorted(found)
+
+
+def _change(task: int, told: Mapping[str, Any]) -> Change:
+    who = (tuple(Who(**one) for one in told.get(name, ())) for name in WHO)
+    return Change(task, *(told[name] for name in Change._fields[1 : -len(WHO)]), *who)
 
 
 class NodeStatus(NamedTuple):

@@ -2,6 +2,7 @@
 
 import fcntl
 import json
+import random
 import socket
 import struct
 from typing import Mapping, Optional
@@ -9,6 +10,9 @@ from typing import Mapping, Optional
 from . import team
 
 SIOCGIFADDR = 0x8915
+# What the system gives to whoever asks for any port: ip_local_port_range in ip(7).
+GIVEN = "/proc/sys/net/ipv4/ip_local_port_range"
+LOWEST, TRIES = 10000, 100
 
 
 def own(env: Mapping[str, str]) -> str:
@@ -64,6 +68,38 @@ def interface(host: str) -> Optional[str]:
             if socket.inet_ntoa(answer[20:24]) == host:
                 return found
     return None
+
+
+def free_port() -> int:
+    """Return a port where nobody listens, and that the system gives to nobody else.
+
+    A program listens there seconds later: by then, any connection may have taken one of those that the system gives.
+    """
+    first = _first_given()
+    for _ in range(TRIES if first > LOWEST else 0):
+        port = random.randrange(LOWEST, first)  # noqa: S311 - no secret
+        if _is_free(port):
+            return port
+    with socket.socket() as probe:
+        probe.bind(("", 0))
+        return int(probe.getsockname()[1])
+
+
+def _first_given() -> int:
+    try:
+        with open(GIVEN, encoding="ascii") as stream:
+            return int(stream.read().split()[0])
+    except (OSError, ValueError, IndexError):  # not on Linux
+        return 0
+
+
+def _is_free(port: int) -> bool:
+    with socket.socket() as probe:
+        try:
+            probe.bind(("", port))
+        except OSError:
+            return False
+    return True
 
 
 def name(env: Mapping[str, str]) -> str:

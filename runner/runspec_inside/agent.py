@@ -20,6 +20,7 @@ from . import (
     process,
     roll,
     rounds,
+    stopped,
     team,
     tries,
 )
@@ -93,10 +94,12 @@ class Agent:
             env.update(RUNSPEC_RANK=str(crew.rank), RUNSPEC_HOST=crew.hosts[crew.rank])
         self.place = place(env, self.record)
         self.workdir = Workdir(bucket, self.record, env, self.folder)
+        self.index = self.place.task  # which may be a node of a task whose nodes come and go
         self.ends: Optional[ends.Ends] = None
         self.log: Optional[Log] = None
         self.gang: Optional[Gang] = None
         self.round: Optional[Round] = None
+        self.heed: Optional[stopped.Heed] = None
         self.watch: Optional[Watch] = None
         self.taken: Optional[Taken] = None
         self.leaving: Optional[Failure] = None  # why the program was told to end
@@ -105,6 +108,9 @@ class Agent:
         try:
             holder = self.bucket.claim(self.at + "claim", self.place.job.encode()).decode()
             if holder == self.place.job:
+                if self._stopped():
+                    _tell("{}, leaving".format(stopped.WHY))
+                    return STOPPED
                 self._begin(signals)
                 if self.record.get("elastic"):
                     return self._elastic(words, signals)
@@ -113,6 +119,8 @@ class Agent:
                 return self._judge(self._together(words, signals))
         finally:
             files.remove_tree(self.folder)
+            if self.heed is not None:
+                self.heed.finish()
             if self.crew is not None:
                 self.crew.finish()
         if holder == CANCELLED:
@@ -121,8 +129,15 @@ class Agent:
         _tell("duplicate of {}, leaving".format(holder))
         return 0
 
+    def _stopped(self) -> bool:
+        """Say whether this task is not wanted any more; only tasks of a sweep are stopped one by one."""
+        return bool(self.record["sweep"]) and stopped.is_stopped(self.bucket, self.at, self.index)
+
     def _begin(self, signals: Signals) -> None:
         """Find out which try this is, and keep what it says from here on."""
+        if "stop_s" in self.record:
+            self.heed = stopped.Heed(self._stopped, self.record["stop_s"])
+            self.heed.start()
         if "RUNSPEC_ATTEMPT" not in self.env:
             self.place = self.place._replace(attempt=self._number(signals))
         self.ends = ends.of_node(self.bucket, self.at, self.place, self.env)

@@ -23,7 +23,7 @@ import sys
 import time
 from typing import Dict, List, Mapping, Optional
 
-from . import bucket, ends, forked, process
+from . import bucket, ends, forked, process, stopped
 from .bucket import Bucket
 from .ends import Ends
 from .failures import AGAIN
@@ -76,9 +76,9 @@ class Batch:
         if holder != self.place.job:
             _tell("duplicate of {}, leaving".format(holder))
             return 0
-        if self.bucket.get("{}stop/{}".format(self.at, self.place.task)) is not None:
-            _tell("its task was stopped, leaving")
-            self._note(STOPPED, "its task was stopped")
+        if stopped.is_stopped(self.bucket, self.at, self.place.task):
+            _tell("{}, leaving".format(stopped.WHY))
+            self._note(STOPPED, stopped.WHY)
             return STOPPED
         if self._succeeded():
             _tell("an earlier try has succeeded: there is nothing left to do")

@@ -2,7 +2,8 @@
 
 Each node listens on a port of its own, which the system picks as it does for MPI's, and tries to connect to all the
 others. They hear of each other through the store of the run, which they reach in any case. The first node puts
-together what all have found, prints the pairs that cannot talk, and says to the others what becomes of the job.
+together what all have found, prints the pairs that cannot talk, and says to the others what becomes of the job. It has
+all in a list, so that requests grow no faster than the nodes.
 """
 
 import errno
@@ -14,7 +15,7 @@ import sys
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any, Callable, Dict, List, NamedTuple, Optional
+from typing import Callable, Dict, List, NamedTuple, Optional, TypeVar
 
 from . import roll
 from .bucket import Bucket
@@ -29,9 +30,11 @@ AT_ONCE = 32  # connections that a node tries at the same time
 HEAR_S = 300.0  # from when all nodes are known to when all have said what they found
 SHOWN = 100  # pairs in the log; a closed network of 100 nodes has 9900
 TOKEN_BYTES = 32  # the first half is asked for, and the second is the answer
+FOUND = "found/"  # RANK,COUNT: how many others a node could not reach
 VERDICT = "verdict"
 ANOTHER = "somebody else answers"
 NO_NAME = "its name is not known there"
+Found = TypeVar("Found")
 WORDS = {
     errno.ECONNREFUSED: "refused",
     errno.ECONNRESET: "reset",
@@ -61,6 +64,14 @@ class Seat(NamedTuple):
     host: str
     port: int
     token: str
+
+    def text(self) -> str:
+        return "{},{},{}".format(self.port, self.token, self.host)
+
+    @classmethod
+    def of(cls, text: str) -> "Seat":
+        port, token, host = text.split(",", 2)
+        return cls(host, int(port), token)
 
 
 class Door(threading.Thread):
@@ -165,14 +176,15 @@ class Reach:
         door.start()
         try:
             seats = self._seats(door.seat, signals)
-            self._tell(str(self.rank), self._tried(seats))
+            own = self._tried(seats)
+            self._tell("{}{},{}".format(FOUND, self.rank, len(own)), own)
             if self.rank == 0:
-                found = self._found(signals)
-                say(seats, found, rule)
-                self._tell(VERDICT, sum(len(pairs) for pairs in found.values()))
-            broken = self._heard(
-                VERDICT, signals
-            )  # until then the others may try to reach this one
+                counts = self._counts(signals)
+                broken = sum(counts.values())
+                say(seats, self._pairs(counts), broken, rule)
+                self._tell(VERDICT, broken)
+            else:  # until then the others may try to reach this one
+                broken = self._verdict(signals)
         finally:
             door.close()
         if broken:
@@ -181,11 +193,10 @@ class Reach:
 
     def _seats(self, own: Seat, signals: Signals) -> List[Seat]:
         """Return where all nodes listen; the roll takes what they say for their hosts."""
-        text = json.dumps(own)
-        node = Node(self.rank, text, "", "", 0)
+        node = Node(self.rank, own.text(), "", "", 0)
         prefix = self.prefix + "seats/"
         found = roll.call(self.bucket, prefix, node, self.nodes, signals, self.failed)
-        return [Seat(*json.loads(other.host)) for other in found]
+        return [Seat.of(other.host) for other in found]
 
     def _tried(self, seats: List[Seat]) -> Dict[int, str]:
         others = [rank for rank in range(self.nodes) if rank != self.rank]
@@ -196,32 +207,54 @@ class Reach:
     def _tell(self, name: str, value: object) -> None:
         self.bucket.put(self.prefix + name, json.dumps(value).encode("ascii"))
 
-    def _found(self, signals: Signals) -> Dict[int, Dict[int, str]]:
-        """Return what every node could not reach."""
-        found = {}
-        for rank in range(self.nodes):
-            why = self._heard(str(rank), signals)
-            found[rank] = {int(other): text for other, text in why.items()}
+    def _counts(self, signals: Signals) -> Dict[int, int]:
+        """Wait for all nodes; return how many others each could not reach, which the names tell."""
+        prefix = self.prefix + FOUND
+
+        def looked() -> Optional[Dict[int, int]]:
+            names = (one.key[len(prefix) :].split(",") for one in self.bucket.listing(prefix))
+            found = {int(rank): int(count) for rank, count in names}
+            return found if len(found) == self.nodes else None
+
+        return self._waited(looked, signals)
+
+    def _pairs(self, counts: Dict[int, int]) -> Dict[int, Dict[int, str]]:
+        """Return who could not reach whom, and why; no more nodes are asked for than are shown."""
+        found: Dict[int, Dict[int, str]] = {}
+        left = SHOWN
+        for rank, count in sorted(counts.items()):
+            if count and left > 0:
+                left -= count
+                content = self.bucket.get("{}{}{},{}".format(self.prefix, FOUND, rank, count))
+                why = json.loads((content or b"{}").decode("ascii"))
+                found[rank] = {int(other): text for other, text in why.items()}
         return found
 
-    def _heard(self, name: str, signals: Signals) -> Any:
-        """Wait for what somebody tells."""
-        began, pace = time.monotonic(), Pace(0.1, roll.LOOK_S)
+    def _verdict(self, signals: Signals) -> int:
+        def looked() -> Optional[int]:
+            content = self.bucket.get(self.prefix + VERDICT)
+            return None if content is None else int(content)
+
+        return self._waited(looked, signals)
+
+    def _waited(self, look: Callable[[], Optional[Found]], signals: Signals) -> Found:
+        """Wait for what others tell."""
+        began, pace = time.monotonic(), Pace(roll.looks_s(0.1, self.nodes), roll.LOOK_S)
         while True:
             code = self.failed()  # asked first: who has said it all may end at once
-            content = self.bucket.get(self.prefix + name)
-            if content is not None:
-                return json.loads(content.decode("ascii"))
+            found = look()
+            if found is not None:
+                return found
             if any(number in STOPS for number in signals.wait(pace.pause_s())):
                 raise Failure("asked to stop while nodes tried to reach each other", STOPPED)
             if code is not None:
                 raise Failure("a node failed while nodes tried to reach each other", code)
             if time.monotonic() - began > HEAR_S:
-                raise Failure("nodes have not said whom they reach: {}".format(name), LOST)
+                raise Failure("not all nodes have said whom they reach", LOST)
 
 
-def say(seats: List[Seat], found: Dict[int, Dict[int, str]], rule: str) -> None:
-    """Print the pairs that cannot talk, and where to look."""
+def say(seats: List[Seat], found: Dict[int, Dict[int, str]], broken: int, rule: str) -> None:
+    """Print pairs that cannot talk, of *broken* in all, and where to look."""
     lines = [
         "node {} ({}) -> node {} ({}) port {}: {}".format(
             rank, seats[rank].host, other, seats[other].host, seats[other].port, why
@@ -231,8 +264,8 @@ def say(seats: List[Seat], found: Dict[int, Dict[int, str]], rule: str) -> None:
     ]
     for line in lines[:SHOWN]:
         _print(line)
-    if len(lines) > SHOWN:
-        _print("and {} more".format(len(lines) - SHOWN))
+    if broken > SHOWN:
+        _print("and {} more".format(broken - SHOWN))
     if lines and rule:
         _print("look at: {}".format(rule))
 

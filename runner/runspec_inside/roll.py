@@ -11,6 +11,7 @@ from .words import LOST, STOPPED, Failure
 
 ALL = "all"
 LOOK_S = 5.0  # at the most between two looks: a thousand nodes share the store
+LOOKS = 200  # a second that all nodes together look at the most
 LATE_S = 3600.0  # for the last machine to come
 
 
@@ -24,11 +25,13 @@ def call(
 ) -> List[Node]:
     """Tell the others where this node is, and wait for all; return them in the order of their ranks.
 
+    A name tells it: the first node has all in one list, however many they are.
+
     Raise Failure when some do not come, when *failed* gives the code of one, or when we are asked to stop.
     """
-    bucket.put("{}{}".format(prefix, node.rank), node.host.encode("utf-8"))
+    bucket.put("{}{},{}".format(prefix, node.rank, node.host), b"")
     hosts = {node.rank: node.host}
-    began, pace = time.monotonic(), Pace(0.25, LOOK_S)
+    began, pace = time.monotonic(), Pace(looks_s(0.25, nodes), LOOK_S)
     while len(hosts) < nodes:
         if any(number in STOPS for number in signals.wait(pace.pause_s())):
             raise Failure("asked to stop before all nodes had come", STOPPED)
@@ -48,13 +51,18 @@ def call(
     return [Node(rank, hosts[rank], "", "", 0) for rank in sorted(hosts)]
 
 
+def looks_s(first_s: float, nodes: int) -> float:
+    """Return how long to wait at first before looking again, when as many as *nodes* do so."""
+    return min(LOOK_S, max(first_s, nodes / LOOKS))
+
+
 def _collected(bucket: Bucket, prefix: str, hosts: Dict[int, str], nodes: int) -> Dict[int, str]:
-    """Return *hosts* with those who have come since; only the first node asks for each."""
+    """Return *hosts* with those who have come since."""
     found = dict(hosts)
     for one in bucket.listing(prefix):
-        name = one.key[len(prefix) :]
-        if name.isdigit() and int(name) < nodes and int(name) not in found:
-            found[int(name)] = (bucket.get(one.key) or b"").decode("utf-8")
+        rank, _, host = one.key[len(prefix) :].partition(",")
+        if rank.isdigit() and int(rank) < nodes:
+            found.setdefault(int(rank), host)
     return found
 
 

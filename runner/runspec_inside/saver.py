@@ -71,6 +71,10 @@ class Saver:
         self._over.set()
         for thread in self._threads:
             thread.join()
+        return self.whole()
+
+    def whole(self) -> List[str]:
+        """Save all that is there now; return a line for each thing that could not be saved."""
         lost: List[str] = []
         for output in self.outputs:
             lost += ["output '{}': {}".format(output.name, line) for line in self._last(output)]
@@ -110,9 +114,7 @@ class Saver:
         return sorted(left)
 
     def _list(self, output: Output) -> None:
-        listed = [dict(output.entries[p]._asdict(), path=p) for p in sorted(output.entries)]
-        text = json.dumps({"format": FORMAT, "files": listed}).encode("utf-8")
-        self.bucket.put(output.prefix + MANIFEST, text)
+        self.bucket.put(output.prefix + MANIFEST, manifest(output.entries))
         output.listed = dict(output.entries)
 
     def _save(self, output: Output, path: str) -> None:
@@ -159,27 +161,41 @@ def _above(path: str) -> List[str]:
     return ["/".join(parts[:count]) for count in range(1, len(parts))]
 
 
+def manifest(entries: Listed, **more: str) -> bytes:
+    listed = [dict(entries[path]._asdict(), path=path) for path in sorted(entries)]
+    return json.dumps(dict(more, format=FORMAT, files=listed)).encode("utf-8")
+
+
+def entries_of(content: bytes) -> Listed:
+    """Return what a manifest lists."""
+    listed = json.loads(content.decode("utf-8"))["files"]
+    return {e["path"]: Entry(e["size"], e["mtime_ns"], e["sha256"]) for e in listed}
+
+
 def _kept(bucket: Bucket, prefix: str) -> Optional[Listed]:
     """Return what an earlier attempt has saved; None when it got to none."""
     found = bucket.get(prefix + MANIFEST)
-    if found is None:
-        return None
-    listed = json.loads(found.decode("utf-8"))["files"]
-    return {e["path"]: Entry(e["size"], e["mtime_ns"], e["sha256"]) for e in listed}
+    return None if found is None else entries_of(found)
+
+
+def bring(bucket: Bucket, key: str, target: str, entry: Entry) -> bool:
+    """Get a file that was saved; say whether it is as it was listed. If not, it gets no time, so it is saved anew."""
+    os.makedirs(os.path.dirname(target), exist_ok=True)
+    bucket.get_file(key, target)
+    same = file_digest(target) == (entry.size, entry.sha256)
+    if same:
+        os.utime(target, ns=(entry.mtime_ns, entry.mtime_ns))
+    return same
 
 
 def restore(bucket: Bucket, prefix: str, path: str) -> None:
     """Bring back what an earlier attempt had saved: the machine it ran on may be gone.
 
-    It may have gone between a file and the manifest: such a file gets no time, so it is saved and listed anew.
+    It may have gone between a file and the manifest.
     """
 
     def one(found: Tuple[str, Entry]) -> None:
         name, entry = found
-        target = files.local(os.path.join(path, name))
-        os.makedirs(os.path.dirname(target), exist_ok=True)
-        bucket.get_file(prefix + name, target)
-        if file_digest(target) == (entry.size, entry.sha256):
-            os.utime(target, ns=(entry.mtime_ns, entry.mtime_ns))
+        bring(bucket, prefix + name, files.local(os.path.join(path, name)), entry)
 
     many.each(one, list((_kept(bucket, prefix) or {}).items()))

@@ -1,9 +1,8 @@
 """Starting a program by one torchrun on each node, all of one fixed group."""
 
-import socket
 from typing import Dict, List, Mapping
 
-from . import process
+from . import address, process
 from .meet import one_stack
 from .process import Child
 from .seat import Seat
@@ -11,7 +10,7 @@ from .words import Words
 
 
 def run(seat: Seat, argv: List[str]) -> int:
-    seat.meet(port=_free_port() if seat.words.rank == 0 else 0)
+    seat.meet(port=address.free_port() if seat.words.rank == 0 else 0)
     loopback = one_stack(seat.nodes)
     leader = "127.0.0.1" if loopback else seat.words.leader or seat.nodes[0].host
     command = argv_for(seat.words, leader, seat.nodes[0].port) + argv
@@ -41,9 +40,3 @@ def env_for(env: Mapping[str, str], loopback: bool) -> Dict[str, str]:
     if loopback:
         defaults.update(GLOO_SOCKET_IFNAME="lo", NCCL_SOCKET_IFNAME="lo", TP_SOCKET_IFNAME="lo")
     return dict(defaults, **env)
-
-
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("", 0))
-        return int(probe.getsockname()[1])

@@ -61,12 +61,13 @@ class Workdir:
         for output in self.record["outputs"]:
             path = inputs.roomy(self.below(output["path"]), self.env)
             os.makedirs(path, exist_ok=True)
-            own = "{}/{}/{}".format(output["name"], place.task, place.rank)
-            prefix = below + own + "/"
+            self.env[variable("OUTPUT", output["name"])] = path
+            if output.get("from") == "first" and place.rank > 0:
+                continue
+            prefix = own(below, output["name"], place)
             if place.attempt > 1:
                 restore(self.bucket, prefix, path)
             saver.add(output["name"], path, prefix, output["sync_s"])
-            self.env[variable("OUTPUT", output["name"])] = path
         return saver
 
     def unpacked(self) -> str:
@@ -77,3 +78,8 @@ class Workdir:
         found = zipimport.zipimporter(self.env["RUNSPEC_INSIDE"])
         files.write(path, found.get_data("runspec_inside/" + INSIDE))
         return path
+
+
+def own(below: str, output: str, place: Place) -> str:
+    """Return where what the node at *place* writes into *output* is kept."""
+    return "{}{}/{}/{}/".format(below, output, place.task, place.rank)

@@ -73,7 +73,7 @@ def jobs(region: Region) -> list[dict[str, Any]]:
 
 def await_job(region: Region, text: str = "RUNNING") -> str:
     """Wait until a job runs; give its id."""
-    end = time.monotonic() + 20
+    end = time.monotonic() + 90
     while time.monotonic() < end:
         if found := [job["id"] for job in jobs(region) if job["running"]]:
             return str(found[0])
@@ -102,7 +102,7 @@ def stored(batch: Any, folder: Path | None = None) -> list[str]:
 def await_object(folder: Path, name: str) -> None:
     """Wait until a file of an output is saved, with the list that names it."""
     s3 = boto3.client("s3", region_name=REGION)
-    end = time.monotonic() + 20
+    end = time.monotonic() + 90
     while time.monotonic() < end:
         found = s3.list_objects_v2(Bucket=BUCKET, Prefix=f"{folder.name}/runs/").get("Contents", ())
         names = {o["Key"].rpartition("/")[2] for o in found}

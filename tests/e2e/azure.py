@@ -70,7 +70,7 @@ def tasks(account: AzureBatch) -> list[dict[str, Any]]:
     return found
 
 
-def wait(done: Callable[[], Any], what: str, limit_s: float = 20.0) -> Any:
+def wait(done: Callable[[], Any], what: str, limit_s: float = 90.0) -> Any:
     end = time.monotonic() + limit_s
     while time.monotonic() < end:
         if found := done():

@@ -10,6 +10,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -30,6 +31,8 @@ RECORD: dict[str, Any] = {
     "requirements": [],
     "build_constraints": [],
 }
+# Steps that a machine may take with it: it saves every 20, of 0.05 s each, of which a sync begins every second.
+INTERVAL = 20 + 2 * 20
 WAIT_S = 300.0  # a machine may be busy: importing torch alone takes seconds of its time
 
 
@@ -111,14 +114,13 @@ class Elastic:
 
     def run_with(self, *seats: int) -> None:
         """Wait until these nodes run, and have taken some steps."""
-        self.until(lambda: sorted(self.seats()) == sorted(seats), f"{seats} run")
-        generation = self.state()["generation"]
-        self.until(
-            lambda: any(
-                c["generation"] == generation and c.get("first_step") for c in self.changes()
-            ),
-            f"generation {generation} takes a step",
-        )
+        wanted = sorted(seats)
+        self.until(lambda: sorted(self.seats()) == wanted and self.steps(), f"{seats} take a step")
+
+    def steps(self) -> bool:
+        """Say whether the generation that there is now has taken a step."""
+        now = self.state()["generation"]
+        return any(c["generation"] == now and c.get("first_step") for c in self.changes())
 
     def kill(self, seat: int) -> None:
         """Take the machine away with all that is on it."""
@@ -131,9 +133,12 @@ class Elastic:
         child.wait()
 
     def tell(self, seat: int, number: int) -> None:
-        """Signal the agent, whatever it was started by."""
+        os.kill(self.agent(seat), number)
+
+    def agent(self, seat: int) -> int:
+        """Give the process of the agent, whatever it was started by."""
         pid = self.nodes[seat].pid
-        os.kill(descendants(pid)[0] if self.at(seat) else pid, number)
+        return descendants(pid)[0] if self.at(seat) else pid
 
     def freeze(self, seat: int, number: int = signal.SIGSTOP) -> None:
         child = self.nodes[seat]
@@ -175,6 +180,12 @@ def sgd(folder: Path, steps: int, pace_s: float) -> list[str]:
     return [sys.executable, str(folder / "sgd.py"), str(steps), str(folder / "pace")]
 
 
+def generations(fetched: Path, seat: int) -> list[int]:
+    """Give the generations that a node was part of, on all its machines, by what is kept of it alone."""
+    place = fetched / f"node-{seat}" if seat else fetched
+    return [int(line) for line in (place / "own" / "generations").read_text().split()]
+
+
 def fixed(folder: Path, argv: Sequence[str], env: Mapping[str, str]) -> dict[str, Any]:
     """Give what the training keeps when one process runs it from end to end."""
     out = folder / "fixed"
@@ -191,6 +202,36 @@ def fixed(folder: Path, argv: Sequence[str], env: Mapping[str, str]) -> dict[str
     subprocess.run(argv, check=True, env={**os.environ, **env, **own}, stdout=subprocess.DEVNULL)
     found: dict[str, Any] = json.loads((out / "state.json").read_text())
     return found
+
+
+def stepped(changes: Sequence[Mapping[str, Any]], generation: int) -> bool:
+    """Say whether *generation* has done a step, by what a status tells of the changes so far."""
+    last = changes[-1] if changes else {}
+    return last.get("generation") == generation and last["first_step"] is not None
+
+
+def accounted(changes: Sequence[Mapping[str, Any]], interval: int = INTERVAL) -> None:
+    """Hold a report's changes against each other: all are there, nobody comes or goes untold, and each has its cost.
+
+    Where all that went had said so, nothing is lost; else no more than *interval* steps.
+    """
+    assert [one["generation"] for one in changes] == list(range(1, len(changes) + 1))
+    assert changes[0]["before"] == 0 and len(changes[0]["came"]) == changes[0]["nodes"]
+    for before, one in pairwise(changes):
+        went = len(one["left"]) + len(one["lost"])
+        assert one["before"] == before["nodes"]
+        assert one["nodes"] == one["before"] + len(one["came"]) - went
+        if one["first_step"] is None:  # the next change came too soon, and has its seconds
+            assert one["gap_s"] is None and one is not changes[-1]
+            continue
+        assert one["exact"] or len(one["lost"]) == one["before"]  # somebody is left who knows
+        assert 0 < one["gap_s"] < one["at"], one
+        assert 0 <= one["lost_steps"] <= (interval if one["lost"] else 0), one
+
+
+def went(changes: Sequence[Mapping[str, Any]], how: str) -> list[tuple[int, str]]:
+    """Give number and reason of each node that `left` or was `lost`, in order."""
+    return [(who["node"], who["why"]) for one in changes for who in one[how]]
 
 
 class Namespaces:
@@ -219,11 +260,18 @@ class Namespaces:
         inside = ["unshare", "--pid", "--fork", "--kill-child", "--mount-proc"]
         return [*self._in(seat + 1), *inside]
 
-    def cut(self, seat: int) -> None:
+    def cut(self, seat: int, agent: int, store: Path) -> None:
+        """Take a node away from all others: no packet comes, no connection is reset, and its *store* is gone."""
         self._tell(0, [f"link set n{seat} down"])
+        self._of(agent, ["mount", "-t", "tmpfs", "-o", "ro", "none", str(store)])
 
-    def join(self, seat: int) -> None:
+    def join(self, seat: int, agent: int, store: Path) -> None:
+        self._of(agent, ["umount", str(store)])
         self._tell(0, [f"link set n{seat} up"])
+
+    def _of(self, agent: int, argv: Sequence[str]) -> None:
+        """Run a command where files are as *agent* sees them."""
+        subprocess.run(["nsenter", f"--target={agent}", "--mount", "--", *argv], check=True)
 
     def close(self) -> None:
         for holder in self.holders:

@@ -1,9 +1,11 @@
 """A training without any library, for tests: stochastic gradient descent, whose sums go through the first process.
 
 It stands beside the `batches.py` of specs/elastic. What it writes tells all: the loss of each step, and its samples.
+Each node writes the generations that it was part of into an output of its own, if the job has one, `OWN`.
 Its words are the number of steps, and a file that says how long to sleep after each.
 """
 
+OWN = {"name": "own", "path": "/job/own", "from": "all"}
 PROGRAM = '''\
 import json
 import os
@@ -130,6 +132,9 @@ def step(links, batches, state):
 
 def main():
     signal.signal(signal.SIGTERM, lambda *_: told.append(1))
+    if "RUNSPEC_OUTPUT_OWN" in os.environ:
+        with open(os.path.join(os.environ["RUNSPEC_OUTPUT_OWN"], "generations"), "a") as file:
+            file.write(os.environ["RUNSPEC_GENERATION"] + "\\n")
     state, batches = loaded(), Batches(SAMPLES, BATCH)
     print(
         "generation",

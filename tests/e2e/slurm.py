@@ -45,7 +45,7 @@ def prepared(
         monkeypatch.setenv(name, value)
     monkeypatch.chdir(folder)
     yield Project(cluster, folder, capsys, options)
-    cluster.run("scancel", f"--user={cluster.user}")
+    cluster.cancel()
 
 
 class Project:

@@ -12,9 +12,11 @@ import boto3
 import pytest
 
 from runspec.cli.main import run
+from runspec.seats import NOT_NEEDED
 from runspec_rehearsal.aws.region import Region
-from tests.e2e.aws import BUCKET, REGION, Capture, jobs, write
-from tests.e2e.elastic import fixed, sgd
+from tests.e2e.aws import BUCKET, REGION, Capture, calls, jobs, write
+from tests.e2e.elastic import accounted, fixed, generations, sgd, stepped, went
+from tests.e2e.elastic_sgd import OWN
 
 pytestmark = pytest.mark.slow
 STEPS, LIMIT_S = 1500, 120.0
@@ -32,14 +34,29 @@ def state(folder: Path) -> dict[str, Any]:
     return {}
 
 
-def members(folder: Path) -> list[int]:
+def members(folder: Path, capsys: Capture) -> list[int]:
+    """Give which nodes the generation has that runs, once it has done a step; none while one forms."""
+    if not (here := running(folder)):
+        return []
+    stood = stepped(asked(capsys, "status")["changes"], state(folder)["generation"])
+    return here if stood else []
+
+
+def running(folder: Path) -> list[int]:
     """Give which nodes the generation has that runs; none while one forms."""
     found = state(folder)
-    running = found["members"] if found.get("phase") == "running" else ()
-    return sorted(int(member[0].partition("-")[0]) for member in running)
+    members = found["members"] if found.get("phase") == "running" else ()
+    return sorted(int(member[0].partition("-")[0]) for member in members)
 
 
-def until(true: Callable[[], bool], what: str) -> None:
+def asked(capsys: Capture, verb: str) -> dict[str, Any]:
+    capsys.readouterr()
+    assert run([verb, "job", "--json"]) == 0
+    found: dict[str, Any] = json.loads(capsys.readouterr().out)
+    return found
+
+
+def until(true: Callable[[], object], what: str) -> None:
     end = time.monotonic() + LIMIT_S
     while not true():
         assert time.monotonic() < end, f"never: {what}"
@@ -51,31 +68,81 @@ def test_training_goes_on_while_spot_machines_are_taken_away(
 ) -> None:
     """One of three with two minutes' notice, and one without; what is computed is what one process computes."""
     argv = sgd(tmp_path, STEPS, 0.05)
-    text = " ".join(argv)
+    text = 'touch "$RUNSPEC_OUTPUT_OUT/of-$RUNSPEC_RANK"; exec ' + " ".join(argv)
     fields = {
         "cluster": {"nodes": {"min": 1, "max": 3}, "capacity": "spot"},
-        "outputs": [{"name": "out", "path": "/job/out", "sync": "1s"}],
+        "outputs": [{"name": "out", "path": "/job/out", "sync": "1s"}, OWN],
     }
-    assert run(["apply", write(f"exec {text}", **fields), "--detach"]) == 0
+    assert run(["apply", write(text, **fields), "--detach"]) == 0
     child = {
         int(job["id"].rpartition(":")[2]): job["id"] for job in jobs(region) if ":" in job["id"]
     }
-    until(lambda: members(tmp_path) == [0, 1, 2], "three run")
+    until(lambda: members(tmp_path, capsys) == [0, 1, 2], "three run")
+    first = state(tmp_path)["generation"]
     for lost, notice_s in ((1, 60), (0, 0)):
         before = state(tmp_path)["generation"]
         region.control("POST", "reclaim", {"jobId": child[lost], "notice_s": notice_s})
         until(lambda: state(tmp_path)["generation"] > before, f"{lost} goes")  # noqa: B023
-        until(lambda: members(tmp_path) == [0, 1, 2], f"{lost} comes back")
+        until(lambda: members(tmp_path, capsys) == [0, 1, 2], f"{lost} comes back")
+    capsys.readouterr()
+    run(["logs", "job"])
+    assert "runspec: this node leaves: " in capsys.readouterr().out  # it heard the notice
     (tmp_path / "pace").write_text("0")
 
     assert run(["logs", "-f", "job"]) == 0
 
-    capsys.readouterr()
-    assert run(["status", "job", "--json"]) == 0
-    found = json.loads(capsys.readouterr().out)
+    found = asked(capsys, "status")
     assert [(n["rank"], n["state"]) for n in found["nodes"]] == [(r, "succeeded") for r in range(3)]
+    told = asked(capsys, "report")["changes"]
+    assert told == found["changes"]
+    accounted(told)
+    assert went(told, "lost") == [(0, "it was silent")]
+    ((left, why),) = went(told, "left")
+    assert left == 1 and "taken away" in why
     assert run(["fetch", "job", str(tmp_path / "fetched")]) == 0
+    names = {path.name for path in (tmp_path / "fetched" / "out").iterdir()}
+    assert names == {"of-0", "state.json"}  # of the first node of each generation, and nobody else
     kept = json.loads((tmp_path / "fetched" / "out" / "state.json").read_text())
     alone = fixed(tmp_path, sgd(tmp_path, STEPS, 0), {})
     assert kept["losses"] == pytest.approx(alone["losses"], abs=1e-4)
     assert kept["samples"] == alone["samples"]
+    last = state(tmp_path)["generation"]
+    of_own = [generations(tmp_path / "fetched", seat) for seat in range(3)]
+    assert all(own[0] <= first < own[-1] == last for own in of_own), (first, last, of_own)
+
+
+def test_a_node_that_never_came_back_is_called_off_when_the_job_is_over(
+    region: Region, tmp_path: Path, capsys: Capture
+) -> None:
+    """Its machine is taken away, and there is none any more: else one would be started for nothing, later."""
+    go = tmp_path / "go"
+    cluster = {"nodes": {"min": 1, "max": 2}, "capacity": "spot"}
+    write(f"until [ -e {go} ]; do sleep 0.2; done", cluster=cluster)
+    assert run(["apply", "job.yaml", "--detach"]) == 0
+    until(lambda: running(tmp_path) == [0, 1], "two run")
+    region.control("PUT", "settings", {"capacity": "none"})
+    (lost,) = (job["id"] for job in jobs(region) if job["id"].endswith(":1"))
+    region.control("POST", "reclaim", {"jobId": lost, "notice_s": 0})
+    until(lambda: running(tmp_path) == [0], "one runs")
+    assert run(["status", "job"]) == 0
+    assert calls(region, "TerminateJob") == []  # as long as the job goes on, it may come
+    go.touch()
+
+    capsys.readouterr()
+    until(lambda: done(capsys), "it is over")
+
+    found = done(capsys)
+    said = [(n["rank"], n["state"], n["reason"]) for n in found["nodes"]]
+    assert said == [(0, "succeeded", ""), (1, "cancelled", NOT_NEEDED)]
+    assert (found["state"], found["exit_code"]) == ("succeeded", 0)
+    assert [call["params"]["jobId"] for call in calls(region, "TerminateJob")] == [lost]
+    region.control("PUT", "settings", {"capacity": "all"})
+    ends = {job["id"].rpartition(":")[2]: (job["status"], job["starts"]) for job in jobs(region)}
+    assert (ends["0"], ends["1"]) == (("SUCCEEDED", 1), ("FAILED", 1))
+
+
+def done(capsys: Capture) -> dict[str, Any]:
+    """Give how a job has ended; nothing while it goes on."""
+    run(["status", "job", "--json"])
+    found: dict[str, Any] = json.loads(capsys.readouterr().out)
+    return found if found["state"] not in ("running", "waiting") else {}

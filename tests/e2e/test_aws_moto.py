@@ -37,7 +37,7 @@ def moto(
     monkeypatch.setenv("DOCKER_HOST", f"unix://{tmp_path}/docker.sock")
     socket = os.environ["DOCKER_HOST"]
     service = subprocess.Popen(["podman", "system", "service", "--time=0", socket])
-    end = time.monotonic() + 20
+    end = time.monotonic() + 90
     while not (tmp_path / "docker.sock").exists():
         assert time.monotonic() < end, "podman does not answer as docker"
         time.sleep(0.05)

@@ -3,24 +3,30 @@
 from __future__ import annotations
 
 import json
+import math
 import re
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from runspec.cli.main import run
+from runspec.seats import NOT_NEEDED
 from runspec_rehearsal.azure.batch.server import AzureBatch
 from runspec_rehearsal.azure.blob import Blobs
-from tests.e2e import azure
+from tests.e2e import azure, elastic
 from tests.e2e.azure import (
     Capture,
     blobs as blobs,  # a fixture
+    calls,
     said,
+    tasks,
     wait,
     write,
 )
-from tests.e2e.elastic import fixed, sgd
+from tests.e2e.elastic import accounted, fixed, sgd, went
+from tests.e2e.elastic_sgd import OWN
 
 pytestmark = pytest.mark.slow
 STEPS, LIMIT_S = 1500, 90.0
@@ -31,7 +37,14 @@ def account(blobs: Blobs, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> It
     yield from azure.prepared(blobs, tmp_path, monkeypatch)
 
 
-def generations(capsys: Capture, found: str) -> list[tuple[int, int]]:
+def generation(capsys: Capture, found: str) -> tuple[int, int]:
+    """Give number and nodes of the last generation that has done a step."""
+    changes = said(capsys, "status", found)["changes"]
+    done = [one for one in changes if one["first_step"] is not None]
+    return (done[-1]["generation"], done[-1]["nodes"]) if done else (0, 0)
+
+
+def begun(capsys: Capture, found: str) -> list[tuple[int, int]]:
     """Give number and nodes of the generations that have begun, as their nodes say."""
     capsys.readouterr()
     run(["logs", found])
@@ -43,29 +56,80 @@ def test_training_goes_on_while_spot_machines_are_taken_away(
     account: AzureBatch, tmp_path: Path, capsys: Capture
 ) -> None:
     """One of three with a notice, and one without; what is computed is what one process computes."""
-    text = "exec " + " ".join(sgd(tmp_path, STEPS, 0.05))
+    argv = sgd(tmp_path, STEPS, 0.05)
+    text = 'touch "$RUNSPEC_OUTPUT_OUT/of-$RUNSPEC_RANK"; exec ' + " ".join(argv)
     cluster = {"nodes": {"min": 1, "max": 3}, "capacity": "spot"}
-    write(text, cluster=cluster, outputs=[{"name": "out", "path": "/job/out", "sync": "1s"}])
+    write(text, cluster=cluster, outputs=[{"name": "out", "path": "/job/out", "sync": "1s"}, OWN])
     found: str = said(capsys, "apply", "job.yaml", "--detach")["run"]
 
     def last() -> tuple[int, int]:
-        return (generations(capsys, found) or [(0, 0)])[-1]
+        return generation(capsys, found)
 
     wait(lambda: last()[1] == 3, "three run", LIMIT_S)
+    first, _ = last()
     for lost, notice_s in ((1, 5), (0, 0)):
         before, _ = last()
         where = {"jobId": found, "taskId": f"task-0000{lost}"}
         account.control("POST", "preempt", {**where, "notice_s": notice_s})
         wait(lambda: last()[0] > before, f"{lost} goes", LIMIT_S)  # noqa: B023
         wait(lambda: last()[1] == 3, f"{lost} comes back", LIMIT_S)
+    capsys.readouterr()
+    run(["logs", found])
+    assert "[node 1] runspec: this node leaves: " in capsys.readouterr().out  # it heard the notice
     (tmp_path / "pace").write_text("0")
 
     assert run(["logs", "-f", found]) == 0
 
-    nodes = said(capsys, "status", found)["nodes"]
-    assert [(n["rank"], n["state"]) for n in nodes] == [(r, "succeeded") for r in range(3)]
+    status = said(capsys, "status", found)
+    states = [(n["rank"], n["state"]) for n in status["nodes"]]
+    assert states == [(r, "succeeded") for r in range(3)]
+    told = said(capsys, "report", found)["changes"]
+    assert told == status["changes"]
+    accounted(told)
+    assert went(told, "lost") == [(0, "it was silent")]
+    ((left, why),) = went(told, "left")
+    assert left == 1 and "taken away" in why
     assert run(["fetch", found, str(tmp_path / "fetched")]) == 0
+    names = {path.name for path in (tmp_path / "fetched" / "out").iterdir()}
+    assert names == {"of-0", "state.json"}  # of the first node of each generation, and nobody else
     kept = json.loads((tmp_path / "fetched" / "out" / "state.json").read_text())
     alone = fixed(tmp_path, sgd(tmp_path, STEPS, 0), {})
     assert kept["losses"] == pytest.approx(alone["losses"], abs=1e-4)
     assert kept["samples"] == alone["samples"]
+    of_own = [elastic.generations(tmp_path / "fetched", seat) for seat in range(3)]
+    assert all(own[0] <= first < own[-1] == last()[0] for own in of_own), (first, last(), of_own)
+
+
+def test_a_node_that_never_came_is_called_off_when_the_job_is_over(
+    account: AzureBatch, tmp_path: Path, capsys: Capture
+) -> None:
+    """There is one machine for two nodes; a task that waits on would have another one started, later.
+
+    The service is slow to see that the machine is free at last: else it would start the task there, to leave at once.
+    """
+    account.control("PUT", "settings", {"low_priority_quota": 1})
+    go = tmp_path / "go"
+    cluster = {"nodes": {"min": 1, "max": 2}, "capacity": "spot"}
+    write(f"until [ -e {go} ]; do sleep 0.2; done", cluster=cluster)
+    found: str = said(capsys, "apply", "job.yaml", "--detach")["run"]
+    wait(lambda: begun(capsys, found) == [(1, 1)], "one runs", LIMIT_S)
+    with account.world.lock:
+        account.world.jobs[found].tasks["task-00001"].ready_at = math.inf
+    assert said(capsys, "status", found)["state"] == "running"
+    assert calls(account, "Task_Terminate") == []  # as long as the job goes on, it may come
+    go.touch()
+
+    def over() -> dict[str, Any]:
+        status: dict[str, Any] = said(capsys, "status", found)
+        return status if status["state"] not in ("running", "waiting") else {}
+
+    status = wait(over, "it is over", LIMIT_S)
+
+    nodes = {(n["state"], n["reason"]) for n in status["nodes"]}
+    assert nodes == {("succeeded", ""), ("cancelled", NOT_NEEDED)}
+    assert (status["state"], status["exit_code"]) == ("succeeded", 0)
+    assert len(calls(account, "Task_Terminate")) == 1
+    assert sorted((t["state"], t["starts"]) for t in tasks(account)) == [
+        ("completed", 0),
+        ("completed", 1),
+    ]

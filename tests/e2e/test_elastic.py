@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.e2e.elastic import Elastic, fixed, sgd
+from runspec_inside.elastic.state import IDLE
+from tests.e2e.elastic import Elastic, accounted, fixed, sgd, went
 
 pytestmark = pytest.mark.slow
 
@@ -80,6 +81,9 @@ def test_it_computes_the_same_whatever_happens_to_its_nodes(made: Elastic) -> No
         *(("1",), ("1", "2", "3"), ("1", "2"), ("1", "2", "3"), ("2", "3"), ("2", "3", "1")),
         *(("2", "1"), ("1",), ("1", "4"), ("2",), ("2", "3")),
     ]
+    accounted(changes)
+    assert [node for node, _ in went(changes, "lost")] == [2, 0, 2, 0, 3]
+    assert went(changes, "left") == [(1, "told to end")]
     lost = [c["lost_steps"] for c in changes]
     assert (
         lost[1:3] == [0, 0] and lost[7] == 0 and lost[8] == 0
@@ -129,5 +133,31 @@ def test_a_program_that_fails_is_tried_as_often_as_the_spec_says(
         job.start(0, 1)
         assert [job.ended(0), job.ended(1)] == [7, 7]
         assert len(job.changes()) == generations
+    finally:
+        job.close()
+
+
+ENDS = """\
+read -r done < "$RUNSPEC_OUTPUT_OUT/done" || done=0
+[ "$done" -lt 14 ] || exit 0
+echo $((done + 1)) > "$RUNSPEC_OUTPUT_OUT/done"
+[ "$1" = silent ] || echo $((done + 1)) >> "$RUNSPEC_PROGRESS"
+exit 143
+"""
+
+
+@pytest.mark.parametrize(
+    ("what", "code", "generations"), [("silent", 1, IDLE), ("progress", 0, 15)]
+)
+def test_a_program_that_begins_again_each_time_has_to_get_on(
+    tmp_path: Path, what: str, code: int, generations: int
+) -> None:
+    """It ends with 143 each time. What it saves does not count, for so does the log of one that gets nowhere."""
+    job = Elastic(tmp_path, ["sh", "-c", ENDS, "sh", what], 1, 1)
+    try:
+        job.start(0)
+        assert job.ended(0) == code
+        assert len(job.changes()) == generations
+        assert ("without getting any further" in job.state()["why"]) == bool(code)
     finally:
         job.close()

@@ -15,7 +15,8 @@ from typing import Any
 
 import pytest
 
-from tests.e2e.elastic import descendants, fixed, sgd
+from tests.e2e.elastic import accounted, descendants, fixed, generations, sgd, went
+from tests.e2e.elastic_sgd import OWN
 
 pytestmark = pytest.mark.slow
 
@@ -34,7 +35,7 @@ class Job:
             "name": "elastic",
             "provider": "local",
             "cluster": {"nodes": {"min": 1, "max": 3}},
-            "outputs": [{"name": "out", "path": "/job/out", "sync": "1s"}],
+            "outputs": [{"name": "out", "path": "/job/out", "sync": "1s"}, OWN],
             "command": words,
             "retry": {"spot_attempts": 3},
             **more,
@@ -65,7 +66,7 @@ class Job:
         """Give how many steps the generation that runs has taken, as its first node says."""
         state = self.state()
         path = self.run / "elastic/0/changes" / f"{state.get('generation', 0):07}"
-        return int(json.loads(path.read_text()).get("first_step", 0)) if path.exists() else 0
+        return int(json.loads(path.read_text())["first_step"] or 0) if path.exists() else 0
 
     def until(self, true: Callable[[], Any], timeout_s: float = 90) -> None:
         end = time.monotonic() + timeout_s
@@ -122,8 +123,10 @@ def test_nodes_that_are_lost_come_back_and_the_job_ends_as_if_nothing_had_been(
     """Two are killed, one of them the first; then one is told to go. Each comes back by itself."""
     job = start()
     job.until(lambda: sorted(job.seats()) == [0, 1, 2] and job.steps())
+    lost_in = []
     for number in (signal.SIGKILL, signal.SIGTERM):
         lost = job.state()["members"][0]
+        lost_in.append(job.state()["generation"])
         os.kill(job.agent(job.seats()[0]), number)
         job.until(partial(job.is_whole_without, lost))
     (tmp_path / "code/pace").write_text("0")
@@ -139,10 +142,15 @@ def test_nodes_that_are_lost_come_back_and_the_job_ends_as_if_nothing_had_been(
     status = json.loads(job.ask("status", "elastic", "--json"))
     tries = [[a["exit_code"] for a in node["attempts"]] for node in status["nodes"]]
     assert sorted(tries) == [[0], [137, 0], [143, 0]]
-    changes = status["changes"]
-    assert [c["generation"] for c in changes] == list(range(1, len(changes) + 1))
-    assert all(c["gap_s"] > 0 and c["lost_steps"] is not None for c in changes[1:])
-    assert f"generation {len(changes)}, 3 nodes" in job.ask("status", "elastic")
+    changes = json.loads(job.ask("report", "elastic", "--json"))["changes"]
+    assert changes == status["changes"]
+    accounted(changes)
+    assert [why for _, why in went(changes, "lost")] == ["it was silent"]
+    assert [why for _, why in went(changes, "left")] == ["told to end"]
+    assert f"generation {len(changes)}," in job.ask("status", "elastic")
+    of_own = [generations(tmp_path / "here", seat) for seat in range(3)]
+    assert of_own == [sorted({*own, len(changes)}) for own in of_own], "the last one has all three"
+    assert all(own[0] <= lost_in[0] for own in of_own), (of_own, lost_in)
 
 
 def test_a_job_that_is_cancelled_keeps_what_it_had(

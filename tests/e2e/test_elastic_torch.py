@@ -1,73 +1,146 @@
-"""torchrun and PyTorch, really, on nodes that come and go, each with a network of its own."""
+"""torchrun and PyTorch, really, on nodes that come and go."""
 
 from __future__ import annotations
 
-import fcntl
 import json
 import os
+import re
+import shutil
 import signal
 import socket
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
 
-from tests.conftest import REAL_CACHE
-from tests.e2e.elastic import ROOT, Elastic, Namespaces, descendants
-from tests.needs import need, need_root
+from tests.e2e.elastic import ROOT, WAIT_S, Elastic, Namespaces, descendants
+from tests.e2e.test_elastic_local import Job
+from tests.needs import lack, need, need_root
 
-pytestmark = [pytest.mark.slow, pytest.mark.torch]
+pytestmark = pytest.mark.slow
 
-TORCH = "2.13.0"
-TRAIN = ROOT / "specs" / "elastic" / "train_digits.py"
-EPOCHS, BATCH = 16, 60  # 400 steps
-SECONDS = 0.002  # for each sample: 0.12 s for a step of one node
+EXAMPLE = ROOT / "specs" / "elastic"
+PINNED = dict(re.findall("(?m)^([a-z]+)==(.+)$", (EXAMPLE / "requirements.txt").read_text()))
+# Read before any test has a home of its own.
+CACHE = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+MADE = CACHE / "runspec-tests" / f"torch-{PINNED['torch']}"
 
-
-@pytest.fixture(scope="module")
-def torch() -> Path:
-    """The `bin` of an environment with PyTorch, made once.
-
-    pip takes a build for CPUs alone where it is told of one (PIP_FIND_LINKS, PIP_EXTRA_INDEX_URL): 190 MB to get. The
-    one that everybody has is made for GPUs, and brings gigabytes.
-    """
-    made = Path(REAL_CACHE) / "runspec-tests" / f"torch-{TORCH}"
-    made.parent.mkdir(parents=True, exist_ok=True)
-    with (made.parent / f"{made.name}.lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        if not (made / ".complete").exists():
-            subprocess.run([sys.executable, "-m", "venv", "--clear", str(made)], check=True)
-            packages = [f"torch=={TORCH}", "numpy==2.4.6"]
-            pip = [str(made / "bin/python"), "-m", "pip", "--disable-pip-version-check"]
-            subprocess.run([*pip, "install", "-q", *packages], check=True)
-            (made / ".complete").touch()
-    return made / "bin"
-
-
-Start = Callable[..., Elastic]
+SAMPLES, BATCH, EPOCHS = 1500, 60, 24
+STEPS = EPOCHS * SAMPLES // BATCH
+PACE_S, SAVE_EVERY, SYNC_S = 0.2, 5, 0.5
+MOST_LOST = (
+    SAVE_EVERY + 5
+)  # what it has saved is sent within a second, in which it takes five steps
 
 
 @pytest.fixture
-def start(torch: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Start]:
-    """Give a job of the example, of so many nodes, which have not been started."""
-    monkeypatch.setenv("PATH", f"{torch}:{os.environ['PATH']}")
-    made: list[Elastic] = []
+def torch(monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The environment with PyTorch, whose commands come first."""
+    if not (MADE / ".complete").exists():
+        lack(f"torch {PINNED['torch']}, which tools/setup --test installs")
+    monkeypatch.setenv("PATH", f"{MADE / 'bin'}:{os.environ['PATH']}")
+    monkeypatch.setenv("OMP_NUM_THREADS", "1")
+    return MADE
 
-    def job(least: int, most: int, epochs: int = EPOCHS) -> Elastic:
-        words = ["python", str(TRAIN), "--out", "${outputs.out}", "--epochs", str(epochs)]
-        words += ["--seconds", str(SECONDS), "--timeout", "60", "--save-every", "10"]
-        more = {"launch": "torchrun", "global_batch": BATCH}
-        made.append(Elastic(tmp_path, words, least, most, **more))
-        made[-1].env["OMP_NUM_THREADS"] = "1"
-        return made[-1]
 
-    yield job
-    for one in made:
-        one.close()
+# It stands in the place of batches.py, which is `dealt` then.
+TRACED = '''
+import json, os, time
+import dealt
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+
+
+class Batches(dealt.Batches):
+    """Writes down who takes which samples, and when; and takes its time, as with a large network."""
+
+    def of(self, step, rank, world):
+        mine = super().of(step, rank, world)
+        name = "trace-{}-{}".format(os.environ.get("RUNSPEC_GENERATION", "0"), rank)
+        with open(os.path.join(HERE, name), "a") as file:
+            file.write(json.dumps([step, time.time(), mine]) + "\\n")
+        with open(os.path.join(HERE, "pace")) as file:
+            time.sleep(float(file.read()))
+        return mine
+'''
+
+
+class Taken(NamedTuple):
+    """The samples of one process in one step, and when it began with them."""
+
+    step: int
+    at: float
+    samples: list[int]
+
+
+class Traced:
+    """The example, and what its processes write down about themselves."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        shutil.copytree(EXAMPLE, folder, ignore=shutil.ignore_patterns("__pycache__"))
+        (folder / "batches.py").rename(folder / "dealt.py")
+        (folder / "batches.py").write_text(TRACED)
+        self.pace(PACE_S)
+
+    def pace(self, seconds: float) -> None:
+        part = self.folder / "pace.part"
+        part.write_text(str(seconds))
+        part.replace(self.folder / "pace")
+
+    def words(self, out: str) -> list[str]:
+        program = [str(self.folder / "train_digits.py"), "--out", out]
+        return ["python", *program, "--epochs", str(EPOCHS), "--save-every", str(SAVE_EVERY)]
+
+    def of(self, generation: int) -> list[list[Taken]]:
+        """Give what each process of a generation has begun, in the order of ranks."""
+        paths = sorted(self.folder.glob(f"trace-{generation}-*"))
+        return [
+            [Taken(*json.loads(line)) for line in path.read_text().splitlines()] for path in paths
+        ]
+
+    def first(self, generation: int) -> Taken:
+        """Give what a generation began with: all its processes with the same step."""
+        found = [rank[0] for rank in self.of(generation)]
+        assert len({one.step for one in found}) == 1
+        return min(found, key=lambda one: one.at)
+
+    def last(self, generation: int) -> Taken:
+        """Give what was begun last; whether that step was done, nothing here tells."""
+        return max((rank[-1] for rank in self.of(generation)), key=lambda one: one.step)
+
+    def counted(self, generations: int) -> list[list[int]]:
+        """Give the samples of each epoch, from the steps that count: those that no later generation did again."""
+        epochs: list[list[int]] = [[] for _ in range(EPOCHS)]
+        until = STEPS
+        for generation in range(generations, 0, -1):
+            first = self.first(generation).step
+            for rank in self.of(generation):
+                for one in rank:
+                    if first <= one.step < until:
+                        epochs[one.step * BATCH // SAMPLES] += one.samples
+            until = min(until, first)
+        return epochs
+
+
+def alone(torch: Path, folder: Path, epochs: int) -> subprocess.Popen[bytes]:
+    """Begin to train with one process that nothing disturbs."""
+    (folder / "alone").mkdir()
+    words = [str(torch / "bin/python"), str(EXAMPLE / "train_digits.py")]
+    own = {"RANK": "0", "WORLD_SIZE": "1", "LOCAL_RANK": "0", "RUNSPEC_GLOBAL_BATCH": str(BATCH)}
+    env = {**os.environ, **own, "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "0"}
+    return subprocess.Popen(
+        [*words, "--out", "alone", "--epochs", str(epochs)], env=env, cwd=folder
+    )
+
+
+def losses(folder: Path) -> list[float]:
+    found: list[float] = json.loads((folder / "losses.json").read_text())
+    return found
 
 
 @pytest.fixture
@@ -79,63 +152,114 @@ def networks() -> Iterator[Namespaces]:
     made.close()
 
 
-def alone(torch: Path, folder: Path, epochs: int = EPOCHS) -> list[float]:
-    """Give the losses of one process that was never disturbed."""
-    out = folder / "alone"
-    out.mkdir()
-    words = ["--nproc-per-node=1", "--standalone", str(TRAIN), "--out", str(out)]
-    env = {**os.environ, "OMP_NUM_THREADS": "1", "RUNSPEC_GLOBAL_BATCH": str(BATCH)}
-    line = [str(torch / "torchrun"), *words, "--epochs", str(epochs)]
-    subprocess.run(line, check=True, env=env, capture_output=True)
-    found: list[float] = json.loads((out / "losses.json").read_text())
-    return found
+@pytest.fixture
+def traced(tmp_path: Path) -> Traced:
+    return Traced(tmp_path / "code")
+
+
+@pytest.fixture
+def job(torch: Path, traced: Traced, networks: Namespaces, tmp_path: Path) -> Iterator[Elastic]:
+    """A job of one to four nodes, none of which has been started."""
+    outputs = [{"name": "out", "path": "/out", "sync_s": SYNC_S}]
+    more = {"launch": "torchrun", "global_batch": BATCH, "outputs": outputs}
+    made = Elastic(tmp_path, traced.words("${outputs.out}"), 1, 4, **more)
+    made.at, made.host = networks.at, networks.host
+    made.env |= {"OMP_NUM_THREADS": "1", "RUNSPEC_BEAT_S": "2"}
+    yield made
+    made.close()
 
 
 @pytest.mark.root
 def test_a_network_learns_the_same_whatever_happens_to_its_nodes(
-    start: Start, networks: Namespaces, torch: Path, tmp_path: Path
+    job: Elastic, traced: Traced, networks: Namespaces, torch: Path, tmp_path: Path
 ) -> None:
     """Added, killed, the first one killed, cut off in silence, told to go, added again, all killed and one back."""
-    job = start(1, 4)
-    job.at, job.host = networks.at, networks.host
+    fixed = alone(torch, tmp_path, EPOCHS)
     job.start(0)
     job.run_with(0)
     job.start(1, 2)
     job.run_with(0, 1, 2)
     job.kill(2)  # not the first
     job.run_with(0, 1)
-    job.start(3)
-    job.run_with(0, 1, 3)
+    _save_and_go_on(job, traced, 3)
     job.kill(0)  # the first
-    job.run_with(1, 3)
-    job.freeze(3)  # nothing ends, no packet comes, no connection is reset
-    networks.cut(3)
     job.run_with(1)
-    job.kill(3)
-    job.start(2)
+    job.start(2, 3)
+    job.run_with(1, 2, 3)
+    networks.cut(3, job.agent(3), job.folder / "store")  # it lives, and reaches nobody
     job.run_with(1, 2)
+    job.until(lambda: not _workers(job, 3), "the one that was cut off has stopped by itself")
     job.tell(1, signal.SIGTERM)
     assert job.ended(1) == 143
     job.run_with(2)
+    networks.join(3, job.agent(3), job.folder / "store")
+    job.run_with(2, 3)
+    _save_and_go_on(job, traced, 8)
     job.kill(2)
-    networks.join(3)
-    job.start(3)
-    job.run_with(3)
+    job.kill(3)
     job.start(0)
-    job.run_with(3, 0)
+    job.run_with(0)
+    traced.pace(0)
 
-    codes = [job.ended(3), job.ended(0)]
+    assert job.ended(0) == 0
 
-    assert codes == [0, 0]
-    losses = json.loads((job.kept() / "losses.json").read_text())
-    assert losses == pytest.approx(alone(torch, tmp_path), abs=1e-4)
-    changes = job.changes()
-    assert [c["nodes"] for c in changes] == [1, 3, 2, 3, 2, 1, 2, 1, 1, 2]
-    lost = [c["lost_steps"] for c in changes]
-    assert [lost[i] for i in (1, 2, 3, 5, 6, 7, 9)] == [
-        0
-    ] * 7  # where the first one stays, or is told
-    assert all(count <= 11 for count in lost[1:])  # it saves every 10 steps
+    assert fixed.wait() == 0
+    assert losses(job.kept()) == pytest.approx(losses(tmp_path / "alone"), abs=1e-4)
+    assert len(losses(job.kept())) == STEPS
+    assert [sorted(epoch) for epoch in traced.counted(9)] == [list(range(SAMPLES))] * EPOCHS
+    _compare(job.changes(), traced)
+
+
+# Of each generation: its nodes, why it began, and how many steps may have been done again.
+EXPECTED = [
+    ("1", "", 0),
+    ("1 2 3", "joined", 0),
+    ("1 2", "10.77.1.3 is gone", 0),  # the first one saves when it misses another
+    ("2", "10.77.1.1 is gone", MOST_LOST),
+    ("2 3 4", "joined", 0),
+    ("2 3", "10.77.1.4 is gone", 0),
+    ("3", "10.77.1.2 is leaving", 0),
+    ("3 4", "10.77.1.4 joined", 0),
+    ("1", "is gone", MOST_LOST),
+]
+
+
+def _compare(changes: list[dict[str, Any]], traced: Traced) -> None:
+    """Hold the record of changes against what the processes have written down."""
+    hosts = [" ".join(host.rpartition(".")[2] for host in c["hosts"]) for c in changes]
+    assert hosts == [nodes for nodes, _, _ in EXPECTED]
+    assert [c["generation"] for c in changes] == list(range(1, len(EXPECTED) + 1))
+    for change, (_, why, most) in zip(changes[1:], EXPECTED[1:], strict=True):
+        first = traced.first(change["generation"])
+        last = traced.last(change["generation"] - 1)
+        assert why in change["why"]
+        assert change["first_step"] == first.step + 1
+        assert 0 <= change["lost_steps"] <= most, change
+        assert last.step - first.step <= most, change
+        waited_s = first.at - last.at
+        if change["generation"] == 9:  # nobody is left who knew; what was noted is some seconds old
+            assert waited_s - 3 < change["gap_s"] < waited_s + 30
+        else:
+            assert change["lost_steps"] in (last.step - first.step, last.step + 1 - first.step)
+            assert change["gap_s"] == pytest.approx(waited_s, abs=3)
+
+
+def _save_and_go_on(job: Elastic, traced: Traced, generation: int) -> None:
+    """Wait until a checkpoint is some steps old."""
+    enough = traced.first(generation).step + SAVE_EVERY + 3
+    job.until(lambda: traced.last(generation).step >= enough, "it saves")
+
+
+def _workers(job: Elastic, seat: int) -> list[int]:
+    found = []
+    for pid in descendants(job.nodes[seat].pid):
+        try:
+            words = Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
+        except OSError:
+            continue
+        if words[0] == b"python" and words[1].endswith(b"train_digits.py"):
+            found.append(pid)
+    return found
 
 
 DRIVER = """
@@ -169,7 +293,7 @@ found = torch.ones(1)
 dist.all_reduce(found)
 name = os.environ["RUNSPEC_GENERATION"] + "-" + os.environ["RANK"]
 with open(os.path.join(sys.argv[1], name), "w") as file:
-    file.write(str(int(found)))
+    file.write("{} {}".format(int(found), os.environ["TORCH_DISABLE_SHARE_RDZV_TCP_STORE"]))
 time.sleep(600)
 """
 
@@ -183,9 +307,8 @@ class Agent:
         own.mkdir()
         program = ["python", str(folder / "worker.py"), str(folder)]
         line = [sys.executable, "-c", DRIVER, str(ROOT / "runner"), self.host, str(own), *program]
-        env = {**os.environ, "OMP_NUM_THREADS": "1"}
         pipe = subprocess.PIPE
-        self.child = subprocess.Popen(line, env=env, stdin=pipe, stdout=pipe, text=True)
+        self.child = subprocess.Popen(line, stdin=pipe, stdout=pipe, text=True)
 
     def say(self, turn: Sequence[Any]) -> None:
         assert self.child.stdin is not None
@@ -202,52 +325,99 @@ class Agent:
         self.child.communicate()
 
 
-CHANGES = {
-    "one more, and the first stays": ([0], [0, 1]),
-    "the first of three is lost": ([0, 1, 2], [1, 2]),
-    "a new one becomes the first": ([0, 1], [2, 0, 1]),
+# The three changes of which torch 2.13 hangs or dies with its own rendezvous, as that is by default.
+TURNS = {
+    "one alone": [0],
+    "one more, and the first stays": [0, 1],
+    "a new one becomes the first": [2, 0, 1],
+    "the first of three is lost": [0, 1],
 }
 
 
-@pytest.mark.parametrize("change", CHANGES)
-def test_workers_meet_anew_after_each_change_of_members(
-    torch: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, change: str
-) -> None:
-    """The three changes of which torch 2.13 hangs or dies with its own rendezvous, as that is by default."""
-    monkeypatch.setenv("PATH", f"{torch}:{os.environ['PATH']}")
+def test_workers_meet_anew_after_each_change_of_members(torch: Path, tmp_path: Path) -> None:
     (tmp_path / "worker.py").write_text(WORKER)
-    before, after = CHANGES[change]
-    agents = {number: Agent(tmp_path, number) for number in {*before, *after}}
+    agents: dict[int, Agent] = {}
+    before: list[int] = []
     try:
-        begin(tmp_path, 1, [agents[number] for number in before])
-        for number in before:
-            if number in after:
-                agents[number].say([])
-            else:
-                agents[number].kill()
-        assert all(agents[number].stopped() for number in before if number in after)
-        begin(tmp_path, 2, [agents[number] for number in after])
+        for generation, (change, after) in enumerate(TURNS.items(), 1):
+            for number in {*before} - {*after}:
+                agents.pop(number).kill()
+            for number in before:
+                if number in after:
+                    agents[number].say([])
+            assert all(agents[number].stopped() for number in before if number in after), change
+            for number in {*after} - {*before}:
+                agents[number] = Agent(tmp_path, number)
+            _begin(tmp_path, generation, [agents[number] for number in after], change)
+            before = after
     finally:
         for agent in agents.values():
-            if agent.child.poll() is None:
-                agent.kill()
+            agent.kill()
 
 
-def begin(folder: Path, generation: int, agents: Sequence[Agent]) -> None:
+def _begin(folder: Path, generation: int, agents: Sequence[Agent], change: str) -> None:
     """Have workers begin, and wait until they all have added up how many they are."""
-    hosts, port = [agent.host for agent in agents], free_port()
+    hosts, port = [agent.host for agent in agents], _free_port()
     for rank, agent in enumerate(agents):
         agent.say([generation, rank, hosts, port])
     for rank in range(len(agents)):
-        path, end = folder / f"{generation}-{rank}", time.monotonic() + 120
+        path, end = folder / f"{generation}-{rank}", time.monotonic() + WAIT_S
         while not (path.exists() and path.read_text()):
-            assert time.monotonic() < end, f"rank {rank} of generation {generation} is not there"
+            assert time.monotonic() < end, f"{change}: rank {rank} is not there"
             time.sleep(0.05)
-        assert path.read_text() == str(len(agents))
+        assert path.read_text() == f"{len(agents)} 1"  # and the variable that torch 2.13 needs
 
 
-def free_port() -> int:
+def _free_port() -> int:
     with socket.socket() as probe:
         probe.bind(("", 0))
         port: int = probe.getsockname()[1]
         return port
+
+
+class Digits(Job):
+    """The example, applied as it is."""
+
+    SPEC = str(ROOT / "specs/elastic-digits.yaml")
+
+    def __init__(self, folder: Path, torch: Path) -> None:
+        self.folder = folder
+        steps = json.loads(self.ask("plan", self.SPEC, "--json"))["steps"]
+        (path,) = [step["do"]["params"]["path"] for step in steps if step["id"] == "environment"]
+        _adopt(torch, Path(path))
+        line = [sys.executable, "-m", "runspec", "apply", self.SPEC]
+        self.applying = subprocess.Popen(
+            line, cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+        )
+
+
+def _adopt(torch: Path, path: Path) -> None:
+    """Have runspec find the environment built: uv reads no setting of pip, and would get the build for GPUs."""
+    path.mkdir(parents=True)
+    for name in ("bin", "lib", "pyvenv.cfg"):
+        (path / name).symlink_to(torch / name)
+    (path / ".complete").write_text(path.name)
+
+
+@pytest.fixture
+def digits(torch: Path, tmp_path: Path) -> Iterator[Digits]:
+    made = Digits(tmp_path, torch)
+    yield made
+    made.applying.kill()
+    made.applying.communicate()
+    line = [sys.executable, "-m", "runspec", "destroy", "elastic-digits"]
+    subprocess.run(line, capture_output=True, cwd=tmp_path)
+
+
+def test_the_example_runs_as_it_is_and_learns_the_same_as_one_process(
+    digits: Digits, torch: Path, tmp_path: Path
+) -> None:
+    said, _ = digits.applying.communicate(timeout=WAIT_S)
+
+    assert digits.applying.returncode == 0, said
+    digits.ask("fetch", "elastic-digits", "here")
+    assert alone(torch, tmp_path, 20).wait() == 0
+    assert losses(tmp_path / "here/model") == pytest.approx(losses(tmp_path / "alone"), abs=1e-4)
+    status = json.loads(digits.ask("status", "elastic-digits", "--json"))
+    assert [[a["exit_code"] for a in node["attempts"]] for node in status["nodes"]] == [[0]] * 4
+    assert len(status["changes"][-1]["hosts"]) == 4

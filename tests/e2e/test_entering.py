@@ -27,7 +27,7 @@ from runspec.testing.world import ECHO
 HEAD = "apiVersion: runspec/v1\nname: job\nprovider: local\nproviders: {local: {engine: process, grace: 1s}}\n"
 SLEEPING = "run: |\n  echo begun\n  exec sleep 600\n"
 RUNSPEC = [sys.executable, "-m", "runspec"]
-WAIT_S = 30.0
+WAIT_S = 90.0
 Capture = pytest.CaptureFixture[str]
 
 pytestmark = pytest.mark.slow
@@ -82,6 +82,22 @@ class Terminal:
         return os.waitstatus_to_exitcode(os.waitpid(self.pid, 0)[1])
 
 
+def until_runs(*words: str) -> None:
+    """Wait for a process of just these words. proc(5)"""
+    line = "".join(f"{word}\0" for word in words).encode()
+    end = time.monotonic() + WAIT_S
+    while not any(words_of(path) == line for path in Path("/proc").glob("[0-9]*/cmdline")):
+        assert time.monotonic() < end, f"nobody started {words}"
+        time.sleep(0.02)
+
+
+def words_of(cmdline: Path) -> bytes:
+    try:
+        return cmdline.read_bytes()
+    except OSError:
+        return b""
+
+
 # A shell
 
 
@@ -112,9 +128,10 @@ def test_ctrl_c_goes_to_what_the_shell_runs_and_neither_to_the_job_nor_to_runspe
 
     shell = Terminal("shell", "job")
     shell.until("the job goes on")
-    shell.type("echo be'gun'; sleep 300; echo after-'wards'=$?\n")
-    shell.until("begun")  # a shell that has yet to start it would take the signal for its own
-    time.sleep(1)
+    nap = f"300.{os.getpid()}"
+    shell.type(f"echo be'gun'; sleep {nap}; echo after-'wards'=$?\n")
+    shell.until("begun")
+    until_runs("sleep", nap)  # a shell that has yet to start it would take the signal for its own
     shell.type("\x03")
     shell.until("\n")
     shell.type("echo still-'here'\n")

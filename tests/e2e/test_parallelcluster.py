@@ -12,7 +12,6 @@ import pytest
 
 from runspec_rehearsal.slurm import Cluster, Partition
 from tests import pcluster
-from tests.e2e.test_one_field import CONTRACT, seen, spec, told
 from tests.needs import need
 from tests.slurm import PROGRAMS
 
@@ -81,17 +80,3 @@ def test_a_cluster_is_made_for_a_job_and_goes_when_nothing_needs_it(
     runspec("destroy", "--site")
     assert list(clusters.iterdir()) == []
     assert [p for p in (tmp_path / "workspace").rglob("*") if p.is_file()] == []
-
-
-def test_a_program_sees_there_what_it_sees_here(
-    runspec: Runspec, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The names of the contract, and what they mean, are those of this machine."""
-    here = seen("local", tmp_path, monkeypatch)
-    monkeypatch.delenv("RUNSPEC_HOME")
-
-    runspec("apply", spec("parallelcluster"))
-    runspec("fetch", "look", "there")
-
-    assert told(tmp_path / "there") == here
-    assert set(here["0.json"]["names"]) == CONTRACT

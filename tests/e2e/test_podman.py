@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 import time
@@ -16,6 +17,7 @@ from runspec import record
 from runspec.cli.main import run
 from runspec.testing.entering import posted
 from runspec.testing.world import ECHO
+from tests.e2e.test_launch import mpi as mpi  # a fixture
 from tests.needs import lack, need, need_root
 
 IMAGE = "localhost/runspec-test:1"
@@ -96,7 +98,7 @@ def docker(spec: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Itera
     service = subprocess.Popen(["podman", "system", "service", "--time=0", socket])
     monkeypatch.setenv("DOCKER_HOST", socket)
     try:
-        end = time.monotonic() + 20
+        end = time.monotonic() + 90
         while subprocess.run(["docker", "ps"], capture_output=True, check=False).returncode:
             assert time.monotonic() < end, "podman does not answer as docker"
             time.sleep(0.1)
@@ -193,6 +195,41 @@ def test_two_nodes_reach_each_other_on_their_addresses(spec: Path, capsys: Captu
 
     assert run(["apply", str(spec)]) == 0
     assert "[node 0] hello from 1" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("mpi", ["openmpi"], indirect=True)
+def test_ranks_in_two_containers_are_one_world_without_an_sshd(
+    spec: Path, mpi: Path, capsys: Capture
+) -> None:
+    """The image has Python, and no program that a remote shell needs."""
+    packages = "lib/python3.11/site-packages"  # the Python of IMAGE
+    if not (mpi / packages).exists():
+        lack("an MPI for Python 3.11")
+    for name in ("bin", "lib", "share", "etc"):
+        if (mpi / name).exists():
+            shutil.copytree(mpi / name, spec.parent / "mpi" / name, symlinks=True)
+    for link in (spec.parent / "mpi/bin").glob("python*"):
+        link.unlink()
+    program = (
+        "import os\nfrom mpi4py import MPI\nworld = MPI.COMM_WORLD\n"
+        "found = world.gather((world.rank, os.environ['RUNSPEC_RANK'], os.readlink('/proc/self/ns/mnt')))\n"
+        "if world.rank == 0: print(len({f[2] for f in found}), [f[:2] for f in found], flush=True)\n"
+    )
+    more = {
+        "cluster": {"nodes": 2},
+        "launch": "mpi",
+        "processes_per_node": 2,
+        "mounts": [{"name": "mpi", "source": "./mpi", "target": "/job/mpi"}],
+        "env": {
+            "PATH": "/job/mpi/bin:/usr/bin:/bin",
+            "PYTHONPATH": f"/job/mpi/{packages}",
+        },
+        "command": ["python3", "-c", program],
+    }
+    spec.write_text(HEAD + "".join(f"{key}: {json.dumps(value)}\n" for key, value in more.items()))
+
+    assert run(["apply", str(spec)]) == 0
+    assert "2 [(0, '0'), (1, '0'), (2, '1'), (3, '1')]" in capsys.readouterr().out
 
 
 def test_a_secret_is_in_no_command_line(

@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from tests.e2e.elastic import fixed, sgd
+from tests.e2e.elastic import accounted, fixed, sgd, stepped, went
+from tests.e2e.elastic_sgd import OWN
 from tests.e2e.slurm import Project, cluster as cluster, project as project  # fixtures
 
 pytestmark = pytest.mark.slow
@@ -19,7 +20,7 @@ def elastic(project: Project, least: int, most: int) -> dict[str, Any]:
     argv = sgd(project.folder, STEPS, 0.05)
     return {
         "cluster": {"nodes": {"min": least, "max": most}},
-        "outputs": [{"name": "out", "path": "/job/out", "sync": "1s"}],
+        "outputs": [{"name": "out", "path": "/job/out", "sync": "1s"}, OWN],
         "retry": {"spot_attempts": 5},
         "providers": {"slurm": {"sbatch": ["--exclusive"]}},  # one on each of four nodes
         "command": argv,
@@ -27,11 +28,20 @@ def elastic(project: Project, least: int, most: int) -> dict[str, Any]:
 
 
 def members(project: Project, run: str) -> list[int]:
-    """Give which nodes the generation has that runs; none while one forms."""
+    """Give which nodes the generation has that runs, once it has done a step; none while one forms."""
     path = project.workspace / "runs" / run / "elastic" / "0" / "state"
     found = json.loads(path.read_text()) if path.exists() else {}
-    running = found["members"] if found.get("phase") == "running" else ()
-    return sorted(int(member[0].partition("-")[0]) for member in running)
+    if found.get("phase") != "running":
+        return []
+    if not stepped(project.status()["changes"], found["generation"]):
+        return []
+    return sorted(int(member[0].partition("-")[0]) for member in found["members"])
+
+
+def generation(project: Project, run: str) -> int:
+    path = project.workspace / "runs" / run / "elastic" / "0" / "state"
+    found: int = json.loads(path.read_text())["generation"]
+    return found
 
 
 def job(project: Project, run: str) -> str:
@@ -42,6 +52,7 @@ def test_a_job_goes_on_while_its_nodes_come_and_go(project: Project) -> None:
     """Of five, one waits for a place, one loses its power and comes back, and one makes room for the one that waits."""
     run = project.started(**elastic(project, 1, 5))
     project.until(lambda: members(project, run) == [0, 1, 2, 3])
+    first = generation(project, run)
     (lost,) = project.jobs("%N", f"--name={run}", f"--jobs={job(project, run)}_1")
     project.cluster.lose(lost)
     project.cluster.set_node(lost, "DOWN", "its power is gone")
@@ -59,7 +70,18 @@ def test_a_job_goes_on_while_its_nodes_come_and_go(project: Project) -> None:
     assert [(n["task"], n["rank"]) for n in found["nodes"]] == [(0, rank) for rank in range(5)]
     (spare,) = [n for n in found["nodes"] if n["state"] != "succeeded"]
     assert (spare["state"], spare["reason"][:15]) == ("cancelled", "the job is over")
-    kept = json.loads(project.fetched()["out/state.json"])
+    told = project.told("report", "job")["changes"]
+    assert told == found["changes"]
+    accounted(told)
+    assert went(told, "lost") == [(1, "it was silent")]
+    assert went(told, "left") == [(2, "told to end")]
+    came = sorted(who["node"] for one in told for who in one["came"])
+    assert came == [0, 1, 1, 2, 3, 4]  # the one without power came back
+    fetched = project.fetched()
+    kept = json.loads(fetched["out/state.json"])
+    for place in ("own", "node-3/own"):  # of two that stayed
+        own = [int(line) for line in fetched[f"{place}/generations"].split()]
+        assert own[0] <= first < own[-1] == generation(project, run)
     alone = fixed(project.folder, sgd(project.folder, STEPS, 0), {})
     assert kept["losses"] == pytest.approx(alone["losses"], abs=1e-4)
     assert kept["samples"] == alone["samples"]

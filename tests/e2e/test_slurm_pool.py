@@ -20,7 +20,7 @@ def reserved(project: Project) -> Iterator[Project]:
     project.cluster.run("scontrol", "create", *words.split(), f"users={project.cluster.user}")
     project.profile(pools={"night": {"sbatch": ["--reservation=night"]}})
     yield project
-    project.cluster.run("scancel", f"--user={project.cluster.user}")
+    project.cluster.cancel()
     project.until(lambda: project.alive() == [])
     project.cluster.run("scontrol", "delete", "reservationname=night")
 

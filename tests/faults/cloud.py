@@ -80,7 +80,9 @@ class Cloud(World):
 
     def spec(self, name: str = "faults", last: str | None = None) -> str:
         path = self.folder / f"{name}.yaml"
-        found = {"name": name, "truth": self.folder / "truth", "last": last or self.last}
+        last = last or self.last
+        last = self.shape.quick if last == QUICK else last
+        found = {"name": name, "truth": self.folder / "truth", "last": last}
         path.write_text(self.text.format(**found, more=self.shape.spec))
         return path.name
 
@@ -162,8 +164,9 @@ def applied(cloud: Cloud) -> Iterator[str]:
     if cloud.log[-1].code != 0:
         yield f"apply ends with {cloud.log[-1].code}"
         return
-    if len(cloud.truth()) != cloud.shape.containers:
-        yield f"{len(cloud.truth())} containers ran, not {cloud.shape.containers}"
+    ran = [line[1] for line in cloud.truth()]
+    if len(set(ran) if cloud.shape.elastic else ran) != cloud.shape.containers:
+        yield f"{len(ran)} containers ran, not {cloud.shape.containers}: {ran}"
     if len(cloud.begun()) != 1:
         yield f"{len(cloud.begun())} jobs were started by the service"
     yield from listed(cloud, "succeeded")

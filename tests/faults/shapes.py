@@ -12,6 +12,8 @@ class Shape(NamedTuple):
     containers: int = 1
     spec: str = ""
     settings: Mapping[str, Any] = {}
+    quick: str = ":"  # what a job does that is to end by itself
+    elastic: bool = False  # containers run once in each generation; of these there may be several
 
 
 SIGNED: Mapping[str, Any] = {"files": "signed", "job_role": None}
@@ -22,6 +24,9 @@ SHAPES = {
     "multi-node": Shape(2, "cluster: {nodes: 2}"),
     "signed": Shape(2, "sweep: {n: [1, 2]}", SIGNED),
 }
+# The second node may come when the first one's program runs: that begins again with both.
+BOTH = 'until grep -q "0.1 " "$TRUTH"; do sleep 0.1; done'
+ELASTIC = Shape(2, "cluster: {nodes: {min: 1, max: 2}}", quick=BOTH, elastic=True)
 ON_AZURE = {
     "collections of tasks": Shape(3, "sweep: {n: [1, 2, 3]}"),  # two of them: see wire_azure.py
     "nodes of one task": Shape(2, "cluster: {nodes: 2}"),

@@ -103,7 +103,7 @@ class SlurmCloud(Cloud):
     def close(self) -> None:
         assert self.cluster is not None
         if jobs := self.alive():
-            self.cluster.run("scancel", *jobs)
+            self.cluster.cancel(*jobs)
         super().close()
 
 

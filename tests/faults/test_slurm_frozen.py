@@ -81,8 +81,13 @@ WAYS = {"frozen": frozen, "frozen and thawed": thawed, "frozen, then killed": ki
 
 
 @contextmanager
-def about_to_submit(worlds: Sequence[Cloud]) -> Iterator[tuple[Callable[[], None], list[int]]]:
-    """Have an `apply` of each world stand right before its sbatch; give what lets all of them go on."""
+def about_to_submit(
+    worlds: Sequence[Cloud],
+) -> Iterator[tuple[Callable[[], None], Callable[[], None], list[int]]]:
+    """Have an `apply` of each world stand right before its sbatch.
+
+    Give what lets all of them go on, what waits for their end, whatever with, and the list of their codes to come.
+    """
     started = [
         world.start("apply", "faults.yaml", at="send POST sbatch", do="stop") for world in worlds
     ]
@@ -94,8 +99,12 @@ def about_to_submit(worlds: Sequence[Cloud]) -> Iterator[tuple[Callable[[], None
         for pid in pids:
             os.kill(pid, signal.SIGCONT)
 
+    def ended() -> None:
+        for pid in pids:
+            await_that(partial(over, pid), "a command line that ends")
+
     codes: list[int] = []
-    yield let, codes
+    yield let, ended, codes
     codes += [world.wait(one).code for world, one in zip(worlds, started, strict=True)]
 
 
@@ -111,8 +120,8 @@ def test_however_its_controller_stops_a_run_has_one_job(
     """Ten of ten, submitted at the same moment; and the same command again is all that it takes."""
     with ExitStack() as stack:
         worlds = [stack.enter_context(here(driver, QUICK, 0.0, shape)) for driver in pool]
-        with about_to_submit(worlds) as (let, codes):
-            WAYS[way](cluster, let, partial(all_over, worlds))
+        with about_to_submit(worlds) as (let, ended, codes):
+            WAYS[way](cluster, let, ended)
         with ThreadPoolExecutor(len(worlds)) as threads:
             list(threads.map(lambda world: world.again("apply", "faults.yaml"), worlds))
 
@@ -121,13 +130,6 @@ def test_however_its_controller_stops_a_run_has_one_job(
         assert set(codes) <= {0, UNKNOWN}
         assert way == "frozen and thawed" or codes == [UNKNOWN] * ROUNDS
         assert wrong == {}
-
-
-def all_over(worlds: Sequence[Cloud]) -> None:
-    """Wait until the command lines have ended, whatever with."""
-    for world in worlds:
-        pid = max(world.driver.pids.items())[1]
-        await_that(partial(over, pid), "a command line that ends")
 
 
 def over(pid: int) -> bool:

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 import secrets
-import select
 import shutil
 import signal
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
@@ -18,7 +19,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 ROOT = Path(__file__).parents[2]
 MEMORY = Path("/dev/shm")  # where fsync costs nothing: what it is for is tested by its order
@@ -31,7 +32,7 @@ SPEC = """\
 apiVersion: runspec/v1
 name: {name}
 provider: local
-cluster: {{nodes: 2}}
+cluster: {{nodes: {nodes}}}
 mounts: [{{name: src, source: ./src, target: /job/src}}]
 outputs: [{{name: out, path: /job/out}}]
 env: {{TRUTH: {truth}}}
@@ -61,50 +62,49 @@ class Ended:
 
 
 class Driver:
-    """The fork server of drive.py, as its client sees it; it has the wires of *sdks*."""
+    """The fork server of drive.py, as its clients see it, one in each thread; it has the wires of *sdks*."""
 
     def __init__(self, *sdks: str) -> None:
         line = [sys.executable, "-m", "tests.faults.drive", *sdks]
         self._server = subprocess.Popen(
-            line, stdin=subprocess.PIPE, stdout=subprocess.PIPE, bufsize=0, cwd=ROOT
+            line, stdin=subprocess.PIPE, stdout=subprocess.PIPE, cwd=ROOT
         )
-        self._number = 0
-        self._rest = b""
+        self._numbers = itertools.count(1)
+        self._heard = threading.Condition()
+        self._over = False
         self.pids: dict[int, int] = {}
         self.codes: dict[int, int] = {}
+        threading.Thread(target=self._listen, daemon=True).start()
 
     def start(self, case: Mapping[str, Any]) -> int:
         assert self._server.stdin
-        self._number += 1
-        self._server.stdin.write(json.dumps({**case, "id": self._number}).encode() + b"\n")
-        number = self._number
-        while number not in self.pids:
-            self._read(LIMIT_S)
+        with self._heard:
+            number = next(self._numbers)
+            self._server.stdin.write(json.dumps({**case, "id": number}).encode() + b"\n")
+            self._server.stdin.flush()
+        assert self._comes(number, self.pids, LIMIT_S), "the fork server has died"
         return number
 
     def wait(self, number: int, limit_s: float = LIMIT_S) -> int | None:
         """Give the exit code, less than 0 for a signal; None when it is still running after *limit_s*."""
-        end = time.monotonic() + limit_s
-        while number not in self.codes:
-            left = end - time.monotonic()
-            if left <= 0 or not self._read(left):
-                return None
-        return self.codes[number]
+        return self.codes[number] if self._comes(number, self.codes, limit_s) else None
 
-    def _read(self, limit_s: float) -> bool:
+    def _comes(self, number: int, where: Mapping[int, int], limit_s: float) -> bool:
+        with self._heard:
+            self._heard.wait_for(lambda: number in where or self._over, limit_s)
+            return number in where
+
+    def _listen(self) -> None:
         assert self._server.stdout
-        if not select.select([self._server.stdout], [], [], limit_s)[0]:
-            return False
-        data = os.read(self._server.stdout.fileno(), 1 << 16)
-        assert data, "the fork server has died"
-        *lines, self._rest = (self._rest + data).split(b"\n")
-        for line in lines:
+        for line in self._server.stdout:
             found = json.loads(line)
-            if "pid" in found:
-                self.pids[found["id"]] = found["pid"]
-            else:
-                self.codes[found["id"]] = found["code"]
-        return True
+            with self._heard:
+                where, kind = (self.pids, "pid") if "pid" in found else (self.codes, "code")
+                where[found["id"]] = found[kind]
+                self._heard.notify_all()
+        with self._heard:
+            self._over = True
+            self._heard.notify_all()
 
     def close(self) -> None:
         assert self._server.stdin and self._server.stdout
@@ -124,6 +124,10 @@ class World:
     log: list[Ended] = field(default_factory=list)
     count: int = 0
 
+    nodes: ClassVar[str] = "2"
+    saving: ClassVar[tuple[str, ...]] = ("0", "1")
+    """The nodes whose outputs are kept."""
+
     def __post_init__(self) -> None:
         for name in ("src", "home.tmp", "traces"):
             (self.folder / name).mkdir()
@@ -134,8 +138,11 @@ class World:
     def spec(self, name: str = "faults", last: str | None = None) -> str:
         """Write a spec and give its file's name."""
         path = self.folder / f"{name}.yaml"
-        path.write_text(SPEC.format(name=name, truth=self.folder / "truth", last=last or self.last))
+        path.write_text(self.written(name, last or self.last))
         return path.name
+
+    def written(self, name: str, last: str) -> str:
+        return SPEC.format(name=name, truth=self.folder / "truth", last=last, nodes=self.nodes)
 
     @property
     def home(self) -> Path:
@@ -230,7 +237,7 @@ class World:
         """Give the processes that belong to this world, by their words or their environment."""
         return dict(processes(str(self.folder)))
 
-    def await_quiet(self, limit_s: float = 20.0) -> dict[int, str]:
+    def await_quiet(self, limit_s: float = 60.0) -> dict[int, str]:
         """Give the processes that are left after *limit_s*; returns as soon as there are none."""
         end = time.monotonic() + limit_s
         while (left := self.processes()) and time.monotonic() < end:
@@ -306,9 +313,9 @@ def await_that(true: Any, what: str, limit_s: float = 180.0) -> None:
 
 
 @contextmanager
-def new_world(driver: Driver, last: str = QUICK) -> Iterator[World]:
+def new_world(driver: Driver, last: str = QUICK, kind: type[World] = World) -> Iterator[World]:
     where = MEMORY if os.access(MEMORY, os.W_OK) else None
-    world = World(driver, Path(tempfile.mkdtemp(prefix="runspec-faults-", dir=where)), last)
+    world = kind(driver, Path(tempfile.mkdtemp(prefix="runspec-faults-", dir=where)), last)
     try:
         yield world
     finally:
@@ -384,7 +391,7 @@ def applied(world: World) -> Iterator[str]:
     if listed != dict.fromkeys(names, "succeeded"):
         yield f"list says {listed}, and {sorted(names)} ran"
     for name in names:
-        for rank in ("0", "1"):
+        for rank in world.saving:
             if not (
                 world.home / "local" / "runs" / name / "outputs" / "out" / "0" / rank / "done"
             ).exists():

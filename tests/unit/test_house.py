@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import signal
 import socket
 import subprocess
 import sys
@@ -18,6 +19,7 @@ import yaml
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
+from tests.conftest import hear
 from tests.needs import need
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -77,6 +79,21 @@ def test_every_test_has_a_home_of_its_own() -> None:
     assert list(home.iterdir()) == []
     assert Path(os.environ["RUNSPEC_HOME"]).is_relative_to(home)
     assert "RUNSPEC_PROFILE" not in os.environ
+
+
+@pytest.mark.parametrize("number", [signal.SIGHUP, signal.SIGINT, signal.SIGQUIT])
+def test_what_a_test_starts_hears_signals_though_the_run_is_in_the_background(
+    number: signal.Signals,
+) -> None:
+    before = signal.signal(number, signal.SIG_IGN)
+    try:
+        hear()
+        kill = f"kill -{number.value} $$; echo it goes on"
+        done = subprocess.run(["sh", "-c", kill], capture_output=True, check=False)
+    finally:
+        signal.signal(number, before)
+
+    assert (done.returncode, done.stdout) == (-number, b"")
 
 
 # The lists

@@ -11,6 +11,7 @@ from typing import Any
 from runspec.provider import (
     Answer,
     Bundle,
+    Change,
     Client,
     Conflict,
     Facts,
@@ -24,10 +25,12 @@ from runspec.provider import (
     Step,
     Stream,
     inside_zipapp,
+    seats_of,
 )
 from runspec_azure.batch import job, scale, times
 from runspec_azure.batch.litter import Collector
 from runspec_azure.batch.options import BatchOptions
+from runspec_azure.batch.stops import Stops
 from runspec_azure.batch.streams import Logs
 from runspec_azure.batch.tasks import Tasks
 from runspec_azure.blobs import Blobs
@@ -60,6 +63,7 @@ class AzureClient:
         self.session = Session(options)
         self.blobs = Blobs(self.session)
         self.tasks = Tasks(self.session, self.blobs)
+        self.stops = Stops(self.blobs, self.tasks)
         self.logs = Logs(self.session, self.blobs, self.tasks)
         self._made_awake: set[str] = set()  # pools, by calls of ours that were answered
 
@@ -262,6 +266,18 @@ class AzureClient:
             if status_of(exc) not in (404, 409):
                 raise
         self.tasks.forget()
+
+    def stop(self, run: str, tasks: Collection[int]) -> None:
+        record = self.tasks.record(run)
+        if record is None or self.tasks.status(run).state.terminal:
+            return
+        if not record["sweep"]:
+            self.cancel(run)
+            return
+        self.stops.stop(run, record, seats_of(record, tasks))
+
+    def changes(self, run: str) -> Sequence[Change]:
+        return self.tasks.changes(run)
 
     def litter(self, runs: Collection[str], made: Collection[str]) -> Iterable[Litter]:
         return Collector(self.session, self.blobs).litter(runs, made)

@@ -6,6 +6,8 @@ from runspec.provider import Facts, Spec, Step, argv, nodes_each, reach, tasks_i
 from runspec_azure import stores
 from runspec_azure.batch import job, pool, scale, signed
 
+STOP_S = 5  # between two looks of an agent at whether its task is stopped
+
 
 def steps(spec: Spec, run: str, facts: Facts) -> tuple[Step, ...]:
     own = {
@@ -16,6 +18,7 @@ def steps(spec: Spec, run: str, facts: Facts) -> tuple[Step, ...]:
         "tries": spec.retry.attempts,
         **({"stops": job.STOPS} if job.told_apart(facts.options) else {}),
         "spot": "azure",  # each node knows whether it is one, also in a pool of the profile
+        **_stops(spec, facts),
         **reach(spec, pool.rule(facts.options)),
     }
     return (
@@ -26,3 +29,8 @@ def steps(spec: Spec, run: str, facts: Facts) -> tuple[Step, ...]:
         *(signed.steps(spec, run, facts) if facts.options.files == "signed" else ()),
         *job.steps(spec, run, facts),
     )
+
+
+def _stops(spec: Spec, facts: Facts) -> dict[str, int]:
+    """Give how often an agent looks whether its task is stopped, where there are both."""
+    return {"stop_s": STOP_S} if spec.sweep and facts.options.files == "agent" else {}

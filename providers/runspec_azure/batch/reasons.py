@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 TAKEN = "the machine was taken away"
+TASK_STOPPED = "its task was stopped"
 NEVER = "its job has ended before it began"
 LOST_RIGHT = (
     "the job has lost its right to the store: signed_for may be over, a key or a role changed"

@@ -11,10 +11,12 @@ from typing import Any, TypeVar, cast
 
 from runspec.provider import (
     Attempt,
+    Change,
     NodeStatus,
     RemoteError,
     State,
     Status,
+    elastic_changes,
     elastic_end,
     elastic_status,
     seated,
@@ -199,11 +201,16 @@ class Tasks:
             return elastic_status(end, nodes)
         if not over and (not ended or (_told(job) in ALL_OVER and not lost)):
             return self._going(run, record, tasks)
+        self._known.pop(("stops", run), None)  # who was stopped was so before the end
         nodes = tuple(self._nodes(run, record, tasks))
-        if all(node.state is State.SUCCEEDED for node in nodes) and over:
-            return Status(
-                State.SUCCEEDED, next((n.reason for n in nodes if n.reason), ""), 0, nodes
-            )
+        stopped = {n.task for n in nodes if n.state is State.CANCELLED}
+        wanted = [n for n in nodes if n.task not in stopped]
+        if over and not wanted:
+            return Status(State.CANCELLED, reasons.TASK_STOPPED, None, nodes)
+        if over and all(node.state is State.SUCCEEDED for node in wanted):
+            told = f"{len(stopped)} tasks were stopped" if stopped else ""
+            reason = next((n.reason for n in wanted if n.reason), told)
+            return Status(State.SUCCEEDED, reason, 0, nodes)
         nodes = tuple(n._replace(reason=reasons.NEVER) if _waits(n) else n for n in nodes)
         if _told(job) == jobs.CANCELLED:
             return Status(State.CANCELLED, jobs.CANCELLED, None, nodes)
@@ -229,10 +236,20 @@ class Tasks:
         end = elastic_end(record, count, lambda path: read("runs", run, *path.split("/")))
         for task in tasks if end is not None else ():
             if task["state"] == "active" and (run, task["id"]) not in self._called_off:
-                self._call_off(run, task["id"])
+                self.call_off(run, task["id"])
         return end
 
-    def _call_off(self, run: str, task: str) -> None:
+    def changes(self, run: str) -> Sequence[Change]:
+        """Give the changes of an elastic job: a list for each task, and a get for each change."""
+        base, blobs = f"runs/{run}/", self.blobs
+        return elastic_changes(
+            self.record(run) or {},
+            lambda folder: blobs.names(f"{base}{folder}"),
+            lambda paths: blobs.read_all([f"{base}{path}" for path in paths]),
+        )
+
+    def call_off(self, run: str, task: str) -> None:
+        """Terminate a task, whether it runs or not."""
         try:
             self.session.make("Task_Terminate", {"jobId": run, "taskId": task}, None)
         except RemoteError as exc:
@@ -248,7 +265,7 @@ class Tasks:
 
     def _nodes(self, run: str, record: Found, tasks: Sequence[Found]) -> Iterator[NodeStatus]:
         for task in tasks:
-            number = int(task["id"].rpartition("-")[2])
+            number = number_of(task)
             for rank in range(record["nodes"]):
                 yield self._node(run, task, number, rank)
 
@@ -268,6 +285,8 @@ class Tasks:
             reason = reasons.ended(info, None)
         elif state is State.WAITING:
             reason = reasons.WAITING.get(task["state"], "")
+        if state is State.FAILED and number in self._stops(run):
+            state, reason, code = State.CANCELLED, reasons.TASK_STOPPED, None
         return NodeStatus(number, rank, tries, state, reason, code, over)
 
     def _attempts(
@@ -286,6 +305,18 @@ class Tasks:
             reason = "" if state is State.SUCCEEDED else reasons.ended(info, code)
             began_s, ended_s = _seconds(info.get("startTime")), _seconds(info.get("endTime"))
             yield Attempt(tries, code, reason, False, began_s, ended_s)
+
+    def _stops(self, run: str) -> set[int]:
+        """Give the tasks that somebody has stopped, as far as that is known."""
+        record = self._records.get(run, {})
+        if not record.get("sweep"):
+            return set()
+        base = self.blobs.key("runs", run, "stop", "")
+
+        def ask() -> set[int]:
+            return {int(found.key[len(base) :]) for found in self.blobs.listing(base)}
+
+        return self._asked("stops", run, times.SLOW_S, ask)
 
     def _noted(self, run: str, which: tuple[int, int, int], *, fresh_s: float) -> int | None:
         """Give the code that a try noted of its failure, which is in the name of the note."""
@@ -325,6 +356,10 @@ def noted(name: str) -> tuple[tuple[int, int, int], int] | None:
         return None
     task, rank, number, code = map(int, words)
     return (task, rank, number), code
+
+
+def number_of(task: Found) -> int:
+    return int(task["id"].rpartition("-")[2])
 
 
 def _over(tasks: Sequence[Found], count: int) -> bool:

@@ -38,6 +38,7 @@ def problems(spec: Spec, facts: Facts) -> Iterator[Problem]:
     yield from _program(spec, options)
     yield from _limits(spec, options)
     yield from _places(spec, options)
+    yield from _kept(spec, options)
     if facts.complete:
         yield from _profile(spec, options)
         yield from _mounts(spec, options)
@@ -252,6 +253,21 @@ def _places(spec: Spec, options: BatchAiOptions) -> Iterator[Problem]:
             continue
         what = f"Batch AI decides where it is: ${{{kind}.{name}}} tells, and nothing else does"
         yield Problem((kind, i, key), what, severity="note")
+
+
+def _kept(spec: Spec, options: BatchAiOptions) -> Iterator[Problem]:
+    """`outputDirectories` of the official description: an output is one path, on a volume that all nodes mount."""
+    if spec.cluster.nodes.max == 1:
+        return
+    for i, output in enumerate(spec.outputs):
+        if output.origin == "first":
+            what = "all nodes of Batch AI write into one folder, and what others write there is kept as well"
+            hint = f"take from away and write there on rank 0 alone, or {AWAY}"
+            yield Problem(("outputs", i, "from"), what, hint)
+        elif options.contract or output.origin:
+            what = "all nodes of Batch AI write into one folder: give files of different nodes different names"
+            where: Path = ("outputs", i, "from") if output.origin else ("outputs", i)
+            yield Problem(where, what, severity="note")
 
 
 def _missing(key: str, example: str) -> Problem:

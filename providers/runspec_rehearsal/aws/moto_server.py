@@ -1,6 +1,7 @@
-"""moto's server with what moto lacks of EC2: placement groups, as EC2 documents them.
+"""moto's server with what moto lacks: EC2's placement groups, and S3's conditional writes of which one wins.
 
 https://docs.aws.amazon.com/AWSEC2/latest/UserGuide/placement-groups.html
+https://docs.aws.amazon.com/AmazonS3/latest/userguide/conditional-writes.html
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from moto.core.responses import ActionResult
 from moto.ec2.exceptions import EC2ClientError
 from moto.ec2.responses import EC2Response
 from moto.ec2.responses._base_response import EC2BaseResponse
+from moto.s3.responses import S3Response
 from moto.server import main
 
 Group = dict[str, Any]
@@ -69,6 +71,20 @@ def _one(groups: Groups, name: str) -> Group:
 for call, function in vars(PlacementGroups).items():
     if not call.startswith("__"):
         setattr(EC2Response, call, function)
+
+_put = S3Response.put_object
+_one_put = threading.Lock()
+
+
+def _put_object(self: S3Response) -> Any:
+    """There, a thread for each request looks at the condition and then writes: two would find it true."""
+    if not (self.headers.get("If-Match") or self.headers.get("If-None-Match")):
+        return _put(self)
+    with _one_put:
+        return _put(self)
+
+
+S3Response.put_object = _put_object  # type: ignore[method-assign]  # as moto calls it
 
 if __name__ == "__main__":
     main()

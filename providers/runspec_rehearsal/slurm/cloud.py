@@ -84,7 +84,7 @@ class Cloud(Cluster):
             if state.startswith(("down", "drain", "fail")):
                 self._take_away(name)
         if cancel:
-            self.run("scancel", f"--user={self.user}")
+            self.cancel()
             self.await_states()
 
     def start_node(self, name: str) -> None:

@@ -24,7 +24,7 @@ from runspec_rehearsal.slurm import conf
 from runspec_rehearsal.slurm.conf import Machine, Node, Partition, Places, Shape
 from runspec_rehearsal.slurm.daemons import LOOK_S, MARK, Daemons, Failed, tail
 
-UP_S = 30.0  # on a busy machine; it takes 2
+UP_S = 60.0  # on a busy machine; it takes 2
 PORTS = range(12000, 30000)  # below those that the system gives to whoever connects
 PROGRAMS = {  # and the packages of Debian that have them
     "slurmctld": "slurmctld",
@@ -51,6 +51,11 @@ echo "export {name}=127.77.$((i / 250)).$((i % 250 + 1))"
 """
 CONTROLLER, HEAD = "slurmctld", "head"
 T = TypeVar("T")
+
+
+# scancel's code for a job that is just ending, which it says nothing of: ESLURM_ALREADY_DONE, in eight bits.
+# https://github.com/SchedMD/slurm/blob/slurm-22-05-8-1/src/scancel/scancel.c
+ENDING = 2021 % 256
 
 
 class NoSlurm(RuntimeError):
@@ -111,8 +116,8 @@ class Cluster(Closing):
         """Give what begins a command that runs on a node: nothing, for all are this machine."""
         return []
 
-    def run(self, *argv: str, timeout_s: float = 30) -> str:
-        """Give what a command of Slurm's says; raise Failed where it fails."""
+    def run(self, *argv: str, timeout_s: float = 30, good: Sequence[int] = (0,)) -> str:
+        """Give what a command of Slurm's says; raise Failed where it fails, which all but *good* codes say."""
         done = subprocess.run(
             [*self.at(HEAD), *argv],
             env={**inherited.variables(), **self.env},
@@ -122,9 +127,13 @@ class Cluster(Closing):
             timeout=timeout_s,
             check=False,
         )
-        if done.returncode:
+        if done.returncode not in good:
             raise Failed(f"{' '.join(argv)}: {done.stderr.strip()}")
         return done.stdout
+
+    def cancel(self, *jobs: str) -> None:
+        """End these jobs, or all of the user's; one may be ending by itself meanwhile."""
+        self.run("scancel", *(jobs or (f"--user={self.user}",)), good=(0, ENDING))
 
     def states(self) -> dict[str, str]:
         """Give each node's state, as `sinfo` says it: "idle", "mixed", "down*", ..."""
@@ -200,7 +209,7 @@ class Cluster(Closing):
             if code is not None and name in self.states():
                 self.start_node(name)
         if cancel:
-            self.run("scancel", f"--user={self.user}")
+            self.cancel()
         for name, state in self.states().items():
             if state.startswith(("down", "drain", "fail")):
                 with contextlib.suppress(Failed):  # it may have come back by itself meanwhile

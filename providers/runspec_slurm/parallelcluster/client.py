@@ -11,6 +11,7 @@ from typing import Any
 from runspec.provider import (
     Answer,
     Bundle,
+    Change,
     Client,
     Facts,
     Interactive,
@@ -239,6 +240,13 @@ class ParallelClusterClient:
     def stop(self, run: str, tasks: Collection[int]) -> None:
         with contextlib.suppress(NotThere):
             self.ask(lambda slurm: slurm.stop(run, tasks))
+
+    def changes(self, run: str) -> Sequence[Change]:
+        try:
+            found: Sequence[Change] = self.ask(lambda slurm: slurm.changes(run))
+        except NotThere:
+            return ()
+        return found
 
     def streams(self, run: str) -> Sequence[Stream]:
         try:

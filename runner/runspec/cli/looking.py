@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import time
 from argparse import Namespace
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from runspec import apply as engine, logs as log, record, saving
-from runspec.cli import applying, console, nodes
+from runspec.cli import applying, changing, console, nodes
 from runspec.errors import OK, Bug, JobFailed, RunspecError, UsageError
 from runspec.journal import Memory
-from runspec.provider import Change, Changes, Client, State, Status
+from runspec.provider import Client, State, Status
 from runspec.record import Record
 from runspec.report import plain
 
@@ -74,11 +73,9 @@ def status(args: Namespace) -> int:
     of = record.find(args.run)
     memory = of.memory()
     found = with_nodes(of, memory, standing(of, memory))
-    changed = _changes(of, memory)
+    changed = changing.known(of, memory)
     told = {**found._asdict(), "nodes": nodes.rows(found.nodes), "want": memory.want}
-    if changed:
-        told["changes"] = [one._asdict() for one in changed]
-    row = {**_row(of, memory), **told}
+    row = {**_row(of, memory), **told, **changing.to_json(changed)}
     if args.json:
         console.out_json(row)
         return OK
@@ -87,22 +84,9 @@ def status(args: Namespace) -> int:
         console.out(f"  why: {plain(found.reason)}")
     if found.exit_code is not None:
         console.out(f"  exit code: {found.exit_code}")
-    for line in (*nodes.lines(found.nodes), *nodes.changes(changed)):
+    for line in (*nodes.lines(found.nodes), *changing.lines(changed)):
         console.out(line)
     return OK
-
-
-def _changes(of: Record, memory: Memory) -> Sequence[Change]:
-    """Give the changes of the nodes of a run that are still known."""
-    spec = applying.spec(of)
-    elastic = spec is not None and spec.cluster.nodes.elastic
-    if not elastic or memory.deleted or not engine.is_made(of.plan, memory):
-        return ()
-    try:
-        _, client, _ = applying.connect(of)
-        return client.changes(of.run) if isinstance(client, Changes) else ()
-    except RunspecError:
-        return ()
 
 
 def with_nodes(of: Record, memory: Memory, found: Status) -> Status:

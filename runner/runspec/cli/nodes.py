@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from runspec.provider import Attempt, Change, NodeStatus, State
+from runspec.provider import Attempt, NodeStatus, State
 from runspec.report import plain
 
 LISTED = 20  # nodes that are all told; of more, only those that failed or were tried again
@@ -33,17 +33,6 @@ def lines(nodes: Sequence[NodeStatus]) -> Iterator[str]:
         yield from _of(node)
     if len(shown) > MOST:
         yield f"  and {len(shown) - MOST:,} more that failed or were tried again: --json has all"
-
-
-def changes(found: Sequence[Change]) -> Iterator[str]:
-    """Give the lines for a reader: the last changes, and what they cost."""
-    if len(found) > LISTED:
-        yield f"  changes of nodes: {len(found):,}, of which these are the last: --json has all"
-    for one in found[-LISTED:]:
-        cost = "" if one.gap_s is None else f", {one.gap_s:.1f} s without a step"
-        lost = f", {one.lost_steps} steps done again" if one.lost_steps else ""
-        why = plain(f": {one.why}" if one.why else "")
-        yield f"  task {one.task} generation {one.generation}, {one.nodes} nodes{why}{cost}{lost}"
 
 
 def _of(node: NodeStatus) -> Iterator[str]:

@@ -1,16 +1,17 @@
-"""`runspec report`: the tasks of a sweep in order, or a job at several sizes."""
+"""`runspec report`: the tasks of a sweep in order, what changes of nodes have cost, or a job at several sizes."""
 
 from __future__ import annotations
 
 import json
 import os
 from argparse import Namespace
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from runspec import (
     apply as engine,
+    changed,
     curves,
     disk,
     groups,
@@ -21,7 +22,8 @@ from runspec import (
     record,
     summaries,
 )
-from runspec.cli import applying, console, looking, stopping, tables
+from runspec.cli import applying, changing, console, looking, stopping, tables
+from runspec.cli.changing import Known
 from runspec.curves import Asked, Baseline, Point, Scaled, Series
 from runspec.errors import DETACHED, OK, UsageError
 from runspec.job import Wrong
@@ -34,6 +36,9 @@ from runspec.report import plain
 from runspec.words import tasks
 
 POINTS_BYTES = 16 << 20
+OF_A_RUN = ("follow", "stop_rest", "timeout")
+ENDED_BADLY = (str(State.FAILED), str(State.CANCELLED))
+OF_SIZES = ("baseline", "price_per_node_hour", "samples")
 # Of the nodes of a task, the one that says most comes first.
 SAYS = (State.FAILED, State.CANCELLED, State.RUNNING, State.WAITING, State.SUCCEEDED)
 
@@ -41,13 +46,24 @@ SAYS = (State.FAILED, State.CANCELLED, State.RUNNING, State.WAITING, State.SUCCE
 def report(args: Namespace) -> int:
     asked = _asked(args)
     if args.points is not None:
+        _refuse(args, ("run", "spec", *OF_A_RUN), "--points FILE has figures, and no run")
         title, notes, series = _points(Path(args.points))
         return _sizes(title, notes, series, asked, args)
     if args.run is None:
         raise UsageError("which run?", "name one (see runspec list), or say --points FILE")
     if (group := groups.find(args.run)) is not None:
+        _refuse(args, OF_A_RUN, f"{args.run} is a job at several sizes, each a run of its own")
         return _sizes(group.name, (), [_measured(group, args)], asked, args)
-    return _tasks(record.find_kept(args.run), args)
+    _refuse(args, OF_SIZES, f"{args.run} has no sizes that could be compared")
+    return _run(record.find_kept(args.run), args)
+
+
+def _refuse(args: Namespace, names: Sequence[str], what: str) -> None:
+    """Raise UsageError for the first of *names* that was said: it would be about nothing."""
+    for name in names:
+        if getattr(args, name):
+            said = args.run if name == "run" else f"--{name.replace('_', '-')}"
+            raise UsageError(f"{said}: {what}", "take it away")
 
 
 def _asked(args: Namespace) -> Asked:
@@ -89,11 +105,15 @@ def _metric(spec: Spec, args: Namespace) -> Metric:
     return found
 
 
-# A sweep
+# A run
 
 
-def _tasks(of: Record, args: Namespace) -> int:
+def _run(of: Record, args: Namespace) -> int:
+    """Report on one run: its tasks by what was measured, and the changes of its nodes."""
     spec = of.spec
+    elastic = spec.cluster.nodes.elastic
+    if elastic and spec.metric is None and args.spec is None and not args.stop_rest:
+        return _changes_alone(of, args)
     metric = _metric(spec, args)
     _, client, _ = applying.connect(of)
     if args.follow and not _follow(of, client, metric, args):
@@ -102,16 +122,59 @@ def _tasks(of: Record, args: Namespace) -> int:
     found = ranking.ranked(metric, _each(of, client, spec, metric, status))
     if args.stop_rest:
         _stop_rest(of, client, found, status, len(found), args)
-    _write_page(args, lambda: _pages().ranking_page(of.run, metric, found))
+    known = changing.known(of, of.memory())
+    _write_page(args, lambda: _pages().ranking_page(of.run, metric, found, _section(known)))
     if args.json:
-        told = {"name": metric.name, "goal": metric.goal, "measured": summaries.measured_by(metric)}
-        rows = [ranking.row(placed) for placed in found]
-        stopped = sorted(of.memory().stopped)
-        what = {"run": of.run, "state": status.state, "metric": told, "stopped": stopped}
-        console.out_json({**what, "tasks": rows})
+        ranks = _ranks(of, status, metric, found)
+        console.out_json({**ranks, **changing.to_json(known)})
     else:
         tables.show(summaries.ranking(metric, found))
+        if known is not None:
+            console.out("")
+            _show(known)
     return OK
+
+
+def _ranks(
+    of: Record, status: Status, metric: Metric, found: Sequence[Placed]
+) -> Mapping[str, Any]:
+    told = {"name": metric.name, "goal": metric.goal, "measured": summaries.measured_by(metric)}
+    rows = [ranking.row(placed) for placed in found]
+    stopped = sorted(of.memory().stopped)
+    what = {"run": of.run, "state": status.state, "metric": told, "stopped": stopped}
+    return {**what, "tasks": rows}
+
+
+def _changes_alone(of: Record, args: Namespace) -> int:
+    """Report on an elastic job that measures nothing."""
+    if args.follow and not _follow(of, applying.connect(of)[1], None, args):
+        return DETACHED
+    known = changing.known(of, of.memory())
+    _write_page(args, lambda: _pages().page(of.run, _section(known)))
+    if args.json:
+        console.out_json({"run": of.run, "state": _status(of).state, **changing.to_json(known)})
+    else:
+        _show(known)
+    return OK
+
+
+def _show(known: Known | None) -> None:
+    if known is None:
+        console.tell("nothing of it was made")
+        return
+    if known.unknown:
+        console.out(plain(f"changes of nodes: {changed.NOT_KNOWN}: {known.unknown}"))
+        return
+    for name, text in summaries.changes_facts(known.changes):
+        console.out(f"{name}: {text}")
+    tables.show(summaries.changes(known.changes, changing.when))
+
+
+def _section(known: Known | None) -> Iterable[str]:
+    if known is None:
+        return ()
+    found: Iterable[str] = _pages().changes_section(known.changes, known.unknown, changing.when)
+    return found
 
 
 def _status(of: Record) -> Status:
@@ -119,7 +182,7 @@ def _status(of: Record) -> Status:
     return looking.with_nodes(of, memory, looking.standing(of, memory))
 
 
-def _follow(of: Record, client: Client, metric: Metric, args: Namespace) -> bool:
+def _follow(of: Record, client: Client, metric: Metric | None, args: Namespace) -> bool:
     """Wait for the end without a word of what is printed; False when it was not waited for."""
     limit_s = applying.wait_limit(args)
     try:
@@ -181,8 +244,9 @@ def _stop_rest(
     count: int,
     args: Namespace,
 ) -> None:
-    best = found[0] if found else None
-    if best is None or best.place is None:
+    kept = (p for p in found if p.place is not None and p.task.state not in ENDED_BADLY)
+    best = next(kept, None)  # of one that failed there is nothing to wait for
+    if best is None:
         raise UsageError("no task has a number yet", "wait, or see runspec cancel")
     rest = stopping.left(status, count) - {best.task.number}
     if rest:
@@ -236,7 +300,9 @@ def _points(path: Path) -> tuple[str, list[str], list[Series]]:
     except OSError as exc:
         raise UsageError(f"cannot read {path}: {(exc.strerror or str(exc)).lower()}") from exc
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as exc:
-        what = f"{path} has no figures: {exc.args[0] if exc.args else 'it is no JSON'}"
+        why = exc.args[0] if exc.args else "it is no JSON"
+        why = f"'{why}' is missing" if isinstance(exc, KeyError) else why
+        what = f"{path} has no figures: {why}"
         raise UsageError(what, "specs/scaling/ has an example") from exc
 
 
@@ -289,6 +355,8 @@ def _write_page(args: Namespace, page: Any) -> None:
     if args.html is None:
         return
     path = Path(args.html)
+    if path.is_dir():
+        raise UsageError(f"--html: {path} is a folder", "name a file in it")
     fresh = path.with_name(f".{path.name}.new")
     with disk.told(path):
         fresh.write_text(page(), encoding="utf-8")

@@ -115,6 +115,8 @@ def _take(args: Namespace, spec: Spec, prices: trace.Trace, text: job.Text) -> M
         if not count.isdecimal() or not int(count):
             hint = "write --take on-demand=2,spot=4"
             raise UsageError(f"'{word}' is no number of nodes of a pool", hint)
+        if name in take:
+            raise UsageError(f"--take: the pool '{name}' is there twice", "say it once")
         if name not in prices.pools:
             raise UsageError(f"there is no pool '{name}'", did_you_mean(name, prices.pools))
         take[name] = int(count)
@@ -166,22 +168,27 @@ def view(
     yield f"changes  {gaps}; saved {saved}"
     if about:
         yield f"prices   {plain(about)}"
-    yield f"\n{'':32} {'time':>22} {'cost':>24} {'nodes':>6} {'losses':>7} {'redone':>7} {'idle':>7}"
+    wide = max(len(_name(result.case)) for result in results)
+    yield f"\n{'':{wide}} {'time':>22} {'cost':>24} {'nodes':>6} {'losses':>7} {'redone':>7} {'idle':>7}"
     for result in results:
-        yield from _row(result, results[-1])
+        yield from _row(result, results[-1], wide)
 
 
-def _row(result: Result, base: Result) -> Iterator[str]:
-    case = result.case
+def _name(case: cases.Case) -> str:
     nodes = f"{case.least}..{case.most}" if case.kind == "elastic" else str(case.most)
     pools = ", ".join(f"{name} {count}" for name, count in case.job.take.items())
+    return f"{case.kind} {nodes} ({pools})"
+
+
+def _row(result: Result, base: Result, wide: int) -> Iterator[str]:
     time = cost = "-"
     if result.time_s is not None:
         time = f"{_long(result.time_s.mean)}{_against(result.time_s, base.time_s, result is base)}"
-        cost = f"{result.cost.mean:,.2f}{_against(result.cost, base.cost, result is base)}"
+        paid = base.cost if base.time_s is not None else None  # for what did not finish, anything
+        cost = f"{result.cost.mean:,.2f}{_against(result.cost, paid, result is base)}"
     mean = result.node_h / (result.mean_s / 3600) if result.mean_s else 0.0
     yield (
-        f"{f'{case.kind} {nodes} ({pools})':32} {time:>22} {cost:>24} {mean:6.1f}"
+        f"{_name(result.case):{wide}} {time:>22} {cost:>24} {mean:6.1f}"
         f" {result.losses:7.1f} {_long(result.redone_s):>7} {_long(result.idle_s):>7}"
     )
     if result.finished < result.runs:

@@ -260,6 +260,25 @@ class ClientContract:
         assert {f.path: f.bytes for f in found} == {k: len(v) for k, v in world.written().items()}
         assert [f.path for f in found] == sorted(world.written())
 
+    def test_an_output_is_kept_of_all_nodes_each_by_itself_or_of_the_first(
+        self, trials: Trials, world: World
+    ) -> None:
+        """Of all, if nothing is said."""
+        if {"nodes", "outputs"} & set(world.refuses):
+            pytest.skip("it keeps no outputs of several nodes")
+        trial = trials(world.writing_on_all())
+        assert isinstance(trial.client, Outputs), "it takes outputs and cannot give them back"
+        trial.make()
+        assert trial.wait().state is State.SUCCEEDED
+
+        found = trial.client.outputs(trial.run)
+
+        of_all = [(name, rank) for name in ("every", "usual") for rank in range(2)]
+        assert [(f.output, f.rank, f.path, content(f)) for f in found] == [
+            (name, rank, "rank", f"{rank}\n".encode())
+            for name, rank in sorted([*of_all, ("lead", 0)])
+        ]
+
     # What it reads.
 
     def test_half_a_folder_is_no_folder(self, trials: Trials, world: World) -> None:

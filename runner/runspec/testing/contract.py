@@ -174,6 +174,27 @@ class ProviderContract(StoppingContract):
         assert heard or name in world.overlooks, f"nothing comes of {ASKS[name]}"
         assert not (heard and name in world.overlooks), "it is heard: take it out of overlooks"
 
+    @pytest.mark.parametrize("nodes", [2, {"min": 1, "max": 2}], ids=["fixed", "elastic"])
+    @pytest.mark.parametrize("launch", ["none", "mpi"])
+    def test_of_which_nodes_an_output_is_kept_is_heard(
+        self, world: World, launch: str, nodes: Any
+    ) -> None:
+        """What is done where nothing is said is one of the two ways; the other one is another plan, or refused."""
+
+        def plan_of(**how: str) -> Any:
+            output = {"name": "made", "path": "/job/made", **how}
+            of = {"cluster": {"nodes": nodes}, "launch": launch, "outputs": [output]}
+            return told(world, world.spec(command=["train"], **of))[1]
+
+        usual = plan_of()
+        if usual is None:
+            pytest.skip("it says that it cannot run such a job")
+
+        same = {which: plan_of(**{"from": which}) == usual for which in ("first", "all")}
+
+        elastic = nodes != 2
+        assert same == {"first": elastic, "all": not elastic}
+
     @pytest.mark.parametrize("complete", [True, False], ids=["all facts", "the spec alone"])
     def test_it_can_say_what_it_thinks_of_any_valid_spec(
         self, world: World, complete: bool

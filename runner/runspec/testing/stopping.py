@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import time
+from typing import Any
 
 import pytest
 
-from runspec.provider import State, Status, Stops, Tail
+from runspec.provider import Outputs, State, Status, Stops, Tail
 from runspec.testing.client import NOBODY, Trials
 from runspec.testing.entering import EnteringContract
 from runspec.testing.trial import PAUSE_S, Trial
@@ -17,6 +18,15 @@ SCRIPT = """\
 echo "begun"
 [ "${sweep.n}" = first ] || sleep 600
 """
+
+
+# The first task ends by itself; the others save what they have when they are told to end.
+SAVES = """\
+trap 'echo told > "${outputs.made}/told"; exit 0' TERM
+echo "begun"
+while [ "${sweep.n}" != first ]; do sleep 0.1; done
+"""
+MADE = {"name": "made", "path": "/job/made"}
 
 
 class StoppingContract(EnteringContract):
@@ -38,6 +48,25 @@ class StoppingContract(EnteringContract):
             2: State.CANCELLED,
         }
         assert trial.log(0).split() == [b"begun"]
+
+    def test_a_task_that_is_stopped_while_it_runs_is_told_and_what_it_wrote_is_saved(
+        self, trials: Trials, world: World
+    ) -> None:
+        trial = sweeping(trials, world, ["first", "second"], run=SAVES, outputs=[MADE])
+        if not isinstance(trial.client, Outputs):
+            pytest.skip("it gives no outputs back")
+        trial.make()
+        wait_for_print(trial, 1)
+
+        status = stopped(trial, {1})
+
+        assert {node.task: node.state for node in status.nodes} == {
+            0: State.SUCCEEDED,
+            1: State.CANCELLED,
+        }
+        (found,) = trial.client.outputs(trial.run)
+        with found.open() as stream:
+            assert (found.task, found.path, stream.read()) == (1, "told", b"told\n")
 
     def test_a_run_all_of_whose_tasks_are_stopped_is_cancelled(
         self, trials: Trials, world: World
@@ -62,11 +91,13 @@ class StoppingContract(EnteringContract):
         assert trial.client.state(trial.run).state is State.SUCCEEDED
 
 
-def sweeping(trials: Trials, world: World, values: list[str]) -> Trial:
+def sweeping(
+    trials: Trials, world: World, values: list[str], run: str = SCRIPT, **more: Any
+) -> Trial:
     """Give a run of a sweep over *values*; skip the test where nothing stops single tasks."""
     if "sweep" in world.refuses:
         pytest.skip("it runs no sweeps")
-    trial = trials(world.spec(sweep={"n": values}, run=SCRIPT, retry={"attempts": 2}))
+    trial = trials(world.spec(sweep={"n": values}, run=run, retry={"attempts": 2}, **more))
     if not isinstance(trial.client, Stops):
         pytest.skip("it cannot stop single tasks")
     return trial

@@ -187,6 +187,16 @@ class World:
         """Give what the job of `writing` leaves, by path."""
         return {"deep/er/bytes.bin": b"\x00\x01\xff\n", "empty": b""}
 
+    def writing_on_all(self) -> Spec:
+        """Give a job of two nodes, each of which writes its rank into three outputs, kept of different nodes."""
+        made = [("usual", {}), ("every", {"from": "all"}), ("lead", {"from": "first"})]
+        return self.spec(
+            cluster={"nodes": 2},
+            outputs=[{"name": name, "path": f"/job/{name}", **how} for name, how in made],
+            run='for at in "${outputs.usual}" "${outputs.every}" "${outputs.lead}"; do\n'
+            'echo "$RUNSPEC_RANK" >"$at/rank"\ndone\n',
+        )
+
     def _source(self, mount: Mount) -> Source:
         if mount.source == EXAMPLES["mounts"]["mounts"][0]["source"]:
             return self._bundle(mount).source

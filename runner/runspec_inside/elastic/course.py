@@ -16,6 +16,7 @@ from .state import (
     DONE,
     FINISHED,
     FORMING,
+    FURTHER,
     GONE,
     LEAVING,
     READY,
@@ -49,6 +50,8 @@ class View(NamedTuple):
     code: int  # that the job has ended with
     why: str
     lost: bool  # the store was silent for too long, so that others may think this node gone
+    stayed: int = 0  # so many of the members, the first ones, are of the generation before
+    went: Tuple[Tuple[Node, str], ...] = ()  # its other members, and what became of them
 
 
 class Course:
@@ -78,10 +81,12 @@ class Course:
         self._watch: Optional[Watch] = None
         self._beats = 0
         self._idle = True  # whether the program is not running
+        self._further = False  # whether it has got on when it last ran
         self._began = 0  # the last generation that it was allowed to run in
         self._fenced = 0  # the last one that it had to stop in, by itself
         self._over: Tuple[int, str] = (0, "")  # the generation whose program has ended, and how
         self._words: Set[str] = set()  # of the node
+        self._because = ""
         self._told: Set[str] = set()  # keys of words that were put
 
     # What the agent asks and says.
@@ -95,22 +100,24 @@ class Course:
         runs = state.phase == RUNNING and not (lost or stopped or self._words)
         rank = state.rank(self.me.id) if runs else None
         found = state.generation, state.phase, rank, state.members, state.leader
-        return View(*found, state.code, state.why, lost)
+        return View(*found, state.code, state.why, lost, state.stayed, state.went)
 
-    def ready(self, generation: int) -> None:
+    def ready(self, generation: int, further: bool = False) -> None:
         """Say that the program is not running, and what it wrote is saved; *generation* is later than it ran in."""
         if generation > self._began:
             self._idle = True
+            self._further = self._further or further
 
-    def finish(self, generation: int, code: int) -> None:
+    def finish(self, generation: int, code: int, further: bool = False) -> None:
         """Say that the program of *generation* has ended by itself."""
         if generation == self._began:
             self._over = generation, word_of(code)
-            self._idle = True
+            self._idle, self._further = True, further
             self._hurry_until = self._clock() + self.timing.hurried_s
 
-    def leave(self, gone: bool = False) -> None:
-        """Say that this node is going; *gone*: that it runs nothing any more, and has nothing to save."""
+    def leave(self, gone: bool = False, why: str = "") -> None:
+        """Say that this node is going, and *why*; *gone*: that it runs nothing any more, and has nothing to save."""
+        self._because = self._because or why
         self._words.add(GONE if gone else LEAVING)
 
     def first_s(self) -> float:
@@ -142,7 +149,7 @@ class Course:
         beats = began >= self._next_beat - early_s
         if beats:
             yield from self._beat()
-        yield from self._tell(NODES + name_of(self.me) + ",", sorted(self._words))
+        yield from self._go()
         if not (self._leads and self._sure):
             yield from self._look()
         yield from self._say()
@@ -160,7 +167,7 @@ class Course:
     def part(self) -> Work:
         """Say that this node is gone, and have another one lead at once."""
         self.leave(gone=True)
-        yield from self._tell(NODES + name_of(self.me) + ",", sorted(self._words))
+        yield from self._go()
         if self.state is not None and self._leads and self.state.phase != DONE:
             yield from self._swap(self.state._replace(number=self.state.number + 1, leader=""))
 
@@ -183,17 +190,22 @@ class Course:
         now = self._clock()
         self._next_beat = now + self.timing.beat_s * (0.9 + self._dice() / 10)
 
-    def _tell(self, prefix: str, words: Any) -> Work:
+    def _go(self) -> Work:
+        """Say what was decided of this node: a list shows the words, and what lies there says why."""
+        prefix = NODES + name_of(self.me) + ","
+        yield from self._tell(prefix, sorted(self._words), self._because.encode())
+
+    def _tell(self, prefix: str, words: Any, content: bytes = b"") -> Work:
         for word in words:
             if prefix + word not in self._told:
-                yield Ask("put", prefix + word)
+                yield Ask("put", prefix + word, content)
                 self._told.add(prefix + word)
 
     def _say(self) -> Work:
         word = "" if self.state is None else self._word(self.state)
         if self.state is not None and word:
             prefix = "{}{},".format(SAID.format(self.state.generation), self.me.id)
-            yield from self._tell(prefix, [word])
+            yield from self._tell(prefix, [FURTHER] * (word == READY and self._further) + [word])
 
     def _word(self, state: State) -> str:
         rank = state.rank(self.me.id)
@@ -229,7 +241,7 @@ class Course:
             self._watch = Watch(now, "" if before is None else before.leader)
         runs = state.phase == RUNNING and state.rank(self.me.id) is not None
         if runs and self._began < state.generation:
-            self._began, self._idle = state.generation, False
+            self._began, self._idle, self._further = state.generation, False, False
 
     def _swap(self, new: State) -> Work:
         """Write *new* in the place of what was seen last, and return whether; who was too late looks again."""

@@ -11,7 +11,7 @@ from typing import Any, Dict, List, Mapping, NamedTuple, Optional
 from .. import files, process
 from ..address import interface
 from ..process import Child
-from ..words import STOPPED
+from ..words import LOST, STOPPED
 from . import torch_handler
 from .torch_handler import BACKEND, FOLDER, RUNNING, VIEW
 
@@ -37,6 +37,9 @@ class Program:
     def __init__(self, argv: List[str], cwd: Optional[str], grace_s: float) -> None:
         self.argv, self.cwd, self.grace_s = argv, cwd, grace_s
         self.child: Optional[Child] = None
+
+    def prepare(self, env: Mapping[str, str]) -> None:
+        """Do what can be done before the first generation of this node."""
 
     def start(self, turn: Turn, env: Mapping[str, str]) -> None:
         self.child = Child(self.argv, env, self.cwd)
@@ -88,9 +91,15 @@ class Torchrun(Program):
         self._stop_at: Optional[float] = None  # when the workers were told to stop
         _install(folder)
 
+    def prepare(self, env: Mapping[str, str]) -> None:
+        """Have torchrun import torch while this node waits: all others would wait for that, too."""
+        self.child = Child(self.argv, self._environment(env), self.cwd)
+
     def start(self, turn: Turn, env: Mapping[str, str]) -> None:
         self._turn, self._stop_at = turn, None
         own = {name: value for name, value in env.items() if name.startswith("RUNSPEC_")}
+        if self.child is not None and self._has_ended(self.child):
+            self.child = None
         if self.child is None:
             files.remove(os.path.join(self.folder, torch_handler.STOPPED))
         self._write(
@@ -98,6 +107,12 @@ class Torchrun(Program):
         )
         if self.child is None:
             self.child = Child(self.argv, self._environment(env), self.cwd)
+
+    @staticmethod
+    def _has_ended(child: Child) -> bool:
+        """Say whether a torchrun has ended while it waited, as by a signal that was passed on to it."""
+        process.reap((child,))
+        return child.code is not None
 
     def _environment(self, env: Mapping[str, str]) -> Dict[str, str]:
         """Return torchrun's own: it finds the handler on the path of its Python."""
@@ -141,6 +156,8 @@ class Torchrun(Program):
         stopped = torch_handler.read(os.path.join(self.folder, torch_handler.STOPPED))
         if stopped is not None and stopped["generation"] == self._turn.generation:
             told, self._turn = self._stop_at is not None, None
+            if not stopped["met"]:
+                return LOST
             return STOPPED if told else 1  # what its workers ended with, torchrun alone knows
         code = super().look()
         if code is not None:

@@ -10,8 +10,8 @@ import threading
 from typing import Any, Dict, List, Mapping, Optional
 
 from .. import files, many
-from ..bucket import Bucket, file_digest
-from ..saver import Listed, Output, Saver
+from ..bucket import Bucket
+from ..saver import Listed, Output, Saver, bring
 from ..sync import Entry
 from ..words import LOST, Failure
 from .member import Member
@@ -43,28 +43,35 @@ class Kept:
             for name, entries in kept.items()
         }
 
-    def restore(self, note: str) -> None:
-        """Make the folders hold what *note* names, and nothing else: all nodes begin from the same."""
+    def restore(self, note: str) -> List[str]:
+        """Make the folders hold what *note* names, and nothing else: all nodes begin from the same.
+
+        Return the files that are not as it lists them: a generation that was over has replaced them, each as a whole.
+        """
+        others: List[str] = []
         for name, entries in self.listed(note).items():
             if name in self.folders:
                 _drop(self.folders[name], entries)
-                self._fetch(self._prefix.format(name), self.folders[name], entries)
+                found = self._fetch(self._prefix.format(name), self.folders[name], entries)
+                others += ["{}/{}".format(name, path) for path in found]
+        return others
 
-    def _fetch(self, prefix: str, folder: str, entries: Listed) -> None:
+    def _fetch(self, prefix: str, folder: str, entries: Listed) -> List[str]:
+        others: List[str] = []
+
         def one(name: str) -> None:
             target, entry = files.local(os.path.join(folder, name)), entries[name]
-            if not _is(target, entry):
-                os.makedirs(os.path.dirname(target), exist_ok=True)
-                self.bucket.get_file(prefix + name, target)
-                if file_digest(target) == (entry.size, entry.sha256):
-                    os.utime(target, ns=(entry.mtime_ns, entry.mtime_ns))
+            if not _is(target, entry) and not bring(self.bucket, prefix + name, target, entry):
+                others.append(name)
 
         many.each(one, list(entries))
+        return sorted(others)
 
     def saver(self, member: Member, generation: int, note: str) -> "FencedSaver":
         """Return what saves for *generation*, which has begun from *note*."""
         kept = self.listed(note)
         saver = FencedSaver(self.bucket, member, generation, self.prefix + KEPT)
+        saver.begun = {name: kept.get(name, {}) for name in self.folders}
         for name, folder in self.folders.items():
             prefix = self._prefix.format(name)
             output = Output(name, folder, prefix, self._every_s[name], kept.get(name))
@@ -79,8 +86,16 @@ class FencedSaver(Saver):
     def __init__(self, bucket: Bucket, member: Member, generation: int, prefix: str) -> None:
         super().__init__(bucket)
         self.member, self.generation, self.prefix = member, generation, prefix
+        self.begun: Dict[str, Listed] = {}  # what there was when the generation began
         self._count = 0
         self._one = threading.Lock()
+
+    def has_new(self) -> bool:
+        """Say whether something counts now that did not when the generation began."""
+        return any(
+            one.listed is not None and _contents(one.listed) != _contents(self.begun[one.name])
+            for one in self.outputs
+        )
 
     def once(self, output: Output) -> List[str]:
         if not self.member.may_write(self.generation):
@@ -96,6 +111,10 @@ class FencedSaver(Saver):
             if not self.member.commit(self.generation, note):
                 raise Failure(OVER, LOST)
         super()._list(output)
+
+
+def _contents(listed: Listed) -> Dict[str, str]:
+    return {path: entry.sha256 for path, entry in listed.items()}
 
 
 def _entries(output: Output) -> List[Dict[str, Any]]:

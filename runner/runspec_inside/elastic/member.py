@@ -70,26 +70,29 @@ class Member(threading.Thread):
         with self._lock:
             return self._course.view()
 
-    def ready(self, generation: int) -> None:
-        """Say that nothing of the program is running, and what it wrote is saved. *generation* is that of the view."""
-        with self._lock:
-            self._course.ready(generation)
-        self._woken.set()
+    def ready(self, generation: int, further: bool = False) -> None:
+        """Say that nothing of the program is running, and what it wrote is saved. *generation* is that of the view.
 
-    def finish(self, generation: int, code: int) -> None:
-        """Say that the program of *generation* has ended by itself with *code*, and what it wrote is saved.
-
-        0 of rank 0 ends the job; 75 and 143 begin a new generation; all else is a failure, which counts when all
-        others are heard from after it.
+        *further*: the generation that ran here last has got on, as its first node knows.
         """
         with self._lock:
-            self._course.finish(generation, code)
+            self._course.ready(generation, further)
         self._woken.set()
 
-    def leave(self) -> None:
-        """Say that this node will go: others stop, and wait until it is `ready` or has been closed."""
+    def finish(self, generation: int, code: int, further: bool = False) -> None:
+        """Say that the program of *generation* has ended by itself with *code*, and what it wrote is saved.
+
+        0 of rank 0 ends the job; 75 and 143 begin a new generation, unless that has often led to nothing; all else is a
+        failure, which counts when all others are heard from after it.
+        """
         with self._lock:
-            self._course.leave()
+            self._course.finish(generation, code, further)
+        self._woken.set()
+
+    def leave(self, why: str = "") -> None:
+        """Say that this node will go, and *why*: others stop, and wait until it is `ready` or has been closed."""
+        with self._lock:
+            self._course.leave(why=why)
         self._woken.set()
 
     def close(self, seconds: float = 5.0) -> None:

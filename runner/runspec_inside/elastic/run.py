@@ -5,20 +5,22 @@
 
 import json
 import os
-import socket
 import time
 from typing import TYPE_CHECKING, Dict, List, Optional, Tuple
 
-from .. import contract, files, inputs
+from .. import address, contract, files, inputs, workdir
 from ..mirror import Mirror
 from ..place import variable
 from ..process import STOPS, Pace, Signals
+from ..sync import shown
 from ..words import LOST, STOPPED, Failure, read
 from .account import Account
 from .course import STATE, View
 from .engine import Program, Torchrun, Turn, torchrun_words
+from .headway import Headway
 from .kept import FencedSaver, Kept
 from .member import Member, timing
+from .own import OwnSaver
 from .state import DONE, Bounds, Node, State
 
 if TYPE_CHECKING:
@@ -29,6 +31,7 @@ SAVE_S = 120.0  # for a node to save what its program wrote, before the others g
 START_S = 60.0  # for the first node to say where its generation meets
 QUICK_S = 2.0  # for the store to take what is told of a change
 STARTS = "starts/{}"
+REPLACED = "a generation that was over has replaced it, so it may not fit the other files"
 DISCOVERY = "#!/bin/sh\nexec cat '{}'\n"
 
 
@@ -42,15 +45,18 @@ class Elastic:
         self.bounds = self.record["elastic"]
         self.folder = os.path.join(agent.folder, "elastic")
         self.kept = Kept(self.bucket, self.prefix, agent.at, agent.place.task)
+        self.own = OwnSaver(self.bucket)
         quick = self.bucket.apart()  # who waits for the store hears no signal, and stops no program
         quick.hasten(QUICK_S)
         self.account = Account(quick, self.prefix, self.folder)
+        self.headway = Headway(self.account.path)
         self.turn: Optional[Turn] = None  # the generation whose program runs here
         self.saver: Optional[FencedSaver] = None
         self.mirror: Optional[Mirror] = None
         self.told = False  # whether the program was told to stop
         self.leaving = False
         self._began = self._said = 0
+        self._further = False  # whether the generation that ran here last has got on
         self._shown: Optional[View] = None
 
     def run(self) -> int:
@@ -62,11 +68,15 @@ class Elastic:
         self.engine = self._engine()
         self.member = self._member()
         self.member.start()
+        self.own.start()
         try:
-            return self._stay()
+            self.engine.prepare(self._localized())
+            code = self._stay()
         finally:
             self.engine.kill()
             self.member.close()
+            lost = self._lost_own(self.own.finish())
+        return 1 if lost and code == 0 else code
 
     def _over(self) -> Optional[int]:
         """Return the code of a job that is over: who comes late has nothing to do."""
@@ -84,7 +94,11 @@ class Elastic:
         for output in self.record["outputs"]:
             path = inputs.roomy(self.agent.workdir.below(output["path"]), self.env)
             os.makedirs(path, exist_ok=True)
-            self.kept.add(output["name"], path, output["sync_s"])
+            if output.get("from") == "all":
+                below = workdir.own(self.agent.at + "outputs/", output["name"], self.agent.place)
+                self.own.add(output["name"], path, below, output["sync_s"])
+            else:
+                self.kept.add(output["name"], path, output["sync_s"])
             self.env[variable("OUTPUT", output["name"])] = path
         contract.fill(self.env, self.record, self.agent.place, self.folder)
         hosts = os.path.join(self.folder, "hosts")
@@ -156,7 +170,7 @@ class Elastic:
         self.leaving = True
         text = why or "told to end"
         files.write(self.env["RUNSPEC_NOTICE"], (text + "\n").encode(), 0o644)
-        self.member.leave()
+        self.member.leave(text)
         self.agent.tell("this node leaves: {}".format(text))
 
     def _stop(self) -> None:
@@ -175,15 +189,24 @@ class Elastic:
         self.account.end()
         if self.mirror is not None:
             self.mirror.finish()
-        lost = self.saver.finish() if self.saver is not None else []
-        for line in lost:
+        lines = self.saver.finish() if self.saver is not None else []
+        for line in lines:
             self.agent.tell("not saved: {}".format(line))
+        lost = bool(lines) | self._lost_own(self.own.whole())
+        self._further = self.saver is not None and self.headway.made(self.saver.has_new())
         self.turn = self.saver = self.mirror = None
         if not self.told:
             self.agent.tell(
                 "the program of generation {} ended with {}".format(turn.generation, code)
             )
-            self.member.finish(turn.generation, 1 if lost and code == 0 else code)
+            code = 1 if lost and code == 0 else code
+            self.member.finish(turn.generation, code, self._further)
+
+    def _lost_own(self, lines: List[str]) -> bool:
+        """Say what could not be saved; return whether that is a failure. It is none where this node was replaced."""
+        for line in lines:
+            self.agent.tell("not saved: {}".format(line))
+        return bool(lines) and not self.own.replaced
 
     def _wait(self, view: View) -> None:
         """Take the part in a generation that it has, or say that it could."""
@@ -191,7 +214,7 @@ class Elastic:
             self._begin(view)
         elif view.rank is None and view.generation > self._said:
             self._said = view.generation
-            self.member.ready(view.generation)
+            self.member.ready(view.generation, self._further)
 
     def _begin(self, view: View) -> None:
         """Start the program of a generation, where all nodes have what the last one kept."""
@@ -204,7 +227,8 @@ class Elastic:
         if start is None:
             return
         port, note = start
-        self.kept.restore(note)
+        for name in self.kept.restore(note):
+            self.agent.tell("{} is not what the last save had: {}".format(shown(name), REPLACED))
         now = self.member.view()
         if now.rank is None or now.generation != view.generation:  # the others have gone on
             return
@@ -212,7 +236,8 @@ class Elastic:
         env = self._environment(turn, view)
         if rank == 0:
             self.saver = self.kept.saver(self.member, turn.generation, note)
-        self.account.begin(turn, view.why)
+        self.account.begin(turn, view)
+        self.headway.begin()
         self.turn = turn
         try:
             self.engine.start(turn, env)
@@ -229,7 +254,7 @@ class Elastic:
         """Return the port and what all begin from, as the first node says; None: the generation is over."""
         key = self.prefix + STARTS.format(generation)
         if rank == 0:
-            start = _free_port(), self._committed()
+            start = address.free_port(), self._committed()
             self.bucket.put(key, json.dumps(start).encode("ascii"))
             return start
         until, pace = time.monotonic() + START_S, Pace(0.05, 1.0)
@@ -277,6 +302,9 @@ class Elastic:
             self.env["RUNSPEC_MEET"] = meet
             prefix = "{}meet/{}/".format(self.prefix, turn.generation)
             self.mirror = Mirror(self.bucket, meet, prefix)
+        return self._localized()
+
+    def _localized(self) -> Dict[str, str]:
         return {name: files.local(value) for name, value in self.env.items()}
 
     def _show(self, view: View) -> None:
@@ -293,9 +321,3 @@ class Elastic:
             "members": [{"host": node.host, "slots": node.slots} for node in view.members],
         }
         files.write(self.env["RUNSPEC_MEMBERS"], json.dumps(record).encode("ascii"), 0o644)
-
-
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("", 0))
-        return int(probe.getsockname()[1])

@@ -12,9 +12,14 @@ from ..words import LOST, STOPPED, Failure
 
 FORMING, RUNNING, DONE = "forming", "running", "done"
 READY, AGAIN, FINISHED, FAILED = "ready", "again", "done", "failed-"  # words of a generation
+ENDED = AGAIN + "-"  # by the program itself, with the code that follows
+FURTHER = "further"  # said before "ready": the generation before has got on
 LEAVING, GONE = "leaving", "gone"  # words of a node, whatever the generation
+LEFT, SILENT, LATE = "left", "silent", "late"  # a member said so, was silent, did not stop in time
 CALLS = 3  # last calls at the most, however many come during each of them
 CHANGES = 64  # of which the state tells
+IDLE = 10  # generations in a row whose program asked for the next one, and which have not got on
+STUCK = "{}: {} times in a row, on the same nodes and without getting any further"
 
 
 class Bounds(NamedTuple):
@@ -80,6 +85,9 @@ class State(NamedTuple):
     code: int = 0
     why: str = ""
     changes: Tuple[Change, ...] = ()
+    stayed: int = 0  # so many of the members, the first ones, are of the generation before
+    went: Tuple[Tuple[Node, str], ...] = ()  # its other members, and what became of them
+    idle: int = 0  # generations in a row that have not got on
 
     def rank(self, who: str) -> Optional[int]:
         return next((n for n, member in enumerate(self.members) if member.id == who), None)
@@ -94,6 +102,7 @@ class State(NamedTuple):
             found: Dict[str, Any] = json.loads(content.decode("ascii"))
             found["members"] = tuple(Node(*member) for member in found["members"])
             found["changes"] = tuple(Change(*change) for change in found["changes"])
+            found["went"] = tuple((Node(*node), how) for node, how in found["went"])
             return cls(**found)
         except (ValueError, TypeError, LookupError) as error:
             raise Failure("the job's state cannot be read: {}".format(error)) from error
@@ -127,6 +136,11 @@ class Sight(NamedTuple):
     def says(self, who: str, word: str) -> bool:
         return word in self.said.get(who, {})
 
+    def code_of(self, who: str, word: str) -> Optional[int]:
+        """Return the code that follows *word* in what *who* says."""
+        words = (said for said in self.said.get(who, {}) if said.startswith(word))
+        return next((int(said[len(word) :]) for said in words), None)
+
     def stays(self, who: str, timing: Timing) -> bool:
         seen = self.seen.get(who)
         return self.lives(who, timing) and (seen is None or not seen.word)
@@ -145,7 +159,7 @@ def word_of(code: int) -> str:
     """Return what a node says whose program ended with *code*."""
     if code == 0:
         return FINISHED
-    return AGAIN if code in (LOST, STOPPED) else "{}{}".format(FAILED, code)
+    return "{}{}".format(ENDED if code in (LOST, STOPPED) else FAILED, code)
 
 
 def decide(state: State, sight: Sight, bounds: Bounds, timing: Timing) -> State:
@@ -171,8 +185,13 @@ def _running(state: State, sight: Sight, bounds: Bounds, timing: Timing) -> Stat
             return _anew(state, sight, "{} is gone".format(member.host))
         if not sight.stays(member.id, timing):
             return _anew(state, sight, "{} is leaving".format(member.host))
+    for member in state.members:
         if sight.says(member.id, AGAIN):
             return _anew(state, sight, "{} begins again".format(member.host))
+        ended = sight.code_of(member.id, ENDED)
+        if ended is not None:
+            why = "the program of {} ended with {}".format(member.host, ended)
+            return _anew(state._replace(idle=state.idle + 1), sight, why)
     failed = _failure(state, sight)
     if failed is not None:
         code, why = failed
@@ -220,7 +239,22 @@ def _forming(state: State, sight: Sight, bounds: Bounds, timing: Timing) -> Stat
     missing = bounds.least - len(old)
     if len(chosen) < bounds.least or _calling(new, sight, missing, bounds.most - len(old), timing):
         return state
-    return _told(state, sight, phase=RUNNING, members=tuple(chosen))
+    if set(chosen) != set(state.members) or any(sight.says(m.id, FURTHER) for m in state.members):
+        state = state._replace(idle=0)
+    if state.idle >= IDLE:
+        return _told(state, sight, phase=DONE, code=1, why=STUCK.format(state.why, IDLE))
+    went = tuple(
+        (member, _fate(member, sight, timing)) for member in state.members if member not in chosen
+    )
+    stayed = len(state.members) - len(went)
+    return _told(state, sight, phase=RUNNING, members=tuple(chosen), stayed=stayed, went=went)
+
+
+def _fate(member: Node, sight: Sight, timing: Timing) -> str:
+    seen = sight.seen.get(member.id)
+    if seen is not None and seen.word:
+        return LEFT
+    return LATE if sight.lives(member.id, timing) else SILENT
 
 
 def _waits(state: State, sight: Sight, timing: Timing) -> bool:

@@ -18,8 +18,11 @@ VIEW, STOPPED = "view.json", "stopped.json"
 LOOK_S = 0.05
 RUNNING = "running"
 RANKS = "torchelastic/assigned_ranks/"
+# Before, workers took our store's keys of different generations for theirs: https://github.com/pytorch/pytorch/pull/135957
+SHARES = (2, 6)
 
 Record = Dict[str, Any]
+Serve = Callable[[str, int], Any]
 
 
 def read(path: str) -> Optional[Record]:
@@ -93,13 +96,20 @@ class Rendezvous(NamedTuple):
 
 
 class Handler:
-    """The methods of torch's RendezvousHandler. torchrun calls them from one thread."""
+    """The methods of torch's RendezvousHandler. torchrun calls them from one thread.
 
-    use_agent_store = False  # the workers' store is of rank 0 of each generation, and ends with it
+    *serve* makes the store where the workers of a generation meet, which ends with it. Without that, rank 0's worker
+    does when it has imported torch, and who comes sooner waits for seconds before it tries again.
+    """
 
-    def __init__(self, folder: str, run: str) -> None:
-        self.folder, self.run = folder, run
+    def __init__(self, folder: str, run: str, serve: Optional[Serve] = None) -> None:
+        self.folder, self.run, self._serve = folder, run, serve
         self.generation = 0
+        self._served: Any = None
+
+    @property
+    def use_agent_store(self) -> bool:
+        return self._serve is not None
 
     def get_backend(self) -> str:
         return BACKEND
@@ -109,13 +119,12 @@ class Handler:
 
     def next_rendezvous(self) -> Rendezvous:
         """Say that no worker runs here, and wait for the next generation that this node is part of."""
-        write(os.path.join(self.folder, STOPPED), {"generation": self.generation})
-        while True:
-            view = read(os.path.join(self.folder, VIEW))
-            if view is not None and self._is_next(view):
-                break
-            time.sleep(LOOK_S)
-        self.generation = view["generation"]
+        self._served = None
+        self._say(met=True)
+        view = self._next()
+        while not self._serves(view):
+            self._say(met=False)
+            view = self._next()
         for name, value in view["env"].items():
             if value is None:
                 os.environ.pop(name, None)
@@ -123,6 +132,26 @@ class Handler:
                 os.environ[name] = value
         store = Ranks(view["nodes"], view["slots"])
         return Rendezvous(store, view["rank"], view["nodes"], Leader(view["leader"], view["port"]))
+
+    def _say(self, met: bool) -> None:
+        write(os.path.join(self.folder, STOPPED), {"generation": self.generation, "met": met})
+
+    def _next(self) -> Record:
+        while True:
+            view = read(os.path.join(self.folder, VIEW))
+            if view is not None and self._is_next(view):
+                self.generation = view["generation"]
+                return view
+            time.sleep(LOOK_S)
+
+    def _serves(self, view: Record) -> bool:
+        """Make the store where that is this node's part; False: another program has taken the port."""
+        if self._serve is not None and view["rank"] == 0:
+            try:
+                self._served = self._serve(view["leader"], view["port"])
+            except RuntimeError:
+                return False
+        return True
 
     def _is_next(self, view: Record) -> bool:
         return bool(view["phase"] == RUNNING and view["generation"] > self.generation)
@@ -144,8 +173,27 @@ class Handler:
         return True
 
 
+def serve(host: str, port: int) -> Any:
+    """Raise RuntimeError where the port is taken.
+
+    https://docs.pytorch.org/docs/stable/distributed.html#torch.distributed.TCPStore
+    """
+    dist = importlib.import_module("torch.distributed")
+    return dist.TCPStore(host, port, is_master=True, wait_for_workers=False)
+
+
+def shares(version: str) -> bool:
+    """Say whether workers of torch *version* can do with a store that their torchrun has.
+
+    >>> [shares(version) for version in ("2.5.1", "2.6.0+cpu", "2.13.0")]
+    [False, True, True]
+    """
+    return tuple(int(part) for part in version.split(".")[:2]) >= SHARES
+
+
 def creator() -> Callable[[Any], Any]:
     """Return what makes a handler of torchrun's parameters; called when torchrun finds the entry point."""
     base = importlib.import_module("torch.distributed.elastic.rendezvous.api").RendezvousHandler
     kind = type("RunspecHandler", (Handler, base), {})
-    return lambda parameters: kind(os.environ[FOLDER], parameters.run_id)
+    own = serve if shares(importlib.import_module("torch").__version__) else None
+    return lambda parameters: kind(os.environ[FOLDER], parameters.run_id, own)

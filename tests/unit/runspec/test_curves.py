@@ -24,10 +24,10 @@ from runspec.curves import (
 )
 from runspec.measuring import Measured
 from runspec.metrics import Metric, Stop
-from runspec.pages import ranking_page, scaling_page
+from runspec.pages import ranking_page, scaling_page, table
 from runspec.plots import Axis, ticks
 from runspec.ranking import Task, ranked, reached
-from runspec.summaries import scaling_facts
+from runspec.summaries import Table, scaling_facts
 
 ROOT = Path(__file__).parents[3]
 PUBLISHED = json.loads((ROOT / "specs" / "scaling" / "resnet50-imagenet.json").read_text())
@@ -245,6 +245,12 @@ def test_a_page_needs_nothing_from_elsewhere_and_runs_nothing() -> None:
     assert "url(" not in page and "@import" not in page
     assert "prefers-color-scheme: dark" in page
     assert len(list(found.iter("figure"))) == 4
+
+
+def test_a_title_stands_as_the_cells_below_it() -> None:
+    found = Table(("n", "remarks"), ((1.0, "a"), (2.0, None)))
+
+    assert '<th>n</th><th class="word">remarks</th>' in table(found)
 
 
 def test_what_a_spec_or_a_log_says_stays_text_on_a_page() -> None:

@@ -21,7 +21,7 @@ from runspec.errors import Unavailable, UsageError
 from runspec.provider import Address, Forward, Relay, Way, inside_zipapp
 
 BODY = os.urandom(1 << 20) * 5
-WAIT_S = 20.0
+WAIT_S = 60.0
 # What `ssh -N -L SOCKET:HOST:PORT` is: it hides that nothing listens, and says nothing to us.
 LEADING = """
 import socket, sys, threading

@@ -69,6 +69,13 @@ def test_a_table_is_read_behind_the_rank_that_mpirun_puts_first() -> None:
     assert rows("horovod", tagged)[1]["speed"] == 5874.2
 
 
+def test_the_name_of_a_job_may_stand_before_the_rank() -> None:
+    """As Open MPI 5 says it."""
+    lines = [f"[prterun-node-1-42@1,0]<stdout>:{line}" for line in HOROVOD.splitlines()]
+
+    assert [row["speed"] for row in rows("horovod", lines)] == [305.9, 5874.2, 5880.0]
+
+
 def test_mxnets_lines_have_a_speed_or_results() -> None:
     found = rows("mxnet", MXNET.splitlines())
 
@@ -139,6 +146,16 @@ def test_a_group_of_a_name_is_the_value() -> None:
 )
 def test_why_there_is_no_number_is_told(fields: dict[str, Any], text: str, why: str) -> None:
     assert in_text(metric(**fields), text.splitlines()).why == why
+
+
+@pytest.mark.parametrize("end", ["", "\r"])
+def test_of_a_line_that_draws_over_itself_the_last_that_it_shows_counts(end: str) -> None:
+    """As progress bars do, and programs whose lines end as in DOS."""
+    text = "1/9 loss: 2.5\r5/9 loss: 1.5\r9/9 loss: \x1b[1m0.5\x1b[0m" + end
+
+    found = in_text(metric(pattern=r"loss: ([\d.]+)$", take="best"), [text])
+
+    assert (found.value, found.among) == (0.5, 1)
 
 
 def test_the_end_of_an_endless_line_is_not_looked_at() -> None:

@@ -157,6 +157,34 @@ def test_a_page_of_a_sweep_is_whole_and_names_its_tasks(spec: Path, tmp_path: Pa
     assert sorted(path.name for path in tmp_path.iterdir()) == ["job.yaml", "page.html"]
 
 
+def test_a_long_progress_bar_is_read_to_its_end() -> None:
+    watch = measures.Watch(Metric(name="loss", goal="min", pattern="loss=([0-9.]+)"))
+
+    watch.line(Line(0, 0, b"\r".join(b"%d loss=%d" % (n, 9000 - n) for n in range(8000)) + b"\r"))
+
+    assert watch.measured(0).value == 1001
+
+
+@pytest.mark.parametrize(
+    "option", [["--baseline", "2"], ["--price-per-node-hour", "3"], ["--samples", "9"]]
+)
+def test_what_is_about_sizes_is_refused_for_a_sweep(
+    option: list[str], spec: Path, capsys: Capture
+) -> None:
+    applied(spec, SWEEP + "run: echo loss=1\n")
+
+    assert run(["report", "job", *option]) == 2
+    assert f"{option[0]}: job has no sizes that could be compared" in capsys.readouterr().err
+
+
+def test_a_page_cannot_be_a_folder(spec: Path, capsys: Capture) -> None:
+    applied(spec, SWEEP + "run: echo loss=1\n")
+
+    assert run(["report", "job", "--html", "."]) == 2
+    assert "--html: . is a folder" in capsys.readouterr().err
+    assert [file.name for file in spec.parent.iterdir()] == ["job.yaml"]
+
+
 def test_a_pattern_that_takes_too_long_is_ended() -> None:
     metric = Metric(name="m", goal="max", pattern=r"(\w*\w*\w*\w*\w*\w*\w*\w*\w*)!")
     line = Line(0, 0, b"x" * 4000)
@@ -244,6 +272,22 @@ def test_all_but_the_best_are_stopped_when_asked(spec: Path, capsys: Capture) ->
     assert run(["cancel", "job"]) == 0
 
 
+def test_a_task_that_failed_is_not_what_the_others_are_stopped_for(
+    spec: Path, capsys: Capture
+) -> None:
+    script = (
+        "run: |\n  echo loss=$RUNSPEC_SWEEP_N\n  [ $RUNSPEC_SWEEP_N != 1 ] || exit 9\n  sleep 60\n"
+    )
+    applied(spec, SWEEP + script, "-d")
+    until(lambda: [t["value"] for t in reported(capsys, "job")["tasks"]] == [1, 2, 3])
+    until(lambda: reported(capsys, "job")["tasks"][0]["state"] == "failed")
+
+    assert run(["report", "job", "--stop-rest"]) == 0
+
+    assert "1 tasks are told to end; task 2 is the best" in capsys.readouterr().err
+    assert run(["cancel", "job"]) == 0
+
+
 def test_nothing_is_stopped_before_there_is_a_best(spec: Path, capsys: Capture) -> None:
     applied(spec, SWEEP + "run: sleep 60\n", "-d")
 
@@ -292,6 +336,18 @@ def test_the_rest_is_stopped_by_the_same_command_after_it_was_killed(
 
 
 # Sizes
+
+SIZES_PATH = str(ROOT / "specs" / "scaling" / "resnet50-imagenet.json")
+
+
+@pytest.mark.parametrize(
+    "word", ["job", "--follow", "--stop-rest", "--timeout=1m", "--spec=x.yaml"]
+)
+def test_what_is_about_a_run_is_refused_for_figures(word: str, capsys: Capture) -> None:
+    assert run(["report", "--points", SIZES_PATH, word]) == 2
+    said = capsys.readouterr().err
+    assert f"{word.partition('=')[0]}: --points FILE has figures, and no run" in said
+
 
 SCALING = "scaling: {nodes: [1, 2, 4], batch: 64, data: synthetic, software: none}\n"
 SPEED = "metric: {name: speed, goal: max, pattern: 'speed (.*)'}\n"
@@ -492,6 +548,13 @@ def test_a_file_without_figures_is_told(text: str, tmp_path: Path, capsys: Captu
 
     assert run(["report", "--points", str(tmp_path / "points.json")]) == 2
     assert "has no figures" in capsys.readouterr().err
+
+
+def test_what_is_missing_in_figures_is_told_as_missing(tmp_path: Path, capsys: Capture) -> None:
+    (tmp_path / "points.json").write_text('{"format": "runspec.scaling/v1"}')
+
+    assert run(["report", "--points", str(tmp_path / "points.json")]) == 2
+    assert "points.json has no figures: 'series' is missing" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

@@ -106,6 +106,15 @@ def test_a_person_sees_each_beside_the_last(here: Path, capsys: Capture) -> None
     assert "-70 %" in lines[-3]
 
 
+def test_figures_stand_below_each_other_however_long_the_names_are(
+    here: Path, capsys: Capture
+) -> None:
+    assert run(words("--take", "on-demand=1,spot=7", "--fixed", "8")) == 0
+
+    head, *rows = capsys.readouterr().out.splitlines()[-4:]
+    assert len({len(line) for line in (head, *rows)}) == 1
+
+
 def test_runs_that_never_finish_are_told(here: Path, capsys: Capture) -> None:
     (here / "job.yaml").write_text(SPEC.replace("10", "1"))
     table = "time,pool,price,nodes,lost\n0,spot,3,8,\n60,spot,,,8\n"
@@ -116,6 +125,19 @@ def test_runs_that_never_finish_are_told(here: Path, capsys: Capture) -> None:
     shown = capsys.readouterr().out
     assert "1 of 1 did not finish: too few machines or tries are left" in shown
     assert "1 of 1 did not finish: all 1 tries were reclaimed" in shown
+
+
+def test_a_cost_is_not_compared_with_that_of_a_job_that_did_not_finish(
+    here: Path, capsys: Capture
+) -> None:
+    table = "time,pool,price,nodes\n0,spot,3,8\n0,on-demand,10,8\n60,on-demand,,4\n"
+    (here / "prices.csv").write_text(table)
+
+    assert run(words(prices="prices.csv")) == 0
+
+    elastic, _, fixed, why = capsys.readouterr().out.splitlines()[-4:]
+    assert (fixed.split()[-6:-4], "did not finish" in why) == (["-", "-"], True)
+    assert "%" not in elastic
 
 
 @pytest.mark.parametrize("trace", sorted(TRACES.glob("*.csv")) + sorted(TRACES.glob("[!r]*.yaml")))
@@ -280,6 +302,7 @@ def test_what_is_wrong_with_a_scaling_file_is_told_at_its_place(
     [
         (["--take", "spot"], "'spot' is no number of nodes of a pool"),
         (["--take", "spot=0"], "'spot=0' is no number of nodes of a pool"),
+        (["--take", "spot=1,spot=2"], "the pool 'spot' is there twice"),
         (["--take", "sport=1"], "there is no pool 'sport'"),
         (["--join", "soon"], "--join: 'soon' is not a length of time"),
         (["--checkpoint", "0s"], "there is no time between two saves"),

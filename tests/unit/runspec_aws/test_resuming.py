@@ -19,7 +19,7 @@ class S3:
 
     def __init__(self, there: dict[int, bytes], together: int = 1) -> None:
         self.there, self.sent = there, dict[int, bytes]()
-        self.barrier = threading.Barrier(together, timeout=20)
+        self.barrier = threading.Barrier(together, timeout=60)
         self.refuses = 0
         self.put: list[int] = []
 

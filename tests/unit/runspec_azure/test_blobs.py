@@ -1,7 +1,8 @@
-"""The container of the profile, over Azurite: what is said where it is not there."""
+"""The container of the profile, over Azurite: what nodes keep there, and what is said where it is not there."""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterator
 from types import SimpleNamespace
 from typing import Any
@@ -9,8 +10,10 @@ from typing import Any
 import pytest
 
 from runspec.provider import RemoteError
+from runspec_azure.batch.tasks import Tasks
 from runspec_azure.blobs import Blobs
 from runspec_rehearsal.azure.blob import Blobs as Azurite
+from tests.changes import at, record
 from tests.needs import need
 
 pytestmark = pytest.mark.slow
@@ -35,16 +38,46 @@ def account(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Azurite]:
 @pytest.fixture
 def blobs(account: Azurite, monkeypatch: pytest.MonkeyPatch) -> Blobs:
     """Give a container that nobody has made."""
+    return opened(account, "nowhere", monkeypatch)
+
+
+def opened(account: Azurite, container: str, monkeypatch: pytest.MonkeyPatch) -> Blobs:
     monkeypatch.setenv("KEY", account.key)
     options = SimpleNamespace(
         prefix="x",
         storage_account=account.account,
         storage_key="env:KEY",
-        container="nowhere",
+        container=container,
         blob_url=account.url,
     )
     session: Any = SimpleNamespace(options=options)
     return Blobs(session)
+
+
+@pytest.fixture
+def there(account: Azurite, monkeypatch: pytest.MonkeyPatch) -> Blobs:
+    """Give a container that is there."""
+    account.make_container("jobs")
+    return opened(account, "jobs", monkeypatch)
+
+
+def test_changes_are_read_as_the_nodes_wrote_them_down(there: Blobs) -> None:
+    """A list for each task and a get for each change, of which several go at once."""
+    of = {"nodes": 1, "elastic": {"min": 1, "max": 3}, "sweep": [["lr", ["1", "2"]]]}
+    there.put("x/runs/r/record.json", json.dumps(of).encode())
+    there.put("x/runs/r/elastic/0/state", b"{}")
+    for n in range(1, 21):
+        there.put(f"x/runs/r/{at(n)}", record(n))
+    there.put(f"x/runs/r/{at(1, 1)}", record(1, gap_s=None))
+    session: Any = SimpleNamespace()
+
+    found = Tasks(session, there).changes("r")
+
+    assert [(one.task, one.generation) for one in found] == [
+        *((0, n) for n in range(1, 21)),
+        (1, 1),
+    ]
+    assert (found[3].gap_s, found[3].lost_steps, found[20].gap_s) == (1.5, 3, None)
 
 
 @pytest.mark.parametrize("what", ASKED)

@@ -11,6 +11,7 @@ from azure.core import exceptions
 
 from runspec.provider import RemoteError, State, Status
 from runspec_azure.batch import times
+from runspec_azure.batch.stops import Stops
 from runspec_azure.batch.tasks import Tasks
 from runspec_azure.blobs import Entry
 
@@ -28,6 +29,7 @@ class Service:
         self.notes: list[str] = more.pop("notes", [])
         self.now = more.pop("now", {one["id"]: one for one in tasks})  # lists may lag
         self.begun: list[str] = more.pop("begun", [])
+        self.stops: list[str] = more.pop("stops", [])
         self.record = {"count": len(tasks), "nodes": 1, "pool": "p", **more}
 
     def look(self, operation: str, path: Mapping[str, str], query: Any = None) -> Any:
@@ -55,6 +57,7 @@ class Service:
 
     def listing(self, prefix: str) -> list[Entry]:
         kept = self.begun if "/tries/" in prefix else self.notes
+        kept = self.stops if "/stop/" in prefix else kept
         return [Entry(f"{prefix}{name}", 1) for name in kept]
 
 
@@ -259,3 +262,114 @@ def test_a_job_that_ended_before_a_task_was_there_has_failed() -> None:
     service = Service(done(), job=OVER, count=2)
 
     assert status(service).state is State.FAILED
+
+
+# Tasks that were stopped
+
+SWEEP: Shown = {"sweep": [["n", ["a", "b"]]]}
+LEFT: Shown = {"result": "failure", "exitCode": 143, "failureInfo": {"code": "FailureExitCode"}}
+ENDED: Shown = {"result": "failure", "failureInfo": {"code": "TaskEnded", "message": "ended"}}
+
+
+@pytest.mark.parametrize("how", [LEFT, ENDED])
+def test_a_run_has_succeeded_when_all_have_that_were_not_stopped(how: Shown) -> None:
+    """Whether it left by itself, or the service ended it."""
+    tasks = task("completed", 0, **GOOD), task("completed", 1, **how)
+
+    found = status(Service(*tasks, stops=["1"], **SWEEP))
+
+    assert (found.state, found.reason) == (State.SUCCEEDED, "1 tasks were stopped")
+    assert [node.state for node in found.nodes] == [State.SUCCEEDED, State.CANCELLED]
+    assert found.nodes[1].exit_code is None
+
+
+def test_a_task_that_had_ended_before_it_was_stopped_has_ended_so() -> None:
+    tasks = task("completed", 0, **GOOD), task("completed", 1, **GOOD)
+
+    found = status(Service(*tasks, stops=["1"], **SWEEP))
+
+    assert [node.state for node in found.nodes] == [State.SUCCEEDED, State.SUCCEEDED]
+
+
+def test_a_task_that_failed_by_itself_fails_the_run_though_another_was_stopped() -> None:
+    tasks = task("completed", 0, **BAD), task("completed", 1, **LEFT)
+
+    found = status(Service(*tasks, stops=["1"], **SWEEP))
+
+    assert (found.state, found.exit_code) == (State.FAILED, 7)
+
+
+def test_a_stop_that_came_after_the_last_look_counts_at_the_end() -> None:
+    """The wish is there before the task ends; what is known of it may be older."""
+    service = Service(task("completed", 0, **BAD), task("running", 1), **SWEEP)
+    tasks = Tasks(service, service)  # type: ignore[arg-type] # what it asks of both
+    tasks.status(RUN)
+
+    service.stops, service.tasks = (
+        ["0", "1"],
+        (task("completed", 0, **BAD), task("completed", 1, **LEFT)),
+    )
+    tasks._known.pop(("tasks", RUN))
+
+    assert tasks.status(RUN).state is State.CANCELLED
+
+
+class Written:
+    """What is put into the store, and what is asked to end."""
+
+    def __init__(self, *tasks: Shown) -> None:
+        self.tasks, self.done = tasks, list[tuple[str, ...]]()
+
+    def put_new(self, content: bytes, *parts: str) -> bool:
+        self.done.append(("put", "/".join(parts)))
+        return True
+
+    def all(self, run: str) -> tuple[Shown, ...]:
+        return self.tasks
+
+    def call_off(self, run: str, name: str) -> None:
+        self.done.append(("end", name))
+
+    def forget(self) -> None:
+        pass
+
+
+def stopping(record: Shown, *tasks: Shown) -> tuple[Stops, Written]:
+    there = Written(*tasks)
+    return Stops(there, there), there  # type: ignore[arg-type] # what it asks of both
+
+
+HEEDS: Shown = {**SWEEP, "stop_s": 5}
+
+
+def test_the_wish_is_there_before_what_waits_is_ended_and_what_runs_hears_of_it() -> None:
+    tasks = task("active", 0), task("running", 1), task("completed", 2, **GOOD), task("active", 3)
+    stops, there = stopping(HEEDS, *tasks)
+
+    stops.stop(RUN, HEEDS, {0, 1, 2})
+    stops.stop(RUN, HEEDS, {1})
+
+    puts = [("put", f"runs/{RUN}/stop/{n}") for n in range(3)]
+    assert there.done == [*puts, ("end", "task-00000")]
+
+
+def test_what_does_not_listen_is_ended_in_the_end_and_where_nobody_listens_at_once(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    stops, there = stopping(HEEDS, task("running", 0))
+    stops.stop(RUN, HEEDS, {0})
+    monkeypatch.setattr(times, "LISTENS_S", 0.0)
+    stops.stop(RUN, HEEDS, {0})
+
+    other, elsewhere = stopping(SWEEP, task("running", 0))
+    other.stop(RUN, SWEEP, {0})
+
+    ended = [("put", f"runs/{RUN}/stop/0"), ("end", "task-00000")]
+    assert (there.done, elsewhere.done) == (ended, ended)
+
+
+def test_a_job_whose_nodes_stay_has_no_changes_and_its_store_is_not_listed() -> None:
+    service = Service(task("completed", 0, **GOOD))
+    service.listing = None  # type: ignore[assignment, method-assign] # nobody calls it
+
+    assert Tasks(service, service).changes(RUN) == []  # type: ignore[arg-type] # what it asks of both

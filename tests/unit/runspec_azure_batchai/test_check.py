@@ -174,6 +174,23 @@ def test_a_place_that_somebody_may_count_on_is_told(
     assert _placed(path, contract, **fields) == ["outputs[0].path"]
 
 
+TWO = {"cluster": {"nodes": 2}, "launch": "mpi", "command": ["train"]}
+
+
+def _kept(**fields: Any) -> list[tuple[str, str]]:
+    wanted = spec(outputs=[{"name": "model", "path": "/job/model", **fields.pop("how")}], **fields)
+    found = [*problems(wanted), *problems(wanted, "note")]
+    return [(dotted(p.path), p.severity) for p in found if "into one folder" in p.what]
+
+
+def test_that_all_nodes_write_into_one_folder_is_told() -> None:
+    """What is asked to be of the first one alone is refused: nothing keeps the others from writing there."""
+    assert _kept(how={"from": "first"}, **TWO) == [("outputs[0].from", "error")]
+    assert _kept(how={"from": "all"}, **TWO) == [("outputs[0].from", "note")]
+    assert _kept(how={}, **TWO) == [("outputs[0]", "note")]
+    assert _kept(how={"from": "first"}) == _kept(how={}) == []
+
+
 def _rehearsed(there: bool, fields: dict[str, Any], **settings: Any) -> list[str]:
     wanted = spec(**fields)
     known = facts(wanted, **settings)._replace(survey={"mpirun": there})

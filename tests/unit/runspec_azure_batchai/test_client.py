@@ -44,7 +44,7 @@ class Here:
                 time.sleep(0.01)
 
     def until(self, *states: State) -> Any:
-        end = time.monotonic() + 20
+        end = time.monotonic() + 60
         while (status := self.client.state("job-abc123")).state not in states:
             assert time.monotonic() < end, status
             time.sleep(0.02)
@@ -52,7 +52,7 @@ class Here:
 
 
 def until(what: Callable[[], Any]) -> Any:
-    end = time.monotonic() + 20
+    end = time.monotonic() + 60
     while not (found := what()):
         assert time.monotonic() < end, "it did not come to pass"
         time.sleep(0.02)

@@ -107,7 +107,7 @@ class _Handler(BaseHTTPRequestHandler):
             self._hand_on(kind, body)
 
     def _hand_on(self, kind: str, body: bytes) -> None:
-        link = http.client.HTTPConnection(self.server.there, timeout=20)
+        link = http.client.HTTPConnection(self.server.there, timeout=60)
         try:
             signed = "&sig=" in self.path  # by Azure, which takes no such key
             path = self.path if signed else self.path.replace(NEWLINE, INSTEAD)

@@ -515,6 +515,38 @@ def test_only_jobs_that_may_be_on_spot_ask(service: Service, machine: Machine) -
     assert machine.asked == []
 
 
+# Tasks that are stopped
+
+SWEEP = {"shape": "array", "sweep": [["n", ["a", "b"]]], "outputs": [MODEL]}
+
+
+def test_a_task_that_was_stopped_does_not_begin_again_and_the_others_do(
+    service: Service, bucket: Bucket
+) -> None:
+    bucket.put("runs/r/stop/1", b"")
+
+    other = service.runs("echo", "begun", record=SWEEP, BATCH_INDEX="0")
+    code, out, err = service.runs("echo", "begun", record=SWEEP, BATCH_INDEX="1", BATCH_TRY="2")
+
+    assert other[:2] == (0, "begun\n")
+    assert (code, out, err) == (STOPPED, "", "runspec: its task was stopped, leaving\n")
+
+
+def test_a_task_hears_that_it_is_stopped_and_saves_what_it_wrote(
+    service: Service, bucket: Bucket
+) -> None:
+    """Where its service kills what it ends."""
+    script = 'trap "echo told >$RUNSPEC_OUTPUT_MY_MODEL/f; exit 0" TERM; echo begun; while :; do sleep 0.1; done'
+    job = service.starts(*sh(script), record={**SWEEP, "stop_s": 0.1}, BATCH_INDEX="1")
+    assert job.stdout is not None
+    job.stdout.readline()
+
+    bucket.put("runs/r/stop/1", b"")
+
+    job.communicate(timeout=60)
+    assert (job.returncode, service.output("f", "my-model/1/0")) == (STOPPED, b"told\n")
+
+
 # Nodes of an array, which are tried together
 
 NODES = {"shape": "array", "nodes": 2}
@@ -528,7 +560,7 @@ def test_a_node_that_cannot_be_made_ready_ends_the_one_that_waits_for_it(
     record = {**NODES, "outputs": [MODEL]}
     first = service.starts("true", record=record, BATCH_INDEX="0", RUNSPEC_HOST="a")
     end = time.monotonic() + 60
-    while bucket.get("runs/r/hosts/0/1/0") is None:  # until it waits
+    while bucket.get("runs/r/hosts/0/1/0,a") is None:  # until it waits
         assert time.monotonic() < end
         time.sleep(0.05)
 
@@ -547,7 +579,7 @@ def test_a_node_on_its_last_try_or_at_its_timeout_lets_the_others_know(
     record = {**NODES, "tries": 2, "timeout_s": timeout_s}
     node = service.starts("true", record=record, BATCH_INDEX="1", BATCH_TRY="2")
     end = time.monotonic() + 60
-    while bucket.get("runs/r/hosts/0/1/1") is None:  # until it waits for the other
+    while bucket.get("runs/r/hosts/0/1/1,here") is None:  # until it waits for the other
         assert time.monotonic() < end
         time.sleep(0.05)
 
@@ -645,6 +677,24 @@ def test_the_first_node_waits_for_the_others(service: Service, tmp_path: Path) -
         assert first.poll() is None
 
     assert (second.wait(30), first.wait(30)) == (6, 6)
+
+
+@pytest.mark.parametrize("attempt", ["1", "2"])
+def test_an_output_of_the_first_node_is_not_kept_of_another_one(
+    service: Service, attempt: str
+) -> None:
+    """All have the folder; a new try has on the first node alone what was saved there."""
+    record = {"shape": "nodes", "nodes": 2, "outputs": [{**MODEL, "from": "first"}]}
+    service.bucket.put("runs/r/outputs/my-model/0/1/mine", b"of no run")
+    script = 'cd "$RUNSPEC_OUTPUT_MY_MODEL"; echo $RUNSPEC_RANK >f'
+    jobs = [
+        service.starts(*sh(script), record=record, at=str(n), BATCH_NODE=str(n), BATCH_TRY=attempt)
+        for n in range(2)
+    ]
+
+    assert [job.wait(30) for job in jobs] == [0, 0]
+    assert [service.output("f", f"my-model/0/{n}") for n in range(2)] == [b"0\n", None]
+    assert service.output(".runspec/manifest.json", "my-model/0/1") is None
 
 
 def packed(files: Mapping[str, bytes]) -> bytes:

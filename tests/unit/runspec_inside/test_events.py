@@ -22,7 +22,7 @@ def machine(monkeypatch: pytest.MonkeyPatch) -> Iterator[AzureMachine]:
 
 
 def until(true: Callable[[], Any]) -> None:
-    end = time.monotonic() + 20
+    end = time.monotonic() + 60
     while not true():
         assert time.monotonic() < end, "it did not come to pass"
         time.sleep(0.005)

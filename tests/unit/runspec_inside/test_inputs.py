@@ -271,7 +271,7 @@ def test_small_files_come_together(
     """Each waits for the others: one after the other they would wait for ever."""
     for n in range(4):
         bucket.put(f"store/data/{n}", b"%d" % n)
-    together = threading.Barrier(4, timeout=20)
+    together = threading.Barrier(4, timeout=60)
     get = bucket.get_file
 
     def met(key: str, path: str) -> None:

@@ -324,7 +324,7 @@ def test_it_is_saved_while_the_job_writes(bucket: Bucket, source: Path) -> None:
     saver = opened(bucket, source, 0.01)
 
     saver.start()
-    until = time.monotonic() + 20
+    until = time.monotonic() + 60
     while listed(bucket) != ["a", "deep/er/b"]:
         assert time.monotonic() < until
         time.sleep(0.01)
@@ -344,7 +344,7 @@ def test_a_store_that_fails_meanwhile_does_not_end_the_saving(
     saver = opened(bucket, source, 0.01)
 
     saver.start()
-    until = time.monotonic() + 20
+    until = time.monotonic() + 60
     while listed(bucket) != ["a", "deep/er/b"]:
         assert time.monotonic() < until
         time.sleep(0.01)
@@ -379,7 +379,7 @@ def test_small_files_are_found_together(
 ) -> None:
     """Each waits for the other: one after the other they would wait for ever."""
     saved(bucket, source)
-    together = threading.Barrier(2, timeout=20)
+    together = threading.Barrier(2, timeout=60)
     get = bucket.get_file
 
     def met(key: str, path: str) -> None:

@@ -41,7 +41,7 @@ def session() -> Any:
     return boto3.Session("id", "secret", region_name="us-east-1")
 
 
-def until(what: Callable[[], Any], limit_s: float = 10.0) -> Any:
+def until(what: Callable[[], Any], limit_s: float = 60.0) -> Any:
     """Give the first true value of *what*."""
     end = time.monotonic() + limit_s
     while not (value := what()):
@@ -59,7 +59,7 @@ class Stand:
 
     def __init__(self, folder: Path, **settings: Any) -> None:
         self.server: Server = serve(Settings(folder, **{**QUICK, **settings}))
-        config = Config(retries={"total_max_attempts": 1}, read_timeout=5)
+        config = Config(retries={"total_max_attempts": 1}, read_timeout=60)
         given = {"endpoint_url": self.server.url, "config": config}
         self.batch: Any = session().client("batch", **given)
         self.logs: Any = session().client("logs", **given)
@@ -69,7 +69,7 @@ class Stand:
         url = f"{self.server.url}/_rehearsal/{path}"
         data = None if body is None else json.dumps(body).encode()
         request = urllib.request.Request(url, data, method=method)
-        with urllib.request.urlopen(request, timeout=5) as answer:
+        with urllib.request.urlopen(request, timeout=60) as answer:
             return json.load(answer)
 
     def set(self, **settings: Any) -> None:

@@ -34,7 +34,7 @@ def problems(stand: Stand, operation: str, params: dict[str, Any]) -> list[str]:
     model = operation_model("batch", operation)
     url = stand.server.url + model.http["requestUri"]
     request = urllib.request.Request(url, json.dumps(params).encode(), method="POST")
-    with urllib.request.urlopen(request, timeout=5) as answer:
+    with urllib.request.urlopen(request, timeout=60) as answer:
         found = ParamValidator().validate(json.load(answer), model.output_shape)
     return [line for line in found.generate_report().splitlines() if line != NOT_YET]
 

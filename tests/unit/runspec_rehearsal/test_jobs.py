@@ -104,9 +104,9 @@ def test_a_container_can_ask_about_itself(shared: Stand) -> None:
     job = shared.reach(job_id, "RUNNING")
     uri = until(lambda: shared.wrote(job_id, shared.lines(job)[0]) and shared.lines(job)[0])
 
-    with urllib.request.urlopen(uri, timeout=5) as answer:
+    with urllib.request.urlopen(uri, timeout=60) as answer:
         about = json.load(answer)
-    with urllib.request.urlopen(f"{uri}/task", timeout=5) as answer:
+    with urllib.request.urlopen(f"{uri}/task", timeout=60) as answer:
         task = json.load(answer)
 
     assert about["Networks"][0]["IPv4Addresses"] == ["127.0.0.1"]

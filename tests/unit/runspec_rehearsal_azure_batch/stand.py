@@ -36,7 +36,7 @@ MACHINE = {
 }
 
 
-def until(what: Callable[[], Any], limit_s: float = 15.0) -> Any:
+def until(what: Callable[[], Any], limit_s: float = 60.0) -> Any:
     """Give the first true value of *what*."""
     end = time.monotonic() + limit_s
     while not (value := what()):
@@ -170,7 +170,7 @@ class Stand:
             f"{self.server.url}{path}?{query}", data, given, method=method
         )
         try:
-            with urllib.request.urlopen(request, timeout=5) as answer:
+            with urllib.request.urlopen(request, timeout=60) as answer:
                 return answer.status, json.loads(answer.read() or b"null")
         except urllib.error.HTTPError as exc:
             with exc:

@@ -64,7 +64,7 @@ class Stand:
         own = {"Authorization": f"Bearer {token}", "Content-Type": "application/json", **headers}
         try:
             with urllib.request.urlopen(
-                urllib.request.Request(url, data, own, method=method), timeout=10
+                urllib.request.Request(url, data, own, method=method), timeout=60
             ) as answer:
                 return answer.status, json.load(answer)
         except urllib.error.HTTPError as error:
@@ -96,7 +96,7 @@ def test_a_pool_is_made_with_its_identity_as_the_data_plane_shows_it(stand: Stan
     token = stand.identity.tokens.give(BATCH)[0]
     url = f"{stand.batch.url}/pools/p?api-version=2025-06-01"
     request = urllib.request.Request(url, headers={"Authorization": f"Bearer {token}"})
-    with urllib.request.urlopen(request, timeout=10) as found:
+    with urllib.request.urlopen(request, timeout=60) as found:
         shown = json.load(found)
     assert (status, answer["id"]) == (200, f"{ACCOUNT}/pools/p")
     assert shown["identity"] == {

@@ -17,7 +17,7 @@ NAME = "/metadata/instance/compute/name?api-version=2021-02-01&format=text"
 
 def asked(base: str, path: str, **headers: str) -> str:
     request = urllib.request.Request(base + path, headers={"Metadata": "true", **headers})
-    with urllib.request.urlopen(request, timeout=10) as answer:
+    with urllib.request.urlopen(request, timeout=60) as answer:
         return str(answer.read().decode())
 
 

@@ -222,7 +222,7 @@ def test_a_bearer_token_of_the_loopback_endpoint_is_taken_until_it_ends(
         }
         data = urllib.parse.urlencode(form).encode()
         url = f"{stand.server.url}/tenant/oauth2/v2.0/token"
-        with urllib.request.urlopen(url, data, timeout=5) as answer:
+        with urllib.request.urlopen(url, data, timeout=60) as answer:
             return json.load(answer)
 
     token = asked("secret")["access_token"]

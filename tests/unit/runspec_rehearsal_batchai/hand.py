@@ -160,7 +160,7 @@ def get(url: str, ranged: str | None = None) -> Got:
     headers = {"Range": ranged} if ranged else {}
     try:
         with urllib.request.urlopen(
-            urllib.request.Request(url, headers=headers), timeout=10
+            urllib.request.Request(url, headers=headers), timeout=60
         ) as answer:
             return Got(answer.status, answer.read(), answer.headers)
     except urllib.error.HTTPError as exc:
@@ -180,7 +180,7 @@ def ask(hand: Hand, method: str, path: str, body: Any = None, **headers: str) ->
     where = f"/subscriptions/{hand.stand.env['AZURE_SUBSCRIPTION_ID']}/resourceGroups/group"
     if path.startswith("/workspaces"):
         path = f"{where}/providers/Microsoft.BatchAI{path}"
-    link = http.client.HTTPConnection(hand.stand.url.partition("//")[2], timeout=10)
+    link = http.client.HTTPConnection(hand.stand.url.partition("//")[2], timeout=60)
     data = None if body is None else json.dumps(body)
     link.request(method, path, data, {"Authorization": f"Bearer {hand.stand.token()}", **headers})
     answer = link.getresponse()

@@ -50,6 +50,20 @@ def test_what_can_never_run_is_refused(slurm: Cluster) -> None:
         submit(slurm, "true", "--partition=short", "--time=2")
 
 
+def test_a_job_that_ends_while_it_is_cancelled_is_no_failure(
+    slurm: Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    scancel = tmp_path / "scancel"
+    scancel.write_text("#!/bin/sh\nexit 229\n")  # as scancel does, with no word
+    scancel.chmod(0o700)
+    slurm.cancel("1")
+
+    scancel.write_text("#!/bin/sh\nexit 1\n")
+    with pytest.raises(Failed):
+        slurm.cancel("1")
+
+
 def test_a_long_folder_is_no_matter(tmp_path: Path) -> None:
     """The path of a Unix socket has at most 107 bytes."""
     need(*PROGRAMS)

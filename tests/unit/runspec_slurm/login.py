@@ -14,7 +14,7 @@ from pathlib import Path
 
 from tests.needs import need
 
-UP_S = 20.0
+UP_S = 60.0
 SEPARATED = Path("/run/sshd")  # where sshd of Debian wants an empty folder when it is root
 
 

@@ -8,6 +8,7 @@ import shutil
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -62,9 +63,11 @@ def again(client: SlurmClient) -> SlurmClient:
     return SlurmClient(SlurmOptions(workspace=client.shelf.workspace))
 
 
-def prepared(client: SlurmClient, run: str, does: str, *more: str, count: int = 1) -> Step:
+def prepared(
+    client: SlurmClient, run: str, does: str, *more: str, count: int = 1, **record: Any
+) -> Step:
     """Put down the record of *run*, and give the step that submits its job."""
-    text = json.dumps({"count": count, "nodes": 1})
+    text = json.dumps({"count": count, "nodes": 1, **record})
     client.call(Request("folder", "put", {"key": f"runs/{run}/record.json", "content": text}))
     argv = ["--parsable", f"--job-name={run}", "--open-mode=append", "--export=NONE", *more]
     argv += [f"--output=runs/{run}/logs/{'%a' if count > 1 else '0'}-0.txt"]
@@ -482,7 +485,7 @@ def test_a_folder_with_any_character_in_it_leaves_a_row_whole(
     job = cluster.run("sbatch", "--hold", *words).strip()
 
     (row,) = client.queue.of_job(job)
-    cluster.run("scancel", job)
+    cluster.cancel(job)
 
     assert (row.state, row.folder, row.name) == ("PENDING", os.path.realpath(odd), "c|d")
 
@@ -530,6 +533,28 @@ def test_tasks_that_wait_never_begin_once_they_are_stopped(
         State.CANCELLED,
     ]
     assert printed(client, "few-1").split() == [b"task", b"0", b"task", b"2"]
+
+
+def test_of_tasks_whose_nodes_come_and_go_all_nodes_are_stopped_and_no_others(
+    client: SlurmClient, tmp_path: Path
+) -> None:
+    """To Slurm, each of these nodes is a task."""
+    go = tmp_path / "go"
+    does = f"until [ -e {go} ]; do sleep 0.1; done"
+    elastic = {"min": 1, "max": 2}
+    client.call(prepared(client, "come-1", does, "--array=0-3%1", count=4, elastic=elastic).do)
+    until(client, "come-1", State.RUNNING)
+
+    client.stop("come-1", {1})
+    go.touch()
+    found = over(again(client), "come-1")
+
+    assert {(node.task, node.rank): node.state for node in found.nodes} == {
+        (0, 0): State.SUCCEEDED,
+        (0, 1): State.SUCCEEDED,
+        (1, 0): State.CANCELLED,
+        (1, 1): State.CANCELLED,
+    }
 
 
 def test_a_task_that_does_not_listen_is_ended_and_the_others_are_not(

@@ -11,13 +11,14 @@ from pathlib import Path
 import pytest
 
 from runspec.provider import RunspecError, State
-from runspec_slurm import pace
+from runspec_slurm import pace, seats
 from runspec_slurm.client import SlurmClient
 from runspec_slurm.looking import Looks, Seen, Try
 from runspec_slurm.options import SlurmOptions
 from runspec_slurm.queue import NO_COMMAND
 from runspec_slurm.shelf import Shelf
 from runspec_slurm.transport import Done, Here
+from tests.changes import at, record
 
 
 class Way(Here):
@@ -101,6 +102,50 @@ def test_ends_say_the_same(workspace: Path) -> None:
     assert noted == Looks(far).notes("a-1", wanted)
     assert Try(0, 1, -1) in noted
     assert called(near) == 0
+
+
+def test_changes_are_the_same_and_take_one_command(workspace: Path) -> None:
+    """Two tasks, ten generations; what else the nodes keep there is not read."""
+    others = {
+        "elastic/0/state": "{}",
+        "elastic/0/nodes/00000-a,1,h": "",
+        "elastic/0/progress": "{}",
+    }
+    half = {"elastic/0/changes/.rs-0123456789abcdef.part": "half", at(11): "half a rec"}
+    kept = {at(n): record(n).decode() for n in range(1, 11)} | {at(1, 1): record(1).decode()}
+    for key, text in (others | half | kept).items():
+        path = workspace / "runs/a-1" / key
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+    near, far = both(workspace)
+
+    found = seats.changes(near, "a-1")
+
+    assert [(one.task, one.generation) for one in found] == [
+        *((0, n) for n in range(1, 11)),
+        (1, 1),
+    ]
+    assert (found[0].gap_s, found[0].lost_steps) == (1.5, 3)
+    assert found == seats.changes(far, "a-1")
+    assert (called(near), called(far)) == (0, 1)
+
+
+def test_of_very_many_changes_the_last_ones_are_read(
+    workspace: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(seats, "MOST", 2)
+    for n in range(1, 6):
+        path = workspace / "runs/a-1" / at(n)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(record(n))
+
+    for shelf in both(workspace):
+        assert [one.generation for one in seats.changes(shelf, "a-1")] == [4, 5]
+
+
+def test_a_run_without_changes_has_none(workspace: Path) -> None:
+    for shelf in both(workspace):
+        assert seats.changes(shelf, "a-1") == seats.changes(shelf, "gone-1") == []
 
 
 @pytest.mark.parametrize(

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 import pytest
 
 from runspec.provider import (
+    Change,
     NoAnswer,
     RemoteError,
     Request,
@@ -31,6 +32,7 @@ from tests.unit.runspec_slurm_parallelcluster.clusters import (
 )
 
 SHARED = {"workspace": {"mount": "/workspace", "data": "s3://bucket/prefix"}}
+CHANGE = Change(0, 2, 5.0, 1, 2, "", 1.5, 0)
 PUT = Request("folder", "put", {"key": "inside/x.pyz", "content": "x"})
 
 
@@ -66,6 +68,10 @@ class Slurm:
     def cancel(self, run: str) -> None:
         self._up()
         self.world.calls.append("cancel")
+
+    def changes(self, run: str) -> list[Change]:
+        self._up()
+        return [CHANGE]
 
     def shell(self, run: str, task: int, rank: int, words: Any, *, terminal: bool) -> str:
         self._up()
@@ -160,6 +166,7 @@ def test_of_a_cluster_that_is_gone_nothing_is_there_and_nothing_is_to_do(world: 
         assert client.call(Request("folder", operation, {"key": "x"})) == {}
     assert client.find(Step("inside", "", Scope.SITE, PUT)) is None
     assert list(client.litter((), ())) == []
+    assert client.changes(RUN) == ()
     with pytest.raises(RemoteError, match="there is no cluster"):
         client.call(PUT)
 
@@ -183,6 +190,12 @@ def test_a_shell_and_a_tunnel_go_through_the_head_node(world: World) -> None:
 
     assert client.shell(RUN, 0, 0, (), terminal=True) == f"shell of {RUN}"
     assert client.tunnel(RUN, 0, 0, 8888) == "way to 8888"
+
+
+def test_changes_of_nodes_are_those_that_the_head_node_knows(world: World) -> None:
+    client = world.client(host="192.0.2.7")
+
+    assert client.changes(RUN) == [CHANGE]
 
 
 def test_a_run_that_never_had_a_cluster_is_gone(world: World) -> None:

@@ -13,7 +13,11 @@ WORK = {"name": "work", "source": "shared://work/digits", "target": "/job/work"}
 ACCOUNTS: dict[str, tuple[str, dict[str, Any], dict[str, Any]]] = {
     "named": (
         "mnist-chainer",
-        {"cluster": {"nodes": 2, "gpus": 4, "capacity": "spot-then-on-demand"}, "mounts": [WORK]},
+        {
+            "cluster": {"nodes": 2, "gpus": 4, "capacity": "spot-then-on-demand"},
+            "mounts": [WORK],
+            "outputs": [{"name": "model", "path": "/job/model", "from": "first"}],
+        },
         {
             "cluster": "training",
             "os": "ubuntu2404",

@@ -57,7 +57,11 @@ ACCOUNTS: dict[str, tuple[str, dict[str, Any], dict[str, Any]]] = {
     ),
     "mpi": (
         "mnist-chainer",
-        {"cluster": {"nodes": 2, "placement": "close"}, "processes_per_node": 2},
+        {
+            "cluster": {"nodes": 2, "placement": "close"},
+            "processes_per_node": 2,
+            "outputs": [{"name": "model", "path": "/job/model", "from": "first"}],
+        },
         {"mpi": "srun", "scratch": "/local", "partition": "gpu", "host": "me@login"},
     ),
 }

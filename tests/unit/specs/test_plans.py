@@ -83,6 +83,7 @@ ACCOUNTS: dict[str, tuple[str, dict[str, Any], dict[str, Any]]] = {
         "hello",
         {
             "cluster": {"nodes": 2, "placement": "close", "gpus": 8, "gpu_type": "A100"},
+            "outputs": [{"name": "model", "path": "/job/model", "from": "first"}],
         },
         {"efa": True},
     ),
@@ -115,6 +116,7 @@ AZURE_ACCOUNTS: dict[str, tuple[str, dict[str, Any], dict[str, Any]]] = {
         "hello",
         {
             "cluster": {"nodes": 2, "gpus": 1, "capacity": "spot-then-on-demand"},
+            "outputs": [{"name": "model", "path": "/job/model", "from": "first"}],
             "container": {"image": "mine.azurecr.io/train:1", "shm": "8GiB"},
             "mounts": [WORK],
             "secrets": {"TOKEN": "token"},

@@ -2,11 +2,22 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from runspec_inside.elastic.course import Course
 from runspec_inside.elastic.fence import Ask, Mark
-from runspec_inside.elastic.state import DONE, FORMING, RUNNING, Bounds, Node, State, Timing
+from runspec_inside.elastic.state import (
+    DONE,
+    FORMING,
+    IDLE,
+    RUNNING,
+    Bounds,
+    Node,
+    State,
+    Timing,
+)
 from runspec_inside.words import Failure
 from tests.unit.runspec_inside.elastic.world import Machine, World
 
@@ -91,6 +102,14 @@ def test_a_node_that_leaves_is_not_waited_for() -> None:
     assert (len(state(world).members), state(world).term) == (3, 2)
 
 
+def test_a_node_that_leaves_says_why_where_the_others_look_for_it() -> None:
+    node = Course(Node("a", 1, "h"), Bounds(1, 1), TIMING, lambda: 0.0)
+
+    node.leave(why="told to end")
+
+    assert Ask("put", "nodes/a,1,h,leaving", b"told to end") in list(node.part())
+
+
 def test_what_the_first_node_saves_when_it_leaves_counts() -> None:
     world = running(3, seed=4)
     (first,) = (node for node in world.nodes if node.rank == 0 and node.running)
@@ -162,6 +181,60 @@ def test_a_program_that_fails_because_another_node_went_is_no_failure() -> None:
     assert state(world).failures == 0
 
 
+def beginning_again(world: World, who: Machine, times: int) -> None:
+    """Have the program of one node ask for the next generation, so many times."""
+    for generation in range(state(world).generation, state(world).generation + times):
+        who.fail(143)
+        assert world.run(world.now + 60.0, lambda: state(world).generation > generation)  # noqa: B023
+        world.run(world.now + 60.0, lambda: together(world) or not world.up())
+
+
+@pytest.mark.parametrize("number", [0, 1])
+def test_a_program_that_begins_again_for_ever_ends_the_job(number: int) -> None:
+    """Whoever of its nodes it is that ends; getting on once makes it begin to count anew."""
+    world = running(3, seed=8)
+    first = next(node for node in world.nodes if node.rank == 0)
+    who = [first, next(node for node in world.nodes if node is not first)][number]
+    for node in world.nodes:
+        node.further = False
+    beginning_again(world, who, IDLE - 1)
+    assert state(world).idle == IDLE - 1
+    first.further = True
+    beginning_again(world, who, 1)
+    assert state(world).idle == 0
+    first.further = False
+    beginning_again(world, who, IDLE - 1)
+    assert together(world)
+
+    beginning_again(world, who, 1)
+
+    assert (state(world).phase, state(world).code) == (DONE, 1)
+    assert world.run(world.now + 30.0, lambda: not world.up())
+
+
+def test_a_node_that_has_got_on_says_so_before_it_is_ready() -> None:
+    """The next generation may begin at the moment that it is."""
+    world = running(1)
+
+    beginning_again(world, world.nodes[0], 1)
+
+    assert list(world.store.folders["said/2/"]) == ["000,further", "000,ready"]
+
+
+def test_a_program_that_begins_again_while_nodes_come_and_go_is_given_time() -> None:
+    """It ends so where it loses another one, and its agent hears of that later."""
+    world = running(3, seed=9)
+    for _ in range(IDLE + 2):
+        for node in world.nodes:
+            node.further = False
+        world.up()[0].kill()
+        world.up()[0].fail(143)
+        world.add()
+        assert world.run(world.now + 90.0, lambda: together(world))
+
+    assert (state(world).phase, state(world).idle) == (RUNNING, 0)
+
+
 def test_a_job_whose_state_was_taken_away_is_not_begun_anew() -> None:
     """Its run is being deleted."""
     world = running(1)
@@ -228,7 +301,7 @@ def test_a_leader_that_is_stopped_while_it_asks_does_not_take_who_lives_for_gone
 
     def passed(stops_s: float) -> list[Ask]:
         work, asked = course.step(), list[Ask]()
-        reply: object = None
+        reply: Any = None
         while True:
             try:
                 asked.append(work.send(reply))

@@ -105,6 +105,24 @@ def test_a_generation_that_is_over_makes_nothing_count(
     assert fresh.found() == {"model": "two"}
 
 
+def test_a_file_that_came_too_late_is_told(
+    store: FolderBucket, tmp_path: Path, fence: Fence
+) -> None:
+    """It was on its way when its generation was over: it is whole, and may not fit the others."""
+    stale, new = (Node(store, tmp_path / name, fence) for name in "ab")
+    stale.write(model="one", state="one")
+    assert stale.save(1) == []
+    assert new.kept.restore(fence.note) == []
+    fence.generation = 2
+
+    store.put("runs/r/outputs/out/0/0/model", b"late")
+
+    other = Node(store, tmp_path / "c", fence)
+    assert other.kept.restore(fence.note) == ["out/model"]
+    assert other.found() == {"model": "late", "state": "one"}
+    assert new.kept.restore(fence.note) == []  # it has what was saved
+
+
 def test_a_generation_that_ends_while_it_saves_makes_nothing_count(
     store: FolderBucket, tmp_path: Path, fence: Fence, monkeypatch: pytest.MonkeyPatch
 ) -> None:

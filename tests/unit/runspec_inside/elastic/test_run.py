@@ -119,17 +119,18 @@ def test_who_hears_nothing_of_the_first_node_stays_and_asks_for_a_new_generation
 
 
 def test_no_program_is_started_for_a_generation_that_was_over_before_all_was_there(
-    node: Callable[[int], Elastic],
+    node: Callable[[int], Elastic], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """To bring what was kept may take longer than the others wait."""
     other = node(1)
     member = cast(Member, other.member)
     other.bucket.put("runs/r/elastic/0/starts/1", json.dumps([1, ""]).encode())
 
-    def restored(note: str) -> None:
+    def restored(note: str) -> list[str]:
         member.sees = member.sees._replace(generation=2, rank=None)
+        return []
 
-    other.kept.restore = restored  # type: ignore[method-assign] # it takes long
+    monkeypatch.setattr(other.kept, "restore", restored)  # it takes long
 
     other._begin(View(1, RUNNING, 1, (ONE, TWO), "1", 0, "", False))
 

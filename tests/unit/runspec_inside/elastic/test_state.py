@@ -12,10 +12,15 @@ from runspec_inside.elastic.state import (
     DONE,
     FINISHED,
     FORMING,
+    FURTHER,
     GONE,
+    IDLE,
+    LATE,
     LEAVING,
+    LEFT,
     READY,
     RUNNING,
+    SILENT,
     Bounds,
     Change,
     Node,
@@ -189,10 +194,67 @@ def test_where_all_fail_one_failure_counts() -> None:
 
 
 @pytest.mark.parametrize(
-    "code, word", [(0, FINISHED), (75, AGAIN), (143, AGAIN), (1, "failed-1"), (137, "failed-137")]
+    "code, word",
+    [
+        (0, FINISHED),
+        (75, "again-75"),
+        (143, "again-143"),
+        (1, "failed-1"),
+        (137, "failed-137"),
+    ],
 )
 def test_what_a_node_says_of_its_program(code: int, word: str) -> None:
     assert word_of(code) == word
+
+
+def test_a_program_that_asks_for_the_next_generation_gets_it_and_is_counted() -> None:
+    """Not so a node that stopped it because the store was silent."""
+    new = decided(RUNS, sight(A, B, words={"b": word_of(143)}))
+
+    why = "the program of host-b ended with 143"
+    assert (new.generation, new.phase, new.idle, new.why) == (4, FORMING, 1, why)
+    assert decided(RUNS, sight(A, B, words={"b": AGAIN})).idle == 0
+
+
+def test_a_program_that_ended_since_another_node_goes_is_not_counted() -> None:
+    new = decided(RUNS, sight(A, B, words={"a": word_of(143)}, going={"b": LEAVING}))
+
+    assert (new.why, new.idle) == ("host-b is leaving", 0)
+
+
+IDLES = FORMS._replace(idle=IDLE, why="the program of host-b ended with 143")
+
+
+def test_a_program_that_asks_for_ever_and_gets_no_further_ends_the_job() -> None:
+    """With a code after which no service tries it again."""
+    less = decided(IDLES._replace(idle=IDLE - 1), sight(A, B, ready="ab", since=0.1))
+    assert (less.phase, less.idle) == (RUNNING, IDLE - 1)
+
+    new = decided(IDLES, sight(A, B, ready="ab", since=0.1))
+
+    assert (new.phase, new.code) == (DONE, 1)
+    assert new.why.startswith("the program of host-b ended with 143: 10 times in a row")
+
+
+def test_it_waits_until_it_is_known_whether_it_has_got_on() -> None:
+    """The first node says so when it has saved."""
+    assert decided(IDLES, sight(A, B, ready="b", since=0.1)) is IDLES
+
+
+@pytest.mark.parametrize(
+    "found",
+    [
+        sight(A, B, ready="ab", words={"a": FURTHER}, since=0.1),
+        sight(A, B, ready="a", silent={"b": 3.1}, since=0.1),
+        sight(A, B, C, ready="abc", since=0.1),
+    ],
+    ids=["it got on", "a node is lost", "another came"],
+)
+def test_the_count_begins_anew_where_it_got_on_or_has_other_nodes(found: Sight) -> None:
+    """A program ends so, too, when it sees that another node went."""
+    new = decided(IDLES, found)
+
+    assert (new.phase, new.idle) == (RUNNING, 0)
 
 
 # A generation that forms
@@ -273,6 +335,18 @@ def test_who_is_there_is_given_a_moment_to_say_so() -> None:
 
 
 # Records
+
+
+def test_a_generation_says_what_became_of_those_before() -> None:
+    """Those that stay are its first members; one said that it goes, one was silent, and one did not stop in time."""
+    before = State(7, 2, "a", 4, FORMING, (A, B, C, D))
+    found = sight(A, B, C, D, E, ready="ae", going={"b": LEAVING}, silent={"c": 3.1})
+
+    new = decided(before, found, most=5)
+
+    assert (new.phase, new.members, new.stayed) == (RUNNING, (A, E), 1)
+    assert new.went == ((B, LEFT), (C, SILENT), (D, LATE))
+    assert State.of(new.to_bytes()) == new
 
 
 def test_a_state_comes_back_from_its_bytes() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import threading
+import weakref
 from pathlib import Path
 from typing import Any
 
@@ -61,12 +62,12 @@ def test_the_same_generation_is_not_met_twice(tmp_path: Path) -> None:
     write(str(tmp_path / VIEW), TURN)
     handler = Handler(str(tmp_path), "r")
     handler.next_rendezvous()
-    assert read(str(tmp_path / STOPPED)) == {"generation": 0}
+    assert read(str(tmp_path / STOPPED)) == {"generation": 0, "met": True}
     met: list[int] = []
     waiting = threading.Thread(target=lambda: met.append(handler.next_rendezvous().rank))
 
     waiting.start()
-    while read(str(tmp_path / STOPPED)) != {"generation": 1}:
+    while read(str(tmp_path / STOPPED)) != {"generation": 1, "met": True}:
         waiting.join(0.01)
     waiting.join(0.2)
     assert met == []
@@ -74,6 +75,63 @@ def test_the_same_generation_is_not_met_twice(tmp_path: Path) -> None:
     waiting.join(30)
 
     assert met == [0]
+
+
+@pytest.mark.parametrize(("rank", "served"), [(0, [("10.0.0.4", 4711)]), (1, [])])
+def test_the_first_node_has_the_store_of_the_workers(
+    tmp_path: Path, rank: int, served: list[tuple[str, int]]
+) -> None:
+    """It is there before any worker: none of them makes one."""
+    write(str(tmp_path / VIEW), {**TURN, "rank": rank})
+    made: list[tuple[str, int]] = []
+    handler = Handler(str(tmp_path), "r", lambda host, port: made.append((host, port)))
+
+    handler.next_rendezvous()
+
+    assert made == served
+    assert handler.use_agent_store
+    assert not Handler(str(tmp_path), "r").use_agent_store
+
+
+def test_the_store_of_a_generation_ends_with_it(tmp_path: Path) -> None:
+    """What one generation has put there is no other's."""
+    write(str(tmp_path / VIEW), {**TURN, "rank": 0})
+    made: list[weakref.ref[Any]] = []
+
+    class Store: ...
+
+    def serve(*_: object) -> Store:
+        store = Store()
+        made.append(weakref.ref(store))
+        return store
+
+    handler = Handler(str(tmp_path), "r", serve)
+    handler.next_rendezvous()
+    assert made[0]() is not None
+
+    write(str(tmp_path / VIEW), {**TURN, "generation": 2})
+    handler.next_rendezvous()
+
+    assert [store() for store in made] == [None]
+
+
+def test_a_generation_whose_port_is_taken_is_left_for_the_next(tmp_path: Path) -> None:
+    """And the agent hears that it has not met."""
+    write(str(tmp_path / VIEW), {**TURN, "rank": 0})
+    found: list[Any] = []
+
+    def serve(_: str, port: int) -> str:
+        if port == TURN["port"]:
+            found.append(port)
+            write(str(tmp_path / VIEW), {**TURN, "rank": 0, "generation": 2, "port": 4712})
+            raise RuntimeError("address already in use")
+        found.append(read(str(tmp_path / STOPPED)))
+        return "a store"
+
+    met = Handler(str(tmp_path), "r", serve).next_rendezvous()
+
+    assert found == [4711, {"generation": 1, "met": False}]
+    assert met.bootstrap_store_info.master_port == 4712
 
 
 @pytest.mark.parametrize("rank", range(3))

@@ -181,6 +181,7 @@ class Machine:
         self.stopping = False
         self.hangs = False  # its program does not end when it is told to
         self.saved = 0
+        self.further = True  # whether its program gets on, as its agent sees it
         self.asked: dict[str, int] = {}
         self.view: View | None = None
         self.after(self.course.first_s(), self._pass)
@@ -301,7 +302,7 @@ class Machine:
         elif not self.running and view.rank is not None:
             self._start(view)
         elif not self.running:
-            self.course.ready(view.generation)
+            self.course.ready(view.generation, self.further)
         self.after(self.world.timing.beat_s / 4, self._look)
 
     def _start(self, view: View) -> None:
@@ -356,7 +357,7 @@ class Machine:
             self.after(self.world.timing.beat_s / 4, self._stop)
             return
         self.running, self.stopping = 0, False
-        self.course.ready(self.course.view().generation)
+        self.course.ready(self.course.view().generation, self.further)
         if self.leaving:
             self.work(self.course.part(), lambda *_: self.kill())
 
@@ -380,7 +381,7 @@ class Machine:
         """Have the program end by itself."""
         if self.running and not self.stopping:
             generation, self.running = self.running, 0
-            self.course.finish(generation, code)
+            self.course.finish(generation, code, self.further)
 
     def restored(self, then: Then) -> None:
         self.work(looked(), then)

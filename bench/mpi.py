@@ -1,0 +1,95 @@
+"""The figure of `launch: mpi`: the Chainer job of the specs, beside an mpirun that is typed in the same environment."""
+
+from __future__ import annotations
+
+import importlib
+import json
+import random
+import sys
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from bench.installs import ROOT, ours
+from bench.measure import Command, Timing
+from bench.rows import Bench, Row
+
+SPEC = ROOT / "specs" / "mnist-chainer.yaml"
+RANKS, EPOCHS, ROUNDS = 2, 250, 5
+PICTURES = {"train": 1500, "test": 300}  # as many as scikit-learn's digits
+SHORT = ("--epoch", "1", "--unit", "10")
+BARE = "mpirun"
+
+
+def mpi(bench: Bench) -> Iterator[Row]:
+    """Train for minutes, and for a moment; two nodes of one process, and one node of two."""
+    data = _data(bench.room / "pictures")
+    rounds = min(bench.rounds, ROUNDS)
+    nodes = _ours(bench, data, "nodes", ("--epoch", "1"))
+    bench.in_turns(nodes, rounds=1)  # makes the environment
+    (mpirun,) = (bench.room / "home" / "local" / "envs").glob("*/bin/mpirun")
+    kinds = ("nodes", "slots")
+    for what, words in (("Chainer job", ("--epoch", str(EPOCHS))), ("moment of it", SHORT)):
+        commands = [_ours(bench, data, kind, words) for kind in kinds]
+        *mine, bare = bench.in_turns(
+            *commands,
+            _bare(bench, data, mpirun, words),
+            rounds=rounds,
+            more={"OMP_NUM_THREADS": "1"},
+        )
+        for kind, found in zip(("2 nodes", "1 node of 2 slots"), mine, strict=True):
+            yield from _rows(f"{what}, {kind}", found, bare, 1.05 if words is not SHORT else None)
+
+
+def _rows(what: str, mine: Timing, bare: Timing, limit: float | None) -> Iterator[Row]:
+    yield Row(f"{what}, wall", mine.wall_s, "s", BARE, bare.wall_s, at_most=limit)
+    yield Row(f"{what}, CPU", mine.cpu_s, "s", BARE, bare.cpu_s, at_most=limit)
+    if limit is None:
+        yield Row(f"{what}, more wall", mine.wall_s - bare.wall_s, "s")
+        yield Row(f"{what}, more CPU", mine.cpu_s - bare.cpu_s, "s")
+
+
+def _data(folder: Path) -> Path:
+    """Make pictures of noise: how long a training takes is not a matter of what they show."""
+    folder.mkdir()
+    sys.path.insert(0, str(SPEC.parent / "mnist"))
+    prepare = importlib.import_module("prepare_data")
+    dice = random.Random(1)  # noqa: S311 - no secret
+    images = {
+        name: prepare.Images(dice.randbytes(n * prepare.SIDE**2), bytes(k % 10 for k in range(n)))
+        for name, n in PICTURES.items()
+    }
+    prepare.save_all(folder, images)
+    return folder
+
+
+def _ours(bench: Bench, data: Path, kind: str, words: Sequence[str]) -> Command:
+    spec: dict[str, Any] = yaml.safe_load(SPEC.read_text())
+    mount = spec["mounts"][0]
+    mount["source"] = str(SPEC.parent / mount["source"])
+    container = spec["container"]
+    container["requirements"] = str(SPEC.parent / container["requirements"])
+    train = "${mounts.code}/train_mnist.py"
+    command = ["python", train, "--out", "${outputs.model}", "--data", str(data), *words]
+    spec.update(
+        command=command, name=f"{kind}-{len(words)}", providers={"local": {"engine": "process"}}
+    )
+    if kind == "slots":
+        spec.update(cluster={"nodes": 1, "cpus": RANKS}, processes_per_node=RANKS)
+    path = bench.room / f"{spec['name']}.yaml"
+    path.write_text(json.dumps(spec))  # JSON is YAML
+    return _adopted(ours(bench.room, "local").command("runspec"), "apply", "--new", str(path))
+
+
+def _bare(bench: Bench, data: Path, mpirun: Path, words: Sequence[str]) -> Command:
+    """What somebody types who has the environment: it is root's on two processors, so it has to be told so."""
+    line = [str(mpirun), "--allow-run-as-root", "--oversubscribe", "-n", str(RANKS)]
+    line += [str(mpirun.with_name("python")), str(SPEC.parent / "mnist" / "train_mnist.py")]
+    line += ["--out", str(bench.room / "bare"), "--data", str(data), *words]
+    return _adopted(*line)
+
+
+def _adopted(*words: str) -> Command:
+    return Command((sys.executable, "-m", "bench.adopt", *words), "elapsed_time", cwd=ROOT)

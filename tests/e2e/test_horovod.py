@@ -1,0 +1,108 @@
+"""What an elastic job tells of its nodes, read by Horovod's own code; nothing of it is built."""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import subprocess
+import sys
+import tarfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.conftest import REAL_CACHE
+from tests.e2e.elastic import Elastic
+
+pytestmark = pytest.mark.slow
+
+HOROVOD = "0.28.1"
+# Modules that its discovery imports by the way, and asks for nothing here.
+UNUSED = {"psutil.py": "net_if_addrs = None\n", "cloudpickle.py": ""}
+# Reads the script as `horovodrun --host-discovery-script` does, and is done when it is alone after others were there.
+PROGRAM = """\
+import json, os, sys, time
+from horovod.runner.elastic.discovery import HostDiscoveryScript, HostManager
+
+
+def main():
+    manager = HostManager(HostDiscoveryScript(os.environ["RUNSPEC_DISCOVERY"], slots=7))
+    manager.update_available_hosts()
+    found = manager.current_hosts.host_slots
+    own = os.path.join(os.environ["RUNSPEC_OUTPUT_OWN"], os.environ["RUNSPEC_GENERATION"])
+    with open(own, "w") as file:
+        json.dump([int(os.environ["RUNSPEC_NODES"]), found], file)
+    if not os.path.exists(sys.argv[1]):
+        time.sleep(600)
+
+
+if __name__ == "__main__":  # Horovod starts the script by multiprocessing
+    main()
+"""
+
+
+@pytest.fixture(scope="module")
+def horovod() -> Path:
+    """A folder with Horovod's sources, got once by pip: 3.5 MB.
+
+    pip asks its setup.py for its name and version, which takes a setuptools that still has pkg_resources.
+    """
+    made = Path(REAL_CACHE) / "runspec-tests" / f"horovod-{HOROVOD}"
+    made.mkdir(parents=True, exist_ok=True)
+    with (made / "lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not (made / "horovod").exists():
+            bound = made / "bound.txt"
+            bound.write_text("setuptools<81\n")
+            pip = [sys.executable, "-m", "pip", "download", "-q", "--disable-pip-version-check"]
+            words = ["--no-deps", "--no-binary", ":all:", "-d", str(made), f"horovod=={HOROVOD}"]
+            env = {**os.environ, "PIP_CONSTRAINT": str(bound)}
+            subprocess.run([*pip, *words], check=True, env=env)
+            _unpack(made)
+    return made
+
+
+def _unpack(made: Path) -> None:
+    for name, text in UNUSED.items():
+        (made / name).write_text(text)
+    top = f"horovod-{HOROVOD}/"
+    with tarfile.open(made / f"horovod-{HOROVOD}.tar.gz") as archive:
+        wanted = [
+            m
+            for m in archive
+            if m.name.startswith((f"{top}horovod/runner", f"{top}horovod/common"))
+        ]
+        archive.extractall(made / "new", wanted, filter="data")
+    (made / "new" / top / "horovod" / "__init__.py").touch()
+    os.rename(made / "new" / top / "horovod", made / "horovod")
+
+
+@pytest.fixture
+def job(horovod: Path, tmp_path: Path) -> Iterator[Elastic]:
+    (tmp_path / "program.py").write_text(PROGRAM)
+    argv = [sys.executable, str(tmp_path / "program.py"), str(tmp_path / "enough")]
+    outputs = [{"name": "own", "path": "/own", "sync_s": 0.5, "from": "all"}]
+    found = Elastic(tmp_path, argv, 1, 2, slots=2, outputs=outputs)
+    found.env["PYTHONPATH"] = str(horovod)
+    yield found
+    found.close()
+
+
+def test_horovod_finds_the_nodes_that_there_are(job: Elastic, tmp_path: Path) -> None:
+    """Two with two processes each; and when one is lost, the other."""
+    job.start(0, 1)
+    job.until(lambda: sorted(job.seats()) == [0, 1], "two run")
+    both = tmp_path / "store/runs" / job.run.name / "outputs/own/0"
+    two = str(job.state()["generation"])
+    job.until(lambda: all((both / str(seat) / two).exists() for seat in (0, 1)), "both look")
+
+    job.kill(0)
+    (tmp_path / "enough").touch()
+
+    assert job.ended(1) == 0
+    hosts = {"127.0.0.1": 2, "127.0.0.2": 2}
+    assert [json.loads((both / str(seat) / two).read_text()) for seat in (0, 1)] == [[2, hosts]] * 2
+    last = str(job.state()["generation"])
+    assert json.loads((both / "1" / last).read_text()) == [1, {"127.0.0.2": 2}]

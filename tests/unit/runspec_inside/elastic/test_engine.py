@@ -1,0 +1,71 @@
+"""A torchrun that is there before the first generation of its node: another one would import torch while all wait."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+BEGIN = """
+import os, sys, time
+from runspec_inside import process
+from runspec_inside.elastic.engine import Torchrun, Turn
+
+folder, program = sys.argv[1:]
+engine = Torchrun(["sh", "-c", program, "torchrun", folder], None, 1.0, folder, 1)
+env = {**os.environ, "RUNSPEC_HOST": "127.0.0.1"}
+engine.prepare(env)
+turn = Turn(1, 0, ["127.0.0.1"], 4711)
+"""
+WAITS = """
+first = engine.child.pid
+while not os.path.exists(os.path.join(folder, "begun")):
+    time.sleep(0.01)
+if "exit" in program:
+    os.waitid(os.P_PID, first, os.WEXITED | os.WNOWAIT)
+engine.start(turn, env)
+print(engine.child.pid == first, engine.look())
+engine.kill()
+"""
+LOOKS = """
+engine.start(turn, env)
+code = None
+while code is None:
+    code = engine.look()
+    time.sleep(0.01)
+print(code)
+engine.kill()
+"""
+STAYS = ': >"$1/begun"; exec sleep 60'
+ENDS_ONCE = '[ -e "$1/begun" ] && exec sleep 60; : >"$1/begun"; exit 1'
+SAYS = """
+until [ -e "$1/view.json" ]; do sleep 0.01; done
+echo '{"generation": 1, "met": %s}' >"$1/said"
+mv "$1/said" "$1/stopped.json"
+exec sleep 60
+"""
+
+
+def drive(then: str, folder: Path, program: str) -> str:
+    line = [sys.executable, "-c", BEGIN + then, str(folder), program]
+    done = subprocess.run(line, capture_output=True, text=True, timeout=60)
+    assert done.stderr == ""
+    return done.stdout
+
+
+@pytest.mark.parametrize(("program", "same"), [(STAYS, True), (ENDS_ONCE, False)])
+def test_a_generation_begins_with_the_torchrun_that_waits(
+    tmp_path: Path, program: str, same: bool
+) -> None:
+    """One that has ended meanwhile, as by a signal that was passed on, is no failure: there is another."""
+    assert drive(WAITS, tmp_path, program) == f"{same} None\n"
+
+
+@pytest.mark.parametrize(("met", "code"), [("true", 1), ("false", 75)])
+def test_a_generation_whose_port_was_taken_is_tried_again(
+    tmp_path: Path, met: str, code: int
+) -> None:
+    """Where its workers have ended by themselves, that is a failure of the program."""
+    assert drive(LOOKS, tmp_path, SAYS % met) == f"{code}\n"
