@@ -5,6 +5,7 @@
 
 import json
 import os
+import shlex
 import time
 from typing import TYPE_CHECKING, Dict, List, Optional, Tuple
 
@@ -32,7 +33,6 @@ START_S = 60.0  # for the first node to say where its generation meets
 QUICK_S = 2.0  # for the store to take what is told of a change
 STARTS = "starts/{}"
 REPLACED = "a generation that was over has replaced it, so it may not fit the other files"
-DISCOVERY = "#!/bin/sh\nexec cat '{}'\n"
 
 
 class Elastic:
@@ -103,7 +103,7 @@ class Elastic:
         contract.fill(self.env, self.record, self.agent.place, self.folder)
         hosts = os.path.join(self.folder, "hosts")
         script = os.path.join(self.folder, "discovery.sh")
-        files.write(script, DISCOVERY.format(hosts).encode(), 0o755)
+        files.write(script, discovery(hosts), 0o755)
         self.env.update(
             RUNSPEC_MEMBERS=os.path.join(self.folder, "members.json"),
             RUNSPEC_NOTICE=os.path.join(self.folder, "notice"),
@@ -321,3 +321,8 @@ class Elastic:
             "members": [{"host": node.host, "slots": node.slots} for node in view.members],
         }
         files.write(self.env["RUNSPEC_MEMBERS"], json.dumps(record).encode("ascii"), 0o644)
+
+
+def discovery(hosts: str) -> bytes:
+    """Return a script that prints the file *hosts*."""
+    return b"#!/bin/sh\nexec cat " + os.fsencode(shlex.quote(hosts)) + b"\n"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import subprocess
 from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
@@ -148,3 +149,15 @@ def test_a_node_whose_membership_has_ended_by_a_mistake_goes(
         other._stay()
 
     assert failure.value.code == LOST
+
+
+def test_the_hosts_are_told_wherever_their_file_is(tmp_path: Path) -> None:
+    """A name of a folder may have anything in it."""
+    hosts = tmp_path / "it's $HOME" / "hosts"
+    hosts.parent.mkdir()
+    hosts.write_text("h1:8\n")
+
+    script = module.discovery(str(hosts))
+
+    done = subprocess.run(["/bin/sh"], input=script, capture_output=True, check=True)
+    assert done.stdout == b"h1:8\n"
