@@ -165,15 +165,23 @@ class Agent:
             crew.open(found, signals)
         return found
 
-    def say(self, text: str) -> None:
+    def tell(self, text: str) -> None:
+        """Say it without waiting: what is kept of the log follows."""
         _tell(text)
-        self.keep()
 
-    def keep(self) -> None:
+    def say(self, text: str) -> None:
+        """Say it, and keep all that was said."""
+        _tell(text)
+        self.keep(last=False)
+
+    def keep(self, last: bool = True) -> None:
         """Keep all that was said; where that fails, there is no better place to say so."""
         if self.log is not None:
             try:
-                self.log.finish()
+                if last:
+                    self.log.finish()
+                else:
+                    self.log.once()
             except (OSError, Failure) as error:
                 _tell("the log is not kept: {}".format(error))
 

@@ -131,10 +131,21 @@ def _is(path: str, entry: Entry) -> bool:
 
 
 def _drop(folder: str, entries: Listed) -> None:
-    """Remove what is not kept: a node that was not the first may have written its own."""
+    """Remove what is not kept: a node that was not the first may have written its own.
+
+    And what is in the way of files: folders in their place, and links, through which others would be written.
+    """
     wanted = {files.local(name) for name in entries}
-    for at, _, names in os.walk(folder):
+    for at, folders, names in os.walk(folder, topdown=False):
         for name in names:
             path = os.path.join(at, name)
-            if os.path.relpath(path, folder) not in wanted:
+            if os.path.islink(path) or os.path.relpath(path, folder) not in wanted:
                 files.remove(path)
+        for name in folders:
+            path = os.path.join(at, name)
+            own = os.path.relpath(path, folder)
+            if os.path.islink(path):
+                if own in wanted or any(other.startswith(own + os.sep) for other in wanted):
+                    files.remove(path)
+            elif own in wanted:
+                files.remove_tree(path)

@@ -5,13 +5,14 @@
 
 import json
 import os
+import shlex
 import time
 from typing import TYPE_CHECKING, Dict, List, Optional, Tuple
 
 from .. import address, contract, files, inputs, workdir
 from ..mirror import Mirror
 from ..place import variable
-from ..process import Pace, Signals
+from ..process import STOPS, Pace, Signals
 from ..sync import shown
 from ..words import LOST, STOPPED, Failure, read
 from .account import Account
@@ -29,9 +30,9 @@ if TYPE_CHECKING:
 LOOK_S = 0.2  # at the most between two looks
 SAVE_S = 120.0  # for a node to save what its program wrote, before the others go on without it
 START_S = 60.0  # for the first node to say where its generation meets
+QUICK_S = 2.0  # for the store to take what is told of a change
 STARTS = "starts/{}"
 REPLACED = "a generation that was over has replaced it, so it may not fit the other files"
-DISCOVERY = "#!/bin/sh\nexec cat '{}'\n"
 
 
 class Elastic:
@@ -45,7 +46,9 @@ class Elastic:
         self.folder = os.path.join(agent.folder, "elastic")
         self.kept = Kept(self.bucket, self.prefix, agent.at, agent.place.task)
         self.own = OwnSaver(self.bucket)
-        self.account = Account(self.bucket, self.prefix, self.folder)
+        quick = self.bucket.apart()  # who waits for the store hears no signal, and stops no program
+        quick.hasten(QUICK_S)
+        self.account = Account(quick, self.prefix, self.folder)
         self.headway = Headway(self.account.path)
         self.turn: Optional[Turn] = None  # the generation whose program runs here
         self.saver: Optional[FencedSaver] = None
@@ -81,7 +84,7 @@ class Elastic:
         state = None if found is None else State.of(found)
         if state is None or state.phase != DONE:
             return None
-        self.agent.say("the job is over: there is nothing left to do")
+        self.agent.tell("the job is over: there is nothing left to do")
         return state.code
 
     def _prepare(self) -> None:
@@ -100,7 +103,7 @@ class Elastic:
         contract.fill(self.env, self.record, self.agent.place, self.folder)
         hosts = os.path.join(self.folder, "hosts")
         script = os.path.join(self.folder, "discovery.sh")
-        files.write(script, DISCOVERY.format(hosts).encode(), 0o755)
+        files.write(script, discovery(hosts), 0o755)
         self.env.update(
             RUNSPEC_MEMBERS=os.path.join(self.folder, "members.json"),
             RUNSPEC_NOTICE=os.path.join(self.folder, "notice"),
@@ -135,8 +138,11 @@ class Elastic:
     def _stay(self) -> int:
         pace = Pace(0.05, LOOK_S)
         while True:
+            if not self.member.is_alive():  # by a mistake of ours, which it has printed
+                raise Failure("the membership of this node has ended", LOST)
             for number in self.signals.wait(pace.pause_s()):
-                self.engine.send(number)
+                if number not in STOPS:  # of these it hears once, and can read why
+                    self.engine.send(number)
             self._hear()
             view = self.member.view()
             self._show(view)
@@ -149,7 +155,7 @@ class Elastic:
                 if self.leaving or view.rank is None or view.generation != self.turn.generation:
                     self._stop()
             elif view.phase == DONE:
-                self.agent.say("the job is over: {}".format(view.why))
+                self.agent.tell("the job is over: {}".format(view.why))
                 return view.code
             elif self.leaving:
                 return STOPPED
@@ -163,9 +169,9 @@ class Elastic:
             return
         self.leaving = True
         text = why or "told to end"
-        self.agent.say("this node leaves: {}".format(text))
         files.write(self.env["RUNSPEC_NOTICE"], (text + "\n").encode(), 0o644)
         self.member.leave(text)
+        self.agent.tell("this node leaves: {}".format(text))
 
     def _stop(self) -> None:
         """Have the program save and end, once; it is killed when its grace is over."""
@@ -185,12 +191,12 @@ class Elastic:
             self.mirror.finish()
         lines = self.saver.finish() if self.saver is not None else []
         for line in lines:
-            self.agent.say("not saved: {}".format(line))
+            self.agent.tell("not saved: {}".format(line))
         lost = bool(lines) | self._lost_own(self.own.whole())
         self._further = self.saver is not None and self.headway.made(self.saver.has_new())
         self.turn = self.saver = self.mirror = None
         if not self.told:
-            self.agent.say(
+            self.agent.tell(
                 "the program of generation {} ended with {}".format(turn.generation, code)
             )
             code = 1 if lost and code == 0 else code
@@ -199,7 +205,7 @@ class Elastic:
     def _lost_own(self, lines: List[str]) -> bool:
         """Say what could not be saved; return whether that is a failure. It is none where this node was replaced."""
         for line in lines:
-            self.agent.say("not saved: {}".format(line))
+            self.agent.tell("not saved: {}".format(line))
         return bool(lines) and not self.own.replaced
 
     def _wait(self, view: View) -> None:
@@ -216,13 +222,16 @@ class Elastic:
         hosts = [node.host for node in view.members]
         text = "generation {}: node {} of {}: {}"
         rank = view.rank or 0
-        self.agent.say(text.format(view.generation, rank, len(hosts), " ".join(hosts)))
+        self.agent.tell(text.format(view.generation, rank, len(hosts), " ".join(hosts)))
         start = self._start(view.generation, rank)
         if start is None:
             return
         port, note = start
         for name in self.kept.restore(note):
-            self.agent.say("{} is not what the last save had: {}".format(shown(name), REPLACED))
+            self.agent.tell("{} is not what the last save had: {}".format(shown(name), REPLACED))
+        now = self.member.view()
+        if now.rank is None or now.generation != view.generation:  # the others have gone on
+            return
         turn = Turn(view.generation, rank, hosts, port)
         env = self._environment(turn, view)
         if rank == 0:
@@ -233,7 +242,7 @@ class Elastic:
         try:
             self.engine.start(turn, env)
         except Failure as failure:
-            self.agent.say(str(failure))
+            self.agent.tell(str(failure))
             self._ended(failure.code)
             return
         if self.saver is not None:
@@ -242,10 +251,10 @@ class Elastic:
             self.mirror.start()
 
     def _start(self, generation: int, rank: int) -> Optional[Tuple[int, str]]:
-        """Return the port and what all begin from, as the first node says; None: the generation is over already."""
+        """Return the port and what all begin from, as the first node says; None: the generation is over."""
         key = self.prefix + STARTS.format(generation)
         if rank == 0:
-            start = address.free_port(), self.member.committed()
+            start = address.free_port(), self._committed()
             self.bucket.put(key, json.dumps(start).encode("ascii"))
             return start
         until, pace = time.monotonic() + START_S, Pace(0.05, 1.0)
@@ -259,7 +268,20 @@ class Elastic:
             if self.signals.stopping or view.rank is None or view.generation != generation:
                 return None
         text = "the first node does not say where generation {} meets"
-        raise Failure(text.format(generation), LOST)
+        self.agent.tell(text.format(generation))
+        self.member.finish(generation, LOST)
+        return None
+
+    def _committed(self) -> str:
+        """Return what counts of what was kept; the store may be silent for no longer than the others wait."""
+        until = time.monotonic() + self.member.timing.lease_s
+        while True:
+            try:
+                return self.member.committed()
+            except Failure:
+                if time.monotonic() > until:
+                    raise
+            self.signals.wait(LOOK_S)
 
     def _environment(self, turn: Turn, view: View) -> Dict[str, str]:
         slots = self.record["slots"]
@@ -299,3 +321,8 @@ class Elastic:
             "members": [{"host": node.host, "slots": node.slots} for node in view.members],
         }
         files.write(self.env["RUNSPEC_MEMBERS"], json.dumps(record).encode("ascii"), 0o644)
+
+
+def discovery(hosts: str) -> bytes:
+    """Return a script that prints the file *hosts*."""
+    return b"#!/bin/sh\nexec cat " + os.fsencode(shlex.quote(hosts)) + b"\n"

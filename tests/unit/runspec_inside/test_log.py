@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 
 import pytest
 
 from runspec_inside import bucket as module, log
+from runspec_inside.agent import Agent
 from runspec_inside.bucket import Bucket
 from runspec_inside.log import Log
 from runspec_inside.words import Failure
@@ -89,3 +91,24 @@ def test_a_log_that_cannot_be_kept_is_a_failure(bucket: Bucket, way: Way, said: 
 
     with pytest.raises(Failure, match=r"the store refuses a/1.txt: 403"):
         Log(bucket, str(said), "a/1.txt").finish()
+
+
+def test_what_an_agent_says_does_not_end_the_log(
+    bucket: Bucket, said: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It says something long before the end: what is printed after that is kept while it grows, too."""
+    monkeypatch.setattr(log, "EVERY_S", 0.01)
+    agent = Agent.__new__(Agent)
+    agent.log = Log(bucket, str(said), "a/1.txt")
+    agent.log.start()
+
+    agent.say("a machine may be taken away")
+    said.write_text("one\ntwo\n")
+
+    until = time.monotonic() + 20
+    while bucket.get("a/1.txt") != b"one\ntwo\n":
+        assert time.monotonic() < until, "it is not kept"
+        time.sleep(0.01)
+    agent.keep()
+    agent.log.join(20)
+    assert not agent.log.is_alive()

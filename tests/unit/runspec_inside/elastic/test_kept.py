@@ -155,3 +155,47 @@ def test_what_was_kept_and_is_gone_is_said(
 ) -> None:
     with pytest.raises(Failure, match="1-1 is gone"):
         Node(store, tmp_path / "a", fence).kept.restore("1-1")
+
+
+def test_nothing_is_written_through_a_link(
+    store: FolderBucket, tmp_path: Path, fence: Fence
+) -> None:
+    """A program points `best` at its best checkpoint, and is killed when it has just pointed it at another one."""
+    node = Node(store, tmp_path / "a", fence)
+    node.write(first="1", second="2")
+    (node.folder / "best").symlink_to("first")
+    assert node.save(1) == []
+    (node.folder / "best").unlink()
+    (node.folder / "best").symlink_to("second")
+
+    node.kept.restore(fence.note)
+
+    assert node.found() == {"first": "1", "second": "2", "best": "1"}
+
+
+def test_what_was_a_file_and_is_a_folder_now_is_a_file_again(
+    store: FolderBucket, tmp_path: Path, fence: Fence
+) -> None:
+    """And the reverse, also where the folder is a link to another one."""
+    node = Node(store, tmp_path / "a", fence)
+    for name in ("folder", "linked"):
+        (node.folder / name).mkdir()
+        (node.folder / name / "inner").write_text("1")
+    node.write(file="2")
+    assert node.save(1) == []
+    for name in ("folder", "linked"):
+        (node.folder / name / "inner").unlink()
+        (node.folder / name).rmdir()
+    (node.folder / "file").unlink()
+    (node.folder / "file" / "below").mkdir(parents=True)
+    (node.folder / "file" / "below" / "x").write_text("3")
+    (node.folder / "folder").write_text("4")
+    (tmp_path / "elsewhere").mkdir()
+    (node.folder / "linked").symlink_to(tmp_path / "elsewhere")
+
+    node.kept.restore(fence.note)
+
+    assert (node.folder / "file").read_text() == "2"
+    assert (node.folder / "folder" / "inner").read_text() == "1"
+    assert (node.folder / "linked" / "inner").read_text() == "1"
+    assert list((tmp_path / "elsewhere").iterdir()) == []

@@ -169,7 +169,7 @@ class Machine:
         self.beat, self.missed = (
             -1e12,
             world.now,
-        )  # when it was heard last, and after a long silence
+        )  # when it had an answer last, and after a long silence
         self.pauses: tuple[int, float] = (0, 0.0)  # once that many requests are done, for so long
         self._stood = -1e12  # what its clock showed when it last stood still
         self.asks, self.hears = True, True  # whether requests get out, and replies in
@@ -251,8 +251,6 @@ class Machine:
         def arrive() -> None:
             reply = world.store.do(ask, self.me.id)
             self._pause()
-            if ask.verb == "put" and ask.content:
-                self._heard()
             if ask.verb in WRITES and world.dice.random() < world.doubles:
                 world.at(world.now + world.dice.uniform(0, LATE_S), again)
             if in_time:
@@ -264,6 +262,7 @@ class Machine:
             self.after(timeout_s, lambda: then(None, Failure("no answer", LOST)))
 
     def _heard(self) -> None:
+        """Note that it had an answer: by its own clock it need not stop then."""
         now = self.world.now
         if now - self.beat > 0.7 * self.world.timing.lease_s:
             self.missed = now
@@ -282,6 +281,8 @@ class Machine:
         self.work(self.course.step(), self._passed)
 
     def _passed(self, _: object, error: Failure | None) -> None:
+        if error is None:
+            self._heard()
         pause_s = self.world.timing.beat_s / 2 if error else self.course.pause_s()
         self.after(max(TICK_S, pause_s), self._pass)
 
@@ -316,12 +317,12 @@ class Machine:
                 raise Broken(f"{node.me.id} has yet to stop, and {self.me.id} runs already")
 
     def _should_wait_for(self, node: Machine, generation: int) -> bool:
-        """Say whether a program of the generation before has time to stop: its node was heard all the time."""
+        """Say whether a program of the generation before has time to stop: its node was answered all the time."""
         now, timing, store = self.world.now, self.world.timing, self.world.store
-        heard = now - node.beat < 0.7 * timing.lease_s and now - node.missed > 2 * timing.lease_s
+        answered = now - node.beat < 0.7 * timing.lease_s and now - node.missed > 2 * timing.lease_s
         early = now - store.formed[generation] < 0.9 * timing.ready_s
         last = node.running == max(n for n in store.ran if n < generation)
-        return node.up and heard and early and last and not self.world.lied
+        return node.up and answered and early and last and not self.world.lied
 
     def may_run(self) -> int:
         """Return the generation whose program this node may run by its own clock; nothing of it is changed."""

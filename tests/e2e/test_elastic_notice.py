@@ -1,0 +1,124 @@
+"""Whoever says that a node is to go, its program hears of it in one way: a file, then one SIGTERM, and time to save."""
+
+from __future__ import annotations
+
+import json
+import signal
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.e2e.elastic import Elastic
+from tests.unit.runspec_inside.machines import NOTICE, AzureMachine, Machine
+
+pytestmark = pytest.mark.slow
+
+PROGRAM = """\
+import json, os, signal, sys, time
+
+told, notice = [], os.environ["RUNSPEC_NOTICE"]
+
+def hear(number, frame):
+    told.append(open(notice).read() if os.path.exists(notice) else None)
+
+signal.signal(signal.SIGTERM, hear)
+open(os.path.join(os.environ["RUNSPEC_OUTPUT_OUT"], "begun"), "w").close()
+while not told:
+    time.sleep(0.02)
+until = time.monotonic() + 1.0  # to save; a second signal may come meanwhile
+while time.monotonic() < until:
+    time.sleep(0.02)
+with open(os.path.join(os.environ["RUNSPEC_OUTPUT_OUT"], "saved"), "w") as file:
+    json.dump(told, file)
+"""
+EVENT = {"EventType": "Preempt", "Resources": ["vmss_3"], "NotBefore": "soon"}
+
+
+@pytest.fixture
+def start(tmp_path: Path) -> Iterator[Callable[..., Elastic]]:
+    """Start one node of at least one, and wait until its program has begun."""
+    jobs: list[Elastic] = []
+
+    def one(env: dict[str, str], at: Callable[[Elastic], list[str]], **more: Any) -> Elastic:
+        (tmp_path / "program.py").write_text(PROGRAM)
+        argv = [sys.executable, str(tmp_path / "program.py")]
+        job = Elastic(tmp_path, argv, 1, 2, **more)
+        jobs.append(job)
+        job.env.update(env)
+        words = at(job)
+        job.at = lambda seat: words
+        job.start(0)
+        begun = tmp_path / "node-0-1" / "out" / "begun"
+        job.until(begun.exists, "the program begins")
+        return job
+
+    yield one
+    for job in jobs:
+        job.close()
+
+
+def is_saved(job: Elastic) -> bool:
+    return (job.kept() / "saved").exists()
+
+
+def check(job: Elastic, why: str) -> None:
+    """It heard once, could read why, and what it saved then counts; others know that the node has gone."""
+    code = job.ended(0)
+
+    assert json.loads((job.kept() / "saved").read_text()) == [why + "\n"]
+    assert code == 143
+    names = [path.name for path in (job.run / "elastic" / "0" / "nodes").iterdir()]
+    assert [name.rpartition(",")[2] for name in sorted(names)][1:] == ["gone", "leaving"]
+    assert job.state()["leader"] == ""
+
+
+def nobody(job: Elastic) -> list[str]:
+    return []
+
+
+def test_of_a_signal(start: Callable[..., Elastic]) -> None:
+    job = start({}, nobody)
+
+    job.tell(0, signal.SIGTERM)
+
+    check(job, "told to end")
+
+
+def test_of_a_signal_to_the_batch_script_of_slurm(start: Callable[..., Elastic]) -> None:
+    """As at the end of its time, and before it makes room for another job."""
+
+    def batch(job: Elastic) -> list[str]:
+        zipapp = str(job.folder / "inside.pyz")
+        return [sys.executable, "-IS", zipapp, "batch", "--"]
+
+    own = {"SLURM_ARRAY_JOB_ID": "j", "SLURM_ARRAY_TASK_ID": "0", "SLURM_JOB_ID": "j"}
+    job = start(own, batch)
+
+    job.nodes[0].send_signal(signal.SIGTERM)
+
+    check(job, "told to end")
+
+
+def test_of_a_spot_machine_of_aws(start: Callable[..., Elastic]) -> None:
+    with Machine() as machine:
+        job = start(machine.env(), nobody, spot=True)
+
+        machine.ends = NOTICE
+
+        check(job, "the machine is to be taken away at 2026-11-21T20:22:00Z")
+
+
+def test_of_a_spot_machine_of_azure(start: Callable[..., Elastic]) -> None:
+    """It is there until it is taken, or is to stay after all: Azure Batch counts who ends before that as failed."""
+    with AzureMachine() as machine:
+        job = start(machine.env(), nobody, spot="azure")
+
+        machine.tells(EVENT)
+
+        job.until(lambda: is_saved(job), "it saves")
+        assert job.nodes[0].poll() is None
+        machine.tells()
+        check(job, "the machine is to be taken away at soon")
