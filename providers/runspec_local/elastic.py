@@ -5,6 +5,7 @@ They meet in the run's folder, as they would in a store; `runspec_inside.elastic
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import sys
@@ -55,6 +56,15 @@ def words(job: Mapping[str, Any], task: int, rank: int, folder: Path) -> dict[st
 def lost(code: int) -> bool:
     """Say whether a node that ended so was lost, and the job not over. *code* is negative after a signal."""
     return code < 0 or code in (STOPPED, AGAIN)
+
+
+def over(job: Mapping[str, Any], task: int) -> bool:
+    """Say whether *task* has ended, as its nodes have it: then each ends by itself."""
+    try:
+        state = json.loads(Path(job["folder"], "elastic", str(task), "state").read_bytes())
+    except (OSError, ValueError):
+        return False
+    return bool(state.get("phase") == "done")
 
 
 def end_rest(run: str, index: str) -> None:

@@ -240,10 +240,10 @@ class Supervisor:
         """Start a node again that was lost, and end the others when too few are left for ever."""
         attempt, left = self.running[task], self.job["elastic"]["min"]
         elastic.end_rest(self.job["run"], str(task * self.job["nodes"] + rank))
-        if not elastic.lost(code) or attempt.ending is not None or self.asked:
+        if not code or attempt.ending is not None or self.asked:
             return
         number = attempt.tries.get(rank, 1)
-        if number < self.job["spot_attempts"]:
+        if elastic.lost(code) and number < self.job["spot_attempts"]:
             attempt.tries[rank] = number + 1
             del attempt.codes[rank]
             self._tell(task, rank, "running")
@@ -252,7 +252,7 @@ class Supervisor:
             except OSError as exc:
                 attempt.codes[rank] = 126
                 self._end(attempt, f"cannot start: {exc.filename}: {(exc.strerror or '').lower()}")
-        elif len(attempt.left) < left:
+        elif len(attempt.left) < left and not elastic.over(self.job, task):
             self._end(attempt, f"fewer than {left} nodes are left, and they have no tries left")
 
     def _tell(self, task: int, rank: int, state: str, **more: Any) -> None:

@@ -262,6 +262,29 @@ def test_nodes_that_come_and_go_are_started_again_until_too_few_are_left(
     assert list(process.belonging(RUN)) == []
 
 
+def test_nodes_that_wait_for_one_that_has_failed_for_good_do_not_wait_for_ever(
+    world: World, tmp_path: Path
+) -> None:
+    """It was not lost, so it is not started again: and without it there are too few."""
+    world.start(
+        f"echo $PPID >>{tmp_path}/pids; sleep 600",
+        nodes=2,
+        elastic={"min": 2, "max": 2},
+        spot_attempts=3,
+    )
+
+    def agents() -> list[str]:
+        return (tmp_path / "pids").read_text().split() if (tmp_path / "pids").exists() else []
+
+    until(lambda: len(set(agents())) == 2)
+    (world.folder / "elastic/0/state").write_text("no state")  # a node that starts ends with 2
+    os.kill(int(agents()[0]), signal.SIGKILL)
+
+    until(lambda: world.state is State.FAILED)
+
+    assert "fewer than 2 nodes are left" in world.client.state(RUN).reason
+
+
 # Single tasks
 
 
