@@ -207,6 +207,8 @@ class Node:
     def _run(self, container: str) -> list[str]:
         line = [self.job["engine"], "run", "--rm", "--name", container]
         line += ["--label", f"runspec.run={self.job['run']}", "--entrypoint", "/bin/sh"]
+        # Its grace is over when it is taken away: podman would have it wait ten seconds more. podman-rm(1)
+        line += ["--stop-timeout", "0"]
         return [*line, "--security-opt", "no-new-privileges"]
 
     @property

@@ -166,7 +166,7 @@ class Saver:
         assert self.process.returncode == 0, told.decode()
 
 
-def asked(world: Rehearsed, since: float) -> Counter[str]:
-    """Count the calls that came later than that many seconds after the region began."""
+def asked(world: Rehearsed, since: float, until_s: float = float("inf")) -> Counter[str]:
+    """Count the calls that came later than that many seconds after the region began, and no later than *until_s*."""
     calls = world.region.control("GET", "calls")
-    return Counter(call["operation"] for call in calls if call["at"] > since)
+    return Counter(call["operation"] for call in calls if since < call["at"] <= until_s)

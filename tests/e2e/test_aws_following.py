@@ -35,7 +35,7 @@ def idle(
         until(lambda: asked(world, 0.0)[begun] > before + 2)
         since = last_call(world)
         time.sleep(seconds)
-        return asked(world, since)
+        return asked(world, since, since + seconds)
     finally:
         follower.kill()
         follower.wait()

@@ -44,6 +44,8 @@ name: boxed
 provider: local
 container: {{image: "{IMAGE}"}}
 """
+# The first process of a container hears no SIGTERM that it does not ask for: its grace is waited for. pid_namespaces(7)
+BRIEF = "providers: {local: {grace: 2s}}\n"
 Capture = pytest.CaptureFixture[str]
 
 pytestmark = [pytest.mark.slow, pytest.mark.podman]
@@ -260,20 +262,23 @@ def _readable(path: Path) -> bool:
 
 
 def test_cancel_ends_the_containers_and_destroy_leaves_none(spec: Path, capsys: Capture) -> None:
-    spec.write_text(HEAD + "cluster: {nodes: 2}\nrun: |\n  echo on\n  sleep 600\n")
+    spec.write_text(HEAD + BRIEF + "cluster: {nodes: 2}\nrun: |\n  echo on\n  sleep 600\n")
     assert run(["apply", str(spec), "--detach"]) == 0
     while run(["logs", "boxed"]) == 0 and capsys.readouterr().out.count("on") < 2:
         time.sleep(0.2)
+    line = ["podman", "inspect", "--format", "{{.Config.StopTimeout}}", *containers()]
+    more_s = subprocess.run(line, capture_output=True, text=True, check=True).stdout.split()
 
     assert run(["cancel", "boxed"]) == 0
     assert containers() == []
     assert run(["destroy", "boxed"]) == 0
+    assert more_s == ["0"] * 3  # beyond the grace, for each node and their network
 
 
 def test_a_killed_supervisor_leaves_a_run_that_can_be_destroyed(
     spec: Path, capsys: Capture
 ) -> None:
-    spec.write_text(HEAD + "run: |\n  echo on\n  trap '' TERM\n  sleep 600\n")
+    spec.write_text(HEAD + BRIEF + "run: |\n  echo on\n  trap '' TERM\n  sleep 600\n")
     assert run(["apply", str(spec), "--detach"]) == 0
     while run(["logs", "boxed"]) == 0 and "on" not in capsys.readouterr().out:
         time.sleep(0.2)

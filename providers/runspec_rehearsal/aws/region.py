@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import http.client
 import os
 import subprocess
@@ -11,13 +12,15 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from runspec_rehearsal import control, inherited
+from runspec_rehearsal import control, inherited, listening
 from runspec_rehearsal.aws.server import Server, serve
 from runspec_rehearsal.aws.settings import Settings
-from runspec_rehearsal.listening import HOST, Closing, free_port
+from runspec_rehearsal.listening import HOST, Closing
 
 KEYS = {"AWS_ACCESS_KEY_ID": "rehearsal", "AWS_SECRET_ACCESS_KEY": "rehearsal"}
-UP_S = 60.0
+UP_S = 120.0
+ANSWER_S = 60.0
+STARTS = 3  # its port was free when it was looked for, and may not be any more
 SERVER = "runspec_rehearsal.aws.moto_server"
 
 
@@ -27,14 +30,18 @@ class Objects:
     def __init__(self, folder: Path, more: Mapping[str, str] | None = None) -> None:
         """*more* are settings of moto's own, as variables."""
         folder.mkdir(parents=True, exist_ok=True)
-        self.folder, self.port, self.more = folder, free_port(), more or {}
-        self.url = f"http://{HOST}:{self.port}"
-        self._process = self._start()
-        try:
-            self._await()
-        except BaseException:  # Ctrl-C too: no server is left, and it is raised again
+        self.folder, self.more = folder, more or {}
+        for left in reversed(range(STARTS)):
+            self.port = listening.free_port()
+            self.url = f"http://{HOST}:{self.port}"
+            self._process = self._start()
+            try:
+                if self._up(last=not left):
+                    return
+            except BaseException:  # Ctrl-C too: no server is left, and it is raised again
+                self.close()
+                raise
             self.close()
-            raise
 
     def _start(self) -> subprocess.Popen[bytes]:
         env = {k: v for k, v in os.environ.items() if not k.startswith(("AWS_", "MOTO_"))}
@@ -44,18 +51,22 @@ class Objects:
         with (self.folder / "moto.log").open("wb") as log:
             return subprocess.Popen(line, stdout=log, stderr=log, stdin=subprocess.DEVNULL, env=env)
 
-    def _await(self) -> None:
+    def _up(self, *, last: bool) -> bool:
+        """Wait until it answers; say whether it does, or raise why not."""
         end = time.monotonic() + UP_S
-        while True:
-            try:
+        while time.monotonic() < end:
+            ended = self._process.poll() is not None
+            with contextlib.suppress(OSError):
                 self.ask("GET", "/moto-api/")
-            except OSError:
-                if self._process.poll() is not None or time.monotonic() > end:
-                    tail = (self.folder / "moto.log").read_text(errors="replace")[-500:]
-                    raise RuntimeError(f"moto's server does not start: {tail}") from None
-                time.sleep(0.05)
-            else:
-                return
+                if not ended:
+                    return True
+            if ended:
+                break
+            time.sleep(0.05)
+        said = (self.folder / "moto.log").read_text(errors="replace")
+        if "in use" in said and not last:
+            return False  # somebody else was faster to take the port
+        raise RuntimeError(f"moto's server does not start: {said[-500:]}")
 
     def make_bucket(self, name: str, region: str) -> None:
         """https://docs.aws.amazon.com/AmazonS3/latest/API/API_CreateBucket.html"""
@@ -64,7 +75,7 @@ class Objects:
         self.ask("PUT", f"/{name}", "" if region == "us-east-1" else body, region)
 
     def ask(self, method: str, path: str, body: str = "", region: str = "us-east-1") -> None:
-        link = http.client.HTTPConnection(HOST, self.port, timeout=10)
+        link = http.client.HTTPConnection(HOST, self.port, timeout=ANSWER_S)
         try:
             link.request(method, path, body, {"Host": f"s3.{region}.amazonaws.com"})
             answer = link.getresponse()
