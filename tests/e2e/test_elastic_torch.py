@@ -103,6 +103,10 @@ class Traced:
             [Taken(*json.loads(line)) for line in path.read_text().splitlines()] for path in paths
         ]
 
+    def generations(self) -> list[int]:
+        """Give those that have begun a step, in order."""
+        return sorted({int(path.name.split("-")[1]) for path in self.folder.glob("trace-*")})
+
     def first(self, generation: int) -> Taken:
         """Give what a generation began with: all its processes with the same step."""
         found = [rank[0] for rank in self.of(generation)]
@@ -113,11 +117,11 @@ class Traced:
         """Give what was begun last; whether that step was done, nothing here tells."""
         return max((rank[-1] for rank in self.of(generation)), key=lambda one: one.step)
 
-    def counted(self, generations: int) -> list[list[int]]:
+    def counted(self) -> list[list[int]]:
         """Give the samples of each epoch, from the steps that count: those that no later generation did again."""
         epochs: list[list[int]] = [[] for _ in range(EPOCHS)]
         until = STEPS
-        for generation in range(generations, 0, -1):
+        for generation in reversed(self.generations()):
             first = self.first(generation).step
             for rank in self.of(generation):
                 for one in rank:
@@ -181,7 +185,7 @@ def test_a_network_learns_the_same_whatever_happens_to_its_nodes(
     job.run_with(0, 1, 2)
     job.kill(2)  # not the first
     job.run_with(0, 1)
-    _save_and_go_on(job, traced, 3)
+    _save_and_go_on(job, traced)
     job.kill(0)  # the first
     job.run_with(1)
     job.start(2, 3)
@@ -194,7 +198,7 @@ def test_a_network_learns_the_same_whatever_happens_to_its_nodes(
     job.run_with(2)
     networks.join(3, job.agent(3), job.folder / "store")
     job.run_with(2, 3)
-    _save_and_go_on(job, traced, 8)
+    _save_and_go_on(job, traced)
     job.kill(2)
     job.kill(3)
     job.start(0)
@@ -206,7 +210,7 @@ def test_a_network_learns_the_same_whatever_happens_to_its_nodes(
     assert fixed.wait() == 0
     assert losses(job.kept()) == pytest.approx(losses(tmp_path / "alone"), abs=1e-4)
     assert len(losses(job.kept())) == STEPS
-    assert [sorted(epoch) for epoch in traced.counted(9)] == [list(range(SAMPLES))] * EPOCHS
+    assert [sorted(epoch) for epoch in traced.counted()] == [list(range(SAMPLES))] * EPOCHS
     _compare(job.changes(), traced)
 
 
@@ -224,30 +228,52 @@ EXPECTED = [
 ]
 
 
+EXTRA = 6  # generations more: on a busy machine a node may miss its own lease, stop and begin again
+
+
 def _compare(changes: list[dict[str, Any]], traced: Traced) -> None:
     """Hold the record of changes against what the processes have written down."""
-    hosts = [" ".join(host.rpartition(".")[2] for host in c["hosts"]) for c in changes]
-    assert hosts == [nodes for nodes, _, _ in EXPECTED]
-    assert [c["generation"] for c in changes] == list(range(1, len(EXPECTED) + 1))
-    for change, (_, why, most) in zip(changes[1:], EXPECTED[1:], strict=True):
-        first = traced.first(change["generation"])
-        last = traced.last(change["generation"] - 1)
-        assert why in change["why"]
-        assert change["first_step"] == first.step + 1
-        assert 0 <= change["lost_steps"] <= most, change
-        assert last.step - first.step <= most, change
-        waited_s = first.at - last.at
-        if change["generation"] == 9:  # nobody is left who knew; what was noted is some seconds old
-            assert waited_s - 3 < change["gap_s"] < waited_s + 30
+    assert [c["generation"] for c in changes] == list(range(1, len(changes) + 1))
+    assert len(changes) <= len(EXPECTED) + EXTRA
+    expected, reasons, before = iter(EXPECTED), [], 0
+    hosts: list[str] = []
+    most = 0
+    for change in changes:
+        reasons.append(change["why"])
+        if change["first_step"] is None:  # the next one has its seconds
+            continue
+        generation, calm = change["generation"], len(reasons) == 1
+        if change["hosts"] == hosts:
+            calm = False
         else:
-            assert change["lost_steps"] in (last.step - first.step, last.step + 1 - first.step)
-            assert change["gap_s"] == pytest.approx(waited_s, abs=3)
+            nodes, why, most = next(expected)
+            assert [host.rpartition(".")[2] for host in change["hosts"]] == nodes.split()
+            assert any(why in reason for reason in reasons)
+        if before:
+            _compare_cost(change, traced, before, most if calm else MOST_LOST)
+        hosts, reasons, before = change["hosts"], [], generation
+    assert next(expected, None) is None
 
 
-def _save_and_go_on(job: Elastic, traced: Traced, generation: int) -> None:
+def _compare_cost(change: dict[str, Any], traced: Traced, before: int, most: int) -> None:
+    """Hold what a change has cost against the steps of generation *before* and of its own."""
+    first, last = traced.first(change["generation"]), traced.last(before)
+    waited_s = first.at - last.at
+    assert change["first_step"] == first.step + 1
+    assert 0 <= change["lost_steps"] <= most, change
+    assert last.step - first.step <= most, change
+    if change["exact"]:
+        assert change["lost_steps"] in (last.step - first.step, last.step + 1 - first.step), change
+        assert change["gap_s"] == pytest.approx(waited_s, abs=3)
+    else:  # nobody is left who knew; what was noted is some seconds old
+        assert change["hosts"] == ["10.77.1.1"]
+        assert waited_s - 3 < change["gap_s"] < waited_s + 30
+
+
+def _save_and_go_on(job: Elastic, traced: Traced) -> None:
     """Wait until a checkpoint is some steps old."""
-    enough = traced.first(generation).step + SAVE_EVERY + 3
-    job.until(lambda: traced.last(generation).step >= enough, "it saves")
+    enough = traced.last(traced.generations()[-1]).step + SAVE_EVERY + 3
+    job.until(lambda: traced.last(traced.generations()[-1]).step >= enough, "it saves")
 
 
 def _workers(job: Elastic, seat: int) -> list[int]:
