@@ -50,6 +50,7 @@ def words(job: Mapping[str, Any], task: int, rank: int, folder: Path) -> dict[st
         "RUNSPEC_JOB": job["run"],
         "RUNSPEC_INDEX": str(task * job["nodes"] + rank),
         "RUNSPEC_BELOW": str(folder),
+        "RUNSPEC_SCRATCH": str(folder),  # it goes with the run, also when the agent is killed
     }
 
 

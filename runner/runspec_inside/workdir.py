@@ -17,6 +17,7 @@ OURS = (
     "RUNSPEC_SHARED",
     "RUNSPEC_DISK",
     "RUNSPEC_ENDS",
+    "RUNSPEC_SCRATCH",
     *team.WORDS,
 )
 INSIDE = "inside.sh"

@@ -25,7 +25,7 @@ SHAPES = {
     "signed": Shape(2, "sweep: {n: [1, 2]}", SIGNED),
 }
 # The second node may come when the first one's program runs: that begins again with both.
-BOTH = 'until grep -q "0.1 " "$TRUTH"; do sleep 0.1; done'
+BOTH = 'until grep -q " 0[.]1 " "$TRUTH"; do sleep 0.1; done'
 ELASTIC = Shape(2, "cluster: {nodes: {min: 1, max: 2}}", quick=BOTH, elastic=True)
 ON_AZURE = {
     "collections of tasks": Shape(3, "sweep: {n: [1, 2, 3]}"),  # two of them: see wire_azure.py

@@ -127,7 +127,7 @@ class OnLocal(World):
     saving: ClassVar[tuple[str, ...]] = ("0",)
 
     def written(self, name: str, last: str) -> str:
-        both = BOTH.replace("0.1 ", " 1 [0-9]* one")  # no task stands in the truth of one job
+        both = BOTH.replace(" 0[.]1 ", " 1 [0-9]* one")  # no task stands in the truth of one job
         return super().written(name, both if last == QUICK else last)
 
 

@@ -333,7 +333,8 @@ def always(
         if ended.code not in codes:
             yield f"exit code {ended.code}: {ended.err.strip()[-300:]}"
     for report in (world.folder / "home.tmp").iterdir():
-        yield f"{report.name}: {' / '.join(report.read_text().splitlines()[-4:])}"
+        said = report.read_text().splitlines() if report.is_file() else ["a folder is left"]
+        yield f"{report.name}: {' / '.join(said[-4:])}"
     for pid, words in world.await_quiet().items():
         yield f"process {pid} is left: {words[:200]}"
     for path in (p for p in world.home.rglob("*") if is_temporary(p.name)):
