@@ -10,7 +10,8 @@ import pytest
 from tests.e2e.slurm import Project, cluster as cluster, project as project  # fixtures
 
 pytestmark = pytest.mark.slow
-CANARY = "canary-5309 'q' $x"
+WORD = "canary-of-slurm-5309"
+CANARY = f"{WORD} 'q' $x"
 
 
 def test_a_job_gives_its_log_and_its_files_and_leaves_nothing(
@@ -64,13 +65,13 @@ def test_a_secret_is_seen_by_the_program_alone(
     shown += project.cluster.run("scontrol", "write", "batch_script", number, "-")
     shown += "".join(project.said("plan", "job.yaml", "--json")[1:]) + project.log()
     lines = b"".join(read(path) for path in Path("/proc").glob("[0-9]*/cmdline"))
-    holding = [p for p in project.folder.rglob("*") if p.is_file() and b"5309" in read(p)]
+    holding = [p for p in project.folder.rglob("*") if p.is_file() and WORD.encode() in read(p)]
     home = Path(project.cluster.places.folder)
-    holding += [p for p in home.rglob("*") if p.is_file() and b"5309" in read(p)]
+    holding += [p for p in home.rglob("*") if p.is_file() and WORD.encode() in read(p)]
 
     assert "batch -- " in shown
-    assert "5309" not in shown
-    assert b"5309" not in lines
+    assert WORD not in shown
+    assert WORD.encode() not in lines
     secrets = project.workspace / "runs" / name / "secrets"
     assert holding == [secrets]
     assert secrets.stat().st_mode & 0o777 == 0o600
