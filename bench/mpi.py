@@ -21,6 +21,7 @@ RANKS, EPOCHS, ROUNDS = 2, 250, 5
 PICTURES = {"train": 1500, "test": 300}  # as many as scikit-learn's digits
 SHORT = ("--epoch", "1", "--unit", "10")
 BARE = "mpirun"
+ONE_THREAD = {"OMP_NUM_THREADS": "1"}
 
 
 def mpi(bench: Bench) -> Iterator[Row]:
@@ -37,7 +38,7 @@ def mpi(bench: Bench) -> Iterator[Row]:
             *commands,
             _bare(bench, data, mpirun, words),
             rounds=rounds,
-            more={"OMP_NUM_THREADS": "1"},
+            more=ONE_THREAD,
         )
         for kind, found in zip(("2 nodes", "1 node of 2 slots"), mine, strict=True):
             yield from _rows(f"{what}, {kind}", found, bare, 1.05 if words is not SHORT else None)
@@ -74,7 +75,10 @@ def _ours(bench: Bench, data: Path, kind: str, words: Sequence[str]) -> Command:
     train = "${mounts.code}/train_mnist.py"
     command = ["python", train, "--out", "${outputs.model}", "--data", str(data), *words]
     spec.update(
-        command=command, name=f"{kind}-{len(words)}", providers={"local": {"engine": "process"}}
+        command=command,
+        name=f"{kind}-{len(words)}",
+        env=ONE_THREAD,  # a job does not inherit it
+        providers={"local": {"engine": "process"}},
     )
     if kind == "slots":
         spec.update(cluster={"nodes": 1, "cpus": RANKS}, processes_per_node=RANKS)
