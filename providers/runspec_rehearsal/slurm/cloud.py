@@ -13,6 +13,7 @@ from runspec_rehearsal.slurm.cluster import Cluster
 from runspec_rehearsal.slurm.conf import Partition, Shape
 
 QUEUES = ("main", "spot")
+BAD = ("down", "drain", "fail")
 AWAY = "idle~"  # as sinfo says it of a node that may be started
 # https://slurm.schedmd.com/power_save.html
 SETTINGS: Mapping[str, str | int] = {
@@ -65,10 +66,7 @@ class Cloud(Cluster):
 
     def give_capacity(self) -> None:
         """Let every node start again."""
-        names, self.without_capacity = self.without_capacity, frozenset()
-        self._write_plan()
-        for name in names:
-            self._take_away(name)
+        self._give(self.without_capacity)
 
     def reclaim(self, name: str) -> None:
         """Take a node that runs, as a spot instance is taken: its slot may be started again."""
@@ -79,10 +77,8 @@ class Cloud(Cluster):
     def mend(self, *, cancel: bool = True) -> None:
         """Give capacity, and a controller; *cancel*: and wait until all nodes are away, without a job."""
         self._mend_controller()
-        self.give_capacity()
-        for name, state in self.states().items():
-            if state.startswith(("down", "drain", "fail")):
-                self._take_away(name)
+        bad = (name for name, state in self.states().items() if state.startswith(BAD))
+        self._give(self.without_capacity.union(bad))
         if cancel:
             self.cancel()
             self.await_states()
@@ -90,6 +86,13 @@ class Cloud(Cluster):
     def start_node(self, name: str) -> None:
         """Have a node started: slurmctld does it."""
         self.set_node(name, "POWER_UP")
+
+    def _give(self, names: Iterable[str]) -> None:
+        """Give capacity, and have each of these nodes begin anew."""
+        self.without_capacity = frozenset()
+        self._write_plan()
+        for name in names:
+            self._take_away(name)
 
     def _take_away(self, name: str) -> None:
         self.set_node(name, "POWER_DOWN_FORCE")

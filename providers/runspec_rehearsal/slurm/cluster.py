@@ -25,6 +25,7 @@ from runspec_rehearsal.slurm.conf import Machine, Node, Partition, Places, Shape
 from runspec_rehearsal.slurm.daemons import LOOK_S, MARK, Daemons, Failed, tail
 
 UP_S = 60.0  # on a busy machine; it takes 2
+RUN_S = 90.0  # what waits for a node may wait for its whole ResumeTimeout first
 PORTS = range(12000, 30000)  # below those that the system gives to whoever connects
 PROGRAMS = {  # and the packages of Debian that have them
     "slurmctld": "slurmctld",
@@ -116,7 +117,7 @@ class Cluster(Closing):
         """Give what begins a command that runs on a node: nothing, for all are this machine."""
         return []
 
-    def run(self, *argv: str, timeout_s: float = 30, good: Sequence[int] = (0,)) -> str:
+    def run(self, *argv: str, timeout_s: float = RUN_S, good: Sequence[int] = (0,)) -> str:
         """Give what a command of Slurm's says; raise Failed where it fails, which all but *good* codes say."""
         done = subprocess.run(
             [*self.at(HEAD), *argv],
