@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from runspec_local import elastic
+from runspec_local import bytecode, elastic
 
 INSIDE = "/.runspec"  # where a container finds what travels into the job
 UNMOUNTABLE = ',"\r\n'  # in no path that a container engine is given
@@ -90,6 +90,8 @@ class Node:
                 self.written(output).chmod(0o777)  # whoever the image's user is
         for mount in self.job["mounts"]:
             self._mount(mount)
+        if self.job["environment"] and not self.contained:
+            bytecode.share(self.job["environment"], self.folder)
 
     def _write_hosts(self) -> None:
         """Write the host file as runspec_inside.hostfile does, for programs that `launch: none`."""
@@ -138,8 +140,9 @@ class Node:
 
     def _tools(self) -> dict[str, str]:
         """Make the job's own Python environment the first on the path, as activating it does."""
-        found = {"PYTHONPYCACHEPREFIX": str(self.folder / ".pycache")}
-        if made := self.job["environment"]:
+        made = self.job["environment"]
+        found = bytecode.variables(made, self.folder)
+        if made:
             path = f"{made}/bin:{os.environ.get('PATH', os.defpath)}"
             found |= {"VIRTUAL_ENV": made, "PATH": path}
         return found

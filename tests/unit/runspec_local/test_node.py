@@ -22,6 +22,7 @@ def job(folder: Path, **more: Any) -> dict[str, Any]:
         "slots": 3,
         "outputs": [],
         "mounts": [],
+        "environment": None,
         **more,
     }
 
