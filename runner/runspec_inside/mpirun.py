@@ -119,10 +119,11 @@ def open_mpi_defaults(job: Job) -> Dict[str, str]:
     defaults = {
         "OMPI_MCA_btl_tcp_if_include": "lo",  # else left out, by btl_tcp_if_exclude
         "OMPI_MCA_btl_tcp_disable_family": "6",
+        "OMPI_MCA_btl": "^ofi",  # for networks: 5.0.11 looks for a second whether there is one
     }
     if len(job.hosts) > 1:
         # Segments are named by hostname and rank on the node: two nodes of one machine map the same file and crash.
-        defaults["OMPI_MCA_btl"] = "^sm,vader"
+        defaults["OMPI_MCA_btl"] = "^ofi,sm,vader"
         # 5.0.11: with one rank on each of two such nodes, one of them goes into han's set-up and waits for ever.
         defaults["OMPI_MCA_coll"] = "^han"
         defaults["OMPI_MCA_mpi_yield_when_idle"] = "1"  # no daemon knows that the cores are shared

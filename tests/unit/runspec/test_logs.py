@@ -117,6 +117,45 @@ def test_while_a_run_waits_each_reason_is_told_once() -> None:
     assert told == ["no machine", "starting"]
 
 
+@dataclass
+class Printer:
+    """A run that prints when it is as a line every fifth of a second, for a minute; *now* is its clock."""
+
+    now: float = 0.0
+    looks: list[float] = field(default_factory=list)
+    kept: Kept = field(default_factory=lambda: Kept(b"", page=1 << 20))
+    poll_s: float = 0.05
+
+    def streams(self, run: str) -> Sequence[Kept]:
+        self.looks.append(self.now)
+        lines = (f"{k / 5:.1f}\n".encode() for k in range(1 + int(min(self.now, 60) * 5)))
+        self.kept.data = b"".join(lines)
+        return [self.kept]
+
+    def state(self, run: str) -> Status:
+        return Status(State.SUCCEEDED if self.now >= 60 else State.RUNNING)
+
+    def pass_by(self, pause_s: float) -> None:
+        self.now += pause_s
+
+
+def test_looks_become_fewer_while_a_job_runs_and_no_line_is_seen_late() -> None:
+    """Each costs the job processor, where all cores have work."""
+    printer, late = Printer(), list[float]()
+
+    logs.follow(
+        printer,  # type: ignore[arg-type]  # only what follow needs
+        "run",
+        lambda line: late.append(printer.now - float(line.text)),
+        sleep=printer.pass_by,
+        clock=lambda: printer.now,
+    )
+
+    assert len(late) == 301 and max(late) < 0.11
+    assert len([at for at in printer.looks if at < 1]) > 20
+    assert len([at for at in printer.looks if at >= 40]) < 20 * 13
+
+
 def test_a_time_limit_ends_the_following_and_not_the_run() -> None:
     with pytest.raises(TimedOut):
         logs.follow(

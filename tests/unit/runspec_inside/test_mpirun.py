@@ -71,12 +71,13 @@ def test_root_may_run_open_mpi(kind: Mpirun) -> None:
 
 @pytest.mark.parametrize("kind", [PRRTE, ORTE])
 def test_nodes_of_one_machine_are_no_secret_to_open_mpi(kind: Mpirun) -> None:
-    """It uses loopback, binds to no core and shares no memory between them."""
+    """It uses loopback, binds to no core, shares no memory between them, and looks for no network."""
     job = JOB._replace(loopback=True)
 
     assert " ".join(kind.argv(job)).endswith("--bind-to none")
     assert kind.defaults(job)["OMPI_MCA_btl_tcp_if_include"] == "lo"
-    assert kind.defaults(job)["OMPI_MCA_btl"] == "^sm,vader"
+    assert kind.defaults(job)["OMPI_MCA_btl"] == "^ofi,sm,vader"
+    assert kind.defaults(job._replace(hosts=("a",)))["OMPI_MCA_btl"] == "^ofi"
     assert kind.defaults(JOB) == {}
 
 

@@ -100,8 +100,8 @@ def mpi(agent: Path) -> dict[str, str]:
         "OMPI_MCA_btl_tcp_disable_family": "6",
         "HYDRA_IFACE": "lo",
         # Segments of shared memory have the names of ranks on a node, so two nodes would share one;
-        # and with Open MPI 5.0.11, a collective of "han" waits for ever.
-        "OMPI_MCA_btl": "^sm,vader",
+        # and with Open MPI 5.0.11, a collective of "han" waits for ever. "ofi" looks for networks, a second long.
+        "OMPI_MCA_btl": "^ofi,sm,vader",
         "OMPI_MCA_coll": "^han",
         # No node knows that the cores are shared.
         "OMPI_MCA_mpi_yield_when_idle": "1",
