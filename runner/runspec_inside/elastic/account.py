@@ -12,6 +12,7 @@ from typing import Any, Dict, NamedTuple, Optional, Tuple
 from .. import files
 from ..bucket import Bucket
 from ..words import Failure
+from . import steps
 from .course import View
 from .engine import Turn
 from .state import LATE, LEAVING, LEFT, Node
@@ -19,7 +20,6 @@ from .watch import NODES, name_of
 
 CHANGES, PROGRESS = "changes/{:07}", "progress"
 EVERY_S = 10.0  # between two notes of how far it is, for a time when all nodes are lost
-TAIL = 64  # bytes that hold the last line
 
 
 class Mark(NamedTuple):
@@ -84,7 +84,7 @@ class Account:
             return
         self._tell()
         if self._open is not None:
-            first = self._first()
+            first = steps.first(self.path)
             if first is not None:
                 self._close(first, time.time())
         if time.monotonic() - self._noted > EVERY_S:
@@ -97,7 +97,7 @@ class Account:
         """Call it when the program of a generation has ended."""
         if self._turn is not None:
             self._tell()
-            first = self._first() if self._open is not None else None
+            first = steps.first(self.path) if self._open is not None else None
             if first is not None:
                 self._close(first, time.time())
             self._note(over=True)
@@ -161,22 +161,8 @@ class Account:
             self._put(PROGRESS, self._last._asdict())
 
     def _at(self) -> Mark:
-        try:
-            with open(self.path, "rb") as stream:
-                found = os.fstat(stream.fileno())
-                stream.seek(max(0, found.st_size - TAIL))
-                whole = stream.read().rpartition(b"\n")[0]
-            return Mark(int(whole.split(b"\n")[-1]), found.st_mtime)
-        except (OSError, ValueError):
-            return Mark(None, time.time())
-
-    def _first(self) -> Optional[int]:
-        try:
-            with open(self.path, "rb") as stream:
-                line = stream.readline(TAIL)
-            return int(line) if line.endswith(b"\n") else None
-        except (OSError, ValueError):
-            return None
+        found = steps.last(self.path)
+        return Mark(None, time.time()) if found is None else Mark(found.number, found.at)
 
     def _kept(self) -> Optional[Mark]:
         try:
