@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import json
-import math
 import time
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from email.utils import parsedate_to_datetime
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from runspec.provider import (
@@ -23,16 +21,13 @@ from runspec.provider import (
     elastic_status,
 )
 from runspec_aws import reasons, times, tries
+from runspec_aws.asking import Asking, Job
 from runspec_aws.errors import got, translated
 from runspec_aws.finding import QUEUE, described
 from runspec_aws.objects import Objects
 from runspec_aws.session import Session
 from runspec_aws.shape import Shape
 
-DESCRIBED_AT_ONCE = (
-    100  # https://docs.aws.amazon.com/batch/latest/APIReference/API_DescribeJobs.html
-)
-FRESH_S = 0.9  # what was described so lately is not asked for again
 SHOWN = 100  # nodes that a status lists while the job runs; at its end, all
 CANCELLED = "cancelled by runspec"
 QUEUED = ("SUBMITTED", "PENDING", "RUNNABLE")
@@ -46,18 +41,6 @@ STATES = {
     "SUCCEEDED": State.SUCCEEDED,
     "FAILED": State.FAILED,
 }
-Job = Mapping[str, Any]
-
-
-def has_ended(job: Job) -> bool:
-    """Say whether the service will change nothing about *job* any more."""
-    return job["status"] in ("SUCCEEDED", "FAILED")
-
-
-def _said_at(answer: Mapping[str, Any]) -> float:
-    """Give the time at which the service answered, by its own clock."""
-    date = answer["ResponseMetadata"]["HTTPHeaders"].get("date")
-    return parsedate_to_datetime(date).timestamp() if date else time.time()
 
 
 class Place(NamedTuple):
@@ -74,16 +57,15 @@ class Jobs:
     def __init__(self, session: Session, files: Objects) -> None:
         self.session = session
         self.files = files
+        self.asking = Asking(session)
         self._ids: dict[str, str] = {}
         self._records: dict[str, dict[str, Any]] = {}
-        self._described: dict[str, tuple[float, Job]] = {}
         self._codes: dict[
             str, dict[tries.Try, int | None]
         ] = {}  # of tries that were followed by another
         self._called_off: set[str] = set()  # children that a job has no need of any more
         self._wished: dict[str, set[int]] = {}  # tasks that the store has as stopped
         self._stopped: set[str] = set()  # children that were told to end by themselves
-        self._clock_s = time.time() - time.monotonic()  # to be added to our own
 
     def remember(self, run: str, job: str) -> None:
         self._ids[run] = job
@@ -161,39 +143,12 @@ class Jobs:
                 for job in got(page, "jobSummaryList")
             }
 
-    def describe(self, ids: Iterable[str], *, anew: bool = False) -> dict[str, Job]:
-        """Give what the service knows of each of *ids*; it forgets jobs that have long ended.
-
-        What was described just now is not asked for again, unless *anew*; what has ended never is.
-        """
-        now, wanted = time.monotonic(), list(ids)
-        fresh_s = 0.0 if anew else FRESH_S
-        old = [i for i in wanted if self._changes(i) and now - self._at(i) >= fresh_s]
-        for start in range(0, len(old), DESCRIBED_AT_ONCE):
-            some = old[start : start + DESCRIBED_AT_ONCE]
-            with translated("describe_jobs"):
-                answer = self.session.look("batch").describe_jobs(jobs=some)
-            self._clock_s = _said_at(answer) - time.monotonic()
-            for name in some:
-                self._described.pop(name, None)
-            for job in got(answer, "jobs"):
-                self._described[job["jobId"]] = (time.monotonic(), job)
-        return {i: self._described[i][1] for i in wanted if i in self._described}
-
-    def _at(self, job: str) -> float:
-        return self._described.get(job, (-math.inf, {}))[0]
-
-    def _changes(self, job: str) -> bool:
-        return job not in self._described or not has_ended(self._described[job][1])
-
-    def service_s(self) -> float:
-        """Give the time by the service's clock, in seconds since 1970: ours may be wrong."""
-        return time.monotonic() + self._clock_s
-
     def look_at_all(self, run: str, record: Mapping[str, Any]) -> None:
         """Describe the job of *run* and all its children, with as few calls as that takes."""
         if run in self._ids:
-            self.describe([self._ids[run], *(place.job for place in self.places(run, record))])
+            self.asking.describe(
+                [self._ids[run], *(place.job for place in self.places(run, record))]
+            )
 
     def job(self, run: str) -> Job | None:
         """Give the job of *run* as it is now; None when there is none, or it is forgotten."""
@@ -201,7 +156,7 @@ class Jobs:
             return None
         job = self._ids[run]
         end = time.monotonic() + times.SETTLE_S
-        while not (found := self.describe([job])) and time.monotonic() < end:
+        while not (found := self.asking.describe([job])) and time.monotonic() < end:
             if self._destroyed(run):
                 return None
             time.sleep(0.2)
@@ -263,7 +218,7 @@ class Jobs:
         count = len(places) // record["nodes"]
         end = elastic_end(record, count, lambda path: files.read("runs", run, *path.split("/")))
         if end is not None:
-            for child in self.describe([place.job for place in places]).values():
+            for child in self.asking.describe([place.job for place in places]).values():
                 if child["status"] in QUEUED and child["jobId"] not in self._called_off:
                     self._terminate(child["jobId"], NOT_NEEDED)
                     self._called_off.add(child["jobId"])
@@ -283,12 +238,12 @@ class Jobs:
 
         https://docs.aws.amazon.com/batch/latest/userguide/multi-node-parallel-jobs.html
         """
-        since_s = self.service_s() - job.get("stoppedAt", 0) / 1000
+        since_s = self.asking.service_s() - job.get("stoppedAt", 0) / 1000
         return since_s < times.STOP_S and any(not node.state.terminal for node in nodes)
 
     def _gone(self, run: str) -> bool:
         """A record that was read may have been destroyed since; asked once the job has ended."""
-        known = self._described.get(self._ids.get(run, ""), (0.0, {}))[1]
+        known = self.asking.known(self._ids.get(run, ""))
         if self._state(known).terminal and self._destroyed(run):
             self._records.pop(run, None)
             return True
@@ -306,7 +261,7 @@ class Jobs:
         places = self.places(run, record)
         if len(places) > SHOWN and not ended:
             return ()
-        found = self.describe([place.job for place in places], anew=ended)
+        found = self.asking.describe([place.job for place in places], anew=ended)
         codes = self._noted(run)
         return tuple(
             _node(place, found[place.job], codes) for place in places if place.job in found
@@ -336,10 +291,10 @@ class Jobs:
             return
         self.files.put_new(b"cancelled", "runs", run, "claim")
         ids = {job["jobId"] for job in self._listed(run)} | {self._ids.get(run, "")} - {""}
-        for job in self.describe(ids).values():
+        for job in self.asking.describe(ids).values():
             if not self._state(job).terminal:
                 self._terminate(job["jobId"], CANCELLED)
-                self._described.pop(job["jobId"], None)
+                self.asking.forget(job["jobId"])
 
     def stop(self, run: str, tasks: Collection[int]) -> None:
         """Ask the children of *tasks* to end, each once; what was terminated is not retried.
@@ -358,10 +313,10 @@ class Jobs:
             self.files.put_new(b"", "runs", run, "stop", str(task))
             self._wished[run].add(task)
         mine = {place.job for place in self.places(run, record) if place.task in tasks}
-        for name, child in self.describe(mine - self._stopped).items():
+        for name, child in self.asking.describe(mine - self._stopped).items():
             if not self._state(child).terminal:
                 self._terminate(name, CANCELLED)
-                self._described.pop(name, None)
+                self.asking.forget(name)
             self._stopped.add(name)
 
     def _terminate(self, job: str, reason: str) -> None:

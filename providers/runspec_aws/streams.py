@@ -8,8 +8,9 @@ from typing import Any, NamedTuple
 
 from runspec.provider import Chunk, RemoteError, Stream
 from runspec_aws import times
+from runspec_aws.asking import Job, has_ended
 from runspec_aws.errors import code_of, got, translated
-from runspec_aws.jobs import Job, Jobs, Place, has_ended
+from runspec_aws.jobs import Jobs, Place
 from runspec_aws.session import Session
 
 PAUSE_S = 0.5
@@ -42,7 +43,7 @@ class Logs:
             return []
         places, over = self.jobs.places(run, record), has_ended(job)
         # A node may have begun and ended since it was last described: at the end, look again.
-        found = self.jobs.describe([p.job for p in places], anew=over)
+        found = self.jobs.asking.describe([p.job for p in places], anew=over)
         for place in places:
             if place.job in found and (tried := attempts(found[place.job])):
                 self._stream(run, place, record["log_group"]).know(tried, over=over)
@@ -51,7 +52,7 @@ class Logs:
     def _stream(self, run: str, place: Place, group: str) -> CloudStream:
         key = (run, place.task, place.rank)
         if key not in self._streams:
-            clock = self.jobs.service_s
+            clock = self.jobs.asking.service_s
             self._streams[key] = CloudStream(self.session, group, place.task, place.rank, clock)
         return self._streams[key]
 

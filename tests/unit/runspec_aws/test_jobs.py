@@ -70,7 +70,7 @@ def test_a_wish_is_in_the_store_before_a_child_is_told_to_end_and_each_is_said_o
     own.remember("r", "j")
     monkeypatch.setattr(own, "job", lambda run: {"jobId": "j", "status": "RUNNING"})
     monkeypatch.setattr(
-        own, "describe", lambda ids: {i: {"status": "RUNNING"} for i in sorted(ids)}
+        own.asking, "describe", lambda ids: {i: {"status": "RUNNING"} for i in sorted(ids)}
     )
     monkeypatch.setattr(own, "_terminate", lambda job, reason: done.append(job))
 
