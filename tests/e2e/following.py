@@ -8,7 +8,7 @@ import subprocess
 import sys
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +16,7 @@ import boto3
 
 from runspec_rehearsal.aws.region import Region
 from tests.e2e.aws import PROFILE, REGION
+from tests.waiting import until as until
 
 GROUP = "/aws/batch/job"
 READY = "ready"
@@ -29,15 +30,6 @@ def program(*words: object) -> list[str]:
 
 def runspec(*words: object) -> subprocess.CompletedProcess[bytes]:
     return subprocess.run(program(*words), capture_output=True, check=False)
-
-
-def until(what: Callable[[], Any], limit_s: float = LIMIT_S) -> Any:
-    """Give the first true value of *what*."""
-    end = time.monotonic() + limit_s
-    while not (value := what()):
-        assert time.monotonic() < end, "it did not come to pass"
-        time.sleep(0.02)
-    return value
 
 
 class Rehearsed:

@@ -19,6 +19,7 @@ import pytest
 from runspec import dial, forward
 from runspec.errors import Unavailable, UsageError
 from runspec.provider import Address, Forward, Relay, Way, inside_zipapp
+from tests.waiting import until
 
 BODY = os.urandom(1 << 20) * 5
 WAIT_S = 60.0
@@ -88,13 +89,6 @@ def whole(sock: socket.socket) -> bytes:
 def free_port() -> int:
     with socket.create_server(("127.0.0.1", 0)) as found:
         return int(found.getsockname()[1])
-
-
-def until(there: Callable[[], object]) -> None:
-    end = time.monotonic() + WAIT_S
-    while not there():
-        assert time.monotonic() < end, "it never came to that"
-        time.sleep(0.01)
 
 
 @pytest.fixture(params=["address", "relay", "forward"])

@@ -21,6 +21,7 @@ from runspec.logs import Line
 from runspec.metrics import Metric
 from runspec.sized import of_size, text_of_size
 from runspec_local.provider import PROVIDER
+from tests.waiting import until
 
 ROOT = Path(__file__).parents[3]
 HEAD = "apiVersion: runspec/v1\nname: job\nprovider: local\nproviders: {local: {engine: process}}\n"
@@ -43,13 +44,6 @@ def reported(capsys: Capture, *words: str) -> Any:
     capsys.readouterr()
     assert run(["report", *words, "--json"]) == 0
     return json.loads(capsys.readouterr().out)
-
-
-def until(true: Any) -> None:
-    end = time.monotonic() + 30
-    while not true():
-        assert time.monotonic() < end, "it did not come to pass"
-        time.sleep(0.02)
 
 
 # What is tried

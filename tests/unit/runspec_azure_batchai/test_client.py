@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from types import SimpleNamespace
@@ -25,6 +25,7 @@ from runspec_azure.batchai import PROVIDER, quota, states, streams, times
 from runspec_azure.batchai.naming import batchai, group
 from runspec_rehearsal.azure.batchai import BatchAI
 from tests.unit.runspec_azure_batchai import jobs
+from tests.waiting import until
 
 pytestmark = pytest.mark.slow  # each has a service of its own
 
@@ -49,14 +50,6 @@ class Here:
             assert time.monotonic() < end, status
             time.sleep(0.02)
         return status
-
-
-def until(what: Callable[[], Any]) -> Any:
-    end = time.monotonic() + 60
-    while not (found := what()):
-        assert time.monotonic() < end, "it did not come to pass"
-        time.sleep(0.02)
-    return found
 
 
 def keyed(request: Request) -> Request:

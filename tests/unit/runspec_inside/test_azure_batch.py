@@ -8,7 +8,6 @@ import re
 import shlex
 import signal
 import subprocess
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -22,6 +21,7 @@ from runspec_rehearsal.azure.blob import Blobs
 from tests.unit.runspec_inside.nodes import fake_mpirun as fake_mpirun
 from tests.unit.runspec_inside.stores import Way
 from tests.unit.runspec_inside.test_agent import MODEL, RECORD, sh
+from tests.waiting import until
 
 pytestmark = pytest.mark.slow
 DOC = Path(__file__).parents[3] / "docs" / "inside.md"
@@ -311,10 +311,3 @@ def test_a_node_that_cannot_say_that_it_is_here_fails_its_coordination(
 
     assert service.starts(COORDINATION, 1, 0, hosts).wait(60) == AGAIN
     assert "the store refuses runs/r/nodes/7/1: 403" in service.said(1)
-
-
-def until(true: Any, within_s: float = 60) -> None:
-    end = time.monotonic() + within_s
-    while not true():
-        assert time.monotonic() < end
-        time.sleep(0.05)

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import json
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -12,6 +11,7 @@ import pytest
 from runspec_inside import events as module
 from runspec_inside.events import Events
 from tests.unit.runspec_inside.machines import AzureMachine
+from tests.waiting import until
 
 
 @pytest.fixture
@@ -19,13 +19,6 @@ def machine(monkeypatch: pytest.MonkeyPatch) -> Iterator[AzureMachine]:
     monkeypatch.setattr(module, "EVERY_S", 0.01)
     with AzureMachine() as found:
         yield found
-
-
-def until(true: Callable[[], Any]) -> None:
-    end = time.monotonic() + 60
-    while not true():
-        assert time.monotonic() < end, "it did not come to pass"
-        time.sleep(0.005)
 
 
 def event(kind: str, *machines: str, when: str = "Sun, 22 Nov 2026 00:30:00 GMT") -> dict[str, Any]:

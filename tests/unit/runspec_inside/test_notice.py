@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import socket
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 import pytest
 
 from runspec_inside import notice as module
 from runspec_inside.notice import Watch
 from tests.unit.runspec_inside.machines import NOTICE, Machine
+from tests.waiting import until
 
 ACTION = ("GET", "/latest/meta-data/spot/instance-action")
 
@@ -20,13 +20,6 @@ def machine(monkeypatch: pytest.MonkeyPatch) -> Iterator[Machine]:
     monkeypatch.setattr(module, "EVERY_S", 0.01)
     with Machine() as found:
         yield found
-
-
-def until(true: Callable[[], bool]) -> None:
-    end = time.monotonic() + 60
-    while not true():
-        assert time.monotonic() < end, "it did not come to pass"
-        time.sleep(0.005)
 
 
 def test_it_asks_as_often_as_ec2_recommends() -> None:

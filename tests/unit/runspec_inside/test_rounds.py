@@ -16,6 +16,7 @@ from runspec_inside.process import Signals
 from runspec_inside.rounds import AGAIN, Round, Verdict
 from runspec_inside.words import STOPPED
 from tests.unit.runspec_inside.stores import Way
+from tests.waiting import until
 
 PREFIX = "runs/r/rounds/0/"
 Join = Callable[..., Round]
@@ -53,13 +54,6 @@ def silence(one: Round) -> None:
     one._woken.set()
     if one.ident is not None:
         one.join()
-
-
-def until(true: Callable[[], object]) -> None:
-    end = time.monotonic() + 60
-    while not true():
-        assert time.monotonic() < end, "it did not come to pass"
-        time.sleep(0.01)
 
 
 def both(do: Callable[[int], int]) -> list[int]:

@@ -8,8 +8,7 @@ import os
 import signal
 import subprocess
 import sys
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -20,15 +19,9 @@ from runspec.provider import NoAnswer, RemoteError, Request, Scope, State, Step
 from runspec_local import engine, process, supervisor
 from runspec_local.child import start_child
 from runspec_local.client import BOOTSTRAP, LocalClient
+from tests.waiting import until
 
 RUN = f"r-{os.getpid():06}"  # processes of a run are looked for on the whole machine
-
-
-def until(true: Callable[[], object]) -> None:
-    end = time.monotonic() + 30
-    while not true():
-        assert time.monotonic() < end, "it did not come to pass"
-        time.sleep(0.01)
 
 
 class World:

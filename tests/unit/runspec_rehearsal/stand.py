@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import json
-import time
 import urllib.request
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -14,6 +13,7 @@ import boto3
 from botocore.config import Config
 
 from runspec_rehearsal.aws import Server, Settings, serve
+from tests.waiting import until as until
 
 QUICK: dict[str, Any] = {
     "valid_s": 0.0,
@@ -39,15 +39,6 @@ GROUP = "/aws/batch/job"
 def session() -> Any:
     """One session: it keeps the service models, which take long to read."""
     return boto3.Session("id", "secret", region_name="us-east-1")
-
-
-def until(what: Callable[[], Any], limit_s: float = 60.0) -> Any:
-    """Give the first true value of *what*."""
-    end = time.monotonic() + limit_s
-    while not (value := what()):
-        assert time.monotonic() < end, "it did not come to pass"
-        time.sleep(0.005)
-    return value
 
 
 def container(command: Sequence[str], **more: Any) -> dict[str, Any]:

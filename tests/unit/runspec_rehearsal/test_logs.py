@@ -237,10 +237,10 @@ def test_a_million_lines_are_read_quickly(stand: Stand) -> None:
     count = 1_000_000
     stand.server.load_lines("group", "stream", ((n // 100, "x") for n in range(count)))
 
-    began = time.monotonic()
+    began = time.process_time()  # of the stand-in, too: it is a thread
     token = f"f/{count // 200}-{count // 2}-0"
     page = stand.logs.get_log_events(**HERE, startFromHead=True, nextToken=token)
-    took_s = time.monotonic() - began
+    took_s = time.process_time() - began
 
     assert len(page["events"]) == 10_000
     assert took_s < 2  # a page costs what it holds, wherever it lies

@@ -7,7 +7,7 @@ import threading
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
@@ -19,6 +19,7 @@ from azure.core.exceptions import HttpResponseError
 from azure.core.pipeline.policies import SansIOHTTPPolicy
 
 from runspec_rehearsal.azure.batch import AzureBatch
+from tests.waiting import until as until
 
 ACCOUNT = "rehearsal"
 QUICK: dict[str, Any] = {
@@ -34,15 +35,6 @@ MACHINE = {
     "imageReference": {"publisher": "microsoft-dsvm", "offer": "ubuntu-hpc", "sku": "2204"},
     "nodeAgentSKUId": "batch.node.ubuntu 22.04",
 }
-
-
-def until(what: Callable[[], Any], limit_s: float = 60.0) -> Any:
-    """Give the first true value of *what*."""
-    end = time.monotonic() + limit_s
-    while not (value := what()):
-        assert time.monotonic() < end, "it did not come to pass"
-        time.sleep(0.005)
-    return value
 
 
 class Said(SansIOHTTPPolicy[Any, Any]):

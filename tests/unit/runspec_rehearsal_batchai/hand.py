@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import http.client
 import json
-import time
 import urllib.error
 import urllib.request
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -18,6 +16,7 @@ from azure.mgmt.batchai import BatchAI as Client
 from azure.mgmt.resource.resources import ResourceManagementClient
 
 from runspec_rehearsal.azure.batchai import BatchAI
+from tests.waiting import until as until
 
 USER = {"adminUserName": "user", "adminUserSshPublicKey": "ssh-rsa AAAA"}
 SHARE = {
@@ -29,15 +28,6 @@ SHARE = {
 LOGS = "$AZ_BATCHAI_JOB_MOUNT_ROOT/logs"
 PLACE = ("group", "space")
 EXPERIMENT = (*PLACE, "experiment")
-
-
-def until(what: Callable[[], Any], limit_s: float = 90.0) -> Any:
-    """Give the first true value of *what*."""
-    end = time.monotonic() + limit_s
-    while not (value := what()):
-        assert time.monotonic() < end, "it did not come to pass"
-        time.sleep(0.01)
-    return value
 
 
 class Bearer(SansIOHTTPPolicy[Any, Any]):

@@ -2,18 +2,10 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable
 from pathlib import Path
 
 from runspec_rehearsal.slurm import Cluster
-
-
-def until(told: Callable[[], object], timeout_s: float = 40) -> None:
-    end = time.monotonic() + timeout_s
-    while not told():
-        assert time.monotonic() < end, "it does not come"
-        time.sleep(0.05)
+from tests.waiting import until as until
 
 
 def submit(cluster: Cluster, script: str, *options: str) -> str:
