@@ -57,6 +57,11 @@ def pytest_configure() -> None:
     hear()
 
 
+def pytest_xdist_auto_num_workers() -> int:
+    """Two tests for each processor: half of them wait for something."""
+    return 2 * len(os.sched_getaffinity(0))
+
+
 @pytest.hookimpl(trylast=True)  # when it is known which tests are slow, and which are left out
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     workers = int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1"))
