@@ -10,15 +10,11 @@ LIMIT_S = 120.0
 
 
 def until(
-    what: Callable[[], Any],
-    limit_s: float = LIMIT_S,
-    *,
-    pause_s: float = 0.02,
-    told: str = "it did not come to pass",
+    what: Callable[[], Any], limit_s: float = LIMIT_S, told: str = "it did not come to pass"
 ) -> Any:
     """Give the first true value of *what*; after *limit_s* seconds without one, an AssertionError says *told*."""
     end = time.monotonic() + limit_s
     while not (found := what()):
         assert time.monotonic() < end, told
-        time.sleep(pause_s)
+        time.sleep(0.02)
     return found

@@ -12,7 +12,8 @@ from runspec.provider import Client, State, Status, Stream, Tail
 FIRST_PAUSE_S = 0.01
 LONGEST_PAUSE_S = 1.0
 STEADY_PAUSE_S = 0.1  # nobody sees that a line came so late
-AGE_SHARE = 200  # looks cost the job that is followed its processor: pauses grow with its age until they are steady
+# Looks cost the job its processor: pauses grow with the time that it has been followed, until they are steady.
+FOLLOWED_SHARE = 200
 QUIET_SHARE = 10  # an end is seen late by a tenth of how long nothing has been seen, at most
 STATE_SHARE = 10  # the state is asked for at most a tenth of the time
 LINE_BYTES = 1 << 20  # a longer line is shown in parts
@@ -126,9 +127,9 @@ def follow(
         if timeout_s is not None and clock() - started > timeout_s:
             raise TimedOut(f"{run} has not ended after {timeout_s:g} s; it goes on")
         seen = now if shown else seen
-        least_s = max(FIRST_PAUSE_S, min((now - started) / AGE_SHARE, STEADY_PAUSE_S))
+        least_s = max(FIRST_PAUSE_S, min((now - started) / FOLLOWED_SHARE, STEADY_PAUSE_S))
         pause_s = min(max((now - seen) / QUIET_SHARE, least_s), LONGEST_PAUSE_S)
-        sleep(min(pause_s, source.poll_s) if shown else max(pause_s, _least(source, pause_s)))
+        sleep(pause_s if shown else max(pause_s, _least(source, pause_s)))
 
 
 def _least(source: Tail, pause_s: float) -> float:

@@ -16,11 +16,10 @@ import boto3
 
 from runspec_rehearsal.aws.region import Region
 from tests.e2e.aws import PROFILE, REGION
-from tests.waiting import until as until
+from tests.waiting import LIMIT_S as LIMIT_S, until as until
 
 GROUP = "/aws/batch/job"
 READY = "ready"
-LIMIT_S = 120.0
 SAVED_S = 300.0  # for a million lines, on a machine that does other things as well
 
 

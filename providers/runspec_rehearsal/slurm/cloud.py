@@ -66,7 +66,8 @@ class Cloud(Cluster):
 
     def give_capacity(self) -> None:
         """Let every node start again."""
-        self._give(self.without_capacity)
+        for name in self._give():
+            self._take_away(name)
 
     def reclaim(self, name: str) -> None:
         """Take a node that runs, as a spot instance is taken: its slot may be started again."""
@@ -77,8 +78,10 @@ class Cloud(Cluster):
     def mend(self, *, cancel: bool = True) -> None:
         """Give capacity, and a controller; *cancel*: and wait until all nodes are away, without a job."""
         self._mend_controller()
+        names = self._give()
         bad = (name for name, state in self.states().items() if state.startswith(BAD))
-        self._give(self.without_capacity.union(bad))
+        for name in names.union(bad):  # each is told once
+            self._take_away(name)
         if cancel:
             self.cancel()
             self.await_states()
@@ -87,12 +90,11 @@ class Cloud(Cluster):
         """Have a node started: slurmctld does it."""
         self.set_node(name, "POWER_UP")
 
-    def _give(self, names: Iterable[str]) -> None:
-        """Give capacity, and have each of these nodes begin anew."""
-        self.without_capacity = frozenset()
+    def _give(self) -> frozenset[str]:
+        """Give capacity, and the names of those that had none."""
+        names, self.without_capacity = self.without_capacity, frozenset()
         self._write_plan()
-        for name in names:
-            self._take_away(name)
+        return names
 
     def _take_away(self, name: str) -> None:
         self.set_node(name, "POWER_DOWN_FORCE")

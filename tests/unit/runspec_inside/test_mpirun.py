@@ -71,14 +71,25 @@ def test_root_may_run_open_mpi(kind: Mpirun) -> None:
 
 @pytest.mark.parametrize("kind", [PRRTE, ORTE])
 def test_nodes_of_one_machine_are_no_secret_to_open_mpi(kind: Mpirun) -> None:
-    """It uses loopback, binds to no core, shares no memory between them, and looks for no network."""
+    """It uses loopback, binds to no core and shares no memory between them."""
     job = JOB._replace(loopback=True)
 
     assert " ".join(kind.argv(job)).endswith("--bind-to none")
     assert kind.defaults(job)["OMPI_MCA_btl_tcp_if_include"] == "lo"
-    assert kind.defaults(job)["OMPI_MCA_btl"] == "^ofi,sm,vader"
-    assert kind.defaults(job._replace(hosts=("a",)))["OMPI_MCA_btl"] == "^ofi"
+    assert {"sm", "vader"} <= set(kind.defaults(job)["OMPI_MCA_btl"].lstrip("^").split(","))
     assert kind.defaults(JOB) == {}
+
+
+@pytest.mark.parametrize(
+    "hosts, btl", [("a", "^ofi,openib,uct"), ("ab", "^ofi,openib,uct,sm,vader")]
+)
+def test_no_network_is_looked_for_where_loopback_is_all_there_is(hosts: str, btl: str) -> None:
+    """By Open MPI 5, which takes a second for it; what an older one is told of networks, it is told elsewhere."""
+    job = JOB._replace(hosts=tuple(hosts), loopback=True)
+
+    assert PRRTE.defaults(job)["OMPI_MCA_btl"] == btl
+    assert "ofi" not in ORTE.defaults(job).get("OMPI_MCA_btl", "")
+    assert PRRTE.defaults(job._replace(loopback=False)) == {}
 
 
 def test_nodes_of_one_machine_are_no_secret_to_mpich() -> None:

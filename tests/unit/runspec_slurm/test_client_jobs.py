@@ -285,9 +285,7 @@ def test_an_array_is_told_whole_by_few_commands(
     assert (found.state, found.exit_code, len(found.nodes)) == (State.FAILED, 1, 30)
     assert [node.task for node in found.nodes if node.state is State.FAILED] == [3]
     looked = time.monotonic() - submitted
-    began = time.process_time()
     assert len(again(client).streams("many-1")) == 30
-    assert time.process_time() - began < 1
     assert asked() < 10 + 4 * looked  # 0.25 s between two looks while there is news
 
 
