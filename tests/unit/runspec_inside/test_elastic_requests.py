@@ -59,6 +59,7 @@ KINDS = {
     "the files": "PUT .*/outputs/out/0/0/model$",
     "what counts": f"PUT .*/{AT}kept/",
     "it counts": f"PUT .*/{AT}fence$",
+    "the start": f"GET .*/{AT}starts/",  # of a generation, by a node that came to it last
     "manifest": r"PUT .*/outputs/out/0/0/\.runspec/manifest.json$",
 }
 
@@ -142,7 +143,7 @@ def bounds(window_s: float, beat_s: float, sync_s: float) -> Mapping[str, int]:
     each = dict.fromkeys(("beat", "look", "list of nodes", "list of words", "lead"), beats)
     first = dict.fromkeys(("the files", "what counts", "it counts", "manifest"), saves)
     notes = math.floor(window_s / EVERY_S) + 1
-    return {**each, **first, "may it save": 2 * saves, "progress": notes}
+    return {**each, **first, "may it save": 2 * saves, "progress": notes, "the start": 1}
 
 
 @pytest.mark.slow
