@@ -9,12 +9,10 @@ from typing import Any
 LIMIT_S = 120.0
 
 
-def until(
-    what: Callable[[], Any], limit_s: float = LIMIT_S, told: str = "it did not come to pass"
-) -> Any:
-    """Give the first true value of *what*; after *limit_s* seconds without one, an AssertionError says *told*."""
+def until(what: Callable[[], Any], limit_s: float = LIMIT_S) -> Any:
+    """Give the first true value of *what*; fail after *limit_s* seconds without one."""
     end = time.monotonic() + limit_s
     while not (found := what()):
-        assert time.monotonic() < end, told
+        assert time.monotonic() < end, "it did not come to pass"
         time.sleep(0.02)
     return found

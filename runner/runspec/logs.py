@@ -127,14 +127,19 @@ def follow(
         if timeout_s is not None and clock() - started > timeout_s:
             raise TimedOut(f"{run} has not ended after {timeout_s:g} s; it goes on")
         seen = now if shown else seen
-        least_s = max(FIRST_PAUSE_S, min((now - started) / FOLLOWED_SHARE, STEADY_PAUSE_S))
-        pause_s = min(max((now - seen) / QUIET_SHARE, least_s), LONGEST_PAUSE_S)
-        sleep(pause_s if shown else max(pause_s, _least(source, pause_s)))
+        pause_s = _pause_s(now - started, now - seen)
+        sleep(pause_s if shown else max(pause_s, _least_s(source)))
 
 
-def _least(source: Tail, pause_s: float) -> float:
+def _pause_s(followed_s: float, quiet_s: float) -> float:
+    """Give how long to wait where a run has been followed so long, and nothing was shown for so long."""
+    least_s = max(FIRST_PAUSE_S, min(followed_s / FOLLOWED_SHARE, STEADY_PAUSE_S))
+    return min(max(quiet_s / QUIET_SHARE, least_s), LONGEST_PAUSE_S)
+
+
+def _least_s(source: Tail) -> float:
     """A service is asked no more often than it says; this machine may be asked sooner at first."""
-    return source.poll_s if source.poll_s >= LONGEST_PAUSE_S else pause_s
+    return source.poll_s if source.poll_s >= LONGEST_PAUSE_S else 0.0
 
 
 def _pass(

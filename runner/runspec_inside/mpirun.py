@@ -130,9 +130,9 @@ def open_mpi_defaults(job: Job) -> Dict[str, str]:
 
 
 def prrte_defaults(job: Job) -> Dict[str, str]:
-    """Have no network looked for where loopback is all there is: 5.0.11 takes a second for "ofi", whatever it finds.
+    """Have no network looked for where loopback is all there is: 5.0.11 took a second for "ofi" where there was none.
 
-    A variable hides what a machine's openmpi-mca-params.conf says of btl: Debian's leaves these three out, too.
+    A variable hides what a machine's openmpi-mca-params.conf says of btl, where networks may have been left out.
     """
     defaults = open_mpi_defaults(job)
     if job.loopback:
