@@ -241,16 +241,29 @@ def _serve(seat: Seat, ranks: Ranks, env: Mapping[str, str]) -> int:
 def daemon_env(seat: Seat, argv: List[str], folder: str) -> Dict[str, str]:
     """Return the environment of this node's ranks: its own, and the way to its own words and directory."""
     start = os.path.join(folder, "start.sh")
-    script = start_script(folder, os.getcwd(), argv)
-    files.write(start, slurm.shown(os.environ) + script if seat.words.rank == 0 else script)
     env = slurm.without_pmi(seat.env())
-    env["RUNSPEC_START"] = start
+    script = own_tmpdir(env.get("TMPDIR")) + start_script(folder, os.getcwd(), argv)
+    files.write(start, slurm.shown(os.environ) + script if seat.words.rank == 0 else script)
+    # PRRTE 3 names its files there by its pid alone, leaves them when it is killed, and does not start where they are:
+    # "The PMIx server's listener thread failed to start".
+    env.update(RUNSPEC_START=start, TMPDIR=folder)
     if os.geteuid() == 0:
         # https://docs.open-mpi.org/en/v5.0.x/man-openmpi/man1/mpirun.1.html: root only by two variables, for in a
         # container there is often nobody else
         for name in ("OMPI", "PRTE"):
             env[name + "_ALLOW_RUN_AS_ROOT"] = env[name + "_ALLOW_RUN_AS_ROOT_CONFIRM"] = "1"
     return env
+
+
+def own_tmpdir(path: Optional[str]) -> bytes:
+    """Return what gives a rank its own TMPDIR back, as its daemon has another.
+
+    >>> print((own_tmpdir("/my tmp") + own_tmpdir(None)).decode(), end="")
+    export TMPDIR='/my tmp'
+    unset TMPDIR
+    """
+    line = "unset TMPDIR\n" if path is None else "export TMPDIR={}\n".format(shlex.quote(path))
+    return os.fsencode(line)
 
 
 def start_script(folder: str, cwd: str, argv: List[str]) -> bytes:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import fcntl
 import os
+import platform
 import re
 import signal
 import subprocess
@@ -178,6 +179,31 @@ def test_one_machine_needs_no_address_of_another(make: Make) -> None:
     nodes.send(0, signal.SIGTERM)
     nodes.codes(300)
     assert peers and peers <= own
+
+
+def test_what_killed_daemons_left_is_in_no_ones_way(make: Make, tmp_path: Path) -> None:
+    """Open MPI 5.0.11's do not start where one with their pid was killed; ranks have their own TMPDIR all the same."""
+    full = littered(tmp_path / "full")
+    nodes = make(2, TMPDIR=str(full))
+
+    nodes.start_all(["sh", "-c", 'printf %s "$TMPDIR" >said'])
+
+    assert nodes.codes(300) == [0, 0], [nodes.said(rank) for rank in range(2)]
+    assert [(nodes.home(rank) / "said").read_text() for rank in range(2)] == [str(full)] * 2
+    assert sorted(p.name for p in full.iterdir() if not p.name.startswith("prte")) == ["file"]
+
+
+def littered(folder: Path) -> Path:
+    """Make a folder with what PRRTE's daemons of the next pids would have left, had they been killed."""
+    folder.mkdir()
+    (folder / "file").touch()
+    last = int(Path("/proc/sys/kernel/pid_max").read_text()) - 1
+    for number in range(os.getpid(), os.getpid() + 20_000):
+        for tool in ("prted", "prterun"):
+            place = folder / f"{tool}.{number % last}"
+            place.mkdir()
+            os.link(folder / "file", place / f"pmix.{platform.node()}.tool")
+    return folder
 
 
 def _connections(nodes: Nodes) -> set[str]:

@@ -95,10 +95,12 @@ if MPI.COMM_WORLD.rank == 0 and os.environ["RUNSPEC_ATTEMPT"] == "1":
 if os.environ["RUNSPEC_ATTEMPT"] == "1":
     time.sleep(600)
 """
-# Each asks the system's ssh to start its daemons. Hydra has a form of its own for the slots.
+# Each asks the system's ssh to start its daemons. Hydra has a form of its own for the slots. In /tmp, which the hosts
+# share, a daemon of Open MPI does not start where one with its pid was killed.
 BY_SSH = {
     "openmpi": """
-exec mpirun --hostfile "$RUNSPEC_HOSTFILE" --map-by slot --wdir / --prtemca plm_ssh_agent "$AGENT" hostname
+exec mpirun --hostfile "$RUNSPEC_HOSTFILE" --map-by slot --wdir / --prtemca plm_ssh_agent "$AGENT" \\
+  --prtemca prte_tmpdir_base "$TMPDIR/prte" hostname
 """,
     "mpich": """
 sed "s/ slots=/:/" "$RUNSPEC_HOSTFILE" > "$TMPDIR/hosts"

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.e2e.test_launch import mpi as mpi
+from tests.e2e.test_launch import littered, mpi as mpi
 from tests.unit.runspec_rehearsal_batchai.hand import Hand
 
 pytestmark = pytest.mark.slow
@@ -72,6 +72,24 @@ def test_a_rank_that_fails_fails_the_job(make: Callable[..., Hand], mpi: Path) -
 
     assert done.execution_state == "failed"
     assert done.execution_info.exit_code != 0
+
+
+@only_open_mpi
+def test_what_killed_daemons_left_is_in_no_ones_way(
+    make: Callable[..., Hand], mpi: Path, tmp_path: Path
+) -> None:
+    """5.0.11 does not start one where another with its pid was killed."""
+    hand = prepared(make, mpi, HELLO)
+    env = [{"name": "TMPDIR", "value": str(littered(tmp_path / "full"))}]
+
+    done = hand.run(
+        nodes=2,
+        customToolkitSettings=None,
+        chainerSettings=chainer(mpi),
+        environmentVariables=env,
+    )
+
+    assert done.execution_state == "succeeded", hand.text("stderr.txt")
 
 
 @pytest.mark.parametrize("mpi", ["mpich"], indirect=True)

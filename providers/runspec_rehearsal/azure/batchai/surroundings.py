@@ -65,7 +65,7 @@ def variables(settings: Settings, job: Job, node: Node, nodes: Sequence[Node]) -
         "AZ_BATCHAI_SHARED_JOB_TEMP": str(settings.folder / "shared" / job.guid),
         "AZ_BATCHAI_MPI_HOST_FILE": str(folder / "hostfile"),
         "AZ_BATCH_HOST_LIST": ",".join(one.address for one in nodes),
-        **mpi(folder / "agent"),
+        **mpi(folder),
     }
     env["AZ_BATCHAI_STDOUTERR_DIR"] = str(stdouterr(job, env))
     for given in asked.get("inputDirectories", ()):
@@ -79,12 +79,13 @@ def variables(settings: Settings, job: Job, node: Node, nodes: Sequence[Node]) -
     return env
 
 
-def mpi(agent: Path) -> dict[str, str]:
-    """Give what any mpirun must know where nodes share a machine, and *agent* stands for ssh.
+def mpi(folder: Path) -> dict[str, str]:
+    """Give what any mpirun must know where nodes share a machine, and `agent` of *folder* stands for ssh.
 
     Open MPI 5: https://docs.open-mpi.org/en/v5.0.x/launching-apps/ssh.html, mca(1); before: mpirun(1).
     MPICH: https://github.com/pmodels/mpich/blob/main/doc/wiki/how_to/Using_the_Hydra_Process_Manager.md
     """
+    agent = folder / "agent"
     return {
         "OMPI_MCA_plm_rsh_agent": str(agent),
         "PRTE_MCA_plm_ssh_agent": str(agent),
@@ -94,6 +95,9 @@ def mpi(agent: Path) -> dict[str, str]:
         "PRTE_MCA_prte_keep_fqdn_hostnames": "1",
         "OMPI_MCA_plm_rsh_no_tree_spawn": "1",
         "PRTE_MCA_plm_ssh_no_tree_spawn": "1",
+        # Its files are named by its pid alone, and it does not start where one that was killed left some: not in /tmp.
+        "PRTE_MCA_prte_tmpdir_base": str(folder),
+        "PRTE_MCA_prte_silence_shared_fs": "1",
         # The loopback interface is left out otherwise.
         "OMPI_MCA_oob_tcp_if_include": "lo",
         "OMPI_MCA_btl_tcp_if_include": "lo",
