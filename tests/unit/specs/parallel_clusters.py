@@ -46,4 +46,19 @@ ACCOUNTS: dict[str, tuple[str, dict[str, Any], dict[str, Any]]] = {
         },
     ),
     "there": ("hello", {}, {"cluster": "theirs", "manage": False, "partition": "gpu"}),
+    "pool": (
+        "hello",
+        {"cluster": {"nodes": 2, "capacity": "pool:night"}},
+        {
+            "queues": {
+                "day": {"instance_types": ["c7i.large"], "max_count": 4},
+                "night": {
+                    "instance_types": ["c7i.large"],
+                    "reservation": "cr-0123456789abcdef0",
+                    "max_count": 2,
+                },
+            },
+            "pools": {"night": {"queue": "night"}},
+        },
+    ),
 }

@@ -12,7 +12,8 @@ from typing import Any
 
 import pytest
 
-from tests.unit.specs.test_plans import AI, AZURE, read
+from tests.unit.specs import batch_ai
+from tests.unit.specs.test_plans import AZURE, read
 
 pytestmark = pytest.mark.slow
 
@@ -42,7 +43,7 @@ print(json.dumps([codes, opened, sorted(k for k in asked if "AZURE" in k or "KEY
 SECRETS = {"hf": "env:HF_KEY", "storage-key": "env:AZURE_STORAGE_KEY"}
 PROFILES: dict[str, dict[str, Any]] = {
     "azure-batch": {**AZURE, "secrets": {"hf": "env:HF_KEY"}},
-    "azure-batch-ai": {**AI, "secrets": SECRETS},
+    "azure-batch-ai": {**batch_ai.PROFILE, "secrets": SECRETS},
 }
 
 

@@ -23,7 +23,7 @@ from runspec import job, plan, profile as profiles, registry
 from runspec.profile import Profile
 from runspec.provider import Facts, Request, Source, Spec, inside_boot, inside_zipapp
 from runspec_aws.naming import each
-from tests.unit.specs import arm_bodies, azure_bodies, parallel_clusters, slurm_clusters
+from tests.unit.specs import arm_bodies, azure_bodies, batch_ai, parallel_clusters, slurm_clusters
 
 ROOT = Path(__file__).resolve().parents[3]
 SPECS = sorted((ROOT / "specs").glob("*.yaml"))
@@ -163,6 +163,10 @@ AZURE_ACCOUNTS: dict[str, tuple[str, dict[str, Any], dict[str, Any]]] = {
 CLOUD = [(path, "aws-batch", "batch") for path in examples("aws-batch", "batch")]
 CLOUD += [(ROOT / "specs" / f"{row[0]}.yaml", "aws-batch", name) for name, row in ACCOUNTS.items()]
 BATCH_AI = [(path, "azure-batch-ai", "batchai") for path in examples("azure-batch-ai", "batchai")]
+BATCH_AI += [
+    (ROOT / "specs" / f"{row[0]}.yaml", "azure-batch-ai", name)
+    for name, row in batch_ai.ACCOUNTS.items()
+]
 ON_AZURE = [(path, "azure-batch", "batch") for path in examples("azure-batch", "batch")]
 ON_AZURE += [
     (ROOT / "specs" / f"{row[0]}.yaml", "azure-batch", name) for name, row in AZURE_ACCOUNTS.items()
@@ -224,32 +228,23 @@ def cloud_facts(spec: Spec, more: dict[str, Any], found: dict[str, Any]) -> Fact
     return facts(spec, "batch")._replace(options=typed, survey=found)
 
 
-AI = {
-    "subscription": "00000000-0000-0000-0000-000000000000",
-    "location": "eastus",
-    "storage_account": "jobs",
-    "container": "jobs",
-    "file_share": "logs",
-    "ssh_public_key": "ssh-ed25519 AAAA",
-    "images": {"localhost/chainermn:7.8.1": "batchaitraining/chainermn:openMPI"},
-}
-
-
-def batch_ai_facts(spec: Spec) -> Facts:
+def batch_ai_facts(spec: Spec, more: dict[str, Any]) -> Facts:
     """Give the facts of an account that is nobody's, with what the example says of Batch AI."""
     secrets = {name: f"env:{variable}" for variable, name in spec.secrets.items()}
     secrets["storage-key"] = "env:STORAGE_KEY"
-    options = {**AI, "secrets": secrets, **spec.providers.get("azure-batch-ai", {})}
-    model = registry.load("azure-batch-ai").options_model.model_validate(options)
-    return facts(spec, "batchai")._replace(options=model, survey={})
+    there = Profile(providers={"azure-batch-ai": {**batch_ai.PROFILE, "secrets": secrets, **more}})
+    model = registry.load("azure-batch-ai").options_model
+    typed, *problems = profiles.options(model, "azure-batch-ai", spec, there)
+    assert typed is not None, problems
+    return facts(spec, "batchai")._replace(options=typed, survey={})
 
 
 def planned(path: Path, provider: str, engine: str) -> plan.Plan:
-    rows = CLOUDS[provider][2] if provider in CLOUDS else {}
-    _, fields, profile = rows.get(engine, ("", {}, {}))
+    rows = {"azure-batch-ai": batch_ai.ACCOUNTS, **{name: row[2] for name, row in CLOUDS.items()}}
+    _, fields, profile = rows.get(provider, {}).get(engine, ("", {}, {}))
     spec = read(path, provider=provider, **fields)
     if provider == "azure-batch-ai":
-        found = batch_ai_facts(spec)
+        found = batch_ai_facts(spec, profile)
     else:
         there = slurm_clusters.survey(engine)
         found = facts(spec, engine) if provider == "local" else cloud_facts(spec, profile, there)
