@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 LIMIT_S = 120.0
+SOON_S = 60.0  # for what takes a moment, and would take minutes or for ever
 
 
 def until(what: Callable[[], Any], limit_s: float = LIMIT_S) -> Any:

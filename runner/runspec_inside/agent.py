@@ -214,9 +214,7 @@ class Agent:
 
         self.place = seat(self.place, self.record)
         self.record = dict(self.record, nodes=self.record["elastic"]["max"])
-        if self.record.get("spot"):
-            self.watch = WATCHES[self.record["spot"]](self.env)
-            self.watch.start()
+        self._listen()
         try:
             code = Elastic(self, words, signals).run()
         finally:
@@ -225,6 +223,12 @@ class Agent:
         if self.taken is not None and isinstance(self.watch, Events):
             self.taken.stay(self.watch, signals)
         return code
+
+    def _listen(self) -> None:
+        """Hear of the end of a spot machine from here on."""
+        if self.record.get("spot"):
+            self.watch = WATCHES[self.record["spot"]](self.env)
+            self.watch.start()
 
     def notice(self) -> Optional[str]:
         """Return why this node is about to lose its machine, if it has been told."""
@@ -246,7 +250,7 @@ class Agent:
         found.start()
         try:
             code = self._run(words, signals)
-            if code == STOPPED and not (signals.stopping or self._noticed()):
+            if code == STOPPED and not (signals.stopping or self.notice()):
                 code = AGAIN  # a launcher on another node was told to end
             if not self._excused(code):
                 verdict = found.blame(signals)
@@ -255,10 +259,7 @@ class Agent:
         except BaseException as error:  # whatever it is goes on; the others are to hear of it
             found.end(error.code if isinstance(error, Failure) else 1, signals)
             raise
-        return STOPPED if self._noticed() and code == AGAIN else code
-
-    def _noticed(self) -> bool:
-        return self.watch is not None and self.watch.notice is not None
+        return STOPPED if self.notice() and code == AGAIN else code
 
     def _run(self, words: List[str], signals: Signals) -> int:
         try:
@@ -291,9 +292,7 @@ class Agent:
         One that ended well after a notice may have saved half its work and left, as after any other
         SIGTERM: it is tried again. One that ended well for the others' sake waits for them.
         """
-        if self.record.get("spot"):
-            self.watch = WATCHES[self.record["spot"]](self.env)
-            self.watch.start()
+        self._listen()
         try:
             code = process.run(child, signals, grace_s, lambda: self._leave(signals))
         except Failure as left:
@@ -301,16 +300,16 @@ class Agent:
         finally:
             if self.watch is not None:
                 self.watch.finish()
-        told_by_others = self.leaving is not None and not self._noticed()
+        told_by_others = self.leaving is not None and not self.notice()
         return 0 if told_by_others and child.code == 0 else code
 
     def _leave(self, signals: Signals) -> Optional[Failure]:
         """Return why the program is to end now; said on the log, once. The other nodes hear of it."""
         if self.leaving is None:
             verdict = None if self.round is None else self.round.verdict
-            if self.watch is not None and self.watch.notice is not None:
-                text = "the machine is to be taken away at {}".format(self.watch.notice)
-                self.leaving = Failure(text, STOPPED)
+            notice = self.notice()
+            if notice is not None:
+                self.leaving = Failure(notice, STOPPED)
                 if self.taken is not None:
                     self.taken.note()
             elif verdict is not None:

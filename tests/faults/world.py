@@ -109,7 +109,7 @@ class Driver:
     def close(self) -> None:
         assert self._server.stdin and self._server.stdout
         self._server.stdin.close()
-        self._server.wait(10)
+        self._server.wait(LIMIT_S)
         self._server.stdout.close()
 
 

@@ -34,6 +34,7 @@ from runspec_inside.words import LOST, STOPPED, Failure
 from tests.unit.runspec_inside.machines import NOTICE, Machine
 from tests.unit.runspec_inside.nodes import fake_mpirun as fake_mpirun
 from tests.unit.runspec_inside.stores import Way
+from tests.waiting import LIMIT_S, SOON_S
 
 ZIPAPP = zipapp_bytes()
 DIGEST = hashlib.sha256(ZIPAPP).hexdigest()
@@ -414,7 +415,7 @@ def test_sigterm_reaches_the_program_and_what_it_writes_then_is_saved(service: S
 
     job.send_signal(signal.SIGTERM)
 
-    out, err = job.communicate(timeout=30)
+    out, err = job.communicate(timeout=LIMIT_S)
     assert (job.returncode, out, err) == (STOPPED, "bye\n", "")
     assert service.output("f") == b"last\n"
 
@@ -428,9 +429,9 @@ def test_a_program_that_does_not_listen_is_killed_after_its_grace(service: Servi
 
     job.send_signal(signal.SIGTERM)
 
-    job.communicate(timeout=30)
+    job.communicate(timeout=LIMIT_S)
     assert job.returncode == STOPPED
-    assert 0.3 <= time.monotonic() - began < 10
+    assert 0.3 <= time.monotonic() - began < SOON_S
     assert service.output("f") == b"x\n"
 
 
@@ -504,7 +505,7 @@ def test_a_job_has_nothing_to_suffer_where_there_is_no_machine_to_ask(service: S
         found = service.runs("true", record=SPOT, AWS_EC2_METADATA_SERVICE_ENDPOINT=there)
 
     assert found == (0, "", "")
-    assert time.monotonic() - began < 10
+    assert time.monotonic() - began < SOON_S
 
 
 def test_only_jobs_that_may_be_on_spot_ask(service: Service, machine: Machine) -> None:
@@ -676,7 +677,7 @@ def test_the_first_node_waits_for_the_others(service: Service, tmp_path: Path) -
     with (tmp_path / "fifo").open("w"):
         assert first.poll() is None
 
-    assert (second.wait(30), first.wait(30)) == (6, 6)
+    assert (second.wait(LIMIT_S), first.wait(LIMIT_S)) == (6, 6)
 
 
 @pytest.mark.parametrize("attempt", ["1", "2"])
@@ -692,7 +693,7 @@ def test_an_output_of_the_first_node_is_not_kept_of_another_one(
         for n in range(2)
     ]
 
-    assert [job.wait(30) for job in jobs] == [0, 0]
+    assert [job.wait(LIMIT_S) for job in jobs] == [0, 0]
     assert [service.output("f", f"my-model/0/{n}") for n in range(2)] == [b"0\n", None]
     assert service.output(".runspec/manifest.json", "my-model/0/1") is None
 
@@ -799,7 +800,7 @@ def test_a_node_that_never_came_to_its_program_is_not_waited_for(
     record = {"shape": "nodes", "nodes": 2}
     mount = {"name": "data", "target": "/in", "kind": "prefix", "key": "store/data/"}
     second = service.starts("true", record={**record, "mounts": [mount]}, at="1", BATCH_NODE="1")
-    assert second.wait(30) == 2
+    assert second.wait(LIMIT_S) == 2
 
     assert service.runs("true", record=record, at="0", BATCH_NODE="0")[0] == 2
 

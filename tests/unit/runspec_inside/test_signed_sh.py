@@ -17,6 +17,7 @@ from runspec_inside.pack import inside_sh, signed_sh
 from runspec_rehearsal.aws.region import Objects
 from tests.unit.runspec_inside.shells import SHELLS, Word, every_shell, program
 from tests.unit.runspec_inside.store import BUCKET, TOOLS, Bucket, Image, answering
+from tests.waiting import LIMIT_S, SOON_S
 
 WAYS = [(shell, tool) for shell in SHELLS for tool in TOOLS]
 PUTS = [way for way in WAYS if way != ("busybox", "wget")]
@@ -521,7 +522,7 @@ def test_a_sigterm_reaches_the_program_and_outputs_are_sent(
     child.stdout.readline()
 
     child.send_signal(signal.SIGTERM)
-    _, err = child.communicate(timeout=30)
+    _, err = child.communicate(timeout=LIMIT_S)
 
     assert (child.returncode, err) == (143, b"")
     assert unpacked(bucket.content("out")) == {"a": b"late\n"}
@@ -540,10 +541,10 @@ def test_a_program_that_does_not_mind_is_killed_after_its_grace(
     began = time.monotonic()
 
     child.send_signal(signal.SIGTERM)
-    child.communicate(timeout=30)
+    child.communicate(timeout=LIMIT_S)
 
     assert child.returncode == 143
-    assert time.monotonic() - began < 15
+    assert time.monotonic() - began < SOON_S
     assert unpacked(bucket.content("out")) == {"a": b"on\n"}
 
 

@@ -13,6 +13,7 @@ import pytest
 
 from runspec_rehearsal.aws.engine import marked
 from tests.unit.runspec_rehearsal.stand import GROUP, RESOURCES, container, session, until
+from tests.waiting import LIMIT_S
 
 
 def program(folder: Path) -> subprocess.Popen[str]:
@@ -59,6 +60,6 @@ def test_the_program_ends_with_all_its_jobs(tmp_path: Path, way: str) -> None:
 
         process.send_signal(signal.SIGTERM) if way == "SIGTERM" else process.stdin.close()
 
-        assert process.wait(10) == 0
+        assert process.wait(LIMIT_S) == 0
     assert [event["message"] for event in events] == ["a=b"]
     assert list(marked(url)) == []

@@ -14,6 +14,7 @@ from azure.batch import BatchClient
 from azure.core.credentials import AzureNamedKeyCredential
 
 from tests.unit.runspec_rehearsal_azure_batch.stand import MACHINE, until
+from tests.waiting import LIMIT_S
 
 
 @pytest.mark.slow
@@ -36,7 +37,7 @@ def test_the_program_ends_with_all_its_tasks(tmp_path: Path, way: str) -> None:
 
         process.send_signal(signal.SIGTERM) if way == "SIGTERM" else process.stdin.close()
 
-        assert process.wait(20) == 0
+        assert process.wait(LIMIT_S) == 0
     assert not list(marked(str(tmp_path)))
 
 

@@ -15,6 +15,7 @@ from runspec.provider import CredentialsError, NoAnswer, RemoteError, Unavailabl
 from runspec_slurm.parallelcluster import cli, tool
 from runspec_slurm.parallelcluster.cli import Cli, NotThere, StopFirst, failure
 from tests.unit.runspec_slurm_parallelcluster.clusters import options
+from tests.waiting import SOON_S
 
 # Notes how it was called, then does what the test wants.
 PROGRAM = """#!/bin/sh
@@ -169,12 +170,12 @@ def test_a_program_that_does_not_end_is_ended_with_all_it_started(
     program: Program, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(cli, "LONGEST_S", 0.5)
-    program.does('sleep 60 & echo $! >"$NOTES/child"; wait')
+    program.does('sleep 600 & echo $! >"$NOTES/child"; wait')
 
     began = time.monotonic()
     with pytest.raises(NoAnswer, match="no answer in"):
         client().run("create-cluster", "x")
-    assert time.monotonic() - began < 30  # the child would have held the pipe for a minute
+    assert time.monotonic() - began < SOON_S  # the child would have held the pipe for ten minutes
 
     child = int((program.notes / "child").read_text())
     deadline = time.monotonic() + 60
