@@ -16,6 +16,7 @@ from typing import Any
 
 from runspec_inside.pack import zipapp_bytes
 from tests.e2e.elastic_sgd import PROGRAM
+from tests.processes import descendants
 
 ROOT = Path(__file__).resolve().parents[2]
 RUN = f"r-{os.getpid():06}"
@@ -151,25 +152,6 @@ class Elastic:
     def close(self) -> None:
         for seat in list(self.nodes):
             self.kill(seat)
-
-
-def descendants(pid: int) -> list[int]:
-    """Give all processes below *pid*. proc(5)"""
-    parents: dict[int, list[int]] = {}
-    for entry in Path("/proc").iterdir():
-        if entry.name.isdigit():
-            try:
-                fields = (entry / "stat").read_bytes().rpartition(b")")[2].split()
-            except OSError:
-                continue
-            parents.setdefault(int(fields[1]), []).append(int(entry.name))
-    found: list[int] = []
-    todo = [pid]
-    while todo:
-        new = parents.get(todo.pop(), [])
-        found += new
-        todo += new
-    return found
 
 
 def sgd(folder: Path, steps: int, pace_s: float) -> list[str]:

@@ -15,7 +15,8 @@ from typing import Any
 
 import pytest
 
-from tests.e2e.elastic import accounted, descendants, fixed, generations, sgd, went
+from tests import processes
+from tests.e2e.elastic import accounted, fixed, generations, sgd, went
 from tests.e2e.elastic_sgd import OWN
 
 pytestmark = pytest.mark.slow
@@ -87,10 +88,9 @@ class Job:
         """Give the process of a node."""
         supervisor = json.loads((self.run / "started.json").read_text())["pid"]
         mark = f"RUNSPEC_INDEX={seat}".encode()
-        for pid in descendants(supervisor):
-            stat = Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[2].split()
-            environ = Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
-            if int(stat[1]) == supervisor and mark in environ:
+        around = dict(processes.environments())
+        for pid in processes.children().get(supervisor, []):
+            if mark in around.get(pid, b"").split(b"\0"):
                 return pid
         raise AssertionError(f"node {seat} is not there")
 

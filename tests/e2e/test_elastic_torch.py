@@ -17,9 +17,10 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from tests.e2e.elastic import ROOT, WAIT_S, Elastic, Namespaces, descendants
+from tests.e2e.elastic import ROOT, WAIT_S, Elastic, Namespaces
 from tests.e2e.test_elastic_local import Job
 from tests.needs import lack, need, need_root
+from tests.processes import descendants
 
 pytestmark = pytest.mark.slow
 

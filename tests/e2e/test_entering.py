@@ -23,6 +23,7 @@ import pytest
 from runspec import registry
 from runspec.cli.main import run
 from runspec.testing.world import ECHO
+from tests import processes
 
 HEAD = "apiVersion: runspec/v1\nname: job\nprovider: local\nproviders: {local: {engine: process, grace: 1s}}\n"
 SLEEPING = "run: |\n  echo begun\n  exec sleep 600\n"
@@ -86,16 +87,9 @@ def until_runs(*words: str) -> None:
     """Wait for a process of just these words. proc(5)"""
     line = "".join(f"{word}\0" for word in words).encode()
     end = time.monotonic() + WAIT_S
-    while not any(words_of(path) == line for path in Path("/proc").glob("[0-9]*/cmdline")):
+    while not any(words == line for _, words in processes.words()):
         assert time.monotonic() < end, f"nobody started {words}"
         time.sleep(0.02)
-
-
-def words_of(cmdline: Path) -> bytes:
-    try:
-        return cmdline.read_bytes()
-    except OSError:
-        return b""
 
 
 # A shell

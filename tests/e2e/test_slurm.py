@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from tests import processes
 from tests.e2e.slurm import Project, cluster as cluster, project as project  # fixtures
 
 pytestmark = pytest.mark.slow
@@ -64,7 +65,7 @@ def test_a_secret_is_seen_by_the_program_alone(
     number = project.jobs("%i", f"--name={name}")[0]
     shown += project.cluster.run("scontrol", "write", "batch_script", number, "-")
     shown += "".join(project.said("plan", "job.yaml", "--json")[1:]) + project.log()
-    lines = b"".join(read(path) for path in Path("/proc").glob("[0-9]*/cmdline"))
+    lines = b"".join(words for _, words in processes.words())
     holding = [p for p in project.folder.rglob("*") if p.is_file() and WORD.encode() in read(p)]
     home = Path(project.cluster.places.folder)
     holding += [p for p in home.rglob("*") if p.is_file() and WORD.encode() in read(p)]
@@ -84,7 +85,7 @@ def test_a_secret_is_seen_by_the_program_alone(
 def read(path: Path) -> bytes:
     try:
         return path.read_bytes()
-    except OSError:  # a process that has ended
+    except OSError:  # it has gone
         return b""
 
 

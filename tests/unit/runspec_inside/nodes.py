@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from runspec_inside.pack import zipapp_bytes
+from tests import processes
 from tests.unit.runspec_inside.shells import FILE, program
 
 # An mpirun that does what the real ones do, by the remote shell it is told of: one rank a host,
@@ -125,15 +126,11 @@ class Nodes:
         return [line for _, line, environ in self._marked() if there not in environ]
 
     def _marked(self) -> Iterator[tuple[int, str, bytes]]:
-        for entry in Path("/proc").iterdir():
-            try:
-                if entry.name.isdigit():
-                    environ = (entry / "environ").read_bytes()
-                    line = (entry / "cmdline").read_bytes().replace(b"\0", b" ").decode()
-                    if line and self.mark.encode() in environ:  # a zombie has no line
-                        yield int(entry.name), line, environ
-            except OSError:
-                continue
+        lines = dict(processes.words())
+        for pid, environ in processes.environments():
+            line = lines.get(pid)  # a zombie has none
+            if line and self.mark.encode() in environ:
+                yield pid, os.fsdecode(line.replace(b"\0", b" ")), environ
 
     def close(self) -> None:
         for pid, _, _ in list(self._marked()):

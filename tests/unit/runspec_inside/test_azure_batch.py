@@ -18,6 +18,7 @@ from runspec_inside.bucket import Bucket
 from runspec_inside.failures import AGAIN
 from runspec_inside.pack import zipapp_bytes
 from runspec_rehearsal.azure.blob import Blobs
+from tests.processes import marked
 from tests.unit.runspec_inside.nodes import fake_mpirun as fake_mpirun
 from tests.unit.runspec_inside.stores import Way
 from tests.unit.runspec_inside.test_agent import MODEL, RECORD, sh
@@ -122,22 +123,12 @@ class Service:
 
     def left(self) -> list[int]:
         """Give the agents that still run."""
-        mark = f"AZ_BATCH_NODE_MOUNTS_DIR={self.folder}/mounts".encode()
-        return [
-            int(p.parent.name) for p in Path("/proc").glob("[0-9]*/environ") if mark in _read(p)
-        ]
+        return marked(f"AZ_BATCH_NODE_MOUNTS_DIR={self.folder}/mounts")
 
     def close(self) -> None:
         self.ends_all()
         for child in self.started:
             child.wait()
-
-
-def _read(path: Path) -> bytes:
-    try:
-        return path.read_bytes()
-    except OSError:
-        return b""
 
 
 @pytest.fixture

@@ -24,6 +24,7 @@ from runspec_local import pythons, uv
 from runspec_local.environment import build, complete
 from runspec_local.pythons import find_python, fits, search_path
 from runspec_local.uv import failure, find_uv, uv_environment
+from tests import processes
 
 # --- which Python ---
 
@@ -421,8 +422,7 @@ def test_a_build_that_is_interrupted_leaves_no_uv(
     with pytest.raises(KeyboardInterrupt):
         build(target, ["slow"], [], sys.executable, interrupt)
 
-    lines = [p.read_bytes() for p in Path("/proc").glob("[0-9]*/cmdline") if p.parent.exists()]
-    assert not any(str(target).encode() in line for line in lines)
+    assert not any(str(target).encode() in line for _, line in processes.words())
     assert not complete(target)
 
 

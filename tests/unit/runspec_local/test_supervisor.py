@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import fcntl
 import os
 import signal
@@ -19,6 +18,7 @@ from runspec.provider import NoAnswer, RemoteError, Request, Scope, State, Step
 from runspec_local import engine, process, supervisor
 from runspec_local.child import start_child
 from runspec_local.client import BOOTSTRAP, LocalClient
+from tests import processes
 from tests.waiting import until
 
 RUN = f"r-{os.getpid():06}"  # processes of a run are looked for on the whole machine
@@ -137,12 +137,7 @@ def test_the_supervisor_listens_while_it_saves(world: World, tmp_path: Path) -> 
 def saver(folder: Path) -> list[int]:
     """Give the process that saves the output of the first task."""
     target = str(folder / "outputs/out/0/0").encode()
-    found = []
-    for path in Path("/proc").glob("[0-9]*/cmdline"):
-        with contextlib.suppress(OSError):
-            if target in path.read_bytes().split(b"\0"):
-                found.append(int(path.parent.name))
-    return found
+    return [pid for pid, words in processes.words() if target in words.split(b"\0")]
 
 
 def test_a_run_that_was_taken_away_is_not_begun(world: World, tmp_path: Path) -> None:

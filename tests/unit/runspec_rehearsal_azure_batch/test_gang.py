@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import pytest
 
+from tests.processes import marked
 from tests.unit.runspec_rehearsal_azure_batch.stand import Stand, Store, until
 
 GANG = {"targetDedicatedNodes": 3, "enableInterNodeCommunication": True}
@@ -92,19 +92,8 @@ def test_what_coordination_left_in_the_background_goes_with_the_primary(stand: S
     nodes = stand.server.world.pools["pool"].nodes.values()
 
     assert everywhere(stand) == ["up\n"] * 3
-    marks = [f"AZ_BATCH_NODE_ROOT_DIR={n.root}\0".encode() for n in nodes]
-    assert not [m for m in marks if m in running()]
-
-
-def running() -> bytes:
-    """Give the environments of all processes of ours. proc(5)"""
-    found = b""
-    for file in Path("/proc").glob("[0-9]*/environ"):
-        try:
-            found += file.read_bytes()
-        except OSError:
-            continue
-    return found
+    marks = [f"AZ_BATCH_NODE_ROOT_DIR={n.root}\0" for n in nodes]
+    assert not [m for m in marks if marked(m)]
 
 
 def test_what_is_in_the_background_writes_beside_the_command(stand: Stand) -> None:

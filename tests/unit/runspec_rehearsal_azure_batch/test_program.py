@@ -13,6 +13,7 @@ import pytest
 from azure.batch import BatchClient
 from azure.core.credentials import AzureNamedKeyCredential
 
+from tests.processes import marked
 from tests.unit.runspec_rehearsal_azure_batch.stand import MACHINE, until
 from tests.waiting import LIMIT_S
 
@@ -33,21 +34,9 @@ def test_the_program_ends_with_all_its_tasks(tmp_path: Path, way: str) -> None:
         client.create_pool({**body, "targetDedicatedNodes": 1})
         client.create_job({"id": "j", "poolInfo": {"poolId": "p"}})
         client.create_task("j", {"id": "t", "commandLine": "/bin/sleep 71"})
-        until(lambda: list(marked(str(tmp_path))))
+        until(lambda: marked(f"AZ_BATCH_NODE_ROOT_DIR={tmp_path}"))
 
         process.send_signal(signal.SIGTERM) if way == "SIGTERM" else process.stdin.close()
 
         assert process.wait(LIMIT_S) == 0
-    assert not list(marked(str(tmp_path)))
-
-
-def marked(folder: str) -> list[str]:
-    """Give the processes that have *folder* in their environment. proc(5)"""
-    found = []
-    for file in Path("/proc").glob("[0-9]*/environ"):
-        try:
-            if f"AZ_BATCH_NODE_ROOT_DIR={folder}".encode() in file.read_bytes():
-                found.append(file.parent.name)
-        except OSError:
-            continue
-    return found
+    assert not marked(f"AZ_BATCH_NODE_ROOT_DIR={tmp_path}")

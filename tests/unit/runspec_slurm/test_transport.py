@@ -16,6 +16,7 @@ import pytest
 from runspec.provider import Conflict, Unavailable
 from runspec_slurm import transport as transports
 from runspec_slurm.transport import Here, Ssh, Transport, transport
+from tests.processes import marked
 from tests.unit.runspec_slurm.login import Login, login
 
 pytestmark = pytest.mark.slow
@@ -119,11 +120,7 @@ def test_what_takes_too_long_is_ended_with_all_it_started(way: Transport, tmp_pa
 
 def alive_with(word: str) -> bool:
     """Say whether a process has *word* in its environment; one that has ended has none. proc(5)"""
-    for environ in Path("/proc").glob("[0-9]*/environ"):
-        with contextlib.suppress(OSError):
-            if word.encode() in environ.read_bytes():
-                return True
-    return False
+    return bool(marked(word))
 
 
 def test_what_cannot_be_read_ends_the_command_and_is_told(way: Transport) -> None:
