@@ -224,7 +224,11 @@ class FolderBucket(Bucket):
         if os.path.isdir(folder):
             return
         if clear and folder != self.root and os.path.lexists(folder):
-            os.unlink(folder)
+            try:
+                os.unlink(folder)
+            except OSError:  # who saves another file of it was faster
+                if os.path.lexists(folder) and not os.path.isdir(folder):
+                    raise
         if len(folder) > len(self.root):
             self._make(os.path.dirname(folder), clear)
         try:

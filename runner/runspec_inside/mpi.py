@@ -246,7 +246,8 @@ def daemon_env(seat: Seat, argv: List[str], folder: str) -> Dict[str, str]:
     files.write(start, slurm.shown(os.environ) + script if seat.words.rank == 0 else script)
     # PRRTE 3 names its files there by its pid alone, leaves them when it is killed, and does not start where they are:
     # "The PMIx server's listener thread failed to start".
-    env.update(RUNSPEC_START=start, TMPDIR=folder)
+    env.update(RUNSPEC_START=start, TMPDIR=os.path.join(folder, "tmp"))
+    os.mkdir(env["TMPDIR"], 0o700)
     if os.geteuid() == 0:
         # https://docs.open-mpi.org/en/v5.0.x/man-openmpi/man1/mpirun.1.html: root only by two variables, for in a
         # container there is often nobody else

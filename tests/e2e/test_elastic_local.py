@@ -165,15 +165,7 @@ def test_a_job_that_is_cancelled_keeps_what_it_had(
     assert job.applying.returncode != 0
     job.ask("fetch", "elastic", "here")
     assert json.loads((tmp_path / "here/out/state.json").read_text())["losses"]
-    left = [pid for pid in Path("/proc").iterdir() if pid.name.isdigit() and _of(job, pid)]
-    assert left == []
-
-
-def _of(job: Job, process: Path) -> bool:
-    try:
-        return f"RUNSPEC_RUN={job.run.name}".encode() in (process / "environ").read_bytes()
-    except OSError:
-        return False
+    assert processes.marked(f"RUNSPEC_RUN={job.run.name}") == []
 
 
 def test_a_program_that_fails_ends_the_job_with_its_code(start: Callable[..., Job]) -> None:

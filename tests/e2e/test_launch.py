@@ -197,10 +197,11 @@ def littered(folder: Path) -> Path:
     """Make a folder with what PRRTE's daemons of the next pids would have left, had they been killed."""
     folder.mkdir()
     (folder / "file").touch()
-    last = int(Path("/proc/sys/kernel/pid_max").read_text()) - 1
-    for number in range(os.getpid(), os.getpid() + 20_000):
+    newest = int(Path("/proc/loadavg").read_text().split()[-1])
+    most = int(Path("/proc/sys/kernel/pid_max").read_text())
+    for number in range(newest, newest + 10_000):
         for tool in ("prted", "prterun"):
-            place = folder / f"{tool}.{number % last}"
+            place = folder / f"{tool}.{number % most}"
             place.mkdir()
             os.link(folder / "file", place / f"pmix.{platform.node()}.tool")
     return folder

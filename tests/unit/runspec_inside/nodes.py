@@ -128,9 +128,8 @@ class Nodes:
     def _marked(self) -> Iterator[tuple[int, str, bytes]]:
         lines = dict(processes.words())
         for pid, environ in processes.environments():
-            line = lines.get(pid)  # a zombie has none
-            if line and self.mark.encode() in environ:
-                yield pid, os.fsdecode(line.replace(b"\0", b" ")), environ
+            if self.mark.encode() in environ:  # a zombie has none
+                yield pid, os.fsdecode(lines.get(pid, b"").replace(b"\0", b" ")), environ
 
     def close(self) -> None:
         for pid, _, _ in list(self._marked()):

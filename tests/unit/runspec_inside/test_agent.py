@@ -34,7 +34,7 @@ from runspec_inside.words import LOST, STOPPED, Failure
 from tests.unit.runspec_inside.machines import NOTICE, Machine
 from tests.unit.runspec_inside.nodes import fake_mpirun as fake_mpirun
 from tests.unit.runspec_inside.stores import Way
-from tests.waiting import LIMIT_S, SOON_S
+from tests.waiting import LIMIT_S
 
 ZIPAPP = zipapp_bytes()
 DIGEST = hashlib.sha256(ZIPAPP).hexdigest()
@@ -431,7 +431,7 @@ def test_a_program_that_does_not_listen_is_killed_after_its_grace(service: Servi
 
     job.communicate(timeout=LIMIT_S)
     assert job.returncode == STOPPED
-    assert 0.3 <= time.monotonic() - began < SOON_S
+    assert 0.3 <= time.monotonic() - began < 20  # the grace of who names none
     assert service.output("f") == b"x\n"
 
 
@@ -505,7 +505,7 @@ def test_a_job_has_nothing_to_suffer_where_there_is_no_machine_to_ask(service: S
         found = service.runs("true", record=SPOT, AWS_EC2_METADATA_SERVICE_ENDPOINT=there)
 
     assert found == (0, "", "")
-    assert time.monotonic() - began < SOON_S
+    assert time.monotonic() - began < 20  # one that waited for three answers would take 21 s
 
 
 def test_only_jobs_that_may_be_on_spot_ask(service: Service, machine: Machine) -> None:

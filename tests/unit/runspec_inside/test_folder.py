@@ -259,3 +259,38 @@ def test_a_stream_stays_with_the_file_that_it_began_with(store: Bucket) -> None:
         put(store, "a", b"other")
 
         assert (body.size, body.read(2), body.read(), body.read()) == (5, b"fi", b"rst", b"")
+
+
+def test_a_folder_that_another_thread_makes_meanwhile_is_not_taken_for_a_file(
+    store: Bucket, root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Both have seen that it is not there; files of one output are saved at once."""
+    there = os.path.lexists
+
+    def lexists(path: str) -> bool:
+        os.makedirs(path, exist_ok=True)
+        return there(path)
+
+    monkeypatch.setattr(os.path, "lexists", lexists)
+
+    put(store, "deep/er/b", b"x")
+
+    assert names(root) == ["deep/er/b"]
+
+
+def test_a_file_where_a_folder_is_to_be_goes_once(
+    store: Bucket, root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another thread, that saves another file of the folder, has just taken it away."""
+    put(store, "deep", b"x")
+    remove = os.unlink
+
+    def unlink(path: str) -> None:
+        remove(path)
+        remove(path)
+
+    monkeypatch.setattr(os, "unlink", unlink)
+
+    put(store, "deep/b", b"x")
+
+    assert names(root) == ["deep/b"]

@@ -33,7 +33,7 @@ def make(bucket: Bucket, monkeypatch: pytest.MonkeyPatch) -> Iterator[Make]:
     """Nodes of a gang that has all the time of a test: what takes minutes takes fractions of a second."""
     monkeypatch.setattr(module, "BEAT_S", 0.05)
     monkeypatch.setattr(module, "LEASE_S", 3.0)
-    monkeypatch.setattr(module, "FIRST_S", 20.0)
+    monkeypatch.setattr(module, "FIRST_S", 600.0)
     monkeypatch.setattr(module, "MOMENT_S", 0.2)
     made: list[Gang] = []
 

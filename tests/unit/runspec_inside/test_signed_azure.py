@@ -15,7 +15,6 @@ from tests.needs import need
 from tests.unit.runspec_inside.shells import SHELLS
 from tests.unit.runspec_inside.store import TOOLS, Image
 from tests.unit.runspec_inside.test_signed_sh import packed, unpacked
-from tests.waiting import SOON_S
 
 pytestmark = pytest.mark.slow
 HEADER = "header=x-ms-blob-type: BlockBlob"
@@ -112,7 +111,9 @@ def test_a_second_job_of_a_run_leaves_at_once_and_another_try_goes_on(
 
     assert (second.returncode, second.stdout) == (0, b"")
     assert b"duplicate of job-1, leaving" in second.stderr
-    assert took < SOON_S
+    assert (
+        took < 15
+    )  # what is not told apart from a busy store is asked for again, after 1 + 2 + 4 + 8 s
     assert again.returncode == 0
     assert unpacked(container.read("out")) == {"f": b"x\nx\n"}
 

@@ -37,7 +37,7 @@ def submitted(url: str) -> tuple[Any, str]:
     batch.register_job_definition(
         jobDefinitionName="d",
         type="container",
-        containerProperties=container(["sh", "-c", "echo $GIVEN; exec sleep 60"]),
+        containerProperties=container(["sh", "-c", "echo $GIVEN; exec sleep 600"]),
     )
     job_id = batch.submit_job(jobName="j", jobQueue="q", jobDefinition="d")["jobId"]
     job = until(

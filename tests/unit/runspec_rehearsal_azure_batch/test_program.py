@@ -33,7 +33,7 @@ def test_the_program_ends_with_all_its_tasks(tmp_path: Path, way: str) -> None:
         body = {"id": "p", "vmSize": "x", "virtualMachineConfiguration": MACHINE}
         client.create_pool({**body, "targetDedicatedNodes": 1})
         client.create_job({"id": "j", "poolInfo": {"poolId": "p"}})
-        client.create_task("j", {"id": "t", "commandLine": "/bin/sleep 71"})
+        client.create_task("j", {"id": "t", "commandLine": "/bin/sleep 600"})
         until(lambda: marked(f"AZ_BATCH_NODE_ROOT_DIR={tmp_path}"))
 
         process.send_signal(signal.SIGTERM) if way == "SIGTERM" else process.stdin.close()
