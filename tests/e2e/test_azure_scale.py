@@ -25,6 +25,7 @@ from tests.e2e.azure import (
 
 pytestmark = pytest.mark.slow
 NEVER_S = 3600.0
+LATE_S = 60.0  # from when a formula is written to when it is evaluated, on a machine that is busy
 # Formulas see time two hundred times faster: an evaluation each 1.5 s, a sample each 0.15 s.
 FAST = {"second_s": 0.005, "sample_s": 0.15, "autoscale_s": 1.5}
 
@@ -57,12 +58,13 @@ def asleep(account: AzureBatch) -> None:
 
 
 def test_a_pool_without_machines_is_woken_by_a_job_and_for_all_of_it(
-    account: AzureBatch, capsys: Capture
+    account: AzureBatch, monkeypatch: pytest.MonkeyPatch, capsys: Capture
 ) -> None:
     """At its next evaluation, five minutes later, samples would say so: here there is none."""
     write("true")
     said(capsys, "apply", "job.yaml")
     asleep(account)
+    monkeypatch.setattr(times, "WOKEN_S", LATE_S)
     write("sleep 2", sweep={"n": [1, 2, 3]})
 
     found = said(capsys, "apply", "job.yaml")
@@ -73,10 +75,11 @@ def test_a_pool_without_machines_is_woken_by_a_job_and_for_all_of_it(
 
 
 def test_a_pool_that_a_sweep_makes_has_machines_for_all_of_it(
-    account: AzureBatch, capsys: Capture
+    account: AzureBatch, monkeypatch: pytest.MonkeyPatch, capsys: Capture
 ) -> None:
     """Its resize takes longer than to submit, as it does at the service, and no evaluation follows."""
     account.control("PUT", "settings", {"resize_s": 3.0, "autoscale_s": NEVER_S})
+    monkeypatch.setattr(times, "WOKEN_S", LATE_S)
     write("sleep 1", sweep={"n": [1, 2, 3, 4]})
 
     found = said(capsys, "apply", "job.yaml")
