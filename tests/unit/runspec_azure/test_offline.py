@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests.unit.runspec_azure.subscription import PROFILE
+from tests.unit.specs import batch_ai
 
 WALLED = """\
 import os, socket, sys
@@ -36,15 +37,7 @@ command: [echo]
 """
 PROFILES = {
     "azure-batch": PROFILE,
-    "azure-batch-ai": {
-        "subscription": "00000000-0000-0000-0000-000000000000",
-        "location": "eastus",
-        "storage_account": "jobs",
-        "container": "jobs",
-        "file_share": "logs",
-        "ssh_public_key": "ssh-ed25519 AAAA",
-        "secrets": {"storage-key": "env:STORAGE_KEY"},
-    },
+    "azure-batch-ai": {**batch_ai.PROFILE, "secrets": {"storage-key": "env:STORAGE_KEY"}},
 }
 
 

@@ -95,7 +95,7 @@ def mpi(folder: Path) -> dict[str, str]:
         "PRTE_MCA_prte_keep_fqdn_hostnames": "1",
         "OMPI_MCA_plm_rsh_no_tree_spawn": "1",
         "PRTE_MCA_plm_ssh_no_tree_spawn": "1",
-        # Its files are named by its pid alone, and it does not start where one that was killed left some: not in /tmp.
+        # PRRTE names files by its pid alone, and does not start where one that was killed left some: not in /tmp.
         "PRTE_MCA_prte_tmpdir_base": str(folder),
         "PRTE_MCA_prte_silence_shared_fs": "1",
         # The loopback interface is left out otherwise.
