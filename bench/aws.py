@@ -8,7 +8,6 @@ import re
 import subprocess
 import time
 from collections.abc import Iterator, Mapping
-from pathlib import Path
 from typing import Any
 
 from bench.installs import ours, packaged, peer
@@ -143,13 +142,10 @@ def _spec(bench: Bench, name: str, **more: Any) -> str:
         "apiVersion": "runspec/v1",
         "name": name,
         "provider": "aws-batch",
-        "providers": {"aws-batch": SETTINGS},
         "cluster": {"cpus": 1, "memory": "1GiB"},
         **more,
     }
-    path: Path = bench.room / f"{name}.yaml"
-    path.write_text(json.dumps(spec))
-    return str(path)
+    return bench.job(name, json.dumps(spec), "aws-batch", SETTINGS)
 
 
 def _sweep(bench: Bench, name: str) -> str:

@@ -74,9 +74,9 @@ class Rehearsed:
 
 def plan(bench: Bench) -> Iterator[Row]:
     """Say what would be done of one spec, beside the same spec on this machine."""
-    local = str(_job(bench, "local", {}))
+    local = _job(bench, "local", {})
     for provider, settings in OFFLINE.items():
-        spec = str(_job(bench, provider, settings))
+        spec = _job(bench, provider, settings)
         mine, theirs = bench.in_turns(_ours(bench, "plan", spec), _ours(bench, "plan", local))
         name = "plan for local"
         yield Row(f"plan for {provider}, CPU", mine.cpu_s, "s", name, theirs.cpu_s, at_most=1.1)
@@ -194,22 +194,16 @@ def _spec(bench: Bench, account: Rehearsed, name: str, **more: Any) -> str:
         "apiVersion": "runspec/v1",
         "name": name,
         "provider": account.provider,
-        "providers": {account.provider: dict(account.options)},
         "cluster": {"cpus": 1, "memory": "1GiB"},
         "command": ["echo", "hi"],
         **more,
     }
-    path = bench.room / f"{name}.yaml"
-    path.write_text(json.dumps(spec))
-    return str(path)
+    named = f"{name}-{time.monotonic_ns()}"
+    return bench.job(named, json.dumps(spec), account.provider, account.options)
 
 
-def _job(bench: Bench, provider: str, settings: Mapping[str, Any]) -> Path:
+def _job(bench: Bench, provider: str, settings: Mapping[str, Any]) -> str:
     """Give the spec of all figures for *provider*, with what its profile would say."""
     text = (ROOT / "bench" / "job.yaml").read_text()
     text = text.replace("provider: local", f"provider: {provider}")
-    path = bench.room / f"plan-{provider}.yaml"
-    path.write_text(
-        text + (f"providers:\n  {provider}: {json.dumps(settings)}\n" if settings else "")
-    )
-    return path
+    return bench.job(f"plan-{provider}-{time.monotonic_ns()}", text, provider, settings)

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import json
+import subprocess
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from bench.installs import Install
 from bench.measure import Command, Timing, in_turns
@@ -48,6 +51,18 @@ class Bench:
 
     def ours(self, *words: str, shows: str = "") -> Command:
         return Command((self.runspec.command("runspec"), *words), shows, cwd=self.room)
+
+    def job(self, name: str, text: str, provider: str, settings: Mapping[str, Any]) -> str:
+        """Write a job file, with a trusted profile of *settings* beside it; give its path."""
+        folder = self.room / name
+        folder.mkdir()
+        (folder / "job.yaml").write_text(text)
+        if settings:
+            profile = folder / "runspec-profile.yaml"
+            profile.write_text(json.dumps({"providers": {provider: dict(settings)}}))
+            line = [self.runspec.command("runspec"), "trust", str(profile)]
+            subprocess.run(line, env=self.env, capture_output=True, check=True)
+        return str(folder / "job.yaml")
 
     def in_turns(
         self,

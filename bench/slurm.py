@@ -236,13 +236,11 @@ def _apply(
         "apiVersion": "runspec/v1",
         "name": "line",
         "provider": "slurm",
-        "providers": {"slurm": settings},
         "command": [sys.executable, "-c", program],
         **(more or {}),
     }
-    path = bench.room / f"line-{time.monotonic_ns()}.yaml"
-    path.write_text(json.dumps(spec))
-    return Command((*_ours(bench, "apply", "--new", *options).argv, str(path)), LINE, bench.room)
+    path = bench.job(f"line-{time.monotonic_ns()}", json.dumps(spec), "slurm", settings)
+    return Command((*_ours(bench, "apply", "--new", *options).argv, path), LINE, bench.room)
 
 
 def _bare(bench: Bench, environment: str, program: str, *words: str) -> Command:
@@ -271,10 +269,7 @@ def _job(bench: Bench, provider: str, settings: Mapping[str, Any]) -> str:
     """Give the spec of all figures for *provider*, with what its profile would say."""
     text = (ROOT / "bench" / "job.yaml").read_text()
     text = text.replace("provider: local", f"provider: {provider}")
-    path = bench.room / f"plan-of-{provider}.yaml"
-    more = f"providers:\n  {provider}: {json.dumps(settings)}\n" if settings else ""
-    path.write_text(text + more)
-    return str(path)
+    return bench.job(f"plan-of-{provider}-{time.monotonic_ns()}", text, provider, settings)
 
 
 def _without_slurm(bench: Bench) -> Path:

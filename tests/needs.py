@@ -16,6 +16,9 @@ PACKAGES = {
     "munged": "munge",
     "sinfo": "slurm-client",
     "sshd": "openssh-server",
+    "ip": "iproute2",
+    "nsenter": "util-linux",
+    "unshare": "util-linux",
 }  # where the command is not the package
 
 

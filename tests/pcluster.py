@@ -26,7 +26,8 @@ if sys.argv[1] != "create-cluster" and not os.path.exists(place):
 if sys.argv[1] in ("create-cluster", "update-cluster"):
     with open(said["--cluster-configuration"]) as file:
         tags = json.load(file).get("Tags", [])
-    with open(place + ".new", "w") as file:
+    new = f"{place}.{os.getpid()}"
+    with open(new, "w") as file:
         json.dump({
             "clusterName": name,
             "clusterStatus": "CREATE_COMPLETE",
@@ -34,7 +35,15 @@ if sys.argv[1] in ("create-cluster", "update-cluster"):
             "headNode": {"privateIpAddress": "127.0.0.1"},
             "tags": [{"key": tag["Key"], "value": tag["Value"]} for tag in tags],
         }, file)
-    os.rename(place + ".new", place)
+    try:
+        if sys.argv[1] == "create-cluster":
+            os.link(new, place)
+            os.unlink(new)  # a rename of two names of one file does nothing
+        else:
+            os.rename(new, place)
+    except FileExistsError:  # another one has made it meanwhile
+        os.unlink(new)
+        say({"message": f"Bad Request: cluster {name} already exists"}, 1)
     say({"cluster": {"clusterName": name}})
 with open(place) as file:
     found = json.load(file)

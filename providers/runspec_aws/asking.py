@@ -47,12 +47,17 @@ class Asking:
         old = [name for name in wanted if self._is_old(name, now - fresh_s)]
         for start in range(0, len(old), AT_ONCE):
             self._ask(old[start : start + AT_ONCE])
-        return {name: self._known[name].job for name in wanted if name in self._known}
+        known = ((name, self._known.get(name)) for name in wanted)
+        return {name: one.job for name, one in known if one is not None}
 
     def known(self, name: str) -> Job:
         """Give what was said of a job last; nothing where it never was."""
         found = self._known.get(name)
         return {} if found is None else found.job
+
+    def is_old(self, name: str) -> bool:
+        """Say whether *name* would be asked for now."""
+        return self._is_old(name, time.monotonic() - FRESH_S)
 
     def forget(self, name: str) -> None:
         """Ask again for a job that we have just changed."""
@@ -70,10 +75,18 @@ class Asking:
         with translated("describe_jobs"):
             answer = self.session.look("batch").describe_jobs(jobs=names)
         self._clock_s = _said_at(answer) - time.monotonic()
+        found = {got(job, "jobId"): _whole(job) for job in got(answer, "jobs")}
         for name in names:
-            self.forget(name)
-        for job in got(answer, "jobs"):
-            self._known[job["jobId"]] = Known(job, time.monotonic())
+            if name not in found:
+                self.forget(name)
+        for name, job in found.items():
+            self._known[name] = Known(job, time.monotonic())
+
+
+def _whole(job: Job) -> Job:
+    """Return *job*. Raises NoAnswer for one without a status: it is not kept, and so is asked for again."""
+    got(job, "status")
+    return job
 
 
 def _said_at(answer: Mapping[str, Any]) -> float:

@@ -57,6 +57,7 @@ class AwsClient:
     poll_s = 1.0
 
     def __init__(self, options: AwsOptions) -> None:
+        self.options = options
         self.session = Session(options)
         self.files = objects.Objects(self.session, options.prefix, options.signed_for)
         self.jobs = Jobs(self.session, self.files)
@@ -68,6 +69,9 @@ class AwsClient:
             return {}
         if request.operation == "remove_upload":
             self.files.remove(request.params["key"])
+            return {}
+        if request.operation == "end_jobs":
+            self.jobs.end_named(request.params["queue"], request.params["name"])
             return {}
         if request.operation == "in_turn":
             for part in each(request):

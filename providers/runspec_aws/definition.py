@@ -82,7 +82,10 @@ def tries(spec: Spec, options: AwsOptions) -> dict[str, Any]:
 
 
 def _reclaimed(options: AwsOptions) -> dict[str, str]:
-    """The machine was taken away. Fargate's words are from what its users report: it documents none."""
+    """The machine was taken away. Fargate's words are from what its users report: it documents none.
+
+    See docs/unverified.md, aws-30 and docs/unverified.md, aws-31.
+    """
     reason = RECLAIMED["FARGATE" if options.fargate else "EC2"]
     return {"onStatusReason": reason, "action": "RETRY"}
 

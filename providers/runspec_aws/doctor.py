@@ -11,10 +11,12 @@ from runspec_aws import network
 from runspec_aws.errors import LOGIN, got, translated
 from runspec_aws.finding import QUEUE, asked, described
 from runspec_aws.options import AwsOptions
+from runspec_aws.partition import partition
 from runspec_aws.session import Session
 
 ECR = re.compile(
-    r"(?P<account>[0-9]{12})\.dkr\.ecr\.[a-z0-9-]+\.amazonaws\.com/(?P<name>[^:@]+)([:@](?P<tag>.+))?"
+    r"(?P<account>[0-9]{12})\.dkr\.ecr(-fips)?\.(?P<region>[a-z0-9-]+)\.(?P<domain>[a-z0-9.-]+)/"
+    r"(?P<name>[^:@]+)([:@](?P<tag>.+))?"
 )
 # Running On-Demand Standard (A, C, D, H, I, M, R, T, Z) instances, in vCPUs.
 # https://docs.aws.amazon.com/ec2/latest/instancetypes/ec2-instance-quotas.html
@@ -38,18 +40,26 @@ def examine(options: AwsOptions) -> Iterator[Finding]:
     try:
         session = Session(options)
         with translated("who we are"):
-            who = session.look("sts").get_caller_identity()["Arn"]
+            who = got(session.look("sts").get_caller_identity(), "Arn")
     except RunspecError as exc:
         yield Finding(exc.message, False, exc.hint or LOGIN)
         return
     yield Finding(f"{who} in {options.region}", True)
     yield from _bucket(session)
-    yield from _queue(session, options)
+    yield from _told(_queue(session, options))
     yield from _roles(session, options)
     yield from _image(session, options.image)
-    yield from network.findings(session, options)
+    yield from _told(network.findings(session, options))
     if not options.queue:
         yield from _quotas(session, options)
+
+
+def _told(found: Iterator[Finding]) -> Iterator[Finding]:
+    """Give *found*, and what keeps it from being found as a finding of its own: the rest is looked at all the same."""
+    try:
+        yield from found
+    except RunspecError as exc:
+        yield Finding(exc.message, False, exc.hint or "run runspec doctor aws-batch again")
 
 
 def _bucket(session: Session) -> Iterator[Finding]:
@@ -106,7 +116,7 @@ def _roles(session: Session, options: AwsOptions) -> Iterator[Finding]:
 def _image(session: Session, image: str) -> Iterator[Finding]:
     """Look for the profile's image in ECR; other registries would have to be asked from a machine."""
     found = ECR.fullmatch(image)
-    if found is None:
+    if found is None or found["domain"] != partition(found["region"]).domain:
         yield Finding(f"image {image}: not in ECR, so a job will show whether it can be got", True)
         return
     account, name, tag = found["account"], found["name"], found["tag"] or "latest"
@@ -123,12 +133,14 @@ def _image(session: Session, image: str) -> Iterator[Finding]:
 def _quotas(session: Session, options: AwsOptions) -> Iterator[Finding]:
     for kind, code in QUOTAS.items():
         look = session.look("service-quotas").get_service_quota
-        ask = lambda look=look, code=code: look(ServiceCode="ec2", QuotaCode=code)  # noqa: E731
+        ask = lambda look=look, code=code: got(  # noqa: E731
+            look(ServiceCode="ec2", QuotaCode=code), "Quota"
+        )["Value"]
         finding, found = asked(ask, f"quota of {kind} vCPUs", "see Service Quotas in the console")
         if found is None:
             yield Finding(f"the quota of {kind} vCPUs is not known: {finding.what}", True)
             continue
-        value = int(found["Quota"]["Value"])
+        value = int(found)
         if "GPU" in kind:  # not every account has them, nor every job
             yield Finding(f"{value:,} {kind} vCPUs at once", True)
             continue

@@ -92,7 +92,8 @@ def _placement(session: Session, params: Mapping[str, Any]) -> Answer | None:
     names = [params["GroupName"]]
     ask = lambda: session.look("ec2").describe_placement_groups(GroupNames=names)  # noqa: E731
     found = absent(ask, "look for a placement group")
-    there = [g for g in (found or {}).get("PlacementGroups", ()) if g["State"] != "deleted"]
+    groups = () if found is None else got(found, "PlacementGroups")
+    there = [group for group in groups if group["State"] != "deleted"]
     return {"GroupName": params["GroupName"]} if there else None
 
 
@@ -100,7 +101,8 @@ def _template(session: Session, params: Mapping[str, Any]) -> Answer | None:
     names = [params["LaunchTemplateName"]]
     ask = lambda: session.look("ec2").describe_launch_templates(LaunchTemplateNames=names)  # noqa: E731
     found = absent(ask, "look for a launch template")
-    return {"LaunchTemplateName": names[0]} if (found or {}).get("LaunchTemplates") else None
+    there = found is not None and got(found, "LaunchTemplates")
+    return {"LaunchTemplateName": names[0]} if there else None
 
 
 def described(session: Session, kind: Kind, name: str) -> Found:

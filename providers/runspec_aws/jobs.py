@@ -12,16 +12,19 @@ from runspec.provider import (
     Answer,
     Change,
     Conflict,
+    NoAnswer,
     NodeStatus,
     RemoteError,
     State,
     Status,
+    blamed,
     elastic_changes,
     elastic_end,
     elastic_status,
 )
 from runspec_aws import reasons, times, tries
-from runspec_aws.asking import Asking, Job
+from runspec_aws.asking import AT_ONCE, Asking, Job
+from runspec_aws.children import Children
 from runspec_aws.errors import got, translated
 from runspec_aws.finding import QUEUE, described
 from runspec_aws.objects import Objects
@@ -58,6 +61,7 @@ class Jobs:
         self.session = session
         self.files = files
         self.asking = Asking(session)
+        self.children = Children(session, self.asking)
         self._ids: dict[str, str] = {}
         self._records: dict[str, dict[str, Any]] = {}
         self._codes: dict[
@@ -76,7 +80,7 @@ class Jobs:
             found = self.files.read("runs", run, "record.json")
             if found is None:
                 return None
-            self._records[run] = json.loads(found)
+            self._records[run] = _read(found)
         return self._records[run]
 
     def find(self, run: str) -> Answer | None:
@@ -101,27 +105,28 @@ class Jobs:
         if record is None:
             return []
         try:
-            found = [job for job in self._of_name(record["queue"], run) if job["jobName"] == run]
+            found = [job for job in self._named(record["queue"], run) if job["jobName"] == run]
         except RemoteError:
             if described(self.session, QUEUE, record["queue"]) is not None:
                 raise
             return []  # its jobs went with the queue
-        return sorted(found, key=lambda job: (job["createdAt"], job["jobId"]))
+        return sorted(found, key=lambda job: (job.get("createdAt", 0), job["jobId"]))
 
-    def _of_name(self, queue: str, name: str) -> Iterator[Job]:
+    def _named(self, queue: str, name: str) -> Iterator[Job]:
+        return self._listed_as(queue, filters=[{"name": "JOB_NAME", "values": [name]}])
+
+    def _listed_as(self, queue: str, **how: Any) -> Iterator[Job]:
+        """Yield the jobs of *queue*, page by page: an empty page is not the end."""
         pages = self.session.look("batch").get_paginator("list_jobs")
-        by_name = [{"name": "JOB_NAME", "values": [name]}]
         with translated("list_jobs"):
-            for page in pages.paginate(jobQueue=queue, filters=by_name):
+            for page in pages.paginate(jobQueue=queue, **how):
                 yield from got(page, "jobSummaryList")
 
     def refuse_if_used(self, queue: str) -> None:
         """Raise Conflict while jobs are in *queue*, whoever's they are: they would end with it."""
         for status in (s for s, state in STATES.items() if not state.terminal):
-            with translated("list_jobs"):
-                answer = self.session.look("batch").list_jobs(jobQueue=queue, jobStatus=status)
-            if found := got(answer, "jobSummaryList"):
-                what = f"{found[0]['jobName']} is {status} in {queue}"
+            for job in self._listed_as(queue, jobStatus=status):
+                what = f"{job['jobName']} is {status} in {queue}"
                 raise Conflict(f"{what}: it would end with the queue", "end it first, or wait")
 
     def alive(self) -> set[str]:
@@ -133,22 +138,21 @@ class Jobs:
         with translated(QUEUE.describe):
             queues = [q[QUEUE.name] for page in pages.paginate() for q in got(page, QUEUE.listed)]
         asked = [status for status, state in STATES.items() if not state.terminal]
-        pages = self.session.look("batch").get_paginator("list_jobs")
-        with translated("list_jobs"):
-            return {
-                job["jobName"]
-                for queue in queues
-                for status in [*asked, "RUNNABLE"]
-                for page in pages.paginate(jobQueue=queue, jobStatus=status)
-                for job in got(page, "jobSummaryList")
-            }
+        return {
+            job["jobName"]
+            for queue in queues
+            for status in [*asked, "RUNNABLE"]
+            for job in self._listed_as(queue, jobStatus=status)
+        }
 
     def look_at_all(self, run: str, record: Mapping[str, Any]) -> None:
-        """Describe the job of *run* and all its children, with as few calls as that takes."""
+        """Describe the job of *run*, and its children as far as there may be news of them."""
         if run in self._ids:
-            self.asking.describe(
-                [self._ids[run], *(place.job for place in self.places(run, record))]
-            )
+            job, places = self._ids[run], [place.job for place in self.places(run, record)]
+            if record["shape"] == Shape.ARRAY and len(places) >= AT_ONCE:
+                self.children.look(job, places)
+            else:
+                self.asking.describe([job, *places])
 
     def job(self, run: str) -> Job | None:
         """Give the job of *run* as it is now; None when there is none, or it is forgotten."""
@@ -201,10 +205,17 @@ class Jobs:
         if not state.terminal or self._stopping(job, nodes):
             running = any(n.state is State.RUNNING for n in nodes) or _runs(job)
             state = State.RUNNING if running else State.WAITING
-            return Status(
-                state, reasons.waiting(job) if state is State.WAITING else "", None, nodes
-            )
+            why = self._why(run, record, job) if state is State.WAITING else ""
+            return Status(state, why, None, nodes)
         return _ended(job, state, nodes)
+
+    def _why(self, run: str, record: Mapping[str, Any], job: Job) -> str:
+        """Say why *job* waits; an array is PENDING while its children do, and each of them says why."""
+        if record["shape"] != Shape.ARRAY or job["status"] != "PENDING":
+            return reasons.waiting(job)
+        places = [place.job for place in self.places(run, record)]
+        child = self.children.waiting(self._ids[run], places)
+        return reasons.waiting(child or job)
 
     def _elastic_end(self, run: str, record: Mapping[str, Any], job: Job) -> tuple[int, str] | None:
         """Give how a job has ended whose nodes come and go, as these have it; who has not come yet is called off.
@@ -253,7 +264,8 @@ class Jobs:
     def _state(job: Job) -> State:
         if not job:
             return State.WAITING
-        state = STATES[job["status"]]
+        # A status that a later version of the service may have is none of the two that end a job.
+        state = STATES.get(job["status"], State.WAITING)
         told = str(job.get("statusReason", "")).startswith((CANCELLED, NOT_NEEDED))
         return State.CANCELLED if state is State.FAILED and told else state
 
@@ -319,10 +331,29 @@ class Jobs:
                 self.asking.forget(name)
             self._stopped.add(name)
 
+    def end_named(self, queue: str, name: str) -> None:
+        """Terminate every job called *name* in *queue*; content when there is none, and no queue."""
+        if described(self.session, QUEUE, queue) is None:
+            return
+        for job in self._named(queue, name):
+            if job["jobName"] == name and not self._state(job).terminal:
+                self._terminate(job["jobId"], CANCELLED)
+
     def _terminate(self, job: str, reason: str) -> None:
-        """TerminateJob ends a job in every state; CancelJob says ok and does nothing to one that runs."""
+        """TerminateJob ends a job in every state; CancelJob says ok and does nothing to one that runs.
+
+        For a child of an array that waits, see docs/unverified.md, aws-21.
+        """
         with translated("terminate_job"):
             self.session.look("batch").terminate_job(jobId=job, reason=reason)
+
+
+def _read(content: bytes) -> dict[str, Any]:
+    try:
+        found: dict[str, Any] = json.loads(content)
+    except ValueError as exc:
+        raise NoAnswer(f"the record of the run cannot be read: {exc}") from exc
+    return found
 
 
 def _ended(job: Job, state: State, nodes: tuple[NodeStatus, ...]) -> Status:
@@ -336,7 +367,7 @@ def _ended(job: Job, state: State, nodes: tuple[NodeStatus, ...]) -> Status:
         if not wanted:
             return Status(State.CANCELLED, CANCELLED, None, nodes)
         return Status(State.SUCCEEDED, f"{len(stopped)} tasks were stopped", 0, nodes)
-    first = _first_bad(nodes)
+    first = blamed(nodes)
     reason = (first.reason if first else "") or reasons.ended(job)
     return Status(state, reason, first.exit_code if first else None, nodes)
 
@@ -364,9 +395,3 @@ def exit_code(job: Job) -> int | None:
     found = [attempt.get("container", {}).get("exitCode") for attempt in job.get("attempts", ())]
     own = job.get("container", {}).get("exitCode")
     return own if own is not None else found[-1] if found else None
-
-
-def _first_bad(nodes: Sequence[NodeStatus]) -> NodeStatus | None:
-    """Give the node that speaks for a job that failed: the first that failed by itself."""
-    failed = [node for node in nodes if node.state is State.FAILED]
-    return next((node for node in failed if node.exit_code), failed[0] if failed else None)

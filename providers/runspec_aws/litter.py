@@ -10,7 +10,7 @@ from typing import Any
 from runspec.provider import Litter, Request
 from runspec_aws import times
 from runspec_aws.environments import taken_away
-from runspec_aws.errors import translated
+from runspec_aws.errors import got, listed, translated
 from runspec_aws.finding import ENVIRONMENT, QUEUE, Kind
 from runspec_aws.jobs import Jobs
 from runspec_aws.naming import batch, s3
@@ -71,7 +71,9 @@ class Collector:
     def _definitions(self, made: Collection[str]) -> Iterator[Litter]:
         pages = self.session.look("batch").get_paginator("describe_job_definitions")
         with translated("describe_job_definitions"):
-            found = [d for page in pages.paginate(status="ACTIVE") for d in page["jobDefinitions"]]
+            found = [
+                d for page in pages.paginate(status="ACTIVE") for d in got(page, "jobDefinitions")
+            ]
         for definition in found:
             name, arn = definition["jobDefinitionName"], definition["jobDefinitionArn"]
             if name.startswith(OURS) and name not in made:
@@ -81,7 +83,7 @@ class Collector:
     def _things(self, kind: Kind, noun: str, key: str, made: Collection[str]) -> Iterator[Litter]:
         pages = self.session.look("batch").get_paginator(kind.describe)
         with translated(kind.describe):
-            found = [thing for page in pages.paginate() for thing in page[kind.listed]]
+            found = [thing for page in pages.paginate() for thing in got(page, kind.listed)]
         for thing in found:
             name = thing[kind.name]
             if name.startswith(OURS) and name not in made and _tagged(thing):
@@ -93,9 +95,9 @@ class Collector:
         ec2 = self.session.look("ec2")
         pages = ec2.get_paginator("describe_launch_templates")
         with translated("describe_launch_templates"):
-            templates = [t for page in pages.paginate() for t in page["LaunchTemplates"]]
+            templates = [t for page in pages.paginate() for t in got(page, "LaunchTemplates")]
         with translated("describe_placement_groups"):
-            groups = ec2.describe_placement_groups()["PlacementGroups"]
+            groups = got(ec2.describe_placement_groups(), "PlacementGroups")
         for noun, key, found in (
             ("launch_template", "LaunchTemplateName", templates),
             ("placement_group", "GroupName", groups),
@@ -118,7 +120,7 @@ class Collector:
         pages = self.session.look("s3").get_paginator("list_multipart_uploads")
         where = {"Bucket": self.session.bucket, "Prefix": f"{self.files.prefix}/"}
         with translated("list_multipart_uploads"):
-            found = [u for page in pages.paginate(**where) for u in page.get("Uploads", ())]
+            found = [u for page in pages.paginate(**where) for u in listed(page, "Uploads")]
         for upload in found:
             where = {"Bucket": self.session.bucket, "Key": upload["Key"]}
             remove = s3("abort_multipart_upload", **where, UploadId=upload["UploadId"])

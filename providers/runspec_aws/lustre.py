@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 from runspec.provider import Spec
 from runspec_aws.options import AwsOptions
+from runspec_aws.partition import partition
 
 ROOT = "/mnt/runspec"  # of the machine: every file system is a folder in it
 BOUNDARY = "==RUNSPEC=="
@@ -73,8 +74,7 @@ def systems(spec: Spec, options: AwsOptions) -> tuple[System, ...]:
 
 def dns_name(found: System, region: str) -> str:
     """https://docs.aws.amazon.com/fsx/latest/APIReference/API_FileSystem.html"""
-    domain = "amazonaws.com.cn" if region.startswith("cn-") else "amazonaws.com"
-    return f"{found.id}.fsx.{region}.{domain}"
+    return f"{found.id}.fsx.{region}.{partition(region).domain}"
 
 
 def user_data(found: tuple[System, ...], region: str) -> str:

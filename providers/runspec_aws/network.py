@@ -8,6 +8,7 @@ from typing import Any
 
 from runspec.provider import Finding
 from runspec_aws import lustre
+from runspec_aws.errors import got
 from runspec_aws.finding import asked
 from runspec_aws.instances import KNOWN
 from runspec_aws.options import AwsOptions
@@ -38,11 +39,11 @@ def findings(session: Session, options: AwsOptions) -> Iterator[Finding]:
 def _subnets(session: Session, options: AwsOptions) -> tuple[Finding, list[dict[str, Any]]]:
     ids = list(options.subnets)
     finding, found = asked(
-        lambda: session.look("ec2").describe_subnets(SubnetIds=ids),
+        lambda: got(session.look("ec2").describe_subnets(SubnetIds=ids), "Subnets"),
         f"subnets {', '.join(ids)}",
         "name subnets that are there",
     )
-    return finding, found["Subnets"] if found else []
+    return finding, found or []
 
 
 def _ways_out(session: Session, subnets: Iterable[Mapping[str, Any]]) -> Iterator[Finding]:
@@ -50,30 +51,42 @@ def _ways_out(session: Session, subnets: Iterable[Mapping[str, Any]]) -> Iterato
 
     https://docs.aws.amazon.com/batch/latest/userguide/multi-node-parallel-jobs.html
     """
-    finding, found = asked(
-        session.look("ec2").describe_route_tables,
+    finding, tables = asked(
+        lambda: got(session.look("ec2").describe_route_tables(), "RouteTables"),
         "route tables",
         "allow ec2:DescribeRouteTables to whoever asks",
     )
-    if found is None:
+    if tables is None:
         yield finding
         return
-    tables = found["RouteTables"]
     inner = _with_endpoints(session)
     for subnet in subnets:
         name = subnet["SubnetId"]
-        own = [t for t in tables if any(a.get("SubnetId") == name for a in t["Associations"])]
-        main = [t for t in tables if any(a.get("Main") for a in t["Associations"])]
+        own = [
+            t for t in tables if any(a.get("SubnetId") == name for a in t.get("Associations", ()))
+        ]
+        main = [t for t in tables if any(a.get("Main") for a in t.get("Associations", ()))]
         own = own or [t for t in main if t["VpcId"] == subnet["VpcId"]]
         if subnet["VpcId"] in inner:
             yield Finding(f"{name} is in a network with endpoints for all that machines need", True)
-        elif not any(r.get("NatGatewayId") for t in own for r in t["Routes"]):
+        elif not any(r.get("NatGatewayId") for t in own for r in t.get("Routes", ())):
             what = f"{name} has no NAT gateway: nodes of one job cannot get images or reach S3"
             yield Finding(
                 what, False, "add one, or VPC endpoints, or use other subnets for nodes: 2"
             )
         else:
             yield Finding(f"{name} has a NAT gateway", True)
+
+
+def _service(name: str, region: str) -> str:
+    """Return the service behind an endpoint of that name.
+
+    >>> _service("com.amazonaws.eu-central-1.ecr.api", "eu-central-1")
+    'ecr.api'
+    >>> _service("cn.com.amazonaws.cn-north-1.ecr.api", "cn-north-1")
+    'ecr.api'
+    """
+    return name.partition(f".{region}.")[2]
 
 
 def _with_endpoints(session: Session) -> set[str]:
@@ -85,7 +98,7 @@ def _with_endpoints(session: Session) -> set[str]:
     _, found = asked(session.look("ec2").describe_vpc_endpoints, "endpoints", "")
     there: dict[str, set[str]] = {}
     for endpoint in (found or {}).get("VpcEndpoints", ()):
-        service = endpoint["ServiceName"].split(".", 3)[-1]  # of com.amazonaws.REGION.SERVICE
+        service = _service(endpoint["ServiceName"], session.region)
         there.setdefault(endpoint["VpcId"], set()).add(service)
     return {network for network, services in there.items() if services >= ENDPOINTS}
 
@@ -101,15 +114,14 @@ def _groups(session: Session, options: AwsOptions) -> Iterator[Finding]:
         )
         return
     ids = list(options.security_groups)
-    finding, found = asked(
-        lambda: session.look("ec2").describe_security_groups(GroupIds=ids),
+    finding, groups = asked(
+        lambda: got(session.look("ec2").describe_security_groups(GroupIds=ids), "SecurityGroups"),
         f"security groups {', '.join(ids)}",
         "name groups that are there",
     )
     yield finding
-    if found is None:
+    if groups is None:
         return
-    groups = found["SecurityGroups"]
     within = [g["GroupId"] for g in groups if _to_itself(g, "IpPermissions")]
     if not within:
         what = "no security group lets its members in: nodes of one job cannot reach each other"
@@ -140,7 +152,7 @@ def _offered(session: Session, options: AwsOptions, zones: list[str]) -> Iterato
         lambda: [
             offer
             for page in pages.paginate(LocationType="availability-zone", Filters=only)
-            for offer in page["InstanceTypeOfferings"]
+            for offer in got(page, "InstanceTypeOfferings")
         ],
         f"machines in {', '.join(zones)}",
         "allow ec2:DescribeInstanceTypeOfferings to whoever asks",
@@ -170,12 +182,16 @@ def _file_systems(session: Session, options: AwsOptions, vpc: str | None) -> Ite
             continue
         wanted = lustre.system(where)
         finding, answer = asked(
-            partial(session.look("fsx").describe_file_systems, FileSystemIds=[wanted.id]),
+            partial(_systems, session, wanted.id),
             f"shared '{name}': FSx for Lustre {wanted.id}",
             "name a file system that is there",
         )
-        wrong = None if answer is None else _wrong(name, wanted, answer["FileSystems"], vpc)
+        wrong = None if answer is None else _wrong(name, wanted, answer, vpc)
         yield wrong or finding
+
+
+def _systems(session: Session, name: str) -> Any:
+    return got(session.look("fsx").describe_file_systems(FileSystemIds=[name]), "FileSystems")
 
 
 def _wrong(

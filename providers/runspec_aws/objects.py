@@ -22,7 +22,7 @@ from runspec.provider import (
     tar_bytes,
 )
 from runspec_aws import resuming
-from runspec_aws.errors import translated
+from runspec_aws.errors import listed, moved, translated
 from runspec_aws.finding import absent
 from runspec_aws.session import Session
 
@@ -81,7 +81,10 @@ class Objects:
         return [self.with_urls(v) for v in value] if isinstance(value, list) else value
 
     def _signed(self, method: str, key: str) -> str:
-        """The signature of a CLAIM covers its header: the URL puts where nothing is, or not at all."""
+        """The signature of a CLAIM covers its header: the URL puts where nothing is, or not at all.
+
+        See docs/unverified.md, aws-4 and docs/unverified.md, aws-5.
+        """
         operation, more = METHODS[method]
         params = {"Bucket": self.session.bucket, "Key": key, **more}
         with translated(f"sign {key}"):
@@ -105,8 +108,8 @@ class Objects:
             resuming.finish(self.session, key, cut_off[-1], blocks, part)
             resuming.drop(self.session, key)
         else:
-            with translated(f"upload {key}"):
-                obstore.put(self._store(), key, blocks, chunk_size=part, max_concurrency=AT_ONCE)
+            with moved(f"upload {key}"):
+                obstore.put(self.store(), key, blocks, chunk_size=part, max_concurrency=AT_ONCE)
         progress(whole, whole)
 
     def remove(self, key: str) -> None:
@@ -115,16 +118,15 @@ class Objects:
         with translated(f"remove {key}"):
             self.session.make("s3").delete_object(Bucket=self.session.bucket, Key=key)
 
-    def _store(self) -> S3Store:
+    def store(self) -> S3Store:
         """Obstore moves bulk at a quarter of boto3's CPU and less."""
-        end = self.session.look("s3").meta.endpoint_url
-        plain = end.startswith("http://")
+        end = self.session.store_endpoint()
         return S3Store(
             self.session.bucket,
-            endpoint=end if plain else None,
+            aws_endpoint_url_s3=end.url,  # before what the environment says
             region=self.session.region,
-            virtual_hosted_style_request=not plain,
-            client_options={"allow_http": plain, "timeout": timedelta(minutes=10)},
+            virtual_hosted_style_request=end.names_bucket,
+            client_options={"allow_http": True, "timeout": timedelta(minutes=10)},
             credential_provider=self.session.credentials(),
         )
 
@@ -133,7 +135,7 @@ class Objects:
         pages = self.session.look("s3").get_paginator("list_objects_v2")
         with translated(f"list {prefix}"):
             for page in pages.paginate(Bucket=self.session.bucket, Prefix=prefix):
-                yield from page.get("Contents", ())
+                yield from listed(page, "Contents")
 
     def folders(self, prefix: str) -> Iterator[str]:
         """Give the names of what lies right under *prefix* and has something in it: 1,000 with a call."""
@@ -141,7 +143,7 @@ class Objects:
         where = {"Bucket": self.session.bucket, "Prefix": prefix, "Delimiter": "/"}
         with translated(f"list {prefix}"):
             for page in pages.paginate(**where):
-                for found in page.get("CommonPrefixes", ()):
+                for found in listed(page, "CommonPrefixes"):
                     yield found["Prefix"][len(prefix) : -1]
 
     def empty(self, prefix: str) -> None:

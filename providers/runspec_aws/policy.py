@@ -8,6 +8,7 @@ from typing import Any
 from runspec.provider import Request, Step
 from runspec_aws.naming import each
 from runspec_aws.options import OWN_GROUP, AwsOptions
+from runspec_aws.partition import partition
 
 VERSION = "2012-10-17"
 # Calls that only look; AWS Batch knows no resources for them.
@@ -102,15 +103,13 @@ def _statement(
     }
 
 
-def partition(options: AwsOptions) -> str:
+def _partition(options: AwsOptions) -> str:
     """https://docs.aws.amazon.com/IAM/latest/UserGuide/reference-arns.html"""
-    region = options.region or ""
-    known = {"cn-": "aws-cn", "us-gov-": "aws-us-gov"}
-    return next((name for start, name in known.items() if region.startswith(start)), "aws")
+    return partition(options.region or "").id
 
 
 def _arn(service: str, resource: str, options: AwsOptions) -> str:
-    return f"arn:{partition(options)}:{service}:{options.region}:*:{resource}"
+    return f"arn:{_partition(options)}:{service}:{options.region}:*:{resource}"
 
 
 def _made(requests: Iterable[Request], options: AwsOptions) -> Iterator[dict[str, Any]]:
@@ -164,7 +163,7 @@ def _queue(name: str, options: AwsOptions) -> str:
 
 
 def _bucket(options: AwsOptions) -> Iterator[dict[str, Any]]:
-    bucket = f"arn:{partition(options)}:s3:::{options.bucket}"
+    bucket = f"arn:{_partition(options)}:s3:::{options.bucket}"
     yield _statement("Objects", OBJECTS, [f"{bucket}/{options.prefix}/*"])
     yield _lists(bucket)
     yield _statement("Unfinished", ["s3:ListBucketMultipartUploads"], [bucket])
@@ -194,14 +193,14 @@ def _roles(options: AwsOptions) -> Iterator[dict[str, Any]]:
         yield _statement("ServiceRole", ["iam:PassRole"], [options.service_role], Condition=to)
     elif not options.queue:
         name = "role/aws-service-role/batch.amazonaws.com/AWSServiceRoleForBatch"
-        role = f"arn:{partition(options)}:iam::*:{name}"
+        role = f"arn:{_partition(options)}:iam::*:{name}"
         to = {"StringLike": {"iam:AWSServiceName": "batch.amazonaws.com"}}
         yield _statement("OwnRole", ["iam:CreateServiceLinkedRole"], [role], Condition=to)
     if options.instance_role and not options.queue:
         role = options.instance_role.replace(":instance-profile/", ":role/")
         to = {
             "StringEquals": {
-                "iam:PassedToService": f"ec2.amazonaws.com{'.cn' * (partition(options) == 'aws-cn')}"
+                "iam:PassedToService": f"ec2.amazonaws.com{'.cn' * (_partition(options) == 'aws-cn')}"
             }
         }
         yield _statement("InstanceRole", ["iam:PassRole"], [role], Condition=to)
@@ -219,7 +218,7 @@ def job_policy(steps: Iterable[Step], options: AwsOptions) -> dict[str, Any]:
 
 
 def _files(options: AwsOptions) -> Iterator[dict[str, Any]]:
-    bucket, prefix = f"arn:{partition(options)}:s3:::{options.bucket}", options.prefix
+    bucket, prefix = f"arn:{_partition(options)}:s3:::{options.bucket}", options.prefix
     inputs = [f"{bucket}/{prefix}/{name}/*" for name in ("inside", "blobs", "store", "runs")]
     yield _statement("Read", ["s3:GetObject"], inputs)
     outputs = [f"{bucket}/{prefix}/runs/*"]

@@ -7,7 +7,7 @@ from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
-from runspec.provider import Client, Facts, Finding, Options, Problem, Rehearsal, Spec, Step
+from runspec.provider import Client, Facts, Finding, Options, Probe, Problem, Rehearsal, Spec, Step
 from runspec_aws import check, plan
 from runspec_aws.options import AwsOptions
 
@@ -38,6 +38,11 @@ class AwsBatchProvider:
         from runspec_aws.doctor import examine
 
         return examine(options)
+
+    def probes(self, options: Any) -> Sequence[Probe]:
+        from runspec_aws import probes
+
+        return probes.probes(options)
 
     def rehearse(
         self, options: Mapping[str, Any], folder: Path, engine: str | None

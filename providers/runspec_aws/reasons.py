@@ -38,12 +38,13 @@ EXPLAINED: Mapping[str, str] = {
 def waiting(job: Mapping[str, Any]) -> str:
     """Say why *job* does not run yet."""
     status, told = job["status"], str(job.get("statusReason", ""))
-    if status not in WAITING:
+    if status in ("RUNNING", "SUCCEEDED", "FAILED"):
         return ""
     for code, words in STUCK.items():
         if told.startswith(code):
             return f"{words} ({told})"
-    return f"{WAITING[status]} ({status}{': ' + told if told else ''})"
+    words = WAITING.get(status, "AWS Batch has a status that this version of runspec does not know")
+    return f"{words} ({status}{': ' + told if told else ''})"
 
 
 def ended(job: Mapping[str, Any]) -> str:

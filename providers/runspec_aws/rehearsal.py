@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from runspec.provider import Rehearsal, Unavailable
+from runspec.provider import Rehearsal
 
 ACCOUNT = "123456789012"
 # What a profile needs and may not have yet. Names of things that are not there are as good as any:
@@ -27,13 +27,10 @@ OWN = ("account_profile", "queue", "reservation")  # of a real account: not here
 @contextlib.contextmanager
 def stage(options: Mapping[str, Any], folder: Path, engine: str | None) -> Iterator[Rehearsal]:
     """Start moto's server and the stand-in for Batch and Logs; give the way to them."""
-    try:
-        import moto  # noqa: F401 - said at once, and not by a server that does not start
+    import moto  # noqa: F401 - said at once, and not by a server that does not start
 
-        from runspec_rehearsal.aws.region import Objects, Region
-    except ImportError as exc:
-        hint = "install runspec-jobs[rehearse]"
-        raise Unavailable(f"a rehearsal needs {exc.name}", hint) from exc
+    from runspec_rehearsal.aws.region import Objects, Region
+
     found = {**SETTINGS, **{k: v for k, v in options.items() if k not in OWN}}
     region, bucket = str(found["region"]), str(found["bucket"])
     with contextlib.ExitStack() as stack:

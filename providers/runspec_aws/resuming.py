@@ -9,11 +9,10 @@ import hashlib
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
-from functools import partial
 from typing import Any
 
 from runspec.provider import NoAnswer
-from runspec_aws.errors import got, translated
+from runspec_aws.errors import got, listed, translated
 from runspec_aws.finding import absent
 from runspec_aws.session import Session
 
@@ -23,7 +22,12 @@ NONE = frozenset({"NoSuchUpload"})  # what some stores say where there never was
 
 def unfinished(session: Session, key: str) -> list[str]:
     """Give the uploads of *key* that were begun and not finished, the newest last."""
-    ask = partial(session.look("s3").list_multipart_uploads, Bucket=session.bucket, Prefix=key)
+    pages = session.look("s3").get_paginator("list_multipart_uploads")
+
+    def ask() -> dict[str, Any]:
+        found = pages.paginate(Bucket=session.bucket, Prefix=key)
+        return {"Uploads": [one for page in found for one in listed(page, "Uploads")]}
+
     found = absent(ask, f"look for uploads of {key}", NONE) or {}
     uploads = [upload for upload in found.get("Uploads", ()) if upload["Key"] == key]
     return [upload["UploadId"] for upload in sorted(uploads, key=lambda u: str(u["Initiated"]))]
@@ -39,7 +43,10 @@ def drop(session: Session, key: str) -> None:
 
 
 def finish(session: Session, key: str, upload: str, blocks: Iterable[bytes], part: int) -> None:
-    """Send what *upload* lacks of *blocks*, cut into parts of *part* bytes, and put it together."""
+    """Send what *upload* lacks of *blocks*, cut into parts of *part* bytes, and put it together.
+
+    A part whose ETag is no MD5 is sent again: see docs/unverified.md, aws-8.
+    """
     where = {"Bucket": session.bucket, "Key": key, "UploadId": upload}
     there, s3 = _parts(session, where), session.make("s3")
 
@@ -74,7 +81,7 @@ def _parts(session: Session, where: Mapping[str, Any]) -> dict[int, tuple[str, i
         return {
             found["PartNumber"]: (found["ETag"], found["Size"])
             for page in pages.paginate(**where)
-            for found in page.get("Parts", ())
+            for found in listed(page, "Parts")
         }
 
 

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, NamedTuple
+from urllib.parse import SplitResult, urlsplit
 
 import boto3
 from botocore.config import Config
 
 from runspec.provider import CredentialsError, UsageError
-from runspec_aws.errors import LOGIN, translated
+from runspec_aws.errors import LOGIN, checked, translated
 from runspec_aws.options import AwsOptions
 
 if TYPE_CHECKING:
@@ -25,10 +27,11 @@ ONCE = Config(
     connect_timeout=10,
     read_timeout=60,
 )
-# Looking is free to be repeated; adaptive slows down when the service throttles.
+# Looking is free to be repeated; adaptive slows down when the service throttles. Its pauses are of 1, 2, 4 and 8 s
+# at the most: who follows a run goes on after an outage by itself, and must not see the end late by a longer one.
 # https://boto3.amazonaws.com/v1/documentation/api/latest/guide/retries.html
 PATIENT = Config(
-    retries={"mode": "adaptive", "total_max_attempts": 10}, connect_timeout=10, read_timeout=60
+    retries={"mode": "adaptive", "total_max_attempts": 5}, connect_timeout=10, read_timeout=60
 )
 
 # obstore 0.12 asks for credentials anew when they are good for less than ASKED_EARLY_S, and says so
@@ -37,6 +40,13 @@ PATIENT = Config(
 # https://developmentseed.org/obstore/latest/authentication/
 ASKED_EARLY_S = 300.0
 KEPT_S = 30.0
+
+
+class StoreEndpoint(NamedTuple):
+    """The host of a bucket, and whether it names the bucket; else the path does."""
+
+    url: str
+    names_bucket: bool
 
 
 class Session:
@@ -52,6 +62,7 @@ class Session:
         # What was seen to be VALID, and when, until something is made or taken away.
         self.valid: dict[tuple[str, str], tuple[float, Mapping[str, Any]]] = {}
         self._clients: dict[tuple[str, int], Any] = {}
+        self._making = threading.Lock()
         self._signer: Any = None
         with translated("the credentials"):
             self._session = boto3.Session(
@@ -69,10 +80,17 @@ class Session:
         return self._client(service, PATIENT)
 
     def _client(self, service: str, config: Config) -> Any:
+        """Return a client, which threads may share; a session of boto3 makes one at a time.
+
+        https://docs.aws.amazon.com/boto3/latest/guide/session.html
+        """
         key = (service, id(config))
-        if key not in self._clients:
-            self._clients[key] = self._session.client(service, config=config)
-        return self._clients[key]
+        with self._making:
+            if key not in self._clients:
+                client = self._session.client(service, config=config)
+                client.meta.events.register("after-call", checked)
+                self._clients[key] = client
+            return self._clients[key]
 
     def signer(self) -> Any:
         """Give the client that signs URLs. It asks nobody, and a host of the region is never redirected."""
@@ -81,14 +99,33 @@ class Session:
         return self._signer
 
     def _made_signer(self) -> Any:
-        plain = self.look("s3").meta.endpoint_url.startswith("http://")
-        style: Literal["path", "virtual"] = "path" if plain or "." in self.bucket else "virtual"
+        """Address the bucket as the other clients do, which botocore decides by its name and the endpoint.
+
+        A client that is told no style signs for the host of all regions, which redirects.
+        """
+        own = self.look("s3").meta.config.s3 or {}
+        style = (
+            "path" if self._url(self.look("s3")).path.startswith(f"/{self.bucket}/") else "virtual"
+        )
         config = Config(
             signature_version="s3v4",
-            s3={"addressing_style": style},
+            s3={**own, "addressing_style": style},
             request_checksum_calculation="when_required",
         )
         return self._session.client("s3", config=config)
+
+    def _url(self, client: Any) -> SplitResult:
+        """Return the URL of an object, as *client* addresses it."""
+        where = {"Bucket": self.bucket, "Key": "key"}
+        with translated("the endpoint of the bucket"):
+            found: str = client.generate_presigned_url("get_object", Params=where)
+        return urlsplit(found)
+
+    def store_endpoint(self) -> StoreEndpoint:
+        """Return where the bucket is, for a library that addresses it by itself."""
+        found = self._url(self.signer())
+        in_host = found.path == "/key"
+        return StoreEndpoint(f"{found.scheme}://{found.netloc}", in_host)
 
     def credentials(self) -> S3CredentialProvider:
         """Give what a library that signs by itself asks for credentials, again and again: they may be renewed."""

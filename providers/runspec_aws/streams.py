@@ -42,10 +42,11 @@ class Logs:
         if job is None:
             return []
         places, over = self.jobs.places(run, record), has_ended(job)
-        # A node may have begun and ended since it was last described: at the end, look again.
-        found = self.jobs.asking.describe([p.job for p in places], anew=over)
+        if over:  # a node may have begun and ended since it was last described: look again
+            self.jobs.asking.describe([p.job for p in places], anew=True)
         for place in places:
-            if place.job in found and (tried := attempts(found[place.job])):
+            known = self.jobs.asking.known(place.job)
+            if known and (tried := attempts(known)):
                 self._stream(run, place, record["log_group"]).know(tried, over=over)
         return [self._streams[key] for key in sorted(self._streams) if key[0] == run]
 

@@ -9,6 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
 from functools import cached_property
 from typing import Any, BinaryIO, NamedTuple
+from urllib.parse import urlsplit
 
 import obstore
 from azure.core.credentials import TokenCredential
@@ -26,13 +27,13 @@ from runspec.provider import (
     tar_bytes,
 )
 from runspec_azure import stores
-from runspec_azure.errors import translated
+from runspec_azure.clouds import STORAGE_SCOPE
+from runspec_azure.errors import stream_broken, translated
 from runspec_azure.session import Session, refuse_plain, secret
 
 PART_BYTES = 8 << 20
 PARTS = 50_000  # at most. https://learn.microsoft.com/en-us/azure/storage/blobs/scalability-targets
 AT_ONCE = 8  # parts, each of which is in memory; and small blobs
-SCOPE = "https://storage.azure.com/.default"
 
 
 class Entry(NamedTuple):
@@ -71,14 +72,14 @@ class Blobs:
                 account_name=self.options.storage_account,
                 endpoint=end,
                 client_options={
-                    "allow_http": end.startswith("http://"),
+                    "allow_http": urlsplit(end).scheme == "http",
                     "timeout": timedelta(minutes=10),
                 },
                 **own,
             )
 
     def _token(self) -> Any:
-        found = self.session.login.get_token(SCOPE)
+        found = self.session.login.get_token(STORAGE_SCOPE)
         expires = datetime.fromtimestamp(found.expires_on, UTC)
         return {"token": found.token, "expires_at": expires}
 
@@ -127,7 +128,7 @@ class Blobs:
         """Put a small blob where none is; say whether there was none."""
         key = self.key(*parts)
         try:
-            with self._contained(), translated(f"write {key}"), _known():
+            with self._contained(), translated(f"write {key}"), _known(), _unless_there():
                 obstore.put(self._store, key, content, mode="create", use_multipart=False)
         except FileExistsError:
             return False
@@ -202,7 +203,7 @@ class Blobs:
         """Open the bytes from *start* up to *end*."""
         if start == end:
             return io.BytesIO()
-        with translated(f"read {key}"):
+        with _streamed(key):
             if end is None:
                 body: Any = obstore.open_reader(self._store, key)
                 return io.BufferedReader(_Reading(body, key))
@@ -214,13 +215,32 @@ class Blobs:
 
 @contextlib.contextmanager
 def _known() -> Iterator[None]:
-    """Let what is no failure through `translated`: nothing there, or something."""
+    """Let what is no failure through `translated`: that nothing is there."""
     try:
         yield
     except (bulk.NotFoundError, FileNotFoundError):
         raise FileNotFoundError from None
+
+
+@contextlib.contextmanager
+def _unless_there() -> Iterator[None]:
+    """Let through `translated` that something is there, which is no failure where a blob is put unless one is."""
+    try:
+        yield
     except (bulk.AlreadyExistsError, bulk.PreconditionError, FileExistsError):
         raise FileExistsError from None
+
+
+@contextlib.contextmanager
+def _streamed(key: str) -> Iterator[None]:
+    """Raise what a stream of obstore raises in the words of `Client.call`."""
+    try:
+        with translated(f"read {key}"):
+            yield
+    except FileNotFoundError:
+        raise Conflict(f"{key} has been taken away") from None
+    except OSError as exc:
+        raise stream_broken(f"read {key}", exc) from exc
 
 
 class _Reading(io.RawIOBase):
@@ -233,7 +253,7 @@ class _Reading(io.RawIOBase):
         return True
 
     def readinto(self, buffer: Any) -> int:
-        with translated(f"read {self.key}"):
+        with _streamed(self.key):
             data = bytes(self.body.read(len(buffer)))
         buffer[: len(data)] = data
         return len(data)

@@ -208,7 +208,8 @@ def _account_quotas(options: BatchOptions, account: Mapping[str, Any]) -> Iterat
     if not account.get("dedicatedCoreQuotaPerVMFamilyEnforced"):
         return
     listed = account.get("dedicatedCoreQuotaPerVMFamily") or ()
-    quotas = {machines.family_key(str(one["name"])): int(one["coreQuota"]) for one in listed}
+    known = {str(one.get("name")): one.get("coreQuota") for one in listed}
+    quotas = {machines.family_key(name): int(quota or 0) for name, quota in known.items()}
     for family, least in _families(options).items():
         quota = quotas.get(machines.family_key(family), 0)
         good = quota >= least or options.vm_size is None

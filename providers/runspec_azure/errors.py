@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 from azure.core import exceptions
 from obstore import exceptions as bulk
 
-from runspec.provider import CredentialsError, NoAnswer, RemoteError
+from runspec.provider import CredentialsError, NoAnswer, RemoteError, Unavailable
 
 LOGIN = "log in again (az login), or set batch_key and storage_key; then the same command goes on"
 RIGHTS = "see runspec doctor azure-batch for the rights that are needed, or log in again"
@@ -25,6 +25,8 @@ class Ways(NamedTuple):
 
 BATCH = Ways(LOGIN, RIGHTS)
 SIGNATURE = re.compile(r"(sig|se|sp|skoid|sktid)=[^&\s\"'<>]+")
+PAGE = re.compile(r":?\s*<.*")  # what a proxy answered, which obstore repeats
+HTML = re.compile(r":?\s*<(!doctype|html|\?xml)\b.*", re.IGNORECASE)  # the storage SDK repeats it
 # https://learn.microsoft.com/en-us/rest/api/storageservices/common-rest-api-error-codes
 DENIED = frozenset(
     "AuthenticationFailed InvalidAuthenticationInfo AuthorizationFailure "
@@ -33,12 +35,26 @@ DENIED = frozenset(
 NEVER_CAME = ("NewConnectionError", "ConnectTimeout", "NameResolutionError", "Name or service")
 
 
+# As OpenSSL says it, for the SDKs and their logins, and as obstore 0.12 prints it, for blobs.
+UNTRUSTED = re.compile(
+    r"certificate.verify.failed|InvalidCertificate|No CA certificates were loaded", re.IGNORECASE
+)
+TRUST = (
+    "behind a company's proxy, set REQUESTS_CA_BUNDLE and SSL_CERT_FILE to the file with its authority: "
+    "see docs/networks.md"
+)
+
+
 @contextlib.contextmanager
 def translated(what: str, ways: Ways = BATCH) -> Iterator[None]:
     """Raise what the SDKs raise while *what* is done in the words of `Client.call`."""
     try:
-        yield
+        with _trusted(what):
+            yield
     except exceptions.ClientAuthenticationError as exc:
+        if _unreachable(exc):
+            text = f"{what}: the login cannot be reached: {told(exc)}"
+            raise RemoteError(text, transient=True) from exc
         raise CredentialsError(f"{what}: {told(exc)}", ways.login) from exc
     except exceptions.DecodeError as exc:
         raise NoAnswer(f"{what}: the reply was cut off") from exc
@@ -57,6 +73,24 @@ def translated(what: str, ways: Ways = BATCH) -> Iterator[None]:
         raise NoAnswer(f"{what}: the reply was cut off") from exc
 
 
+@contextlib.contextmanager
+def _trusted(what: str) -> Iterator[None]:
+    """Say that a certificate is not trusted, which no login and no second attempt changes."""
+    try:
+        yield
+    except (exceptions.AzureError, bulk.BaseError) as exc:
+        if UNTRUSTED.search(str(exc)):
+            text = f"{what}: this machine does not trust the certificate that it was shown"
+            raise Unavailable(text, TRUST) from exc
+        raise
+
+
+def _unreachable(exc: exceptions.ClientAuthenticationError) -> bool:
+    """Say whether nobody was asked for a token: azure-identity tells that as it tells a login that is refused."""
+    far = (exceptions.ServiceRequestError, exceptions.ServiceResponseError)
+    return isinstance(exc.__cause__, far) or any(word in str(exc) for word in NEVER_CAME)
+
+
 def told(exc: BaseException) -> str:
     """Give the first line of what *exc* says, without what signs a URL."""
     text = getattr(exc, "message", None) or str(exc)
@@ -65,7 +99,7 @@ def told(exc: BaseException) -> str:
 
 def _refused(what: str, exc: exceptions.HttpResponseError, ways: Ways) -> Exception:
     status, code = exc.status_code or 0, service_code(exc)
-    text = f"{what}: {code or status}: {_message(exc)}"
+    text = ": ".join(part for part in (what, str(code or status), _message(exc)) if part)
     if status in (401, 403):
         return CredentialsError(text, ways.login if status == 401 else ways.rights)
     if status == 429:
@@ -78,7 +112,8 @@ def _refused(what: str, exc: exceptions.HttpResponseError, ways: Ways) -> Except
 def _message(exc: exceptions.HttpResponseError) -> str:
     """Give the service's message and the details beside it, without its ids and times."""
     error: Any = exc.error
-    text = str(getattr(error, "message", None) or exc.message or "").partition("\n")[0]
+    first = str(getattr(error, "message", None) or exc.message or "").partition("\n")[0]
+    text = HTML.sub("", first)
     more = [f"{one.code}: {one.message}" for one in getattr(error, "details", None) or ()]
     return SIGNATURE.sub(r"\1=...", "; ".join(part for part in (text, *more) if part))
 
@@ -103,12 +138,18 @@ def status_of(exc: BaseException) -> int:
     return int(getattr(cause, "status_code", None) or 0)
 
 
-def _bulk_refused(what: str, exc: bulk.BaseError, ways: Ways) -> Exception:
+def stream_broken(what: str, exc: OSError) -> Exception:
+    """Return the error for what a stream of obstore raises, which is an OSError with the words of a refusal in it."""
+    return _bulk_refused(what, exc, BATCH)
+
+
+def _bulk_refused(what: str, exc: bulk.BaseError | OSError, ways: Ways) -> Exception:
     """Obstore gives the answer as it came, in the middle of its own words."""
     text = str(exc)
     code = _between(text, "<Code>", "</Code>")
     message = _between(text, "<Message>", "</Message>").partition("\n")[0]
-    said = SIGNATURE.sub(r"\1=...", message or code or text.strip().partition("\n")[0])
+    line = PAGE.sub("", text.strip().partition("\n")[0])
+    said = SIGNATURE.sub(r"\1=...", message or code or line)
     if code == "ContainerNotFound":  # where it lists; elsewhere it raises the same itself
         return FileNotFoundError(said)
     denied = isinstance(exc, bulk.PermissionDeniedError | bulk.UnauthenticatedError)

@@ -9,17 +9,22 @@ from azure.core import MatchConditions
 from azure.core.credentials import TokenCredential
 from azure.mgmt.batch import BatchManagementClient
 
+from runspec_azure import clouds
 from runspec_azure.errors import translated
+from runspec_azure.token_hosts import TokenHosts
 
 
 class Management:
     """Sends once: a second attempt after a lost reply would hide what the first one made."""
 
     def __init__(self, options: Any, login: TokenCredential) -> None:
+        cloud = clouds.of(options)
         self._client = BatchManagementClient(
             login,
             options.subscription,
-            base_url=options.arm_url,
+            base_url=options.arm_url or cloud.manager_url,
+            credential_scopes=[cloud.manager_scope],
+            per_retry_policies=[TokenHosts(options)],
             retry_total=0,
             connection_timeout=10,
             read_timeout=60,

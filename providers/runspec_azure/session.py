@@ -9,16 +9,19 @@ from collections.abc import Mapping
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
-from urllib.parse import quote
+from urllib.parse import quote, urlsplit
 
 from azure.batch import BatchClient
 from azure.core.credentials import AzureNamedKeyCredential, TokenCredential
-from azure.core.pipeline.policies import RetryPolicy
+from azure.core.pipeline import PipelineRequest, PipelineResponse
+from azure.core.pipeline.policies import RetryPolicy, SansIOHTTPPolicy
 from azure.core.rest import HttpRequest, HttpResponse
 
-from runspec.provider import CredentialsError, NoAnswer, UsageError
+from runspec.provider import CredentialsError, UsageError
+from runspec_azure import answers, clouds
 from runspec_azure.errors import translated
 from runspec_azure.naming import account
+from runspec_azure.token_hosts import TokenHosts
 
 if TYPE_CHECKING:
     from runspec_azure.management import Management
@@ -35,6 +38,7 @@ OPERATIONS: Mapping[str, tuple[str, str]] = {
     "Pool_Get": ("GET", "/pools/{poolId}"),
     "Pool_List": ("GET", "/pools"),
     "Pool_Delete": ("DELETE", "/pools/{poolId}"),
+    "Pool_EvaluateAutoScale": ("POST", "/pools/{poolId}/evaluateautoscale"),
     "Pool_EnableAutoScale": ("POST", "/pools/{poolId}/enableautoscale"),
     "ComputeNode_List": ("GET", "/pools/{poolId}/nodes"),
     "File_GetFromComputeNode": ("GET", "/pools/{poolId}/nodes/{nodeId}/files/{filePath}"),
@@ -57,6 +61,19 @@ OPERATIONS: Mapping[str, tuple[str, str]] = {
 logging.getLogger("azure").addHandler(logging.NullHandler())
 
 
+class ReadWhole(SansIOHTTPPolicy[Any, Any]):
+    """Reads the body of each attempt, so that one that breaks off counts as failed and is tried again.
+
+    Requests are sent as streams, since the pipeline decodes every other body by its content type: it
+    refuses application/octet-stream, and a range of a log that begins or ends within a character.
+    """
+
+    def on_response(
+        self, request: PipelineRequest[Any], response: PipelineResponse[Any, Any]
+    ) -> None:
+        response.http_response.read()
+
+
 class Session:
     """The clients of one account. Raises UsageError where the profile names none."""
 
@@ -65,14 +82,15 @@ class Session:
             what = f"the profile names no {' and no '.join(missing)}"
             raise UsageError(what, "see runspec doctor azure-batch")
         self.options = options
+        self.cloud = clouds.of(options)
         self.url: str = options.batch_url.rstrip("/")
 
     @cached_property
     def login(self) -> TokenCredential:
         """Give whoever is logged in here."""
-        from azure.identity import DefaultAzureCredential
+        from runspec_azure import login
 
-        return DefaultAzureCredential()
+        return login.found(self.cloud)
 
     @cached_property
     def management(self) -> Management:
@@ -89,28 +107,29 @@ class Session:
 
     def make(self, operation: str, path: Mapping[str, str], body: Any = None) -> Any:
         """Send what makes or changes something, once; give its answer, None for an empty one."""
-        return _content(self._send(self._maker, operation, path, {}, body))
+        return answers.given(_content(self._send(self._maker, operation, path, {}, body)))
 
     def look(
         self, operation: str, path: Mapping[str, str] | None = None, query: Any = None
     ) -> Mapping[str, Any]:
         """Ask; it is tried again by itself."""
-        answer = _content(self._send(self._looker, operation, path or {}, query or {}))
-        if not isinstance(answer, dict):
-            raise NoAnswer(f"{operation}: the reply was cut off")
-        return answer
+        return answers.one(operation, self._looked(operation, path, query))
 
     def pages(
         self, operation: str, path: Mapping[str, str] | None = None, query: Any = None
     ) -> list[Mapping[str, Any]]:
         """Give everything that a list has."""
-        page = self.look(operation, path, query)
-        found = list(_value(page, operation))
-        while next_ := page.get("odata.nextLink"):
+        found, next_ = answers.listed(operation, self._looked(operation, path, query))
+        while next_:
             with translated(operation):
-                page = self._looker.send_request(HttpRequest("GET", str(next_))).json()
-            found += _value(page, operation)
+                request = HttpRequest("GET", next_)
+                page = self._looker.send_request(request, stream=True).json()
+            more, next_ = answers.listed(operation, page)
+            found += more
         return found
+
+    def _looked(self, operation: str, path: Mapping[str, str] | None, query: Any) -> Any:
+        return _content(self._send(self._looker, operation, path or {}, query or {}))
 
     def head(self, operation: str, path: Mapping[str, str]) -> Mapping[str, str]:
         """Give the headers of a file."""
@@ -144,7 +163,7 @@ class Session:
             json=body,
         )
         with translated(operation):
-            return client.send_request(request)
+            return client.send_request(request, stream=True)
 
     @cached_property
     def _maker(self) -> BatchClient:
@@ -163,7 +182,9 @@ class Session:
         return BatchClient(
             self.url,
             credential,
+            credential_scopes=[self.cloud.batch_scope],
             retry_policy=retries,
+            per_retry_policies=[TokenHosts(self.options), ReadWhole()],
             permit_redirects=False,
             connection_timeout=10,
             read_timeout=60,
@@ -172,7 +193,7 @@ class Session:
 
 def refuse_plain(option: str, url: str) -> None:
     """Raise UsageError for a *url* that a token would be sent to in the open."""
-    if not url.startswith("https://"):
+    if urlsplit(url).scheme != "https":
         what = f"{option}: {url} is not encrypted, and whoever listens could take the login"
         raise UsageError(what, "write https://..., or name the account's key")
 
@@ -207,9 +228,3 @@ def _content(response: HttpResponse) -> Any:
         return None
     with translated("the reply"):
         return response.json()
-
-
-def _value(page: Mapping[str, Any], operation: str) -> list[Any]:
-    if "value" not in page:
-        raise NoAnswer(f"{operation}: the reply was cut off")
-    return list(page["value"])

@@ -5,6 +5,7 @@ https://learn.microsoft.com/rest/api/storageservices/delegate-access-with-shared
 
 from __future__ import annotations
 
+import base64
 import time
 from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
@@ -18,13 +19,23 @@ from azure.storage.blob import (
     generate_container_sas,
 )
 
+from runspec.provider import NoAnswer
 from runspec_azure import stores
-from runspec_azure.blobs import SCOPE
+from runspec_azure.clouds import STORAGE_SCOPE
 from runspec_azure.errors import translated
 
 # Of a user delegation key: https://learn.microsoft.com/rest/api/storageservices/get-user-delegation-key
 LONGEST_S = 7 * 86_400
 EARLY_S = 900  # clocks differ
+PARTS = {
+    "signed_oid": "SignedOid",
+    "signed_tid": "SignedTid",
+    "signed_start": "SignedStart",
+    "signed_expiry": "SignedExpiry",
+    "signed_service": "SignedService",
+    "signed_version": "SignedVersion",
+    "value": "Value",
+}
 FRESH_S = 300.0  # what was signed this long ago is signed anew, that it lasts as long as was said
 
 
@@ -45,7 +56,7 @@ class Asked:
     """A login that was asked already: storage's own retries ask for a minute and a half where nobody is logged in."""
 
     def __init__(self, login: TokenCredential) -> None:
-        self._token = login.get_token(SCOPE)
+        self._token = login.get_token(STORAGE_SCOPE)
 
     def get_token(self, *scopes: str, **more: Any) -> AccessToken:
         return self._token
@@ -87,13 +98,12 @@ class Signer:
 
     def _signed(self, rights: str, key: str) -> str:
         """https://learn.microsoft.com/rest/api/storageservices/create-service-sas"""
-        plain = stores.endpoint(self.options).startswith("http://")
         wanted_s = float(self.options.signed_for)
         own: dict[str, Any] = {
             "account_name": self.options.storage_account,
             "container_name": self.options.container,
             "permission": rights,
-            "protocol": None if plain else "https",
+            "protocol": "https",
         }
         if self.account.account_key:
             own["account_key"] = self.account.account_key
@@ -120,8 +130,22 @@ class Signer:
             now = datetime.now(UTC)
             early = timedelta(seconds=EARLY_S)
             end = stores.endpoint(self.options)
-            with BlobServiceClient(end, credential=Asked(self.account.login)) as client:
+            who = Asked(self.account.login)
+            with BlobServiceClient(end, credential=who, permit_redirects=False) as client:
                 ends = now + timedelta(seconds=wanted_s) + early
-                found = client.get_user_delegation_key(now - early, ends)
+                found = client.get_user_delegation_key(now - early, ends, cls=_whole)
             self._delegated = (time.monotonic(), found)
         return self._delegated[1]
+
+
+def _whole(_response: Any, found: Any, _headers: Any) -> Any:
+    """Return the key that was *found*; raise NoAnswer where it lacks something that signatures have or are made by."""
+    for name, sent in PARTS.items():
+        if not str(getattr(found, name, None) or "").strip():
+            raise NoAnswer(f"the user delegation key: the answer holds no '{sent}'")
+    try:
+        base64.b64decode(found.value, validate=True)
+    except ValueError:
+        what = "the user delegation key: the answer's 'Value' is not base64"
+        raise NoAnswer(what) from None
+    return found

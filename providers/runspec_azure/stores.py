@@ -17,6 +17,7 @@ from runspec.provider import (
     inside_zipapp,
     job_record,
 )
+from runspec_azure import clouds
 from runspec_azure.naming import blob
 
 INSIDE_SHA256 = hashlib.sha256(inside_zipapp()).hexdigest()
@@ -37,11 +38,14 @@ class Place(Protocol):
     @property
     def blob_url(self) -> str | None: ...
 
+    @property
+    def cloud(self) -> clouds.Name | None: ...
+
 
 def endpoint(options: Place) -> str:
     """Give the URL of the account's blobs."""
     account = options.storage_account or ""
-    return (options.blob_url or f"https://{account}.blob.core.windows.net").rstrip("/")
+    return (options.blob_url or clouds.of(options).blob_url(account)).rstrip("/")
 
 
 def store(options: Place) -> str:

@@ -11,10 +11,12 @@ from azure.core.credentials import TokenCredential
 from azure.mgmt.compute import ComputeManagementClient
 from azure.mgmt.resource.resources import ResourceManagementClient
 
-from runspec.provider import RunspecError
-from runspec_azure import machines
+from runspec.provider import NoAnswer, RunspecError
+from runspec_azure import clouds, machines
+from runspec_azure.answers import collected, elements
 from runspec_azure.errors import translated
 from runspec_azure.findings import Usage
+from runspec_azure.token_hosts import TokenHosts
 
 ACCOUNTS = "Microsoft.Batch/batchAccounts"
 API_VERSION = "2025-06-01"
@@ -42,7 +44,12 @@ class Subscription:
     def __init__(self, options: Any, login: TokenCredential, **settings: Any) -> None:
         self.url: str = options.batch_url or ""
         self.account_name: str = options.batch_account or _label(self.url, 0)
-        common: dict[str, Any] = {"connection_timeout": 10, "read_timeout": 60, **settings}
+        common: dict[str, Any] = {
+            "connection_timeout": 10,
+            "read_timeout": 60,
+            "per_retry_policies": [TokenHosts(options)],
+            **settings,
+        }
         self._compute = ComputeManagementClient(login, options.subscription, **common)
         self._resources = ResourceManagementClient(login, options.subscription, **common)
 
@@ -53,11 +60,15 @@ class Subscription:
         https://learn.microsoft.com/rest/api/batchmanagement/batch-account/get
         """
         with translated("look for the Batch account"):
-            listed = self._resources.resources.list(filter=f"resourceType eq '{ACCOUNTS}'")
+            wanted_type = f"resourceType eq '{ACCOUNTS}'"
+            ask = self._resources.resources.list
+            listed = collected("Resources_List", lambda: ask(filter=wanted_type, cls=elements))
             wanted = self.account_name.lower()
-            ids = [str(one.id) for one in listed if str(one.name).lower() == wanted]
+            ids = [one.id for one in listed if str(one.name).lower() == wanted]
             if not ids:
                 return None
+            if not ids[0]:
+                raise NoAnswer("look for the Batch account: the answer lacks its id")
             found = self._resources.resources.get_by_id(ids[0], api_version=API_VERSION)
         return {"location": found.location, **(found.properties or {})}
 
@@ -87,12 +98,14 @@ class Subscription:
 
         https://learn.microsoft.com/rest/api/compute/usage/list
         """
+        ask = self._compute.usage.list
         with translated("list quotas"):
             return {
                 machines.family_key(str(one.name.value)): Usage(
                     int(one.current_value), int(one.limit)
                 )
-                for one in self._compute.usage.list(self.region)
+                for one in collected("Usage_List", lambda: ask(self.region, cls=elements))
+                if one.name and None not in (one.current_value, one.limit)
             }
 
 
@@ -100,9 +113,10 @@ def listed_skus(
     compute: ComputeManagementClient, region: str, known: Callable[[str], Named | None]
 ) -> dict[str, Sku]:
     """Give the machines of a table that *region* has, by their names there."""
+    ask, wanted = compute.resource_skus.list, f"location eq '{region}'"
     return {
         found.name: _sku(one)
-        for one in compute.resource_skus.list(filter=f"location eq '{region}'")
+        for one in collected("ResourceSkus_List", lambda: ask(filter=wanted, cls=elements))
         if one.resource_type == "virtualMachines" and (found := known(str(one.name)))
     }
 
@@ -162,7 +176,13 @@ def survey(options: Any, subscription: Subscription | None = None) -> dict[str, 
 
 def opened(options: Any) -> Subscription:
     """Give the subscription, asked by whoever is logged in here."""
-    from azure.identity import DefaultAzureCredential
+    from runspec_azure import login
 
-    login = DefaultAzureCredential()
-    return Subscription(options, login, base_url=options.arm_url, retry_total=1)
+    cloud = clouds.of(options)
+    return Subscription(
+        options,
+        login.found(cloud),
+        base_url=options.arm_url or cloud.manager_url,
+        credential_scopes=[cloud.manager_scope],
+        retry_total=1,
+    )

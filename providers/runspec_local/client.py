@@ -33,12 +33,25 @@ from runspec.provider import (
     inside_sh,
     inside_zipapp,
 )
-from runspec_local import durable, elastic, engine, entering, environment, image, process, reading
+from runspec_local import (
+    durable,
+    elastic,
+    engine,
+    entering,
+    environment,
+    events,
+    image,
+    process,
+    reading,
+    reaper,
+)
 from runspec_local.folders import is_whole, put, remove
 
 READY_S = 30.0
 LEAVE_S = 10.0  # for a supervisor to go, beyond the grace of its nodes
-BOOTSTRAP = "import sys; sys.path.insert(0, sys.argv.pop(1)); from runspec_local.supervisor import main; main()"
+BOOTSTRAP = (
+    "import sys; sys.path.insert(0, sys.argv.pop(1)); from runspec_local.reaper import main; main()"
+)
 
 
 class _NotReached(RemoteError):
@@ -231,12 +244,27 @@ class LocalClient:
         mode = 0o600 if params["engine"] == "process" else 0o644
         for name, content in (("inside.sh", inside_sh()), ("runspec_inside.pyz", inside_zipapp())):
             _write(folder / name, content, mode)
+        for old in self._killed(params["run"]):
+            reaper.settle(old)
+            reaper.end(old)
         job = {**params, "secrets": list(params["secrets"])}
         if "elastic" in job:
             durable.write(folder / "record.json", json.dumps(elastic.record(job)).encode())
         durable.write(folder / "job.json", json.dumps(job).encode())
         self._supervise(folder, json.dumps(dict(params["secrets"])).encode())
         return {"run": params["run"]}
+
+    def _killed(self, run: str) -> Iterator[Path]:
+        """Give the folders of earlier runs of the same spec whose supervisors were killed."""
+        for folder in (self.root / "runs").glob(f"{run.rpartition('-')[0]}-*"):
+            try:
+                who = reading.supervisor(folder)
+            except RemoteError:
+                continue  # nobody knows; it does not stand in the way of another
+            if who is None or folder.name == run or process.alive(who):
+                continue
+            if events.last(events.read(folder / "events.jsonl"), "end") is None:
+                yield folder
 
     def _supervise(self, folder: Path, secrets: bytes) -> None:
         home = str(Path(runspec_local.__file__).parent.parent)
@@ -307,6 +335,7 @@ class LocalClient:
     def _end(self, run: str) -> None:
         """End all that is left of *run* whether its supervisor lives or not."""
         job = reading.job(self._folder(run))
+        reaper.settle(self._folder(run))
         process.end_all(run, job.get("grace_s", 0))
         if job.get("engine", "process") != "process":
             for container in engine.containers_of(job["engine"], run):

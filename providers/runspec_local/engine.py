@@ -11,6 +11,7 @@ from collections.abc import Callable
 LABEL = "runspec.run"
 ANSWER_S = 60.0  # an engine that does not answer in this time does not work
 PAUSE_S = 0.05
+AWAY = "/"  # no program is started in the folder of a job file: what lies there is no setting of it
 
 
 def engine(name: str, *words: str, timeout_s: float = ANSWER_S) -> subprocess.CompletedProcess[str]:
@@ -21,7 +22,7 @@ def engine(name: str, *words: str, timeout_s: float = ANSWER_S) -> subprocess.Co
     """
     try:
         return subprocess.run(
-            [name, *words], capture_output=True, text=True, timeout=timeout_s, check=False
+            [name, *words], capture_output=True, cwd=AWAY, text=True, timeout=timeout_s, check=False
         )
     except subprocess.TimeoutExpired as exc:
         raise TimeoutError(errno.ETIMEDOUT, f"no answer in {timeout_s:.0f} s", name) from exc

@@ -61,7 +61,12 @@ def _run(line: Sequence[str], tell: Callable[[str], None]) -> str | None:
     """Run *line*, telling what it says; give its last words when it fails."""
     words = []
     with subprocess.Popen(
-        line, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace"
+        line,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        cwd=engine.AWAY,
+        text=True,
+        errors="replace",
     ) as process:
         assert process.stdout is not None, "BUG: a pipe was asked for"
         for text in process.stdout:

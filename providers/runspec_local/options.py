@@ -7,7 +7,7 @@ from typing import Annotated, ClassVar, Literal
 from pydantic import AfterValidator, Field, WithJsonSchema
 from pydantic_core import PydanticCustomError
 
-from runspec.provider import Options, Seconds, Truth, Word
+from runspec.provider import Anyone, Options, Seconds, Truth, User, Word
 
 
 def _absolute(path: str) -> str:
@@ -26,24 +26,24 @@ Place = Annotated[
 
 
 class LocalOptions(Options):
-    """`providers: {local: {...}}` in the profile or the spec."""
+    """`providers: {local: {...}}` in a profile, and in a spec what anyone may set."""
 
     has_pools: ClassVar[bool] = False
 
-    engine: Literal["auto", "podman", "docker", "process"] = Field(
+    engine: Anyone[Literal["auto", "podman", "docker", "process"]] = Field(
         default="auto",
         description="What runs the nodes. `auto` takes podman, then docker, where the engine "
         "works and the image can be had, else processes.",
     )
-    python: Word | None = Field(
+    python: User[Word | None] = Field(
         default=None, description="The interpreter for `container.requirements`, as a path."
     )
-    root: Place | None = Field(
+    root: User[Place | None] = Field(
         default=None, description="The folder of the local store and of runs; absolute."
     )
-    grace: Seconds = Field(
+    grace: Anyone[Seconds] = Field(
         default=10, description="From asking a job to end until it is ended: `10s`."
     )
-    without_gpus: Truth = Field(
+    without_gpus: Anyone[Truth] = Field(
         default=False, description="Run a job that asks for GPUs here although there are none."
     )

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import fcntl
 import os
 import signal
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-PR_SET_PDEATHSIG = 1  # prctl(2)
+PR_SET_PDEATHSIG, PR_SET_CHILD_SUBREAPER = 1, 36  # prctl(2)
 KILL_PAUSE_S = 0.02
 
 _libc: Any = ctypes.CDLL(None)
@@ -72,6 +73,27 @@ def die_with_parent() -> None:
     _libc.prctl(PR_SET_PDEATHSIG, signal.SIGTERM)
 
 
+def adopt_orphans() -> None:
+    """Have every descendant of this process that loses its parent become a child of this one."""
+    _libc.prctl(PR_SET_CHILD_SUBREAPER, 1)
+
+
+def adopted() -> Iterator[int]:
+    """Give the children of this process that are alive, and forget those that have ended."""
+    with contextlib.suppress(ChildProcessError):
+        while os.waitpid(-1, os.WNOHANG) != (0, 0):
+            pass
+    own = os.getpid()
+    for entry in os.scandir("/proc"):
+        if entry.name.isdecimal() and parent(int(entry.name)) == own:
+            yield int(entry.name)
+
+
+def nobody() -> Iterator[int]:
+    """Give no process."""
+    return iter(())
+
+
 def belonging(run: str) -> Iterator[int]:
     """Give the processes whose environment says that they belong to *run*, but not this one."""
     mark = f"RUNSPEC_RUN={run}".encode()
@@ -85,11 +107,11 @@ def belonging(run: str) -> Iterator[int]:
                 yield int(entry.name)
 
 
-def end_all(run: str, grace_s: float) -> None:
-    """End every process that belongs to *run*: asked first, ended after *grace_s* seconds."""
+def end_all(run: str, grace_s: float, others: Callable[[], Iterator[int]] = nobody) -> None:
+    """End every process that belongs to *run*, and *others*: asked first, ended after *grace_s* seconds."""
     end = time.monotonic() + grace_s
     asked: set[int] = set()
-    while pids := set(belonging(run)):
+    while pids := {*belonging(run), *others()}:
         number = signal.SIGKILL if time.monotonic() > end else signal.SIGTERM
         for pid in pids if number is signal.SIGKILL else pids - asked:
             try:

@@ -113,7 +113,11 @@ def _installed(uv: str) -> list[tuple[str, str]]:
     environment = uv_environment(os.environ)
     environment["PATH"] = search_path(environment.get("PATH", os.defpath))
     done = subprocess.run(
-        [*command, "--output-format", "json"], capture_output=True, env=environment, check=False
+        [*command, "--output-format", "json"],
+        capture_output=True,
+        cwd="/",  # nothing of a checkout is looked at: no .venv, no .python-version
+        env=environment,
+        check=False,
     )
     try:
         listed = json.loads(done.stdout)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -15,6 +15,7 @@ from runspec.provider import (
     Chunk,
     NodeStatus,
     OutputFile,
+    RemoteError,
     State,
     Status,
     changes_of,
@@ -26,20 +27,29 @@ CHUNK_BYTES = 1 << 20
 
 def job(folder: Path) -> dict[str, Any]:
     """Give what was asked for, or nothing when that never got this far."""
-    try:
-        found: dict[str, Any] = json.loads((folder / "job.json").read_bytes())
-    except FileNotFoundError:
-        return {}
-    return found
+    return _kept(folder / "job.json", {"run", "engine", "grace_s"}) or {}
 
 
 def supervisor(folder: Path) -> dict[str, Any] | None:
     """Give the identity of the process that stays with the run, or None when there was none."""
+    return _kept(folder / "started.json", {"pid", "ticks", "boot"})
+
+
+def _kept(path: Path, names: set[str]) -> dict[str, Any] | None:
+    """Give what a file of a run says, or None where there is none. Raises RemoteError where it lacks one of *names*."""
+    why = "it is damaged"
     try:
-        found: dict[str, Any] = json.loads((folder / "started.json").read_bytes())
+        found: dict[str, Any] = json.loads(path.read_bytes())
+        if names <= found.keys():
+            return found
     except FileNotFoundError:
         return None
-    return found
+    except OSError as exc:
+        why = (exc.strerror or str(exc)).lower()
+    except (ValueError, AttributeError):
+        pass
+    hint = f"restore the file, or move {path.parent} away once nothing of the run goes on"
+    raise RemoteError(f"{path}: {why}", hint)
 
 
 def status(folder: Path) -> Status:
@@ -58,10 +68,19 @@ def status(folder: Path) -> Status:
     if who["boot"] != process.boot_id():
         reason = "the machine was restarted while it ran"
     elif asked_to_end:
-        return Status(State.CANCELLED, "its supervisor had been killed", None, nodes)
+        reason = "its supervisor had been killed"
+        return Status(
+            State.CANCELLED, reason, None, tuple(_ended_with(nodes, State.CANCELLED, reason))
+        )
     else:
         reason = "its supervisor was killed"
-    return Status(State.FAILED, reason, None, nodes)
+    return Status(State.FAILED, reason, None, tuple(_ended_with(nodes, State.FAILED, reason)))
+
+
+def _ended_with(nodes: Iterable[NodeStatus], state: State, reason: str) -> Iterator[NodeStatus]:
+    """Give *nodes*, of which nobody could say any more that they have ended, as they are without a supervisor."""
+    for node in nodes:
+        yield node if node.state.terminal else node._replace(state=state, reason=reason)
 
 
 def _nodes(found: list[events.Event]) -> Iterator[NodeStatus]:
@@ -93,9 +112,12 @@ class FileStream:
 
     def read(self, position: str | None) -> Chunk:
         offset = int(position or 0)
-        with self.path.open("rb") as file:
-            file.seek(offset)
-            data = file.read(CHUNK_BYTES)
+        try:
+            with self.path.open("rb") as file:
+                file.seek(offset)
+                data = file.read(CHUNK_BYTES)
+        except FileNotFoundError:
+            data = b""  # the run was taken away since its streams were listed
         return Chunk(data, str(offset + len(data)))
 
 

@@ -28,6 +28,7 @@ from runspec_local.saver import Saver
 
 STOPPED = 143  # of a job that was told to end: 128 + SIGTERM
 STOP = "stopped"  # why a task ends that is not needed any more
+CANCELLED = "cancelled"  # why all tasks end
 CLAIM_PAUSE_S = 0.02
 KILL_S = 5.0  # from SIGKILL to giving a process up
 READY = b"ready\n"
@@ -41,6 +42,7 @@ class Attempt:
     savers: list[Saver]
     deadline: float | None
     codes: dict[int, int] = field(default_factory=dict)
+    failed: int = 0  # the code of the node that failed by itself, for which the others are ended
     reason: str = ""
     ending: float | None = None  # when the nodes that are left are killed
     network: Child | None = None  # what holds the network of its containers
@@ -122,7 +124,7 @@ class Supervisor:
             self.codes[task] = STOPPED
         self.waiting = []
         for attempt in early:
-            self._end(attempt, "cancelled")
+            self._end(attempt, CANCELLED)
 
     def _stop_files(self) -> set[int]:
         try:
@@ -224,13 +226,15 @@ class Supervisor:
         code = attempt.codes[rank]
         told = f"exited with code {code}{ending.meaning(code)}" if code else ""
         reason = told if not attempt.reason else f"{told}; {attempt.reason}".removeprefix("; ")
-        stopped = attempt.reason == STOP or (code and task in self.unwanted)
+        unwanted = task in self.unwanted or attempt.reason == CANCELLED
+        stopped = attempt.reason == STOP or (code and unwanted)
         state = "cancelled" if stopped else "succeeded" if code == 0 else "failed"
         self._tell(task, rank, state, exit_code=code, reason=reason)
         if "elastic" in self.job:
             return
         after_the_first = self.job["launch"] != "none" and attempt.codes.get(0) == 0
         if code and not attempt.reason and not after_the_first:
+            attempt.failed = code
             where = f"node {rank} " if self.job["nodes"] > 1 else ""
             self._end(attempt, f"{where}{told}")
         elif rank == 0 and self.job["launch"] != "none":
@@ -302,11 +306,12 @@ class Supervisor:
 
     def _finish(self, task: int, attempt: Attempt) -> None:
         """Try the task again or leave it as it ended."""
-        code = next((attempt.codes[r] for r in sorted(attempt.codes) if attempt.codes[r]), 0)
+        by_rank = (attempt.codes[rank] for rank in sorted(attempt.codes))
+        code = attempt.failed or next(filter(None, by_rank), 0)
         if "elastic" in self.job and 0 in attempt.codes.values():
             code = 0  # the job is over: who has no tries left was lost before
         if self.cancelled:
-            code = code or (STOPPED if attempt.reason == "cancelled" else 0)
+            code = code or (STOPPED if attempt.reason == CANCELLED else 0)
         elif attempt.reason.startswith("timeout"):
             code = code or STOPPED
         elif self.job["launch"] != "none" and attempt.codes.get(0) == 0 and not attempt.reason:
@@ -386,7 +391,3 @@ def _end(supervisor: Supervisor, code: int, log: Path) -> dict[str, Any]:
         more = f"{'; '.join(supervisor.unsaved[:3])}: see {log}"
         reason = f"{reason}; {more}" if reason else more
     return {"state": state, "exit_code": code, "reason": reason}
-
-
-def main() -> None:
-    supervise(Path(sys.argv[1]))

@@ -87,8 +87,9 @@ def _no_image(name: str, image: str) -> str | None:
 
 
 def _python(spec: Spec, options: LocalOptions) -> dict[str, Any]:
+    uv = find_uv()  # without it no environment can be built: nothing of the spec is wrong
     try:
-        path, version = find_python(find_uv(), spec.container.python, options.python)
+        path, version = find_python(uv, spec.container.python, options.python)
     except (Unavailable, UsageError) as exc:
         return {"python_problem": [exc.message, exc.hint]}
     return {"python": {"path": str(path), "version": version}}

@@ -26,26 +26,12 @@ MANAGED = {
     "time-min": "timeout", "tmp": "cluster.disk", "uid": "", "usage": "", "version": "", "wait": "", "wrap": "command",
 }  # fmt: skip
 WORD = re.compile(r"--([a-z][a-z0-9-]*)(=[^\0\n]*)?")
-# By these runspec keeps one connection and asks nobody anything; or they run commands on this machine.
-# https://man.openbsd.org/ssh_config
-SSH_MANAGED = (
-    "batchmode controlmaster controlpath controlpersist escapechar forkafterauthentication include "
-    "knownhostscommand localcommand match permitlocalcommand pkcs11provider proxycommand remotecommand "
-    "requesttty securitykeyprovider sendenv sessiontype setenv stdinnull xauthlocation"
-).split()
 
 
 def problems(spec: Spec, options: SlurmOptions) -> Iterator[Problem]:
     for word in options.sbatch:
         if (found := _of_sbatch(word)) is not None:
             yield Problem(setting(spec, "sbatch"), f"sbatch: '{word}' {found[0]}", found[1])
-    for word in options.ssh_options:
-        name = word.partition("=")[0]
-        if name.lower() in SSH_MANAGED:
-            what = f"ssh_options: {name} is not for a profile or a spec to set"
-            yield Problem(
-                setting(spec, "ssh_options"), what, "say it in ~/.ssh/config, for that host"
-            )
     if options.ssh_options and options.host is None:
         what = "ssh_options without a host: Slurm's commands of this machine are used"
         yield Problem(setting(spec, "ssh_options"), what, severity="note")

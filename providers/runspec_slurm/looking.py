@@ -86,7 +86,7 @@ class Looks:
             text = self._text(run)
             found = None if text is None else read(text)
             took = time.monotonic() - began
-            rest = max(self.shelf.way.look_s, took * pace.LOOK_SHARE)
+            rest = max(self.shelf.way.look_s, min(took * pace.LOOK_SHARE, pace.LOOK_CAP_S))
             self._seen[run] = (time.monotonic() + rest, found)
         return found
 

@@ -5,13 +5,21 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Annotated, Literal
 
-from pydantic import BeforeValidator, Field, WithJsonSchema
+from pydantic import AfterValidator, BeforeValidator, Field, WithJsonSchema
+from pydantic_core import PydanticCustomError
 
-from runspec.provider import Key, Options, Seconds, Word, matching
+from runspec.provider import Anyone, Key, Options, Seconds, User, Word, matching
 
 # Neither an option of ssh nor anything that a shell would read.
 HOST = r"^[A-Za-z0-9_][A-Za-z0-9_.@:-]*$"
 SSH_OPTION = r"^[A-Za-z]+=.+$"  # as after `ssh -o`: https://man.openbsd.org/ssh_config
+# By these runspec keeps one connection and asks nobody anything; or they run commands on this machine.
+# https://man.openbsd.org/ssh_config
+SSH_MANAGED = (
+    "batchmode controlmaster controlpath controlpersist escapechar forkafterauthentication include "
+    "knownhostscommand localcommand match permitlocalcommand pkcs11provider proxycommand remotecommand "
+    "requesttty securitykeyprovider sendenv sessiontype setenv stdinnull xauthlocation"
+).split()
 # No comma and no colon: container engines take lists of SOURCE:TARGET with commas between them.
 FOLDER = r"^(?!.*/\.{1,2}(/|$))/([A-Za-z0-9._+@=-]+/)*[A-Za-z0-9._+@=-]+$"
 WORKSPACE = r"^(?!.*/\.{1,2}(/|$))~?/([A-Za-z0-9._+@=-]+/)*[A-Za-z0-9._+@=-]+$"
@@ -35,6 +43,16 @@ def _schema(pattern: str) -> WithJsonSchema:
     return WithJsonSchema({"type": "string", "pattern": pattern})
 
 
+def _unmanaged(option: str) -> str:
+    """Refuse an option of ssh before ssh is started with it."""
+    name = option.partition("=")[0]
+    if name.lower() in SSH_MANAGED:
+        hint = "say it in ~/.ssh/config, for that host"
+        facts = {"what": f"{name} is not for a profile to set", "hint": hint}
+        raise PydanticCustomError("runspec", "{what}", facts)
+    return option
+
+
 Host = Annotated[
     str,
     _text(HOST, "a host of ssh", "write HOST, USER@HOST or a name of ~/.ssh/config"),
@@ -42,6 +60,7 @@ Host = Annotated[
 ]
 SshOption = Annotated[
     str,
+    AfterValidator(_unmanaged),
     _text(SSH_OPTION, "an option of ssh", "write Port=2222 or IdentityFile=~/.ssh/id"),
     _schema(SSH_OPTION),
 ]
@@ -78,90 +97,92 @@ Gres = Annotated[
 
 
 class SlurmOptions(Options):
-    """`providers: {slurm: {...}}` in the profile or the spec."""
+    """`providers: {slurm: {...}}` in a profile, and in a spec what anyone may set."""
 
-    host: Host | None = Field(
+    host: User[Host | None] = Field(
         default=None,
         description="The login node, as ssh knows it; without it, Slurm's commands of this machine.",
     )
-    ssh_options: tuple[SshOption, ...] = Field(
+    ssh_options: User[tuple[SshOption, ...]] = Field(
         default=(),
         description="What `ssh -o` is given: `[Port=2222]`; more belongs into ~/.ssh/config.",
     )
-    workspace: Workspace = Field(
+    workspace: User[Workspace] = Field(
         default="~/.runspec",
         description="A folder of the cluster that the login node and all nodes share: all files of jobs.",
     )
-    partition: Named | None = Field(
+    partition: Anyone[Named | None] = Field(
         default=None, description="The partition, instead of the cluster's default."
     )
-    spot_partition: Named | None = Field(
+    spot_partition: Anyone[Named | None] = Field(
         default=None, description="The partition for `capacity: spot`."
     )
-    account: Named | None = Field(default=None, description="Who is charged: `sbatch --account`.")
-    qos: Named | None = Field(default=None, description="The quality of service.")
-    gpu_request: Literal["gres", "gpus-per-node"] = Field(
+    account: User[Named | None] = Field(
+        default=None, description="Who is charged: `sbatch --account`."
+    )
+    qos: Anyone[Named | None] = Field(default=None, description="The quality of service.")
+    gpu_request: Anyone[Literal["gres", "gpus-per-node"]] = Field(
         default="gres",
         description="How GPUs are asked for: `--gres=gpu:N`, which every Slurm takes, or "
         "`--gpus-per-node=N`, which takes `select/cons_tres`.",
     )
-    gpu_types: Mapping[Word, Named] = Field(
+    gpu_types: Anyone[Mapping[Word, Named]] = Field(
         default={},
         description="What the cluster calls a `gpu_type`, where that is another word: `{V100: tesla}`.",
     )
-    gres: tuple[Gres, ...] = Field(
+    gres: Anyone[tuple[Gres, ...]] = Field(
         default=(),
         description="Generic resources of each node beside GPUs: `['nvme:1']`.",
     )
-    memory: Literal["spec", "all"] = Field(
+    memory: Anyone[Literal["spec", "all"]] = Field(
         default="spec",
         description="How much memory is asked for: what `cluster.memory` says, or `all` that a node has, "
         "`--mem=0`.",
     )
-    mpi: Literal["mpirun", "srun", "auto"] = Field(
+    mpi: Anyone[Literal["mpirun", "srun", "auto"]] = Field(
         default="mpirun",
         description="Who starts the ranks of `launch: mpi`: the environment's own mpirun, which needs "
         "nothing of the cluster, or `srun --mpi=...`. `auto` takes srun where the cluster has the plugin for the "
         "MPI that `container.requirements` names, else mpirun.",
     )
-    mpi_type: Named | None = Field(
+    mpi_type: Anyone[Named | None] = Field(
         default=None,
         description="The plugin for `mpi: srun`; without it pmix where the cluster has it, else pmi2.",
     )
-    container: Literal["auto", "podman", "apptainer", "pyxis", "none"] = Field(
+    container: Anyone[Literal["auto", "podman", "apptainer", "pyxis", "none"]] = Field(
         default="auto",
         description="What runs images: `auto` takes what the cluster has. `none`: the requirements "
         "are installed on the node instead.",
     )
-    podman: tuple[PodmanOption, ...] = Field(
+    podman: User[tuple[PodmanOption, ...]] = Field(
         default=("--cgroups=disabled",),
         description="More words of `podman run`. Those without a word keep a container in the cgroup "
         "that Slurm gave the job, for which podman needs crun: `[]` where it has runc.",
     )
-    python: Program = Field(
+    python: User[Program] = Field(
         default="python3", description="The nodes' own Python, 3.6 or newer, that starts jobs."
     )
-    environment: Literal["login", "clean"] = Field(
+    environment: Anyone[Literal["login", "clean"]] = Field(
         default="login",
         description="What a job finds around it: what a login on its node sets (modules), or "
         "`clean`, nothing but PATH and HOME, which starts sooner. Never what the caller has.",
     )
-    scratch: Folder | None = Field(
+    scratch: User[Folder | None] = Field(
         default=None, description="A folder of each node's own disk, instead of its TMPDIR."
     )
-    grace: Seconds = Field(
+    grace: Anyone[Seconds] = Field(
         default=20, description="The time between SIGTERM and SIGKILL when a job is to end."
     )
-    shared: Mapping[Key, Folder] = Field(
+    shared: User[Mapping[Key, Folder]] = Field(
         default={},
         description="What `shared://NAME` is: a folder that all nodes have at that path.",
     )
-    after: tuple[After, ...] = Field(
+    after: Anyone[tuple[After, ...]] = Field(
         default=(),
         description="Jobs of Slurm to wait for: `['123']` until it has succeeded, "
         "`['afterany:123']` until it has ended.",
     )
-    sbatch: tuple[Word, ...] = Field(
+    sbatch: User[tuple[Word, ...]] = Field(
         default=(),
         description="More options of sbatch, word by word: `[--constraint=ib, --exclusive]`.",
     )

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-# One look at the workspace is good for so long, and for ten times as long as it took.
+# One look at the workspace is good for so long, and for ten times as long as it took, up to a cap: a login node that
+# did not answer for a minute must not hide the end of a job for ten.
 LOOK_S, LOOK_SSH_S = 0.05, 1.0
-LOOK_SHARE = 10
+LOOK_SHARE, LOOK_CAP_S = 10, 2.0
 # The controller is asked at once when the workspace has news of the run; else each pause is half as long again.
 ASK_FIRST_S, ASK_LAST_S, ASK_GROWS = 0.25, 20.0, 1.5
 # A command that has no answer by then is ended. Slurm's own commands give up after MessageTimeout (10 s), some

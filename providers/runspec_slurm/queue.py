@@ -22,13 +22,14 @@ ENDED = frozenset(
 # that of two that were submitted the other one leaves; this ends the job itself where it comes too late. A site's own
 # sbatch may print more than the id, and what is no id must never stand in a claim: no job would have the run. A job has
 # the umask of who submits it, so that is the login's again: https://slurm.schedmd.com/sbatch.html (SLURM_UMASK)
+# sbatch ends with 255 where it does not take its own words, before it asks anybody; so does ssh when nobody knows.
 SUBMIT = f"""\
 r=runs/$1 t=runs/$1/$2 d=$3; shift 3
 gone() {{ echo "error: its run was destroyed meanwhile" >&2; exit 1; }}
 [ -d "$r" ] || gone
 cat >"$t" && found=$(sha256sum <"$t") || {{ rm -f -- "$t"; exit 1; }}
 [ "${{found%% *}}" = "$d" ] || {{ rm -f -- "$t"; exit {CHANGED}; }}
-out=$(umask "$u"; sbatch "$@" <"$t") || {{ code=$?; rm -f -- "$t"; exit "$code"; }}
+out=$(umask "$u"; sbatch "$@" <"$t") || {{ code=$?; rm -f -- "$t"; [ $code -lt 255 ] || code=1; exit $code; }}
 id=$(printf '%s\\n' "$out" | sed -n 's/^\\([0-9][0-9]*\\)\\(;.*\\)\\{{0,1\\}}$/\\1/p' | tail -n 1)
 [ -n "$id" ] || {{ rm -f -- "$t"; exit 0; }}
 [ -d "$r" ] || {{ scancel "$id"; gone; }}

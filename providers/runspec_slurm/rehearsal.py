@@ -31,11 +31,8 @@ APT = (
 @contextlib.contextmanager
 def stage(options: Mapping[str, Any], folder: Path, engine: str | None) -> Iterator[Rehearsal]:
     """Start munge and Slurm's daemons; give the way to them."""
-    try:
-        from runspec_rehearsal.slurm import Cluster, Failed, NoSlurm, Partition, Shape
-    except ImportError as exc:
-        hint = "install runspec-jobs[rehearse]"
-        raise Unavailable(f"a rehearsal needs {exc.name}", hint) from exc
+    from runspec_rehearsal.slurm import Cluster, Failed, NoSlurm, Partition, Shape
+
     named = [str(options[key]) for key in ("partition", "spot_partition") if options.get(key)]
     kinds = {*GPU_TYPES, *map(str, dict(options.get("gpu_types", {})).values())}
     shape = Shape(CPUS, MEMORY_MB, GPUS, tuple(sorted(kinds)), DISK_MB)

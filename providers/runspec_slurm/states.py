@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from runspec.provider import Attempt, NodeStatus, State, Status
+from runspec.provider import Attempt, NodeStatus, State, Status, blamed
 from runspec_slurm import reasons
 from runspec_slurm.looking import BATCH, Note, Try
 from runspec_slurm.queue import ENDED, Past, Row
@@ -203,10 +203,7 @@ def status(found: Sequence[NodeStatus], *, cancelled: bool, stops: Collection[in
     failed = [node for node in found if node.state is State.FAILED]
     if any(node.state is State.CANCELLED for node in found):
         return Status(State.CANCELLED, BY_US if cancelled else reasons.BY_HAND, None, tuple(found))
-    by_itself = [
-        n for n in failed if n.exit_code not in (None, 0, STOPPED)
-    ]  # or told to, by its end
-    bad = next((node for node in by_itself or failed if node.exit_code), failed[0])
+    bad = blamed(failed) or failed[0]
     return Status(State.FAILED, bad.reason, bad.exit_code, tuple(found))
 
 

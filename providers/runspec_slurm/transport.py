@@ -252,7 +252,12 @@ def _started(argv: Sequence[str], err: IO[bytes], fed: bool) -> Iterator[subproc
     stdin = subprocess.PIPE if fed else subprocess.DEVNULL
     try:
         process = subprocess.Popen(
-            argv, stdin=stdin, stdout=subprocess.PIPE, stderr=err, start_new_session=True
+            argv,
+            stdin=stdin,
+            stdout=subprocess.PIPE,
+            stderr=err,
+            cwd="/",  # nothing in the folder of a job file is a setting of what is started
+            start_new_session=True,
         )
     except OSError as exc:
         raise Unavailable(f"{argv[0]}: {(exc.strerror or str(exc)).lower()}") from exc

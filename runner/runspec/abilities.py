@@ -7,6 +7,7 @@ from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
 
+from runspec.probe import Probe
 from runspec.spec import Spec
 from runspec.values import (
     Answer,
@@ -230,3 +231,11 @@ class DoctorOfNodes(Protocol):
 
     def examine_node(self, options: Any) -> Iterable[Finding]:
         """Give findings, as `Doctor` does. Called only for `doctor --node`."""
+
+
+@runtime_checkable
+class Probes(Protocol):
+    """A provider that can find out, in a real account, whether what it takes its service for is so."""
+
+    def probes(self, options: Any) -> Sequence[Probe]:
+        """Give the probes in the order to carry them out; asks nobody. `docs/unverified.md` has a row for each."""

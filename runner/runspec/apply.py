@@ -12,8 +12,9 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from runspec import secrets
-from runspec.errors import NoAnswer, RemoteError, UnknownOutcome
+from runspec.errors import AlreadyExists, NoAnswer, RemoteError, UnknownOutcome
 from runspec.journal import Journal, Memory
+from runspec.outage import pauses
 from runspec.plan import FILE, REF, SECRET, Plan, answers_known, fill, marked
 from runspec.provider import (
     Answer,
@@ -31,6 +32,8 @@ from runspec.provider import (
 TRIES = 6  # of a call that was definitely refused for a reason that passes
 FIRST_PAUSE_S = 0.5
 LOOK_S = 0.2  # between two looks for what may have been made
+LONGEST_LOOK_S = 5.0  # at what takes minutes
+LONGEST_SETTLE_S = 2.0  # at what the next step waits for
 SETTLED_S = 900.0  # the longest that something new may take until it can be used
 CANCEL_S = 300.0  # the longest that cancel waits for the end
 
@@ -111,8 +114,35 @@ def _call(step: Step, request: Request, journal: Journal, hands: Hands) -> Answe
             "run the same command again: it looks first and makes nothing twice",
         ) from exc
     except RemoteError as exc:
-        journal.add("refused", step=step.id, why=exc.message)
-        raise
+        try:
+            return _made_elsewhere(step, request, exc, hands)
+        except RemoteError as last:
+            journal.add("refused", step=step.id, why=last.message)
+            raise
+
+
+def _made_elsewhere(step: Step, request: Request, refusal: RemoteError, hands: Hands) -> Answer:
+    """Give what another machine has made of a *step* that was refused here. Raises the last refusal where nobody has.
+
+    Two machines that begin at once both find nothing, and the slower one is refused. What has the name and is not
+    found has just been made, or is being taken away: then both are tried until one of them goes through.
+    """
+    if step.scope is not Scope.SITE and not isinstance(refusal, AlreadyExists):
+        raise refusal
+    end, looks = hands.clock() + SETTLED_S, pauses(LOOK_S, LONGEST_LOOK_S)
+    told = False
+    while (found := hands.client.find(step)) is None:
+        if not isinstance(refusal, AlreadyExists) or hands.clock() > end:
+            raise refusal
+        if not told:
+            hands.tell.step(f"{step.title}: another machine is making it or taking it away; wait")
+        told = True
+        hands.sleep(next(looks))
+        try:
+            return _patiently(lambda: _send(step, request, hands), hands)
+        except AlreadyExists as exc:
+            refusal = exc
+    return found
 
 
 def _patiently(send: Callable[[], Answer], hands: Hands) -> Answer:
@@ -151,12 +181,12 @@ def ready(request: Request, answers: Mapping[str, Answer]) -> Request:
 
 
 def _settle(step: Step, hands: Hands) -> None:
-    end = hands.clock() + SETTLED_S
+    end, looks = hands.clock() + SETTLED_S, pauses(LOOK_S, LONGEST_SETTLE_S)
     while not hands.client.settled(step):
         if hands.clock() > end:
             what = f"{step.title}: it cannot be used after {SETTLED_S:.0f} s"
             raise UnknownOutcome(what, "run the same command again")
-        hands.sleep(LOOK_S)
+        hands.sleep(next(looks))
 
 
 def cancel(plan: Plan, journal: Journal, hands: Hands) -> Status:
@@ -170,11 +200,11 @@ def cancel(plan: Plan, journal: Journal, hands: Hands) -> Status:
     status = journal.memory.status or hands.client.state(plan.run)
     if journal.memory.tried:
         hands.client.cancel(plan.run)
-    end = hands.clock() + CANCEL_S
+    end, looks = hands.clock() + CANCEL_S, pauses(LOOK_S, LONGEST_LOOK_S)
     while not status.state.terminal:
         if hands.clock() > end:
             raise UnknownOutcome(f"{plan.run} has not ended yet", "run the same command again")
-        hands.sleep(LOOK_S)
+        hands.sleep(next(looks))
         status = hands.client.state(plan.run)
         if not status.state.terminal:
             hands.client.cancel(plan.run)

@@ -8,9 +8,11 @@ from typing import Any, TypeVar
 from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
+from runspec.field_marks import models_in
 from runspec.problems import Path, Problem, did_you_mean
 from runspec.rules import broken
 from runspec.spec import Spec
+from runspec.words import unescaped
 from runspec.yamlio import Document, Value
 
 M = TypeVar("M", bound=BaseModel)
@@ -26,7 +28,10 @@ def spec(document: Document) -> tuple[Spec | None, list[Problem]]:
         rest, _ = model(Spec, known)
         return None, [*problems, *(broken(rest) if rest is not None else ())]
     problems = list(broken(found))
-    return (None if problems else found), problems
+    if problems:
+        return None, problems
+    env = {name: unescaped(value) for name, value in found.env.items()}
+    return (found if env == found.env else found.model_copy(update={"env": env})), []
 
 
 def _without(value: Any, paths: Iterable[Path]) -> Any:
@@ -130,12 +135,5 @@ def _known(kind: type[BaseModel], path: Path) -> list[str]:
     for part in path:
         if part not in kind.model_fields:  # the number of an item, or a name that the user chose
             continue
-        kind = next(iter(_models(kind.model_fields[str(part)].annotation)), kind)
+        kind = next(iter(models_in(kind.model_fields[str(part)].annotation)), kind)
     return [field.alias or name for name, field in kind.model_fields.items()]
-
-
-def _models(annotation: Any) -> Iterable[type[BaseModel]]:
-    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
-        yield annotation
-    for inner in getattr(annotation, "__args__", ()):
-        yield from _models(inner)

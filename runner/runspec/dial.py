@@ -104,7 +104,13 @@ class Program:
         pipe = subprocess.PIPE
         self._said = tempfile.TemporaryFile()  # noqa: SIM115 - closed with it
         self._process = subprocess.Popen(
-            argv, stdin=pipe, stdout=pipe, stderr=self._said, bufsize=0, start_new_session=True
+            argv,
+            stdin=pipe,
+            stdout=pipe,
+            stderr=self._said,
+            bufsize=0,
+            cwd="/",
+            start_new_session=True,
         )
 
     def begin(self) -> None:
@@ -182,6 +188,7 @@ class Kept:
                 stdin=subprocess.PIPE,
                 stdout=subprocess.DEVNULL,
                 stderr=said,
+                cwd="/",  # not in the folder of a job file, as for all that is started
                 start_new_session=True,
             )
 

@@ -8,6 +8,7 @@ import fcntl
 import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import BinaryIO
 
 from runspec.errors import Unavailable
 
@@ -71,6 +72,32 @@ def write(path: Path, data: bytes) -> None:
         os.close(fd)
     os.replace(temporary, path)
     sync_folder(path.parent)
+
+
+@contextlib.contextmanager
+def replaced(path: Path) -> Iterator[BinaryIO]:
+    """Yield a file to write, which takes the place of *path* at the end, all or nothing.
+
+    It is for what the user has a verb write. A link at *path*, which may have come with a checkout, is replaced and
+    not followed.
+    """
+    temporary = path.with_name(f".{path.name}.new")
+    temporary.unlink(missing_ok=True)
+    with temporary.open("xb") as file:
+        yield file
+        file.flush()
+        os.fsync(file.fileno())
+    os.replace(temporary, path)
+
+
+def overwrite(path: Path, data: bytes) -> None:
+    """Put *data* over the content of *path*, in place: for a file of one length that whoever reads it checks."""
+    fd = os.open(path, os.O_WRONLY | os.O_CLOEXEC)
+    try:
+        os.pwrite(fd, data, 0)
+        os.fsync(fd)
+    finally:
+        os.close(fd)
 
 
 def write_all(fd: int, data: bytes) -> None:

@@ -53,6 +53,16 @@ class Unavailable(RunspecError):
     exit_code = 69
 
 
+class Lacking(Unavailable):
+    """A Python package that a provider needs is not installed, or is another version."""
+
+
+class Damaged(RunspecError):
+    """A file of one run's record cannot be read; other runs are not concerned."""
+
+    exit_code = 69
+
+
 class Bug(RunspecError):
     """Our mistake: one line for the user and a report in a file."""
 
@@ -63,6 +73,12 @@ class UnknownOutcome(RunspecError):
     """A call may or may not have been carried out; the same command again is safe."""
 
     exit_code = 75
+
+
+class Untrusted(RunspecError):
+    """A profile of a checkout sets what only the user may set, and was not trusted; EX_NOPERM of sysexits.h."""
+
+    exit_code = 77
 
 
 class TimedOut(RunspecError):
@@ -82,6 +98,13 @@ class RemoteError(RunspecError):
     def __init__(self, message: str, hint: str | None = None, *, transient: bool = False) -> None:
         super().__init__(message, hint)
         self.transient = transient
+
+
+class AlreadyExists(RemoteError):
+    """A service refused to make something because something has that name, which may be coming or going just now.
+
+    The engine looks for it: it is adopted, found to be something else (Conflict), or waited for.
+    """
 
 
 class NoAnswer(UnknownOutcome):

@@ -2,27 +2,35 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+import os
+import shlex
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
+from typing import Any
 
-from runspec import check, home, job, profile, registry
+from runspec import check, home, job, profile, registry, trust
 from runspec.bundle import FolderBundle, bundle
-from runspec.errors import Unavailable
-from runspec.job import Text, Wrong, WrongProvider, read_file
+from runspec.errors import Unavailable, UsageError
+from runspec.job import Text, UntrustedProfile, Wrong, WrongProvider, read_file
 from runspec.problems import Problem
 from runspec.provider import Bundle, Facts, Options, Progress, Provider, Spec, Survey
 from runspec.requirements import RequirementsError, requirement_lines
 from runspec.sized import of_size, text_of_size
-from runspec.walk import BundleError
+from runspec.walk import MIB, BundleError, Opener
+
+MAX_REQUIREMENTS_BYTES = MIB
 
 Watch = Callable[[str], Progress]  # who is told of bytes being read, by title
 
 
 @dataclass(frozen=True)
 class Job:
-    """A spec with all that it takes to plan it; *bundles* give the content of its folders."""
+    """A spec with all that it takes to plan it; *bundles* give the content of its folders.
+
+    *profile* is the file that its options come from, if there is one.
+    """
 
     text: Text
     base: Path
@@ -30,6 +38,24 @@ class Job:
     provider: Provider
     facts: Facts
     bundles: Mapping[str, Callable[[], Bundle]]
+    profile: Path | None = None
+
+
+@dataclass(frozen=True)
+class ProfileInUse:
+    """The profile that counts for a folder, read once; without a *place* there is none."""
+
+    found: profile.Profile = field(default_factory=profile.Profile)
+    place: home.ProfilePlace | None = None
+    text: Text | None = None
+
+    @property
+    def path(self) -> Path | None:
+        return None if self.place is None else self.place.path
+
+    def settings(self, name: str) -> Mapping[str, Any]:
+        """Give the settings of the provider *name*."""
+        return self.found.providers.get(name, {})
 
 
 def gather(text: Text, base: Path, watch: Watch, provider_name: str | None = None) -> Job:
@@ -41,11 +67,13 @@ def gather(text: Text, base: Path, watch: Watch, provider_name: str | None = Non
     if provider_name:
         spec = spec.model_copy(update={"provider": provider_name})
     provider = _provider(text, spec, provider_name)
-    options, wrong_options = settings(text, base, spec, provider)
+    own = profile_in_use(base)
+    options, wrong_options = settings(text, own, spec, provider)
     lines, problems = _requirements(spec, base)
     bundles, wrong = _bundles(spec, base, watch)
-    if options is None:
-        text.complain([*problems, *wrong])
+    early = [] if options is None else _early(provider, spec, options)
+    if options is None or early:
+        text.complain([*problems, *wrong, *early])
         raise Wrong(*wrong_options)
     facts = Facts(
         options,
@@ -63,7 +91,14 @@ def gather(text: Text, base: Path, watch: Watch, provider_name: str | None = Non
         provider,
         facts,
         {name: partial(_given, bundle) for name, bundle in bundles.items()},
+        own.path and own.path.absolute(),
     )
+
+
+def _early(provider: Provider, spec: Spec, options: Options) -> list[Problem]:
+    """Give the errors that can be told before a survey runs any command."""
+    found = job.checked(provider, spec, Facts(options, complete=False))
+    return [problem for problem in found if problem.severity == "error"]
 
 
 def at_size(found: Job, size: int) -> Job:
@@ -102,30 +137,62 @@ def _provider(text: Text, spec: Spec, named: str | None) -> Provider:
         raise WrongProvider(text) from exc
 
 
+def profile_in_use(folder: Path) -> ProfileInUse:
+    """Read the profile that counts for *folder*. Raises Wrong with all that is wrong with it."""
+    place = home.find_profile(folder)
+    if place is None:
+        return ProfileInUse()
+    text = read_file(place.path)
+    return ProfileInUse(profile_in(text), place, text)
+
+
 def settings(
-    text: Text, base: Path, spec: Spec, provider: Provider
+    text: Text, own: ProfileInUse, spec: Spec, provider: Provider
 ) -> tuple[Options | None, list[Text]]:
-    """Give the options, and the texts that hold what is wrong with them."""
-    path = home.profile_path(base)
-    found = profile.Profile()
-    own = None
-    if path is not None:
-        own = read_file(path)
-        found = profile_in(own)
+    """Give the options, and the texts that hold what is wrong with them.
+
+    Raises UntrustedProfile where the profile sets what the user has yet to trust it with.
+    """
     options, in_spec, in_profile = profile.options(
-        provider.options_model, spec.provider, spec, found
+        provider.options_model, spec.provider, spec, own.found
     )
     text.complain(in_spec)
-    if own is not None:
-        own.complain(in_profile)
+    if own.text is not None:
+        own.text.complain(in_profile)
     elif in_profile:
         text.complain(in_profile)
-    return options, [text, *([own] if own else [])]
+    if options is not None:
+        demand_trust(own, provider)
+    return options, [text, *([own.text] if own.text else [])]
 
 
-def read_profile(path: Path) -> profile.Profile:
-    """Give the profile at *path*. Raises Wrong with all that is wrong with it."""
-    return profile_in(read_file(path))
+def demand_trust(own: ProfileInUse, provider: Provider) -> None:
+    """Raise UntrustedProfile where *own* sets what only the user may set, and the user has not trusted it."""
+    if own.place is None or own.text is None or own.place.own:
+        return
+    at = ("providers", provider.name)
+    found = profile.of_user_alone(provider.options_model, own.settings(provider.name), at)
+    if not found or trust.is_trusted(own.place.path, own.text.data):
+        return
+    where = trust.place(own.place.path)
+    names = list(dict.fromkeys(f"'{path[-1]}'" for path in found))
+    changed = "; it has changed since you did" if where in trust.trusted() else ""
+    what = (
+        f"{listed(names)} count{'s' * (len(names) == 1)} only in a profile that you trust{changed}"
+    )
+    hint = f"read it; to trust it as it is: runspec trust {shlex.quote(where)}"
+    private = any(profile.is_private(str(part)) for part in found[0])
+    own.text.complain([Problem(found[0], what, hint, at="key", private=private)])
+    raise UntrustedProfile(own.text)
+
+
+def listed(words: Sequence[str]) -> str:
+    """Give *words* as a list for a person.
+
+    >>> listed(["a"]), listed(["a", "b", "c"])
+    ('a', 'a, b and c')
+    """
+    return " and ".join([*([", ".join(words[:-1])] if words[1:] else []), words[-1]])
 
 
 def profile_in(settings: Text) -> profile.Profile:
@@ -144,9 +211,10 @@ def _requirements(spec: Spec, base: Path) -> tuple[tuple[str, ...], list[Problem
     where = ("container", "requirements")
     try:
         if isinstance(named, str):
-            text = (base / named).read_text(encoding="utf-8")
-            return requirement_lines(text), []
+            return requirement_lines(_beside(base, named)), []
         return requirement_lines("\n".join(named or ())), []
+    except NotOfCheckout as exc:
+        return (), [Problem(where, exc.message, exc.hint)]
     except (OSError, UnicodeDecodeError) as exc:
         reason = getattr(exc, "strerror", None) or "it is not text"
         return (), [Problem(where, f"cannot read {named}: {reason.lower()}")]
@@ -155,17 +223,48 @@ def _requirements(spec: Spec, base: Path) -> tuple[tuple[str, ...], list[Problem
         return (), [Problem(where, f"{place}{n}: {what}", hint) for n, what, hint in exc.problems]
 
 
+class NotOfCheckout(UsageError):
+    """A file that a job file names, and that its author did not bring along."""
+
+
+def _beside(base: Path, named: str) -> str:
+    """Return the text of the file *named* of the checkout around *base*; neither `..` nor a link leads out of it."""
+    top = home.checkout(base)
+    real = (base / named).resolve()
+    if not real.is_relative_to(top):
+        hint = "copy it beside the job file, or write the requirements here"
+        raise NotOfCheckout(f"{named} is a file outside of {top}", hint)
+    with Opener(top) as opener, os.fdopen(opener.open(str(real.relative_to(top))), "rb") as file:
+        data = file.read(MAX_REQUIREMENTS_BYTES + 1)
+    if len(data) > MAX_REQUIREMENTS_BYTES:
+        raise NotOfCheckout(f"{named} is larger than {MAX_REQUIREMENTS_BYTES:,} bytes")
+    return data.decode()
+
+
 def _bundles(spec: Spec, base: Path, watch: Watch) -> tuple[dict[str, FolderBundle], list[Problem]]:
     found, problems = {}, []
     for i, mount in enumerate(spec.mounts):
         if mount.scheme != "file":
             continue
+        problems += _led_away(i, mount.source, base)
         try:
             found[mount.name] = open_bundle(mount.source, base, watch)
         except BundleError as exc:
             where = ("mounts", i, "source")
             problems += [Problem(where, what, hint) for what, hint in exc.problems]
     return found, problems
+
+
+def _led_away(i: int, source: str, base: Path) -> list[Problem]:
+    """Give a note where links lead the folder of a mount out of the checkout, which its source does not show."""
+    if source.startswith(("/", "~")):
+        return []
+    written = os.path.normpath(base.resolve() / source)
+    real = os.path.realpath(base / source)
+    if real == written or Path(real).is_relative_to(home.checkout(base)):
+        return []
+    what = f"{source} is, by a link, {real}, which is uploaded"
+    return [Problem(("mounts", i, "source"), what, severity="note")]
 
 
 def open_bundle(source: str, base: Path, watch: Watch) -> FolderBundle:

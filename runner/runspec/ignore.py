@@ -64,6 +64,7 @@ _MEMBER = re.compile(
     r"\[:(?P<kind>[^\]]*):\]|\\?(?P<first>.)(?:-(?!$)(?:\\(?=.))?(?P<last>.))?", re.DOTALL
 )
 _GLOBS = {"folders": "(?:.*/)?", "all": ".*", "some": "[^/]*", "one": "[^/]"}
+_FAR = {"folders": "(?:.*?/)??", "all": ".*?"}  # gaps that go over folders, as short as they can be
 _KINDS = {
     "alnum": "0-9A-Za-z",
     "alpha": "A-Za-z",
@@ -119,14 +120,43 @@ def _rule(line: str, *, ours: bool) -> Rule:
 
 
 def _regex(glob: str) -> str:
-    parts, at = [], 0
+    """Return the regular expression of a glob, which takes no longer than the name is long for each gap.
+
+    Where another gap of at least the same reach follows, the first place that fits is as good as any later one: an
+    atomic group keeps it, so that a line of many stars cannot take for ever.
+    """
+    parts: list[str] = []
+    gaps: list[str] = []  # before each of *parts* but the first
+    inner: list[tuple[str, str]] = []
+    at = 0
     while at < len(glob):
         token = _TOKEN.match(glob, at)
         if token is None:
             return _NEVER  # as git has it: '[' without ']', or nothing after a backslash
-        parts.append(_part(token))
         at = token.end()
-    return "".join(parts)
+        if token.lastgroup in _FAR:
+            parts.append(_joined(inner))
+            gaps.append(token.lastgroup)
+            inner = []
+        else:
+            inner.append((token.lastgroup or "", _part(token)))
+    parts.append(_joined(inner))
+    *some, last = zip(["", *gaps], parts, strict=True)
+    atomic = (f"(?>{_FAR[gap]}{part})" if gap else part for gap, part in some)
+    return "".join(atomic) + _GLOBS.get(last[0], "") + last[1]
+
+
+def _joined(tokens: list[tuple[str, str]]) -> str:
+    """Join what stands between two gaps over folders; gaps within names are all but the last atomic."""
+    chunks = [""]
+    for kind, part in tokens:
+        if kind == "some":
+            chunks.append("")
+        else:
+            chunks[-1] += part
+    first, *rest = chunks
+    atomic = "".join(f"(?>[^/]*?{chunk})" for chunk in rest[:-1])
+    return first + atomic + (_GLOBS["some"] + rest[-1] if rest else "")
 
 
 def _part(token: re.Match[str]) -> str:

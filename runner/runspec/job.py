@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from runspec import check, profile, registry, yamlio
-from runspec.errors import Unavailable, UsageError
+from runspec.errors import Unavailable, Untrusted, UsageError
 from runspec.problems import Problem
 from runspec.provider import Facts, Provider, Spec
 from runspec.report import Complaint, flawed, placed
@@ -50,6 +50,12 @@ class WrongProvider(Wrong):
     """A file that names a provider that is not here."""
 
     exit_code = Unavailable.exit_code
+
+
+class UntrustedProfile(Wrong):
+    """A profile of a checkout that sets what only the user may set, and was not trusted."""
+
+    exit_code = Untrusted.exit_code
 
 
 def read(name: str, data: bytes) -> Text:

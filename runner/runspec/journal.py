@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from runspec import disk
-from runspec.errors import Bug
+from runspec.errors import Damaged
 from runspec.provider import Answer, State, Status
 
 Event = Mapping[str, Any]
@@ -36,12 +36,14 @@ class Memory:
     status: Status | None = None  # only once it is terminal
     deleted: bool = False
     born: float = 0.0
+    number: int = 0  # among the runs of this machine, in the order they were begun; 0: not known
 
     def learn(self, event: Event) -> None:
         """Take in the next event."""
         match event["event"]:
             case "born":
                 self.born = event["at"]
+                self.number = event.get("number", 0)
             case "begun":
                 self.begun.add(event["step"])
                 self.tried.add(event["step"])
@@ -98,9 +100,34 @@ class Journal:
 
 
 def read(folder: Path) -> Memory:
-    """Give what the journal in *folder* says, without touching it."""
+    """Give what the journal in *folder* says, without touching it.
+
+    Raises Damaged when that cannot be told.
+    """
     path = folder / "journal.jsonl"
-    return fold(parse(path.read_bytes() if path.exists() else b"", str(path))[0])
+    events, _ = parse(content(path), str(path))
+    if not events or events[0]["event"] != "born":
+        raise Damaged(f"{path}: its beginning is missing", hint(folder))
+    return fold(events)
+
+
+def content(path: Path) -> bytes:
+    """Give what is in a file of a run's record. Raises Damaged when it cannot be read."""
+    try:
+        return path.read_bytes()
+    except OSError as exc:
+        why = (
+            "it is missing" if isinstance(exc, FileNotFoundError) else (exc.strerror or "").lower()
+        )
+        raise Damaged(f"{path}: {why}", hint(path.parent)) from exc
+
+
+def hint(folder: Path) -> str:
+    """Say what may be done about a run whose record, in *folder*, is damaged."""
+    return (
+        f"restore the file, or move {folder} away: runspec then forgets this run, and does not "
+        "end it; apply --new starts another"
+    )
 
 
 def fold(events: list[Event]) -> Memory:
@@ -120,7 +147,7 @@ def line(event: Event) -> bytes:
 def parse(data: bytes, name: str) -> tuple[list[Event], int]:
     """Give the events in *data* and how many of its bytes are whole lines.
 
-    Raises Bug when a line before the last is damaged: no crash does that.
+    Raises Damaged when a line before the last is: no crash does that.
     """
     events: list[Event] = []
     whole = 0
@@ -129,7 +156,7 @@ def parse(data: bytes, name: str) -> tuple[list[Event], int]:
         event = _event(text)
         if event is None:
             if any(_event(later) for later in lines[number:]):
-                raise Bug(f"{name}:{number}: damaged line", "restore the file, or remove the run")
+                raise Damaged(f"{name}:{number}: damaged line", hint(Path(name).parent))
             break
         events.append(event)
         whole += len(text) + 1

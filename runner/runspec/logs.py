@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future, wait
 from dataclasses import dataclass, field
 
-from runspec.errors import TimedOut, Unavailable
+from runspec.errors import RunspecError, TimedOut, Unavailable
+from runspec.outage import Outage, Start, in_thread
 from runspec.provider import Client, State, Status, Stream, Tail
 
 FIRST_PAUSE_S = 0.01
@@ -15,7 +17,9 @@ STEADY_PAUSE_S = 0.1  # nobody sees that a line came so late
 # Looks cost the job its processor: pauses grow with the time that it has been followed, until they are steady.
 FOLLOWED_SHARE = 200
 QUIET_SHARE = 10  # an end is seen late by a tenth of how long nothing has been seen, at most
-STATE_SHARE = 10  # the state is asked for at most a tenth of the time
+STATE_SHARE = 10  # the state is asked for a tenth of the time at most,
+STATE_CAP_S = 2.0  # and again after so long at the latest, however long an answer takes
+BRIEFLY_S = 0.3  # that a pass over the logs waits for it: most answers come sooner
 LINE_BYTES = 1 << 20  # a longer line is shown in parts
 
 Sleep = Callable[[float], None]
@@ -93,42 +97,143 @@ def follow(
     wanted: Wanted | None = None,
     *,
     waits: Callable[[str], None] = lambda reason: None,
+    tell: Callable[[str], None] = lambda text: None,
     timeout_s: float | None = None,
+    answered: bool = False,
     sleep: Sleep = time.sleep,
     clock: Callable[[], float] = time.monotonic,
+    start: Start[Status] = in_thread,
 ) -> Status:
     """Show every line of *run* until it has ended, then whatever is still there; give how it ended.
 
-    While the run waits, *waits* is told why, once for each reason. Raises TimedOut when the end
-    does not come in *timeout_s*.
+    While the run waits, *waits* is told why, once for each reason. How the run stands is asked for beside the logs:
+    they do not wait for a slow answer. A service that ceases to answer is lived through, and *tell* hears of it once.
+    *answered* says that it is a service that has answered for this run already.
+    Raises TimedOut when the end does not come in *timeout_s*, or the rest of the logs cannot be read in that time.
     """
-    wanted = wanted or every
-    source, readers = tail(client), dict[tuple[int, int], Reader]()
-    started, next_state, status = clock(), 0.0, None
-    seen = started  # when something was shown last
+    following = Following(client, run, show, wanted or every, Outage(tell, answered=answered))
+    looks = Looks(following.look, start, clock)
+    started = seen = clock()  # when something was shown last
     why = ""
+
+    def wait_for_logs(pause_s: float) -> None:
+        if timeout_s is not None and clock() - started > timeout_s:
+            raise TimedOut(f"{run} has ended, and its logs cannot be read after {timeout_s:g} s")
+        sleep(pause_s)
+
     while True:
-        ended = status is not None and status.state.terminal
-        shown = sum(_pass(source, run, readers, show, wanted))
-        if ended:
-            for reader in readers.values():
-                for line in reader.flush():
-                    show(line)
-            assert status is not None, "BUG: ended without a status"
-            return status
-        if (now := clock()) >= next_state:
-            status = client.state(run)
-            next_state = clock() + STATE_SHARE * (clock() - now)
+        status = looks.taken(following.outage)
+        if status is not None:
             if status.state.terminal:
-                continue
+                following.finish(wait_for_logs)
+                return status
             if status.state is State.WAITING and status.reason not in ("", why):
                 why = status.reason
                 waits(why)
-        if timeout_s is not None and clock() - started > timeout_s:
+        shown = following.read()
+        now = clock()
+        if timeout_s is not None and now - started > timeout_s:
             raise TimedOut(f"{run} has not ended after {timeout_s:g} s; it goes on")
         seen = now if shown else seen
         pause_s = _pause_s(now - started, now - seen)
-        sleep(pause_s if shown else max(pause_s, _least_s(source)))
+        pause_s = pause_s if shown else max(pause_s, _least_s(following.source))
+        sleep(max(pause_s, following.outage.pause_s))
+
+
+class Looks:
+    """Looks at how a run stands, one after the other, each begun and then taken when its answer has come."""
+
+    def __init__(
+        self, look: Callable[[], Status], start: Start[Status], clock: Callable[[], float]
+    ) -> None:
+        self.look, self.start, self.clock = look, start, clock
+        self._began_s = self._ended_s = self._next_s = clock()
+        self._asked: Future[Status] | None = None
+
+    def taken(self, outage: Outage) -> Status | None:
+        """Give what the last look has found, once; None while nothing new is known."""
+        if self._asked is None and self.clock() >= self._next_s:
+            self._began_s = self.clock()
+            self._asked = self.start(self._timed)
+            wait((self._asked,), BRIEFLY_S)
+        if self._asked is None or not self._asked.done():
+            return None
+        asked, self._asked = self._asked, None
+        took_s = self._ended_s - self._began_s
+        self._next_s = self._ended_s + min(STATE_SHARE * took_s, STATE_CAP_S)
+        try:
+            found = asked.result()
+        except RunspecError as exc:
+            outage.begun("state", exc)
+            return None
+        outage.over("state")
+        return found
+
+    def _timed(self) -> Status:
+        """Look, and note when the answer came: before anybody can see that it has."""
+        try:
+            return self.look()
+        finally:
+            self._ended_s = self.clock()
+
+
+class Following:
+    """Shows the lines of a run's streams as far as they can be read."""
+
+    def __init__(
+        self,
+        client: Client,
+        run: str,
+        show: Callable[[Line], None],
+        wanted: Wanted,
+        outage: Outage,
+    ) -> None:
+        self.source, self.client, self.run = tail(client), client, run
+        self.show, self.wanted, self.outage = show, wanted, outage
+        self.streams: Sequence[Stream] = ()
+        self._readers: dict[tuple[int, int], Reader] = {}
+
+    def look(self) -> Status:
+        """Give how the run stands; the streams that it has are known from then on, whatever becomes of the question."""
+        self.streams = self.source.streams(self.run)
+        return self.client.state(self.run)
+
+    def read(self) -> int:
+        """Show what is new in every stream; give how many lines that were, as far as they came."""
+        count = 0
+        try:
+            for count in self._pass():  # noqa: B007 - the last one counts
+                pass
+        except RunspecError as exc:
+            self.outage.begun("logs", exc)
+        else:
+            if self.streams:  # else nobody was asked
+                self.outage.over("logs")
+        return count
+
+    def finish(self, sleep: Sleep) -> None:
+        """Show what is left of a run that has ended."""
+
+        def rest() -> None:
+            self.streams = self.source.streams(self.run)
+            for _ in self._pass():
+                pass
+
+        self.outage.lived_through("logs", rest, sleep)
+        for reader in self._readers.values():
+            for line in reader.flush():
+                self.show(line)
+
+    def _pass(self) -> Iterator[int]:
+        """Show the lines of every stream that are new, and count them."""
+        count = 0
+        for stream in self.streams:
+            if self.wanted(stream):
+                key = (stream.task, stream.rank)
+                for line in self._readers.setdefault(key, Reader(stream)).lines():
+                    self.show(line)
+                    count += 1
+                    yield count
 
 
 def _pause_s(followed_s: float, quiet_s: float) -> float:
@@ -140,22 +245,6 @@ def _pause_s(followed_s: float, quiet_s: float) -> float:
 def _least_s(source: Tail) -> float:
     """A service is asked no more often than it says; this machine may be asked sooner at first."""
     return source.poll_s if source.poll_s >= LONGEST_PAUSE_S else 0.0
-
-
-def _pass(
-    source: Tail,
-    run: str,
-    readers: dict[tuple[int, int], Reader],
-    show: Callable[[Line], None],
-    wanted: Wanted,
-) -> Iterator[int]:
-    """Show what is new in every stream; give how many lines each had."""
-    for stream in source.streams(run):
-        if wanted(stream):
-            reader = readers.setdefault((stream.task, stream.rank), Reader(stream))
-            for count, line in enumerate(reader.lines(), 1):
-                show(line)
-                yield count
 
 
 def everything(client: Client, run: str, wanted: Wanted) -> Iterator[Line]:

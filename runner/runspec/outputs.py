@@ -40,9 +40,12 @@ def _listed(key: str, _size: int, opened: Opens) -> Iterator[Found]:
     with opened(key, 0, None) as stream:
         text = stream.read()
     folder = key.removesuffix(MANIFEST)
-    for file in json.loads(text)["files"]:
-        where = f"{folder}/{file['path']}"
-        yield file["path"], file["size"], partial(opened, where, 0, None)
+    try:
+        files = [(str(file["path"]), int(file["size"])) for file in json.loads(text)["files"]]
+    except (ValueError, LookupError, TypeError) as exc:
+        raise RemoteError(f"{key} is no list of files: {exc}") from exc
+    for path, size in files:
+        yield path, size, partial(opened, f"{folder}/{path}", 0, None)
 
 
 def _sent(key: str, size: int, opened: Opens) -> Iterator[Found]:

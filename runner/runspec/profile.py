@@ -7,13 +7,16 @@ from typing import Any
 
 from pydantic import Field
 
-from runspec.check import model
+from runspec.check import PRIVATE, model
+from runspec.field_marks import of_user
 from runspec.model import Model
 from runspec.problems import Path, Problem, did_you_mean
 from runspec.provider import Options
 from runspec.scalars import Name
 from runspec.spec import Spec
 from runspec.tree import Value
+
+MOVE = "move it to runspec-profile.yaml or ~/.config/runspec/profile.yaml"
 
 
 class Profile(Model):
@@ -38,6 +41,9 @@ def options(
     drawn = pools.get(spec.cluster.pool or "", {})
     found, problems = model(kind, {**common, **drawn, **own}, at)
     problems = [p for p in problems if len(p.path) < 3 or p.path[2] not in {*drawn} - {*own}]
+    not_of_spec = of_user_alone(kind, own, at)
+    problems = [p for p in problems if not _within(p.path, not_of_spec)]
+    problems += [_belongs_to_a_profile(path) for path in not_of_spec]
     for pool, settings in pools.items():
         problems += _of_pool(kind, {**common, **own}, (*at, "pools", pool), settings)
     in_spec = [p for p in problems if len(p.path) > 2 and p.path[2] in own]
@@ -47,6 +53,29 @@ def options(
     if found is None or in_spec or in_profile:
         return None, in_spec, in_profile
     return found.model_copy(update={"pools": {}}), [], []
+
+
+def of_user_alone(kind: type[Options], settings: Mapping[str, Any], at: Path) -> list[Path]:
+    """Give the path of everything in *settings* of a provider, its pools too, that only the user may set."""
+    found = list(of_user(kind, settings, at))
+    for name, pool in _pools(settings).items():
+        found += of_user(kind, pool, (*at, "pools", name))
+    return found
+
+
+def _within(path: Path, others: list[Path]) -> bool:
+    return any(path[: len(other)] == other for other in others)
+
+
+def _belongs_to_a_profile(path: Path) -> Problem:
+    name = str(path[-1])
+    what = f"'{name}' belongs to a profile, not to a job file"
+    return Problem(path, what, MOVE, at="key", private=is_private(name))
+
+
+def is_private(name: str) -> bool:
+    """Say whether the value of the setting *name* may be a secret, put where only its place belongs."""
+    return any(word in name.lower() for word in PRIVATE)
 
 
 def drawn(settings: Mapping[str, Any], pool: str | None) -> dict[str, Any]:

@@ -5,7 +5,7 @@ touching no network, clock, environment or disk. Its `Client` is the other half:
 requests of a plan. What a client can do beyond that is a protocol with one method, asked for
 with isinstance: `Stage`, `Tail`, `Outputs`, `Stops`, `Talks`, `Remembers`, `Changes`, `Collects`, `Shells`,
 `Tunnels`; of a provider, `Survey`, `Doctor`, `DoctorOfNodes`, `Permits`, `Introduces`, `Rehearses`, `Exports`,
-`Imports` and `Enters`.
+`Imports`, `Enters` and `Probes`.
 `runspec.testing` asks every promise made here of every registered provider.
 """
 
@@ -25,6 +25,7 @@ from runspec.abilities import (
     Introduces,
     Outputs,
     Permits,
+    Probes,
     Rehearses,
     Remembers,
     Shells,
@@ -35,8 +36,10 @@ from runspec.abilities import (
     Talks,
     Tunnels,
 )
+from runspec.blame import blamed
 from runspec.ec2 import EC2_TYPES, Ec2Type
 from runspec.errors import (
+    AlreadyExists,
     Conflict,
     CredentialsError,
     NoAnswer,
@@ -45,6 +48,7 @@ from runspec.errors import (
     Unavailable,
     UsageError,
 )
+from runspec.field_marks import Anyone, User
 from runspec.home import home as state_folder
 from runspec.inside import (
     boot_py as inside_boot,
@@ -55,6 +59,7 @@ from runspec.inside import (
 from runspec.layout import OUTPUT_TAR, blob_name, job_record, kept_outputs, reach
 from runspec.model import Model
 from runspec.outputs import saved_outputs
+from runspec.probe import Observation, Probe, ProbeContext, Verdict
 from runspec.problems import Path, Problem, did_you_mean
 from runspec.scalars import (
     Bytes,
@@ -118,15 +123,18 @@ from runspec.values import (
     Who,
     changes_of,
 )
-from runspec.words import argv, shell_script, tasks, variable
+from runspec.words import PLACE, argv, literal, shell_script, tasks, variable
 
 __all__ = [
     "EC2_TYPES",
     "NOT_NEEDED",
     "OUTPUT_TAR",
+    "PLACE",
     "SECRET_SOURCE",
     "Address",
+    "AlreadyExists",
     "Answer",
+    "Anyone",
     "Attempt",
     "Bundle",
     "Bytes",
@@ -163,6 +171,7 @@ __all__ = [
     "NoAnswer",
     "NodeStatus",
     "Nodes",
+    "Observation",
     "Options",
     "Output",
     "OutputFile",
@@ -170,6 +179,9 @@ __all__ = [
     "Path",
     "Permits",
     "Positive",
+    "Probe",
+    "ProbeContext",
+    "Probes",
     "Problem",
     "Progress",
     "Provider",
@@ -200,11 +212,14 @@ __all__ = [
     "Tunnels",
     "Unavailable",
     "UsageError",
+    "User",
+    "Verdict",
     "Way",
     "Who",
     "Whole",
     "Word",
     "argv",
+    "blamed",
     "blob_name",
     "changes_of",
     "did_you_mean",
@@ -217,6 +232,7 @@ __all__ = [
     "inside_zipapp",
     "job_record",
     "kept_outputs",
+    "literal",
     "matching",
     "nodes_each",
     "reach",
@@ -277,7 +293,8 @@ class Client(Protocol):
 
         Raises RemoteError when the service definitely refused (nothing was made), and NoAnswer
         when it may or may not have been carried out. A request that undoes must be content
-        when there is nothing to undo.
+        when there is nothing to undo. AlreadyExists is for a refusal because of something of that
+        name that `find` may not see: it has just been made elsewhere, or is being taken away.
         """
 
     def find(self, step: Step) -> Answer | None:

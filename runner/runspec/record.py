@@ -8,18 +8,21 @@ import os
 import re
 import secrets
 import shutil
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from runspec import check, disk, home, journal, plan, yamlio
-from runspec.errors import Bug, UsageError
+from runspec.errors import Damaged, UsageError
 from runspec.problems import did_you_mean
 from runspec.provider import Facts, Provider, Source, Spec
 
 TOKEN = "[0-9a-z]{6}"
 RUN = re.compile(rf"[a-z][a-z0-9-]*-{TOKEN}")
+# What reading a file raises that runspec has not written so.
+NOT_OURS = (FileNotFoundError, ValueError, LookupError, TypeError, AttributeError, yamlio.YamlError)
+SUGGESTED = 3  # at most
 ALPHABET = "0123456789abcdefghjkmnpqrstvwxyz"  # no i, l, o, u: read aloud without doubt
 
 
@@ -40,37 +43,55 @@ class Record:
 
     @property
     def plan(self) -> plan.Plan:
-        return plan.from_json(json.loads((self.folder / "plan.json").read_bytes()))
+        with self._read("plan.json") as data:
+            return plan.from_json(json.loads(data))
 
     @property
     def job(self) -> bytes:
         """The text of the spec, as it was applied."""
-        return (self.folder / "job.yaml").read_bytes()
+        with self._read("job.yaml") as data:
+            return data
 
     @property
     def spec(self) -> Spec:
         """The spec, as it was applied."""
-        found, _ = check.spec(yamlio.read(self.job))
-        assert found is not None, "BUG: a spec on record was checked"
+        with self._read("job.yaml") as data:
+            found, problems = check.spec(yamlio.read(data))
+        if found is None:
+            what = f"{self.folder / 'job.yaml'}: this version of runspec refuses it: {problems[0].what}"
+            raise Damaged(what, "use the version of runspec that has begun this run")
         return found
 
     def facts(self, provider: Provider) -> Facts:
         """Give what the plan was made from; bundles and requirements are in the plan itself."""
-        found = json.loads((self.folder / "facts.json").read_bytes())
-        return Facts(
-            options=provider.options_model.model_validate(found["options"]),
-            sources={name: Source(**source) for name, source in found["sources"].items()},
-            requirements=tuple(found["requirements"]),
-            survey=found["survey"],
-        )
+        with self._read("facts.json") as data:
+            found = json.loads(data)
+            return Facts(
+                options=provider.options_model.model_validate(found["options"]),
+                sources={name: Source(**source) for name, source in found["sources"].items()},
+                requirements=tuple(found["requirements"]),
+                survey=found["survey"],
+            )
 
     @property
     def base(self) -> Path:
         """The folder that the spec's relative paths start from."""
-        return Path(json.loads((self.folder / "facts.json").read_bytes())["base"])
+        with self._read("facts.json") as data:
+            return Path(json.loads(data)["base"])
 
     def memory(self) -> journal.Memory:
+        """Give what its journal says. Raises Damaged when that cannot be told."""
         return journal.read(self.folder)
+
+    @contextlib.contextmanager
+    def _read(self, name: str) -> Iterator[bytes]:
+        """Give the content of a file, and raise Damaged where it is none that runspec has written."""
+        try:
+            yield journal.content(self.folder / name)
+        except NOT_OURS as exc:
+            raise Damaged(
+                f"{self.folder / name}: it is damaged", journal.hint(self.folder)
+            ) from exc
 
     @contextlib.contextmanager
     def opened(self, waiting: disk.Waiting = disk.silent) -> Iterator[journal.Journal]:
@@ -112,10 +133,12 @@ def new_token() -> str:
     return "".join(secrets.choice(ALPHABET) for _ in range(6))
 
 
-def create(text: bytes, made: plan.Plan, facts: Facts, base: Path, name: str) -> Record:
+def create(
+    text: bytes, made: plan.Plan, facts: Facts, base: Path, name: str, profile: Path | None = None
+) -> Record:
     """Put the record of a run on the disk, whole, before any call is made for it.
 
-    Hold the name's lock.
+    *profile* is the file that the options come from. Hold the name's lock.
     """
     runs = runs_folder()
     record, fresh = Record(runs / made.run), runs / f".new-{name}"
@@ -125,9 +148,9 @@ def create(text: bytes, made: plan.Plan, facts: Facts, base: Path, name: str) ->
         os.mkdir(fresh, disk.PRIVATE_FOLDER)
         disk.write(fresh / "job.yaml", text)
         disk.write(fresh / "plan.json", _json(plan.to_json(made)))
-        disk.write(fresh / "facts.json", _json(_facts_json(facts, base)))
+        disk.write(fresh / "facts.json", _json(_facts_json(facts, base, profile)))
         started = journal.Journal(fresh)
-        started.add("born", run=made.run, digest=made.digest)
+        started.add("born", run=made.run, digest=made.digest, number=_next_number())
         started.close()
         disk.sync_folder(fresh)
         os.rename(fresh, record.folder)
@@ -135,9 +158,23 @@ def create(text: bytes, made: plan.Plan, facts: Facts, base: Path, name: str) ->
     return record
 
 
-def _facts_json(facts: Facts, base: Path) -> Mapping[str, Any]:
+def _next_number() -> int:
+    """Give the next number of a run on this machine: clocks may go back, and two runs be begun at once."""
+    path = home.home() / "sequence"
+    with disk.locked(path, "another apply"):
+        if found := re.fullmatch(rb"(\d{19})\n", path.read_bytes()):
+            number = int(found[1]) + 1
+        else:
+            known = (r.memory().number for r in _records(RUN) if not unreadable(r))
+            number = max(known, default=0) + 1
+        disk.overwrite(path, b"%019d\n" % number)
+    return number
+
+
+def _facts_json(facts: Facts, base: Path, profile: Path | None) -> Mapping[str, Any]:
     return {
         "base": str(base),
+        "profile": profile and str(profile),
         "options": facts.options.model_dump(mode="json"),
         "sources": {name: source._asdict() for name, source in facts.sources.items()},
         "requirements": list(facts.requirements),
@@ -151,7 +188,7 @@ def _json(value: Any) -> bytes:
 
 def all_runs() -> list[Record]:
     """Give every record, the oldest first; damaged ones before all."""
-    return sorted(_records(RUN), key=lambda record: (_born(record), record.run))
+    return sorted(_records(RUN), key=_age)
 
 
 def _records(pattern: re.Pattern[str]) -> list[Record]:
@@ -161,21 +198,40 @@ def _records(pattern: re.Pattern[str]) -> list[Record]:
     return [Record(f) for f in runs.iterdir() if pattern.fullmatch(f.name)]
 
 
-def _born(record: Record) -> float:
+def _age(record: Record) -> tuple[int, float, str]:
+    """Give what records are sorted by: their numbers; before there were any, the clock."""
     try:
-        return record.memory().born
-    except Bug:
-        return 0.0
+        memory = record.memory()
+    except Damaged:
+        return 0, 0.0, record.run
+    return memory.number, memory.born, record.run
+
+
+def unreadable(record: Record) -> Damaged | None:
+    """Give what is wrong with the journal of a run; None if nothing is."""
+    try:
+        record.memory()
+    except Damaged as exc:
+        return exc
+    return None
 
 
 def of_name(name: str) -> list[Record]:
-    """Give the records of runs of the spec called *name* that are not destroyed, oldest first."""
-    return [r for r in _named(name) if not r.memory().deleted]
+    """Give the records of runs of the spec called *name* that are not destroyed, oldest first.
+
+    What cannot be read is left out.
+    """
+    return [r for r in _named(name) if not unreadable(r) and not r.memory().deleted]
+
+
+def damaged(name: str) -> Damaged | None:
+    """Give what is wrong with the journal of a run of the spec called *name*, if one of them has a damaged one."""
+    return next(filter(None, map(unreadable, _named(name))), None)
 
 
 def _named(name: str) -> list[Record]:
     found = _records(re.compile(rf"{re.escape(name)}-{TOKEN}"))
-    return sorted(found, key=lambda record: (_born(record), record.run))
+    return sorted(found, key=_age)
 
 
 def find(run: str) -> Record:
@@ -186,22 +242,38 @@ def find(run: str) -> Record:
     exact = _records(re.compile(re.escape(run)))
     if exact and RUN.fullmatch(run):
         return exact[0]
-    named = _named(run)
-    if found := [r for r in named if not r.memory().deleted] or named:
+    if found := of_name(run) or _named(run):
         return found[-1]
     records = _records(RUN)
     if sizes := sorted(
         {r.name for r in records if re.fullmatch(rf"{re.escape(run)}-n\d+", r.name)}
     ):
         raise UsageError(f"'{run}' is a run for each size", f"name one: {', '.join(sizes)}")
-    known = [*(r.run for r in records), *(r.name for r in records)]
-    hint = did_you_mean(run, known) or ("see runspec list" if known else "nothing was applied yet")
+    hint = _meant(run, records) or ("see runspec list" if records else "nothing was applied yet")
     raise UsageError(f"there is no run '{run}'", hint)
 
 
-def find_kept(run: str) -> Record:
-    """Give the record of *run* as `find` does; also raises UsageError when it was destroyed."""
-    found = find(run)
+def _meant(typed: str, records: Sequence[Record]) -> str | None:
+    """Return the hint that names what begins with *typed*, specs before runs, or else what is near to it."""
+    names, runs = {r.name for r in records}, {r.run for r in records}
+    for known in (names, runs):
+        begun = sorted(one for one in known if typed and one.startswith(typed))
+        if len(begun) == 1:
+            return f"did you mean '{begun[0]}'?"
+        if begun:
+            more = ", ..." if len(begun) > SUGGESTED else ""
+            return f"did you mean one of {', '.join(begun[:SUGGESTED])}{more}?"
+    return did_you_mean(typed, [*runs, *names])
+
+
+def newest(name: str) -> Record | None:
+    """Give the record that was begun last of the spec called *name*, destroyed or not; None if there is none."""
+    found = _named(name)
+    return found[-1] if found else None
+
+
+def kept(found: Record) -> Record:
+    """Give *found*. Raises UsageError when it was destroyed."""
     if found.memory().deleted:
         raise UsageError(f"{found.run} was destroyed: nothing of it is left", "see runspec list")
     return found

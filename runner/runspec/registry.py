@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib.metadata
-from collections.abc import Mapping
+import re
+import traceback
+from collections.abc import Iterator, Mapping
 from functools import cache
 
-from runspec.errors import Conflict, Unavailable
+from runspec.errors import Conflict, Lacking, Unavailable
 from runspec.problems import did_you_mean
 from runspec.provider import Provider
 
@@ -52,7 +55,10 @@ def load(name: str) -> Provider:
     if point is None:
         raise Unavailable(*missing(name))
     try:
-        provider: Provider = point.load()
+        with extras():
+            provider: Provider = point.load()
+    except Lacking:
+        raise
     except Exception as exc:  # whatever a stranger's package raises when it is loaded
         what = f"the provider '{name}' of {package(point)} does not load: {exc}"
         raise Unavailable(what, "reinstall that package") from exc
@@ -82,3 +88,63 @@ def missing(name: str) -> tuple[str, str]:
         f"the provider '{name}' is not installed",
         near or f"install the package that brings it; there are: {here}",
     )
+
+
+@contextlib.contextmanager
+def extras() -> Iterator[None]:
+    """Raise Lacking, with the extra to install, where a provider cannot import what it needs.
+
+    Providers import the libraries of their service when they connect, so an installation without an extra is found
+    late, and anywhere. An import that fails elsewhere, or of a provider's own module, is a bug and stays one.
+    """
+    try:
+        yield
+    except ImportError as exc:
+        found = _lacking(exc)
+        if found is None:
+            raise
+        raise found from exc
+
+
+def _lacking(exc: ImportError) -> Lacking | None:
+    """Return what to say about *exc*; None where no provider, but runspec or a provider's own module is at fault."""
+    frames = traceback.walk_tb(exc.__traceback__)
+    modules = [str(frame.f_globals.get("__name__")) for frame, _ in frames]
+    for point in sorted(installed().values(), key=lambda point: -len(point.module)):
+        package = point.module.partition(".")[0]
+        within = any(f"{name}.".startswith(f"{point.module}.") for name in modules)
+        if within and point.dist and (exc.name or "").partition(".")[0] not in (package, "runspec"):
+            what = f"the provider '{point.name}' cannot import what it needs: {exc}"
+            return Lacking(
+                what, f"pip install {_with_extra(point.dist, exc.name or '', point.name)}"
+            )
+    return None
+
+
+def _with_extra(dist: importlib.metadata.Distribution, module: str, provider: str) -> str:
+    """Return *dist* in the words of pip, with the extra that brings *module* to *provider*.
+
+    Of several extras the one that the provider is named after is taken, or else the smallest.
+    """
+    extras = _extras(dist)
+    like = re.sub(r"[._]", "-", module.lower()) + "-"
+    fitting = [
+        extra
+        for extra, packages in extras.items()
+        if any(f"{name}-".startswith(like) or like.startswith(f"{name}-") for name in packages)
+    ]
+    own = [extra for extra in extras if extra in provider.split("-")]
+    fitting.sort(key=lambda extra: (extra not in own, len(extras[extra])))
+    chosen = [*fitting, *own][:1]
+    return f"'{dist.name}[{chosen[0]}]'" if chosen else f"'{dist.name}'"
+
+
+def _extras(dist: importlib.metadata.Distribution) -> dict[str, list[str]]:
+    """Return the packages that each extra of *dist* asks for."""
+    found: dict[str, list[str]] = {}
+    for text in dist.requires or ():
+        named = re.match(r"[\w.-]+", text)
+        of = re.search(r"extra *== *['\"]([^'\"]+)", text)
+        if named and of:
+            found.setdefault(of[1], []).append(re.sub(r"[._]", "-", named[0]).lower())
+    return found

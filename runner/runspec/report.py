@@ -7,7 +7,7 @@ import re
 import unicodedata
 from collections.abc import Iterable, Sequence
 from enum import StrEnum
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from runspec.flaws import OPEN_QUOTES
 from runspec.problems import Problem, dotted
@@ -109,11 +109,20 @@ def _veiled(lines: list[str], complaints: Iterable[Complaint]) -> list[str]:
 
 def _json(c: Complaint) -> str:
     shown = {name: value for name, value in c._asdict().items() if name != "veil"}
-    return json.dumps(shown, ensure_ascii=False)
+    return as_json(shown)
+
+
+def as_json(value: Any, indent: int | None = None) -> str:
+    """Return *value* as JSON in which control characters, and those that turn the direction of text, are escapes."""
+    text = json.dumps(value, ensure_ascii=False, indent=indent)
+    if text.isprintable():
+        return text
+    return "".join(c if c.isprintable() or c == "\n" else json.dumps(c)[1:-1] for c in text)
 
 
 def _text(c: Complaint, lines: Sequence[str]) -> str:
-    place = f"{c.file}:{c.line}:{c.column}: " if c.line else f"{c.file}: "
+    file = plain(c.file)
+    place = f"{file}:{c.line}:{c.column}: " if c.line else f"{file}: "
     note = "note: " if c.severity == "note" else ""
     out = [f"{place}{note}{plain(c.path) + ': ' if c.path else ''}{plain(c.what)}"]
     if 0 < c.line <= len(lines):
@@ -155,4 +164,4 @@ def _github(c: Complaint) -> str:
     for raw, escaped in (("%", "%25"), ("\r", "%0D"), ("\n", "%0A"), (":", "%3A"), (",", "%2C")):
         file = file.replace(raw, escaped)
     kind = "notice" if c.severity == "note" else "error"
-    return f"::{kind} file={file},line={max(c.line, 1)},col={max(c.column, 1)}::{message}"
+    return plain(f"::{kind} file={file},line={max(c.line, 1)},col={max(c.column, 1)}::{message}")

@@ -10,7 +10,15 @@ from runspec.problems import Path, Problem, did_you_mean
 from runspec.scalars import NAME, compiled
 from runspec.spec import Launch, Spec
 from runspec.sweeps import MAX_TASKS, Random
-from runspec.words import PLACE, SMOKE, length, places, smoke_name, swept, variable
+from runspec.words import (
+    SMOKE,
+    length,
+    places,
+    smoke_name,
+    swept,
+    unknown_places,
+    variable,
+)
 
 RESERVED = "RUNSPEC_"
 
@@ -109,14 +117,36 @@ def _places(spec: Spec) -> Iterator[Problem]:
             if name not in known[kind]:
                 hint = did_you_mean(name, known[kind])
                 yield Problem(where, f"there is no '{name}' in {kind}", hint)
-    for (kind, i), text in _fixed(spec):
-        if PLACE.search(text):
+        yield from _unknown_places(where, text, known)
+    for name, text in spec.env.items():
+        if list(places(text)):
             what = "${...} is filled in only in command, run and smoke"
-            yield Problem((kind, i), what, "the same value is in the job's RUNSPEC_* variables")
+            hint = "the same value is in the job's RUNSPEC_* variables"
+            yield Problem(("env", name), what, hint)
+        yield from _unknown_places(("env", name), text, known)
+    for i, mount in enumerate(spec.mounts):
+        if list(places(mount.source)) or list(unknown_places(mount.source)):
+            what = "${...} is filled in only in command, run and smoke"
+            yield Problem(("mounts", i, "source"), what, "write the path itself")
 
 
-def _fixed(spec: Spec) -> Iterator[tuple[tuple[str, str], str]]:
-    yield from ((("env", name), value) for name, value in spec.env.items())
+def _unknown_places(
+    where: Path, text: str, known: Mapping[str, Iterable[str]]
+) -> Iterator[Problem]:
+    """Give what is wrong with `${word.word}` in *text*, which no shell has either."""
+    for kind, name in unknown_places(text):
+        written = f"{{{kind}.{name}}}"
+        what = f"'${written}' is not a placeholder"
+        hint = f"{_meant(kind, name, known)} To have this text as it is, write $${written}"
+        yield Problem(where, what, hint)
+
+
+def _meant(kind: str, name: str, known: Mapping[str, Iterable[str]]) -> str:
+    """Say what `${kind.name}` was probably meant to be."""
+    if kind in ("env", "secrets"):
+        return f"the job has {name} as an environment variable."
+    near = did_you_mean(f"{kind}.{name}", (f"{k}.{n}" for k in known for n in known[k]))
+    return near or "placeholders are ${mounts.NAME}, ${outputs.NAME} and ${sweep.NAME}."
 
 
 def _parameter(spec: Spec, number: int) -> Path:

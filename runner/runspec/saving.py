@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from runspec import disk
+from runspec.outage import Outage
 from runspec.provider import Stream
 
 
@@ -76,33 +77,39 @@ class Copy:
 def _taken_up(cursor: Path) -> tuple[str | None, int]:
     try:
         found = json.loads(cursor.read_bytes())
-    except (FileNotFoundError, ValueError):
+        return found["position"], int(found["size"])
+    except (FileNotFoundError, ValueError, LookupError, TypeError):
         return None, 0
-    return found["position"], found["size"]
 
 
 def save(
     streams: Callable[[], Iterable[Stream]],
     place: Callable[[Stream], Path],
     over: Callable[[], bool],
-    pause: Callable[[], None],
+    pause: Callable[[float], None],
+    outage: Outage,
 ) -> list[tuple[Stream, Path, int]]:
     """Copy every one of *streams*, which may become more, until *over* says that no more will come.
 
-    Gives each stream, where it is and its size.
+    Gives each stream, where it is and its size. *pause* is told how many seconds an outage asks for.
     """
     copies: dict[tuple[int, int], Copy] = {}
+
+    def advance() -> bool:
+        last = over()
+        for stream in streams():
+            key = (stream.task, stream.rank)
+            if key not in copies:
+                copies[key] = Copy(stream, place(stream))
+            copies[key].advance()
+        return last
+
     try:
-        while True:
-            last = over()
-            for stream in streams():
-                key = (stream.task, stream.rank)
-                if key not in copies:
-                    copies[key] = Copy(stream, place(stream))
-                copies[key].advance()
-            if last:
-                return [(c.stream, c.path, c.finish()) for _, c in sorted(copies.items())]
-            pause()
+        while not outage.lived_through("service", advance, pause):
+            pause(0.0)
+        found = [copy for _, copy in sorted(copies.items())]
+        sizes = [outage.lived_through("logs", copy.finish, pause) for copy in found]
+        return [(c.stream, c.path, size) for c, size in zip(found, sizes, strict=True)]
     finally:
         for copy in copies.values():
             copy.close()

@@ -21,6 +21,8 @@ KIB = 1024
 UNITS = {"KiB": KIB, "MiB": KIB**2, "GiB": KIB**3, "TiB": KIB**4}
 SECONDS = {"d": 86_400, "h": 3_600, "m": 60, "s": 1}
 
+LARGEST = 2**63 - 1  # what other languages read, and what is drawn from
+
 DURATION = r"^(?=[0-9])([0-9]{1,6}d)?([0-9]{1,6}h)?([0-9]{1,6}m)?([0-9]{1,6}s)?$"
 BYTES = r"^[0-9]{1,9}(KiB|MiB|GiB|TiB)$"
 NAME = r"^[a-z]([a-z0-9-]{0,38}[a-z0-9])?$"
@@ -52,7 +54,10 @@ def whole(value: Any) -> Any:
         if kind(value) != "int":
             hint = "take the quotes away" if not value.plain and value.isdecimal() else None
             raise problem(f"'{value}' is not a whole number", hint)
-        return resolve(value)
+        found = resolve(value)
+        if not -LARGEST <= found <= LARGEST:
+            raise problem(f"a number of {len(value)} digits is too large", f"{LARGEST} is the most")
+        return found
     return value
 
 

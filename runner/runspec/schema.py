@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from runspec.field_marks import KEY, USER
 from runspec.provider import Options
 from runspec.spec import Spec
 
@@ -13,7 +14,18 @@ LOCATION = "#/definitions/"
 
 
 def job_schema(options: Mapping[str, type[Options]]) -> dict[str, Any]:
-    """Give the JSON Schema of a spec; *options* are the models of the providers it knows."""
+    """Give the JSON Schema of a spec; *options* are the models of the providers it knows.
+
+    What only the user may set is not in it: it belongs to a profile.
+    """
+    schema: dict[str, Any] = _for_anyone(full_schema(options))
+    needed = _referred(schema["properties"], schema["definitions"])
+    schema["definitions"] = {k: v for k, v in schema["definitions"].items() if k in needed}
+    return schema
+
+
+def full_schema(options: Mapping[str, type[Options]]) -> dict[str, Any]:
+    """Give the schema of a spec with all settings of the providers, those of profiles too, each with its mark."""
     found = Spec.model_json_schema(ref_template=LOCATION + "{model}")
     definitions = found.pop("$defs", {})
     providers = {}
@@ -32,6 +44,33 @@ def job_schema(options: Mapping[str, type[Options]]) -> dict[str, Any]:
     schema = {"$schema": DRAFT, "title": "runspec job", **_clean(found)}
     schema["title"] = "runspec job"
     return schema
+
+
+def _for_anyone(value: Any) -> Any:
+    """Leave out of a schema what only the user may set, and every mark."""
+    if isinstance(value, list):
+        return [_for_anyone(item) for item in value]
+    if not isinstance(value, dict):
+        return value
+    kept = {k: v for k, v in value.items() if not (isinstance(v, dict) and v.get(KEY) == USER.who)}
+    return {k: _for_anyone(v) for k, v in kept.items() if k != KEY}
+
+
+def _referred(value: Any, definitions: Mapping[str, Any]) -> set[str]:
+    """Give the names of the *definitions* that *value* needs, directly or by others."""
+    found: set[str] = set()
+    waiting = [value]
+    while waiting:
+        one = waiting.pop()
+        if isinstance(one, list):
+            waiting += one
+        elif isinstance(one, dict):
+            waiting += one.values()
+            name = str(one.get("$ref", "")).removeprefix(LOCATION)
+            if name and name not in found:
+                found.add(name)
+                waiting.append(definitions[name])
+    return found
 
 
 def _block(schema: dict[str, Any]) -> dict[str, Any]:
@@ -74,6 +113,9 @@ def reference(schema: Mapping[str, Any]) -> str:
         "",
         "Generated from the models by `runspec schema --reference`. Do not edit.",
         "",
+        "Under `providers`, `set by` says who may set a field: `user` in a profile alone, `anyone` in a spec as well.",
+        "See [profiles](profile.md).",
+        "",
         *_table(schema),
     ]
     for name, part in schema["definitions"].items():
@@ -85,12 +127,14 @@ def reference(schema: Mapping[str, Any]) -> str:
 
 
 def _table(part: Mapping[str, Any]) -> Iterator[str]:
-    yield "| key | type | default | what |"
-    yield "| --- | --- | --- | --- |"
+    marked = any(KEY in field for field in part["properties"].values())
+    yield f"| key | type | default | {'set by | ' * marked}what |"
+    yield f"| --- | --- | --- | {'--- | ' * marked}--- |"
     for name, field in part["properties"].items():
         default = "required" if name in part.get("required", ()) else _default(field)
         what = field.get("description", "").replace("|", "\\|")
-        yield f"| `{name}` | {_type(field)} | {default} | {what} |"
+        mark = f"{field.get(KEY, '')} | " * marked
+        yield f"| `{name}` | {_type(field)} | {default} | {mark}{what} |"
 
 
 def _default(field: Mapping[str, Any]) -> str:

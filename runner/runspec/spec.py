@@ -37,9 +37,10 @@ from runspec.scalars import (
     Word,
     compiled,
     problem,
+    whole,
 )
 from runspec.sweeps import Sweep
-from runspec.tree import Text, kind, resolve
+from runspec.tree import Text, kind
 
 SOURCE = r"^(\.{1,2}(/|$)|/|~/|store://.|shared://.)"
 
@@ -72,7 +73,7 @@ class Nodes(Model):
         if isinstance(value, Text):
             if kind(value) != "int":
                 raise problem(f"'{value}' is not a number of nodes", "write 2 or {min: 1, max: 4}")
-            value = resolve(value)
+            value = whole(value)
             if value < 1:
                 raise problem(f"{value} nodes are none", "write at least 1")
         return {"min": value, "max": value} if isinstance(value, int) else value

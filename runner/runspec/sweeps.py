@@ -74,7 +74,7 @@ def _number(value: Any) -> Any:
     else:
         return value
     if len(text) > NUMBER_CHARACTERS or not math.isfinite(float(text)):
-        raise problem(f"'{text[:NUMBER_CHARACTERS]}' is not a number that can be drawn")
+        raise problem(f"'{str(value)[:NUMBER_CHARACTERS]}' is not a number that can be drawn")
     return text
 
 

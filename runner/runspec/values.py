@@ -10,6 +10,7 @@ from typing import Annotated, Any, BinaryIO, ClassVar, NamedTuple, Protocol
 from pydantic import BeforeValidator, Field, WithJsonSchema
 
 from runspec.errors import RemoteError
+from runspec.field_marks import Anyone, User
 from runspec.model import Model
 from runspec.scalars import Key, matching
 
@@ -46,11 +47,11 @@ class Options(Model):
     or is asked for by `check`, so that a spec can be checked where no profile is.
     """
 
-    secrets: Mapping[Key, SecretSource] = Field(
+    secrets: User[Mapping[Key, SecretSource]] = Field(
         default={},
         description="Where each secret lives: `env:NAME`, `file:/path`, or a store of the cloud.",
     )
-    pools: Mapping[Key, Mapping[str, Any]] = Field(
+    pools: Anyone[Mapping[Key, Mapping[str, Any]]] = Field(
         default={},
         description="What `capacity: pool:NAME` means: settings of this provider for the jobs that say so, "
         "over the others of the profile.",

@@ -142,6 +142,9 @@ class Walk:
 
     def run(self) -> None:
         self.judge = Judge((*self._rules(".gitignore"), *self._rules(IGNORE)))
+        for name in self.real.split("/"):
+            if self.judge.verdict(name, folder=True) is Verdict.SECRET:
+                self.trouble(Trouble.SECRET, self.real)
         folders: list[_Folder] = [("", Verdict.TAKEN)]
         while folders and len(self.found) <= MAX_FILES:
             path, verdict = folders.pop()

@@ -1,7 +1,8 @@
 """The words of a command: which of them stand for something only known inside the job.
 
 `${mounts.NAME}`, `${outputs.NAME}` and `${sweep.NAME}` are put in inside the job, from the
-environment variables named here; `$${` stands for a plain `${`. See runspec_inside/inside.sh.
+environment variables named here; `$${` stands for a plain `${`. See runspec_inside/inside.sh. Any other
+`${word.word}` is refused by `rules`: no shell has it, so it is a placeholder that was mistyped.
 """
 
 from __future__ import annotations
@@ -17,7 +18,11 @@ from runspec.sweeps import Random, Sweep
 
 KINDS = {"mounts": "RUNSPEC_MOUNT_", "outputs": "RUNSPEC_OUTPUT_", "sweep": "RUNSPEC_SWEEP_"}
 SMOKE = "RUNSPEC_SMOKE"  # in the env of a smoke test, where its nodes first try to reach each other
-PLACE = re.compile(r"(\$?)\$\{(mounts|outputs|sweep)\.([^}]*)\}")
+PLACE = re.compile(
+    r"(\$?)\$\{(?:(mounts|outputs|sweep)\.([^}]*)|([A-Za-z_][^}.$]*)\.([A-Za-z0-9_-]+))\}"
+)
+# What stands before the dot, unless it is a shell's ${NAME:-a.b}.
+WORD = re.compile(r"[A-Za-z0-9_-]+")
 
 
 def variable(kind: str, name: str) -> str:
@@ -40,9 +45,42 @@ def places(text: str) -> Iterator[tuple[str, str]]:
     >>> list(places("${mounts.code}/x $${mounts.data}"))
     [('mounts', 'code')]
     """
-    for escaped, kind, name in PLACE.findall(text):
-        if not escaped:
+    for escaped, kind, name, _, _ in PLACE.findall(text):
+        if kind and not escaped:
             yield kind, name
+
+
+def unknown_places(text: str) -> Iterator[tuple[str, str]]:
+    """Give the (word, word) of every `${word.word}` in *text* that is no place of ours.
+
+    >>> list(unknown_places("${mount.code} $${mount.code} ${sweep.lr} ${HOST:-a.b}"))
+    [('mount', 'code')]
+    """
+    for escaped, _, _, kind, name in PLACE.findall(text):
+        if WORD.fullmatch(kind) and not escaped:
+            yield kind, name
+
+
+def literal(text: str) -> str:
+    """Give *text* with one more $ before everything that would be taken for a place.
+
+    >>> literal("${mounts.code} ${HOME:-a.b} $${a.b}")
+    '$${mounts.code} ${HOME:-a.b} $$${a.b}'
+    """
+
+    def escaped(match: re.Match[str]) -> str:
+        return "$" * bool(match[1] or match[2] or WORD.fullmatch(match[4])) + match[0]
+
+    return PLACE.sub(escaped, text)
+
+
+def unescaped(text: str) -> str:
+    """Give *text*, in which nothing is filled in, with `${` for each `$${` that stands before a place.
+
+    >>> unescaped("$${mounts.code} $${HOME}")
+    '${mounts.code} $${HOME}'
+    """
+    return PLACE.sub(lambda match: match[0][1:] if match[1] else match[0], text)
 
 
 def shell_script(text: str) -> str:
@@ -50,14 +88,14 @@ def shell_script(text: str) -> str:
 
     The value itself never becomes part of a script.
 
-    >>> shell_script('ls "${mounts.code}"')
-    'ls "${RUNSPEC_MOUNT_CODE}"'
+    >>> shell_script('ls "${mounts.code}"'), shell_script("${LR:-${sweep.lr}}")
+    ('ls "${RUNSPEC_MOUNT_CODE}"', '${LR:-${RUNSPEC_SWEEP_LR}}')
     """
 
     def name(match: re.Match[str]) -> str:
         if match[1]:
             return match[0][1:]
-        return "${" + variable(match[2], match[3]) + "}"
+        return "${" + variable(match[2], match[3]) + "}" if match[2] else match[0]
 
     return PLACE.sub(name, text)
 

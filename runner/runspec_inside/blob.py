@@ -19,8 +19,8 @@ from . import boot
 from .boot import PASSING, Answer, Ask, Pairs
 from .bucket import Object, Opened, Window
 from .login import Login
-from .s3 import S3Bucket, parsed
-from .words import USAGE, Failure
+from .s3 import CUT_LIST, S3Bucket, parsed
+from .words import LOST, USAGE, Failure
 
 VERSION = "2021-12-02"  # from 2021-02-12 on lists can hold names that XML cannot
 SMALL_BYTES = (
@@ -39,8 +39,7 @@ WHOLE = (("x-ms-blob-type", "BlockBlob"),)
 class BlobStore(boot.Store):
     """`RUNSPEC_STORE`: https://ACCOUNT.blob.core.windows.net/CONTAINER/PREFIX, nothing in it escaped.
 
-    At an address instead of a name, the account is the first part of the path.
-    https://learn.microsoft.com/en-us/azure/storage/common/storage-use-azurite#ip-style-url
+    `RUNSPEC_BLOB_URL` is what of it comes before the container, where that is more than the host.
     """
 
     def __init__(self, env: Mapping[str, str] = os.environ) -> None:
@@ -48,8 +47,8 @@ class BlobStore(boot.Store):
         scheme, _, rest = where.partition("://")
         self.https = scheme == "https"
         self.host, _, path = rest.partition("/")
-        name = self.host.partition(":")[0]
-        parts = path.split("/", 2 if re.fullmatch(r"[\d.]+|localhost", name) else 1)
+        below = env.get("RUNSPEC_BLOB_URL", "").partition("://")[2].partition("/")[2]
+        parts = path.split("/", 1 + len(below.split("/")) if below else 1)
         self.bucket, self.prefix = "/".join(parts[:-1]), parts[-1]
         self._sas = env.get("RUNSPEC_SAS", "").lstrip("?")
         self._login = (
@@ -98,14 +97,14 @@ class BlobStore(boot.Store):
         """Return by what the store is asked."""
         return "the signature of this run (RUNSPEC_SAS)" if self._sas else "RUNSPEC_IDENTITY"
 
-    def ended(self) -> str:
-        """Return when the signature ended, if it has."""
+    def ended(self, now: float) -> str:
+        """Return when the signature ended, if it has by *now*."""
         end = dict(parse_qsl(self._sas)).get("se", "")
         try:
             moment = calendar.timegm(time.strptime(end[:19], "%Y-%m-%dT%H:%M:%S"))
         except ValueError:  # a day, or minutes only
             return ""
-        return end if moment <= time.time() else ""
+        return end if moment <= now else ""
 
 
 class BlobBucket(S3Bucket):
@@ -165,9 +164,13 @@ class BlobBucket(S3Bucket):
             query += [("prefix", self.store.prefix + "/" + prefix)]
             query += [("marker", marker)] if marker else []
             page = parsed(self._asked(Ask("GET", "", query)).body)
+            if page.find("Blobs") is None or page.find("NextMarker") is None:
+                raise Failure(CUT_LIST, LOST)  # both are in every page: the last has an empty mark
             for found in page.iter("Blob"):
-                size = int(found.findtext("Properties/Content-Length") or 0)
-                yield Object(_name(found)[begin:], size, found.findtext("Properties/Etag") or "")
+                name, size = _name(found), found.findtext("Properties/Content-Length") or ""
+                if not name or not size.isdigit():
+                    raise Failure(CUT_LIST, LOST)
+                yield Object(name[begin:], int(size), found.findtext("Properties/Etag") or "")
             marker = page.findtext("NextMarker") or ""
             if not marker:
                 return
@@ -180,8 +183,8 @@ class BlobBucket(S3Bucket):
             answer.body.partition(b"<Code>")[2].partition(b"</Code>")[0].decode("ascii", "replace")
         )
         if answer.status in (401, 403) and code.startswith(("Auth", "InvalidAuth")):
-            ended = self.store.ended()
-            why = "it ended at {}".format(ended) if ended else code
+            ended = self.store.ended(time.time() + boot.skew_s(answer))
+            why = ("it ended at {}".format(ended) if ended else code) + boot.skewed(answer)
             raise Failure("the store does not take {}: {}".format(self.store.means, why), REFUSED)
         return super()._checked(answer, key)
 

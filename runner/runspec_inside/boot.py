@@ -2,30 +2,56 @@
 
 It travels inside the request, so it is one file, small, and imports nothing of ours; `bucket` builds on it. Requests
 are signed as https://docs.aws.amazon.com/IAM/latest/UserGuide/reference_sigv-create-signed-request.html says, with
-the credentials that the machine hands to its containers.
+the credentials that the machine hands to its containers. Certificates are always verified.
 """
 
+import base64
 import calendar
 import hashlib
 import hmac
 import http.client
 import json
 import os
+import re
+import ssl
 import sys
 import tempfile
 import threading
 import time
 import urllib.parse
 from email.message import Message
-from typing import Any, Callable, Dict, Mapping, NamedTuple, Optional, Sequence, Tuple, Union
+from email.utils import parsedate
+from typing import Any, Callable, Dict, List, Mapping, NamedTuple, Optional, Sequence, Tuple, Union
 
 TRIES = 6
 PASSING = (429, 500, 502, 503, 504)
 LOST = 75
+NO_TRUST = 69
+# Where systems keep their CA certificates.
+# https://go.dev/src/crypto/x509/root_linux.go
+BUNDLES = (
+    "/etc/ssl/certs/ca-certificates.crt",
+    "/etc/pki/tls/certs/ca-bundle.crt",
+    "/etc/ssl/ca-bundle.pem",
+    "/etc/ssl/cert.pem",
+    sys.prefix + "/ssl/cacert.pem",
+)
+SKEW_S = 60  # what clocks may differ by before it is mentioned
+# The domain of a region's services, by what its name begins with; that of all others is amazonaws.com.
+# https://docs.aws.amazon.com/general/latest/gr/rande.html
+DOMAINS = {
+    "cn-": "amazonaws.com.cn",
+    "eusc-": "amazonaws.eu",
+    "us-iso-": "c2s.ic.gov",
+    "us-isob-": "sc2s.sgov.gov",
+    "eu-isoe-": "cloud.adc-e.uk",
+    "us-isof-": "csp.hci.ic.gov",
+}
 HOSTS = {"container": "http://169.254.170.2", "machine": "http://169.254.169.254"}
 
 Pairs = Sequence[Tuple[str, str]]
 Keys = Tuple[str, str, Optional[str]]
+_trusted: List[ssl.SSLContext] = []
 _kept: Dict[str, Tuple[float, Keys]] = {}  # whole tuples: many threads read while one renews
 _renewing = threading.Lock()
 
@@ -53,11 +79,99 @@ def whole(answer: http.client.HTTPResponse) -> Answer:
         return Answer(answer.status, answer.headers, answer.read())
 
 
+def skew_s(answer: Answer) -> float:
+    """Return by how many seconds the server's clock is ahead of this machine's; 0 below SKEW_S."""
+    date = parsedate(answer.headers["Date"] or "")
+    ahead = calendar.timegm(date) - time.time() if date else 0.0
+    return ahead if abs(ahead) > SKEW_S else 0.0
+
+
+def skewed(answer: Answer) -> str:
+    """Return what to add to the message about a refusal: by how much the clocks differ, or nothing."""
+    ahead = skew_s(answer)
+    text = "; the clock of this machine is {:.0f} minutes {} the server's"
+    return text.format(abs(ahead) / 60, "behind" if ahead > 0 else "ahead of") if ahead else ""
+
+
+class Untrusted(ValueError):
+    """The certificate of a server cannot be verified, and another request would not change that."""
+
+    def __init__(self, text: str, code: int = NO_TRUST) -> None:
+        super().__init__(text)
+        self.code = code
+
+
+def trusted() -> ssl.SSLContext:
+    """Return a context that verifies by the CA certificates of this image, wherever it has them.
+
+    OpenSSL looks in one place, or where SSL_CERT_FILE and SSL_CERT_DIR say. A Python that was not built for the image
+    (conda's, uv's) may look in another place than the image has them in. Raises Untrusted where there are none.
+    """
+    if not _trusted:
+        found = ssl.create_default_context()
+        folder = ssl.get_default_verify_paths().capath
+        hashed = re.compile(r"[0-9a-f]{8}\.[0-9]").match
+        if not found.cert_store_stats()["x509_ca"] and not (
+            folder and any(map(hashed, os.listdir(folder)))
+        ):
+            bundles = [b for b in BUNDLES if os.path.isfile(b) and os.path.getsize(b)]
+            if not bundles:
+                raise Untrusted(
+                    "no CA certificates in this image: install ca-certificates, or set SSL_CERT_FILE to a bundle"
+                )
+            found.load_verify_locations(bundles[0])
+        _trusted.append(found)
+    return _trusted[0]
+
+
+class Verified(http.client.HTTPSConnection):
+    def connect(self) -> None:
+        try:
+            super().connect()
+        except (ssl.SSLError, ssl.CertificateError) as error:
+            text = str(getattr(error, "verify_message", "") or error)
+            if isinstance(error, ssl.SSLError) and "VERIFY_FAILED" not in str(error):
+                raise
+            told = (
+                "the certificate of {} is not trusted: {}; SSL_CERT_FILE can name a bundle with its CA, "
+                "and the clock of this machine says {}"
+            )
+            now = time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime())
+            late = "not yet valid" in text or "expired" in text
+            raise Untrusted(told.format(self.host, text, now), LOST if late else NO_TRUST) from None
+
+
+def connection(https: bool, host: str, timeout_s: float) -> http.client.HTTPConnection:
+    """Return a connection to *host*; by https, through the proxy of HTTPS_PROXY unless NO_PROXY names the host."""
+    if not https:
+        return http.client.HTTPConnection(host, timeout=timeout_s)
+    found = _proxy(host)
+    if not found:
+        return Verified(host, timeout=timeout_s, context=trusted())
+    parts = urllib.parse.urlsplit(found if "://" in found else "http://" + found)
+    link = Verified(parts.hostname or "", parts.port or 80, timeout=timeout_s, context=trusted())
+    headers = {}
+    if parts.username:
+        words = [urllib.parse.unquote(word or "") for word in (parts.username, parts.password)]
+        headers["Proxy-Authorization"] = (
+            "Basic " + base64.b64encode(":".join(words).encode()).decode()
+        )
+    link.set_tunnel(host, headers=headers)
+    return link
+
+
+def _proxy(host: str) -> str:
+    if not (os.environ.get("https_proxy") or os.environ.get("HTTPS_PROXY")):
+        return ""
+    from urllib.request import getproxies, proxy_bypass
+
+    return "" if proxy_bypass(host) else getproxies().get("https", "")
+
+
 def fetch(url: str, method: str = "GET", headers: Optional[Dict[str, str]] = None) -> bytes:
     """Return the body of a plain request; the services of the machine itself answer at once."""
     parts = urllib.parse.urlsplit(url)
-    kind = http.client.HTTPSConnection if parts.scheme == "https" else http.client.HTTPConnection
-    link = kind(parts.netloc, timeout=5)
+    link = connection(parts.scheme == "https", parts.netloc, 5)
     try:
         link.request(
             method, parts.path + ("?" + parts.query if parts.query else ""), headers=headers or {}
@@ -107,8 +221,17 @@ def _asked(env: Mapping[str, str]) -> Dict[str, Any]:
         base += "meta-data/iam/security-credentials/"
         role = fetch(base, headers=headers).decode().partition("\n")[0]
         content = fetch(base + role, headers=headers)
-    found: Dict[str, Any] = json.loads(content.decode())
+    found = json.loads(content.decode())
+    wanted = ("AccessKeyId", "SecretAccessKey", "Expiration")
+    if not isinstance(found, dict) or not all(
+        isinstance(found.get(word), str) and found[word] for word in wanted
+    ):
+        raise ValueError("the machine has no credentials of its role to give")
     return found
+
+
+def domain(region: str) -> str:
+    return next((DOMAINS[begin] for begin in DOMAINS if region.startswith(begin)), "amazonaws.com")
 
 
 class Store:
@@ -116,6 +239,7 @@ class Store:
 
     tries = TRIES
     timeout_s = 60.0
+    ahead_s = 0.0  # by how much the store's clock is ahead, once it has refused ours
 
     def __init__(self, env: Mapping[str, str] = os.environ) -> None:
         # Python 3.6 without a locale reads variables as ASCII, and escapes the rest.
@@ -123,30 +247,43 @@ class Store:
         self.bucket, _, self.prefix = where[len("s3://") :].partition("/")
         self.region = env["RUNSPEC_REGION"]
         end = env.get("AWS_ENDPOINT_URL_S3") or env.get("AWS_ENDPOINT_URL")
-        ours = "https://s3.{}.amazonaws.com{}".format(
-            self.region, ".cn" * self.region.startswith("cn-")
+        parts = urllib.parse.urlsplit(
+            end or "https://s3.{}.{}".format(self.region, domain(self.region))
         )
-        parts = urllib.parse.urlsplit(end or ours)
         self.https, self.host = parts.scheme == "https", parts.netloc
 
     def send(self, ask: Ask, take: Callable[[http.client.HTTPResponse], Any] = whole) -> Any:
-        """Return what *take* makes of the answer; tried again while the store is busy, silent or breaks off."""
+        """Return what *take* makes of the answer; tried again while the store is busy, silent or breaks off.
+
+        Where the store refuses this machine's clock, requests are signed by the store's time from then on.
+        """
         for count in range(1, self.tries):
             try:
                 found = take(self._once(ask))
-                if found.status not in PASSING:
+                if found.status not in PASSING and not self._adjusted(found):
                     return found
             except (OSError, http.client.HTTPException):
                 pass
             time.sleep(0.25 * 2**count)
-        return take(self._once(ask))
+        found = take(self._once(ask))
+        self._adjusted(found)  # for the next request
+        return found
+
+    def _adjusted(self, answer: Any) -> bool:
+        """https://docs.aws.amazon.com/AmazonS3/latest/API/ErrorResponses.html (RequestTimeTooSkewed)"""
+        if answer.status != 403 or b"<Code>RequestTimeTooSkewed<" not in answer.body:
+            return False
+        before, self.ahead_s = self.ahead_s, skew_s(answer)
+        if not before and self.ahead_s:
+            text = "runspec: requests are signed by the store's time" + skewed(answer)
+            print(text, file=sys.stderr)
+        return abs(self.ahead_s - before) > SKEW_S
 
     def _once(self, ask: Ask) -> http.client.HTTPResponse:
         path, query = self._path(ask)
         headers = self._signed(ask, path, query)
         url = path + ("?" + query if query else "")
-        kind = http.client.HTTPSConnection if self.https else http.client.HTTPConnection
-        link = kind(self.host, timeout=self.timeout_s)
+        link = connection(self.https, self.host, self.timeout_s)
         try:
             if callable(ask.body):
                 with ask.body() as stream:
@@ -171,7 +308,7 @@ class Store:
 
     def _signed(self, ask: Ask, path: str, query: str) -> Dict[str, str]:
         key, secret, token = credentials()
-        now = time.strftime("%Y%m%dT%H%M%SZ", time.gmtime())
+        now = time.strftime("%Y%m%dT%H%M%SZ", time.gmtime(time.time() + self.ahead_s))
         digest = ask.digest if callable(ask.body) else hashlib.sha256(ask.body).hexdigest()
         found = {k.lower(): v for k, v in ask.headers}
         found.update({"host": self.host, "x-amz-content-sha256": digest, "x-amz-date": now})
@@ -206,11 +343,14 @@ def main() -> None:
     wanted = os.environ["RUNSPEC_INSIDE_SHA256"]
     try:
         answer = Store().send(Ask("GET", "inside/{}.pyz".format(wanted)))
+    except Untrusted as error:
+        sys.exit(_told(str(error), error.code))
     except (OSError, ValueError, LookupError, http.client.HTTPException) as error:
         sys.exit(_told("the store cannot be reached: {}".format(error), LOST))
     if answer.status != 200:
         busy = answer.status in PASSING
-        sys.exit(_told("the store answers {}".format(answer.status), LOST if busy else 1))
+        text = "the store answers {}{}".format(answer.status, skewed(answer))
+        sys.exit(_told(text, LOST if busy else 1))
     if hashlib.sha256(answer.body).hexdigest() != wanted:
         sys.exit(_told("what came is not what was put there", 1))
     path = os.path.join(tempfile.mkdtemp(prefix="runspec-"), "inside.pyz")

@@ -1,11 +1,12 @@
 """The notice that a machine of Azure is to be taken away: half a minute to save what there is.
 
 https://learn.microsoft.com/azure/virtual-machines/linux/scheduled-events: a Preempt comes at least 30 seconds before,
-as far as the platform can. Azure Batch's own pages say nothing of it, for spot nodes or for what low priority was.
+as far as the platform can. Azure Batch's own pages say nothing of it, for spot nodes or for what low priority was:
+see docs/unverified.md, azure-34.
 """
 
 import json
-from typing import Any, Dict, Mapping, Optional
+from typing import Any, Dict, List, Mapping, Optional
 
 from .notice import OK, Watch
 
@@ -49,8 +50,11 @@ class Events(Watch):
             self._name = self._got(NAME).decode("utf-8").strip().lower()
         found = json.loads(self._got(EVENTS).decode("utf-8"))
         events = found.get("Events") if isinstance(found, dict) else None
-        if events is None:
-            raise ValueError("no events: {}".format(found))
+        if isinstance(events, list):
+            return self._first(events)
+        raise ValueError("no events: {}".format(found))
+
+    def _first(self, events: List[Any]) -> Optional[str]:
         for event in events:
             if isinstance(event, dict) and self._mine(event):
                 return str(event.get("NotBefore") or "once")  # empty when it has begun

@@ -49,7 +49,8 @@ if [ "${RUNSPEC_CLAIM-}" ]; then
   [ "$_rs_w" = "$RUNSPEC_JOB" ] || _rs_die 0 "duplicate of $_rs_w, leaving"
 fi
 
-# 3. References: ${mounts.NAME}, ${outputs.NAME}, ${sweep.NAME}; one more $ before it makes it literal.
+# 3. References: ${mounts.NAME}, ${outputs.NAME}, ${sweep.NAME}; one more $ before it makes it literal, and any other
+# ${WORD.WORD} as well, which is left alone without it.
 # _rs_value KIND NAME: sets _rs_v from RUNSPEC_<KIND>_<NAME>, the name in capitals and _ for -.
 _rs_value() {
   _rs_u=RUNSPEC_$1_ _rs_n=$2
@@ -79,6 +80,7 @@ _rs_expand() {
       '{mounts.'*\}*) _rs_k=MOUNT ;;
       '{outputs.'*\}*) _rs_k=OUTPUT ;;
       '{sweep.'*\}*) _rs_k=SWEEP ;;
+      '{'[A-Za-z_]*.*\}*) _rs_k=$_rs_p ;;
       *) _rs_k= ;;
     esac
     _rs_n=${_rs_k:+${1%%\}*}}
@@ -102,7 +104,7 @@ _rs_expand() {
 
 # Words without a reference are left alone: taking them round one by one is slow for thousands of them.
 case $* in
-  *'${mounts.'* | *'${outputs.'* | *'${sweep.'*)
+  *'${mounts.'* | *'${outputs.'* | *'${sweep.'* | *'$${'*.*)
     _rs_i=$#
     while [ "$_rs_i" -gt 0 ]; do
       _rs_expand "$1"

@@ -1,6 +1,7 @@
 """A token by an identity of the machine: for the store, where no signature was given to the job, and for a vault.
 
 https://learn.microsoft.com/entra/identity/managed-identities-azure-resources/how-to-use-vm-token
+From a container of Azure Batch: see docs/unverified.md, azure-35.
 """
 
 import json
@@ -49,7 +50,10 @@ class Login:
                 found: Dict[str, Any] = json.loads(
                     boot.fetch(self._url, headers={"Metadata": "true"}).decode("utf-8")
                 )
-                return str(found["access_token"]), float(found["expires_on"])
+                token = found["access_token"]
+                if not isinstance(token, str) or not token:
+                    raise ValueError("its answer holds no token")
+                return token, float(found["expires_on"])
             except (OSError, HTTPException, ValueError, LookupError, TypeError) as error:
                 why = str(error).rpartition(": ")[2]
                 if count == TRIES or why in ("400", "401", "403"):

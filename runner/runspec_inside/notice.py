@@ -12,8 +12,9 @@ EVERY_S = 5.0  # as often as EC2 recommends
 ANSWER_S = 2.0  # the machine answers at once, or never
 TOKEN_S = 6 * 3600  # the longest that a token may be good
 MISSES = 3  # after which nobody is there: Fargate has no such service, and a container may be a hop too far
+# See docs/unverified.md, aws-33.
 LONGEST = 1 << 16  # bytes of an answer that are looked at
-OK, BAD_TOKEN, NOTHING = 200, 401, 404
+OK, NOTHING = 200, 404
 
 
 class Watch(threading.Thread):
@@ -40,6 +41,7 @@ class Watch(threading.Thread):
                 self.notice = self._look()
                 known = True
             except (OSError, ValueError, HTTPException):
+                self._token = ""  # it may be what went wrong
                 misses += 1
             if self._over.wait(self._pause_s()):
                 return
@@ -72,8 +74,6 @@ class Watch(threading.Thread):
         status, body = self._asked("GET", "/latest/meta-data/spot/instance-action", header)
         if status == NOTHING:
             return None
-        if status == BAD_TOKEN:
-            self._token = ""
         if status != OK:
             raise OSError("no answer: {}".format(status))
         found = json.loads(body.decode("utf-8"))

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import ast
 import io
 import re
 import zipfile
+from collections.abc import Iterator
 from pathlib import Path
 
 FOLDER = Path(__file__).parent
@@ -30,12 +32,24 @@ def _stripped(name: str) -> str:
 
 
 def boot_py() -> str:
-    """Return boot.py in the form that travels inside requests: without comments, empty lines and deep indents."""
+    """Return boot.py in the form that travels inside requests: without comments, docstrings and deep indents."""
     text = (FOLDER / "boot.py").read_text("utf-8")
+    left_out = set(_documenting(ast.parse(text)))
     lines = (
-        line for line in text.splitlines() if line.strip() and not line.lstrip().startswith("#")
+        line
+        for number, line in enumerate(text.splitlines(), 1)
+        if number not in left_out and line.strip() and not line.lstrip().startswith("#")
     )
     return "".join(re.sub(r"^ +", lambda m: " " * (len(m[0]) // 4), line) + "\n" for line in lines)
+
+
+def _documenting(tree: ast.Module) -> Iterator[int]:
+    """Yield the numbers of the lines of docstrings, except where a body has nothing else."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef) and len(node.body) > 1:
+            first = node.body[0]
+            if ast.get_docstring(node) is not None:
+                yield from range(first.lineno, (first.end_lineno or first.lineno) + 1)
 
 
 def zipapp_bytes() -> bytes:

@@ -18,6 +18,7 @@ PART_BYTES = (
     1 << 29
 )  # one PUT takes at most 5 GiB: https://docs.aws.amazon.com/AmazonS3/latest/userguide/qfacts.html
 NAMESPACE = "{http://s3.amazonaws.com/doc/2006-03-01/}"
+CUT_LIST = "the store's list of objects was cut off"
 CLAIMS = 5  # tries, while others claim at the same moment
 
 
@@ -59,7 +60,7 @@ class S3Bucket(Bucket):
         if answer.status == 404:
             return None
         self._checked(answer, key)
-        return answer.body, answer.headers["ETag"]
+        return answer.body, _version(answer, key)
 
     def swap(self, key: str, content: bytes, version: Optional[str]) -> Optional[str]:
         """https://docs.aws.amazon.com/AmazonS3/latest/userguide/conditional-writes.html
@@ -70,7 +71,9 @@ class S3Bucket(Bucket):
         answer = self._send(Ask("PUT", key, (), content, (condition, *self.new)))
         # 409: another is under way; 404: what had that version has been deleted.
         if answer.status not in ((409, 412) if version is None else (404, 409, 412)):
-            return str(self._checked(answer, key).headers["ETag"])
+            version = self._checked(answer, key).headers["ETag"]
+            if version:
+                return str(version)
         found = self.fetch(key)
         return found[1] if found is not None and found[0] == content else None
 
@@ -106,6 +109,8 @@ class S3Bucket(Bucket):
         """https://docs.aws.amazon.com/AmazonS3/latest/userguide/mpuoverview.html"""
         begun = self._asked(Ask("POST", key, (("uploads", ""),)))
         upload = _text(parsed(begun.body), "UploadId")
+        if not upload:
+            raise Failure("{}: the store's answer was cut off".format(key), LOST)
         try:
             self._complete(key, upload, self._parts(key, upload, opened, size, digest))
         except (OSError, Failure):
@@ -132,7 +137,7 @@ class S3Bucket(Bucket):
             found = _digest(window, wanted, together)
             query = (("partNumber", str(len(etags) + 1)), ("uploadId", upload))
             sent = self._asked(Ask("PUT", key, query, window, (), wanted, found))
-            etags.append(sent.headers["ETag"])
+            etags.append(_version(sent, key))
         if together.hexdigest() != digest:
             raise Failure("it changed while it was read")
         return etags
@@ -144,7 +149,9 @@ class S3Bucket(Bucket):
         )
         text = "<CompleteMultipartUpload>{}</CompleteMultipartUpload>".format(listed).encode()
         done = self._asked(Ask("POST", key, (("uploadId", upload),), text))
-        if b"<Error>" in done.body:  # a 200 may hold one
+        if not parsed(done.body).tag.endswith(
+            "CompleteMultipartUploadResult"
+        ):  # a 200 may hold an error
             raise Failure("{}: the store could not put its parts together".format(key), LOST)
 
     def listing(self, prefix: str) -> Iterator[Object]:
@@ -158,10 +165,15 @@ class S3Bucket(Bucket):
             page = parsed(self._asked(Ask("GET", "", query)).body)
             for found in page.iter(NAMESPACE + "Contents"):
                 key = unquote_plus(_text(found, "Key"))
-                yield Object(key[begin:], int(_text(found, "Size")), _text(found, "ETag"))
-            if _text(page, "IsTruncated") != "true":
+                size = _text(found, "Size")
+                if not key or not size.isdigit():
+                    raise Failure(CUT_LIST, LOST)
+                yield Object(key[begin:], int(size), _text(found, "ETag"))
+            if _text(page, "IsTruncated") == "false":
                 return
             token = _text(page, "NextContinuationToken")
+            if not token:
+                raise Failure(CUT_LIST, LOST)
 
     def _asked(self, ask: Ask) -> Answer:
         return self._checked(self._send(ask), ask.key)
@@ -169,6 +181,8 @@ class S3Bucket(Bucket):
     def _send(self, ask: Ask, take: Callable[[HTTPResponse], Any] = boot.whole) -> Any:
         try:
             return self.store.send(ask, take)
+        except boot.Untrusted as error:
+            raise Failure(str(error), error.code) from error
         except (OSError, ValueError, LookupError, HTTPException) as error:
             raise Failure("the store cannot be reached: {}".format(error), LOST) from error
 
@@ -178,8 +192,15 @@ class S3Bucket(Bucket):
             text = "the store refuses {}: {} {}".format(
                 key or self.store.bucket, answer.status, code.decode("ascii", "replace")
             )
-            raise Failure(text.rstrip(), LOST)
+            raise Failure(text.rstrip() + boot.skewed(answer), LOST)
         return answer
+
+
+def _version(answer: Answer, key: str) -> str:
+    version: Optional[str] = answer.headers["ETag"]
+    if not version:
+        raise Failure("{}: the store's answer has no ETag".format(key), LOST)
+    return version
 
 
 def parsed(content: bytes) -> ElementTree.Element:

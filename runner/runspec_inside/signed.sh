@@ -37,7 +37,7 @@ export RUNSPEC_TASK="${RUNSPEC_INDEX:-0}" RUNSPEC_RANK=0 RUNSPEC_ATTEMPT="${RUNS
 export RUNSPEC_NODES=1 RUNSPEC_LAUNCH=none
 
 # 2. What there is to ask the store with. Only GNU's wget can PUT, and only it calls itself so.
-_rs_tool= _rs_puts=1 _rs_own= _rs_taken= _rs_most=5368709120
+_rs_tool= _rs_puts=1 _rs_own= _rs_taken= _rs_most=5368709120 _rs_ca=${SSL_CERT_FILE-}
 for _rs_w in curl python3 wget; do
   [ "$_rs_tool" ] || ! _rs_has "$_rs_w" || _rs_tool=$_rs_w
 done
@@ -48,6 +48,10 @@ if [ "$_rs_tool" = wget ]; then
     *) _rs_tool=plain _rs_puts= ;;
   esac
 fi
+# busybox's wget checks no certificate, and nothing else says that the list is ours.
+case $_rs_tool$_rs_list in
+  plainhttps:*) _rs_die 69 'this wget checks no certificates: add curl, python3 or GNU wget' ;;
+esac
 _rs_top=${RUNSPEC_BELOW-}
 [ -z "$_rs_top" ] || _rs_top=$(cd -- "$_rs_top" && pwd) || _rs_die 2 "there is no folder '$RUNSPEC_BELOW'"
 _rs_top=${_rs_top%/}
@@ -58,7 +62,8 @@ mkdir -p "${TMPDIR:-/tmp}" && mkdir -m 700 "$_rs_dir" || _rs_die 73 "cannot writ
 
 _rs_py='import os,shutil,sys,urllib.request as u
 class P(u.HTTPErrorProcessor): http_response=https_response=lambda s,q,r:r
-b,g,*h=sys.argv[1:]
+c,b,g,*h=sys.argv[1:]
+if c: os.environ["SSL_CERT_FILE"]=c
 h=dict(x.split(": ") for x in h)
 if b: h.update({"Content-Length":str(os.path.getsize(b)),"Content-Type":"application/octet-stream"})
 q=u.Request(sys.stdin.readline().strip(),open(b,"rb") if b else None,h,method="PUT" if b else "GET")
@@ -67,7 +72,8 @@ with open(g,"wb") as o: shutil.copyfileobj(r,o)
 print(r.status if r.headers["Content-Length"] in (None,str(os.path.getsize(g))) else "000")'
 
 # _rs_own: a header of every PUT, where the store wants one.
-# _rs_once URL SENT GOT [HEADER]: sets _rs_code to the status, 000 for an answer that did not come, or not whole.
+# _rs_once URL SENT GOT [HEADER]: sets _rs_code to the status, 000 for an answer that did not come, or not whole, and
+# tls where the certificate was not trusted. _rs_ca is the file of those that are; without one the tool has its own.
 # SENT is the file to PUT; without one it is a GET. URLs go by stdin where that can be: others see argv.
 _rs_once() {
   _rs_u=$1 _rs_b=$2 _rs_g=$3
@@ -75,16 +81,17 @@ _rs_once() {
   [ -z "$_rs_b" ] || set -- "$@" ${_rs_own:+"$_rs_own"}
   case $_rs_tool in
     curl)
-      set -- ${_rs_b:+-T "$_rs_b"} ${1:+-H "$1"} ${2:+-H "$2"}
+      set -- ${_rs_ca:+--cacert "$_rs_ca"} ${_rs_b:+-T "$_rs_b"} ${1:+-H "$1"} ${2:+-H "$2"}
       _rs_code=$(printf 'url = "%s"\n' "$_rs_u" | curl -q -K - -g -s -o "$_rs_g" -w '%{http_code}' \
-        --connect-timeout 20 --speed-limit 1 --speed-time 60 "$@" 2>/dev/null) || _rs_code=000
+        --connect-timeout 20 --speed-limit 1 --speed-time 60 "$@" 2>/dev/null) ||
+        case $? in 60 | 77) _rs_code=tls ;; *) _rs_code=000 ;; esac
       ;;
     python3)
-      _rs_code=$(printf '%s\n' "$_rs_u" | python3 -IS -c "$_rs_py" "$_rs_b" "$_rs_g" "$@" 2>/dev/null) ||
-        _rs_code=000
+      _rs_code=$(printf '%s\n' "$_rs_u" | python3 -IS -c "$_rs_py" "$_rs_ca" "$_rs_b" "$_rs_g" "$@" 2>&1) ||
+        case $_rs_code in *VERIFY_FAILED*) _rs_code=tls ;; *) _rs_code=000 ;; esac
       ;;
     wget)
-      set -- ${_rs_b:+--method=PUT --body-file="$_rs_b" --header=Content-Type:application/octet-stream} ${1:+--header="$1"} ${2:+--header="$2"}
+      set -- ${_rs_ca:+--ca-certificate="$_rs_ca"} ${_rs_b:+--method=PUT --body-file="$_rs_b" --header=Content-Type:application/octet-stream} ${1:+--header="$1"} ${2:+--header="$2"}
       _rs_w=$(printf '%s\n' "$_rs_u" | wget --no-config -i - -S -T 60 -t 1 --max-redirect=0 -O "$_rs_g" "$@" 2>&1)
       _rs_status $? "$_rs_w"
       ;;
@@ -96,21 +103,35 @@ _rs_once() {
   esac
 }
 
-# _rs_status ENDED SAID: finds the status in what a wget says; a 200 counts only if it ended well.
+# _rs_status ENDED SAID: finds the status in what a wget says; a 200 counts only if it ended well. GNU's ends with 5 for
+# a certificate: https://www.gnu.org/software/wget/manual/html_node/Exit-Status.html
 _rs_status() {
   _rs_code=000 _rs_p=
   for _rs_w in $2; do
     case $_rs_p in HTTP/*) _rs_code=$_rs_w ;; esac
     _rs_p=$_rs_w
   done
-  case $1:$_rs_code in 0:000) _rs_code=200 ;; 0:*) ;; *:2*) _rs_code=000 ;; esac
+  case $1:$_rs_code in 5:*) _rs_code=tls ;; 0:000) _rs_code=200 ;; 0:*) ;; *:2*) _rs_code=000 ;; esac
+}
+
+# _rs_cas: sets _rs_ca to the bundle of any system; false where there is none, or one was tried.
+_rs_cas() {
+  [ -z "$_rs_ca" ] || return 1
+  for _rs_w in ssl/certs/ca-certificates.crt pki/tls/certs/ca-bundle.crt ssl/ca-bundle.pem ssl/cert.pem; do
+    [ "$_rs_ca" ] || [ ! -s /etc/$_rs_w ] || _rs_ca=/etc/$_rs_w
+  done
+  [ "$_rs_ca" ]
 }
 
 # _rs_ask URL SENT GOT [HEADER]: the same, again while the store is busy or not to be reached.
 _rs_ask() {
   for _rs_s in 1 2 4 8; do
     _rs_once "$@"
-    case $_rs_code$_rs_taken in 000* | 409 | 429* | 5*) sleep "$_rs_s" ;; *) return ;; esac
+    case $_rs_code$_rs_taken in
+      tls*) _rs_cas || return 0 ;;
+      000* | 409 | 429* | 5*) sleep $_rs_s ;;
+      *) return ;;
+    esac
   done
   _rs_once "$@"
 }
@@ -119,6 +140,7 @@ _rs_ask() {
 _rs_why() {
   case $_rs_code in
     000) _rs_w='the store cannot be reached' ;;
+    tls) _rs_w="the store's certificate is not trusted: install ca-certificates, or set SSL_CERT_FILE or the clock" ;;
     403) _rs_w='the store refuses (403): the signed URL has expired, or its signer has not the right' ;;
     404) _rs_w='it is not there (404): the run may have been destroyed' ;;
     *) _rs_w="the store answers $_rs_code" ;;
@@ -129,6 +151,7 @@ _rs_fail() {
   _rs_why
   case $_rs_code in
     403) _rs_die 77 "$1: $_rs_w" ;;
+    tls) _rs_die 69 "$1: $_rs_w" ;;
     4*) _rs_die 2 "$1: $_rs_w" ;;
     *) _rs_die 75 "$1: $_rs_w" ;;
   esac
@@ -191,7 +214,7 @@ _rs_claim() {
       *) _rs_fail 'cannot claim the run' ;;
     esac
   else
-    _rs_tell 'this wget cannot claim the run: a second job of it would run as well (curl or python3 can)'
+    _rs_tell 'this wget cannot claim the run: a second job of it would run as well'
     _rs_ask "$2" '' "$_rs_dir/holder"
     [ "$_rs_code" = 200 ] || return 0
   fi
@@ -236,7 +259,7 @@ _rs_before() {
     put)
       [ "${_rs_v%% *}" = "$RUNSPEC_TASK" ] || return 0
       _rs_needs_tar
-      [ "$_rs_puts" ] || _rs_die 69 'this image has no curl, python3 or GNU wget, and outputs are sent with one of them'
+      [ "$_rs_puts" ] || _rs_die 69 'outputs are sent with curl, python3 or GNU wget'
       mkdir -p "$_rs_at" || _rs_die 73 "cannot make $_rs_at"
       ;;
     back | again)

@@ -15,15 +15,18 @@ from .words import Failure
 LISTED = (
     "RUNSPEC_VAULT"  # which variable gets which secret: {"NAME": "https://VAULT/secrets/SECRET"}
 )
-RESOURCE = "https://vault.azure.net"
+AUDIENCE = (
+    "RUNSPEC_VAULT_AUDIENCE"  # which variable has the vaults' resource: each cloud has its own
+)
 VERSION = "7.4"
 
 
 def fill(env: MutableMapping[str, str]) -> None:
     """Put the secrets that `RUNSPEC_VAULT` lists into *env*. Raises Failure for one that is not given."""
     listed: Dict[str, str] = json.loads(env.pop(LISTED, "") or "{}")
+    audience = env.pop(AUDIENCE, "")
     if listed:
-        login = Login(env["RUNSPEC_IDENTITY"], env, RESOURCE)
+        login = Login(env["RUNSPEC_IDENTITY"], env, audience)
         for name in sorted(listed):
             env[name] = _value(name, listed[name], login)
 
@@ -33,8 +36,13 @@ def _value(name: str, url: str, login: Login) -> str:
         headers = {"Authorization": "Bearer " + login.token()}
         try:
             content = boot.fetch("{}?api-version={}".format(url, VERSION), headers=headers)
-            found = str(json.loads(content.decode("utf-8"))["value"])
-        except (OSError, HTTPException, ValueError, KeyError) as error:
+            found = json.loads(content.decode("utf-8"))["value"]
+            if not isinstance(found, str):
+                raise TypeError("its answer holds no value")
+        except boot.Untrusted as error:
+            text = "the vault does not give the secret of {}: {}"
+            raise Failure(text.format(name, error), error.code) from None
+        except (OSError, HTTPException, ValueError, LookupError, TypeError) as error:
             why = str(error).rpartition(": ")[2]
             if count == TRIES or why in ("400", "401", "403", "404"):
                 text = "the vault does not give the secret of {}: {}"

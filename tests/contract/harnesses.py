@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import atexit
+import contextlib
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
 from functools import partial
 from pathlib import Path
-from typing import ClassVar
+from typing import Any, ClassVar, Protocol
 
 import pytest
 
 from runspec import registry
-from runspec.provider import Answer, Client, Facts
-from runspec.testing import Strike, World
+from runspec.provider import Answer, Client, Facts, Spec
+from runspec.testing import EXAMPLES, Strike, World
 from runspec.testing.world import SECRET
 from runspec_aws.rehearsal import SETTINGS
 from runspec_azure.batch import rehearsal
@@ -66,6 +68,32 @@ class AwsWorld(World):
 
     def faults(self) -> Mapping[str, Strike]:
         return {kind: partial(struck, kind) for kind in self.strikes}
+
+    def outage(self) -> AbstractContextManager[None]:
+        return silent(lambda: AwsWorld.region)
+
+    def sharing(self) -> Spec:
+        """Give a job with two compute environments, a placement group and a launch template."""
+        cluster = {"capacity": "spot-then-on-demand", "placement": "close", "disk": "40GiB"}
+        return self.spec(**EXAMPLES["mounts"], cluster=cluster)
+
+
+class Controlled(Protocol):
+    """A stand-in that takes faults."""
+
+    def control(self, method: str, place: str, given: Any = None) -> Any: ...
+
+
+@contextlib.contextmanager
+def silent(stand: Callable[[], Controlled | None]) -> Iterator[None]:
+    """Have the stand-in that is up by then close every connection."""
+    up = stand()
+    assert up is not None
+    up.control("PUT", "faults", [{"kind": "reset-before", "times": 1_000_000}])
+    try:
+        yield
+    finally:
+        up.control("DELETE", "faults")
 
 
 def struck(kind: str, send: Callable[[], Answer]) -> Answer:
@@ -139,6 +167,9 @@ class AzureWorld(World):
     def faults(self) -> Mapping[str, Strike]:
         return {kind: partial(struck_azure, kind) for kind in STRIKES}
 
+    def outage(self) -> AbstractContextManager[None]:
+        return silent(lambda: AzureWorld.account)
+
 
 def struck_azure(kind: str, send: Callable[[], Answer]) -> Answer:
     """Have the service's next call that makes something go wrong by *kind*."""
@@ -191,6 +222,9 @@ class BatchAiWorld(World):
 
     def faults(self) -> Mapping[str, Strike]:
         return {kind: partial(refused_once, kind) for kind in STRIKES}
+
+    def outage(self) -> AbstractContextManager[None]:
+        return silent(lambda: BatchAiWorld.stand)
 
 
 def refused_once(kind: str, send: Callable[[], Answer]) -> Answer:

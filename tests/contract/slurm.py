@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import atexit
+import contextlib
 import os
 import shutil
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -54,6 +56,13 @@ PCLUSTER = {
 }
 
 
+DOWN = "slurm_load_jobs error: Unable to contact slurm controller (connect failure)"
+SQUEUE_DOWN = Fault("squeue", (), f'echo "{DOWN}" >&2; exit 1')
+SSH_DOWN = Fault(
+    "ssh", (), 'echo "ssh: connect to host x port 22: Connection refused" >&2; exit 255'
+)
+
+
 @dataclass
 class SlurmWorld(World):
     """A real Slurm, one for all tests of this worker: up from the first connect on.
@@ -92,12 +101,22 @@ class SlurmWorld(World):
     def faults(self) -> Mapping[str, Strike]:
         return {name: partial(struck, self.folder, fault) for name, fault in self.breaks.items()}
 
+    def outage(self) -> AbstractContextManager[None]:
+        return broken(self.folder, SSH_DOWN if self.behind else SQUEUE_DOWN)
+
     def reaches(self, fault: str, request: Request) -> bool:
         return request.operation in self.breaks[fault].operations
 
 
 def struck(folder: Path, fault: Fault, send: Callable[[], Answer]) -> Answer:
     """Have what a call runs go wrong by *fault*."""
+    with broken(folder, fault):
+        return send()
+
+
+@contextlib.contextmanager
+def broken(folder: Path, fault: Fault) -> Iterator[None]:
+    """Have a program go wrong by *fault*."""
     real = shutil.which(fault.program)
     assert real is not None
     place = folder / "bin" / fault.program
@@ -106,7 +125,7 @@ def struck(folder: Path, fault: Fault, send: Callable[[], Answer]) -> Answer:
     place.chmod(0o755)
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("PATH", f"{place.parent}:{os.environ['PATH']}")
-        return send()
+        yield
 
 
 def world(name: str, folder: Path, monkeypatch: pytest.MonkeyPatch, **how: Any) -> SlurmWorld:

@@ -12,9 +12,11 @@ import boto3
 import pytest
 
 from runspec.cli.main import run
-from runspec_aws import times
+from runspec_aws import errors, session, times
 from runspec_aws.rehearsal import ACCOUNT as ACCOUNT, SETTINGS
 from runspec_rehearsal.aws.region import Objects, Region
+from tests.drawn.aws_truths import TRUTHS
+from tests.profiles import own_profile
 
 REGION, BUCKET = "eu-central-1", "jobs"
 SECRET = f"arn:aws:secretsmanager:{REGION}:{ACCOUNT}:secret:hf-a1b2c3"
@@ -38,13 +40,27 @@ def prepared(objects: Objects, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
         monkeypatch.setenv(name, value)
     monkeypatch.chdir(tmp_path)
     profile(tmp_path)
+    called = recorded(monkeypatch)
     yield found
     found.close()
+    assert called <= set(TRUTHS), "tests/drawn has no answers of these operations"
+
+
+def recorded(monkeypatch: pytest.MonkeyPatch) -> set[str]:
+    """Return the operations that our client calls from now on, as they are called."""
+    called: set[str] = set()
+
+    def checked(parsed: dict[str, Any], **event: Any) -> None:
+        called.add(event["model"].name)
+        errors.checked(parsed, **event)
+
+    monkeypatch.setattr(session, "checked", checked)
+    return called
 
 
 def profile(folder: Path, **more: Any) -> None:
     settings = {**PROFILE, "prefix": folder.name, **more}
-    (folder / "runspec-profile.yaml").write_text(json.dumps({"providers": {"aws-batch": settings}}))
+    own_profile().write_text(json.dumps({"providers": {"aws-batch": settings}}))
 
 
 def write(text: str, **fields: Any) -> str:

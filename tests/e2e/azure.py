@@ -15,6 +15,7 @@ from runspec_azure.batch import rehearsal, times
 from runspec_rehearsal.azure.batch.server import AzureBatch
 from runspec_rehearsal.azure.blob import Blobs
 from tests.needs import need
+from tests.profiles import own_profile
 
 Capture = pytest.CaptureFixture[str]
 CONTAINER = "rehearsal"
@@ -43,7 +44,7 @@ def prepared(
         ways = rehearsal.ways(found.url, blobs.url, blobs.account)
         settings = {"container": CONTAINER, **ways, "prefix": tmp_path.name}
         text = json.dumps({"providers": {"azure-batch": settings}})
-        (tmp_path / "runspec-profile.yaml").write_text(text)
+        own_profile().write_text(text)
         yield found
 
 

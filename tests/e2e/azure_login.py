@@ -15,6 +15,7 @@ from runspec_rehearsal.azure.blob import Blobs
 from runspec_rehearsal.azure.identity import Identity
 from runspec_rehearsal.listening import Certificate
 from tests.e2e.azure import CONTAINER
+from tests.profiles import own_profile
 
 
 @pytest.fixture
@@ -57,11 +58,11 @@ def account(
 
 def profile(settings: dict[str, Any]) -> None:
     text = json.dumps({"providers": {"azure-batch": settings}})
-    Path("runspec-profile.yaml").write_text(text)
+    own_profile().write_text(text)
 
 
 def change(**settings: Any) -> None:
-    known = json.loads(Path("runspec-profile.yaml").read_text())["providers"]["azure-batch"]
+    known = json.loads(own_profile().read_text())["providers"]["azure-batch"]
     profile({**known, **settings})
 
 

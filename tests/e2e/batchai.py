@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from runspec_rehearsal.azure.batchai import BatchAI
+from tests.profiles import own_profile
 
 KEY = "a-key-of-the-account"
 
@@ -47,7 +48,7 @@ def subscription(
         }
         profile["secrets"] = {"storage-key": "env:STORAGE_KEY", **settings.get("secrets", {})}
         text = json.dumps({"providers": {"azure-batch-ai": profile}})
-        (folder / "runspec-profile.yaml").write_text(text)
+        own_profile().write_text(text)
         yield found
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import json
+import os
 import subprocess
 import sys
 import time
@@ -46,14 +47,18 @@ class Rehearsed:
             "apiVersion": "runspec/v1",
             "name": f"job-{number}",
             "provider": "aws-batch",
-            "providers": {"aws-batch": {**PROFILE, "prefix": self.folder.name}},
             "cluster": {"cpus": 1, "memory": "256MiB"},
             "command": ["sh", "-c", script],
             **keys,
         }
-        file = self.folder / f"job-{number}.yaml"
+        file, profile = self.folder / f"job-{number}.yaml", self.folder / "profile.yaml"
         file.write_text(json.dumps(spec))
-        done = runspec("apply", "--detach", file)
+        own = {"aws-batch": {**PROFILE, "prefix": self.folder.name}}
+        profile.write_text(json.dumps({"providers": own}))
+        env = {**os.environ, "RUNSPEC_PROFILE": str(profile)}
+        done = subprocess.run(
+            program("apply", "--detach", file), env=env, capture_output=True, check=False
+        )
         assert done.returncode == 0, done.stderr.decode()
         run = done.stdout.decode().strip()
         found = [j["id"] for j in self.region.control("GET", "jobs") if j["name"] == run]

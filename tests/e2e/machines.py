@@ -46,13 +46,17 @@ class Desk:
         """Start `runspec apply`. Specs and profiles are JSON, which is YAML."""
         profile = {"providers": {"slurm": {**self.options, **options}}}
         whole = {"apiVersion": "runspec/v1", "name": "many", "provider": "slurm", **spec}
-        (self.folder / "runspec-profile.yaml").write_text(json.dumps(profile))
+        (self.folder / "profile.yaml").write_text(json.dumps(profile))
         (self.folder / "job.yaml").write_text(json.dumps(whole))
         env = {k: v for k, v in os.environ.items() if not k.startswith("SLURM")}
         there = [*self.machines.at(self.at), "env", f"--chdir={self.folder}"]
         return subprocess.Popen(
             [*there, sys.executable, "-m", "runspec", *verb, "job.yaml"],
-            env={**env, "RUNSPEC_HOME": str(self.folder / "home")},
+            env={
+                **env,
+                "RUNSPEC_HOME": str(self.folder / "home"),
+                "RUNSPEC_PROFILE": str(self.folder / "profile.yaml"),
+            },
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,

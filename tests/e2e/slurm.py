@@ -13,6 +13,7 @@ import pytest
 from runspec.cli.main import run
 from runspec_rehearsal.slurm import Cluster
 from tests.needs import need
+from tests.profiles import own_profile
 from tests.slurm import PROGRAMS
 
 Capture = pytest.CaptureFixture[str]
@@ -61,7 +62,7 @@ class Project:
     def profile(self, **options: Any) -> None:
         found = {**OPTIONS, "workspace": str(self.workspace), **options}
         text = json.dumps({"providers": {"slurm": found}})
-        (self.folder / "runspec-profile.yaml").write_text(text)
+        own_profile().write_text(text)
 
     def write(self, script: str | None = None, **fields: Any) -> str:
         spec = {"apiVersion": "runspec/v1", "name": "job", "provider": "slurm", **fields}

@@ -76,12 +76,32 @@ def test_a_follower_of_an_array_describes_a_hundred_jobs_at_once(world: Rehearse
     assert polls <= 11
 
 
-def test_children_beyond_a_hundred_take_one_call_more(world: Rehearsed) -> None:
-    """An array of 150 and itself: two calls a look."""
+def test_ten_thousand_children_that_wait_are_followed_by_their_parent(world: Rehearsed) -> None:
+    """One call a second, and `status` says why they wait by looking at one."""
     world.set(capacity="none")
-    run, _ = world.apply("true", sweep={"n": "1..150"})
+    run, _ = world.apply("true", sweep={"n": "1..10000"})
+    since = last_call(world)
 
+    told = runspec("status", run).stdout.decode()
+
+    assert "AWS has no such machine now" in told
+    once = asked(world, since)
+    assert (
+        once["DescribeJobs"] <= 4
+    )  # of the parent and of a child, for the state and for the nodes
+    assert set(once) <= {"DescribeJobs", "ListJobs"}
     calls = idle(world, 10, run, begun="DescribeJobs")
+    assert 2 <= calls["DescribeJobs"] <= 11
+    assert set(calls) == {"DescribeJobs"}
 
-    assert 2 <= calls["DescribeJobs"] <= 2 * 11
-    assert calls["GetLogEvents"] == 0
+
+def test_of_many_children_every_line_is_shown_though_few_run_at_once(world: Rehearsed) -> None:
+    """None of them lasts for long: some begin and end between two looks."""
+    count = 110
+    run, _ = world.apply("echo child $AWS_BATCH_JOB_ARRAY_INDEX", sweep={"n": f"1..{count}"})
+
+    done = runspec("logs", "-f", run)
+
+    lines = [line for line in done.stdout.decode().splitlines() if " child " in line]
+    assert (done.returncode, len(lines)) == (0, count), done.stderr
+    assert len(set(lines)) == count

@@ -23,6 +23,7 @@ from runspec_aws import times
 from runspec_rehearsal.aws.region import KEYS, Objects
 from tests.e2e.aws import BUCKET, PROFILE, REGION, Capture, account, write
 from tests.e2e.test_podman import IMAGE, podman as podman
+from tests.profiles import own_profile
 
 pytestmark = [pytest.mark.slow, pytest.mark.podman]
 
@@ -48,7 +49,7 @@ def moto(
     monkeypatch.setattr(times, "QUIET_S", 3.0)
     monkeypatch.chdir(tmp_path)
     settings = {**PROFILE, "image": IMAGE, **account()}
-    Path("runspec-profile.yaml").write_text(json.dumps({"providers": {"aws-batch": settings}}))
+    own_profile().write_text(json.dumps({"providers": {"aws-batch": settings}}))
     yield objects
     objects.close()
     service.terminate()

@@ -15,6 +15,7 @@ from runspec_aws import times
 from runspec_rehearsal.aws.region import Objects, Region
 from tests.e2e.aws import BUCKET, PROFILE, REGION, Capture, await_job, ended, jobs, write
 from tests.e2e.test_podman import IMAGE, podman as podman
+from tests.profiles import own_profile
 
 pytestmark = [pytest.mark.slow, pytest.mark.podman]
 
@@ -33,7 +34,7 @@ def region(
         monkeypatch.setenv(name, value)
     monkeypatch.chdir(tmp_path)
     settings: dict[str, Any] = {**PROFILE, "image": IMAGE}
-    Path("runspec-profile.yaml").write_text(json.dumps({"providers": {"aws-batch": settings}}))
+    own_profile().write_text(json.dumps({"providers": {"aws-batch": settings}}))
     yield found
     found.close()
     objects.close()

@@ -20,6 +20,7 @@ from tests.e2e import aws
 from tests.e2e.aws import REGION, Capture, await_job, calls, ended, jobs, left, write
 from tests.e2e.test_podman import CONFIGURATION, STORAGE
 from tests.needs import lack, need, need_root
+from tests.profiles import own_profile
 
 pytestmark = pytest.mark.slow
 
@@ -43,7 +44,7 @@ def stand(
 
 def profile(folder: Path, **more: Any) -> None:
     aws.profile(folder, **{"files": "signed", "job_role": None, **more})
-    path = folder / "runspec-profile.yaml"
+    path = own_profile()
     found = json.loads(path.read_text())
     found["providers"]["aws-batch"].pop("job_role")
     path.write_text(json.dumps(found))
@@ -266,4 +267,4 @@ def test_busybox_alone_gets_files_and_says_what_it_cannot(
     assert "here\n" in without
     assert "this wget cannot claim the run" in without
     assert found["exit_code"] == 69
-    assert "this image has no curl, python3 or GNU wget" in capsys.readouterr().out
+    assert "outputs are sent with curl, python3 or GNU wget" in capsys.readouterr().out

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from runspec.cli.main import run
-from runspec.provider import Conflict, Request, Scope, Step
+from runspec.provider import AlreadyExists, Conflict, Request, Scope, Step
 from runspec_azure.batch.client import AzureClient
 from runspec_azure.batch.options import BatchOptions
 from runspec_rehearsal.azure.batch.server import AzureBatch
@@ -28,6 +28,7 @@ from tests.e2e.azure import (
     wait,
     write,
 )
+from tests.profiles import own_profile
 
 pytestmark = pytest.mark.slow
 
@@ -135,7 +136,7 @@ def test_no_key_and_no_signature_is_kept_here(
 
 
 def client_of(tmp_path: Path) -> AzureClient:
-    settings = json.loads((tmp_path / "runspec-profile.yaml").read_text())["providers"]
+    settings = json.loads(own_profile().read_text())["providers"]
     return AzureClient(BatchOptions.model_validate(settings["azure-batch"]))
 
 
@@ -164,10 +165,13 @@ def test_what_is_there_by_our_name_is_taken_if_it_is_ours(
     client.call(pool_of())
     client.call(job_of())
 
-    assert client.call(pool_of()) == {"id": "p"}
-    assert client.call(job_of()) == {"id": "a-b"}
+    for request, there in ((pool_of(), "p"), (job_of(), "a-b")):
+        with pytest.raises(AlreadyExists):  # the engine looks for it then
+            client.call(request)
+        assert client.find(Step("s", "", Scope.RUN, request)) == {"id": there}
+    other = job_of(metadata=[{"name": "runspec", "value": "b"}])
     with pytest.raises(Conflict, match="its metadata is another"):
-        client.call(job_of(metadata=[{"name": "runspec", "value": "b"}]))
+        client.find(Step("s", "", Scope.RUN, other))
 
 
 def test_a_collection_that_is_half_there_is_completed(account: AzureBatch, tmp_path: Path) -> None:
@@ -179,10 +183,14 @@ def test_a_collection_that_is_half_there_is_completed(account: AzureBatch, tmp_p
     client = client_of(tmp_path)
     client.call(pool_of())
     client.call(job_of())
-    client.call(some("t1").do)
+    client.call(some("task-00000").do)
 
-    assert client.find(some("t1", "t2")) is None
-    assert client.call(some("t1", "t2").do) == client.find(some("t1", "t2")) == {"tasks": 2}
+    assert client.find(some("task-00000", "task-00001")) is None
+    assert (
+        client.call(some("task-00000", "task-00001").do)
+        == client.find(some("task-00000", "task-00001"))
+        == {"tasks": 2}
+    )
     assert len(tasks(account)) == 2
 
 

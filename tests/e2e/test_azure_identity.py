@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from runspec.cli.main import run
-from runspec.provider import Conflict, Request
+from runspec.provider import AlreadyExists, Conflict, Request, Scope, Step
 from runspec_azure.batch.client import AzureClient
 from runspec_azure.batch.options import BatchOptions
 from runspec_rehearsal.azure.batch.server import AzureBatch
@@ -26,6 +26,7 @@ from tests.e2e.azure_login import (
     identity as identity,  # a fixture
     managed,
 )
+from tests.profiles import own_profile
 
 pytestmark = pytest.mark.slow
 
@@ -96,28 +97,31 @@ def test_a_pool_whose_making_went_unanswered_is_looked_for_and_made_once(
 
 def test_a_pool_by_our_name_with_another_identity_is_a_conflict(account: AzureBatch) -> None:
     managed(account)
-    known = json.loads(Path("runspec-profile.yaml").read_text())["providers"]["azure-batch"]
+    known = json.loads(own_profile().read_text())["providers"]["azure-batch"]
     client = AzureClient(BatchOptions.model_validate(known))
     image = {"publisher": "a", "offer": "b", "sku": "c", "version": "latest"}
     machine = {"imageReference": image, "nodeAgentSkuId": "batch.node.ubuntu 22.04"}
     path = {"resourceGroupName": "rehearsal", "accountName": account.account, "poolName": "p"}
 
-    def request(name: str, size: str = "Standard_D2s_v5") -> Request:
+    def step(name: str, size: str = "Standard_D2s_v5") -> Step:
         own = {"type": "UserAssigned", "userAssignedIdentities": {IDENTITIES + name: {}}}
         there = {
             "vmSize": size,
             "deploymentConfiguration": {"virtualMachineConfiguration": machine},
         }
         body = {"identity": own, "properties": there}
-        return Request("arm", "Pool_Create", {"path": path, "body": body})
+        do = Request("arm", "Pool_Create", {"path": path, "body": body})
+        return Step("pool", "make a pool", Scope.SITE, do)
 
-    client.call(request("jobs"))
+    client.call(step("jobs").do)
 
-    assert client.call(request("JOBS")) == {"id": "p"}
+    with pytest.raises(AlreadyExists):  # the engine looks for it then
+        client.call(step("JOBS").do)
+    assert client.find(step("JOBS")) == {"id": "p"}
     with pytest.raises(Conflict, match="its identity is another"):
-        client.call(request("others"))
+        client.find(step("others"))
     with pytest.raises(Conflict, match="its vmSize is another"):
-        client.call(request("jobs", "Standard_D4s_v5"))
+        client.find(step("jobs", "Standard_D4s_v5"))
 
 
 @pytest.mark.parametrize(("mode", "code"), [("BatchService", 2), ("UserSubscription", 0)])

@@ -36,6 +36,7 @@ from tests.e2e.azure_login import (
     identity as identity,  # a fixture
     profile,
 )
+from tests.profiles import own_profile
 
 pytestmark = pytest.mark.slow
 
@@ -110,7 +111,7 @@ def test_a_token_that_ends_in_the_middle_of_an_upload_is_renewed(
     Path("large").mkdir()
     with Path("large/file").open("wb") as file:
         file.truncate(whole)
-    known = json.loads(Path("runspec-profile.yaml").read_text())["providers"]["azure-batch"]
+    known = json.loads(own_profile().read_text())["providers"]["azure-batch"]
     blobs = AzureClient(BatchOptions.model_validate(known)).blobs
     waits = [3.0]
 
@@ -144,7 +145,7 @@ def test_a_login_for_something_else_is_refused_and_said(
 def test_no_token_is_sent_in_the_open(account: AzureBatch, capsys: Capture) -> None:
     for option in ("batch_url", "blob_url"):
         write("echo hello")
-        known = json.loads(Path("runspec-profile.yaml").read_text())["providers"]["azure-batch"]
+        known = json.loads(own_profile().read_text())["providers"]["azure-batch"]
         change(**{option: known[option].replace("https:", "http:")})
 
         code = run(["apply", "job.yaml"])
@@ -228,7 +229,7 @@ def test_doctor_says_whether_the_login_may_sign_for_jobs(
     told = capsys.readouterr()
     assert (code, "the login may sign for jobs" in told.out) == (0, True), told
 
-    def refused(*_: object) -> None:
+    def refused(*_: object, **__: object) -> None:
         raise HttpResponseError("AuthorizationPermissionMismatch")
 
     monkeypatch.setattr(BlobServiceClient, "get_user_delegation_key", refused)

@@ -12,10 +12,12 @@ from pathlib import Path
 
 import pytest
 
+from runspec.cli.main import run
+from runspec_azure.batch.streams import BLOCK_BYTES
 from runspec_rehearsal.azure.batch.server import AzureBatch
 from runspec_rehearsal.azure.blob import Blobs
 from tests.e2e import azure
-from tests.e2e.azure import CONTAINER, Capture, said, tasks, wait, write
+from tests.e2e.azure import CONTAINER, Capture, calls, said, tasks, wait, write
 from tests.needs import need
 
 pytestmark = pytest.mark.slow
@@ -32,12 +34,47 @@ print("the last")
 """
 
 
+# 1.2 MB, of characters of three bytes: a part of 1 MiB ends within one.
+JAPANESE = "学習の記録を一行ずつ書いた\n" * 31_000
+PRINTS_JAPANESE = """
+import sys
+sys.stdout.buffer.write(("学習の記録を一行ずつ書いた\\n" * 31_000).encode())
+"""
+# The official description has the first two for File_GetFromTask (`produces`); text is what the file is.
+CONTENT_TYPES = ("application/octet-stream", "application/json", "text/plain; charset=utf-8")
+
+
 @pytest.fixture
 def account(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[AzureBatch]:
     need("azurite")
     with Blobs(tmp_path / "blobs") as blobs:
         blobs.make_container(CONTAINER)
         yield from azure.prepared(blobs, tmp_path, monkeypatch)
+
+
+def test_a_japanese_log_arrives_whole_under_each_content_type(
+    account: AzureBatch, tmp_path: Path, capsys: Capture
+) -> None:
+    """While the job runs, and once more from the node after it has ended."""
+    assert len(JAPANESE.encode()) > 1_200_000
+    assert JAPANESE.encode()[BLOCK_BYTES] & 0xC0 == 0x80  # within a character
+    (tmp_path / "code").mkdir()
+    (tmp_path / "code" / "prints.py").write_text(PRINTS_JAPANESE, encoding="utf-8")
+    code = {"name": "code", "source": "./code", "target": "/job/code"}
+    for number, kind in enumerate(CONTENT_TYPES):
+        account.control("PUT", "settings", {"file_type": kind})
+        write("exec python3 ${mounts.code}/prints.py", name=f"job-{number}", mounts=[code])
+        capsys.readouterr()
+
+        followed = run(["apply", "job.yaml"])
+        live = capsys.readouterr().out
+        saved = run(["logs", f"job-{number}", "--follow", "--save", f"{number}.log"])
+
+        assert (kind, followed, saved) == (kind, 0, 0)
+        assert live == JAPANESE
+        assert (tmp_path / f"{number}.log").read_bytes() == JAPANESE.encode()
+        reads = [c for c in calls(account, "File_GetFromTask") if c["method"] == "GET"]
+        assert reads, "the log was read from its node"
 
 
 def test_a_million_lines_are_saved_whole_though_the_reader_is_killed(

@@ -19,6 +19,7 @@ from tests.e2e import azure
 from tests.e2e.azure import CONTAINER, Capture
 from tests.e2e.test_podman import IMAGE, podman as podman
 from tests.needs import need
+from tests.profiles import own_profile
 
 pytestmark = [pytest.mark.slow, pytest.mark.podman]
 
@@ -82,9 +83,7 @@ def batch_ai(blobs: Blobs, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> I
         monkeypatch.chdir(tmp_path)
         settings = {**rehearsal.SETTINGS, "container": CONTAINER}
         settings |= rehearsal.ways(found.url, blobs, settings)
-        Path("runspec-profile.yaml").write_text(
-            json.dumps({"providers": {"azure-batch-ai": settings}})
-        )
+        own_profile().write_text(json.dumps({"providers": {"azure-batch-ai": settings}}))
         yield found
 
 

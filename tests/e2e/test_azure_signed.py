@@ -20,6 +20,7 @@ from tests.e2e.azure import (
     wait,
     write,
 )
+from tests.profiles import own_profile
 from tests.unit.runspec_inside.store import image
 
 pytestmark = pytest.mark.slow
@@ -31,9 +32,9 @@ def account(blobs: Blobs, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> It
     for found in azure.prepared(blobs, tmp_path, monkeypatch):
         env = {"RUNSPEC_BELOW": ".", "PATH": str(image(tmp_path, "curl"))}
         found.control("PUT", "settings", {"machine_env": env})
-        profile = json.loads(Path("runspec-profile.yaml").read_text())
+        profile = json.loads(own_profile().read_text())
         profile["providers"]["azure-batch"]["files"] = "signed"
-        Path("runspec-profile.yaml").write_text(json.dumps(profile))
+        own_profile().write_text(json.dumps(profile))
         yield found
 
 

@@ -71,6 +71,7 @@ def prepared(folder: Path, stand: BatchAI) -> None:
     own = f"    arm_url: {stand.url}\n    location: eastus\n"
     own += "    subscription: 00000000-0000-0000-0000-000000000000\n"
     profile.write_text(profile.read_text().replace("    vm_size", f"{own}    vm_size"))
+    assert run(["trust"]) == 0
 
 
 def test_the_hands_on_runs_from_its_own_file_and_leaves_nothing(

@@ -13,6 +13,7 @@ from runspec_rehearsal.azure.batchai import BatchAI
 from runspec_rehearsal.azure.blob import Blobs
 from tests.e2e.batchai import operations, subscription, write
 from tests.needs import need
+from tests.profiles import own_profile
 
 pytestmark = pytest.mark.slow
 
@@ -134,7 +135,7 @@ def test_the_public_endpoint_is_said_to_be_gone_in_one_sentence(
     url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Capture
 ) -> None:
     with subscription(tmp_path, monkeypatch) as stand:
-        profile = tmp_path / "runspec-profile.yaml"
+        profile = own_profile()
         old = f'"arm_url": "{stand.url}", '
         assert old in profile.read_text()
         profile.write_text(profile.read_text().replace(old, f'"arm_url": "{url}", ' if url else ""))

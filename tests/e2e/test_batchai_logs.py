@@ -17,6 +17,7 @@ import pytest
 from runspec_azure.batchai import rehearsal, streams
 from runspec_rehearsal.azure.batchai import BatchAI
 from tests.e2e.azure import wait
+from tests.profiles import own_profile
 
 pytestmark = pytest.mark.slow
 
@@ -50,7 +51,7 @@ def cloud(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[BatchAI]:
             monkeypatch.setenv(name, value)
         monkeypatch.chdir(tmp_path)
         settings = {"azure-batch-ai": {**PROFILE, "arm_url": found.url}}
-        Path("runspec-profile.yaml").write_text(json.dumps({"providers": settings}))
+        own_profile().write_text(json.dumps({"providers": settings}))
         yield found
 
 

@@ -175,6 +175,7 @@ def taken_in(name: str, stand: BatchAI, programs: Path) -> None:
     ]
     lines = "".join(f"    {key}: {value}\n" for key, value in own.items())
     profile.write_text("\n".join(kept).replace(head, head + lines) + "\n")
+    assert run(["trust"]) == 0
 
 
 @pytest.mark.parametrize("name", CASES)

@@ -24,6 +24,7 @@ from runspec import registry
 from runspec.cli.main import run
 from runspec.testing.world import ECHO
 from tests import processes
+from tests.profiles import own_profile
 
 HEAD = "apiVersion: runspec/v1\nname: job\nprovider: local\nproviders: {local: {engine: process, grace: 1s}}\n"
 SLEEPING = "run: |\n  echo begun\n  exec sleep 600\n"
@@ -170,8 +171,7 @@ def test_a_secret_of_the_job_is_found_in_the_shell_and_in_no_argument(
     monkeypatch.setenv("MINE", "canary-in-a-coal-mine")
     secret = "secrets: {TOKEN: mine}\n"
     job.write_text("")
-    head = HEAD.replace("engine: process", "secrets: {mine: env:MINE}, engine: process")
-    monkeypatch.setattr(sys.modules[__name__], "HEAD", head)
+    own_profile().write_text("providers: {local: {secrets: {mine: env:MINE}}}\n")
     begin(job, secret + SLEEPING)
     monkeypatch.delenv("MINE")
 

@@ -106,11 +106,13 @@ def step_for_step(folder: Path, packages: Path) -> Shown:
     machine = {"PATH": f"{packages}:{os.environ['PATH']}", **CACHES}
     with Blobs(folder / "blobs") as blobs:
         blobs.make_container(CONTAINER)
-        account = {"accounts": {blobs.account: blobs.key}}
+        accounts = {blobs.account: blobs.key}
         url = blobs.url.replace(blobs.account, "{account}")
-        with BatchAI(folder / "cloud", blob_url=url, machine_env=machine, **account) as cloud:
+        more = {"machine_env": machine, "accounts": accounts}
+        with BatchAI(folder / "cloud", None, blob_url=url, **more) as cloud:
             env = {**cloud.env, "STORAGE_KEY": blobs.key, "RUNSPEC_HOME": str(folder / "home")}
-            (folder / "runspec-profile.yaml").write_text(profile(cloud, blobs))
+            env["RUNSPEC_PROFILE"] = str(folder / "profile.yaml")
+            (folder / "profile.yaml").write_text(profile(cloud, blobs))
             applied = runspec("apply", "--detach", written(folder, "azure-batch-ai"), **env)
             log, first = streamed(cloud, env)
             runspec("fetch", "mnist-chainer", str(folder / "out"), **env)

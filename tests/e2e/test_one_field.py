@@ -15,6 +15,7 @@ from runspec.cli.main import run
 from tests.e2e.test_launch import mpi as mpi  # a fixture
 from tests.e2e.test_slurm_nodes import TORCHRUN
 from tests.needs import need
+from tests.profiles import own_profile
 from tests.slurm import PROGRAMS
 
 pytestmark = pytest.mark.slow
@@ -100,17 +101,19 @@ def spec(provider: str, **more: Any) -> str:
         "providers": {
             "azure-batch-ai": {} if "launch" in more else {"toolkit": "custom-mpi"},
             "local": {"engine": "process"},
-            "parallelcluster": {
-                "region": "us-east-1",
-                "key_pair": "my-key",
-                "subnets": ["subnet-0123456789abcdef0"],
-            },
         },
         **more,
     }
     path = Path(f"{provider}.yaml")
     path.write_text(json.dumps(found))
     return str(path)
+
+
+# What no rehearsal can do without is the place of a cluster.
+PROFILE = """
+providers:
+  parallelcluster: {region: us-east-1, key_pair: my-key, subnets: [subnet-0123456789abcdef0]}
+"""
 
 
 def seen(
@@ -125,6 +128,7 @@ def seen(
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(data)
     monkeypatch.chdir(tmp_path)
+    own_profile().write_text(PROFILE)
     kept = tmp_path / provider
     if provider == "local":
         monkeypatch.setenv("RUNSPEC_HOME", str(tmp_path / "home"))

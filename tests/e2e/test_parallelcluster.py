@@ -13,6 +13,7 @@ import pytest
 from runspec_rehearsal.slurm import Cluster, Partition
 from tests import pcluster
 from tests.needs import need
+from tests.profiles import own_profile
 from tests.slurm import PROGRAMS
 
 pytestmark = pytest.mark.slow
@@ -37,7 +38,7 @@ def runspec(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Runspec
     programs = pcluster.install(tmp_path / "bin")
     workspace = tmp_path / "workspace"
     profile = PROFILE.format(workspace=workspace, python=sys.executable)
-    (tmp_path / "runspec-profile.yaml").write_text(profile)
+    own_profile().write_text(profile)
     (tmp_path / "hello.yaml").write_text(SPEC)
     monkeypatch.setenv("PATH", f"{programs}{os.pathsep}{os.environ['PATH']}")
     with Cluster(

@@ -20,6 +20,7 @@ from runspec.testing.world import ECHO
 from tests import processes
 from tests.e2e.test_launch import mpi as mpi  # a fixture
 from tests.needs import lack, need, need_root
+from tests.profiles import own_profile
 
 IMAGE = "localhost/runspec-test:1"
 INCLUDE = "python3,python3-minimal,libpython3-stdlib,dash,bash,coreutils,sed,grep,ca-certificates"
@@ -239,11 +240,8 @@ def test_a_secret_is_in_no_command_line(
     spec: Path, capsys: Capture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("SOURCE", "canary-5309")
-    spec.write_text(
-        HEAD
-        + "secrets: {TOKEN: t}\nproviders: {local: {secrets: {t: 'env:SOURCE'}}}\n"
-        + "run: |\n  echo ${#TOKEN}\n  sleep 5\n"
-    )
+    own_profile().write_text("providers: {local: {secrets: {t: env:SOURCE}}}\n")
+    spec.write_text(HEAD + "secrets: {TOKEN: t}\n" + "run: |\n  echo ${#TOKEN}\n  sleep 5\n")
     assert run(["apply", str(spec), "--detach"]) == 0
     while run(["logs", "boxed"]) == 0 and "11" not in capsys.readouterr().out:
         time.sleep(0.2)
@@ -340,8 +338,8 @@ def test_a_shell_and_a_tunnel_lead_into_the_container_of_a_node(
     """Its loopback address is in a network of its own; the environment is the container's, secrets too."""
     monkeypatch.setenv("SOURCE", "canary-5309")
     job = f"cluster: {{nodes: 2}}\nsecrets: {{TOKEN: token}}\ncommand: {json.dumps(['python3', '-c', ECHO, '8080'])}\n"
-    local = "providers: {local: {grace: 1s, secrets: {token: env:SOURCE}}}\n"
-    spec.write_text(HEAD + job + local)
+    own_profile().write_text("providers: {local: {grace: 1s, secrets: {token: env:SOURCE}}}\n")
+    spec.write_text(HEAD + job)
     assert run(["apply", "-d", str(spec)]) == 0
     body = os.urandom(1 << 20) * 3
     line = [sys.executable, "-m", "runspec"]

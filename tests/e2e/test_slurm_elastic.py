@@ -18,11 +18,11 @@ STEPS = 1500
 def elastic(project: Project, least: int, most: int) -> dict[str, Any]:
     """Give the fields of a training without any library, whose pace is in a file of the project."""
     argv = sgd(project.folder, STEPS, 0.05)
+    project.profile(sbatch=["--exclusive"])  # one on each of four nodes
     return {
         "cluster": {"nodes": {"min": least, "max": most}},
         "outputs": [{"name": "out", "path": "/job/out", "sync": "1s"}, OWN],
         "retry": {"spot_attempts": 5},
-        "providers": {"slurm": {"sbatch": ["--exclusive"]}},  # one on each of four nodes
         "command": argv,
     }
 

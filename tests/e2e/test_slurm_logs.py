@@ -18,6 +18,7 @@ import pytest
 
 from runspec_rehearsal.slurm import Cluster
 from tests.e2e.following import Saver, program, runspec, until
+from tests.profiles import own_profile
 from tests.slurm import slurm
 from tests.unit.runspec_slurm.login import login
 
@@ -78,12 +79,12 @@ def applied(folder: Path, command: list[str], **options: Any) -> str:
         "apiVersion": "runspec/v1",
         "name": "prints",
         "provider": "slurm",
-        "providers": {"slurm": settings},
         "mounts": [{"name": "code", "source": "./code", "target": "/job/code"}],
         "env": {"PYTHONIOENCODING": "utf-8"},
         "command": command,
     }
     (folder / "job.yaml").write_text(json.dumps(spec))
+    own_profile().write_text(json.dumps({"providers": {"slurm": settings}}))
     done = runspec("apply", "--detach", "job.yaml")
     assert done.returncode == 0, done.stderr.decode()
     return done.stdout.decode().strip()
@@ -158,3 +159,33 @@ def counted(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         (folder / "bin" / name).chmod(0o700)
     monkeypatch.setenv("PATH", f"{folder}/bin:{os.environ['PATH']}")
     return folder / "calls"
+
+
+def test_a_controller_that_is_stopped_for_twenty_seconds_ends_no_apply_that_follows(
+    slurm: Cluster, here: None, tmp_path: Path
+) -> None:
+    """The job goes on meanwhile, and what it prints is shown."""
+    gates = [tmp_path / name for name in ("first", "second")]
+    wait = "".join(
+        f"; while [ ! -e {gate} ]; do sleep 0.1; done; echo {gate.name}" for gate in gates
+    )
+    run = applied(tmp_path, ["sh", "-c", f"echo begun{wait}"])
+    follower = subprocess.Popen(
+        program("logs", "-f", run), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+    try:
+        assert follower.stdout is not None
+        assert follower.stdout.readline() == "begun\n"
+        with slurm.frozen():
+            time.sleep(20.0)  # as long as it takes for a squeue to give up, and another to begin
+            gates[0].touch()
+            assert follower.stdout.readline() == "first\n"
+        gates[1].touch()
+        out, err = follower.communicate(timeout=120)
+    finally:
+        follower.kill()
+        follower.wait()
+
+    assert (follower.returncode, out) == (0, "second\n"), err
+    assert err.count("does not answer since") <= 1
+    assert err.count("answers again") == err.count("does not answer since")

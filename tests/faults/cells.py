@@ -193,7 +193,7 @@ def bereft(driver: Driver, at: int, last: str = QUICK) -> list[str]:
 def told(ended: Ended, row: Mapping[str, Any]) -> list[str]:
     """Give what is not true in what is said of a run whose supervisor was killed."""
     says = (ended.code, row["state"])
-    if says == (69, "waiting") and "did not start" in ended.err:
+    if says == (69, "not-started") and "did not start" in ended.err:
         return []
     if says == (1, "failed") and "killed" in row["reason"]:
         return []

@@ -22,6 +22,7 @@ from tests.faults.world import (
     Ended,
     World,
 )
+from tests.profiles import own_profile
 
 AT_ONCE = 8  # worlds that wait for the service most of the time
 
@@ -48,7 +49,7 @@ class Cloud(World):
         found = {**self.settings(), **self.shape.settings}
         settings = {name: value for name, value in found.items() if value is not None}
         text = json.dumps({"providers": {self.provider: settings}})
-        (self.folder / "runspec-profile.yaml").write_text(text)
+        own_profile(self.folder / ".config").write_text(text)
 
     def open(self) -> None:
         """Start the service."""

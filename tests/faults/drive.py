@@ -79,12 +79,16 @@ def without_rename() -> None:
         os.fsync(fd)
         os.close(fd)
 
-    def create(text: bytes, made: Any, facts: Any, base: Path, name: str) -> record.Record:
+    def create(
+        text: bytes, made: Any, facts: Any, base: Path, name: str, profile: Path | None = None
+    ) -> record.Record:
         found = record.Record(record.runs_folder() / made.run)
         disk.make_folder(found.folder)
         disk.write(found.folder / "job.yaml", text)
         disk.write(found.folder / "plan.json", record._json(plan.to_json(made)))
-        disk.write(found.folder / "facts.json", record._json(record._facts_json(facts, base)))
+        disk.write(
+            found.folder / "facts.json", record._json(record._facts_json(facts, base, profile))
+        )
         with found.opened() as opened:
             opened.add("born", run=made.run, digest=made.digest)
         return found

@@ -12,7 +12,7 @@ from tests.faults.boundaries import Boundaries
 
 
 def supervise(wanted: Mapping[str, Any]) -> None:
-    from runspec_local import process, supervisor
+    from runspec_local import process, reaper, supervisor
 
     while wanted.get("gate") and not os.path.exists(wanted["gate"]):
         time.sleep(0.01)
@@ -27,9 +27,13 @@ def supervise(wanted: Mapping[str, Any]) -> None:
     if wanted.get("without") == "claim":
         supervisor.claim = unclaimed
     if wanted.get("trace"):
-        steps = Boundaries(wanted["world"], wanted["trace"], wanted.get("at"))
-        steps.install()
-    supervisor.main()
+
+        def traced(folder: Path) -> None:
+            Boundaries(wanted["world"], wanted["trace"], wanted.get("at")).install()
+            supervisor.supervise(folder)
+
+        vars(reaper)["supervise"] = traced
+    reaper.main()
 
 
 def unclaimed(folder: Path) -> bool:

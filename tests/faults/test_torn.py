@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings, strategies as st
 
 from runspec import journal
-from runspec.errors import Bug
+from runspec.errors import Damaged
 from runspec.journal import Event, Journal, Memory
 from tests.faults.cells import started
 from tests.faults.world import LONG, Driver, new_world
@@ -100,7 +100,7 @@ def test_damage_before_the_last_line_is_said_with_its_line_and_changes_nothing(
     path.write_bytes(b"".join(lines))
 
     for use in (journal.read, Journal):
-        with pytest.raises(Bug, match=f"journal.jsonl:{line + 1}: damaged line"):
+        with pytest.raises(Damaged, match=f"journal.jsonl:{line + 1}: damaged line"):
             use(tmp_path)
     assert path.read_bytes() == b"".join(lines)
 
@@ -120,7 +120,7 @@ def test_a_damaged_journal_stops_every_verb_of_its_run_with_one_line_and_changes
             for words in (("cancel", run), ("destroy", run), ("apply", "faults.yaml"))
         ]
 
-        assert [one.code for one in ended] == [Bug.exit_code] * 3
+        assert [one.code for one in ended] == [Damaged.exit_code] * 3
         assert [one.err for one in ended if "journal.jsonl:1: damaged line" not in one.err] == []
         assert path.read_bytes() == damaged
         path.write_bytes(good)

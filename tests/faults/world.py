@@ -21,6 +21,9 @@ from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar
 
+from tests.processes import children
+from tests.profiles import own_profile
+
 ROOT = Path(__file__).parents[2]
 MEMORY = Path("/dev/shm")  # where fsync costs nothing: what it is for is tested by its order
 LIMIT_S = 120.0  # of one command line, on a machine that does other things as well
@@ -37,13 +40,13 @@ mounts: [{{name: src, source: ./src, target: /job/src}}]
 outputs: [{{name: out, path: /job/out}}]
 env: {{TRUTH: {truth}}}
 secrets: {{TOKEN: token}}
-providers: {{local: {{secrets: {{token: "env:CANARY"}}, grace: 1s}}}}
 run: |
   words=$(cat "${{mounts.src}}/one" "${{mounts.src}}/two")
   echo "$RUNSPEC_RUN $RUNSPEC_RANK $RUNSPEC_ATTEMPT $words" >> "$TRUTH"
   echo done > "${{outputs.out}}/done"
   {last}
 """
+PROFILE = 'providers: {local: {secrets: {token: "env:CANARY"}, grace: 1s}}\n'
 QUICK, LONG, STUBBORN = ":", "exec sleep 300", "trap '' TERM; while :; do sleep 0.1; done"
 
 
@@ -133,6 +136,7 @@ class World:
             (self.folder / name).mkdir()
         (self.folder / "src" / "one").write_text("one ")
         (self.folder / "src" / "two").write_text("two")
+        own_profile(self.folder / ".config").write_text(PROFILE)
         self.spec()
 
     def spec(self, name: str = "faults", last: str | None = None) -> str:
@@ -245,7 +249,11 @@ class World:
         return left
 
     def supervisors(self) -> list[int]:
-        return [pid for pid, words in self.processes().items() if "supervis" in words]
+        """Give the supervisors, without their parents, which have the same words."""
+        found = self.processes().items()
+        both = {pid for pid, words in found if "supervis" in words or "reaper" in words}
+        below = children()
+        return [pid for pid in both if both.isdisjoint(below.get(pid, ()))]
 
     def close(self) -> None:
         for pid in self.processes():

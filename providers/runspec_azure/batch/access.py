@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from urllib.parse import urlsplit
 
 from runspec.provider import Facts, Problem, Spec
+from runspec_azure import clouds
 from runspec_azure.batch.options import BatchOptions
 from runspec_azure.naming import setting
 
@@ -16,6 +18,7 @@ DAY_S = 86_400
 def problems(spec: Spec, facts: Facts) -> Iterator[Problem]:
     options: BatchOptions = facts.options
     yield from _open(options)
+    yield from _one_cloud(options)
     if not options.identity:
         yield from _signed(spec, options)
     if options.identity and not options.pool:
@@ -37,9 +40,23 @@ def _open(options: BatchOptions) -> Iterator[Problem]:
     """A token in the open is anybody's who listens; a key signs, and is not sent."""
     for name, key in (("batch_url", "batch_key"), ("blob_url", "storage_key")):
         url = getattr(options, name) or ""
-        if url.startswith("http://") and not getattr(options, key):
+        if url and urlsplit(url).scheme != "https" and not getattr(options, key):
             what = f"{name}: {url} is not encrypted, and whoever listens could take the login"
             yield Problem(("provider",), what, f"write https://..., or name a {key}")
+
+
+def _one_cloud(options: BatchOptions) -> Iterator[Problem]:
+    """A login of one cloud is nobody in another."""
+    cloud = clouds.of(options)
+    for name in clouds.URLS:
+        url = getattr(options, name) or ""
+        other = clouds.of_url(url)
+        if other is not None and other != cloud:
+            what = (
+                f"{name}: {url} is in the cloud '{other.name}', and the rest is in '{cloud.name}'"
+            )
+            hint = f"set cloud: {other.name}, or name one of the cloud '{cloud.name}'"
+            yield Problem(("provider",), what, hint)
 
 
 def _signed(spec: Spec, options: BatchOptions) -> Iterator[Problem]:

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 from runspec.provider import Capacity, Facts, Problem, Spec, did_you_mean, nodes_each
-from runspec_azure import machines, needs
+from runspec_azure import clouds, machines, needs
 from runspec_azure.batch import access, moved, notes, pool, scale, signed, vaults
 from runspec_azure.batch.options import BatchOptions
 from runspec_azure.machines import Machine
@@ -387,3 +387,6 @@ def _vault(at: tuple[str | int, ...], where: str, options: BatchOptions) -> Iter
     elif not options.identity:
         what = f"'{where}' is got by the job itself, and it has no identity"
         yield Problem(at, what, "name an identity in the profile, or keep it in env:NAME")
+    elif (other := clouds.of_url(vaults.url(where) or "")) not in (None, clouds.of(options)):
+        what = f"'{where}' is in the cloud '{other.name}', where the job's identity is nobody"
+        yield Problem(at, what, f"name a vault of {clouds.of(options).vault}")

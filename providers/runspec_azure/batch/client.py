@@ -9,6 +9,7 @@ from functools import cached_property
 from typing import Any
 
 from runspec.provider import (
+    AlreadyExists,
     Answer,
     Bundle,
     Change,
@@ -41,7 +42,7 @@ from runspec_azure.stores import INSIDE_SHA256
 PAUSE_S, LONGEST_PAUSE_S = 0.1, 5.0
 # https://learn.microsoft.com/en-us/rest/api/batchservice/batch-status-and-error-codes
 LEAVING = frozenset({"PoolBeingDeleted", "JobBeingDeleted"})
-EXISTS = frozenset({"PoolExists", "JobExists"})
+EXISTS = frozenset({"PoolExists", "JobExists", *LEAVING})
 MAKES_POOL = frozenset({"Pool_Add", "Pool_Create"})
 # A pool that is being resized, or was woken by another run just now, is awake.
 AWAKE = frozenset({"PoolBeingResized", "TooManyEnableAutoScaleRequests"})
@@ -97,7 +98,11 @@ class AzureClient:
         try:
             answer = self._sent(request, body)
         except RemoteError as exc:
-            return self._adopted(request, exc)
+            if request.operation == "Job_Patch" and code_of(exc) in OVER:
+                return named(request)
+            if _exists(request, exc):
+                raise AlreadyExists(exc.message, exc.hint) from exc
+            raise
         if request.operation in MAKES_POOL:
             self._made_awake.add(named(request)["id"])
         if request.operation == "Task_AddCollection":
@@ -125,19 +130,6 @@ class AzureClient:
         if request.service == "arm":
             return self.session.management.make_pool(path, body)
         return self.session.make(request.operation, path, body)
-
-    def _adopted(self, request: Request, exc: RemoteError) -> Answer:
-        """Take what is there for what was asked, where it is the same: its id was chosen by us."""
-        code = code_of(exc)
-        if status_of(exc) == 412 and request.service == "arm":
-            code = "PoolExists"  # "If-None-Match: *" was not met
-        if code in EXISTS and (found := self._find(request)) is not None:
-            return found
-        if code in LEAVING or code in EXISTS:
-            raise RemoteError(exc.message, "it is being deleted; wait", transient=True) from exc
-        if request.operation == "Job_Patch" and code in OVER:
-            return named(request)
-        raise exc
 
     def _undo(self, request: Request) -> Answer:
         """Take something away, and wait until it is gone."""
@@ -212,7 +204,7 @@ class AzureClient:
         if found is None or found.get("state") == "deleting":
             return None
         for key in keys:
-            if _plain(found.get(key)) != _plain(body[key]):
+            if not _holds(found.get(key), body[key]):
                 what = f"{body['id']} is there already, and its {key} is another"
                 raise Conflict(what, "take it away, or choose another prefix")
         return named(do)
@@ -225,7 +217,7 @@ class AzureClient:
         told = found.get("identity", {}).get("userAssignedIdentities", ())
         there = {
             "vmSize": _plain(found.get("vmSize")),
-            "identity": {_plain(one["resourceId"]) for one in told},
+            "identity": {_plain(one.get("resourceId")) for one in told},
         }
         wanted = {
             "vmSize": _plain(body["properties"]["vmSize"]),
@@ -289,6 +281,11 @@ class AzureClient:
         return self.blobs.outputs(run)
 
 
+def _exists(request: Request, exc: RemoteError) -> bool:
+    """Say whether a refusal is of an id that was chosen by us: "If-None-Match: *" is not met where there is a pool."""
+    return code_of(exc) in EXISTS or (status_of(exc) == 412 and request.service == "arm")
+
+
 def _awake(pool: Mapping[str, Any], mark: str) -> bool:
     """Say whether a pool was woken by a call with *mark*, or has machines or gets some in any case."""
     counts = ("currentDedicatedNodes", "currentLowPriorityNodes")
@@ -328,18 +325,28 @@ def _refuse_refused(answer: Any) -> None:
     if not isinstance(answer, dict) or "value" not in answer:
         raise NoAnswer("Task_AddCollection: the reply was cut off")
     for one in answer["value"]:
-        error = one.get("error") or {}
-        if one["status"] == "success" or error.get("code") == "TaskExists":
+        error = one.get("error", {})
+        status, code = one.get("status"), error.get("code")
+        if status == "success" or code == "TaskExists":
             continue
         text = error.get("message", {}).get("value", "").partition("\n")[0]
-        what = f"{one['taskId']}: {error.get('code', one['status'])}: {text}"
-        raise RemoteError(what, transient=one["status"] == "servererror")
+        what = f"{one.get('taskId', 'a task')}: {code or status or 'no status'}: {text}"
+        if status not in ("clienterror", "servererror"):
+            raise NoAnswer(f"Task_AddCollection: {what}")
+        raise RemoteError(what, transient=status == "servererror")
+
+
+def _holds(found: Any, wanted: Any) -> bool:
+    """Say whether *found* holds all of *wanted*: the service adds members, reorders lists and ignores case."""
+    if isinstance(wanted, Mapping):
+        there: Any = found if isinstance(found, Mapping) else {}
+        return all(_holds(there.get(key), one) for key, one in wanted.items())
+    if isinstance(wanted, list):
+        return all(any(_holds(other, one) for other in found or ()) for one in wanted)
+    return bool(_plain(found) == _plain(wanted))
 
 
 def _plain(value: Any) -> Any:
-    """Give what can be compared: the service may order metadata as it likes, and sizes in any case."""
-    if isinstance(value, list):
-        return sorted(str(sorted(one.items())) for one in value)
     return value.lower() if isinstance(value, str) else value
 
 

@@ -23,6 +23,7 @@ COMMAND = "/bin/sh -c 'exec python3 -IS \"$AZ_BATCH_TASK_WORKING_DIR/inside.pyz\
 GANG_COMMAND = "/bin/sh -c 'exec python3 -IS \"$AZ_BATCH_TASK_SHARED_DIR/inside.pyz\" job 2>&1'"
 # Every node runs it before the first one runs the command, and it puts itself into the background:
 # https://learn.microsoft.com/en-us/azure/batch/batch-mpi#coordination-command
+# That it goes on there until the first node has ended: see docs/unverified.md, azure-30.
 COORDINATION = (
     "/bin/sh -c 'exec python3 -IS \"$AZ_BATCH_TASK_SHARED_DIR/inside.pyz\" job --node 2>&1'"
 )
@@ -122,6 +123,7 @@ def _environment(spec: Spec, run: str, options: BatchOptions) -> dict[str, Any]:
         **secrets,
         "RUNSPEC_RUN": run,
         "RUNSPEC_STORE": stores.store(options),
+        "RUNSPEC_BLOB_URL": stores.endpoint(options),
         **_way(options),
         **vaults.environment(spec, options),
         "RUNSPEC_WORDS": words(spec),

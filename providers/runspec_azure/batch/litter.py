@@ -56,4 +56,5 @@ class Collector:
 
 def _mark(thing: Mapping[str, Any]) -> str:
     """Give what our metadata says of *thing*: a name that begins like ours may be somebody else's."""
-    return next((m["value"] for m in thing.get("metadata", ()) if m["name"] == OURS), "")
+    known = {one.get("name"): str(one.get("value", "")) for one in thing.get("metadata", ())}
+    return known.get(OURS, "")

@@ -24,6 +24,7 @@ def _machines(spec: Spec, facts: Facts) -> Iterator[Problem]:
     if spec.cluster.nodes.max == 1:
         return
     # The note on requirements: https://learn.microsoft.com/azure/batch/batch-mpi
+    # See docs/unverified.md, azure-33.
     what = (
         "Azure Batch may not let machines of a pool go by itself where they talk to each other: look "
         "at its nodes when the job has ended, and take it away with destroy --site"

@@ -7,7 +7,18 @@ from typing import Annotated, Literal
 
 from pydantic import BeforeValidator, Field, WithJsonSchema
 
-from runspec.provider import Key, LocalSecret, Options, Positive, Seconds, Word, matching
+from runspec.provider import (
+    Anyone,
+    Key,
+    LocalSecret,
+    Options,
+    Positive,
+    Seconds,
+    User,
+    Word,
+    matching,
+)
+from runspec_azure import clouds
 
 # Plain http on this machine alone: keys, signatures and secrets of jobs go over it.
 URL = r"^(https://[A-Za-z0-9.-]+|http://(127\.[0-9.]+|localhost))(:[0-9]+)?(/[A-Za-z0-9._-]+)*/?$"
@@ -85,110 +96,112 @@ Shared = Annotated[
 
 
 class BatchOptions(Options):
-    """`providers: {azure-batch: {...}}` in the profile or the spec."""
+    """`providers: {azure-batch: {...}}` in a profile, and in a spec what anyone may set."""
 
-    subscription: Word | None = Field(
+    subscription: User[Word | None] = Field(
         default=None,
         description="The subscription: `doctor` looks at its quotas, and plans at the machines it may have.",
     )
-    resource_group: Word | None = Field(
+    resource_group: User[Word | None] = Field(
         default=None, description="Its resource group that the Batch account is in: see `identity`."
     )
-    arm_url: Url | None = Field(
+    cloud: User[clouds.Name | None] = Field(default=None, description=clouds.SETTING)
+    arm_url: User[Url | None] = Field(
         default=None,
-        description="The Resource Manager, where it is not `https://management.azure.com`.",
+        description="The Resource Manager, where it is not that of the cloud.",
     )
-    batch_url: Url | None = Field(
+    batch_url: User[Url | None] = Field(
         default=None,
-        description="The Batch account: `https://ACCOUNT.REGION.batch.azure.com`.",
+        description="The Batch account: `https://ACCOUNT.REGION.batch.azure.com`, or the like in another cloud.",
     )
-    batch_account: Word | None = Field(
+    batch_account: User[Word | None] = Field(
         default=None, description="Its name, where the URL does not begin with it."
     )
-    batch_key: LocalSecret | None = Field(
+    batch_key: User[LocalSecret | None] = Field(
         default=None,
         description="Where its key lives, as `env:NAME`; without it, whoever azure-identity finds.",
     )
-    storage_account: Account | None = Field(
+    storage_account: User[Account | None] = Field(
         default=None, description="The storage account for what jobs read and write."
     )
-    storage_key: LocalSecret | None = Field(
+    storage_key: User[LocalSecret | None] = Field(
         default=None,
         description="Where its key lives, as `env:NAME`; without it, whoever azure-identity finds.",
     )
-    container: Container | None = Field(
+    container: User[Container | None] = Field(
         default=None, description="The container of all blobs; it is there already."
     )
-    prefix: Prefix = Field(default="runspec", description="All blobs begin with it.")
-    blob_url: Url | None = Field(
+    prefix: User[Prefix] = Field(default="runspec", description="All blobs begin with it.")
+    blob_url: User[Url | None] = Field(
         default=None,
-        description="The account's blobs, where that is not `https://ACCOUNT.blob.core.windows.net`.",
+        description="The account's blobs, where that is not `https://ACCOUNT.blob.core.windows.net` or what it is "
+        "in the cloud.",
     )
-    pool_allocation: Literal["batch-service", "user-subscription"] | None = Field(
+    pool_allocation: Anyone[Literal["batch-service", "user-subscription"] | None] = Field(
         default=None,
         description="The pool allocation mode of the Batch account: `user-subscription` has spot "
         "machines; what `batch-service` had instead, low priority, was retired in 2025.",
     )
-    pool: Word | None = Field(
+    pool: Anyone[Word | None] = Field(
         default=None,
         description="A pool that is there already, used as it is. Without it, pools are made and "
         "shared by jobs of equal needs.",
     )
-    vm_size: Word | None = Field(
+    vm_size: Anyone[Word | None] = Field(
         default=None,
         description="The size of the machines, instead of the smallest that fits: `Standard_D2s_v5`.",
     )
-    image: Image = Field(
+    image: User[Image] = Field(
         default="microsoft-dsvm:ubuntu-hpc:2204:latest",
         description="What the machines run: `publisher:offer:sku:version` or the id of an image.",
     )
-    node_agent: Word = Field(
+    node_agent: User[Word] = Field(
         default="batch.node.ubuntu 22.04", description="The node agent that goes with `image`."
     )
-    max_nodes: Positive = Field(
+    max_nodes: Anyone[Positive] = Field(
         default=16, description="The most machines that each pool has at once."
     )
-    spot_wait: Seconds = Field(
+    spot_wait: Anyone[Seconds] = Field(
         default=600,
         description="How long tasks wait for spot machines before `spot-then-on-demand` asks for "
         "others: 5m to 1h.",
     )
-    subnet: Subnet | None = Field(default=None, description="The subnet of the machines.")
-    identity: Identity | None = Field(
+    subnet: User[Subnet | None] = Field(default=None, description="The subnet of the machines.")
+    identity: User[Identity | None] = Field(
         default=None,
         description="The id of a user-assigned identity: pools that are made get it, by way of the "
         "Resource Manager (`subscription`, `resource_group`), a `pool` has it already. Batch and "
         "jobs reach blobs by it, and nothing is signed.",
     )
-    registry: Word | None = Field(
+    registry: User[Word | None] = Field(
         default=None, description="The registry that images are got from: `mine.azurecr.io`."
     )
-    registry_user: Word | None = Field(default=None, description="Who gets them.")
-    registry_password: LocalSecret | None = Field(
+    registry_user: User[Word | None] = Field(default=None, description="Who gets them.")
+    registry_password: User[LocalSecret | None] = Field(
         default=None, description="Where the password for it lives, as `env:NAME`."
     )
-    signed_for: Seconds = Field(
+    signed_for: Anyone[Seconds] = Field(
         default=7 * 86_400,
         description="How long jobs can reach their blobs: the wait for machines and the job "
         "together; 7d at most where there is no storage_key.",
     )
-    files: Literal["agent", "signed"] = Field(
+    files: Anyone[Literal["agent", "signed"]] = Field(
         default="agent",
         description="How jobs reach their blobs: `agent`, by a signature of the container and python3 in the "
         "image, or `signed`, by a signed URL for each thing: any image with a POSIX sh, tar, and curl, GNU wget "
         "or python3; one node, no `sync`.",
     )
-    shared: Mapping[Key, Shared] = Field(
+    shared: User[Mapping[Key, Shared]] = Field(
         default={},
         description="What `shared://NAME` is: `files:ACCOUNT/SHARE` (Azure Files), "
         "`nfs:HOST:/PATH`, or `blob:ACCOUNT/CONTAINER` (blobfuse).",
     )
-    account_keys: Mapping[Account, LocalSecret] = Field(
+    account_keys: User[Mapping[Account, LocalSecret]] = Field(
         default={}, description="Where the keys of the other storage accounts in `shared` live."
     )
-    priority: Annotated[int, Field(ge=-1000, le=1000)] | None = Field(
+    priority: Anyone[Annotated[int, Field(ge=-1000, le=1000)] | None] = Field(
         default=None, description="The priority among jobs of one pool."
     )
-    tags: Mapping[Word, Word] = Field(
+    tags: Anyone[Mapping[Word, Word]] = Field(
         default={}, description="Metadata for the pools and jobs that are made."
     )

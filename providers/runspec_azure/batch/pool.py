@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from runspec.provider import Capacity, Facts, Scope, Spec, Step
-from runspec_azure import needs
+from runspec_azure import clouds, needs
 from runspec_azure.batch import managed, scale
 from runspec_azure.batch.options import BatchOptions
 from runspec_azure.naming import batch, named, pairs
@@ -144,7 +144,7 @@ def _mount(key: str, options: BatchOptions) -> dict[str, Any]:
     if secret is not None:
         own["accountKey"] = {"$secret": secret}
     if kind == "files":
-        url = f"https://{account}.file.core.windows.net/{inner}"
+        url = clouds.of(options).share_url(account, inner)
         options_ = "-o vers=3.0,dir_mode=0777,file_mode=0777,serverino"
         return {
             "azureFileShareConfiguration": {**own, "azureFileUrl": url, "mountOptions": options_}

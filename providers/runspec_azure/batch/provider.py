@@ -7,7 +7,7 @@ from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
-from runspec.provider import Client, Facts, Finding, Options, Problem, Rehearsal, Spec, Step
+from runspec.provider import Client, Facts, Finding, Options, Probe, Problem, Rehearsal, Spec, Step
 from runspec_azure.batch import check, plan, policy
 from runspec_azure.batch.options import BatchOptions
 
@@ -32,6 +32,11 @@ class AzureBatchProvider:
         from runspec_azure.doctor import examine
 
         return examine(options)
+
+    def probes(self, options: Any) -> Sequence[Probe]:
+        from runspec_azure.batch import probes
+
+        return probes.probes(options)
 
     def plan(self, spec: Spec, run: str, facts: Facts) -> Sequence[Step]:
         return plan.steps(spec, run, facts)

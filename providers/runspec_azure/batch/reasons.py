@@ -68,15 +68,16 @@ def waiting(pool: Mapping[str, Any], tasks: Sequence[Mapping[str, Any]]) -> str:
         return "waits for its tasks"
     if not pool:
         return "its pool has been taken away"
+    name = pool.get("id", "the pool")
     if errors := pool.get("resizeErrors"):
         return "; ".join(_explained(ERRORS, error) for error in errors)
     if error := (pool.get("autoScaleRun") or {}).get("error"):
-        return f"how many machines {pool['id']} needs cannot be told: {_explained({}, error)}"
+        return f"how many machines {name} needs cannot be told: {_explained({}, error)}"
     nodes = pool.get("nodes", [])
     for state in ("starttaskfailed", "unusable"):
         bad = [node for node in nodes if node.get("state") == state]
         if bad and len(bad) == len(nodes):
-            return f"no machine of {pool['id']} can be used: {_node(bad[0])}"
+            return f"no machine of {name} can be used: {_node(bad[0])}"
     if any(task["state"] == "preparing" for task in tasks):
         return WAITING["preparing"]
     if coming := [node for node in nodes if node.get("state") in NODES]:

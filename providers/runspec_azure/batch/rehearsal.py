@@ -28,12 +28,9 @@ BATCH_KEY, STORAGE_KEY = "RUNSPEC_REHEARSAL_BATCH_KEY", "RUNSPEC_REHEARSAL_STORA
 @contextlib.contextmanager
 def stage(options: Mapping[str, Any], folder: Path, engine: str | None) -> Iterator[Rehearsal]:
     """Start Azurite and the stand-in for Azure Batch; give the way to them."""
-    try:
-        from runspec_rehearsal.azure.batch.server import AzureBatch
-        from runspec_rehearsal.azure.blob import Blobs
-    except ImportError as exc:
-        hint = "install runspec-jobs[rehearse]"
-        raise Unavailable(f"a rehearsal needs {exc.name}", hint) from exc
+    from runspec_rehearsal.azure.batch.server import AzureBatch
+    from runspec_rehearsal.azure.blob import Blobs
+
     kept = {k: v for k, v in options.items() if k not in OWN}
     with contextlib.ExitStack() as stack:
         try:

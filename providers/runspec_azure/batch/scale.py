@@ -90,6 +90,7 @@ def _last(nodes: int) -> str:
     "For a multi-instance task, $ActiveTasks includes the number of instances set on the task."
     Of $RunningTasks the page has "the number of tasks in a running state", and nothing of instances:
     https://learn.microsoft.com/azure/batch/batch-automatic-scaling#read-only-service-defined-variables
+    See docs/unverified.md, azure-32.
     So each that runs is taken for all its nodes, and all of them together for no more machines than
     there are: should the service count instances, what runs alone does not make a pool grow.
     """

@@ -1,6 +1,7 @@
 """Ending single tasks of a sweep. The wish is in the store first: a try that begins finds it, and one that runs looks.
 
-Nobody says what a program gets that the service terminates, so one that runs hears of it from its agent, which gives
+Nobody says what a program gets that the service terminates (see docs/unverified.md, azure-27), nor what becomes of a
+task that waits (see docs/unverified.md, azure-23). So one that runs hears of it from its agent, which gives
 it its grace and saves what it wrote.
 """
 

@@ -16,7 +16,7 @@ from runspec_azure.turns import Turns
 
 BLOCK_BYTES = 1 << 20
 STDOUT = "stdout.txt"
-# No file, none yet, or no such part of it.
+# No file, none yet, or no such part of it: see docs/unverified.md, azure-26.
 ABSENT = (404, 409, 416)
 
 
@@ -171,7 +171,7 @@ class TaskStream:
             path = {"jobId": self.run, "taskId": jobs.task_id(self.number), "filePath": STDOUT}
             return "File_GetFromTask", path
         info = self._machine(seen)
-        if "nodeId" not in info:
+        if not all(info.get(key) for key in ("poolId", "nodeId", "taskRootDirectory")):
             return None
         file = f"{info['taskRootDirectory']}/{STDOUT}"
         path = {"poolId": info["poolId"], "nodeId": info["nodeId"], "filePath": file}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import datetime
@@ -16,6 +17,7 @@ from runspec.provider import (
     RemoteError,
     State,
     Status,
+    blamed,
     elastic_changes,
     elastic_end,
     elastic_status,
@@ -34,6 +36,7 @@ ALL_OVER = ("AllTasksComplete", "AllTasksCompleted")
 BY_A_TASK = "TaskFailed"
 PAGE = 1000  # tasks in a reply: https://learn.microsoft.com/en-us/rest/api/batchservice/tasks/list-tasks
 SELECT = "id,state,executionInfo,nodeInfo"
+OURS = re.compile(r"task-\d{5,}")  # somebody may have added a task to our job
 
 # https://learn.microsoft.com/en-us/rest/api/batchservice/tasks/get-task#taskstate
 STATES = {
@@ -98,7 +101,8 @@ class Tasks:
             if status_of(exc) == 404:
                 return []
             raise
-        return sorted(found, key=lambda task: task["id"])
+        ours = (task for task in found if OURS.fullmatch(task["id"]))
+        return sorted(ours, key=lambda task: str(task["id"]))
 
     def one(self, run: str, number: int) -> Found:
         """Give one task as it is now."""
@@ -168,7 +172,7 @@ class Tasks:
         def ask() -> Sequence[Found]:
             path = {"jobId": run, "taskId": jobs.task_id(task)}
             found = self.session.look("Task_ListSubtasks", path).get("value", [])
-            return sorted(found, key=lambda one: one["id"])
+            return sorted((one for one in found if "id" in one), key=lambda one: int(one["id"]))
 
         return self._asked(f"subtasks {task}", run, times.FRESH_S, ask)
 
@@ -216,8 +220,7 @@ class Tasks:
             return Status(State.CANCELLED, jobs.CANCELLED, None, nodes)
         if _told(job) == BY_A_TASK and (first := _stopper(tasks)) is not None:
             return Status(State.FAILED, reasons.stopped(first, len(tasks)), jobs.STOPS, nodes)
-        bad = next((n for n in nodes if n.state is State.FAILED and n.exit_code), None)
-        bad = bad or next((n for n in nodes if n.state is State.FAILED), None)
+        bad = blamed(nodes)
         if bad is None:
             return Status(State.FAILED, _told(job) or "its job has ended before it", None, nodes)
         return Status(State.FAILED, bad.reason, bad.exit_code, nodes)
@@ -270,7 +273,7 @@ class Tasks:
                 yield self._node(run, task, number, rank)
 
     def _node(self, run: str, task: Found, number: int, rank: int) -> NodeStatus:
-        state, info = STATES[task["state"]], task.get("executionInfo", {})
+        state, info = STATES.get(task["state"], State.WAITING), task.get("executionInfo", {})
         tries = self.tries(run, task, (number, rank))
         code = info.get("exitCode") if state.terminal else None
         good = info.get("result", "success") == "success" or reasons.only_a_copy(info)

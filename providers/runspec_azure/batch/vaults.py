@@ -7,6 +7,7 @@ import re
 from collections.abc import Mapping
 
 from runspec.provider import Spec
+from runspec_azure import clouds
 from runspec_azure.batch.options import BatchOptions
 
 KIND = "azure-kv:"
@@ -28,7 +29,13 @@ def url(source: str) -> str | None:
 
 
 def environment(spec: Spec, options: BatchOptions) -> Mapping[str, str]:
-    """Give the variable that tells the job which of its own to get where; nothing where there are none."""
+    """Give the variables that tell the job which of its own to get where, and by tokens for whom; none for none."""
     sources = {variable: options.secrets[key] for variable, key in spec.secrets.items()}
     listed = {variable: url(source) for variable, source in sources.items() if url(source)}
-    return {"RUNSPEC_VAULT": json.dumps(listed, sort_keys=True)} if listed else {}
+    if not listed:
+        return {}
+    audience = clouds.of(options).vault_audience
+    return {
+        "RUNSPEC_VAULT": json.dumps(listed, sort_keys=True),
+        "RUNSPEC_VAULT_AUDIENCE": audience,
+    }

@@ -6,7 +6,6 @@ import time
 from collections.abc import Callable, Mapping
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
-from urllib.parse import urlsplit
 
 from azure.core.pipeline import PipelineRequest
 from azure.core.pipeline.policies import SansIOHTTPPolicy
@@ -14,40 +13,42 @@ from azure.mgmt.batchai import BatchAI
 from azure.mgmt.resource.resources import ResourceManagementClient
 
 from runspec.provider import NoAnswer, RemoteError, Request, Unavailable, UsageError
+from runspec_azure import clouds
+from runspec_azure.answers import collected, elements
 from runspec_azure.batchai.options import BatchAiOptions
 from runspec_azure.batchai.sizes import KNOWN
+from runspec_azure.clouds import Cloud
 from runspec_azure.errors import Ways, status_of, translated
 from runspec_azure.findings import Usage
+from runspec_azure.token_hosts import TokenHosts
 
 if TYPE_CHECKING:
     from runspec_azure.subscription import Sku
 
-PUBLIC = "management.azure.com"
-SCOPE = "https://management.azure.com/.default"
 RENEWED_S = 300.0  # a token is asked for anew when it is good for less
 LOOKS = 6  # tries of what only looks
 WAYS = Ways(
     "log in again (az login); then the same command goes on",
     "see runspec doctor azure-batch-ai for what is asked for, or log in again",
 )
-LOOPBACK = ("127.0.0.1", "::1", "localhost")
 
 
 class Bearer(SansIOHTTPPolicy[Any, Any]):
     """Puts a token into every request. The SDK's own policy does so over TLS only, also on loopback."""
 
-    def __init__(self) -> None:
+    def __init__(self, cloud: Cloud) -> None:
+        self._cloud = cloud
         self._token: Any = None
 
     @cached_property
     def _login(self) -> Any:
-        from azure.identity import DefaultAzureCredential
+        from runspec_azure import login
 
-        return DefaultAzureCredential()
+        return login.found(self._cloud)
 
     def on_request(self, request: PipelineRequest[Any]) -> None:
         if self._token is None or self._token.expires_on - time.time() < RENEWED_S:
-            self._token = self._login.get_token(SCOPE)
+            self._token = self._login.get_token(self._cloud.manager_scope)
         request.http_request.headers["Authorization"] = f"Bearer {self._token.token}"
 
 
@@ -55,20 +56,20 @@ class Arm:
     """The clients of one subscription. Raises Unavailable for the endpoint that answers no more."""
 
     def __init__(self, options: BatchAiOptions, looks: int = LOOKS) -> None:
-        url = urlsplit(options.arm_url or f"https://{PUBLIC}")
-        if url.hostname == PUBLIC:
+        url = options.arm_url or clouds.of(options).manager_url
+        if clouds.of_url(url) is not None:
             what = (
                 "Azure Batch AI was retired on 31 March 2019 and its public endpoint answers no "
                 "more: provider: azure-batch runs the same spec"
             )
             raise Unavailable(what, "or name an endpoint that speaks its API: arm_url")
-        if url.scheme != "https" and url.hostname not in LOOPBACK:
+        if not clouds.is_confidential(url):
             raise UsageError(f"arm_url: {options.arm_url} is not encrypted", "write https://...")
         if not options.subscription:
             raise UsageError("the profile names no subscription", "az account show --query id")
         self.options = options
         self._looks = looks
-        self._bearer = Bearer()
+        self._bearer = Bearer(clouds.of(options))
 
     @cached_property
     def maker(self) -> Any:
@@ -89,11 +90,13 @@ class Arm:
 
     def _opened(self, kind: Any, tries: int) -> Any:
         nobody: Any = object()  # the policy gives the token
+        cloud = clouds.of(self.options)
         return kind(
             nobody,
             self.options.subscription,
-            base_url=self.options.arm_url,
+            base_url=self.options.arm_url or cloud.manager_url,
             authentication_policy=self._bearer,
+            per_retry_policies=[TokenHosts(self.options)],
             polling_interval=0,
             retry_total=tries,
             retry_backoff_factor=0.2,
@@ -124,7 +127,7 @@ class Arm:
         """Give all that a list has; nothing where what it is of is not there."""
         try:
             with translated(what, WAYS):
-                return list(pages())
+                return collected(what, pages)
         except RemoteError as exc:
             if status_of(exc) == 404:
                 return []
@@ -152,36 +155,38 @@ class Arm:
     def usages(self) -> dict[str, Usage]:
         """Give what is in use and the limits, by the names that usages have."""
         with translated("Usages_List", WAYS):
-            found = list(self.looker.usages.list(self.options.location or ""))
+            where = self.options.location or ""
+            ask = self.looker.usages.list
+            found = collected("Usages_List", lambda: ask(where, cls=elements))
         return {
             usage.name.value: Usage(usage.current_value, usage.limit)
             for usage in found
-            if usage.name
+            if usage.name and None not in (usage.current_value, usage.limit)
         }
 
     def clusters(self, path: Path) -> list[Any]:
         """Give the clusters of the workspace at *path*."""
         ask = self.looker.clusters.list_by_workspace
-        return self.listed("Clusters_ListByWorkspace", lambda: ask(*place(path)))
+        return self.listed("Clusters_ListByWorkspace", lambda: ask(*place(path), cls=elements))
 
     def experiments(self, path: Path) -> list[Any]:
         ask = self.looker.experiments.list_by_workspace
-        return self.listed("Experiments_ListByWorkspace", lambda: ask(*place(path)))
+        return self.listed("Experiments_ListByWorkspace", lambda: ask(*place(path), cls=elements))
 
     def file_servers(self, path: Path) -> list[Any]:
         ask = self.looker.file_servers.list_by_workspace
-        return self.listed("FileServers_ListByWorkspace", lambda: ask(*place(path)))
+        return self.listed("FileServers_ListByWorkspace", lambda: ask(*place(path), cls=elements))
 
     def jobs(self, path: Path) -> list[Any]:
         """Give the jobs of the experiment at *path*."""
         ask = self.looker.jobs.list_by_experiment
         where = place(path, "experiment")
-        return self.listed("Jobs_ListByExperiment", lambda: ask(*where))
+        return self.listed("Jobs_ListByExperiment", lambda: ask(*where, cls=elements))
 
     def resources(self, group: str) -> list[Any]:
         """Give whatever is in a resource group, of any service."""
         ask = self._manager.resources.list_by_resource_group
-        return self.listed("Resources_ListByResourceGroup", lambda: ask(group))
+        return self.listed("Resources_ListByResourceGroup", lambda: ask(group, cls=elements))
 
 
 def place(path: Mapping[str, str], *names: str) -> tuple[str, ...]:

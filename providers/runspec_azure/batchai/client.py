@@ -149,7 +149,7 @@ class BatchAiClient:
                 return [(0, job)]
         listed = self.arm.jobs(self._path(run))
         numbered = re.compile(rf"{re.escape(run)}-(\d{{5}})")
-        matches = [(numbered.fullmatch(job.name), job) for job in listed]
+        matches = [(numbered.fullmatch(str(job.name)), job) for job in listed]
         return sorted((int(m[1]), job) for m, job in matches if m) if matches else []
 
     def state(self, run: str) -> Status:
@@ -187,9 +187,9 @@ class BatchAiClient:
     def _waits(self, job: Any) -> str:
         at, why = self._why
         if time.monotonic() - at > WHY_S:
-            name = str(job.cluster.id).rpartition("/")[2]
+            name = states.cluster_of(job)
             path = batchai("Clusters_Get", self.options, {"clusterName": name}).params["path"]
-            why = states.waits(self.arm.look("Clusters", path))
+            why = states.waits(self.arm.look("Clusters", path)) if name else ""
             self._why = (time.monotonic(), why)
         return why
 
@@ -226,6 +226,8 @@ class BatchAiClient:
         known = {output_id(name, self.options): name for name in self.options.results}
         found = []
         for directory in job.output_directories or ():
+            if not directory.id:
+                continue
             own = f"/{STORE}/" in f"{directory.path_prefix}/" and directory.path_suffix
             found.append((directory.id, known.get(directory.id) or own or directory.id.lower()))
         return found

@@ -6,12 +6,14 @@ import re
 from dataclasses import dataclass, field
 from typing import Any
 
+from runspec_azure import clouds
 from runspec_azure.batchai.foreign import Taken
 from runspec_azure.batchai.hiding import Hidden
 from runspec_azure.batchai.options import ACCOUNT
 
 UNFIT = re.compile(r"[^a-z0-9_-]+")
-HOST = re.compile(r"https?://([^/.]+)\.file\.core\.windows\.net/([^/]+)/?")
+STORAGE = "|".join(re.escape(cloud.storage) for cloud in clouds.CLOUDS)
+HOST = re.compile(rf"https?://([^/.]+)\.file\.(?:{STORAGE})/([^/]+)/?")
 ACCOUNT_GAP, KEY_GAP = "<AZURE_BATCHAI_STORAGE_ACCOUNT>", "<AZURE_BATCHAI_STORAGE_KEY>"
 GAP = re.compile(r"<[\w-]+>")  # what an export has where a secret belongs
 
@@ -98,12 +100,13 @@ class Draft:
         named = one.text("accountName") or (match[1] if match else None)
         account = self.account(named)
         share = (match[2] if match else url.rstrip("/").rpartition("/")[2]) or "share"
-        plain = match is not None and match[1] in (named, ACCOUNT_GAP)
+        owner = match[1] if match is not None else ""
+        plain = owner in (named, ACCOUNT_GAP) and url == clouds.PUBLIC.share_url(owner, share)
         volume = {
             "share": share,
             "account": account,
             "key": self.credentials(one, account),
-            "url": None if plain and url == url.rstrip("/") and url.startswith("https:") else url,
+            "url": None if plain else url,
             "file_mode": one.text("fileMode"),
             "directory_mode": one.text("directoryMode"),
         }

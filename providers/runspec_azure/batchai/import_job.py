@@ -6,6 +6,7 @@ import re
 import shlex
 from typing import Any
 
+from runspec.provider import literal
 from runspec_azure.batchai.draft import Draft, key
 from runspec_azure.batchai.foreign import Taken
 from runspec_azure.batchai.hiding import is_secret
@@ -195,7 +196,7 @@ def _environment(found: Taken, draft: Draft) -> None:
             nothing = Taken(None, one.path, draft.notes)
             secrets[name] = draft.secret(name, name, value, nothing, one.path)
         elif _fits(name, one):
-            env[name] = value
+            env[name] = literal(value)
             if "$AZ_BATCHAI" in value:
                 draft.notes.append(f"only Batch AI fills in the value of {name}")
     for one in found.each("secrets"):

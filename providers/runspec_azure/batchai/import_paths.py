@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterable
 from typing import Any
 
+from runspec.provider import literal
 from runspec_azure.batchai.draft import Draft, key
 from runspec_azure.batchai.foreign import Taken
 from runspec_azure.batchai.naming import made_up_place
@@ -44,7 +45,7 @@ class Places:
 
     def portable(self, text: str) -> str:
         """Give *text* with runspec's own words for every place that it speaks of."""
-        text = MENTION.sub(lambda match: f"${match[1]}", text)
+        text = literal(MENTION.sub(lambda match: f"${match[1]}", text))
         for variable, place in sorted(self.variables.items(), key=lambda item: -len(item[0])):
             text = re.sub(rf"\${variable}(?!\w)", lambda _, p=place: p, text)  # type: ignore[misc]
         for path, place in sorted(self.paths.items(), key=lambda item: -len(item[0])):

@@ -24,7 +24,7 @@ class Placed(NamedTuple):
 
     @property
     def cluster(self) -> str:
-        return str(self.job.cluster.id).rpartition("/")[2].lower()
+        return states.cluster_of(self.job).lower()
 
 
 def ours(found: Any) -> bool:
@@ -70,5 +70,6 @@ def jobs(arm: Arm, path: Mapping[str, str]) -> list[Placed]:
     return [
         Placed(one.name, job)
         for one in arm.experiments(path)
+        if one.name
         for job in arm.jobs({**path, "experimentName": one.name})
     ]

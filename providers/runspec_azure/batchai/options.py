@@ -8,16 +8,19 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import BeforeValidator, Field, WithJsonSchema, model_validator
 
 from runspec.provider import (
+    Anyone,
     Key,
     Model,
     Options,
     Positive,
     SecretName,
     Truth,
+    User,
     Whole,
     Word,
     matching,
 )
+from runspec_azure import clouds
 
 # The names of the official description: parameters of each path.
 # https://github.com/Azure/azure-rest-api-specs/tree/main/specification/batchai
@@ -69,31 +72,33 @@ Prefix = Annotated[str, *_PREFIX]
 class Volume(Model):
     """A volume that Batch AI mounts; exactly one of `share`, `container`, `file_server` and `command`."""
 
-    share: Word | None = Field(default=None, description="An Azure Files share.")
-    container: Word | None = Field(default=None, description="A Blob container (blobfuse).")
-    file_server: Word | None = Field(
+    share: User[Word | None] = Field(default=None, description="An Azure Files share.")
+    container: User[Word | None] = Field(default=None, description="A Blob container (blobfuse).")
+    file_server: User[Word | None] = Field(
         default=None, description="The resource id of a Batch AI file server (NFS)."
     )
-    command: Word | None = Field(
+    command: User[Word | None] = Field(
         default=None, description="A command that mounts anything else: `mount -t nfs host:/data`."
     )
-    account: Word | None = Field(
+    account: User[Word | None] = Field(
         default=None, description="The storage account, where it is not that of the profile."
     )
-    key: SecretName | None = Field(
+    key: User[SecretName | None] = Field(
         default=None, description="The name, in `secrets`, of the key of that account."
     )
-    url: Word | None = Field(
-        default=None, description="The URL of the share, where it is not that of the public cloud."
+    url: User[Word | None] = Field(
+        default=None, description="The URL of the share, where it is not that of the cloud."
     )
-    folder: Word | None = Field(default=None, description="The folder of a file server.")
-    at: Word | None = Field(
+    folder: User[Word | None] = Field(default=None, description="The folder of a file server.")
+    at: User[Word | None] = Field(
         default=None, description="Where it is mounted, below the root of mounts; its name if not."
     )
-    mount_options: Word | None = Field(default=None, description="Options for the mount.")
-    file_mode: Word | None = Field(default=None, description="The mode of files: `0777`.")
-    directory_mode: Word | None = Field(default=None, description="The mode of folders: `0777`.")
-    level: Literal["job", "cluster"] = Field(
+    mount_options: User[Word | None] = Field(default=None, description="Options for the mount.")
+    file_mode: Anyone[Word | None] = Field(default=None, description="The mode of files: `0777`.")
+    directory_mode: Anyone[Word | None] = Field(
+        default=None, description="The mode of folders: `0777`."
+    )
+    level: Anyone[Literal["job", "cluster"]] = Field(
         default="job", description="Whether the job mounts it, or each node of the cluster."
     )
 
@@ -108,9 +113,9 @@ class Volume(Model):
 class Registry(Model):
     """A registry of images that is not Docker Hub, or asks who is there."""
 
-    server: Word | None = Field(default=None, description="Its URL.")
-    username: Word | None = Field(default=None, description="The user.")
-    password: SecretName | None = Field(
+    server: User[Word | None] = Field(default=None, description="Its URL.")
+    username: User[Word | None] = Field(default=None, description="The user.")
+    password: User[SecretName | None] = Field(
         default=None, description="The password's name, in `secrets`."
     )
 
@@ -118,41 +123,45 @@ class Registry(Model):
 class Place(Model):
     """An input or output directory with Batch AI's own words for it."""
 
-    id: Named | None = Field(
+    id: Anyone[Named | None] = Field(
         default=None, description="Its id, where it is not the name in capitals."
     )
-    path: Word | None = Field(
+    path: Anyone[Word | None] = Field(
         default=None, description="The whole path of an input, or the prefix of an output."
     )
-    suffix: str | None = Field(default=None, description="What an output's path ends with.")
+    suffix: Anyone[str | None] = Field(default=None, description="What an output's path ends with.")
 
 
 class Setup(Model):
     """What each node does when it joins the cluster."""
 
-    command: Word = Field(description="The command line of the setup task.")
-    env: Mapping[Word, str] = Field(default={}, description="Its environment variables.")
-    secrets: Mapping[Word, SecretName] = Field(
+    command: User[Word] = Field(description="The command line of the setup task.")
+    env: User[Mapping[Word, str]] = Field(default={}, description="Its environment variables.")
+    secrets: User[Mapping[Word, SecretName]] = Field(
         default={}, description="Those that are secret, by their names in `secrets`."
     )
-    logs: Word = Field(description="The prefix of where its stdout and stderr go.")
+    logs: User[Word] = Field(description="The prefix of where its stdout and stderr go.")
 
 
 class MachineImage(Model):
     """The image of the machines themselves."""
 
-    publisher: Word = Field(description="Its publisher.")
-    offer: Word = Field(description="Its offer.")
-    sku: Word = Field(description="Its SKU.")
-    version: Word | None = Field(default=None, description="Its version; the newest if not given.")
-    id: Word | None = Field(default=None, description="The resource id of an image of one's own.")
+    publisher: User[Word] = Field(description="Its publisher.")
+    offer: User[Word] = Field(description="Its offer.")
+    sku: User[Word] = Field(description="Its SKU.")
+    version: User[Word | None] = Field(
+        default=None, description="Its version; the newest if not given."
+    )
+    id: User[Word | None] = Field(
+        default=None, description="The resource id of an image of one's own."
+    )
 
 
 class Insights(Model):
     """Performance counters of the nodes, to Application Insights."""
 
-    component: Word = Field(description="The resource id of the component.")
-    key: SecretName | None = Field(
+    component: User[Word] = Field(description="The resource id of the component.")
+    key: User[SecretName | None] = Field(
         default=None, description="The name, in `secrets`, of its instrumentation key."
     )
 
@@ -162,109 +171,118 @@ def _free(value: Any) -> Any:
 
 
 class BatchAiOptions(Options):
-    """`providers: {azure-batch-ai: {...}}` in the profile or the spec."""
+    """`providers: {azure-batch-ai: {...}}` in a profile, and in a spec what anyone may set."""
 
     # The account.
-    subscription: SubscriptionId | None = Field(default=None, description="The subscription's id.")
-    resource_group: Group = Field(default="runspec", description="The group of everything.")
-    location: Location | None = Field(
+    subscription: User[SubscriptionId | None] = Field(
+        default=None, description="The subscription's id."
+    )
+    resource_group: User[Group] = Field(default="runspec", description="The group of everything.")
+    location: Anyone[Location | None] = Field(
         default=None, description="Where the workspace and its clusters are: `eastus`."
     )
-    workspace: Named = Field(default="runspec", description="The workspace.")
-    experiment: Named = Field(default="runspec", description="The experiment that jobs belong to.")
-    arm_url: Word | None = Field(
+    cloud: User[clouds.Name | None] = Field(default=None, description=clouds.SETTING)
+    workspace: Anyone[Named] = Field(default="runspec", description="The workspace.")
+    experiment: Anyone[Named] = Field(
+        default="runspec", description="The experiment that jobs belong to."
+    )
+    arm_url: User[Word | None] = Field(
         default=None,
         description="An endpoint that speaks the API; the public one ended on 31 March 2019.",
     )
-    storage_account: Account | None = Field(
+    storage_account: User[Account | None] = Field(
         default=None, description="The storage account of what jobs read and write."
     )
-    storage_key: SecretName = Field(
+    storage_key: User[SecretName] = Field(
         default="storage-key", description="The name, in `secrets`, of that account's key."
     )
-    container: Container | None = Field(
+    container: User[Container | None] = Field(
         default=None, description="The Blob container for what jobs read and keep."
     )
-    file_share: Container | None = Field(
+    file_share: User[Container | None] = Field(
         default=None,
         description="The Azure Files share for what jobs print: it can be read while they run.",
     )
-    prefix: Prefix = Field(default="runspec", description="All in the container lies below it.")
-    blob_url: Word | None = Field(
-        default=None, description="The blob endpoint, where it is not that of the public cloud."
+    prefix: User[Prefix] = Field(
+        default="runspec", description="All in the container lies below it."
+    )
+    blob_url: User[Word | None] = Field(
+        default=None, description="The blob endpoint, where it is not that of the cloud."
     )
     # The machines.
-    cluster: Named | None = Field(
+    cluster: Anyone[Named | None] = Field(
         default=None, description="A cluster that is there already, used as it is."
     )
-    vm_size: Word | None = Field(
+    vm_size: Anyone[Word | None] = Field(
         default=None, description="The size of the machines, instead of the smallest that fits."
     )
-    scale: Literal["auto", "manual"] = Field(
+    scale: Anyone[Literal["auto", "manual"]] = Field(
         default="auto", description="Whether the cluster grows and shrinks by itself, or is fixed."
     )
-    min_nodes: Annotated[Whole, Field(ge=0)] = Field(
+    min_nodes: Anyone[Annotated[Whole, Field(ge=0)]] = Field(
         default=0, description="The fewest nodes; 0 costs nothing while nothing runs."
     )
-    max_nodes: Positive | None = Field(
+    max_nodes: Anyone[Positive | None] = Field(
         default=None, description="The most nodes; those of one job if not given."
     )
-    initial_nodes: Annotated[Whole, Field(ge=0)] | None = Field(
+    initial_nodes: Anyone[Annotated[Whole, Field(ge=0)] | None] = Field(
         default=None, description="The nodes that an autoscaled cluster begins with."
     )
-    deallocation: Literal["requeue", "terminate", "waitforjobcompletion"] | None = Field(
+    deallocation: Anyone[Literal["requeue", "terminate", "waitforjobcompletion"] | None] = Field(
         default=None, description="What becomes of jobs on nodes that a fixed cluster gives back."
     )
-    machine_image: MachineImage | None = Field(
+    machine_image: User[MachineImage | None] = Field(
         default=None, description="The image of the machines; Batch AI's own if not given."
     )
-    admin_user: Word = Field(default="runspec", description="The user for ssh to the nodes.")
-    ssh_public_key: Word | None = Field(default=None, description="The public key for ssh.")
-    admin_password: SecretName | None = Field(
+    admin_user: User[Word] = Field(default="runspec", description="The user for ssh to the nodes.")
+    ssh_public_key: User[Word | None] = Field(default=None, description="The public key for ssh.")
+    admin_password: User[SecretName | None] = Field(
         default=None, description="The name, in `secrets`, of that user's password."
     )
-    subnet: Word | None = Field(default=None, description="The resource id of a subnet.")
-    setup: Setup | None = Field(default=None, description="What each node does when it joins.")
-    insights: Insights | None = Field(
+    subnet: User[Word | None] = Field(default=None, description="The resource id of a subnet.")
+    setup: User[Setup | None] = Field(
+        default=None, description="What each node does when it joins."
+    )
+    insights: User[Insights | None] = Field(
         default=None, description="Where performance counters of the nodes go."
     )
     # The job.
-    images: Mapping[Word, Word] = Field(
+    images: Anyone[Mapping[Word, Word]] = Field(
         default={},
         description="Images of a registry that stand for those in specs: "
         "`{localhost/chainermn:7.8.1: batchaitraining/chainermn:openMPI}`.",
     )
-    registry: Registry | None = Field(
+    registry: User[Registry | None] = Field(
         default=None, description="The registry, where it is not Docker Hub or asks who is there."
     )
-    toolkit: Toolkit | None = Field(
+    toolkit: Anyone[Toolkit | None] = Field(
         default=None,
         description="The toolkit; by `launch`: custom-mpi for mpi, pytorch for torchrun, custom for "
         "none.",
     )
-    toolkit_settings: Mapping[Word, Annotated[str, BeforeValidator(_free)]] = Field(
+    toolkit_settings: Anyone[Mapping[Word, Annotated[str, BeforeValidator(_free)]]] = Field(
         default={},
         description="Further settings of the toolkit in Batch AI's own words: `communicationBackend`, "
         "`workerCount`, `parameterServerCommandLineArgs`, ...",
     )
-    shared: Mapping[Key, Volume] = Field(
+    shared: User[Mapping[Key, Volume]] = Field(
         default={}, description="What `shared://NAME` is: a volume that Batch AI mounts."
     )
-    inputs: Mapping[Key, Place] = Field(
+    inputs: Anyone[Mapping[Key, Place]] = Field(
         default={}, description="Ids and paths of mounts, by name, in Batch AI's own words."
     )
-    results: Mapping[Key, Place] = Field(
+    results: Anyone[Mapping[Key, Place]] = Field(
         default={}, description="Ids, prefixes and suffixes of outputs, by name."
     )
-    logs: Word | None = Field(
+    logs: Anyone[Word | None] = Field(
         default=None, description="The prefix of what jobs print; the file share if not given."
     )
-    preparation: Word | None = Field(
+    preparation: Anyone[Word | None] = Field(
         default=None, description="A command line that each node runs before the job."
     )
-    priority: Literal["low", "normal", "high"] | None = Field(
+    priority: Anyone[Literal["low", "normal", "high"] | None] = Field(
         default=None, description="The priority among jobs of a cluster."
     )
-    contract: Truth = Field(
+    contract: Anyone[Truth] = Field(
         default=True, description="Whether jobs get the RUNSPEC_* variables that can be given."
     )

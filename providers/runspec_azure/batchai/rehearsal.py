@@ -28,13 +28,9 @@ KEY = "RUNSPEC_REHEARSAL_STORAGE_KEY"
 @contextlib.contextmanager
 def stage(options: Mapping[str, Any], folder: Path, engine: str | None) -> Iterator[Rehearsal]:
     """Start Azurite and the stand-in for Batch AI; give the way to them."""
-    try:
-        from runspec_rehearsal.azure.batchai import BatchAI
-        from runspec_rehearsal.azure.blob import Blobs
-    except ImportError as exc:
-        raise Unavailable(
-            f"a rehearsal needs {exc.name}", "install runspec-jobs[rehearse]"
-        ) from exc
+    from runspec_rehearsal.azure.batchai import BatchAI
+    from runspec_rehearsal.azure.blob import Blobs
+
     found = {**SETTINGS, **{k: v for k, v in options.items() if k not in OWN}}
     account = str(found.get("storage_account", "rehearsal"))
     with contextlib.ExitStack() as stack:
@@ -49,7 +45,7 @@ def stage(options: Mapping[str, Any], folder: Path, engine: str | None) -> Itera
             except RuntimeError as exc:
                 what = f"no container has the name '{container}', which the profile speaks of"
                 raise UsageError(what, "write 3 to 63 of a-z, 0-9 and -") from exc
-        settings = {
+        settings: dict[str, Any] = {
             "blob_url": blobs.url.replace(account, "{account}"),
             "accounts": {account: blobs.key},
         }

@@ -44,6 +44,12 @@ def node(task: int, job: Any, tries: Mapping[int, int] = MappingProxyType({})) -
     return NodeStatus(task, 0, number, state, reason, code, past)
 
 
+def cluster_of(job: Any) -> str:
+    """Return the name of the cluster that a job is for, "" where the service does not say it."""
+    where = getattr(job.cluster, "id", None) or ""
+    return str(where).rpartition("/")[2]
+
+
 def requeued(job: Any) -> bool:
     """Say whether a job that waits has run before: it is queued when it is made, and queued again later."""
     made, since = job.creation_time, job.execution_state_transition_time
@@ -55,7 +61,7 @@ def requeued(job: Any) -> bool:
 def told(error: Any) -> str:
     """Give an error of the service with its details, in one line."""
     more = "; ".join(f"{d.name}: {d.value}" for d in getattr(error, "details", None) or ())
-    return f"{error.message or error.code}{f' ({more})' if more else ''}"
+    return f"{error.message or error.code or 'no reason given'}{f' ({more})' if more else ''}"
 
 
 def status(nodes: Sequence[NodeStatus], waiting: str) -> Status:

@@ -12,6 +12,7 @@ import obstore
 from obstore.store import AzureStore
 
 from runspec.provider import Bundle, CredentialsError, File, Progress, UsageError
+from runspec_azure import clouds
 from runspec_azure.batchai.options import BatchAiOptions
 from runspec_azure.blobs import Blobs
 from runspec_azure.errors import translated
@@ -30,6 +31,7 @@ class Own(NamedTuple):
     storage_key: str | None
     container: str | None
     blob_url: str | None
+    cloud: clouds.Name
 
 
 class Account:
@@ -40,9 +42,9 @@ class Account:
 
     @cached_property
     def login(self) -> Any:
-        from azure.identity import DefaultAzureCredential
+        from runspec_azure import login
 
-        return DefaultAzureCredential()
+        return login.found(clouds.of(self.options))
 
 
 class Store:
@@ -62,7 +64,14 @@ class Store:
             key = known.secrets.get(known.storage_key)
             if key is not None and key.startswith("azure-kv:"):
                 key = None  # the service reads it there, for mounts; we do not
-            own = Own(known.prefix, known.storage_account, key, known.container, known.blob_url)
+            own = Own(
+                known.prefix,
+                known.storage_account,
+                key,
+                known.container,
+                known.blob_url,
+                clouds.of(known).name,
+            )
             self._blobs = Blobs(Account(own))  # type: ignore[arg-type] # all it asks for
         return self._blobs
 

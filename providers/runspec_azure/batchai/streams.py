@@ -14,9 +14,11 @@ from typing import Any, BinaryIO, NamedTuple
 from azure.mgmt.batchai import models
 
 from runspec.provider import Chunk, NoAnswer, OutputFile, RemoteError
+from runspec_azure.answers import elements
 from runspec_azure.batchai import times
 from runspec_azure.batchai.arm import Arm, place
 from runspec_azure.batchai.tries import TRIES as TRIES_FILE
+from runspec_azure.clouds import is_confidential
 from runspec_azure.turns import Turns
 
 STDOUTERR = "stdouterr"
@@ -109,12 +111,14 @@ class Files:
         jobs = self.arm.looker.jobs
         where = place(path, "experiment", "job")
         for file in self.arm.listed(
-            "Jobs_ListOutputFiles", lambda: jobs.list_output_files(*where, asked)
+            "Jobs_ListOutputFiles", lambda: jobs.list_output_files(*where, asked, cls=elements)
         ):
+            if not file.name:
+                continue
             name = file.name if below == "." else f"{below}/{file.name}"
             if str(file.file_type) == "directory":
                 yield from self.list(path, directory, name)
-            else:
+            elif file.download_url:
                 yield Found(name, file.download_url, file.content_length or 0)
 
     def link(self, path: Mapping[str, str], directory: str, name: str) -> Found | None:
@@ -205,7 +209,7 @@ def part(url: str, start: int, end: int) -> bytes:
     Raises PermissionError for a link that is not good any more, and NoAnswer, which never holds the
     link: it is a secret.
     """
-    if not url.startswith(("https://", "http://127.0.0.1:")):
+    if not is_confidential(url):
         raise RemoteError("a link that is not encrypted is not followed")
     request = urllib.request.Request(url, headers={"Range": f"bytes={start}-{end - 1}"})  # noqa: S310
     pause_s, failure = FIRST_PAUSE_S, ""

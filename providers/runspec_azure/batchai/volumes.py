@@ -6,12 +6,12 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from runspec.provider import Facts, Mount, Output, Source, Spec
+from runspec_azure import clouds
 from runspec_azure.batchai.naming import input_id, output_id
 from runspec_azure.batchai.options import BatchAiOptions, Volume
 
 ROOTS = {"job": "$AZ_BATCHAI_JOB_MOUNT_ROOT", "cluster": "$AZ_BATCHAI_MOUNT_ROOT"}
 STORE, LOGS = "runspec-store", "runspec-logs"  # where the profile's container and share are mounted
-FILES = "https://{}.file.core.windows.net/{}"
 
 
 def credential(name: str, options: BatchAiOptions, plain: str, vault: str) -> dict[str, Any]:
@@ -92,7 +92,7 @@ def _reference(volume: Volume, options: BatchAiOptions) -> tuple[str, dict[str, 
     }
     if volume.container:
         return "azureBlobFileSystems", {**one, "containerName": volume.container, **more}
-    one["azureFileUrl"] = volume.url or FILES.format(account, volume.share)
+    one["azureFileUrl"] = volume.url or clouds.of(options).share_url(account, volume.share or "")
     modes = {"fileMode": volume.file_mode, "directoryMode": volume.directory_mode}
     return "azureFileShares", {**one, **{k: v for k, v in modes.items() if v}}
 

@@ -6,11 +6,10 @@ import re
 import shlex
 from collections.abc import Mapping
 
-from runspec.provider import Spec, variable
+from runspec.provider import PLACE, Spec, variable
 from runspec_azure.batchai.naming import input_id, output_id
 from runspec_azure.batchai.options import BatchAiOptions
 
-PLACE = re.compile(r"(\$?)\$\{(mounts|outputs|sweep)\.([^}]*)\}")
 SAFE = re.compile(r"[\w@%+=:,./-]*", re.ASCII)  # what no shell does anything with
 SPECIAL = re.compile(r'([\\"$`])')
 
@@ -39,6 +38,8 @@ def script(text: str, options: BatchAiOptions) -> str:
     def put(match: re.Match[str]) -> str:
         if match[1]:
             return match[0][1:]
+        if not match[2]:
+            return match[0]
         return reference(place(match[2], match[3], options), text[match.end() :])
 
     return PLACE.sub(put, text)

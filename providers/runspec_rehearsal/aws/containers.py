@@ -52,12 +52,14 @@ def environment(world: World, job: Job, attempt: Attempt) -> dict[str, str]:
     container = job.container or {}
     env = dict(world.settings.machine_env)
     env["AWS_REGION"] = env.get("AWS_REGION", world.settings.region)
-    env["AWS_EC2_METADATA_SERVICE_ENDPOINT"] = machine(world, job, attempt)
+    if not world.settings.link_local:
+        env["AWS_EC2_METADATA_SERVICE_ENDPOINT"] = machine(world, job, attempt)
     env.update({e["name"]: e.get("value", "") for e in container.get("environment", ())})
     env.update(secrets(container, world.settings.secrets))
     env.update(batch_variables(job, attempt))
     # https://docs.aws.amazon.com/AmazonECS/latest/developerguide/task-metadata-endpoint-v4.html
-    env["ECS_CONTAINER_METADATA_URI_V4"] = f"{world.url}/v4/{attempt.task}"
+    base = "http://169.254.170.2" if world.settings.link_local else world.url
+    env["ECS_CONTAINER_METADATA_URI_V4"] = f"{base}/v4/{attempt.task}"
     if world.settings.credentials_uri:
         env["AWS_CONTAINER_CREDENTIALS_FULL_URI"] = world.settings.credentials_uri
     return env

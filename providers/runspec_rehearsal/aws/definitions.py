@@ -148,6 +148,6 @@ def detail(definition: Definition) -> dict[str, Any]:
         "jobDefinitionArn": definition.arn,
         "revision": definition.revision,
         "status": definition.status,
-        "tags": definition.tags,
+        "tags": definition.tags or None,  # the model has no empty map of tags
         "containerOrchestrationType": "ECS",
     }

@@ -176,7 +176,7 @@ def describe_environments(world: World, params: dict[str, Any]) -> dict[str, Any
             "status": e.status,
             "statusReason": e.reason,
             "ecsClusterArn": world.arn(f"cluster/{e.name}", "ecs"),
-            "tags": e.tags,
+            "tags": e.tags or None,
         }
         for e in found
     ]
@@ -259,7 +259,7 @@ def describe_queues(world: World, params: dict[str, Any]) -> dict[str, Any]:
             "jobQueueArn": q.arn,
             "status": q.status,
             "statusReason": q.reason,
-            "tags": q.tags,
+            "tags": q.tags or None,
             "computeEnvironmentOrder": [
                 {"order": n, "computeEnvironment": world.arn(f"compute-environment/{name}")}
                 for n, name in enumerate(q.order, 1)

@@ -117,6 +117,45 @@ def check(request: Request) -> None:
         raise ServiceError(INVALID[request.service], "; ".join(problems))
 
 
+class WrongAnswer(Exception):
+    """The stand-in was about to say what the model of the service has not."""
+
+
+# Batch leaves these out until there is something to say, though its model has them as required.
+# https://docs.aws.amazon.com/batch/latest/APIReference/API_JobDetail.html
+LATER = {"startedAt"}
+MANY = (
+    40  # items of a list: of more, the first and the last are looked at. A page of a log has 10,000
+)
+
+
+def check_answer(request: Request, answer: Mapping[str, Any]) -> None:
+    """Raise WrongAnswer unless the model allows *answer*: members, types, what is required, and traits."""
+    shape = operation_model(request.service, request.operation).output_shape
+    if shape is None:
+        problems = [f"nothing is said, and not {list(answer)}"] if answer else []
+    else:
+        sample = _sample(answer)
+        report = ParamValidator().validate(sample, shape).generate_report()
+        lines = [line for line in report.splitlines() if not _comes_later(line)]
+        problems = lines or list(strict(sample, shape, ""))
+    if problems:
+        raise WrongAnswer(f"{request.operation}: {'; '.join(problems)}")
+
+
+def _comes_later(line: str) -> bool:
+    return line.startswith("Missing required") and any(f'"{name}"' in line for name in LATER)
+
+
+def _sample(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return {key: _sample(member) for key, member in value.items()}
+    if isinstance(value, list):
+        some = value if len(value) <= MANY else [*value[: MANY // 2], *value[-MANY // 2 :]]
+        return [_sample(member) for member in some]
+    return value
+
+
 def strict(value: Any, shape: Shape, path: str) -> Iterator[str]:
     """Say where *value* breaks an enum or another trait of its shape."""
     yield from traits(value, shape, path)

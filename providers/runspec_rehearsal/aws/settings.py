@@ -52,6 +52,11 @@ class Settings(Changeable):
 
     The example in the user guide, "Memory management": of 8192 MiB, 7985 - 32.
     """
+    link_local: bool = False
+    """Whether containers look for metadata at 169.254.170.2 and 169.254.169.254, as at AWS.
+
+    Whoever sets it has to hand on what comes there; else they are told addresses of the stand-in.
+    """
     credentials_uri: str | None = None
     """AWS_CONTAINER_CREDENTIALS_FULL_URI of every container."""
 

@@ -45,4 +45,5 @@ def untag(world: World, params: dict[str, Any]) -> dict[str, Any]:
 
 
 def tags_listed(world: World, params: dict[str, Any]) -> dict[str, Any]:
-    return {"tags": tags_of(world, params["resourceArn"])}
+    tags = tags_of(world, params["resourceArn"])
+    return {"tags": tags} if tags else {}

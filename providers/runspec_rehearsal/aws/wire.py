@@ -62,8 +62,13 @@ class Handler(answering.Serving):
             if request.operation == "GetLogEvents" and self.server.faults.throttled(share):
                 raise ServiceError("ThrottlingException", "Rate exceeded")
             answer = self.server.world.answer(request)
+            models.check_answer(request, answer)
         except ServiceError as exc:
             return refusal(exc, request.service), exc.code
+        except models.WrongAnswer as exc:
+            wrong = f"the stand-in's answer is none of the service's: {exc}"
+            # 501 is one that no client asks again after.
+            return said(501, {"message": wrong}, typed(request.service)), wrong
         return said(200, answer, typed(request.service)), "ok"
 
     def refused(self, fault: Fault, service: str) -> Reply:

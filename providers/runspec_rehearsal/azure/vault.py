@@ -14,10 +14,10 @@ from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
 from runspec_rehearsal import answering, listening
+from runspec_rehearsal.azure.audiences import AUDIENCES, Cloud
 from runspec_rehearsal.azure.identity import Tokens
 from runspec_rehearsal.listening import Certificate, Closing
 
-AUDIENCE = "https://vault.azure.net"
 VERSIONS = ("7.4", "2025-07-01")
 SECRET = re.compile(r"/secrets/(?P<name>[0-9A-Za-z-]{1,127})/?")
 
@@ -31,7 +31,9 @@ class Vault(Closing):
         tokens: Tokens,
         readers: Collection[str],
         certificate: Certificate,
+        cloud: Cloud = "public",
     ) -> None:
+        self.audience = AUDIENCES[cloud].vault
         self.secrets, self.tokens = dict(secrets), tokens
         self.readers = {one.lower() for one in readers}
         self._listener = _Listener((listening.HOST, 0), _Handler)
@@ -43,7 +45,7 @@ class Vault(Closing):
     def answer(self, target: str, authorization: str) -> tuple[int, Any]:
         """ "401 means that the request is unauthenticated", "403 [...] not have permission"."""
         scheme, _, token = authorization.partition(" ")
-        if scheme != "Bearer" or not self.tokens.good(token, AUDIENCE):
+        if scheme != "Bearer" or not self.tokens.good(token, self.audience):
             return 401, _error("Unauthorized")
         claims = json.loads(base64.urlsafe_b64decode(token.split(".")[1] + "=="))
         if claims["oid"].lower() not in self.readers:
@@ -81,6 +83,6 @@ class _Handler(answering.Handler):
         status, value = self.server.vault.answer(self.path, authorization)
         headers = {"Content-Type": "application/json; charset=utf-8"}
         if status == 401:
-            challenge = f'Bearer authorization="https://login.windows.net/0", resource="{AUDIENCE}"'
+            challenge = f'Bearer authorization="https://login.windows.net/0", resource="{self.server.vault.audience}"'
             headers["WWW-Authenticate"] = challenge
         self.send(answering.said(status, value, headers))

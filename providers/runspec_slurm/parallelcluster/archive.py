@@ -2,6 +2,7 @@
 
 The commands are those of FSx for Lustre's own documentation; whoever logs in to the head node has sudo there.
 https://docs.aws.amazon.com/fsx/latest/LustreGuide/exporting-files-hsm.html
+No test has seen them on a real one: see docs/unverified.md, pcluster-5.
 """
 
 from __future__ import annotations

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from runspec.provider import (
+    AlreadyExists,
     CredentialsError,
     NoAnswer,
     RemoteError,
@@ -43,8 +44,9 @@ BUSY = re.compile(
 FAR = re.compile(
     r"connect to the endpoint|Connect timeout|Read timeout|EndpointConnection|Connection was closed"
 )
+EXISTS = re.compile(r"already exists")
 REFUSED = re.compile(
-    r"^Bad Request|Invalid|Unable to|already exists|can be performed only|No changes found|not supported"
+    r"^Bad Request|Invalid|Unable to|can be performed only|No changes found|not supported"
     r"|cannot be|belongs to an incompatible|is not authorized|AccessDenied"
 )
 
@@ -86,6 +88,9 @@ class Cli:
         answer = _json(out)
         if code == 0 and answer is not None:
             return answer
+        if code == 0:  # it was done, whatever the part of the answer that came may read like
+            kind = NoAnswer if operation in CHANGES else Unavailable
+            raise kind(f"pcluster {operation}: its answer was cut off")
         raise failure(operation, answer, out)
 
     def _env(self) -> dict[str, str]:
@@ -114,6 +119,7 @@ def _carried_out(argv: list[str], env: dict[str, str], changes: bool) -> tuple[i
     try:
         process = subprocess.Popen(
             argv,
+            cwd="/",  # as for all that is started: not in the folder of a job file
             env=env,
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
@@ -172,6 +178,8 @@ def failure(operation: str, answer: Mapping[str, Any] | None, out: str) -> Runsp
         return RemoteError(what, transient=True)
     if FAR.search(said):
         return (NoAnswer if operation in CHANGES else Unavailable)(what)
+    if EXISTS.search(said):
+        return AlreadyExists(what)
     if REFUSED.search(said):
         return RemoteError(what)
     return NoAnswer(what) if operation in CHANGES else Unavailable(what)

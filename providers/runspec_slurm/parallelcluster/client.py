@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import math
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -39,6 +40,7 @@ from runspec_slurm.parallelcluster.options import ParallelClusterOptions
 # With these nothing is left to do on a cluster that is gone.
 CONTENT = frozenset("remove remove_run remove_tree scancel".split())
 OURS = "parallelcluster"
+ASKED_AGAIN_S = 60.0  # a head node that does not answer may have a new address; to ask takes seconds of processor
 
 
 def connect(facts: Facts) -> Client:
@@ -53,7 +55,10 @@ class ParallelClusterClient:
         options: ParallelClusterOptions,
         clusters: Clusters | None = None,
         reach: Callable[[ParallelClusterOptions], SlurmClient] = SlurmClient,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
+        self._clock = clock
+        self._asked_s = -math.inf  # when the head node's address was asked for anew
         self.options, self.reach = options, reach
         self.told: Callable[[str], None] = lambda line: None
         self.clusters = clusters or Clusters(Cli(options, self._tell), self._tell)
@@ -93,10 +98,17 @@ class ParallelClusterClient:
         try:
             return what(self.slurm())
         except Unavailable:
-            if self.options.host or self.cluster is None:
+            early = self._clock() - self._asked_s < ASKED_AGAIN_S
+            if self.options.host or self.cluster is None or early:
                 raise
+            self._asked_s = self._clock()
             before, self.host, self._slurm = self.host, None, None
-            if self._address() == before:
+            try:
+                same = self._address() == before
+            except (NoAnswer, Unavailable):
+                self.host = before
+                raise
+            if same:
                 raise
         return what(self.slurm())
 

@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import BeforeValidator, Field, WithJsonSchema, model_validator
 
-from runspec.provider import Key, Model, Positive, Truth, Whole, Word, matching
+from runspec.provider import Anyone, Key, Model, Positive, Truth, User, Whole, Word, matching
 from runspec_slurm.options import SlurmOptions
 
 REGION = r"^[a-z]{2}(-[a-z]+)+-[0-9]+$"
@@ -68,39 +68,45 @@ Free = Annotated[str, BeforeValidator(str)]
 class Queue(Model):
     """A queue of the cluster, which is a partition of Slurm."""
 
-    capacity: Literal["on-demand", "spot", "capacity-block"] = Field(
+    capacity: Anyone[Literal["on-demand", "spot", "capacity-block"]] = Field(
         default="on-demand", description="How its machines are bought."
     )
-    instance_types: tuple[Word, ...] = Field(
+    instance_types: Anyone[tuple[Word, ...]] = Field(
         default=(),
         description="Its machines, alike in vCPUs and GPUs; those that fit the spec if not given.",
     )
-    min_count: Count = Field(default=0, description="Machines that are always there.")
-    max_count: Positive = Field(default=10, description="The most machines at once.")
-    spot_price: Price | None = Field(
+    min_count: Anyone[Count] = Field(default=0, description="Machines that are always there.")
+    max_count: Anyone[Positive] = Field(default=10, description="The most machines at once.")
+    spot_price: Anyone[Price | None] = Field(
         default=None, description="The most paid for a spot machine, in dollars an hour."
     )
-    subnets: tuple[Subnet, ...] = Field(
+    subnets: User[tuple[Subnet, ...]] = Field(
         default=(), description="Their subnets, where they are not those of all queues."
     )
-    placement: Truth = Field(
+    placement: Anyone[Truth] = Field(
         default=False, description="Put the machines close together, in a placement group."
     )
-    placement_group: Word | None = Field(
+    placement_group: Anyone[Word | None] = Field(
         default=None, description="The placement group, where one is there already."
     )
-    efa: Truth = Field(default=False, description="Give the machines Elastic Fabric Adapters.")
-    gdr: Truth = Field(default=False, description="Let the adapters reach the memory of GPUs.")
-    reservation: Reservation | None = Field(
+    efa: Anyone[Truth] = Field(
+        default=False, description="Give the machines Elastic Fabric Adapters."
+    )
+    gdr: Anyone[Truth] = Field(
+        default=False, description="Let the adapters reach the memory of GPUs."
+    )
+    reservation: Anyone[Reservation | None] = Field(
         default=None, description="The capacity reservation that the machines come from."
     )
-    reservation_group: Word | None = Field(
+    reservation_group: Anyone[Word | None] = Field(
         default=None,
         description="A group of capacity reservations, by the ARN of its resource group.",
     )
-    ami: Ami | None = Field(default=None, description="An AMI of its own.")
-    disk_gib: Positive | None = Field(default=None, description="The size of each machine's disk.")
-    settings: Mapping[Word, Free] = Field(
+    ami: User[Ami | None] = Field(default=None, description="An AMI of its own.")
+    disk_gib: Anyone[Positive | None] = Field(
+        default=None, description="The size of each machine's disk."
+    )
+    settings: User[Mapping[Word, Free]] = Field(
         default={}, description="Settings of Slurm for this partition: `{GraceTime: 60}`."
     )
 
@@ -108,23 +114,25 @@ class Queue(Model):
 class Storage(Model):
     """A file system that all machines mount: a new FSx for Lustre, or one that is there."""
 
-    mount: Mount = Field(description="Where it is mounted: `/workspace`.")
-    kind: Literal["scratch", "persistent"] = Field(
+    mount: User[Mount] = Field(description="Where it is mounted: `/workspace`.")
+    kind: Anyone[Literal["scratch", "persistent"]] = Field(
         default="scratch",
         description="A new one: `scratch` (SCRATCH_2) keeps nothing safe, `persistent` (PERSISTENT_2) does.",
     )
-    size_gib: Positive = Field(default=1200, description="Its size: 1200, or a multiple of 2400.")
-    throughput: Positive | None = Field(
+    size_gib: Anyone[Positive] = Field(
+        default=1200, description="Its size: 1200, or a multiple of 2400."
+    )
+    throughput: Anyone[Positive | None] = Field(
         default=None, description="MB/s for each TiB of a persistent one: 125, 250, 500 or 1000."
     )
-    data: S3Place | None = Field(
+    data: User[S3Place | None] = Field(
         default=None,
         description="The place in S3 that it begins with, and that what is archived goes to: "
         "`s3://BUCKET/PREFIX`.",
     )
-    compression: Truth = Field(default=False, description="Keep the data compressed (LZ4).")
-    keep: Truth = Field(default=False, description="Leave it when the cluster is deleted.")
-    file_system: FileSystem | None = Field(
+    compression: Anyone[Truth] = Field(default=False, description="Keep the data compressed (LZ4).")
+    keep: User[Truth] = Field(default=False, description="Leave it when the cluster is deleted.")
+    file_system: User[FileSystem | None] = Field(
         default=None, description="One that is there already: several clusters can share it."
     )
 
@@ -137,113 +145,119 @@ class Storage(Model):
 
 
 class ParallelClusterOptions(SlurmOptions):
-    """`providers: {parallelcluster: {...}}` in the profile or the spec."""
+    """`providers: {parallelcluster: {...}}` in a profile, and in a spec what anyone may set."""
 
     # The account.
-    region: Region | None = Field(default=None, description="The region: `us-east-1`.")
-    account_profile: Word | None = Field(
+    region: Anyone[Region | None] = Field(default=None, description="The region: `us-east-1`.")
+    account_profile: User[Word | None] = Field(
         default=None, description="The profile of ~/.aws whose credentials are used."
     )
-    pcluster: Word | None = Field(
+    pcluster: User[Word | None] = Field(
         default=None,
         description="The program `pcluster`; the one on PATH if not given, else one is installed "
         "by uv, once, into runspec's own folder.",
     )
     # The cluster.
-    cluster: ClusterName | None = Field(
+    cluster: User[ClusterName | None] = Field(
         default=None,
         description="Its name. What it is may then change, and the cluster is updated. Without a "
         "name it is named by what it is, and whatever is like it shares it.",
     )
-    manage: Truth = Field(
+    manage: User[Truth] = Field(
         default=True,
         description="Whether runspec makes, updates and deletes the cluster; `false` for one that is "
         "there and is used as it is.",
     )
-    os: Word = Field(default="ubuntu2204", description="The system of its machines.")
-    custom_ami: Ami | None = Field(default=None, description="An AMI of your own for all machines.")
-    head_node: Word = Field(default="m6i.xlarge", description="The machine of the head node.")
-    head_subnet: Subnet | None = Field(
+    os: Anyone[Word] = Field(default="ubuntu2204", description="The system of its machines.")
+    custom_ami: User[Ami | None] = Field(
+        default=None, description="An AMI of your own for all machines."
+    )
+    head_node: Anyone[Word] = Field(
+        default="m6i.xlarge", description="The machine of the head node."
+    )
+    head_subnet: User[Subnet | None] = Field(
         default=None,
         description="The subnet of the head node; the first of `subnets` if not given.",
     )
-    subnets: tuple[Subnet, ...] = Field(
+    subnets: User[tuple[Subnet, ...]] = Field(
         default=(), description="The subnets of the other machines."
     )
-    security_groups: tuple[Group, ...] = Field(
+    security_groups: User[tuple[Group, ...]] = Field(
         default=(), description="Security groups beside those that are made."
     )
-    key_pair: Word | None = Field(default=None, description="The EC2 key pair for ssh.")
-    ssh_key: Word | None = Field(
+    key_pair: User[Word | None] = Field(default=None, description="The EC2 key pair for ssh.")
+    ssh_key: User[Word | None] = Field(
         default=None,
         description="The file of its private key, where ssh does not find it by itself.",
     )
-    host_keys: Literal["known", "first-seen"] = Field(
+    host_keys: User[Literal["known", "first-seen"]] = Field(
         default="known",
         description="Which head node is believed to be it: `known`, by ~/.ssh/known_hosts, or "
         "`first-seen`, the one that answers first, remembered with the cluster.",
     )
-    ssh_from: Word | None = Field(
+    ssh_from: User[Word | None] = Field(
         default=None, description="Who may reach the head node by ssh: `203.0.113.0/24`."
     )
-    bucket: Bucket | None = Field(
+    bucket: User[Bucket | None] = Field(
         default=None,
         description="A bucket for ParallelCluster's own files; it makes one if not given.",
     )
-    s3_access: tuple[Bucket, ...] = Field(
+    s3_access: User[tuple[Bucket, ...]] = Field(
         default=(), description="Buckets that all machines may read and write."
     )
-    tags: Mapping[Word, Word] = Field(default={}, description="Tags for all that is made.")
+    tags: Anyone[Mapping[Word, Word]] = Field(default={}, description="Tags for all that is made.")
     # The queues.
-    queues: Mapping[Word, Queue] = Field(
+    queues: Anyone[Mapping[Word, Queue]] = Field(
         default={},
         description="The queues, by name. Without them there is one, or two for `spot-then-on-demand`, "
         "of machines that fit the spec.",
     )
-    queue: Word | None = Field(
+    queue: Anyone[Word | None] = Field(
         default=None, description="The queue of the job; the first whose machines fit if not given."
     )
-    instance_types: tuple[Word, ...] = Field(
+    instance_types: Anyone[tuple[Word, ...]] = Field(
         default=(), description="Machines to use instead of those that fit by the package's table."
     )
-    min_count: Count = Field(default=0, description="Machines that are always there.")
-    max_count: Positive = Field(default=10, description="The most machines at once, of each queue.")
-    spot_price: Price | None = Field(
+    min_count: Anyone[Count] = Field(default=0, description="Machines that are always there.")
+    max_count: Anyone[Positive] = Field(
+        default=10, description="The most machines at once, of each queue."
+    )
+    spot_price: Anyone[Price | None] = Field(
         default=None, description="The most paid for a spot machine, in dollars an hour."
     )
-    placement_group: Word | None = Field(
+    placement_group: Anyone[Word | None] = Field(
         default=None, description="The placement group, where one is there already."
     )
-    efa: Truth = Field(default=False, description="Give each node Elastic Fabric Adapters.")
-    reservation: Reservation | None = Field(
+    efa: Anyone[Truth] = Field(default=False, description="Give each node Elastic Fabric Adapters.")
+    reservation: Anyone[Reservation | None] = Field(
         default=None, description="The capacity reservation of machines that are bought on demand."
     )
-    reservation_group: Word | None = Field(
+    reservation_group: Anyone[Word | None] = Field(
         default=None,
         description="A group of capacity reservations, by the ARN of its resource group.",
     )
     # Slurm.
-    idle_minutes: Positive = Field(
+    idle_minutes: Anyone[Positive] = Field(
         default=10, description="How long a machine without jobs is kept."
     )
-    memory_scheduling: Truth = Field(
+    memory_scheduling: Anyone[Truth] = Field(
         default=False, description="Have Slurm share out memory, too, and not processors alone."
     )
-    slurm_settings: Mapping[Word, Free] = Field(
+    slurm_settings: User[Mapping[Word, Free]] = Field(
         default={}, description="Settings of slurm.conf: `{MinJobAge: 3600}`."
     )
-    update: Literal["drain", "terminate", "stop"] = Field(
+    update: User[Literal["drain", "terminate", "stop"]] = Field(
         default="drain",
         description="What an update does to machines that run: `drain` lets their jobs end, "
         "`terminate` ends machines that are no more part of it, and `stop` ends all of them where the "
         "service asks for that.",
     )
     # The files.
-    storage: Mapping[Key, Storage] = Field(
+    storage: User[Mapping[Key, Storage]] = Field(
         default={},
         description="File systems of FSx for Lustre; each is `shared://NAME` as well.",
     )
-    archive: Truth = Field(
+    archive: User[Truth] = Field(
         default=True,
         description="Copy to S3 what has changed on file systems that have `data`, before the cluster is deleted.",
     )

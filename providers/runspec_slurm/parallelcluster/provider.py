@@ -7,7 +7,7 @@ from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
-from runspec.provider import Client, Facts, Finding, Options, Problem, Rehearsal, Spec, Step
+from runspec.provider import Client, Facts, Finding, Options, Probe, Problem, Rehearsal, Spec, Step
 from runspec_slurm import check as slurm_check, plan as slurm_plan
 from runspec_slurm.parallelcluster import check, config, onward, plan
 from runspec_slurm.parallelcluster.options import ParallelClusterOptions
@@ -33,6 +33,11 @@ class ParallelClusterProvider:
         from runspec_slurm.parallelcluster.doctor import examine
 
         return examine(options)
+
+    def probes(self, options: Any) -> Sequence[Probe]:
+        from runspec_slurm.parallelcluster import probes
+
+        return probes.probes()
 
     def plan(self, spec: Spec, run: str, facts: Facts) -> Sequence[Step]:
         name = config.name(spec, facts.options)

@@ -23,7 +23,7 @@ exec /bin/sh -c "$*"
 """
 PCLUSTER = """\
 #!/bin/sh
-echo '{"message": "the cluster is not rehearsed: take manage out of the spec"}'
+echo '{"message": "the cluster is not rehearsed"}'
 exit 1
 """
 # Whatever a spec says, nobody's account is reached from here.

@@ -49,6 +49,7 @@ def ask(interpreter: Path, configurations: Sequence[Mapping[str, Any]]) -> dict[
         done = subprocess.run(
             [str(interpreter), "-I", str(SCRIPT)],
             input=json.dumps(configurations),
+            cwd="/",
             capture_output=True,
             text=True,
             timeout=LONGEST_S,

@@ -97,7 +97,7 @@ def _run(uv: str, *words: str) -> None:
     argv = [uv, *words, "--no-config", "--color", "never"]
     try:
         done = subprocess.run(
-            argv, env=env, capture_output=True, text=True, timeout=INSTALL_S, check=False
+            argv, cwd="/", env=env, capture_output=True, text=True, timeout=INSTALL_S, check=False
         )
     except (OSError, subprocess.TimeoutExpired) as exc:
         raise Unavailable(f"aws-parallelcluster cannot be installed: {exc}", _WAY) from exc

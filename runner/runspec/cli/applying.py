@@ -2,14 +2,24 @@
 
 from __future__ import annotations
 
+import contextlib
 import time
 from argparse import Namespace
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 
-from runspec import apply as engine, check, gather, groups, logs, plan, record, words, yamlio
+from runspec import apply as engine, gather, groups, logs, plan, record, words
 from runspec.cli import console, planning, smoking, stopping
-from runspec.errors import DETACHED, OK, Conflict, JobFailed, TimedOut, UsageError
+from runspec.errors import (
+    DETACHED,
+    OK,
+    Conflict,
+    CredentialsError,
+    Damaged,
+    JobFailed,
+    TimedOut,
+    UsageError,
+)
 from runspec.journal import Journal, Memory
 from runspec.provider import Client, Facts, Provider, Remembers, Spec, State, Status, Talks
 from runspec.record import Record
@@ -31,6 +41,8 @@ def apply(args: Namespace) -> int:
     limit_s = wait_limit(args)
     told = console.Told(quiet=args.json)
     found = planning.load(args, told)
+    if found.profile is not None and not args.json:
+        console.tell(f"profile {found.profile}")
     if found.spec.scaling is None:
         groups.forget(found.spec.name)  # from here on the name means this run
         return _apply(found, args, told, limit_s)
@@ -104,15 +116,16 @@ def _smoke(
 def _choose(found: gather.Job, client: Client, new: bool, told: console.Told) -> Chosen:
     """Find the run that this spec already has, or put down a new one. Hold the name's lock."""
     preview = plan.make(found.provider, found.spec, plan.PREVIEW, found.facts)
+    if not new and (wrong := record.damaged(found.spec.name)):
+        raise wrong  # it may be alive
     for age, old in enumerate(reversed([] if new else record.of_name(found.spec.name))):
         chosen = _same(old, preview, client, found, told)
         # How an older run ended says nothing any more: the newest failed, or was cancelled.
         if chosen is not None and (age == 0 or chosen.done is None):
             return chosen
     made = plan.make(found.provider, found.spec, record.new_token(), found.facts)
-    fresh = record.create(
-        found.text.data, made, found.facts, found.base.absolute(), found.spec.name
-    )
+    base, name = found.base.absolute(), found.spec.name
+    fresh = record.create(found.text.data, made, found.facts, base, name, found.profile)
     return Chosen(fresh, client, f"run {made.run}")
 
 
@@ -240,14 +253,21 @@ def _followed(
     """Give how a run ended. Ctrl-C leaves it alone, says how to come back, and gives None."""
     try:
         metric = None if args.verb == "logs" else old.spec.metric  # who looks at logs stops nothing
-        with console.interruptible() as sleep, stopping.stopper(old, client, metric) as stopper:
+        with (
+            console.interruptible() as sleep,
+            stopping.stopper(old, client, metric) as stopper,
+            job_goes_on(old.run),
+        ):
             status = logs.follow(
                 client,
                 old.run,
                 stopping.both(shown, stopper),
                 wanted,
                 waits=lambda why: None if args.json else console.tell(f"{old.run} {why}"),
+                tell=console.tell,
                 timeout_s=limit_s,
+                answered=args.verb
+                != "logs",  # else it has just taken the run, or told how it stands
                 sleep=stopping.watched(sleep, stopper),
             )
     except KeyboardInterrupt:
@@ -262,6 +282,16 @@ def _followed(
             status = _ended_by_others(journal.memory)
         engine.note_end(journal, status)
     return status
+
+
+@contextlib.contextmanager
+def job_goes_on(run: str) -> Iterator[None]:
+    """Say at credentials that are refused meanwhile that they are needed here, and not by the job."""
+    try:
+        yield
+    except CredentialsError as exc:
+        more = f"; the job goes on. {ways(run)}"
+        raise CredentialsError(exc.message, f"{exc.hint or 'log in again'}{more}") from exc
 
 
 def show(old: Record, args: Namespace) -> Callable[[logs.Line], None]:
@@ -285,8 +315,11 @@ def shape(old: Record) -> tuple[int, int]:
 
 
 def spec(old: Record) -> Spec | None:
-    """Give the spec of a run; None where an older version took what this one refuses."""
-    return check.spec(yamlio.read(old.job))[0]
+    """Give the spec of a run; None where it cannot be read, or an older version took what this one refuses."""
+    try:
+        return old.spec
+    except Damaged:
+        return None
 
 
 def ways(run: str) -> str:

@@ -95,6 +95,22 @@ def _before(make: Make) -> None:
     taken.add_argument(
         "--to", metavar="FOLDER", help="write job.yaml and runspec-profile.yaml there"
     )
+    trust = make(
+        "trust",
+        "runspec trust runspec-profile.yaml",
+        "trust a profile that came with a checkout, as long as it does not change",
+    )
+    trust.add_argument(
+        "file",
+        nargs="?",
+        metavar="FILE",
+        help="the profile (if not given: the one that counts in this folder)",
+    )
+    which = trust.add_mutually_exclusive_group()
+    which.add_argument(
+        "--list", "-l", action="store_true", help="print the profiles that are trusted"
+    )
+    which.add_argument("--remove", action="store_true", help="no longer trust the profile")
 
 
 def _format(verb: ArgumentParser) -> None:
@@ -246,6 +262,15 @@ def _around(make: Make) -> None:
     doctor.add_argument(
         "--node", action="store_true", help="from one node, too, which takes a machine for a moment"
     )
+    doctor.add_argument(
+        "--probe",
+        action="store_true",
+        help="try out in your own account what runspec believes of the service (docs/unverified.md)",
+    )
+    doctor.add_argument(
+        "--only", metavar="ID,...", help="with --probe: carry out only these probes"
+    )
+    doctor.add_argument("--yes", action="store_true", help="with --probe: do not ask first")
     policy = make("policy", "runspec policy job.yaml", "print the least rights that a plan needs")
     policy.add_argument("file", metavar="FILE", help="the spec")
     policy.add_argument("--job", action="store_true", help="those of what runs in the job")
@@ -312,7 +337,7 @@ def _count(text: str) -> int:
 
 
 GROUPS: Mapping[Callable[[Make], None], Collection[str]] = {
-    _before: ("init", "validate", "plan", "import"),
+    _before: ("init", "validate", "plan", "import", "trust"),
     _simulating: ("simulate",),
     _making: ("apply",),
     _rehearsing: ("rehearse",),

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import json
 import re
+import shlex
 import sys
 from argparse import Namespace
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-from runspec import check, gather, home, job, profile, registry
+from runspec import check, disk, gather, home, job, registry, trust
 from runspec.cli import complaining, console
-from runspec.errors import OK, Conflict, RunspecError, Unavailable, UsageError
+from runspec.errors import OK, Conflict, Lacking, RunspecError, Unavailable, UsageError
 from runspec.job import Wrong
 from runspec.provider import Doctor, DoctorOfNodes, Finding, Introduces, Options
 from runspec.report import placed, plain
@@ -51,25 +52,35 @@ def init(args: Namespace) -> int:
         with path.open("x", encoding="utf-8") as file:
             file.write(text)
         schema.parent.mkdir(exist_ok=True)
-        schema.write_text(_schema_text(), encoding="utf-8")
+        with disk.replaced(schema) as written:
+            written.write(_schema_text().encode())
     except FileExistsError as exc:
         raise Conflict(f"{path} is there already", "name another: runspec init FILE") from exc
     except OSError as exc:
         raise UsageError(f"cannot write {path}: {(exc.strerror or str(exc)).lower()}") from exc
     first = _introduced(args.provider)
-    there = home.profile_path(path.parent)
+    there = home.find_profile(path.parent)
     made = path.parent / home.PROFILE if first is not None and there is None else None
     if made is not None:
-        made.write_text(first or "", encoding="utf-8")
+        data = (first or "").encode()
+        try:
+            with made.open("xb") as new:
+                new.write(data)
+        except OSError as exc:
+            raise UsageError(f"cannot write {made}: {(exc.strerror or str(exc)).lower()}") from exc
+        trust.add(made, data)
     if args.json:
         console.out_json({"file": str(path), "schema": str(schema), "profile": made and str(made)})
         return OK
     console.tell(f"wrote {path}, and {schema} for editors")
     if made is not None:
-        console.tell(f"fill in {made}; runspec doctor {args.provider} looks at it")
-    elif first is not None and there is not None and not _tells(there, args.provider):
+        trust_it = f"runspec trust {shlex.quote(str(made))}"
         console.tell(
-            f"{there} says nothing of {args.provider}; put in what it needs, which follows"
+            f"fill in {made}, and then: {trust_it}; runspec doctor {args.provider} looks at it"
+        )
+    elif first is not None and there is not None and not _tells(there.path, args.provider):
+        console.tell(
+            f"{there.path} says nothing of {args.provider}; put in what it needs, which follows"
         )
         console.out(first.rstrip("\n"))
     console.tell(f"next: runspec {'apply' if first is None else 'plan'} {path}")
@@ -85,7 +96,7 @@ def _introduced(name: str) -> str | None:
 def _tells(path: Path, name: str) -> bool:
     """Say whether the profile at *path* has settings of *name*; a wrong one is for `plan` to tell of."""
     try:
-        return name in gather.read_profile(path).providers
+        return name in gather.profile_in(job.read_file(path)).providers
     except (RunspecError, Wrong):
         return True
 
@@ -108,10 +119,10 @@ def _schema_text() -> str:
 
 
 def schema(args: Namespace) -> int:
-    from runspec.schema import job_schema, reference
+    from runspec.schema import full_schema, reference
 
     if args.reference:
-        sys.stdout.write(reference(job_schema(_models())))
+        sys.stdout.write(reference(full_schema(_models())))
     else:
         sys.stdout.write(_schema_text())
     return OK
@@ -141,6 +152,12 @@ def providers(args: Namespace) -> int:
 
 def doctor(args: Namespace) -> int:
     """Tell each finding as it is made: some take their time."""
+    if args.probe:
+        from runspec.cli import probing
+
+        return probing.probe(args)
+    if args.only or args.yes:
+        raise UsageError("--only and --yes go with --probe")
     names = [args.provider] if args.provider else list(registry.installed())
     found = []
     for about, finding in _findings(names, node=args.node):
@@ -148,7 +165,7 @@ def doctor(args: Namespace) -> int:
         if not args.json:
             console.out(f"{'ok ' if finding.ok else 'BAD'} {about}: {plain(finding.what)}")
             if finding.hint and not finding.ok:
-                console.out(f"      hint: {finding.hint}")
+                console.out(f"      hint: {plain(finding.hint)}")
     if args.json:
         console.out_json([{"about": about, **finding._asdict()} for about, finding in found])
     return OK if all(finding.ok for _, finding in found) else Unavailable.exit_code
@@ -158,34 +175,37 @@ def _findings(names: Iterable[str], *, node: bool) -> Iterator[tuple[str, Findin
     for finding in _profile():
         yield "profile", finding
     for name in names:
-        for finding in _examine(name, node=node):
-            yield name, finding
+        try:
+            with registry.extras():
+                for finding in _examine(name, node=node):
+                    yield name, finding
+        except Lacking as exc:
+            yield name, Finding(exc.message, False, exc.hint)
 
 
 def _profile() -> list[Finding]:
-    path = home.profile_path(Path.cwd())
-    if path is None:
+    place = home.find_profile(Path.cwd())
+    if place is None:
         return [Finding("there is none (runspec init --provider NAME writes one)", True)]
     try:
-        gather.read_profile(path)
+        gather.profile_in_use(Path.cwd())
     except Wrong as exc:
         complaining.print_all(exc.texts, None)
-        return [Finding(f"{path} is wrong", False, "see above")]
+        return [Finding(f"{place.path} is wrong", False, "see above")]
     except RunspecError as exc:
         return [Finding(exc.message, False, exc.hint)]
-    return [Finding(f"{path} can be read", True)]
+    return [Finding(f"{place.path} can be read", True)]
 
 
 def _examine(name: str, *, node: bool) -> Iterable[Finding]:
     provider = registry.load(name)
     if not isinstance(provider, Doctor):
         return [Finding("it cannot look for trouble by itself", True)]
-    path = home.profile_path(Path.cwd())
-    text = None if path is None else job.read_file(path)
-    found = profile.Profile() if text is None else gather.profile_in(text)
-    at = ("providers", name)
-    options, problems = check.model(provider.options_model, found.providers.get(name, {}), at)
+    own = gather.profile_in_use(Path.cwd())
+    text, at = own.text, ("providers", name)
+    options, problems = check.model(provider.options_model, own.settings(name), at)
     if options is not None:
+        gather.demand_trust(own, provider)
         return _looked(provider, options, node=node)
     assert text is not None and text.document is not None, "BUG: nobody's settings are wrong"
     complaints = placed(text.name, text.document, problems)

@@ -7,51 +7,89 @@ import time
 from argparse import Namespace
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
-from runspec import check, gather, home, plan, profile, record, registry
+from runspec import check, gather, leftovers, outage, plan, record, registry
 from runspec.cli import console, planning
-from runspec.errors import OK, Unavailable, UnknownOutcome, UsageError
-from runspec.provider import Client, Collects, Facts, Litter, Permits
+from runspec.errors import OK, Damaged, Unavailable, UnknownOutcome, UsageError
+from runspec.provider import Client, Collects, Facts, Litter, Options, Permits, Provider
 from runspec.report import plain
 
 END_S = 300.0
 
 
+class Row(NamedTuple):
+    """One thing that was found, as it is printed."""
+
+    what: str
+    run: str | None
+    alive: bool
+    removed: bool
+
+
 def gc(args: Namespace) -> int:
     """Show what no record knows; with --yes, take it away."""
-    client = _client(args.provider)
+    provider, options = configured(args.provider)
+    client = provider.connect(Facts(options))
     if not isinstance(client, Collects):
         raise Unavailable(f"'{args.provider}' leaves nothing that no record knows")
-    kept = [of for of in record.all_runs() if not of.memory().deleted]
-    runs, made = {of.run for of in kept}, {text for of in kept for text in _texts(of)}
-    found = list(client.litter(runs, made))
+    rows = list(_of_probes(provider, yes=args.yes))
+    records = record.all_runs()
+    unreadable = [of for of in records if _unreadable(of)]
+    kept = [of for of in records if of not in unreadable and not of.memory().deleted]
+    made = {text for of in kept for text in _texts(of)}
+    found = list(client.litter({of.run for of in (*kept, *unreadable)}, made))
     gone = [one for one in found if args.yes and (args.alive or not one.alive)]
+    for of in unreadable:  # what runs share may be what this one was begun with
+        console.tell(f"{of.run} cannot be read, so what runs share stays (see runspec list)")
+        gone = [one for one in gone if one.run is not None]
     for one in gone:
         _remove(client, one)
+    rows += [Row(o.what, o.run, o.alive, removed=o in gone) for o in found]
     if args.json:
-        rows = [
-            {"what": o.what, "run": o.run, "alive": o.alive, "removed": o in gone} for o in found
-        ]
-        console.out_json(rows)
+        console.out_json([row._asdict() for row in rows])
         return OK
-    for one in found:
-        console.out(f"{'removed' if one in gone else 'found  '} {plain(one.what)}")
-    if not found:
+    for row in rows:
+        console.out(f"{'removed' if row.removed else 'found  '} {plain(row.what)}")
+    if not rows:
         console.tell("nothing is left over")
     elif not args.yes:
-        console.tell(f"{len(found)} things; runspec gc {args.provider} --yes takes them away")
+        console.tell(f"{len(rows)} things; runspec gc {args.provider} --yes takes them away")
     return OK
 
 
-def _client(name: str) -> Client:
+def _unreadable(of: record.Record) -> bool:
+    try:
+        of.memory()
+        list(_texts(of))
+    except Damaged:
+        return True
+    return False
+
+
+def configured(name: str) -> tuple[Provider, Options]:
+    """Give the provider of that name, and what the profile says of it."""
     provider = registry.load(name)
-    path = home.profile_path(Path.cwd())
-    found = profile.Profile() if path is None else gather.read_profile(path)
-    options, problems = check.model(provider.options_model, found.providers.get(name, {}))
+    own = gather.profile_in_use(Path.cwd())
+    options, problems = check.model(provider.options_model, own.settings(name))
     if options is None:
         raise UsageError(f"the profile: {problems[0].what}", problems[0].hint)
-    return provider.connect(Facts(options))
+    gather.demand_trust(own, provider)
+    return provider, options
+
+
+def _of_probes(provider: Provider, *, yes: bool) -> Iterator[Row]:
+    """Give what sessions of `doctor --probe` that were killed have made; with *yes*, take it away first."""
+    if not leftovers.sessions(provider.name):
+        return
+    with leftovers.alone(provider.name) as free:
+        for session in leftovers.sessions(provider.name):
+            made = session.made.copy()
+            if yes and free:
+                leftovers.clean(session, provider, console.tell)
+            for one in made:
+                gone = one not in session.made
+                yield Row(f"{one.what}, of {session.name}", None, not free, removed=gone)
 
 
 def _texts(of: record.Record) -> Iterator[str]:
@@ -77,11 +115,11 @@ def _remove(client: Client, one: Litter) -> None:
 def _end(client: Client, run: str) -> None:
     """End *run* and wait until it has: what it saves at its end belongs to it, too."""
     client.cancel(run)
-    end = time.monotonic() + END_S
+    end, looks = time.monotonic() + END_S, outage.pauses()
     while not client.state(run).state.terminal:
         if time.monotonic() > end:
             raise UnknownOutcome(f"{run} has not ended yet", "run the same command again")
-        time.sleep(0.5)
+        time.sleep(next(looks))
 
 
 def policy(args: Namespace) -> int:

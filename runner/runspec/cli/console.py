@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import io
-import json
 import os
 import signal
 import sys
@@ -13,7 +12,7 @@ import time
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any, Self
 
-from runspec.report import plain
+from runspec.report import as_json, plain
 
 if TYPE_CHECKING:
     from rich.progress import Progress as Bars, TaskID
@@ -36,7 +35,7 @@ def out(text: str) -> None:
 
 
 def out_json(value: Any) -> None:
-    out(json.dumps(value, ensure_ascii=False))
+    out(as_json(value))
 
 
 def tell(text: str) -> None:

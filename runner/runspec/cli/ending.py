@@ -5,7 +5,7 @@ from __future__ import annotations
 from argparse import Namespace
 
 from runspec import apply as engine, groups, plan, record
-from runspec.cli import applying, console
+from runspec.cli import applying, choosing, console
 from runspec.errors import OK, Conflict, UsageError
 from runspec.provider import Scope, Status, Step
 from runspec.record import Record
@@ -21,7 +21,7 @@ def _meant(run: str) -> list[Record]:
     """Give the run that is meant, or the newest one of each size of a group."""
     group = groups.find(run)
     if group is None:
-        return [record.find(run)]
+        return [choosing.run(run)]
     return [of for of in groups.runs(group).values() if of is not None]
 
 
@@ -76,6 +76,12 @@ def _destroy_site(args: Namespace) -> int:
 def _take_away_site(told: console.Told) -> list[str]:
     """Give the titles of what was taken away. Hold the site's lock: no apply may find what is about to go."""
     records = record.all_runs()
+    unreadable = [r for r in records if record.unreadable(r)]
+    if unreadable:
+        raise Conflict(
+            f"{unreadable[0].run} cannot be read, and may still need it",
+            f"runspec list says why; move {unreadable[0].folder} away to have runspec forget it",
+        )
     alive = [r.run for r in records if not r.memory().deleted]
     if alive:
         raise Conflict(

@@ -10,8 +10,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import NoReturn
 
-from runspec import apply as engine, forward, record, registry
-from runspec.cli import applying, console, looking
+from runspec import apply as engine, forward, registry
+from runspec.cli import applying, choosing, console, looking
 from runspec.errors import DETACHED, OK, RunspecError, Unavailable
 from runspec.provider import Client, Enters, Interactive, NodeStatus, Shells, State, Status, Tunnels
 
@@ -47,8 +47,7 @@ def _become(what: Interactive) -> NoReturn:
         signal.signal(number, signal.SIG_DFL)
     env = dict(os.environ if what.env is None else what.env)
     try:
-        if what.folder is not None:
-            os.chdir(what.folder)
+        os.chdir(what.folder or "/")  # not a checkout: PATH may have relative folders
         os.execvpe(what.argv[0], what.argv, env)
     except OSError as exc:
         name = what.folder if exc.filename is None else exc.filename
@@ -129,7 +128,7 @@ def _looked(at: Place) -> Status | None:
 
 def _place(args: Namespace, what: str) -> Place:
     """Find the node that is meant. Raises UsageError for one that is not there, and Unavailable for one at rest."""
-    of = record.find_kept(args.run)
+    of = choosing.kept(args.run)
     count, tasks = applying.shape(of)
     looking.there("--node", args.node, count, "nodes")
     looking.there("--task", args.task, tasks, "tasks")

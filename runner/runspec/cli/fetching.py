@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import os
 from argparse import Namespace
 from collections.abc import Sequence
 from pathlib import Path, PurePosixPath
 
-from runspec import disk, record
-from runspec.cli import applying, console
-from runspec.errors import OK, RemoteError, Unavailable, UsageError
+from runspec import disk
+from runspec.cli import applying, choosing, console
+from runspec.errors import OK, Conflict, RemoteError, Unavailable, UsageError
 from runspec.problems import did_you_mean
 from runspec.provider import OutputFile, Outputs, Progress
 
@@ -17,7 +16,7 @@ CHUNK_BYTES = 1 << 20
 
 
 def fetch(args: Namespace) -> int:
-    of = record.find_kept(args.run)
+    of = choosing.kept(args.run)
     _, client, _ = applying.connect(of)
     if not isinstance(client, Outputs):
         raise Unavailable("this provider cannot give outputs back")
@@ -46,7 +45,10 @@ def fetch(args: Namespace) -> int:
 
 
 def place(target: Path, file: OutputFile, files: Sequence[OutputFile]) -> Path:
-    """Give where *file* goes; raises RemoteError rather than write outside of *target*."""
+    """Return where *file* goes.
+
+    Raises RemoteError where its name would leave *target*, and Conflict where a link in there would.
+    """
     parts = PurePosixPath(file.path).parts
     if not parts or ".." in parts or PurePosixPath(file.path).is_absolute():
         raise RemoteError(f"'{file.path}' would leave {target}", "the record is damaged")
@@ -55,20 +57,19 @@ def place(target: Path, file: OutputFile, files: Sequence[OutputFile]) -> Path:
         folder /= f"task-{file.task}"
     if file.rank:
         folder /= f"node-{file.rank}"
-    return folder.joinpath(file.output, *parts)
+    path = folder.joinpath(file.output, *parts)
+    if not path.parent.resolve().is_relative_to(target.resolve()):
+        raise Conflict(f"a link in {target} leads {path.parent} out of it", "name another folder")
+    return path
 
 
 def _copy(file: OutputFile, path: Path, move: Progress, done: int, whole: int) -> int:
     """Write *file* to *path*, all or nothing; give the bytes done by then."""
-    temporary = path.with_name(f".{path.name}.new")
     with disk.told(path):
         path.parent.mkdir(parents=True, exist_ok=True)
-        with file.open() as source, temporary.open("wb") as copy:
+        with file.open() as source, disk.replaced(path) as copy:
             while data := source.read(CHUNK_BYTES):
                 copy.write(data)
                 done += len(data)
                 move(done, whole)
-            copy.flush()
-            os.fsync(copy.fileno())
-        os.replace(temporary, path)
     return done

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import os
 from argparse import Namespace
 from collections.abc import Mapping
 from pathlib import Path
 
-from runspec import home, registry
+from runspec import disk, home, registry
 from runspec.cli import console
 from runspec.errors import OK, Conflict, Unavailable, UsageError
 from runspec.plan import Plan
@@ -63,13 +64,14 @@ def read(name: str) -> Foreign:
 
 def write(folder: Path, files: Mapping[str, str], *, over: bool) -> list[str]:
     """Write *files* into *folder*; give their paths. Unless *over*, none may be there yet."""
-    there = [str(folder / name) for name in files if (folder / name).exists()]
+    there = [str(folder / name) for name in files if os.path.lexists(folder / name)]
     if there and not over:
         raise Conflict(f"{there[0]} is there already", "name another folder: --to FOLDER")
     try:
         folder.mkdir(parents=True, exist_ok=True)
         for name, text in files.items():
-            (folder / name).write_text(text, encoding="utf-8")
+            with disk.replaced(folder / name) as file:
+                file.write(text.encode())
     except OSError as exc:
         raise UsageError(f"cannot write into {folder}: {(exc.strerror or '').lower()}") from exc
     return [str(folder / name) for name in files]

@@ -7,50 +7,76 @@ from argparse import Namespace
 from pathlib import Path
 from typing import Any
 
-from runspec import apply as engine, logs as log, record, saving
-from runspec.cli import applying, changing, console, nodes
-from runspec.errors import OK, Bug, JobFailed, RunspecError, UsageError
+from runspec import apply as engine, logs as log, record, registry, saving
+from runspec.cli import applying, changing, choosing, console, nodes
+from runspec.errors import OK, Damaged, JobFailed, Lacking, RunspecError, TimedOut, UsageError
 from runspec.journal import Memory
+from runspec.outage import Outage
 from runspec.provider import Client, State, Status
 from runspec.record import Record
 from runspec.report import plain
 
 SAVE_PAUSE_S = 0.2
+UNREADABLE, NOT_STARTED = "unreadable", "not-started"  # in place of a state
 
 
 def list_runs(args: Namespace) -> int:
-    listed = map(_listed, record.all_runs())
+    listed = [_listed(of) for of in record.all_runs()]
     rows = [row for row in listed if args.all or row["state"] != "destroyed"]
     if args.json:
         console.out_json(rows)
         return OK
     if not rows:
-        console.tell("no runs yet: runspec apply job.yaml starts one")
+        console.tell(_none(destroyed=len(listed)))
     for row in rows:
         began = time.strftime("%Y-%m-%d %H:%M", time.localtime(row["began"]))
         console.out(f"{row['run']:48} {row['provider']:14} {row['state']:11} {began}")
+        if row["state"] == UNREADABLE:
+            console.out(f"  why: {plain(row['reason'])}")
     return OK
+
+
+def _none(*, destroyed: int) -> str:
+    """Return what is said in place of a list without rows."""
+    if destroyed == 0:
+        return "no runs yet: runspec apply job.yaml starts one"
+    return (
+        "no runs: 1 was destroyed, --all shows it"
+        if destroyed == 1
+        else f"no runs: {destroyed:,} were destroyed, --all shows them"
+    )
 
 
 def _listed(of: Record) -> dict[str, Any]:
     """Give the row of a run; one that is damaged is told as such, and does not hide the others."""
     try:
-        return _row(of, of.memory())
-    except Bug as exc:
-        damaged = {"run": of.run, "name": of.name, "provider": "-", "state": "damaged"}
-        return {**damaged, "reason": exc.message, "began": 0.0}
+        memory = of.memory()
+        try:
+            with registry.extras():
+                return _row(of, memory, standing(of, memory))
+        except Lacking as exc:
+            return _row(of, memory, Status(State.WAITING, f"not known now: {exc.message}"))
+    except Damaged as exc:
+        known = {"run": of.run, "name": of.name, "provider": "-", "state": UNREADABLE}
+        return {**known, "reason": exc.message, "began": 0.0}
 
 
-def _row(of: Record, memory: Memory) -> dict[str, Any]:
-    status = standing(of, memory)
+def _row(of: Record, memory: Memory, status: Status) -> dict[str, Any]:
     return {
         "run": of.run,
         "name": of.name,
         "provider": of.plan.provider,
-        "state": "destroyed" if memory.deleted else status.state,
+        "state": _shown_state(of, memory, status),
         "reason": status.reason,
         "began": memory.born,
     }
+
+
+def _shown_state(of: Record, memory: Memory, status: Status) -> str:
+    if memory.deleted:
+        return "destroyed"
+    begun = memory.status is not None or engine.is_made(of.plan, memory)
+    return status.state if begun else NOT_STARTED
 
 
 def standing(of: Record, memory: Memory) -> Status:
@@ -70,16 +96,17 @@ def standing(of: Record, memory: Memory) -> Status:
 
 
 def status(args: Namespace) -> int:
-    of = record.find(args.run)
+    of = choosing.run(args.run)
     memory = of.memory()
-    found = with_nodes(of, memory, standing(of, memory))
+    stands = standing(of, memory)
+    found = with_nodes(of, memory, stands)
     changed = changing.known(of, memory)
     told = {**found._asdict(), "nodes": nodes.rows(found.nodes), "want": memory.want}
-    row = {**_row(of, memory), **told, **changing.to_json(changed)}
+    row = {**told, **_row(of, memory, found), **changing.to_json(changed)}
     if args.json:
         console.out_json(row)
         return OK
-    console.out(f"{of.run} {row['state'] if not memory.deleted else 'destroyed'}")
+    console.out(f"{of.run} {row['state']}")
     if found.reason:
         console.out(f"  why: {plain(found.reason)}")
     if found.exit_code is not None:
@@ -94,22 +121,23 @@ def with_nodes(of: Record, memory: Memory, found: Status) -> Status:
     if found.nodes or memory.deleted or not engine.is_made(of.plan, memory):
         return found
     try:
-        _, client, _ = applying.connect(of)
-        return found._replace(nodes=client.state(of.run).nodes)
+        with registry.extras():
+            _, client, _ = applying.connect(of)
+            return found._replace(nodes=client.state(of.run).nodes)
     except RunspecError:
         return found
 
 
 def logs(args: Namespace) -> int:
     limit_s = applying.wait_limit(args)
-    of = record.find_kept(args.run)
+    of = choosing.kept(args.run)
     count, tasks = applying.shape(of)
     there("--node", args.node, count, "nodes")
     there("--task", args.task, tasks, "tasks")
     _, client, _ = applying.connect(of)
     wanted = log.chosen(args.node, args.task)
     if args.save:
-        return _save(of, client, args, wanted)
+        return _save(of, client, args, limit_s, wanted)
     if args.follow:
         return applying.watch(of, client, args, limit_s, wanted)
     show = applying.show(of, args)
@@ -125,17 +153,36 @@ def there(option: str, number: int | None, count: int, what: str) -> None:
         )
 
 
-def _save(of: Record, client: Client, args: Namespace, wanted: log.Wanted) -> int:
+def _save(
+    of: Record, client: Client, args: Namespace, limit_s: float | None, wanted: log.Wanted
+) -> int:
     """Save a copy of every stream, while the run goes on if that was asked for."""
     count, tasks = applying.shape(of)
     source = log.tail(client)
     pause_s = max(SAVE_PAUSE_S, source.poll_s)
-    with console.interruptible() as sleep:
+    status: Status | None = None
+    began = time.monotonic()
+
+    def pause(least_s: float) -> None:
+        if limit_s is not None and time.monotonic() - began > limit_s:
+            what = (
+                f"the logs of {of.run} are not whole after {limit_s:g} s; the same command goes on"
+            )
+            raise TimedOut(what, applying.ways(of.run))
+        sleep(max(pause_s, least_s))
+
+    def over() -> bool:
+        nonlocal status
+        status = client.state(of.run) if args.follow else None
+        return status is None or status.state.terminal
+
+    with console.interruptible() as sleep, applying.job_goes_on(of.run):
         saved = saving.save(
             lambda: [s for s in source.streams(of.run) if wanted(s)],
             lambda s: saving.name(s, Path(args.save), count, tasks),
-            lambda: not args.follow or client.state(of.run).state.terminal,
-            lambda: sleep(pause_s),
+            over,
+            pause,
+            Outage(console.tell, patient=args.follow),
         )
     if args.json:
         rows = [
@@ -146,9 +193,8 @@ def _save(of: Record, client: Client, args: Namespace, wanted: log.Wanted) -> in
     else:
         for _, path, size in saved:
             console.tell(f"saved {path} ({size:,} bytes)")
-    if not args.follow:
+    if status is None:
         return OK
     with of.opened() as journal:
-        ended = client.state(of.run)
-        engine.note_end(journal, ended)
-    return OK if ended.state is State.SUCCEEDED else JobFailed.exit_code
+        engine.note_end(journal, status)
+    return OK if status.state is State.SUCCEEDED else JobFailed.exit_code

@@ -18,6 +18,7 @@ MODULES = {
     "plan": "planning",
     "simulate": "simulating",
     "import": "foreign",
+    "trust": "trusting",
     "apply": "applying",
     "list": "looking",
     "status": "looking",
@@ -37,7 +38,7 @@ MODULES = {
     "completion": "around",
 }
 # Verbs whose plain name means something else in Python, or in the module they live in.
-FUNCTIONS = {"list": "list_runs", "plan": "plan_", "import": "import_"}
+FUNCTIONS = {"list": "list_runs", "plan": "plan_", "import": "import_", "trust": "trust_"}
 
 
 def run(words: Sequence[str]) -> int:
@@ -81,7 +82,13 @@ def verb(args: Namespace) -> int:
     module = importlib.import_module(f"runspec.cli.{MODULES[args.verb]}")
     gc.freeze()
     gc.enable()
-    code: int = getattr(module, FUNCTIONS.get(args.verb, args.verb))(args)
+    try:
+        code: int = getattr(module, FUNCTIONS.get(args.verb, args.verb))(args)
+    except ImportError:
+        from runspec import registry  # not every verb needs it
+
+        with registry.extras():
+            raise
     return code
 
 

@@ -14,7 +14,7 @@ from runspec.cli import complaining, console, foreign, smoking
 from runspec.errors import CHANGES, OK, UsageError
 from runspec.plan import Change, Plan
 from runspec.provider import Scope, Spec
-from runspec.report import plain
+from runspec.report import as_json, plain
 from runspec.sweeps import Random
 
 ROWS = 50  # tasks shown to a person
@@ -60,7 +60,7 @@ def _planned(found: gather.Job, args: Namespace) -> bool:
     elif args.json and args.diff:
         console.out_json({"run": before and before.run, "changes": _changes_json(changes)})
     elif args.json:
-        console.out(json.dumps(plan.to_json(made), indent=2, ensure_ascii=False))
+        console.out(as_json(plan.to_json(made), indent=2))
     elif args.diff:
         _print_changes(before, changes)
     else:
@@ -106,12 +106,13 @@ def _print_changes(before: Plan | None, changes: list[Change] | None) -> None:
 def describe(changes: list[Change]) -> Iterator[str]:
     """Give each change in a line or two, for a person."""
     for change in changes:
+        path = plain(change.path)
         if change.before is None:
-            yield f"  + {change.path}: {_short(change.after)}"
+            yield f"  + {path}: {_short(change.after)}"
         elif change.after is None:
-            yield f"  - {change.path}: {_short(change.before)}"
+            yield f"  - {path}: {_short(change.before)}"
         else:
-            yield f"  ~ {change.path}: {_short(change.before)} -> {_short(change.after)}"
+            yield f"  ~ {path}: {_short(change.before)} -> {_short(change.after)}"
 
 
 def view(made: Plan) -> Iterator[str]:

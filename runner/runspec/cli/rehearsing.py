@@ -10,7 +10,7 @@ from argparse import Namespace
 from collections.abc import Iterator
 from pathlib import Path
 
-from runspec import gather, home, job, profile, record, registry
+from runspec import gather, job, profile, record, registry
 from runspec.cli import applying, console, ending, fetching, looking
 from runspec.errors import Unavailable, UsageError
 from runspec.job import Wrong
@@ -29,11 +29,11 @@ def rehearse(args: Namespace) -> int:
         raise Unavailable(
             f"there is nothing to rehearse for '{provider.name}'", "runspec apply runs it here"
         )
-    options, wrong = gather.settings(text, Path(args.file).parent, spec, provider)
+    own = gather.profile_in_use(Path(args.file).parent)
+    options, wrong = gather.settings(text, own, spec, provider)
     if options is None:
         raise Wrong(*wrong)  # before anything is started, and at the lines of the user's own files
-    settings = _profile(Path(args.file).parent).providers.get(provider.name, {})
-    pool = spec.cluster.pool
+    settings, pool = own.settings(provider.name), spec.cluster.pool
     with (
         _folder(args) as folder,
         provider.rehearse(profile.drawn(settings, pool), folder, args.engine) as stage,
@@ -67,11 +67,6 @@ def _read(args: Namespace) -> tuple[job.Text, Spec]:
             text.complain(problems)
         raise Wrong(text)
     return text, spec
-
-
-def _profile(folder: Path) -> profile.Profile:
-    path = home.profile_path(folder)
-    return profile.Profile() if path is None else gather.read_profile(path)
 
 
 @contextlib.contextmanager

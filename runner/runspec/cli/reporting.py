@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 from argparse import Namespace
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
@@ -19,10 +18,9 @@ from runspec import (
     logs,
     measures,
     ranking,
-    record,
     summaries,
 )
-from runspec.cli import applying, changing, console, looking, stopping, tables
+from runspec.cli import applying, changing, choosing, console, looking, stopping, tables
 from runspec.cli.changing import Known
 from runspec.curves import Asked, Baseline, Point, Scaled, Series
 from runspec.errors import DETACHED, OK, UsageError
@@ -55,7 +53,7 @@ def report(args: Namespace) -> int:
         _refuse(args, OF_A_RUN, f"{args.run} is a job at several sizes, each a run of its own")
         return _sizes(group.name, (), [_measured(group, args)], asked, args)
     _refuse(args, OF_SIZES, f"{args.run} has no sizes that could be compared")
-    return _run(record.find_kept(args.run), args)
+    return _run(choosing.kept(args.run), args)
 
 
 def _refuse(args: Namespace, names: Sequence[str], what: str) -> None:
@@ -189,7 +187,9 @@ def _follow(of: Record, client: Client, metric: Metric | None, args: Namespace) 
         with console.interruptible() as sleep, stopping.stopper(of, client, metric) as stopper:
             show = stopping.both(lambda line: None, stopper)
             slept = stopping.watched(sleep, stopper)
-            status = logs.follow(client, of.run, show, timeout_s=limit_s, sleep=slept)
+            status = logs.follow(
+                client, of.run, show, tell=console.tell, timeout_s=limit_s, sleep=slept
+            )
     except KeyboardInterrupt:
         console.tell(f"interrupted; the job goes on. {applying.ways(of.run)}")
         return False
@@ -357,9 +357,7 @@ def _write_page(args: Namespace, page: Any) -> None:
     path = Path(args.html)
     if path.is_dir():
         raise UsageError(f"--html: {path} is a folder", "name a file in it")
-    fresh = path.with_name(f".{path.name}.new")
-    with disk.told(path):
-        fresh.write_text(page(), encoding="utf-8")
-        os.replace(fresh, path)
+    with disk.told(path), disk.replaced(path) as file:
+        file.write(page().encode())
     if not args.json:
         console.tell(f"wrote {path}")

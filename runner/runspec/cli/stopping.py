@@ -8,10 +8,11 @@ from collections.abc import Callable, Collection, Iterator
 
 from runspec import measures, ranking
 from runspec.cli import console
-from runspec.errors import NoAnswer, RemoteError, Unavailable
+from runspec.errors import RunspecError, Unavailable
 from runspec.logs import Line
 from runspec.measuring import Measured
 from runspec.metrics import Metric
+from runspec.outage import passes
 from runspec.plots import brief
 from runspec.provider import Client, State, Status, Stops
 from runspec.ranking import Task
@@ -69,18 +70,18 @@ class Stopper:
             return
         self._next_s = time.monotonic() + self._pause_s
         self._pause_s = min(LONGEST_S, self._pause_s * GROWS)
-        rest = left(self.client.state(self.of.run), len(self.values)) - {self.winner.number}
-        if not rest:
-            return
-        if not self._told:
-            self._tell(self.winner)
         try:
-            stop(self.of, self.client, rest, f"task {self.winner.number} was good enough")
-        except NoAnswer:
-            return  # it is said again in a moment
-        except RemoteError as exc:
-            if not exc.transient:
-                raise
+            self._stop(self.winner)
+        except RunspecError as exc:
+            if not passes(exc):
+                raise  # else it is said again in a moment
+
+    def _stop(self, winner: Task) -> None:
+        rest = left(self.client.state(self.of.run), len(self.values)) - {winner.number}
+        if rest:
+            if not self._told:
+                self._tell(winner)
+            stop(self.of, self.client, rest, f"task {winner.number} was good enough")
 
     def _task(self, number: int) -> Task:
         measured: Measured = self.watch.measured(number)

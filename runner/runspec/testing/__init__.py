@@ -12,7 +12,15 @@ import pytest
 pytest.register_assert_rewrite(
     *(
         f"runspec.testing.{name}"
-        for name in ("contract", "client", "entering", "stopping", "promises")
+        for name in (
+            "contract",
+            "client",
+            "entering",
+            "following",
+            "machines",
+            "stopping",
+            "promises",
+        )
     )
 )
 

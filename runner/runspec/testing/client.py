@@ -136,6 +136,19 @@ class ClientContract:
         assert (status.state, status.exit_code) == (State.FAILED, 7)
         assert status.reason, "nobody says why"
 
+    def test_a_job_has_the_exit_code_of_the_node_that_failed_by_itself(
+        self, trials: Trials, world: World
+    ) -> None:
+        """Other nodes may be ended for it: 143 is not what went wrong."""
+        if {"nodes", "limits"} & set(world.refuses):
+            pytest.skip("it has no nodes that end together")
+        trial = trials(world.second_node_failing(3))
+        trial.make()
+
+        status = trial.wait()
+
+        assert (status.state, status.exit_code) == (State.FAILED, 3), status
+
     def test_each_try_is_told_with_its_own_exit_code(self, trials: Trials, world: World) -> None:
         """Of nodes that a provider tells at all; a try that is over says the same from then on."""
         if "limits" in world.refuses:

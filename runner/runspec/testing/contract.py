@@ -16,11 +16,12 @@ from hypothesis import HealthCheck, Phase, given, settings
 from pydantic import ValidationError
 
 from runspec import plan, registry
+from runspec.field_marks import unmarked
 from runspec.provider import Doctor, Facts, Options, Problem, Provider, Spec, Step, Survey
 from runspec.scalars import NAME
 from runspec.testing import elsewhere, promises
+from runspec.testing.following import FollowingContract
 from runspec.testing.sealed import sealed
-from runspec.testing.stopping import StoppingContract
 from runspec.testing.strategies import specs
 from runspec.testing.world import EXAMPLES, SECRET, World
 
@@ -68,7 +69,7 @@ drawn = settings(
 )
 
 
-class ProviderContract(StoppingContract):
+class ProviderContract(FollowingContract):
     """Subclass it in a test module and give `world`; pytest does the rest."""
 
     @pytest.fixture
@@ -125,6 +126,10 @@ class ProviderContract(StoppingContract):
         schema = world.provider.options_model.model_json_schema()
 
         assert [k for k, v in schema["properties"].items() if not v.get("description")] == []
+
+    def test_its_settings_say_who_may_set_them(self, world: World) -> None:
+        """Each field is `User[...]` or `Anyone[...]`, those of models within it too."""
+        assert unmarked(world.provider.options_model) == []
 
     def test_what_it_surveys_is_plain_and_needs_no_credentials(
         self, world: World, spec: Spec, monkeypatch: pytest.MonkeyPatch

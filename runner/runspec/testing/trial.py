@@ -80,10 +80,15 @@ class Trial:
         with self._journal() as journal:
             return apply.cancel(self.plan, journal, self.hands)
 
-    def destroy(self) -> None:
-        """Take away the run and then what it shares with others."""
+    def destroy_run(self) -> None:
+        """Take away the run, and leave what it shares with others."""
         with self._journal() as journal:
             apply.destroy(self.plan, journal, self.hands)
+
+    def destroy(self) -> None:
+        """Take away the run and then what it shares with others."""
+        self.destroy_run()
+        with self._journal() as journal:
             site = [step for step in self.plan.steps if step.scope is Scope.SITE]
             apply.undo(site, journal, self.hands)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Callable, Collection, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -142,6 +143,10 @@ class World:
         """
         return {}
 
+    def outage(self) -> AbstractContextManager[None] | None:
+        """Give what keeps the service from answering anything as long as it is entered, where it can be told to."""
+        return None
+
     def reaches(self, fault: str, request: Request) -> bool:
         """Say whether *request* can meet that way to fail: what cannot is not tried with it."""
         return True
@@ -150,6 +155,11 @@ class World:
         """Give a job that prints *lines* and exits with *exit_code*."""
         words = " ".join(shlex.quote(line) for line in lines)
         return self.spec(run=f"printf '%s\\n' {words}\nexit {exit_code}\n")
+
+    def second_node_failing(self, exit_code: int) -> Spec:
+        """Give a job of two nodes: the second exits with *exit_code*, the first goes on for five seconds."""
+        text = f'[ "$RUNSPEC_RANK" = 0 ] || exit {exit_code}\nexec sleep 5\n'
+        return self.spec(run=text, cluster={"nodes": 2})
 
     def failing(self, exit_codes: Sequence[int]) -> Spec:
         """Give a job whose tries exit with *exit_codes*, one after the other."""
@@ -160,6 +170,10 @@ class World:
     def sleeping(self) -> Spec:
         """Give a job that goes on for longer than any test."""
         return self.spec(run="echo begun\nexec sleep 600\n")
+
+    def sharing(self) -> Spec:
+        """Give a job for which as much as possible is made that runs share."""
+        return self.example("single" if "mounts" in self.refuses else "mounts")
 
     def entered(self) -> Spec:
         """Give a job that goes on for longer than any test, with a secret, and a file `mark` in its folder."""

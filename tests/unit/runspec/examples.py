@@ -60,7 +60,7 @@ max_parallel: 4
 retry: {attempts: 3, spot_attempts: 10}
 timeout: 1h30m
 providers:
-  local: {engine: process, secrets: {hf: "env:HF_TOKEN"}, grace: 5s, without_gpus: true}
+  local: {engine: process, grace: 5s, without_gpus: true}
 """,
     "elastic nodes": SHORT.replace("local", "elsewhere")
     + "cluster: {nodes: {min: 1, max: 12}}\nlaunch: torchrun\nglobal_batch: 4096\n",
@@ -306,6 +306,18 @@ BAD = {
         "sweep",
         shape=False,
     ),
+    **{
+        f"a whole number of {digits} digits to draw": Wrong(
+            SHORT
+            + f"sweep: {{random: {{trials: 2, draw: {{a: {{integer: [1, {'9' * digits}]}}}}}}}}\n",
+            "sweep.random.draw.a.integer[1]",
+            shape=False,
+        )
+        for digits in (20, 400, 5000)
+    },
+    "a number of nodes of 400 digits": Wrong(
+        SHORT + f"cluster: {{nodes: {'9' * 400}}}\n", "cluster.nodes", shape=False
+    ),
     "a bound without a sweep": Wrong(SHORT + "max_parallel: 2\n", "max_parallel", shape=False),
     "no tries": Wrong(SHORT + "retry: {attempts: 0}\n", "retry.attempts"),
     "too many tries": Wrong(SHORT + "retry: {attempts: 11}\n", "retry.attempts"),
@@ -315,8 +327,8 @@ BAD = {
     "a wrong setting of a provider": Wrong(
         SHORT + "providers: {local: {engine: lxc}}\n", "providers.local.engine"
     ),
-    "a root that depends on where you stand": Wrong(
-        SHORT + "providers: {local: {root: here}}\n", "providers.local.root"
+    "a setting that belongs to a profile": Wrong(
+        SHORT + "providers: {local: {root: /here}}\n", "providers.local.root"
     ),
     "settings that are none": Wrong(SHORT + "providers: {local: 3}\n", "providers.local"),
 }

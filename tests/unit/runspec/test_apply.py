@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from runspec import apply
-from runspec.errors import NoAnswer, RemoteError, UnknownOutcome
+from runspec.errors import AlreadyExists, Conflict, NoAnswer, RemoteError, UnknownOutcome
 from runspec.journal import Journal
 from runspec.plan import Plan
 from runspec.provider import Answer, Request, Scope, State, Status, Step
@@ -134,6 +134,83 @@ def test_a_shared_thing_that_is_there_is_adopted(journal: Journal) -> None:
     assert world.made == ["q", "j"]
 
 
+class Shared(World):
+    """A service whose queue another machine makes, or takes away, between our look and our call."""
+
+    def __init__(self, refusal: type[RemoteError], goes_after: int | None, other: bool) -> None:
+        super().__init__()
+        self.refusal, self.left, self.other = refusal, goes_after, other
+        self.looks = 0
+
+    def call(self, request: Request) -> Answer:
+        if request.params["name"] == "q" and self.left != 0:
+            self.left = None if self.left is None else self.left - 1
+            raise self.refusal("Object already exists")
+        return super().call(request)
+
+    def find(self, step: Step) -> Answer | None:
+        self.looks += 1
+        if step.id != "queue" or self.looks == 1 or self.left is not None:
+            return super().find(step)
+        if self.other:
+            raise Conflict("q is there already, and its size is another")
+        return self._answer(step.do)
+
+
+@pytest.mark.parametrize("refusal", [RemoteError, AlreadyExists])
+def test_a_shared_thing_that_another_machine_made_meanwhile_is_adopted(
+    journal: Journal, refusal: type[RemoteError]
+) -> None:
+    """Whatever words the service refuses it with."""
+    world = Shared(refusal, None, other=False)
+
+    apply.make(PLAN, journal, hands(world))
+
+    assert world.made == ["j"]
+    assert answers(journal)["queue"] == {"arn": "arn:q"}
+
+
+def test_a_shared_thing_that_is_being_taken_away_is_waited_for_and_made_anew(
+    journal: Journal,
+) -> None:
+    world = Shared(AlreadyExists, 60, other=False)
+
+    apply.make(PLAN, journal, hands(world))
+
+    assert world.made == ["q", "j"]
+    assert 60 < world.now < 60 * apply.LONGEST_LOOK_S
+
+
+def test_a_shared_thing_that_neither_comes_nor_goes_is_not_waited_for_for_ever(
+    journal: Journal,
+) -> None:
+    world = Shared(AlreadyExists, -1, other=False)
+
+    with pytest.raises(AlreadyExists):
+        apply.make(PLAN, journal, hands(world))
+
+    assert apply.SETTLED_S < world.now < apply.SETTLED_S + 2 * apply.LONGEST_LOOK_S
+
+
+def test_what_is_refused_for_another_reason_in_the_end_was_not_made(journal: Journal) -> None:
+    """What was taken away meanwhile is asked for again, and that is refused: then nothing is there to be looked for."""
+    world = Shared(AlreadyExists, 1, other=False)
+    world.faults = ["refused"]
+
+    with pytest.raises(RemoteError, match="refused"):
+        apply.make(PLAN, journal, hands(world))
+
+    assert journal.memory.begun == set()
+    assert journal.memory.refused == "refused"
+
+
+def test_something_else_that_has_the_name_of_a_shared_thing_is_a_conflict(
+    journal: Journal,
+) -> None:
+    with pytest.raises(Conflict, match="its size is another"):
+        apply.make(PLAN, journal, hands(Shared(AlreadyExists, None, other=True)))
+
+
 @pytest.mark.parametrize("at", [0, 1])
 def test_a_lost_reply_is_found_and_not_made_again(journal: Journal, at: int) -> None:
     world = World(*["ok"] * at, "lost after")
@@ -215,6 +292,21 @@ def test_cancel_waits_until_all_has_ended(journal: Journal) -> None:
 
     assert status.state is State.CANCELLED
     assert journal.memory.status is not None
+
+
+def test_cancel_backs_off(journal: Journal) -> None:
+    """Each look is half a dozen requests where a service is asked for a job, its tasks and its store."""
+    world = World()
+    world.states = [State.RUNNING]
+    asked = list[float]()
+    world.cancel = lambda run: asked.append(world.now)  # type: ignore[method-assign]
+    journal.add("begun", step="job")
+
+    with pytest.raises(UnknownOutcome):
+        apply.cancel(PLAN, journal, hands(world))
+
+    assert len([at for at in asked if at < 10]) <= 10
+    assert len([at for at in asked if at >= 60]) <= (apply.CANCEL_S - 60) / 5 + 2
 
 
 def test_destroy_takes_away_the_run_and_leaves_what_is_shared(journal: Journal) -> None:

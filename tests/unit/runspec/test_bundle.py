@@ -184,6 +184,22 @@ def checkout() -> Iterator[Path]:
         yield made(Path(name), dict.fromkeys(FILES, ""))
 
 
+@pytest.mark.parametrize(
+    "glob, name",
+    [
+        ("*a" * 40 + "*b", "a" * 240),
+        ("**/a/" * 30 + "b", "a/" * 200),
+        ("**/*a*a/" * 20 + "*b", "aa/" * 200),
+    ],
+)
+def test_no_line_of_an_ignore_file_takes_for_ever(glob: str, name: str) -> None:
+    (rule,) = rules(glob, ours=True)
+    began = time.process_time()
+
+    assert not rule.matches(name, name, folder=False)
+    assert time.process_time() - began < 5
+
+
 def git_ignores(lines: list[str], checkout: Path) -> set[str]:
     """Ask git what of the tree it would not look at."""
     (checkout / ".gitignore").write_bytes("\n".join(lines).encode())

@@ -146,14 +146,13 @@ class Watched:
     """A client that notes whether it was asked for changes, and does not know them."""
 
     def __init__(self, client: Any, error: Exception) -> None:
-        self.client, self.error, self.asked = client, error, False
+        self.error, self.asked = error, False
+        for name in set(dir(client)) - set(dir(self)):
+            setattr(self, name, getattr(client, name))
 
     def changes(self, run: str) -> Sequence[Change]:
         self.asked = True
         raise self.error
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self.client, name)
 
 
 def watched(monkeypatch: pytest.MonkeyPatch, error: Exception) -> list[Watched]:

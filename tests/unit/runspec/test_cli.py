@@ -15,6 +15,7 @@ import pytest
 from runspec import errors, record, registry
 from runspec.cli.main import run
 from tests.needs import need
+from tests.profiles import own_profile
 from tests.waiting import LIMIT_S, SOON_S
 
 HEAD = "apiVersion: runspec/v1\nname: job\nprovider: local\n"
@@ -376,10 +377,9 @@ def test_secrets_reach_the_job_and_nothing_else(
     spec: Path, capsys: Capture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("SOURCE", "canary-5309")
+    own_profile().write_text("providers: {local: {secrets: {t: 'env:SOURCE'}}}\n")
     spec.write_text(
-        HEAD
-        + "secrets: {TOKEN: t}\nproviders: {local: {secrets: {t: 'env:SOURCE'}}}\n"
-        + "run: |\n  test ${#TOKEN} = 11 && echo right\n"
+        HEAD + "secrets: {TOKEN: t}\n" + "run: |\n  test ${#TOKEN} = 11 && echo right\n"
     )
 
     assert run(["apply", str(spec)]) == 0
@@ -391,9 +391,8 @@ def test_secrets_reach_the_job_and_nothing_else(
 def test_a_secret_that_is_not_set_is_told_before_anything_starts(
     spec: Path, capsys: Capture
 ) -> None:
-    spec.write_text(
-        HEAD + "secrets: {TOKEN: t}\nproviders: {local: {secrets: {t: 'env:NO_SUCH'}}}\nrun: echo\n"
-    )
+    own_profile().write_text("providers: {local: {secrets: {t: 'env:NO_SUCH'}}}\n")
+    spec.write_text(HEAD + "secrets: {TOKEN: t}\nrun: echo\n")
 
     assert run(["apply", str(spec)]) == 5
     assert "env:NO_SUCH is not set" in capsys.readouterr().err

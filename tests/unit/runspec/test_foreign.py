@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from runspec.cli.main import run
+from tests.profiles import own_profile
 from tests.unit.runspec_azure_batchai.files import CLUSTERS, HANDS_ON, KEY, RECIPES
 
 Capture = pytest.CaptureFixture[str]
@@ -59,6 +60,7 @@ def test_what_the_files_do_not_tell_and_a_plan_needs_is_named(files: Path, capsy
     assert f"# Still to be filled in: {', '.join(known)}.\n" in rest
     lines = "".join(f"    {name}: {value}\n" for name, value in known.items())
     profile.write_text(rest.replace(head, head + lines))
+    assert run(["trust", "there/runspec-profile.yaml"]) == 0
     assert run(["plan", "there/job.yaml"]) == 0, capsys.readouterr().err
 
 
@@ -101,7 +103,7 @@ def test_what_cannot_be_taken_in_ends_with_a_code_of_its_own(
 
 
 def test_a_plan_is_written_as_files_of_the_services_own_tool(files: Path, capsys: Capture) -> None:
-    (files / "runspec-profile.yaml").write_text(PROFILE)
+    own_profile().write_text(PROFILE)
     spec = "apiVersion: runspec/v1\nname: job\nprovider: azure-batch-ai\ncommand: [echo, hi]\n"
     (files / "job.yaml").write_text(spec)
 

@@ -3,15 +3,28 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Sequence
+import math
+import threading
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given, strategies as st
 
 from runspec import logs, saving
-from runspec.errors import TimedOut
+from runspec.errors import (
+    Conflict,
+    CredentialsError,
+    NoAnswer,
+    RemoteError,
+    RunspecError,
+    TimedOut,
+    Unavailable,
+)
+from runspec.outage import LONGEST_PAUSE_S, Outage, answer, in_thread
 from runspec.provider import Chunk, State, Status
 from runspec.report import plain
 
@@ -31,6 +44,13 @@ class Kept:
         at = int(position or 0)
         data = self.data[at : at + self.page]
         return Chunk(data, str(at + len(data)))
+
+
+def at_once(ask: Callable[[], Status]) -> Future[Status]:
+    """Ask, and give what has the answer."""
+    future: Future[Status] = Future()
+    answer(ask, future)
+    return future
 
 
 @dataclass
@@ -60,6 +80,7 @@ def followed(pieces: list[bytes]) -> list[bytes]:
         lambda line: shown.append(line.text),
         sleep=lambda s: None,
         clock=lambda: float(next(ticks)),
+        start=at_once,
     )
     return shown
 
@@ -112,6 +133,7 @@ def test_while_a_run_waits_each_reason_is_told_once() -> None:
         waits=told.append,
         sleep=lambda s: None,
         clock=lambda: float(next(ticks)),
+        start=at_once,
     )
 
     assert told == ["no machine", "starting"]
@@ -152,11 +174,247 @@ def test_looks_become_fewer_while_a_job_is_followed_and_no_line_is_seen_late(oft
         lambda line: late.append(printer.now - float(line.text)),
         sleep=printer.pass_by,
         clock=lambda: printer.now,
+        start=at_once,
     )
 
     assert len(late) == 60 * often + 1 and max(late) < 0.11
     assert len([at for at in printer.looks if at < 1]) > 20
     assert len([at for at in printer.looks if at >= 40]) <= 20 * 10 + 2
+
+
+@dataclass
+class Down:
+    """A run of a service that is down from *begins* on for *lasts* seconds; it ends at *ends*. *now* is its clock."""
+
+    failure: RunspecError
+    begins: float = 60.0
+    lasts: float = 600.0
+    ends: float = 700.0
+    takes: float = 0.0  # that each question takes while it is down
+    now: float = 0.0
+    asked: list[float] = field(default_factory=list)
+    poll_s: float = 1.0
+    task: int = 0
+    rank: int = 0
+
+    def ask(self) -> None:
+        self.asked.append(self.now)
+        if 0 <= self.now - self.begins < self.lasts:
+            self.now += self.takes
+            raise self.failure
+
+    def streams(self, run: str) -> Sequence[Any]:
+        self.ask()
+        return [self]
+
+    def read(self, position: str | None) -> Chunk:
+        self.ask()
+        there = b"begun\n" + b"ended\n" * (self.now >= self.ends)
+        data = there[int(position or 0) :]
+        return Chunk(data, str(int(position or 0) + len(data)))
+
+    def state(self, run: str) -> Status:
+        self.ask()
+        return Status(State.SUCCEEDED if self.now >= self.ends else State.RUNNING)
+
+    def pass_by(self, pause_s: float) -> None:
+        self.now += pause_s
+
+
+def follow_down(
+    service: Down, timeout_s: float | None = None
+) -> tuple[Status, list[bytes], list[str]]:
+    """Follow to the end; give how it ended, the lines that came, and what was said of the service."""
+    shown, told = list[bytes](), list[str]()
+    status = logs.follow(
+        service,  # type: ignore[arg-type]  # only what follow needs
+        "run",
+        lambda line: shown.append(line.text),
+        tell=told.append,
+        timeout_s=timeout_s,
+        sleep=service.pass_by,
+        clock=lambda: service.now,
+        start=at_once,
+    )
+    return status, shown, told
+
+
+PASSING = [NoAnswer("500"), Unavailable("refused"), RemoteError("slow down", transient=True)]
+
+
+@pytest.mark.parametrize("failure", PASSING, ids=lambda exc: type(exc).__name__)
+def test_an_outage_of_ten_minutes_is_lived_through_and_told_once(failure: RunspecError) -> None:
+    service = Down(failure)
+
+    status, shown, told = follow_down(service)
+
+    assert (status.state, shown) == (State.SUCCEEDED, [b"begun", b"ended"])
+    assert [line.partition(" since ")[0] for line in told] == [
+        "the service does not answer",
+        "the service answers again",
+    ]
+    assert service.now < service.ends + 10
+    down = [at for at in service.asked if 60 <= at < 660]
+    assert len(down) <= 2 * 600 / LONGEST_PAUSE_S + 20, "more than 0.44 requests a second"
+
+
+def test_an_end_in_an_outage_is_seen_ten_seconds_after_it_at_the_latest() -> None:
+    service = Down(NoAnswer("500"), ends=300)
+
+    status, shown, _ = follow_down(service)
+
+    assert (status.state, shown) == (State.SUCCEEDED, [b"begun", b"ended"])
+    assert 660 <= service.now < 670
+
+
+def test_questions_that_take_a_minute_each_do_not_space_the_next_by_ten() -> None:
+    service = Down(NoAnswer("time-out"), lasts=20.0, ends=200.0, takes=61.0)
+
+    follow_down(service)
+
+    assert service.now < 210
+
+
+@pytest.mark.parametrize(
+    "failure", [CredentialsError("expired"), RemoteError("no"), Conflict("another")]
+)
+def test_what_does_not_pass_by_itself_ends_the_following(failure: RunspecError) -> None:
+    with pytest.raises(type(failure)):
+        follow_down(Down(failure))
+
+
+def test_a_service_that_never_answered_ends_the_following() -> None:
+    """A name that is wrong must not be waited for."""
+    with pytest.raises(Unavailable):
+        follow_down(Down(Unavailable("no such host"), begins=0.0))
+
+
+def test_a_service_that_is_slow_to_say_that_it_cannot_be_reached_ends_the_following() -> None:
+    """A run whose streams nobody has listed yet is no service that has answered."""
+    service, asked = Service([]), threading.Event()
+    states = iter([Unavailable("no such host")])
+
+    def state(run: str) -> Status:
+        assert asked.wait(60)
+        if (failure := next(states, None)) is not None:
+            raise failure
+        return Status(State.SUCCEEDED)
+
+    service.state = state  # type: ignore[method-assign]
+
+    with pytest.raises(Unavailable):
+        logs.follow(
+            service,  # type: ignore[arg-type]  # only what follow needs
+            "run",
+            lambda line: None,
+            sleep=lambda s: asked.set(),
+        )
+
+
+def test_looks_are_spaced_by_an_answer_that_is_seen_before_its_callbacks_have_run() -> None:
+    class Seen(Future[Status]):
+        def add_done_callback(self, fn: Any) -> None: ...
+
+    def start(ask: Callable[[], Status]) -> Future[Status]:
+        future = Seen()
+        answer(ask, future)
+        return future
+
+    now = [0.0]
+
+    def look() -> Status:
+        now[0] += 1.0
+        return Status(State.RUNNING)
+
+    looks, outage = logs.Looks(look, start, lambda: now[0]), Outage(print)
+
+    assert looks.taken(outage) is not None
+    assert looks.taken(outage) is None, "it is asked again after two seconds"
+
+
+def test_logs_that_cannot_be_read_at_the_end_are_read_when_they_can() -> None:
+    service = Down(NoAnswer("500"), begins=100, lasts=100, ends=50)
+    service.state = lambda run: Status(  # type: ignore[method-assign]
+        State.SUCCEEDED if service.now >= 100 else State.RUNNING
+    )
+
+    status, shown, told = follow_down(service)
+
+    assert (status.state, shown, len(told)) == (State.SUCCEEDED, [b"begun", b"ended"], 2)
+
+
+def test_a_time_limit_is_for_logs_that_cannot_be_read_at_the_end_too() -> None:
+    service = Down(NoAnswer("500"), begins=100, lasts=10_000, ends=50)
+    service.state = lambda run: Status(  # type: ignore[method-assign]
+        State.SUCCEEDED if service.now >= 100 else State.RUNNING
+    )
+    service.streams = lambda run: [service]  # type: ignore[method-assign]
+
+    with pytest.raises(TimedOut, match="its logs cannot be read"):
+        follow_down(service, timeout_s=200)
+
+    assert service.now < 210
+
+
+def test_logs_do_not_wait_for_a_slow_answer_of_how_the_run_stands() -> None:
+    service, answers = Down(NoAnswer("never")), threading.Event()
+    service.begins = math.inf
+    first, shown = [State.RUNNING], list[bytes]()
+
+    def state(run: str) -> Status:
+        if first:
+            return Status(first.pop())
+        assert answers.wait(60), "the lines were to come meanwhile"
+        return Status(State.SUCCEEDED)
+
+    def show(line: logs.Line) -> None:
+        shown.append(line.text)
+        if line.text == b"ended":
+            answers.set()
+
+    service.state = state  # type: ignore[method-assign]
+
+    logs.follow(
+        service,  # type: ignore[arg-type]  # only what follow needs
+        "run",
+        show,
+        sleep=lambda s: service.pass_by(10 * s),
+        clock=lambda: service.now,
+        start=in_thread,
+    )
+
+    assert shown == [b"begun", b"ended"]
+
+
+def test_a_copy_is_made_through_an_outage(tmp_path: Path) -> None:
+    service, told = Down(NoAnswer("500"), begins=1, lasts=100, ends=50), list[str]()
+
+    found = saving.save(
+        lambda: service.streams("run"),
+        lambda _: tmp_path / "log",
+        lambda: service.state("run").state.terminal,
+        lambda s: service.pass_by(max(s, 1.0)),
+        Outage(told.append),
+    )
+
+    assert [path.read_bytes() for _, path, _ in found] == [b"begun\nended\n"]
+    assert len(told) == 2
+    assert len(service.asked) <= 40
+
+
+@pytest.mark.parametrize(
+    "cursor", ["null", "{}", '{"position": "7"}', '{"position": "7", "size": []}']
+)
+def test_a_damaged_cursor_has_the_copy_made_anew(tmp_path: Path, cursor: str) -> None:
+    (tmp_path / "log.cursor").write_text(cursor)
+    service = Down(NoAnswer("500"), begins=math.inf, ends=0)
+
+    copy = saving.Copy(service, tmp_path / "log")
+    copy.advance()
+    copy.finish()
+    copy.close()
+
+    assert (tmp_path / "log").read_bytes() == b"begun\nended\n"
 
 
 def test_a_time_limit_ends_the_following_and_not_the_run() -> None:
@@ -168,6 +426,7 @@ def test_a_time_limit_ends_the_following_and_not_the_run() -> None:
             timeout_s=5,
             sleep=lambda s: None,
             clock=itertools.count().__next__,
+            start=at_once,
         )
 
 
@@ -186,7 +445,9 @@ def test_a_saved_copy_is_exact(
 
 def saved(stream: Kept, path: Path) -> int:
     """Save *stream* alone, which has ended; give the size of the copy."""
-    return saving.save(lambda: [stream], lambda _: path, lambda: True, lambda: None)[0][2]
+    return saving.save(
+        lambda: [stream], lambda _: path, lambda: True, lambda _: None, Outage(print)
+    )[0][2]
 
 
 class Killed(BaseException):
@@ -249,7 +510,8 @@ def test_a_stream_that_comes_while_others_are_saved_is_saved_too(tmp_path: Path)
         lambda: tuple(begun),
         lambda stream: saving.name(stream, tmp_path, 1, 2),
         lambda: next(overs),
-        lambda: begun.append(late) if late not in begun else None,
+        lambda _: begun.append(late) if late not in begun else None,
+        Outage(print),
     )
 
     assert [(path.name, size) for _, path, size in found] == [

@@ -36,16 +36,21 @@ def test_the_variable_comes_first_then_the_project_then_the_user(
     user.parent.mkdir(parents=True)
     found = []
 
-    found.append(home.profile_path(project / "deep" / "down"))
+    found.append(home.find_profile(project / "deep" / "down"))
     user.write_text("")
-    found.append(home.profile_path(project / "deep" / "down"))
+    found.append(home.find_profile(project / "deep" / "down"))
     (tmp_path / home.PROFILE).write_text("")  # above the checkout: not of this project
     (project / home.PROFILE).write_text("")
-    found.append(home.profile_path(project / "deep" / "down"))
+    found.append(home.find_profile(project / "deep" / "down"))
     monkeypatch.setenv("RUNSPEC_PROFILE", "/named.yaml")
-    found.append(home.profile_path(project / "deep" / "down"))
+    found.append(home.find_profile(project / "deep" / "down"))
 
-    assert found == [None, user, project / home.PROFILE, Path("/named.yaml")]
+    assert found == [
+        None,
+        (user, True),
+        (project / home.PROFILE, False),
+        (Path("/named.yaml"), True),
+    ]
 
 
 def test_mistakes_are_told_where_they_are(tmp_path: Path) -> None:

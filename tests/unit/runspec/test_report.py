@@ -9,7 +9,7 @@ import pytest
 from runspec import check, job, yamlio
 from runspec.problems import did_you_mean
 from runspec.provider import Options
-from runspec.report import Complaint, Format, render
+from runspec.report import Complaint, Format, as_json, render
 
 TEXT = "apiVersion: runspec/v1\nname: job\nprovider: local\nclutser: {nodes: 2}\ncommand: [a]\n"
 
@@ -131,3 +131,37 @@ def test_a_secret_in_the_place_of_its_source_is_refused_and_not_shown(place: str
     (problem,) = problems
     assert problem.private
     assert place not in f"{problem.what} {problem.hint}"
+
+
+CONTROL = {
+    "the end of an escape sequence": "\x9b31m",
+    "an escape": "\x1b[31m",
+    "a deletion": "\x7f",
+    "text from right to left": "\u202e",
+    "an isolate": "\u2066",
+    "a mark of direction": "\u200f",
+    "a separator of lines": "\u2028",
+}
+
+
+@pytest.mark.parametrize("form", Format)
+@pytest.mark.parametrize("name", CONTROL)
+def test_no_form_shows_a_control_character_as_it_is(form: Format, name: str) -> None:
+    """Neither one that a terminal obeys nor one that turns the text around it, wherever it stands."""
+    found = CONTROL[name]
+    complaint = Complaint(f"{found}.yaml", 1, 1, 1, f"env.{found}", found, found)
+
+    shown = render([complaint], form, f"env: {found}")
+
+    assert found not in shown and shown.replace("\n", "").isprintable()
+    if form is Format.JSON:
+        assert json.loads(shown)["what"] == found
+
+
+def test_json_is_escaped_and_still_the_same_value() -> None:
+    value = {"日本": ["\u202e\x1b", "\U000e0001", "é\n"]}
+
+    text = as_json(value, indent=1)
+
+    assert json.loads(text) == value
+    assert "日本" in text and text.replace("\n", "").isprintable()

@@ -297,12 +297,8 @@ def test_a_provider_that_cannot_stop_tasks_says_so_and_all_of_them_end(
         """All that the client of this machine can, but one thing."""
 
         def __init__(self, client: Any) -> None:
-            self._client = client
-
-        def __getattr__(self, name: str) -> Any:
-            if name == "stop":
-                raise AttributeError(name)
-            return getattr(self._client, name)
+            for name in set(dir(client)) - {*dir(self), "stop"}:
+                setattr(self, name, getattr(client, name))
 
     connect = type(PROVIDER).connect
     monkeypatch.setattr(type(PROVIDER), "connect", lambda *of: Unable(connect(*of)))

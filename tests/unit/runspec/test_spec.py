@@ -10,7 +10,7 @@ import jsonschema
 import pytest
 from hypothesis import given, strategies as st
 
-from runspec import check, job, yamlio
+from runspec import check, job, words, yamlio
 from runspec.problems import Problem, dotted
 from runspec.spec import Spec
 from runspec.tree import Value, resolve
@@ -112,16 +112,60 @@ def test_the_schema_in_the_repository_is_the_one_the_models_give() -> None:
 
 def test_the_reference_page_is_the_one_the_models_give() -> None:
     from runspec.cli import around
-    from runspec.schema import job_schema, reference
+    from runspec.schema import full_schema, reference
 
     page = (ROOT / "docs" / "reference.md").read_text()
-    assert page == reference(job_schema(around._models()))
+    assert page == reference(full_schema(around._models()))
 
 
 def test_a_value_of_env_stays_as_it_was_written() -> None:
     found = spec(SHORT + "env: {A: 3.10, B: NO, C: 1:00:00, D: 0777, E: '', F: ~x}\n")
 
     assert found.env == {"A": "3.10", "B": "NO", "C": "1:00:00", "D": "0777", "E": "", "F": "~x"}
+
+
+@pytest.mark.parametrize(
+    "line, path, said",
+    [
+        (
+            "command: [cp, '${mount.code}/x']\nmounts: [{name: code, source: ./a, target: /a}]",
+            "command[1]",
+            "did you mean 'mounts.code'?",
+        ),
+        (
+            "command: [echo, '${env.HOME}']",
+            "command[1]",
+            "the job has HOME as an environment variable",
+        ),
+        (
+            "command: [echo, '${secrets.A}']",
+            "command[1]",
+            "the job has A as an environment variable",
+        ),
+        ("run: echo ${a.b}", "run", "placeholders are ${mounts.NAME}"),
+        ("command: [x]\nsmoke: [echo, '${a.b}']", "smoke[1]", "placeholders are"),
+        ("command: [x]\nenv: {A: '${mount.code}'}", "env.A", "$${mount.code}"),
+        (
+            "command: [x]\nmounts: [{name: m, source: './${a.b}', target: /m}]",
+            "mounts[0].source",
+            "write the path itself",
+        ),
+    ],
+)
+def test_a_placeholder_that_does_not_exist_is_an_error(line: str, path: str, said: str) -> None:
+    """The hint says what was probably meant, and how the text itself is written."""
+    (found,) = problems(HEAD + line + "\n")
+
+    assert dotted(found.path) == path
+    assert said in (found.hint or "")
+
+
+def test_text_that_looks_like_a_placeholder_is_written_with_one_more_dollar() -> None:
+    """Shell expansions such as ${A:-b.c} are nobody's placeholders, and stay as they are."""
+    found = spec(HEAD + "run: |\n  echo '$${a.b}' ${A:-b.c}\nenv: {A: '$${a.b}', B: '$${HOME}'}\n")
+
+    assert words.argv(found)[-1] == "echo '${a.b}' ${A:-b.c}\n"
+    assert found.env == {"A": "${a.b}", "B": "$${HOME}"}
 
 
 def test_sizes_are_bytes_and_times_are_seconds() -> None:

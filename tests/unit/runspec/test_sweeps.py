@@ -13,6 +13,7 @@ from runspec import check, yamlio
 from runspec.draws import Draw
 from runspec.layout import job_record
 from runspec.provider import Facts, Spec, tasks
+from runspec.scalars import LARGEST
 from runspec.signed import signed_lines
 from runspec.words import length, swept
 from runspec_inside.place import values
@@ -148,3 +149,16 @@ def test_signed_urls_say_which_values_go_together() -> None:
         "value=x",
         "value=y",
     ]
+
+
+def test_a_whole_number_with_too_many_digits_is_refused_in_words_and_the_widest_range_is_drawn() -> (
+    None
+):
+    """A range of more than 64 bits was never drawn to its end."""
+    wide = f"{{random: {{trials: 2, draw: {{n: {{integer: [{-LARGEST}, {LARGEST}]}}}}}}}}"
+    text = f"{SHORT}sweep: {wide.replace(f', {LARGEST}', f', {10**399}')}\n"
+
+    _, problems = check.spec(yamlio.read(text))
+
+    assert [p.what for p in problems] == ["a number of 400 digits is too large"]
+    assert all(abs(int(task["n"])) <= LARGEST for task in tasks(spec(wide)))

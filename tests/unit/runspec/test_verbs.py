@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -14,8 +15,10 @@ import pytest
 from runspec import apply as engine, record, registry
 from runspec.cli.main import run
 from runspec.errors import CredentialsError
-from runspec.provider import Finding
+from runspec.provider import Finding, NoAnswer, Status
+from runspec_local.client import LocalClient
 from runspec_local.provider import PROVIDER
+from tests.profiles import own_profile
 
 HEAD = "apiVersion: runspec/v1\nname: job\nprovider: local\nproviders: {local: {engine: process}}\n"
 Capture = pytest.CaptureFixture[str]
@@ -69,7 +72,11 @@ def test_why_an_apply_was_refused_is_kept(
     capsys.readouterr()
 
     assert run(["status", "job"]) == 0
-    assert "its apply was refused: " in capsys.readouterr().out
+    told = capsys.readouterr().out
+    assert "not-started" in told
+    assert "its apply was refused: " in told
+    assert run(["status", "job", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["state"] == "not-started"
 
 
 def test_a_status_that_was_kept_has_its_nodes(spec: Path, capsys: Capture) -> None:
@@ -84,8 +91,8 @@ def test_a_status_that_was_kept_has_its_nodes(spec: Path, capsys: Capture) -> No
 
 
 def test_a_missing_secret_leaves_nothing_that_is_in_the_way_of_the_next_apply(spec: Path) -> None:
-    secret = "secrets: {TOKEN: t}\nproviders: {local: {secrets: {t: 'env:NO_SUCH'}}}\nrun: echo\n"
-    spec.write_text(HEAD.replace("providers: {local: {engine: process}}\n", "") + secret)
+    own_profile().write_text("providers: {local: {secrets: {t: 'env:NO_SUCH'}}}\n")
+    spec.write_text(HEAD + "secrets: {TOKEN: t}\nrun: echo\n")
     assert run(["apply", str(spec)]) == 5
 
     spec.write_text(HEAD + "command: [echo, hi]\n")
@@ -98,10 +105,8 @@ def test_a_secret_with_a_nul_is_told_before_anything_starts(
 ) -> None:
     (tmp_path / "secret").write_bytes(b"one\0two")
     options = f"providers: {{local: {{secrets: {{t: 'file:{tmp_path}/secret'}}}}}}\n"
-    spec.write_text(
-        HEAD.replace("providers: {local: {engine: process}}\n", options)
-        + "secrets: {TOKEN: t}\nrun: echo\n"
-    )
+    own_profile().write_text(options)
+    spec.write_text(HEAD + "secrets: {TOKEN: t}\nrun: echo\n")
 
     assert run(["apply", str(spec)]) == 5
     told = capsys.readouterr().err
@@ -133,9 +138,7 @@ def test_what_runs_share_goes_with_destroy_site_whoever_made_it(
 def never_begun(spec: Path, monkeypatch: pytest.MonkeyPatch) -> record.Record:
     """A run that its provider refused before its first step; nobody can open a client for it."""
     spec.write_text(HEAD + "secrets: {TOKEN: t}\ncommand: [echo, hi]\n")
-    spec.write_text(
-        spec.read_text().replace("engine: process", "engine: process, secrets: {t: 'env:NO_SUCH'}")
-    )
+    own_profile().write_text("providers: {local: {secrets: {t: 'env:NO_SUCH'}}}\n")
     assert run(["apply", str(spec)]) == 5
 
     def refuse(facts: object) -> object:
@@ -169,6 +172,26 @@ def test_a_run_that_began_nothing_is_cancelled_without_a_client(
     assert never_begun.memory().deleted
 
 
+def test_apply_goes_on_where_the_service_is_down_right_after_it_took_the_run(
+    spec: Path, monkeypatch: pytest.MonkeyPatch, capsys: Capture
+) -> None:
+    asked: list[str] = []
+
+    def state(client: LocalClient, run: str) -> Status:
+        asked.append(run)
+        if len(asked) < 3:
+            raise NoAnswer("503")
+        return real(client, run)
+
+    real = LocalClient.state
+    monkeypatch.setattr(LocalClient, "state", state)
+
+    assert run(["apply", str(spec)]) == 0
+    told = capsys.readouterr().err
+    assert told.count("the service does not answer") == 1
+    assert "the service answers again" in told
+
+
 # Records that somebody has damaged
 
 
@@ -185,10 +208,170 @@ def test_a_damaged_record_does_not_hide_the_others(spec: Path, capsys: Capture) 
 
     assert run(["list", "--json"]) == 0
     rows = {row["name"]: row["state"] for row in json.loads(capsys.readouterr().out)}
-    assert rows == {"job": "damaged", "other": "succeeded"}
+    assert rows == {"job": "unreadable", "other": "succeeded"}
     assert run(["status", "other"]) == 0
     assert run(["apply", str(other)]) == 0
-    assert run(["status", "job"]) == 70
+    assert run(["status", "job"]) == 69
+
+
+@pytest.mark.parametrize(
+    "name, content",
+    [
+        ("journal.jsonl", b""),
+        ("journal.jsonl", None),
+        ("plan.json", b'{"provider": "local", "run'),
+        ("plan.json", b"[]"),
+        ("facts.json", b'{"base'),
+    ],
+)
+def test_a_damaged_file_stands_in_the_way_of_its_own_run_alone(
+    spec: Path, capsys: Capture, name: str, content: bytes | None
+) -> None:
+    """The message names the file and what to do; --new starts another run, and --site is not guessed at."""
+    assert run(["apply", str(spec)]) == 0
+    (damaged,) = record.of_name("job")
+    (damaged.folder / name).unlink()
+    if content is not None:
+        (damaged.folder / name).write_bytes(content)
+    capsys.readouterr()
+
+    assert run(["status", damaged.run]) == (0 if name == "facts.json" else 69)
+    assert run(["list"]) == 0
+    listed = capsys.readouterr()
+    if name != "facts.json":
+        assert str(damaged.folder / name) in listed.err
+        assert f"why: {damaged.folder / name}" in listed.out
+        assert run(["apply", str(spec)]) == 69
+        assert "apply --new starts another" in capsys.readouterr().err
+        assert run(["destroy", "--site"]) == 4
+    assert run(["apply", "--new", str(spec)]) == 0
+    assert run(["status", "job"]) == 0
+    assert run(["destroy", "job"]) == 0
+
+
+@pytest.mark.parametrize(
+    "content, why",
+    [
+        (b"run: [", "it is damaged"),
+        (b"\xff\xfe", "it is damaged"),
+        (b"apiVersion: runspec/v1\n", "this version of runspec refuses it: 'name' is missing"),
+    ],
+)
+def test_a_spec_on_record_that_cannot_be_read_is_told_as_such(
+    spec: Path, capsys: Capture, content: bytes, why: str
+) -> None:
+    assert run(["apply", str(spec)]) == 0
+    (damaged,) = record.of_name("job")
+    (damaged.folder / "job.yaml").write_bytes(content)
+    capsys.readouterr()
+
+    assert run(["logs", "job"]) == 69
+    assert f"{damaged.folder / 'job.yaml'}: {why}" in capsys.readouterr().err
+    assert run(["status", "job"]) == 0
+    assert run(["destroy", "job"]) == 0
+
+
+@pytest.mark.parametrize("name", ["job.yaml", "plan.json", "journal.jsonl"])
+@pytest.mark.parametrize("damage", ["empty", "folder"])
+def test_an_empty_file_or_a_folder_in_its_place_is_told_and_no_bug(
+    spec: Path, capsys: Capture, name: str, damage: str
+) -> None:
+    assert run(["apply", str(spec)]) == 0
+    (damaged,) = record.of_name("job")
+    path = damaged.folder / name
+    path.unlink()
+    path.touch() if damage == "empty" else path.mkdir()
+    capsys.readouterr()
+
+    assert run(["list"]) == 0
+    assert run(["logs", damaged.run]) == 69
+    assert str(path) in capsys.readouterr().err
+
+
+def test_a_list_of_destroyed_runs_alone_says_so(
+    never_begun: record.Record, capsys: Capture
+) -> None:
+    assert run(["destroy", never_begun.run]) == 0
+    capsys.readouterr()
+
+    assert run(["list"]) == 0
+    assert "no runs: 1 was destroyed, --all shows it" in capsys.readouterr().err
+    assert run(["list", "--all"]) == 0
+    assert never_begun.run in capsys.readouterr().out
+
+
+# Which run a name means
+
+
+def test_runs_are_suggested_whose_names_begin_with_what_was_typed(
+    spec: Path, capsys: Capture
+) -> None:
+    text = HEAD + "command: [echo, hi]\n"
+    hints = {}
+    for name in ("mnist-chainer", "mnist-torch"):
+        spec.write_text(text.replace("name: job", f"name: {name}"))
+        assert run(["apply", str(spec)]) == 0
+        capsys.readouterr()
+        assert run(["logs", "mnist"]) == 2
+        hints[name] = capsys.readouterr().err
+
+    assert "hint: did you mean 'mnist-chainer'?" in hints["mnist-chainer"]
+    assert "hint: did you mean one of mnist-chainer, mnist-torch?" in hints["mnist-torch"]
+
+
+def sleeping(spec: Path, word: str) -> str:
+    spec.write_text(HEAD + f"command: [sleep, '{word}']\n")
+    assert run(["apply", "--new", "-d", str(spec)]) == 0
+    newest = record.newest("job")
+    assert newest is not None
+    return newest.run
+
+
+def test_a_name_means_the_run_that_is_alive_and_the_others_are_told(
+    spec: Path, capsys: Capture
+) -> None:
+    older, newer = sleeping(spec, "600"), sleeping(spec, "601")
+    capsys.readouterr()
+
+    assert run(["cancel", "job"]) == 0
+    told = capsys.readouterr().err
+    assert f"'job' means {newer}, its newest run; also alive: {older}" in told
+    assert f"{newer} cancelled" in told
+    assert run(["cancel", "job"]) == 0
+    told = capsys.readouterr().err
+    assert f"'job' means {older}, which is alive; {newer} is newer and has ended" in told
+    assert f"{older} cancelled" in told
+    assert run(["destroy", "job"]) == 0
+    assert "means" not in capsys.readouterr().err
+    assert run(["status", "job"]) == 0
+    told = capsys.readouterr().err
+    assert f"{newer}, the newest run of 'job', was destroyed; this is {older}" in told
+
+
+def test_a_clock_that_goes_back_changes_no_order(
+    spec: Path, capsys: Capture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first = sleeping(spec, "600")
+    now = time.time()
+    with monkeypatch.context() as back:
+        back.setattr(time, "time", lambda: now - 3600)
+        second = sleeping(spec, "601")
+    capsys.readouterr()
+
+    assert [of.run for of in record.all_runs()] == [first, second]
+    assert run(["cancel", "job"]) == 0
+    assert f"{second} cancelled" in capsys.readouterr().err
+    assert run(["cancel", first]) == 0
+
+
+def test_numbers_go_on_where_their_file_is_lost(spec: Path) -> None:
+    for _ in range(2):
+        assert run(["apply", "--new", str(spec)]) == 0
+    (homes() / "sequence").write_text("x")
+
+    assert run(["apply", "--new", str(spec)]) == 0
+
+    assert [of.memory().number for of in record.all_runs()] == [1, 2, 3]
 
 
 # What is asked for
@@ -234,7 +417,7 @@ def test_gc_says_that_a_provider_leaves_nothing_over(
     spec: Path, capsys: Capture, settings: str
 ) -> None:
     """It asks for a client without a spec."""
-    (spec.parent / "runspec-profile.yaml").write_text(f"providers: {{local: {settings}}}\n")
+    own_profile().write_text(f"providers: {{local: {settings}}}\n")
 
     assert run(["gc", "local"]) == 69
     assert "'local' leaves nothing that no record knows" in capsys.readouterr().err
@@ -396,3 +579,12 @@ def test_a_wait_for_another_runspec_is_told(spec: Path) -> None:
             child.wait()
 
     assert f"waiting for another runspec at work on {old.run}" in told
+
+
+def test_saving_logs_of_a_run_that_goes_on_ends_with_its_time_limit(
+    spec: Path, tmp_path: Path
+) -> None:
+    name = sleeping(spec, "20")
+
+    assert run(["logs", "-f", "--save", str(tmp_path / "saved"), "--timeout", "1s", name]) == 124
+    assert run(["destroy", name]) == 0

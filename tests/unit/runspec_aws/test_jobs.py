@@ -92,7 +92,7 @@ class Kept:
     def list_objects_v2(self, **where: Any) -> Any:
         self.asked.append("list")
         keys = [{"Key": key} for key in self.kept if key.startswith(where["Prefix"])]
-        return {"Contents": keys}
+        return {"Contents": keys, "IsTruncated": False}
 
     def get_paginator(self, operation: str) -> Any:
         return SimpleNamespace(paginate=lambda **where: [getattr(self, operation)(**where)])

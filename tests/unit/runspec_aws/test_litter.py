@@ -17,7 +17,8 @@ class Uploads(Collector):
     def __init__(self) -> None:
         now = datetime.now(UTC)
         begun = {"young": now - timedelta(hours=1), "old": now - timedelta(days=2)}
-        page = {"Uploads": [{"Key": k, "UploadId": k, "Initiated": at} for k, at in begun.items()]}
+        uploads = [{"Key": k, "UploadId": k, "Initiated": at} for k, at in begun.items()]
+        page = {"Uploads": uploads, "IsTruncated": False}
         pages: Any = SimpleNamespace(paginate=lambda **_: [page])
         s3 = SimpleNamespace(get_paginator=lambda _: pages)
         self.session: Any = SimpleNamespace(bucket="b", own_queue=True, look=lambda _: s3)

@@ -8,6 +8,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+from tests.profiles import own_profile
 from tests.unit.runspec_aws.account import PROFILE
 
 WALLED = """\
@@ -36,7 +37,7 @@ command: [echo]
 def test_a_plan_is_made_with_the_network_taken_away(tmp_path: Path) -> None:
     (tmp_path / "job.yaml").write_text(JOB)
     text = json.dumps({"providers": {"aws-batch": PROFILE}})
-    (tmp_path / "runspec-profile.yaml").write_text(text)
+    own_profile(tmp_path / ".config").write_text(text)
     env = {"PATH": os.defpath, "HOME": str(tmp_path)}
 
     done = subprocess.run(

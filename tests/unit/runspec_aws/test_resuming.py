@@ -23,12 +23,14 @@ class S3:
         self.refuses = 0
         self.put: list[int] = []
 
-    def get_paginator(self, _: str) -> Any:
+    def get_paginator(self, operation: str) -> Any:
+        if operation == "list_multipart_uploads":
+            return SimpleNamespace(paginate=self.list_multipart_uploads)
         listed = [
             {"PartNumber": n, "ETag": tag(data), "Size": len(data)}
             for n, data in self.there.items()
         ]
-        return SimpleNamespace(paginate=lambda **_: [{"Parts": listed}])
+        return SimpleNamespace(paginate=lambda **_: [{"Parts": listed, "IsTruncated": False}])
 
     def upload_part(self, **given: Any) -> dict[str, str]:
         number, data = given["PartNumber"], given["Body"]

@@ -69,7 +69,7 @@ class Asked(BaseHTTPRequestHandler):
         self.wfile.write(text.encode())
 
     def do_GET(self) -> None:
-        self._answer(200, "<ListMultipartUploadsResult></ListMultipartUploadsResult>")
+        self._answer(200, "<ListUploads><IsTruncated>false</IsTruncated></ListUploads>")
 
     def do_POST(self) -> None:
         self.rfile.read(int(self.headers.get("Content-Length", 0)))

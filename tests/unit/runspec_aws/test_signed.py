@@ -109,7 +109,7 @@ def test_the_container_needs_a_shell_and_no_role() -> None:
 
 
 def test_what_the_shell_is_given_leaves_room_for_the_users_words() -> None:
-    assert definition.MAX_BYTES - definition.size(spec(), facts(spec())) > 11 * 1024
+    assert definition.MAX_BYTES - definition.size(spec(), facts(spec())) > 10 * 1024
 
 
 def test_batch_would_replace_nothing_of_the_shells_text() -> None:

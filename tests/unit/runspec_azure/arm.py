@@ -28,6 +28,9 @@ NO_BLOBS = '<?xml version="1.0"?><EnumerationResults><Blobs/><NextMarker/></Enum
 class Login:
     """Whoever is logged in, on a machine where nobody is."""
 
+    def __init__(self, **more: Any) -> None:
+        self.more = more
+
     def get_token(self, *scopes: str, **more: Any) -> AccessToken:
         return AccessToken("a-token", int(time.time()) + 3600)
 

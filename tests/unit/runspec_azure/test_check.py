@@ -169,6 +169,21 @@ REFUSED: dict[str, tuple[dict[str, Any], dict[str, Any], tuple[Any, ...]]] = {
         {"blob_url": "http://localhost:2", "storage_key": None},
         ("provider",),
     ),
+    "blobs of another cloud": (
+        {},
+        {"blob_url": "https://mine.blob.core.usgovcloudapi.net"},
+        ("provider",),
+    ),
+    "a cloud that the account is not in": ({}, {"cloud": "china"}, ("provider",)),
+    "a vault of another cloud": (
+        {"secrets": {"T": "hf"}},
+        {
+            "secrets": {"hf": "azure-kv:https://v.vault.azure.cn/secrets/hf"},
+            "pool": "p",
+            "identity": IDENTITY,
+        },
+        ("secrets", "T"),
+    ),
     "half a login to a registry": (
         {},
         {"registry": "r.azurecr.io", "registry_user": "u"},

@@ -370,14 +370,16 @@ def test_a_survey_asks_nobody_where_the_profile_names_no_subscription() -> None:
 def test_the_region_is_that_of_the_account_or_of_its_url(azure: arm.Azure) -> None:
     away = Subscription(
         options(
-            subscription=arm.SUBSCRIPTION, batch_url="https://others.northeurope.batch.azure.com"
+            subscription=arm.SUBSCRIPTION,
+            arm_url=azure.url,
+            batch_url="https://others.northeurope.batch.azure.com",
         ),
         arm.Login(),
         base_url=azure.url,
         authentication_policy=arm.OverHttp(),
     )
     nameless = Subscription(
-        options(subscription=arm.SUBSCRIPTION, batch_url="http://localhost:1"),
+        options(subscription=arm.SUBSCRIPTION, arm_url=azure.url, batch_url="http://localhost:1"),
         arm.Login(),
         base_url=azure.url,
         authentication_policy=arm.OverHttp(),

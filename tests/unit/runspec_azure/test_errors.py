@@ -24,6 +24,13 @@ CASES: dict[str, tuple[Callable[[], Exception], type[RunspecError], bool]] = {
     "there is one": (lambda: refused(409, exceptions.ResourceExistsError), RemoteError, False),
     "not allowed": (lambda: refused(403), CredentialsError, False),
     "nobody": (lambda: refused(401, exceptions.ClientAuthenticationError), CredentialsError, False),
+    "the login is down": (
+        lambda: exceptions.ClientAuthenticationError(
+            "Authentication failed: NewConnectionError(...): Failed to establish a new connection"
+        ),
+        RemoteError,
+        True,
+    ),
     "broken": (lambda: refused(500), NoAnswer, False),
     "busy": (lambda: refused(503), NoAnswer, False),
     "cut off": (lambda: exceptions.DecodeError("x"), NoAnswer, False),

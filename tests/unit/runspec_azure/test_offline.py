@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.profiles import own_profile
 from tests.unit.runspec_azure.subscription import PROFILE
 from tests.unit.specs import batch_ai
 
@@ -47,7 +48,7 @@ def test_a_plan_is_made_with_no_sdk_and_the_network_taken_away(
 ) -> None:
     (tmp_path / "job.yaml").write_text(JOB.format(provider))
     text = json.dumps({"providers": {provider: PROFILES[provider]}})
-    (tmp_path / "runspec-profile.yaml").write_text(text)
+    own_profile(tmp_path / ".config").write_text(text)
     env = {"PATH": os.defpath, "HOME": str(tmp_path)}
 
     done = subprocess.run(

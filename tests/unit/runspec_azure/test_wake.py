@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from azure.core import exceptions
 
-from runspec.provider import Facts, NoAnswer, RemoteError, Request, Step
+from runspec.provider import AlreadyExists, Facts, NoAnswer, RemoteError, Request, Step
 from runspec_azure.batch import plan
 from runspec_azure.batch.client import AzureClient
 from tests.unit.runspec_azure.subscription import options, spec
@@ -145,8 +145,9 @@ def test_a_pool_that_was_there_already_is_woken() -> None:
     body = pool_step().do.params["body"]
     service.pool = {**body, "autoScaleFormula": ""}
     found = client(service)
-    answer = found.call(pool_step().do)
-    service.refusal = None
+    with pytest.raises(AlreadyExists):  # the engine looks for it then
+        found.call(pool_step().do)
+    answer, service.refusal = found.find(pool_step()), None
 
     found.call(step().do)
 

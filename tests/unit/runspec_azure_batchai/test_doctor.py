@@ -21,7 +21,7 @@ ALL = [arm.sku(name.title(), "a family") for name in sizes.KNOWN]
 @pytest.fixture
 def azure(monkeypatch: pytest.MonkeyPatch) -> Iterator[arm.Azure]:
     monkeypatch.setenv("STORAGE_KEY", KEY)
-    monkeypatch.setattr("azure.identity.DefaultAzureCredential", arm.Login)
+    monkeypatch.setattr("runspec_azure.login.DefaultAzureCredential", arm.Login)
     with arm.azure() as made:
         made.skus = list(ALL)
         made.usages = [

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from runspec import check, job as jobs_file, plan, profile as profiles
+from runspec import check, job as jobs_file, plan, profile as profiles, words
 from runspec.provider import Facts, Foreign, Imported, Spec, UsageError
 from runspec_azure.batchai import PROVIDER
 from tests.unit.runspec_azure_batchai import wire
@@ -353,3 +353,17 @@ def test_the_file_of_a_cluster_alone_is_refused() -> None:
 def test_a_second_job_is_no_cluster() -> None:
     with pytest.raises(UsageError, match=r"cluster\.json is the file of a job"):
         taken(HANDS_ON, HANDS_ON)
+
+
+def test_text_that_looks_like_a_placeholder_means_the_same_after_an_import() -> None:
+    line = "echo '${a.b}' ${A:-b.c}"
+    found = taken(
+        job(
+            {"customToolkitSettings": {"commandLine": line}},
+            environmentVariables=[{"name": "A", "value": "${mounts.x}"}],
+        )
+    )
+
+    spec = valid(found)
+
+    assert (words.argv(spec)[-1].strip(), spec.env["A"]) == (line, "${mounts.x}")

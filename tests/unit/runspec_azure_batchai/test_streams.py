@@ -22,7 +22,7 @@ class Service:
     def listed(self, operation: str, call: Callable[[], Iterator[Any]]) -> Iterator[Any]:
         return call()
 
-    def _list(self, *place: Any) -> Iterator[Any]:
+    def _list(self, *place: Any, cls: Any) -> Iterator[Any]:
         self.looks.append(place[3])
         for name in self.names:
             yield SimpleNamespace(name=name, file_type="file", download_url="u", content_length=1)

@@ -70,7 +70,11 @@ def way(
         env["RUNSPEC_STORE"] = f"s3://inside/{prefix}"
         if isinstance(there, Blobs):
             store = f"{found.url}/{there.account}/inside/{prefix}"
-            env = {"RUNSPEC_STORE": store, "RUNSPEC_SAS": there.sas("inside")}
+            env = {
+                "RUNSPEC_STORE": store,
+                "RUNSPEC_BLOB_URL": there.url,
+                "RUNSPEC_SAS": there.sas("inside"),
+            }
         for name, value in env.items():
             monkeypatch.setenv(name, value)
         yield found

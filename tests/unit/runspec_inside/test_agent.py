@@ -223,8 +223,9 @@ class Service:
     ) -> subprocess.Popen[str]:
         text = json.dumps({**RECORD, **record})
         self.bucket.put("runs/r/record.json", text.encode())
-        kept = "PATH RUNSPEC_STORE RUNSPEC_REGION RUNSPEC_SAS AWS_ENDPOINT_URL_S3 AWS_ACCESS_KEY_ID".split()
-        whole = {k: os.environ[k] for k in [*kept, "AWS_SECRET_ACCESS_KEY"] if k in os.environ} | {
+        kept = "PATH RUNSPEC_STORE RUNSPEC_BLOB_URL RUNSPEC_REGION RUNSPEC_SAS AWS_ENDPOINT_URL_S3".split()
+        kept += ["AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"]
+        whole = {k: os.environ[k] for k in kept if k in os.environ} | {
             "RUNSPEC_RUN": "r",
             "RUNSPEC_INSIDE_SHA256": DIGEST,
             "RUNSPEC_WORDS": WORDS,

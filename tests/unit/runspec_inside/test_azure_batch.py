@@ -68,6 +68,7 @@ class Service:
             "PATH": os.environ["PATH"],
             "RUNSPEC_RUN": "r",
             "RUNSPEC_STORE": os.environ["RUNSPEC_STORE"],
+            "RUNSPEC_BLOB_URL": os.environ["RUNSPEC_BLOB_URL"],
             "RUNSPEC_SAS": os.environ["RUNSPEC_SAS"],
             "RUNSPEC_TASK": "7",
             "RUNSPEC_WORDS": f"{EVERY} {NODES}",

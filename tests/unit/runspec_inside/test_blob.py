@@ -26,29 +26,31 @@ BLOB = pytest.mark.parametrize(
 SAS = "sv=2021-12-02&se=2026-01-02T03%3A04%3A05Z&sr=c&sp=racwdl&sig=s%2Fcret%3D"
 
 
-def store(where: str, sas: str = SAS) -> BlobStore:
-    return BlobStore({"RUNSPEC_STORE": where, "RUNSPEC_SAS": sas})
+def store(where: str, sas: str = SAS, blob_url: str = "") -> BlobStore:
+    return BlobStore({"RUNSPEC_STORE": where, "RUNSPEC_SAS": sas, "RUNSPEC_BLOB_URL": blob_url})
 
 
 @pytest.mark.parametrize(
-    ("where", "https", "host", "path"),
+    ("blob_url", "where", "https", "host", "path"),
     [
         (
+            "https://a.blob.core.windows.net",
             "https://a.blob.core.windows.net/c/p q/é",
             True,
             "a.blob.core.windows.net",
             "/c/p%20q/%C3%A9/k",
         ),
-        ("http://127.0.0.1:10000/a/c/p/q", False, "127.0.0.1:10000", "/a/c/p/q/k"),
-        ("http://localhost:1/a/c/p", False, "localhost:1", "/a/c/p/k"),
+        ("http://127.0.0.1:1/a", "http://127.0.0.1:1/a/c/p/q", False, "127.0.0.1:1", "/a/c/p/q/k"),
+        ("https://b.example/x/a", "https://b.example/x/a/c/p/q", True, "b.example", "/x/a/c/p/q/k"),
     ],
 )
-def test_the_account_is_in_the_name_of_the_host_or_first_in_the_path(
-    where: str, https: bool, host: str, path: str
+def test_the_container_comes_after_the_url_of_the_blobs(
+    blob_url: str, where: str, https: bool, host: str, path: str
 ) -> None:
-    found = store(where)
+    found = store(where, blob_url=blob_url)
 
     assert (found.https, found.host, found._path(Ask("GET", "k"))[0]) == (https, host, path)
+    assert found.prefix.startswith("p")
 
 
 def test_the_signature_goes_with_every_request() -> None:
@@ -105,7 +107,9 @@ def test_the_store_is_left_alone_for_as_long_as_it_asks(
 def test_a_signature_knows_when_it_ended(end: str) -> None:
     found = store("http://127.0.0.1/a/c/p", f"se={end}&sig=x")
 
-    assert found.ended() == ("2026-01-02T03:04:05Z" if end.startswith("2026-01-02T") else "")
+    assert found.ended(time.time()) == (
+        "2026-01-02T03:04:05Z" if end.startswith("2026-01-02T") else ""
+    )
 
 
 @BLOB

@@ -97,7 +97,7 @@ def test_signatures_are_botocores(
 
 
 def frozen(now: datetime.datetime) -> Any:
-    return SimpleNamespace(strftime=time.strftime, gmtime=now.timetuple)
+    return SimpleNamespace(strftime=time.strftime, gmtime=lambda _: now.timetuple(), time=time.time)
 
 
 @pytest.mark.parametrize(

@@ -467,7 +467,7 @@ def test_a_wget_that_cannot_put_is_told_before_the_program_runs(
     done = Image(tmp_path, "busybox", "wget").run(bucket.listed(output(bucket)), ["echo", "ran"])
 
     assert (done.returncode, done.stdout) == (69, b"")
-    assert b"this image has no curl, python3 or GNU wget" in done.stderr
+    assert b"outputs are sent with curl, python3 or GNU wget" in done.stderr
 
 
 # The claim

@@ -9,7 +9,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from runspec_inside import vault
+from runspec_inside import boot, vault
 from runspec_inside.login import REFUSED
 from runspec_inside.words import Failure
 from runspec_rehearsal.azure.identity import Identity
@@ -30,6 +30,7 @@ def identity() -> Iterator[Identity]:
 def there(identity: Identity, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Vault]:
     certificate = certificates.made(tmp_path)
     monkeypatch.setenv("SSL_CERT_FILE", str(certificate.authority))
+    monkeypatch.setattr(boot, "_trusted", [])  # a process reads it once
     known = {"hf": SECRET, "nul": "a\0b"}
     with Vault(known, identity.tokens, [OURS], certificate) as found:
         yield found
@@ -45,7 +46,12 @@ def pauses(monkeypatch: pytest.MonkeyPatch) -> list[float]:
 
 def job(there: Vault, identity: Identity, secret: str, who: str = OURS) -> dict[str, str]:
     listed = json.dumps({"HF_TOKEN": f"{there.url}/secrets/{secret}"})
-    env = {vault.LISTED: listed, "RUNSPEC_IDENTITY": who, "OTHER": "1"}
+    env = {
+        vault.LISTED: listed,
+        vault.AUDIENCE: "https://vault.azure.net",
+        "RUNSPEC_IDENTITY": who,
+        "OTHER": "1",
+    }
     return {**env, **identity.machine([OURS, OTHER])}
 
 

@@ -12,7 +12,7 @@ import pytest
 from runspec.provider import Address, Interactive, Relay, Unavailable
 from runspec_local import entering, process
 
-JOB = {"run": "job-000001", "engine": "podman", "nodes": 2, "secrets": ["TOKEN"]}
+JOB = {"run": "job-000001", "engine": "podman", "nodes": 2, "secrets": ["TOKEN"], "grace_s": 1}
 HERE = (0, 1)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import fcntl
+import json
 import os
 import signal
 import subprocess
@@ -24,6 +25,30 @@ from tests.waiting import until
 RUN = f"r-{os.getpid():06}"  # processes of a run are looked for on the whole machine
 
 
+def job(run: str, folder: Path, argv: list[str]) -> dict[str, Any]:
+    """Give what starts a run of one process."""
+    return {
+        "run": run,
+        "folder": str(folder),
+        "engine": "process",
+        "environment": None,
+        "argv": argv,
+        "tasks": [{}],
+        "max_parallel": 1,
+        "nodes": 1,
+        "slots": 1,
+        "launch": "none",
+        "mounts": [],
+        "outputs": [],
+        "env": {},
+        "secrets": {},
+        "container": None,
+        "attempts": 1,
+        "timeout_s": None,
+        "grace_s": 1,
+    }
+
+
 class World:
     """One run below a root of its own."""
 
@@ -32,28 +57,8 @@ class World:
         self.folder = root / "runs" / RUN
 
     def start(self, script: str, **more: Any) -> None:
-        job = {
-            "run": RUN,
-            "folder": str(self.folder),
-            "engine": "process",
-            "environment": None,
-            "argv": ["/bin/sh", "-c", script],
-            "tasks": [{}],
-            "max_parallel": 1,
-            "nodes": 1,
-            "slots": 1,
-            "launch": "none",
-            "mounts": [],
-            "outputs": [],
-            "env": {},
-            "secrets": {},
-            "container": None,
-            "attempts": 1,
-            "timeout_s": None,
-            "grace_s": 1,
-            **more,
-        }
-        self.client.call(Request("local", "start", job))
+        wanted = job(RUN, self.folder, ["/bin/sh", "-c", script])
+        self.client.call(Request("local", "start", {**wanted, **more}))
 
     @property
     def state(self) -> State:
@@ -125,7 +130,7 @@ def test_the_supervisor_listens_while_it_saves(world: World, tmp_path: Path) -> 
     until(lambda: world.states[0] is State.SUCCEEDED)
 
     world.client.cancel(RUN)
-    until(lambda: world.states == [State.SUCCEEDED, State.FAILED])
+    until(lambda: world.states == [State.SUCCEEDED, State.CANCELLED])
     assert not world.state.terminal
     os.kill(saver(world.folder)[0], signal.SIGCONT)
     until(lambda: world.state.terminal)
@@ -138,6 +143,25 @@ def saver(folder: Path) -> list[int]:
     """Give the process that saves the output of the first task."""
     target = str(folder / "outputs/out/0/0").encode()
     return [pid for pid, words in processes.words() if target in words.split(b"\0")]
+
+
+def test_starting_a_run_after_a_killed_one_leaves_the_callers_own_children_alone(
+    world: World,
+) -> None:
+    """The parent of a killed supervisor ends its children; any other process keeps its own, and their exit codes."""
+    killed = world.folder.with_name("r-killed")
+    killed.mkdir(parents=True)
+    (killed / "job.json").write_text(json.dumps(job(killed.name, killed, [])))
+    (killed / "started.json").write_text(json.dumps({**process.identity(), "ticks": 1}))
+    ended = subprocess.Popen(["/bin/sh", "-c", "exit 3"])
+    os.waitid(os.P_PID, ended.pid, os.WEXITED | os.WNOWAIT)
+
+    with subprocess.Popen(["sleep", "600"]) as own:
+        world.start("exit 0")
+        left = own.poll()
+        own.kill()
+
+    assert (left, ended.wait()) == (None, 3)
 
 
 def test_a_run_that_was_taken_away_is_not_begun(world: World, tmp_path: Path) -> None:
@@ -333,3 +357,62 @@ def test_a_task_that_fails_by_itself_fails_the_run_though_others_were_stopped(
 
     found = world.client.state(RUN)
     assert (found.state, found.exit_code) == (State.FAILED, 7)
+
+
+def test_a_damaged_file_of_a_run_is_told_by_its_name(world: World) -> None:
+    world.start("true")
+    until(lambda: world.state is State.SUCCEEDED)
+    path = world.folder / "started.json"
+    good = path.read_bytes()
+    for content in (b"", b"null", b"{}"):
+        path.write_bytes(content)
+        with pytest.raises(RemoteError, match=r"started\.json: it is damaged"):
+            world.client.state(RUN)
+    path.write_bytes(good)
+
+
+def test_a_supervisor_that_crashes_leaves_nothing_behind(world: World, tmp_path: Path) -> None:
+    """A node's group ends with it in any case; here it is what left the group that must end, too."""
+    world.start(f"setsid sh -c 'trap \"\" TERM; echo $$ > {tmp_path}/pid; sleep 600' & wait")
+    until(lambda: (tmp_path / "pid").exists() and (tmp_path / "pid").read_text())
+    left = int((tmp_path / "pid").read_text())
+    (world.folder / "stop").touch()  # a file where the supervisor reads a folder
+    os.kill(json.loads((world.folder / "started.json").read_bytes())["pid"], signal.SIGHUP)
+
+    until(lambda: world.state.terminal)
+    until(lambda: process.start_ticks(left) is None)
+
+
+def test_a_second_supervisor_that_dies_ends_nothing_of_the_first(world: World) -> None:
+    world.start("sleep 600")
+    until(lambda: world.states == [State.RUNNING])
+    started = world.folder / "started.json"
+    aside = started.rename(started.with_name("aside"))  # the second waits for it
+    home = str(Path(runspec_local.__file__).parent.parent)
+    line = [sys.executable, "-I", "-S", "-c", BOOTSTRAP, home, str(world.folder)]
+    second = subprocess.Popen(line, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL)
+    assert second.stdin is not None
+    second.stdin.write(b"{}")
+    second.stdin.close()
+    until(lambda: children(second.pid))
+    (child,) = children(second.pid)
+    os.kill(child, signal.SIGKILL)
+    second.wait()
+    aside.rename(started)
+    assert world.states == [State.RUNNING]
+
+
+def children(pid: int) -> list[int]:
+    """Give the children of a process. proc(5)"""
+    return [int(c) for c in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
+
+
+def test_a_log_that_was_taken_away_since_it_was_listed_has_nothing_more(world: World) -> None:
+    world.start("echo hi")
+    until(lambda: world.state.terminal)
+    (stream,) = world.client.streams(RUN)
+    chunk = stream.read(None)
+
+    world.remove()
+
+    assert stream.read(chunk.position)[:2] == (b"", chunk.position)

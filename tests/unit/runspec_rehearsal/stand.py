@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import urllib.error
 import urllib.request
 from collections.abc import Sequence
 from functools import cache
@@ -60,8 +61,12 @@ class Stand:
         url = f"{self.server.url}/_rehearsal/{path}"
         data = None if body is None else json.dumps(body).encode()
         request = urllib.request.Request(url, data, method=method)
-        with urllib.request.urlopen(request, timeout=60) as answer:
-            return json.load(answer)
+        try:
+            with urllib.request.urlopen(request, timeout=60) as answer:
+                return json.load(answer)
+        except urllib.error.HTTPError as error:
+            error.close()  # Python 3.14 warns of one that is not closed
+            raise
 
     def set(self, **settings: Any) -> None:
         self.ask("PUT", "settings", settings)

@@ -7,8 +7,10 @@ import urllib.request
 from typing import Any
 
 import pytest
+from botocore.exceptions import ClientError
 from botocore.validate import ParamValidator
 
+from runspec_rehearsal.aws import models
 from runspec_rehearsal.aws.models import operation_model
 from tests.unit.runspec_rehearsal.stand import Stand
 
@@ -59,3 +61,43 @@ def test_other_answers_are_as_the_model_says(
     shared: Stand, ids: dict[str, str], operation: str, params: dict[str, Any]
 ) -> None:
     assert problems(shared, operation, params) == []
+
+
+QUEUE = {
+    "jobQueueName": "q",
+    "jobQueueArn": "arn",
+    "state": "ENABLED",
+    "priority": 1,
+    "computeEnvironmentOrder": [],
+}
+
+
+def answered(**more: Any) -> None:
+    queue = {key: value for key, value in {**QUEUE, **more}.items() if value is not None}
+    request = models.Request("batch", "DescribeJobQueues", {}, 0)
+    models.check_answer(request, {"jobQueues": [queue]})
+
+
+@pytest.mark.parametrize(
+    "more,said",
+    [
+        ({"colour": "red"}, "Unknown parameter"),
+        ({"priority": "1"}, "Invalid type"),
+        ({"jobQueueArn": None}, "Missing required"),
+        ({"state": "ON"}, "'ON' is none of"),
+        ({"tags": {}}, "0 is less than 1"),
+    ],
+)
+def test_an_answer_that_the_model_has_not_is_refused(more: dict[str, Any], said: str) -> None:
+    answered()
+
+    with pytest.raises(models.WrongAnswer, match=said):
+        answered(**more)
+
+
+def test_a_wrong_answer_is_no_answer(stand: Stand, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever asks gets an error with what is wrong, which no client takes for the service's."""
+    monkeypatch.setattr(models, "LATER", frozenset())
+
+    with pytest.raises(ClientError, match=r"none of the service's: DescribeJobs: .*startedAt"):
+        stand.job(stand.sh("sleep 60", dependsOn=[{"jobId": stand.sh("sleep 60")}]))

@@ -213,6 +213,6 @@ def test_jobs_and_environments_have_tags(stand: Stand) -> None:
     assert stand.job(job_id)["tags"] == {"a": "1", "b": "2"}
     (environment,) = environments(stand)
     arn = environment["computeEnvironmentArn"]
-    assert stand.batch.list_tags_for_resource(resourceArn=arn)["tags"] == {}
+    assert stand.batch.list_tags_for_resource(resourceArn=arn).get("tags") is None
     with pytest.raises(ClientError, match="at most 50"):
         stand.batch.tag_resource(resourceArn=job["jobArn"], tags={str(n): "" for n in range(49)})

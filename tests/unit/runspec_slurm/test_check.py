@@ -137,9 +137,6 @@ REFUSED: dict[str, Row] = {
     "the beginning of one": ({}, {"sbatch": ["--part=a"]}, FOUND, ("provider",), "read as --partition"),
     "an option of one letter": ({}, {"sbatch": ["-pa"]}, FOUND, ("provider",), "in one word"),
     "a second job": ({}, {"sbatch": [":"]}, FOUND, ("provider",), "in one word"),
-    "an option of ssh that runs something here": (
-        {}, {"host": "h", "ssh_options": ["ProxyCommand=touch /x"]}, FOUND, ("provider",), "ProxyCommand",
-    ),
 }  # fmt: skip
 
 TOLD: dict[str, Row] = {
@@ -274,6 +271,7 @@ def test_without_facts_nothing_is_said_that_the_profile_may_tell() -> None:
         {"host": "-v"},
         {"host": "a b"},
         {"ssh_options": ["-oProxyCommand=touch"]},
+        {"ssh_options": ["ProxyCommand=touch /x"]},
         {"workspace": "relative"},
         {"workspace": "/a/../b"},
         {"workspace": "/a,b"},

@@ -11,6 +11,7 @@ import pytest
 
 from runspec import gather, job, plan
 from runspec.cli import arguments, console
+from runspec.cli.main import run
 
 ROOT = Path(__file__).resolve().parents[3]
 FOLDER = ROOT / "specs" / "parallelcluster"
@@ -20,6 +21,11 @@ LATER = ("shell", "tunnel")  # verbs that may not be there yet
 COMMANDS = [
     line.strip() for line in re.findall(r"^ +(runspec .*)$", PAGE, re.MULTILINE)
 ]  # fmt: skip
+
+
+@pytest.fixture(autouse=True)
+def _trusted() -> None:
+    assert run(["trust", str(FOLDER / "runspec-profile.yaml")]) == 0
 
 
 def planned(name: str) -> dict[str, Any]:

@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from tests.profiles import own_profile
 from tests.unit.specs import batch_ai
 from tests.unit.specs.test_plans import AZURE, read
 
@@ -53,7 +54,7 @@ def test_every_example_is_planned_without_network_credentials_or_sdk(
 ) -> None:
     shutil.copytree(ROOT / "specs", tmp_path / "specs")
     text = json.dumps({"providers": {provider: PROFILES[provider]}})
-    (tmp_path / "specs" / "runspec-profile.yaml").write_text(text)
+    own_profile(tmp_path / ".config").write_text(text)
 
     done = subprocess.run(
         [sys.executable, "-c", WALLED, provider, *SPECS],

@@ -17,8 +17,8 @@ from collections.abc import Mapping
 from email.utils import parsedate_to_datetime
 from urllib.parse import parse_qs, parse_qsl, urlsplit
 
+from runspec_rehearsal.azure.audiences import AUDIENCES
 from runspec_rehearsal.azure.batch.errors import ServiceError
-from runspec_rehearsal.azure.batch.management import AUDIENCE
 from runspec_rehearsal.azure.batch.settings import Settings
 from runspec_rehearsal.azure.identity import Tokens
 
@@ -28,7 +28,6 @@ SIGNED = (
 ).split()
 SKEW_S = 15 * 60  # "within 15 minutes of the current UTC time"
 TOKEN_PATH = re.compile(r"/[^/]+/oauth2/v2\.0/token")
-SCOPE = "https://batch.core.windows.net/"
 
 
 def refused(detail: str) -> ServiceError:
@@ -74,6 +73,7 @@ class Doorman:
 
     def __init__(self, settings: Settings, tokens: Tokens | None = None) -> None:
         self._settings = settings
+        self._audiences = AUDIENCES[settings.cloud]
         self._tokens = tokens
         self._lock = threading.Lock()
         self._given: dict[str, float] = {}
@@ -118,13 +118,17 @@ class Doorman:
         https://learn.microsoft.com/rest/api/azure/#create-the-request
         """
         scheme, _, token = headers.get("authorization", "").partition(" ")
-        if scheme != "Bearer" or self._tokens is None or not self._tokens.good(token, AUDIENCE):
+        tokens, names = self._tokens, self._audiences.managers
+        good = tokens is not None and any(tokens.good(token, name) for name in names)
+        if scheme != "Bearer" or not good:
             error = ServiceError("InvalidAuthenticationToken", "The access token is invalid.")
             error.status = 401
             raise error
 
     def _check_token(self, token: str) -> None:
-        if token in self._settings.tokens or (self._tokens and self._tokens.good(token, SCOPE)):
+        if token in self._settings.tokens:
+            return
+        if self._tokens and self._tokens.good(token, self._audiences.batch):
             return
         with self._lock:
             ends = self._given.get(token)
@@ -145,7 +149,7 @@ class Doorman:
             return 400, {"error": "unsupported_grant_type"}
         if secret is None or not hmac.compare_digest(secret, given.get("client_secret", "")):
             return 401, {"error": "invalid_client"}
-        if scope != SCOPE:
+        if scope != self._audiences.batch:
             return 400, {"error": "invalid_scope"}
         return 200, {
             "token_type": "Bearer",
@@ -157,7 +161,7 @@ class Doorman:
         """Make a token that looks like a JWT and is good for `token_s`."""
         ends = time.time() + self._settings.token_s
         head = {"typ": "JWT", "alg": "none"}
-        claims = {"aud": SCOPE, "exp": int(ends)}
+        claims = {"aud": self._audiences.batch, "exp": int(ends)}
         parts = [
             base64.urlsafe_b64encode(json.dumps(p).encode()).rstrip(b"=") for p in (head, claims)
         ]

@@ -132,6 +132,8 @@ class Command:
     def _spawn(self, world: World, argv: list[str], leave: bool) -> subprocess.Popen[bytes] | None:
         env = inherited.variables()
         env |= {"HOME": str(self.folder / "wd"), **world.settings.machine_env, **self.env}
+        if world.settings.link_local:
+            env.pop(transfers.MACHINE, None)
         if self.container is not None and world.settings.engine == "podman":
             argv = self._contained(world, argv, leave)
             env = {**os.environ, **containers.beside({**world.settings.machine_env, **self.env})}

@@ -73,9 +73,14 @@ class ServiceError(Exception):
 
     @property
     def body(self) -> dict[str, Any]:
-        """Give what is sent: BatchError of the service's description."""
+        """Give what is sent: the model, and what OData adds to an answer."""
+        kind = "Microsoft.Azure.Batch.Protocol.Entities.Container.errors/@Element"
+        return {"odata.metadata": f"https://batch/$metadata#{kind}", **self.model}
+
+    @property
+    def model(self) -> dict[str, Any]:
+        """Give BatchError of the service's description."""
         return {
-            "odata.metadata": "https://batch/$metadata#Microsoft.Azure.Batch.Protocol.Entities.Container.errors/@Element",
             "code": self.code,
             "message": {"lang": "en-US", "value": self.message},
             "values": [{"key": k, "value": str(v)} for k, v in self.values.items()],

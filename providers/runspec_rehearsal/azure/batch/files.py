@@ -76,9 +76,7 @@ def stamp(seconds: float) -> datetime.datetime:
 def headers(path: Path, url: str) -> dict[str, str]:
     """Give the properties of a file as headers: those that the SDK's models cannot do without."""
     stat = path.stat()
-    kind = mimetypes.guess_type(path.name)[0] or "application/octet-stream"
     return {
-        "Content-Type": "text/plain" if kind.startswith("text/") else kind,
         "Last-Modified": format_datetime(stamp(stat.st_mtime), usegmt=True),
         "ocp-creation-time": format_datetime(stamp(stat.st_ctime), usegmt=True),
         "ocp-batch-file-isdirectory": str(path.is_dir()),
@@ -90,7 +88,8 @@ def headers(path: Path, url: str) -> dict[str, str]:
 def head(world: World, request: Request) -> Answer:
     path, url = found(world, request)
     size = 0 if path.is_dir() else path.stat().st_size
-    return Answer(200, None, {**headers(path, url), "Content-Length": str(size)})
+    own = {"Content-Type": world.settings.file_type, "Content-Length": str(size)}
+    return Answer(200, None, {**headers(path, url), **own})
 
 
 def get(world: World, request: Request) -> Answer:
@@ -123,7 +122,8 @@ def get(world: World, request: Request) -> Answer:
     with path.open("rb") as file:
         file.seek(first)
         data = file.read(last - first + 1)
-    return Answer(200, data, headers(path, url))
+    own = {"Content-Type": world.settings.file_type}
+    return Answer(200, data, {**headers(path, url), **own})
 
 
 def listed(world: World, request: Request) -> Answer:
@@ -148,7 +148,7 @@ def described(path: Path, name: str, url: str) -> dict[str, Any]:
             "contentLength": str(stat.st_size),
             "lastModified": stamp(stat.st_mtime).strftime("%Y-%m-%dT%H:%M:%S.%fZ"),
             "creationTime": stamp(stat.st_ctime).strftime("%Y-%m-%dT%H:%M:%S.%fZ"),
-            "contentType": headers(path, url)["Content-Type"],
+            "contentType": mimetypes.guess_type(path.name)[0] or "application/octet-stream",
             "fileMode": headers(path, url)["ocp-batch-file-mode"],
         }
     return one

@@ -26,7 +26,6 @@ if TYPE_CHECKING:
     from runspec_rehearsal.azure.batch.world import World
 
 PATH = "/subscriptions/"
-AUDIENCE = "https://management.azure.com"
 API_VERSION = "2025-06-01"
 KIND = "Microsoft.Batch/batchAccounts"
 GROUP = r"/subscriptions/(?P<subscription>[^/]+)/resourceGroups/(?P<group>[^/]+)"

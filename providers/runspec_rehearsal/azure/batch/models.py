@@ -22,6 +22,7 @@ from azure.batch._utils.model_base import Model
 from azure.batch.models import _models
 from azure.core import MatchConditions
 from azure.mgmt.batch._utils.model_base import Model as ManagementModel
+from azure.mgmt.resource.resources._utils.model_base import Model as ResourceModel
 
 from runspec_rehearsal.azure.batch.errors import ServiceError
 
@@ -97,6 +98,9 @@ class Operation(NamedTuple):
     body: Any
     """The model of the body, or None."""
     body_required: bool
+    answer: Any
+    """The model of what it answers, or of one item where that is a list; None for no JSON."""
+    listed: bool
 
 
 @cache
@@ -141,6 +145,7 @@ def operation(name: str, build: Any, method: Any) -> Operation:
         frozenset(h for h in headers if GUARDED.fullmatch(h)),
         model,
         required,
+        *answer_of(method),
     )
 
 
@@ -168,6 +173,15 @@ def body_of(method: Any) -> tuple[Any, bool]:
         if isinstance(kind, type) and issubclass(kind, Model):
             return kind, parameter.default is parameter.empty
     return None, False
+
+
+def answer_of(method: Any) -> tuple[Any, bool]:
+    """Give the model of what a method of the SDK returns, and whether it returns many."""
+    kind = inspect.signature(inspect.unwrap(method)).return_annotation
+    if getattr(kind, "__name__", "") == "ItemPaged":
+        (name,) = typing.get_args(kind)
+        return getattr(_models, name.rpartition(".")[2]), True
+    return (kind, False) if isinstance(kind, type) and issubclass(kind, Model) else (None, False)
 
 
 def bare(kind: Any) -> Any:
@@ -200,6 +214,10 @@ class Field(NamedTuple):
     read_only: bool
 
 
+class Digits:
+    """The kind of a number that the wire has as a string, since it may have more than 53 bits."""
+
+
 class Namespace:
     """What `_models.X` may be in the annotations of an SDK, this one or that of the Resource Manager."""
 
@@ -217,7 +235,7 @@ def fields(model: Any) -> dict[str, Field]:
     found: dict[str, Field] = {}
     model({})  # it makes its table of properties when the first is made
     for base in reversed(model.__mro__):
-        names = vars(base).get("__annotations__", {})
+        names = inspect.get_annotations(base)  # Python 3.14 has none among the variables
         scope = {**vars(sys.modules[model.__module__]), "_models": Namespace(model.__module__)}
         holder = type("holder", (), {"__annotations__": names})
         known = getattr(model, "_attr_to_rest_field", {})
@@ -226,8 +244,11 @@ def fields(model: Any) -> dict[str, Field]:
         for name, kind in typing.get_type_hints(holder, scope).items():
             rest = known[name]
             shown = rest._visibility  # noqa: SLF001
+            digits = bare(kind) is int and rest._format == "str"  # noqa: SLF001
             found[rest._rest_name] = Field(  # noqa: SLF001
-                kind, not is_optional(kind), bool(shown) and not {"create", "update"} & set(shown)
+                Digits if digits else kind,
+                not is_optional(kind),
+                bool(shown) and not {"create", "update"} & set(shown),
             )
     return found
 
@@ -241,24 +262,24 @@ class Problem(NamedTuple):
     reason: str
 
 
-def problems(value: Any, kind: Any, path: str = "") -> Iterator[Problem]:
-    """Say where *value* is not what the models allow. Unknown and read-only names are not allowed."""
+def problems(value: Any, kind: Any, path: str = "", *, answered: bool = False) -> Iterator[Problem]:
+    """Say where *value* is not what the models allow: read-only names are allowed only in what is *answered*."""
     kind = bare(kind)
     origin, args = typing.get_origin(kind), typing.get_args(kind)
-    if isinstance(kind, type) and issubclass(kind, (Model, ManagementModel)):
-        yield from of_model(value, kind, path)
+    if isinstance(kind, type) and issubclass(kind, (Model, ManagementModel, ResourceModel)):
+        yield from of_model(value, kind, path, answered)
     elif origin in (list, dict):
         if not isinstance(value, origin):
             yield Problem("InvalidPropertyValue", path, value, f"not a {origin.__name__}")
             return
         items = enumerate(value) if origin is list else value.items()
         for key, one in items:
-            yield from problems(one, args[-1], f"{path}[{key}]")
+            yield from problems(one, args[-1], f"{path}[{key}]", answered=answered)
     elif not fits(value, kind):
         yield Problem("InvalidPropertyValue", path, value, f"not of {said(kind)}")
 
 
-def of_model(value: Any, model: Any, path: str) -> Iterator[Problem]:
+def of_model(value: Any, model: Any, path: str, answered: bool) -> Iterator[Problem]:
     if not isinstance(value, dict):
         yield Problem("InvalidPropertyValue", path, value, "not an object")
         return
@@ -267,12 +288,12 @@ def of_model(value: Any, model: Any, path: str) -> Iterator[Problem]:
         at = f"{path}.{name}".strip(".")
         if name not in known:
             yield Problem("UnsupportedProperty", at, one, "there is no such property")
-        elif known[name].read_only:
+        elif known[name].read_only and not answered:
             yield Problem("UnsupportedProperty", at, one, "it is read only")
         else:
-            yield from problems(one, known[name].kind, at)
+            yield from problems(one, known[name].kind, at, answered=answered)
     for name, field in known.items():
-        if field.required and not field.read_only and name not in value:
+        if field.required and (answered or not field.read_only) and name not in value:
             yield Problem("MissingRequiredProperty", f"{path}.{name}".strip("."), None, "missing")
 
 
@@ -292,6 +313,8 @@ def fits(value: Any, kind: Any) -> bool:
     closed = enum_of(kind)
     if closed is not None:
         return value in [member.value for member in closed]
+    if kind is Digits:
+        return isinstance(value, str) and value.isdecimal()
     if kind is datetime.timedelta:
         return isinstance(value, str) and DURATION.fullmatch(value) is not None
     if kind is datetime.datetime:

@@ -69,6 +69,7 @@ class Node(Thing):
         """
         return {
             **self.login,
+            metadata.VARIABLE: metadata.address(world, self),
             "AZ_BATCH_ACCOUNT_NAME": world.settings.account,
             "AZ_BATCH_ACCOUNT_URL": world.url,
             "AZ_BATCH_NODE_ID": self.id,
@@ -78,7 +79,6 @@ class Node(Thing):
             "AZ_BATCH_NODE_SHARED_DIR": str(self.folder(SHARED)),
             "AZ_BATCH_NODE_STARTUP_DIR": str(self.folder(STARTUP)),
             "AZ_BATCH_POOL_ID": self.pool.id,
-            metadata.VARIABLE: metadata.address(world, self),
             "AZ_BATCH_TASK_RESERVED_EPHEMERAL_DISK_SPACE_BYTES": "1000000000",
         }
 
@@ -95,6 +95,7 @@ class Node(Thing):
             "lastBootTime": self.created,
             "allocationTime": self.created,
             "ipAddress": self.address,
+            "ipv6Address": f"::ffff:{self.address}",
             "affinityId": f"TVM:{self.id}",
             "vmSize": self.pool.body["vmSize"],
             "totalTasksRun": self.total,
@@ -107,6 +108,8 @@ class Node(Thing):
             "schedulingState": "enabled",
             "recentTasks": self.recent[-10:],
         }
+        machine = self.pool.body["virtualMachineConfiguration"]
+        found["virtualMachineInfo"] = {"imageReference": machine["imageReference"]}
         if self.pool.body.get("startTask"):
             found["startTask"] = self.pool.body["startTask"]
             if self.start_info:

@@ -70,9 +70,10 @@ class Pool(Thing):
         return sum(n.dedicated == dedicated for n in self.nodes.values())
 
     def shown(self, url: str) -> dict[str, Any]:
-        """BatchPool of the service's description."""
+        """BatchPool of the service's description, which has no previous state."""
         hidden = ("id", *TARGETS)
-        found = {**self.stamps(url), **{k: v for k, v in self.body.items() if k not in hidden}}
+        stamps = {k: v for k, v in self.stamps(url).items() if not k.startswith("previous")}
+        found = {**stamps, **{k: v for k, v in self.body.items() if k not in hidden}}
         found |= {
             "allocationState": self.allocation,
             "allocationStateTransitionTime": self.allocated_at,

@@ -52,7 +52,7 @@ class AzureBatch(listening.Closing):
         self._listener = Listener(port, Handler, Faults(ERRORS))
         self._listener.encrypt(certificate)
         self.url = self._listener.url
-        self.world = World(self.settings, self.url, identity)
+        self.world = World(self.settings, self.settings.url or self.url, identity)
         self._listener.world = self.world
         self._listener.doorman = Doorman(self.settings, identity.tokens if identity else None)
         self._listener.begin()

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
+from runspec_rehearsal.azure.audiences import Cloud
 from runspec_rehearsal.settings import Changeable
 
 Engine = Literal["process", "podman"]
@@ -17,10 +18,17 @@ Allocation = Literal["UserSubscription", "BatchService"]
 class Settings(Changeable):
     """Times are in seconds. Those of the real service stand in comments, where documented."""
 
-    FIXED = frozenset({"folder", "engine", "account", "key", "tokens", "podman", "api_versions"})
+    FIXED = frozenset(
+        {"folder", "engine", "account", "key", "tokens", "podman", "api_versions", "url", "cloud"}
+    )
 
     folder: Path
     """Where each node has its disk."""
+    url: str = ""
+    """By what URL clients know it, where something stands before it."""
+    cloud: Cloud = "public"
+    link_local: bool = False
+    """Whether machines find their metadata at 169.254.169.254, as real ones do, and are told of no other address."""
     account: str = "rehearsal"
     key: str = ""
     """Base64, of shared key. Empty: no shared key is taken."""
@@ -54,6 +62,9 @@ class Settings(Changeable):
     list_lag_s: float = 0.0
     """Lists show things as they were so long ago; a get shows them as they are."""
     page: int = 1000  # "A maximum of 1000 can be returned"
+    file_type: str = "application/octet-stream"
+    """The content type of files. The description allows this and application/json (`produces` of
+    File_GetFromTask and File_GetFromComputeNode)."""
 
     subscription: str = "00000000-0000-0000-0000-000000000000"
     resource_group: str = "rehearsal"

@@ -174,7 +174,7 @@ def add_collection(world: World, request: Request) -> Answer:
         try:
             check(world, job, body)
         except ServiceError as exc:
-            results.append({"status": "clienterror", "taskId": body["id"], "error": exc.body})
+            results.append({"status": "clienterror", "taskId": body["id"], "error": exc.model})
             continue
         task = put(world, job, body)
         results.append(

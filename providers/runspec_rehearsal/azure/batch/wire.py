@@ -9,7 +9,15 @@ from urllib.parse import urlsplit
 
 from runspec_rehearsal import answering, control
 from runspec_rehearsal.answering import Reply, said
-from runspec_rehearsal.azure.batch import auth, faults, management, metadata, requests
+from runspec_rehearsal.azure.batch import (
+    answer_models,
+    auth,
+    faults,
+    management,
+    metadata,
+    requests,
+)
+from runspec_rehearsal.azure.batch.answer_models import WrongAnswer
 from runspec_rehearsal.azure.batch.answers import Answer
 from runspec_rehearsal.azure.batch.control import HANDLERS
 from runspec_rehearsal.azure.batch.errors import ServiceError
@@ -77,8 +85,11 @@ class Handler(answering.Serving):
         """Have the service do what is asked, and say how it went."""
         try:
             answer = self.server.world.answer(request)
+            answer_models.check(request, answer)
         except ServiceError as exc:
             return refusal(exc), exc.code
+        except WrongAnswer as exc:
+            return wrong(exc)
         return replied(answer), "ok"
 
     def refused(self, fault: Fault, service: str) -> Reply:
@@ -89,9 +100,20 @@ class Handler(answering.Serving):
         try:
             with world.lock:
                 answer = management.answer(world, request)
+            answer_models.check_managed(request.name, answer)
         except ServiceError as exc:
             return refusal(exc, value=management.told(exc)), exc.code
+        except WrongAnswer as exc:
+            return wrong(exc)
         return replied(answer), "ok"
+
+
+def wrong(found: WrongAnswer) -> tuple[Reply, str]:
+    """Give the error that says what is wrong with an answer: 501, after which no client asks again."""
+    words = f"the stand-in's answer is none of the service's: {found}"
+    error = ServiceError("StandInIsWrong", words)
+    error.status = 501
+    return refusal(error), words
 
 
 def replied(answer: Answer) -> Reply:

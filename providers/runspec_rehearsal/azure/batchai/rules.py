@@ -82,6 +82,7 @@ DURATION = re.compile(
 PLAIN: dict[str, tuple[type, ...]] = {
     "str": (str,),
     "int": (int,),
+    "long": (int,),
     "float": (int, float),
     "bool": (bool,),
 }
@@ -200,8 +201,15 @@ def members(model: str) -> dict[str, Member]:
         key = entry["key"].replace("\\.", ".")
         required = bool(rule.get("required")) or key in REQUIRED.get(model, ())
         read_only = bool(rule.get("readonly"))
-        found[key] = Member(key, entry["type"], required, read_only, values(hints.get(name)))
+        allowed = values(hints.get(name)) or documented(kind, name)
+        found[key] = Member(key, entry["type"], required, read_only, allowed)
     return found
+
+
+def documented(kind: type, name: str) -> tuple[str, ...]:
+    """Give what the enum allows that the docstring of a model names: what is read-only has no annotation."""
+    named = re.search(rf":vartype {name}: str or\s+~[\w.]+\.(\w+)", kind.__doc__ or "")
+    return tuple(str(member.value) for member in getattr(models, named[1])) if named else ()
 
 
 def values(hint: Any) -> tuple[str, ...]:

@@ -7,6 +7,7 @@ from runspec_rehearsal.azure.batchai.faults import ERRORS
 from runspec_rehearsal.azure.batchai.settings import Settings
 from runspec_rehearsal.azure.batchai.wire import Handler
 from runspec_rehearsal.azure.batchai.world import World
+from runspec_rehearsal.azure.identity import Tokens
 from runspec_rehearsal.faults import Faults
 
 
@@ -19,10 +20,11 @@ class Listener(answering.Listener):
 class Server:
     """A running stand-in. `close` ends every process of every job."""
 
-    def __init__(self, settings: Settings, port: int = 0) -> None:
+    def __init__(self, settings: Settings, port: int = 0, logins: Tokens | None = None) -> None:
+        """What *logins* gave for the Resource Manager is taken as well."""
         self._listener = Listener(port, Handler, Faults(ERRORS, settings.seed))
         self.url = self._listener.url
-        self.world = World(settings, self.url)
+        self.world = World(settings, settings.url or self.url, logins)
         self._listener.world = self.world
         self._listener.begin()
 

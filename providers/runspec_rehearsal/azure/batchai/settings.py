@@ -31,7 +31,9 @@ def _counts(value: Any) -> bool:
 class Settings(Changeable):
     """Times are in seconds."""
 
-    FIXED = frozenset({"folder", "engine", "podman", "subscription", "seed", "blob_url", "tokens"})
+    FIXED = frozenset(
+        "folder engine podman subscription seed url files_url blob_url tokens".split()
+    )
     KINDS: ClassVar[Mapping[Any, Kind]] = {
         **Changeable.KINDS,
         int: (_whole, "no whole number"),
@@ -52,6 +54,10 @@ class Settings(Changeable):
     """Storage accounts and their keys. When empty, every account is there and takes every key."""
     folders: Mapping[str, str] = field(default_factory=dict)
     """Folders that are shares or containers: "ACCOUNT/NAME" -> folder. Others lie below *folder*."""
+    url: str = ""
+    """By what URL clients know it, where something stands before it."""
+    files_url: str = ""
+    """Where signed links lead, if not to that URL: https://ACCOUNT.file.core.windows.net at the service."""
     blob_url: str | None = None
     """A Blob service (Azurite), "http://127.0.0.1:PORT/{account}", whose containers jobs mount."""
     machine_env: Mapping[str, str] = field(default_factory=dict)

@@ -10,14 +10,15 @@ from runspec_rehearsal import control
 from runspec_rehearsal.azure.batchai.server import Server
 from runspec_rehearsal.azure.batchai.settings import Settings
 from runspec_rehearsal.azure.batchai.wire import IDENTITY
+from runspec_rehearsal.azure.identity import Tokens
 from runspec_rehearsal.listening import Closing
 
 
 class BatchAI(Closing):
-    """The stand-in below *folder*; *settings* are those of `Settings`."""
+    """The stand-in below *folder*; *settings* are those of `Settings`, *logins* gave tokens."""
 
-    def __init__(self, folder: Path, **settings: Any) -> None:
-        self.server = Server(Settings(folder, **settings))
+    def __init__(self, folder: Path, logins: Tokens | None = None, **settings: Any) -> None:
+        self.server = Server(Settings(folder, **settings), logins=logins)
         self.url = self.server.url
 
     @property

@@ -10,7 +10,8 @@ from urllib.parse import parse_qs, urlsplit
 
 from runspec_rehearsal import answering, control
 from runspec_rehearsal.answering import Reply, said
-from runspec_rehearsal.azure.batchai import faults, links, rules
+from runspec_rehearsal.azure.batchai import answer_models, faults, links, rules
+from runspec_rehearsal.azure.batchai.answer_models import WrongAnswer
 from runspec_rehearsal.azure.batchai.answers import Answer
 from runspec_rehearsal.azure.batchai.control import HANDLERS
 from runspec_rehearsal.azure.batchai.describe import public
@@ -81,8 +82,13 @@ class Handler(answering.Serving):
                     answer = world.operations.poll(**request.path, retry_after_s=retry)
             else:
                 answer = world.answer(request)
+            answer_models.check(request, answer)
         except ServiceError as exc:
             return refusal(exc), exc.code
+        except WrongAnswer as exc:
+            # 501 is one that no client asks again after.
+            words = f"the stand-in's answer is none of the service's: {exc}"
+            return refusal(ServiceError(501, "StandInIsWrong", words)), words
         return told(answer), "ok"
 
     def refused(self, fault: Fault, service: str) -> Reply:

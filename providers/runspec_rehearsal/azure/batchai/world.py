@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable
 
 from runspec_rehearsal.aws.world import Addresses
+from runspec_rehearsal.azure.audiences import AUDIENCES
 from runspec_rehearsal.azure.batchai import clusters, files, jobs, resources, rules, setup, usages
 from runspec_rehearsal.azure.batchai.answers import Answer, Operations
 from runspec_rehearsal.azure.batchai.blobs import Mirror
@@ -18,6 +19,7 @@ from runspec_rehearsal.azure.batchai.model import Cluster, Group, Job, Node, Wor
 from runspec_rehearsal.azure.batchai.processes import end_marked
 from runspec_rehearsal.azure.batchai.rules import Request
 from runspec_rehearsal.azure.batchai.settings import Settings
+from runspec_rehearsal.azure.identity import Tokens
 from runspec_rehearsal.timers import Timers
 
 CLOSE_S = 15.0  # how long `close` waits for the processes that it has killed
@@ -26,15 +28,16 @@ CLOSE_S = 15.0  # how long `close` waits for the processes that it has killed
 class World:
     """The state of the service. `lock` guards all of it."""
 
-    def __init__(self, settings: Settings, url: str) -> None:
+    def __init__(self, settings: Settings, url: str, logins: Tokens | None = None) -> None:
         self.settings = settings
+        self.logins = logins
         self.url = url
         self.lock = threading.RLock()
         self.timers = Timers(self.lock)
         self.addresses = Addresses()
         self.groups: dict[str, Group] = {}
         self.operations = Operations(url, settings.subscription)
-        self.links = Links(url)
+        self.links = Links(settings.files_url or url)
         self.mirror = Mirror()
         self.tokens: dict[str, float] = {}
         self.identity = secrets.token_hex(16)
@@ -59,6 +62,10 @@ class World:
         if scheme.lower() != "bearer" or not token:
             message = "Authentication failed. The 'Authorization' header is missing."
             raise ServiceError(401, "AuthenticationFailed", message)
+        names = AUDIENCES["public"].managers
+        logins = self.logins
+        if logins is not None and any(logins.good(token, name) for name in names):
+            return
         if token in self.settings.tokens:
             return
         end = self.tokens.get(token)

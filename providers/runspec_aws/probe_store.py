@@ -1,0 +1,176 @@
+"""Probes of S3: what runspec takes for granted of conditional writes, signed URLs, lists and uploads in parts."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, NamedTuple
+
+from botocore.awsrequest import AWSRequest
+from botocore.exceptions import ClientError
+from botocore.httpsession import URLLib3Session
+from botocore.utils import get_environ_proxies
+
+from runspec.provider import Observation, ProbeContext, Request, Verdict
+from runspec_aws.client import AwsClient
+from runspec_aws.errors import translated
+
+AT_ONCE = 8
+LISTED = 20
+LOST_RACE = (409, 412)
+
+
+class Reply(NamedTuple):
+    """What came back for a signed URL."""
+
+    status: int
+    headers: Mapping[str, str]
+    body: bytes
+
+
+def said(holds: bool, seen: str) -> Observation:
+    """Give the verdict on a belief that *holds* or not."""
+    return Observation(Verdict.CONFIRMED if holds else Verdict.REFUTED, seen)
+
+
+def folder(client: AwsClient, context: ProbeContext) -> str:
+    """Give the prefix of keys of this session; all below it is removed at the end."""
+    bucket, prefix = client.session.bucket, f"{client.files.prefix}/runs/{context.name}/"
+    context.note(
+        f"objects below s3://{bucket}/{prefix}",
+        f"aws s3 rm --recursive s3://{bucket}/{prefix}",
+        Request("runspec", "empty_prefix", {"bucket": bucket, "prefix": prefix}),
+    )
+    return prefix
+
+
+def status(call: Callable[[], Mapping[str, Any]]) -> int:
+    """Give the HTTP status of *call*, of a refusal too."""
+    with translated("a probe of S3"):
+        try:
+            answer = call()
+        except ClientError as exc:
+            answer = exc.response
+    found: int = answer["ResponseMetadata"]["HTTPStatusCode"]
+    return found
+
+
+def put(client: AwsClient, key: str, body: bytes, **more: str) -> int:
+    s3, bucket = client.session.make("s3"), client.session.bucket
+    return status(lambda: s3.put_object(Bucket=bucket, Key=key, Body=body, **more))
+
+
+def etag(client: AwsClient, key: str) -> str:
+    with translated(f"look at {key}"):
+        answer = client.session.look("s3").head_object(Bucket=client.session.bucket, Key=key)
+    return str(answer["ETag"])
+
+
+def signed(client: AwsClient, words: str) -> str:
+    """Give the URL that a job would be given for *words*, such as `GET key`."""
+    found: str = client.files.with_urls({"$signed": words})
+    return found
+
+
+def http(method: str, url: str, headers: Mapping[str, str], body: bytes = b"") -> Reply:
+    """Send a request as a job would: by a URL alone, without credentials."""
+    bundle = os.environ.get("AWS_CA_BUNDLE") or os.environ.get("REQUESTS_CA_BUNDLE")
+    session = URLLib3Session(verify=bundle or True, proxies=get_environ_proxies(url))
+    request = AWSRequest(method=method, url=url, headers=dict(headers), data=body)
+    try:
+        with translated("a signed URL"):
+            answer = session.send(request.prepare())
+            return Reply(answer.status_code, answer.headers, answer.content)
+    finally:
+        session.close()
+
+
+def put_where_none_is(client: AwsClient, context: ProbeContext) -> Observation:
+    key = f"{folder(client, context)}once"
+    client.session.make("s3")
+
+    def one(number: int) -> int:
+        return put(client, key, b"%d" % number, IfNoneMatch="*")
+
+    with ThreadPoolExecutor(AT_ONCE) as pool:
+        found = sorted(pool.map(one, range(AT_ONCE)))
+    later = put(client, key, b"later", IfNoneMatch="*")
+    holds = found.count(200) == 1 and all(code in LOST_RACE for code in found[1:]) and later == 412
+    return said(holds, f"{AT_ONCE} at once: {found}, one later: {later}")
+
+
+def put_where_it_is_unchanged(client: AwsClient, context: ProbeContext) -> Observation:
+    key = f"{folder(client, context)}swapped"
+    put(client, key, b"first")
+    first = etag(client, key)
+    right = put(client, key, b"second", IfMatch=first)
+    wrong = put(client, key, b"third", IfMatch=first)
+    return said((right, wrong) == (200, 412), f"with its ETag {right}, with an older one {wrong}")
+
+
+def put_where_it_was_deleted(client: AwsClient, context: ProbeContext) -> Observation:
+    key = f"{folder(client, context)}deleted"
+    put(client, key, b"first")
+    first = etag(client, key)
+    with translated(f"remove {key}"):
+        client.session.make("s3").delete_object(Bucket=client.session.bucket, Key=key)
+    found = put(client, key, b"second", IfMatch=first)
+    return said(found in (404, *LOST_RACE), f"with the ETag of an object that was deleted: {found}")
+
+
+def claim_by_url(client: AwsClient, context: ProbeContext) -> Observation:
+    url = signed(client, f"CLAIM {folder(client, context)}claimed")
+    found = [
+        http("PUT", url, {"If-None-Match": "*"}, body).status for body in (b"first", b"second")
+    ]
+    return said(found == [200, 412], f"by a signed URL, twice: {found}")
+
+
+def claim_without_its_header(client: AwsClient, context: ProbeContext) -> Observation:
+    url = signed(client, f"CLAIM {folder(client, context)}forced")
+    found = http("PUT", url, {}, b"forced").status
+    return said(
+        found == 403, f"by a signed URL without the header that it was signed with: {found}"
+    )
+
+
+def range_by_url(client: AwsClient, context: ProbeContext) -> Observation:
+    key = f"{folder(client, context)}range"
+    put(client, key, b"0123456789")
+    url = signed(client, f"GET {key}")
+    found = http("GET", url, {"Range": "bytes=2-4"})
+    holds = (found.status, found.body) == (206, b"234")
+    host = url.partition("//")[2].partition("/")[0]
+    return said(holds, f"{found.status} and {len(found.body)} bytes of 3, by {host}")
+
+
+def listed_at_once(client: AwsClient, context: ProbeContext) -> Observation:
+    prefix = f"{folder(client, context)}listed/"
+    late = 0
+    for number in range(LISTED):
+        put(client, f"{prefix}{number:02}", b"")
+        late += len(list(client.files.listing(prefix))) != number + 1
+    return said(not late, f"{late} of {LISTED} objects were not in a list right after their write")
+
+
+def parts_by_digest(client: AwsClient, context: ProbeContext) -> Observation:
+    key, body = f"{folder(client, context)}parts", b"a part"
+    bucket, s3 = client.session.bucket, client.session.make("s3")
+    context.note(
+        f"an upload in parts of s3://{bucket}/{key}",
+        f"aws s3api list-multipart-uploads --bucket {bucket} --prefix {key}",
+        Request("runspec", "remove_upload", {"bucket": bucket, "key": key}),
+    )
+    with translated("an upload in parts"):
+        upload = s3.create_multipart_upload(Bucket=bucket, Key=key)["UploadId"]
+        where = {"Bucket": bucket, "Key": key, "UploadId": upload}
+        s3.upload_part(**where, PartNumber=1, Body=body)
+        begun = s3.list_multipart_uploads(Bucket=bucket, Prefix=key).get("Uploads", ())
+        parts = s3.list_parts(**where).get("Parts", ())
+    there = any(one["UploadId"] == upload for one in begun)
+    digest = f'"{hashlib.md5(body, usedforsecurity=False).hexdigest()}"'
+    same = [one["ETag"] for one in parts] == [digest]
+    how = "MD5" if same else "not MD5 (is the bucket encrypted by KMS?)"
+    return said(there and same, f"listed: {'yes' if there else 'no'}; the ETag of a part is {how}")

@@ -1,0 +1,130 @@
+"""The clouds of Azure, which have nothing in common but the software: their hosts, and for whom their tokens are.
+
+Hosts and audiences are those of the table of the Azure CLI (`az cloud list`):
+https://github.com/Azure/azure-cli/blob/dev/src/azure-cli-core/azure/cli/core/cloud.py
+The login of China is https://learn.microsoft.com/entra/identity-platform/authentication-national-cloud, which
+MSAL follows; hosts of Batch are of https://learn.microsoft.com/azure/azure-government/compare-azure-government-global-azure
+and https://learn.microsoft.com/azure/china/resources-developer-guide.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Literal, NamedTuple
+from urllib.parse import urlsplit
+
+Name = Literal["public", "usgovernment", "china"]
+# One audience for all clouds: https://learn.microsoft.com/azure/storage/blobs/authorize-access-azure-active-directory
+STORAGE_SCOPE = "https://storage.azure.com/.default"
+URLS = ("batch_url", "blob_url", "arm_url")  # of options, the first that tells counts
+SETTING = (
+    "Which cloud: `public`, `usgovernment` or `china`; without it, the one that the hosts of the URLs "
+    "here are of, else the public one."
+)
+LOOPBACK = ("127.0.0.1", "::1", "localhost")
+
+
+class Cloud(NamedTuple):
+    """One of them. An *audience* is the resource that a token is for."""
+
+    name: Name
+    login: str
+    manager: str
+    manager_audience: str
+    batch: str
+    batch_audience: str
+    storage: str
+    vault: str
+
+    @property
+    def manager_scope(self) -> str:
+        return f"{self.manager_audience}/.default"
+
+    @property
+    def batch_scope(self) -> str:
+        """The audience of Batch ends with a slash of its own."""
+        return f"{self.batch_audience}/.default"
+
+    @property
+    def manager_url(self) -> str:
+        return f"https://{self.manager}"
+
+    @property
+    def vault_audience(self) -> str:
+        return f"https://{self.vault}"
+
+    def blob_url(self, account: str) -> str:
+        return f"https://{account}.blob.{self.storage}"
+
+    def share_url(self, account: str, share: str) -> str:
+        """Return the URL of a share of Azure Files."""
+        return f"https://{account}.file.{self.storage}/{share}"
+
+    def has(self, host: str) -> bool:
+        """Return whether *host* is one of this cloud.
+
+        >>> USGOVERNMENT.has("a.usgovvirginia.batch.usgovcloudapi.net"), CHINA.has("a.example.cn")
+        (True, False)
+        """
+        known = (self.login, self.manager, self.batch, self.storage, self.vault)
+        return any(host == one or host.endswith(f".{one}") for one in known)
+
+
+PUBLIC = Cloud(
+    name="public",
+    login="login.microsoftonline.com",
+    manager="management.azure.com",
+    manager_audience="https://management.azure.com",
+    batch="batch.azure.com",
+    batch_audience="https://batch.core.windows.net/",
+    storage="core.windows.net",
+    vault="vault.azure.net",
+)
+USGOVERNMENT = Cloud(
+    name="usgovernment",
+    login="login.microsoftonline.us",
+    manager="management.usgovcloudapi.net",
+    manager_audience="https://management.core.usgovcloudapi.net",
+    batch="batch.usgovcloudapi.net",
+    batch_audience="https://batch.core.usgovcloudapi.net/",
+    storage="core.usgovcloudapi.net",
+    vault="vault.usgovcloudapi.net",
+)
+CHINA = Cloud(
+    name="china",
+    login="login.partner.microsoftonline.cn",
+    manager="management.chinacloudapi.cn",
+    manager_audience="https://management.chinacloudapi.cn",
+    batch="batch.chinacloudapi.cn",
+    batch_audience="https://batch.chinacloudapi.cn/",
+    storage="core.chinacloudapi.cn",
+    vault="vault.azure.cn",
+)
+CLOUDS = (PUBLIC, USGOVERNMENT, CHINA)
+
+
+def of_url(url: str) -> Cloud | None:
+    """Return the cloud that the host of *url* belongs to; None where it is of none.
+
+    >>> of_url("https://a.westeurope.batch.azure.com").name, of_url("https://proxy.example")
+    ('public', None)
+    """
+    host = urlsplit(url).hostname or ""
+    return next((cloud for cloud in CLOUDS if cloud.has(host)), None)
+
+
+def of(options: Any) -> Cloud:
+    """Return the cloud that *options* name, by `cloud` or by the host of one of their URLs; else the public one."""
+    if options.cloud is not None:
+        return next(cloud for cloud in CLOUDS if cloud.name == options.cloud)
+    urls = (getattr(options, name, None) or "" for name in URLS)
+    return next((found for found in map(of_url, urls) if found is not None), PUBLIC)
+
+
+def is_confidential(url: str) -> bool:
+    """Return whether nobody on a network can read what is sent to *url*: by https, or to this machine.
+
+    >>> is_confidential("https://a.example"), is_confidential("http://a.example")
+    (True, False)
+    """
+    parts = urlsplit(url)
+    return parts.scheme == "https" or (parts.scheme == "http" and parts.hostname in LOOPBACK)

@@ -1,0 +1,71 @@
+"""Which run the name of a spec means: the one that is alive; and what the user is told about the others."""
+
+from __future__ import annotations
+
+from runspec import apply as engine, record
+from runspec.cli import applying, console
+from runspec.errors import Damaged, RunspecError
+from runspec.record import Record
+
+ASKED = 20  # services are asked about so many runs of a name, the newest ones
+
+
+def run(name: str) -> Record:
+    """Return the run that *name* means, and tell the user where that is not the only or the newest one.
+
+    *name* is a run's own id, or the name of a spec: then the newest run that is alive, else the newest one.
+    Raises UsageError when there is none.
+    """
+    newest = record.find(name)
+    if newest.run == name:
+        return newest
+    if wrong := record.damaged(name):
+        console.tell(f"a run of '{name}' is passed over: {wrong.message}")
+    open_ = [of for of in record.of_name(name) if _may_be_alive(of)]
+    if open_ in ([], [newest]):
+        _tell_fallback(name, newest)
+        return newest
+    alive = [of for of in reversed(open_[-ASKED:]) if _is_alive(of)]
+    chosen = alive[0] if alive else newest
+    if len(alive) > 1:
+        others = ", ".join(of.run for of in alive[1:])
+        console.tell(f"'{name}' means {chosen.run}, its newest run; also alive: {others}")
+    elif chosen != newest:
+        console.tell(
+            f"'{name}' means {chosen.run}, which is alive; {newest.run} is newer and has ended"
+        )
+    else:
+        _tell_fallback(name, newest)
+    return chosen
+
+
+def kept(name: str) -> Record:
+    """Return the run that *name* means as `run` does; also raises UsageError when it was destroyed."""
+    return record.kept(run(name))
+
+
+def _tell_fallback(name: str, chosen: Record) -> None:
+    """Say so where a newer run of that name was destroyed."""
+    last = record.newest(name)
+    if last is not None and last != chosen:
+        console.tell(f"{last.run}, the newest run of '{name}', was destroyed; this is {chosen.run}")
+
+
+def _may_be_alive(of: Record) -> bool:
+    memory = of.memory()
+    if memory.want == "destroy":
+        return True  # a destroy that was cut off: the same command goes on with it
+    return memory.status is None and bool(memory.begun)
+
+
+def _is_alive(of: Record) -> bool:
+    """Say whether the service of a run has it; one that cannot be asked may have."""
+    memory = of.memory()
+    try:
+        if memory.want == "destroy" or not engine.is_made(of.plan, memory):
+            return True
+        return not applying.connect(of)[1].state(of.run).state.terminal
+    except Damaged:
+        return False
+    except RunspecError:
+        return True

@@ -1,0 +1,230 @@
+"""`runspec doctor aws-batch --probe`, against a region that behaves as believed, and against one that does not."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from runspec import leftovers
+from runspec.cli.main import run
+from runspec.errors import CredentialsError
+from runspec_aws import probe_jobs, session as sessions
+from runspec_aws.options import AwsOptions
+from runspec_aws.probes import probes
+from runspec_rehearsal.aws.errors import ServiceError, refused
+from runspec_rehearsal.aws.jobs import Job
+from runspec_rehearsal.aws.region import Region
+from runspec_rehearsal.aws.schedule import Scheduler
+from tests.e2e.aws import Capture, calls, left, profile
+from tests.waiting import until
+
+pytestmark = pytest.mark.slow
+ALL = {probe.id: "confirmed" for probe in probes(AwsOptions())}
+
+
+@pytest.fixture(autouse=True)
+def quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(probe_jobs, "PAUSE_S", 0.1)
+    monkeypatch.setattr(leftovers, "PAUSE_S", 0.1)
+
+
+def probed(capsys: Capture, *words: str) -> dict[str, Any]:
+    capsys.readouterr()
+    run(["doctor", "aws-batch", "--probe", "--yes", "--json", *words])
+    found: dict[str, Any] = json.loads(capsys.readouterr().out)
+    return found
+
+
+def verdicts(found: dict[str, Any]) -> dict[str, str]:
+    return {row["id"]: row["verdict"] for row in found["probes"]}
+
+
+@contextlib.contextmanager
+def answering(body: bytes) -> Iterator[str]:
+    """Give the URL of a server that answers everything with *body*."""
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            self.send_response(200)
+            self.send_header("Content-Length", str(len(body)))
+            self.end_headers()
+            self.wfile.write(body)
+
+        def log_message(self, *_: object) -> None:
+            pass
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        yield f"http://127.0.0.1:{server.server_port}/role"
+        server.shutdown()
+        thread.join()
+
+
+def test_what_holds_is_confirmed_and_nothing_is_left(
+    region: Region, tmp_path: Path, capsys: Capture
+) -> None:
+    """Moto takes every signature, so one belief about signed URLs is refuted here."""
+    keys = dict.fromkeys(probe_jobs.KEYS, "x")
+    with answering(json.dumps(keys).encode()) as url:
+        settings = {"credentials_uri": url, "terminate_grace_s": 60.0}
+        region.control("PUT", "settings", settings)
+        found = probed(capsys)
+
+    assert verdicts(found) == {**ALL, "aws-5": "refuted"}, found
+    assert found["left"] == left(region, tmp_path) == []
+    assert leftovers.sessions("aws-batch") == []
+
+
+def unconditional(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Have S3 never see a condition: it writes whatever is there."""
+    opened = sessions.Session._client
+
+    def without(self: sessions.Session, service: str, config: Any) -> Any:
+        client = opened(self, service, config)
+        client.meta.events.register("before-sign.s3.PutObject", _bare, unique_id="bare")
+        return client
+
+    monkeypatch.setattr(sessions.Session, "_client", without)
+
+
+def _bare(request: Any, **_: Any) -> None:
+    for header in ("If-None-Match", "If-Match"):
+        del request.headers[header]
+
+
+def test_s3_that_overlooks_conditions_is_seen(
+    region: Region, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: Capture
+) -> None:
+    unconditional(monkeypatch)
+
+    found = probed(capsys, "--only", "aws-1,aws-2,aws-3,aws-6")
+
+    refuted = dict.fromkeys(("aws-1", "aws-2", "aws-3"), "refuted")
+    assert verdicts(found) == {**refuted, "aws-6": "confirmed"}, found
+    assert left(region, tmp_path) == []
+
+
+def test_a_service_that_behaves_otherwise_is_seen(
+    region: Region, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: Capture
+) -> None:
+    """Lists lag, what waits cannot be terminated, nothing is tried again, and SIGKILL follows SIGTERM at once."""
+    settings = {"list_lag_s": 2.5, "terminate_grace_s": 0.0}
+    region.control("PUT", "settings", settings)
+    ending = Scheduler.terminate
+
+    def terminate(self: Scheduler, job: Job, reason: str) -> None:
+        if job.status in ("RUNNING", "STARTING") or reason != probe_jobs.REASON:
+            ending(self, job, reason)
+
+    monkeypatch.setattr(Scheduler, "terminate", terminate)
+    monkeypatch.setattr("runspec_rehearsal.aws.retries.again", lambda *_: False)
+    monkeypatch.setattr("runspec_rehearsal.aws.environments.refused", reworded)
+    monkeypatch.setattr("runspec_rehearsal.aws.submit.check_multinode", lambda *_: None)
+    monkeypatch.setattr(probe_jobs, "SHOWN_S", 3.0)
+
+    only = "aws-20,aws-21,aws-22,aws-23,aws-24,aws-25,aws-27,aws-28,aws-29"
+    found = probed(capsys, "--only", only)
+
+    assert set(verdicts(found).values()) == {"refuted"}, found
+    assert left(region, tmp_path) == []
+
+
+def reworded(message: str) -> ServiceError:
+    return refused(message.replace("already exists", "is taken"))
+
+
+def test_what_cannot_be_had_is_no_verdict(region: Region, tmp_path: Path, capsys: Capture) -> None:
+    profile(tmp_path, subnets=[])
+
+    found = probed(capsys, "--only", "aws-20")
+
+    assert verdicts(found) == {"aws-20": "could not tell"}, found
+    assert "subnets" in found["probes"][0]["seen"]
+    assert left(region, tmp_path) == []
+
+
+def begun(region: Region) -> Iterator[subprocess.Popen[str]]:
+    """Start probes in a process of their own; give it when its array is submitted."""
+    words = ["doctor", "aws-batch", "--probe", "--yes", "--only", "aws-1,aws-20,aws-21,aws-23"]
+    process = subprocess.Popen(
+        [sys.executable, "-m", "runspec", *words], stderr=subprocess.PIPE, text=True
+    )
+    try:
+        until(lambda: calls(region, "SubmitJob"))
+        yield process
+    finally:
+        process.kill()
+        process.communicate()
+
+
+@pytest.mark.parametrize("way", ["probe", "gc", "elsewhere"])
+def test_what_a_killed_session_has_made_is_taken_away(
+    region: Region, tmp_path: Path, capsys: Capture, way: str
+) -> None:
+    region.control("PUT", "settings", {"runnable_s": 3600.0})
+    for process in begun(region):
+        process.kill()
+        process.wait()
+    (session,) = leftovers.sessions("aws-batch")
+    assert os.stat(session.path).st_mode & 0o777 == 0o600
+    assert left(region, tmp_path) != []
+
+    again = ["doctor", "aws-batch", "--probe", "--yes", "--only", "aws-1"]
+    words = {"probe": again, "gc": ["gc", "aws-batch", "--yes"]}
+    if way == "elsewhere":  # by names and tags alone
+        shutil.rmtree(session.path.parent)
+        words[way] = ["gc", "aws-batch", "--yes", "--alive"]
+    code = run(words[way])
+
+    assert code == 0
+    assert left(region, tmp_path) == []
+    assert leftovers.sessions("aws-batch") == []
+
+
+def test_ctrl_c_ends_the_probes_and_takes_away_what_they_made(
+    region: Region, tmp_path: Path
+) -> None:
+    region.control("PUT", "settings", {"runnable_s": 3600.0})
+    for process in begun(region):
+        process.send_signal(signal.SIGINT)
+        said = process.communicate(timeout=120)[1]
+
+        assert process.returncode == 130, said
+        assert "what was made is taken away now" in said
+    assert left(region, tmp_path) == []
+    assert leftovers.sessions("aws-batch") == []
+
+
+def test_what_cannot_be_taken_away_is_told_with_the_command(
+    region: Region, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Capture
+) -> None:
+    """The rights to delete are missing; with them, gc does it later."""
+    refused = {"runspec_aws.client.objects.Objects.empty": denied}
+    with monkeypatch.context() as patched:
+        for name, by in refused.items():
+            patched.setattr(name, by)
+        found = probed(capsys, "--only", "aws-6")
+        told = capsys.readouterr()
+
+    (one,) = found["left"]
+    assert one["by_hand"].startswith("aws s3 rm --recursive s3://jobs/"), told
+    assert left(region, tmp_path) != []
+    run(["gc", "aws-batch", "--yes"])
+    assert left(region, tmp_path) == []
+
+
+def denied(*_: object) -> None:
+    raise CredentialsError("delete_objects: Access Denied")

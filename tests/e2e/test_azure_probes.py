@@ -1,0 +1,146 @@
+"""`runspec doctor azure-batch --probe`, against an account that behaves as believed, and against one that does not."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from runspec import leftovers
+from runspec.cli.main import run
+from runspec_azure.batch import probe_jobs, probe_store
+from runspec_azure.batch.options import BatchOptions
+from runspec_azure.batch.probes import probes
+from runspec_rehearsal.azure.batch import files, formula
+from runspec_rehearsal.azure.batch.answers import Answer
+from runspec_rehearsal.azure.batch.requests import Request
+from runspec_rehearsal.azure.batch.running import Runner
+from runspec_rehearsal.azure.batch.server import AzureBatch
+from runspec_rehearsal.azure.batch.tasks import Task
+from runspec_rehearsal.azure.batch.world import OPERATIONS, World
+from runspec_rehearsal.azure.blob import Blobs
+from tests.e2e.azure import Capture, blobs as blobs, calls, prepared
+from tests.waiting import until
+
+pytestmark = pytest.mark.slow
+ALL = {probe.id: "confirmed" for probe in probes(BatchOptions())}
+
+
+@pytest.fixture
+def account(blobs: Blobs, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[AzureBatch]:
+    monkeypatch.setattr(probe_jobs, "PAUSE_S", 0.1)
+    monkeypatch.setattr(leftovers, "PAUSE_S", 0.1)
+    yield from prepared(blobs, tmp_path, monkeypatch, enable_s=30.0)
+
+
+def probed(capsys: Capture, *words: str) -> dict[str, Any]:
+    capsys.readouterr()
+    run(["doctor", "azure-batch", "--probe", "--yes", "--json", *words])
+    found: dict[str, Any] = json.loads(capsys.readouterr().out)
+    return found
+
+
+def verdicts(found: dict[str, Any]) -> dict[str, str]:
+    return {row["id"]: row["verdict"] for row in found["probes"]}
+
+
+def left(capsys: Capture) -> list[str]:
+    """Give what there is in the account with our name on it."""
+    capsys.readouterr()
+    run(["gc", "azure-batch", "--json"])
+    return [row["what"] for row in json.loads(capsys.readouterr().out)]
+
+
+def test_what_holds_is_confirmed_and_nothing_is_left(account: AzureBatch, capsys: Capture) -> None:
+    found = probed(capsys)
+
+    assert verdicts(found) == ALL, [r for r in found["probes"] if r["verdict"] != "confirmed"]
+    assert found["left"] == left(capsys) == []
+    assert leftovers.sessions("azure-batch") == []
+
+
+def test_blobs_that_overlook_conditions_and_rights_are_seen(
+    account: AzureBatch, monkeypatch: pytest.MonkeyPatch, capsys: Capture
+) -> None:
+    """Conditions are lost on the way, every signature has all rights, and a block is a blob at once."""
+    sent, made = probe_store.http, probe_store.url_of
+
+    def bare(method: str, url: str, headers: dict[str, str], body: bytes = b"") -> Any:
+        kept = {name: value for name, value in headers.items() if not name.startswith("If-")}
+        blob, comp, _ = url.partition("&comp=block&")
+        return sent(method, blob, kept | (probe_store.BLOCK if comp else {}), body)
+
+    monkeypatch.setattr(probe_store, "http", bare)
+    monkeypatch.setattr(probe_store, "url_of", lambda client, key, rights="": made(client, key))
+
+    found = probed(capsys, "--only", "azure-2,azure-3,azure-4,azure-9")
+
+    assert set(verdicts(found).values()) == {"refuted"}, found
+    assert left(capsys) == []
+
+
+def test_a_service_that_behaves_otherwise_is_seen(
+    account: AzureBatch, monkeypatch: pytest.MonkeyPatch, capsys: Capture
+) -> None:
+    """It knows no round(), takes formulas at any time, and leaves alone what waits."""
+    account.control("PUT", "settings", {"enable_s": 0.0, "autoscale_s": 3600.0})
+    monkeypatch.delitem(formula.FUNCTIONS, "round")
+    monkeypatch.setattr(probe_jobs, "SHOWN_S", 2.0)
+    ending = Runner.terminate
+
+    def terminate(self: Runner, task: Task) -> None:
+        if task.attempt is not None:
+            ending(self, task)
+
+    monkeypatch.setattr(Runner, "terminate", terminate)
+
+    found = probed(capsys, "--only", "azure-20,azure-21,azure-23,azure-24")
+
+    assert set(verdicts(found).values()) == {"refuted"}, found
+    assert left(capsys) == []
+
+
+def test_files_that_come_whole_whatever_part_is_asked_for_are_seen(
+    account: AzureBatch, monkeypatch: pytest.MonkeyPatch, capsys: Capture
+) -> None:
+    def whole(world: World, request: Request) -> Answer:
+        path, url = files.found(world, request)
+        return Answer(200, path.read_bytes(), files.headers(path, url))
+
+    monkeypatch.setitem(OPERATIONS, "File_GetFromTask", whole)
+
+    found = probed(capsys, "--only", "azure-25,azure-26")
+
+    assert set(verdicts(found).values()) == {"refuted"}, found
+
+
+@pytest.mark.parametrize("way", ["probe", "gc", "elsewhere"])
+def test_what_a_killed_session_has_made_is_taken_away(
+    account: AzureBatch, capsys: Capture, way: str
+) -> None:
+    account.control("PUT", "settings", {"node_s": 3600.0})
+    probing = ["doctor", "azure-batch", "--probe", "--yes", "--only", "azure-2,azure-25"]
+    process = subprocess.Popen([sys.executable, "-m", "runspec", *probing], stderr=subprocess.PIPE)
+    try:
+        until(lambda: calls(account, "Task_AddCollection"))
+    finally:
+        process.kill()
+        process.communicate()
+    assert len(left(capsys)) > 3
+
+    again = ["doctor", "azure-batch", "--probe", "--yes", "--only", "azure-2"]
+    words = {"probe": again, "gc": ["gc", "azure-batch", "--yes"]}
+    if way == "elsewhere":  # by names and metadata alone
+        shutil.rmtree(leftovers.place("azure-batch"))
+        words[way] = ["gc", "azure-batch", "--yes", "--alive"]
+    code = run(words[way])
+
+    assert code == 0
+    assert left(capsys) == []
+    assert leftovers.sessions("azure-batch") == []

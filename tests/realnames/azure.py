@@ -1,0 +1,197 @@
+"""Azure behind its own names: Azurite for Blob, stand-ins for Batch, the login, a vault, a machine's metadata."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+from urllib.parse import parse_qs, urlsplit
+
+from runspec_rehearsal import answering, inherited, listening
+from runspec_rehearsal.azure.audiences import Cloud
+from runspec_rehearsal.azure.batch import metadata
+from runspec_rehearsal.azure.batch.server import AzureBatch
+from runspec_rehearsal.azure.batchai import BatchAI
+from runspec_rehearsal.azure.blob import Blobs
+from runspec_rehearsal.azure.entra import Entra
+from runspec_rehearsal.azure.identity import MACHINE, Identity
+from runspec_rehearsal.azure.vault import Vault
+from tests.e2e import certificates
+from tests.realnames.front import Backend, Route
+
+SERVICES = "tests.realnames.azure:Azure"
+ACCOUNT, STORAGE, CONTAINER, VAULT = "rehearsal", "jobstore", "rehearsal", "keys"
+# The public endpoint of Batch AI is gone, so one of a company's own speaks its API. Its files lie on Azure Files.
+BATCHAI, FILES = "batchai.company.example", f"{STORAGE}.file.core.windows.net"
+CLIENT = "11111111-2222-3333-4444-555555555555"
+SUBSCRIPTION = "00000000-0000-0000-0000-000000000000"
+IDENTITY = (
+    f"/subscriptions/{SUBSCRIPTION}/resourceGroups/rehearsal/providers/"
+    "Microsoft.ManagedIdentity/userAssignedIdentities/jobs"
+)
+
+
+class Hosts(NamedTuple):
+    """https://learn.microsoft.com/azure/azure-government/compare-azure-government-global-azure
+
+    https://learn.microsoft.com/azure/china/resources-developer-guide
+    """
+
+    batch: str
+    blob: str
+    manager: str
+    login: str
+    vault: str
+
+
+HOSTS: Mapping[Cloud, Hosts] = {
+    "public": Hosts(
+        f"{ACCOUNT}.westeurope.batch.azure.com",
+        f"{STORAGE}.blob.core.windows.net",
+        "management.azure.com",
+        "login.microsoftonline.com",
+        f"{VAULT}.vault.azure.net",
+    ),
+    "usgovernment": Hosts(
+        f"{ACCOUNT}.usgovvirginia.batch.usgovcloudapi.net",
+        f"{STORAGE}.blob.core.usgovcloudapi.net",
+        "management.usgovcloudapi.net",
+        "login.microsoftonline.us",
+        f"{VAULT}.vault.usgovcloudapi.net",
+    ),
+    "china": Hosts(
+        f"{ACCOUNT}.chinanorth3.batch.chinacloudapi.cn",
+        f"{STORAGE}.blob.core.chinacloudapi.cn",
+        "management.chinacloudapi.cn",
+        "login.partner.microsoftonline.cn",
+        f"{VAULT}.vault.azure.cn",
+    ),
+}
+
+
+class Azure:
+    """One cloud. *own* are further hosts, of a company's own, that lead to "batch", "blobs" or "batchai"."""
+
+    def __init__(self, folder: Path, cloud: Cloud, own: Mapping[str, str] = {}) -> None:
+        self.hosts, self.own = HOSTS[cloud], dict(own)
+        self.secret = secrets.token_urlsafe(30)
+        self._certificate = certificates.made(folder)
+        self.blobs = Blobs(folder / "blobs", STORAGE, self._certificate)
+        self.blobs.make_container(CONTAINER)
+        self.identity = Identity()
+        self.login = Entra(self.hosts.login, self.identity, {CLIENT: self.secret}, cloud)
+        self.vault = Vault(
+            {"hf": "the value of a secret"},
+            self.identity.tokens,
+            [IDENTITY],
+            self._certificate,
+            cloud,
+        )
+        machine = {**inherited.variables(), "RUNSPEC_BELOW": "."}
+        self.batch = AzureBatch(
+            folder / "batch",
+            ACCOUNT,
+            identity=self.identity,
+            machine_env=machine,
+            url=f"https://{self.hosts.batch}",
+            cloud=cloud,
+            link_local=True,
+        )
+        self.metadata = Metadata(self.batch, self.identity)
+        self.batchai = BatchAI(
+            folder / "batchai",
+            logins=self.identity.tokens,
+            machine_env=machine,
+            url=f"https://{BATCHAI}",
+            files_url=f"https://{FILES}",
+            blob_url=f"https://{self.hosts.blob}",
+            accounts={STORAGE: self.blobs.key},
+        )
+
+    def routes(self) -> Iterable[Route]:
+        batch = Backend(_port(self.batch.url))
+        blobs = Backend(self.blobs.port, "", self._certificate.authority)
+        yield Route(f"{self.hosts.batch}/*", batch)
+        yield Route(f"{self.hosts.manager}/*", batch)
+        yield Route(f"{self.hosts.blob}/*", blobs)
+        yield Route(f"{self.hosts.login}/*", Backend(self.login.port))
+        vault = Backend(_port(self.vault.url), "", self._certificate.authority)
+        yield Route(f"{self.hosts.vault}/*", vault)
+        yield Route("169.254.169.254/*", Backend(self.metadata.port))
+        kinds = {"batch": batch, "blobs": blobs, "batchai": Backend(_port(self.batchai.url))}
+        for host, kind in self.own.items():
+            yield Route(f"{host}/*", kinds[kind])
+
+    def credentials(self) -> Mapping[str, str]:
+        """Return what a program has that logs in by a secret, as azure-identity reads it, and the accounts' keys."""
+        return {
+            "AZURE_TENANT_ID": self.login.tenant,
+            "AZURE_CLIENT_ID": CLIENT,
+            "AZURE_CLIENT_SECRET": self.secret,
+            "BATCH_KEY": self.batch.key,
+            "STORAGE_KEY": self.blobs.key,
+        }
+
+    def control(self, method: str, what: str, value: Any = None) -> Any:
+        """Tell the stand-in something: see `runspec_rehearsal.azure.batch.control`."""
+        return self.batch.control(method, what, value)
+
+    def close(self) -> None:
+        for one in (
+            self.batchai,
+            self.metadata,
+            self.batch,
+            self.vault,
+            self.login,
+            self.identity,
+            self.blobs,
+        ):
+            one.close()
+
+
+def _port(url: str) -> int:
+    return urlsplit(url).port or 0
+
+
+class Metadata(listening.Closing):
+    """What a machine is told at 169.254.169.254. One that asks for an identity by its id is a node, which has it.
+
+    Here all machines are one, so the node is the one that has a task; whoever names no identity is the client.
+    https://learn.microsoft.com/azure/virtual-machines/instance-metadata-service
+    """
+
+    def __init__(self, batch: AzureBatch, identity: Identity) -> None:
+        self._batch, self._identity = batch, identity
+        self._client = urlsplit(next(iter(identity.machine(["client"]).values()))).path
+        self._listener = _Listener((listening.HOST, 0), _Handler)
+        self._listener.metadata = self
+        self.port: int = self._listener.server_address[1]
+        self._listener.begin()
+
+    def answer(self, method: str, target: str, headers: Mapping[str, str]) -> answering.Reply:
+        parts = urlsplit(target)
+        named = "msi_res_id" in parse_qs(parts.query)
+        if parts.path == MACHINE and not named:
+            status, value = self._identity.answer(self._client + target, headers)
+            return answering.said(status, value, {"Content-Type": "application/json"})
+        world = self._batch.world
+        with world.lock:
+            nodes = [n for p in world.pools.values() for n in p.nodes.values() if n.attempts]
+        at = f"{metadata.PATH}{nodes[0].id if nodes else 'none'}{target}"
+        status, kind, body = metadata.answer(world, method, at, headers)
+        return answering.Reply(status, body, {"Content-Type": kind})
+
+    def close(self) -> None:
+        self._listener.end()
+
+
+class _Listener(listening.Listener):
+    metadata: Metadata
+
+
+class _Handler(answering.Handler):
+    server: _Listener
+
+    def do_GET(self) -> None:  # noqa: N802 - a name of http.server
+        self.send(self.server.metadata.answer(self.command, self.path, self.named()))

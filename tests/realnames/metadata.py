@@ -1,0 +1,85 @@
+"""What a machine of AWS tells those that run on it, at its two addresses: credentials of its role, and its notice.
+
+https://docs.aws.amazon.com/AWSEC2/latest/UserGuide/instance-metadata-security-credentials.html
+https://docs.aws.amazon.com/sdkref/latest/guide/feature-container-credentials.html
+"""
+
+from __future__ import annotations
+
+import secrets
+import time
+from collections.abc import Callable
+from typing import Any
+
+from runspec_rehearsal import answering, listening
+from runspec_rehearsal.aws import imds
+from runspec_rehearsal.aws.control import METADATA
+
+ROLE = "machine"
+ROLE_PATH = "latest/meta-data/iam/security-credentials/"
+TASK_PATH = "/v2/credentials/"
+LASTS_S = 6 * 3600
+Answer = tuple[int, Any]
+
+
+class Metadata(listening.Closing):
+    """Answers for both addresses. The session tokens are those of `imds.Machine`.
+
+    *ends* says when the machine goes, if it does, and *task* answers for what containers ask about themselves.
+    """
+
+    def __init__(self, ends: Callable[[], float | None], task: Callable[[str], Answer]) -> None:
+        self.machine, self._ends, self._task = imds.Machine(), ends, task
+        self.secrets: dict[str, str] = {}  # of every key that was given out
+        self.task_uri = f"{TASK_PATH}{secrets.token_hex(16)}"
+        self._listener = _Listener((listening.HOST, 0), _Handler)
+        self._listener.metadata = self
+        self.port: int = self._listener.server_address[1]
+        self._listener.begin()
+
+    def answer(self, method: str, path: str, headers: dict[str, str]) -> Answer:
+        if path.startswith(METADATA):
+            return self._task(path.removeprefix(METADATA))
+        if path == self.task_uri:
+            return 200, {"RoleArn": f"arn:aws:iam::123456789012:role/{ROLE}", **self._keys()}
+        item = path.removeprefix("/")
+        if (method, item) == ("PUT", "latest/api/token"):
+            return self.machine.token(headers.get(imds.TTL_HEADER, ""))
+        self.machine.ends = self._ends()
+        status, said = self.machine.item(item, headers.get(imds.TOKEN_HEADER, ""))
+        if status == 404 and item in (ROLE_PATH, ROLE_PATH + ROLE):
+            return 200, ROLE if item == ROLE_PATH else {"Code": "Success", **self._keys()}
+        return status, said
+
+    def _keys(self) -> dict[str, str]:
+        ends = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(time.time() + LASTS_S))
+        key, secret = f"ASIA{secrets.token_hex(8).upper()}", secrets.token_urlsafe(30)
+        self.secrets[key] = secret
+        return {
+            "Type": "AWS-HMAC",
+            "AccessKeyId": key,
+            "SecretAccessKey": secret,
+            "Token": secrets.token_urlsafe(60),
+            "Expiration": ends,
+        }
+
+    def close(self) -> None:
+        self._listener.end()
+
+
+class _Listener(listening.Listener):
+    metadata: Metadata
+
+
+class _Handler(answering.Handler):
+    server: _Listener
+
+    def do_GET(self) -> None:  # noqa: N802 - a name of http.server
+        status, value = self.server.metadata.answer(self.command, self.path, self.named())
+        if isinstance(value, str):
+            reply = answering.Reply(status, value.encode(), {"Content-Type": "text/plain"})
+        else:
+            reply = answering.said(status, value, {"Content-Type": "application/json"})
+        self.send(reply)
+
+    do_PUT = do_GET  # noqa: N815

@@ -1,0 +1,28 @@
+"""SECURITY.md: each promise has a test, and the test is there."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+PAGE = (ROOT / "SECURITY.md").read_text()
+PROMISES = re.findall(r"^\| (.*?\.) \| (.*) \|$", PAGE, re.MULTILINE)
+TESTS = sorted(set(re.findall(r"`([a-z_/0-9]+\.py)::(test_\w+)`", PAGE)))
+
+
+def test_each_promise_names_a_test() -> None:
+    assert len(PROMISES) == PAGE.partition("## Promises")[2].count("\n| ") - 2
+    assert [what for what, tests in PROMISES if "::test_" not in tests] == []
+
+
+@pytest.mark.parametrize("path,name", TESTS)
+def test_each_test_that_the_page_names_is_there(path: str, name: str) -> None:
+    assert re.search(rf"^ *def {name}\(", (ROOT / path).read_text(), re.MULTILINE)
+
+
+def test_other_pages_lead_there() -> None:
+    for page in ("README.md", "docs/profile.md"):
+        assert "SECURITY.md" in (ROOT / page).read_text()

@@ -1,0 +1,90 @@
+"""`docs/unverified.md`, the probes, and what the code says of them, name the same beliefs."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import NamedTuple
+
+from runspec import registry
+from runspec.provider import Probes
+
+ROOT = Path(__file__).resolve().parents[2]
+PAGE = ROOT / "docs" / "unverified.md"
+ID = r"(?:aws|azure|batchai|pcluster|slurm)-[0-9]+"
+PLACE = re.compile(r"`([\w/]+\.py):(\w+)`")
+
+
+class Row(NamedTuple):
+    id: str
+    belief: str
+    places: str
+    source: str
+    wrong: str
+    probe: str
+
+
+def rows() -> list[Row]:
+    lines = PAGE.read_text().splitlines()
+    cells = [line.strip("|").split(" | ") for line in lines if re.match(rf"\| {ID} \|", line)]
+    return [Row(*(cell.strip() for cell in row)) for row in cells]
+
+
+ROWS = rows()
+PROBED = {
+    probe.id
+    for provider in map(registry.load, registry.installed())
+    if isinstance(provider, Probes)
+    for probe in provider.probes(provider.options_model())
+}
+
+
+def test_every_belief_has_one_row() -> None:
+    ids = [row.id for row in ROWS]
+
+    assert len(ids) == len(set(ids)) > 40
+
+
+def test_each_row_is_complete() -> None:
+    for row in ROWS:
+        assert all(row), row
+        assert row.probe.startswith(("automatic", "by hand: ", "none")), row
+        assert PLACE.search(row.places), row
+
+
+def test_each_row_names_places_that_are_there() -> None:
+    assert [
+        place for row in ROWS for place in PLACE.findall(row.places) if not _there(*place)
+    ] == []
+
+
+def _there(name: str, what: str) -> bool:
+    """Say whether the module *name* defines *what*."""
+    (path,) = [p for p in (ROOT / "providers" / name, ROOT / "runner" / name) if p.is_file()]
+    defined = rf"^\s*(def|class) {what}\b|^({what}|[A-Z_]+, {what})\b.* = "
+    return re.search(defined, path.read_text(), re.MULTILINE) is not None
+
+
+def test_every_automatic_belief_has_a_probe_and_every_probe_a_row() -> None:
+    automatic = {row.id for row in ROWS if re.match(r"automatic(?! as )", row.probe)}
+
+    assert automatic == PROBED
+
+
+def test_probes_that_stand_for_another_are_there() -> None:
+    named = {found for row in ROWS for found in re.findall(rf"as ({ID})", row.probe)}
+
+    assert named <= {row.id for row in ROWS}
+
+
+def test_the_code_names_beliefs_that_are_there() -> None:
+    folders = ("providers", "runner", "docs", "tests")
+    texts = [p for f in folders for p in (ROOT / f).rglob("*") if p.suffix in (".py", ".md", ".sh")]
+    named = {
+        (found, str(path))
+        for path in texts
+        for found in re.findall(rf"unverified\.md, ({ID})", path.read_text(errors="replace"))
+    }
+
+    assert named  # somewhere it is said
+    assert [one for one in named if one[0] not in {row.id for row in ROWS}] == []
