@@ -18,7 +18,7 @@ from runspec.provider import (
 from tests.drawn import drawing
 from tests.drawn.azure_cloud import Truth
 from tests.drawn.azure_table import JSON, Operation, reply
-from tests.drawn.schema import LACKS, anchored, lacking, values
+from tests.drawn.schema import LACKS, anchored, grown, lacking, values
 from tests.drawn.wire import Asked, Reply
 
 LASTING = 1000  # times: whoever tries again gets the same answer
@@ -124,7 +124,7 @@ def cases(
         if value is None:
             return _static("told", reply(status), LASTING)
         if kind == "told":
-            return _static("told", reply(status, value, draw(_CONTENT_TYPES)), LASTING)
+            return _static("told", reply(status, grown(draw, value), draw(_CONTENT_TYPES)), LASTING)
         if kind == "paged":
             return _paged(draw, operation, value)
         if kind == "strange":

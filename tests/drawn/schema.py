@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import functools
 import operator
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -159,6 +160,23 @@ def anchored(value: Any, truth: Any) -> Any:
     return truth
 
 
+def grown(draw: Draw, value: Any) -> Any:
+    """Return *value* with one member more in one of its objects, at any depth: a later version of the service has it.
+
+    Half of all values are left as they are.
+    """
+    places = [path for path in ((), *_places(value, ())) if isinstance(_at(value, path), dict)]
+    if not places or draw(st.booleans()):
+        return value
+    found = copy.deepcopy(value)
+    _at(found, draw(st.sampled_from(places))).setdefault(UNKNOWN_NAME, draw(_ANY))
+    return found
+
+
+def _at(value: Any, path: tuple[Any, ...]) -> Any:
+    return functools.reduce(operator.getitem, path, value)
+
+
 Lack = tuple[int, str]
 LACKS: st.SearchStrategy[Lack] = st.tuples(
     st.integers(0, 2**16), st.sampled_from(("out", "null", "empty"))
@@ -181,7 +199,7 @@ def lacking(value: Any, lack: Lack, ways: Ways = ALL) -> Lacking:
         return Lacking(value, (), None, "out")
     pick, how = lack
     path = places[pick % len(places)]
-    was = functools.reduce(operator.getitem, path, value)
+    was = _at(value, path)
     if (how == "null" and not ways.nulls) or (how == "empty" and not isinstance(was, list | dict)):
         how = "out"
     return Lacking(_without(value, path, how), path, was, how)

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import http.client
+import importlib
+from pathlib import Path
 from typing import Any
 
 import pytest
 from hypothesis import strategies as st
+from hypothesis.internal.conjecture import providers
 
 from tests.drawn.drawing import COUNT, goes_wrong, tried
 from tests.drawn.planted import Fault, planted
@@ -21,6 +24,23 @@ def test_the_same_name_draws_the_same_things_and_another_draws_others() -> None:
         assert tried(name, st.integers(), drawn.setdefault(key, []).append) >= COUNT
 
     assert drawn["a"] == drawn["b"] != drawn["c"]
+
+
+def test_modules_that_were_loaded_meanwhile_change_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Hypothesis takes constants from a project's own modules, those of other tests among them."""
+    drawn: tuple[list[int], list[int]] = [], []
+    name = "constants_that_are_not_drawn"
+    (tmp_path / f"{name}.py").write_text(f"A = {list(range(7_000_000, 7_000_500))}\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setattr(providers, "is_local_module_file", lambda _: True)
+    tried("constants", st.integers(), drawn[0].append)
+
+    importlib.import_module(name)
+    tried("constants", st.integers(), drawn[1].append)
+
+    assert drawn[0] == drawn[1]
 
 
 def test_a_check_that_fails_once_goes_wrong() -> None:
