@@ -98,9 +98,13 @@ if os.environ["RUNSPEC_ATTEMPT"] == "1":
 # Each asks the system's ssh to start its daemons. Hydra has a form of its own for the slots. In /tmp, which the hosts
 # share, a daemon of Open MPI does not start where one with its pid was killed.
 BY_SSH = {
+    # On a busy machine, daemons of PRRTE 3 now and then wait for each other for ever: 4 of 9 runs on two processors.
     "openmpi": """
-exec mpirun --hostfile "$RUNSPEC_HOSTFILE" --map-by slot --wdir / --prtemca plm_ssh_agent "$AGENT" \\
-  --prtemca prte_tmpdir_base "$TMPDIR/prte" hostname
+for try in 1 2 3 4 5; do
+  timeout -k 5 20 mpirun --hostfile "$RUNSPEC_HOSTFILE" --map-by slot --wdir / --prtemca plm_ssh_agent "$AGENT" \\
+    --prtemca prte_tmpdir_base "$TMPDIR/prte$try" hostname > "$TMPDIR/found" && exec cat "$TMPDIR/found"
+done
+exit 1
 """,
     "mpich": """
 sed "s/ slots=/:/" "$RUNSPEC_HOSTFILE" > "$TMPDIR/hosts"
