@@ -19,7 +19,7 @@ from . import boot
 from .boot import PASSING, Answer, Ask, Pairs
 from .bucket import Object, Opened, Window
 from .login import Login
-from .s3 import CUT_LIST, S3Bucket, parsed
+from .s3 import CUT_LIST, S3Bucket, S3Store, copy_of, parsed
 from .words import LOST, USAGE, Failure
 
 VERSION = "2021-12-02"  # from 2021-02-12 on lists can hold names that XML cannot
@@ -29,6 +29,9 @@ SMALL_BYTES = (
 # 50,000 blocks of 4,000 MiB at the most: https://learn.microsoft.com/en-us/rest/api/storageservices/put-block
 BLOCK_BYTES = 64 << 20
 BLOCKS = 50000
+# https://learn.microsoft.com/en-us/rest/api/storageservices/copy-blob-from-url
+COPY_BYTES = 256 << 20  # of one request
+COPY_URL_BYTES = 2048  # of the source's URL, with the signature
 LONGEST_S = 120.0
 REFUSED = 77  # EX_NOPERM of sysexits.h: trying again does not help
 # https://learn.microsoft.com/en-us/rest/api/storageservices/naming-and-referencing-containers--blobs--and-metadata
@@ -36,7 +39,7 @@ CONTROLS = re.compile("[\\x00-\\x1f\\x7f\\x81]")
 WHOLE = (("x-ms-blob-type", "BlockBlob"),)
 
 
-class BlobStore(boot.Store):
+class BlobStore(S3Store):
     """`RUNSPEC_STORE`: https://ACCOUNT.blob.core.windows.net/CONTAINER/PREFIX, nothing in it escaped.
 
     `RUNSPEC_BLOB_URL` is what of it comes before the container, where that is more than the host.
@@ -92,6 +95,22 @@ class BlobStore(boot.Store):
             found["Authorization"] = "Bearer " + self._login.token()
         return found
 
+    def source(self, key: str) -> Pairs:
+        """Return the headers that name *key* as the source of a copy, with the right to read it.
+
+        https://learn.microsoft.com/en-us/rest/api/storageservices/put-block-from-url#request-headers
+        """
+        path, query = self._path(Ask("GET", key))
+        scheme = "https" if self.https else "http"
+        url = "{}://{}{}{}".format(scheme, self.host, path, "?" * bool(query) + query)
+        if len(url) > COPY_URL_BYTES:
+            text = "the name {} is too long for Azure Blob to copy from: its URL has {} bytes of {}"
+            raise Failure(text.format(key, len(url), COPY_URL_BYTES))
+        if self._login is None:
+            return (("x-ms-copy-source", url),)
+        right = "Bearer " + self._login.token()
+        return ("x-ms-copy-source", url), ("x-ms-copy-source-authorization", right)
+
     @property
     def means(self) -> str:
         """Return by what the store is asked."""
@@ -132,7 +151,7 @@ class BlobBucket(S3Bucket):
         thought lost, has blocks of other names: those of one name would replace each other. All are of one length.
         https://learn.microsoft.com/en-us/rest/api/storageservices/put-block-list
         """
-        step = max(BLOCK_BYTES, -(-size // BLOCKS))
+        step = _step(size)
         names: List[str] = []
         own = os.urandom(8).hex()
         together: Any = hashlib.sha256()
@@ -151,9 +170,38 @@ class BlobBucket(S3Bucket):
             self._asked(Ask("PUT", key, query, window, (), wanted))
             together = tried[-1].sum
         _compare(together, digest)
+        self._put_list(key, names)
+
+    def _put_list(self, key: str, names: List[str]) -> None:
         listed = "".join("<Latest>{}</Latest>".format(name) for name in names)
         text = "<BlockList>{}</BlockList>".format(listed).encode("ascii")
         self._asked(Ask("PUT", key, (("comp", "blocklist"),), text))
+
+    def copy(self, source: str, target: str, size: int) -> None:
+        """Copy by requests that end with the copy, and take a signature or a token for the source, too.
+
+        "Copy Blob" may end later, and takes no token for the source.
+        https://learn.microsoft.com/en-us/rest/api/storageservices/copy-blob-from-url
+        """
+        if size > COPY_BYTES:
+            self._copy_blocks(source, target, size)
+            return
+        headers = (("x-ms-requires-sync", "true"), *self.store.source(source))
+        answer = self._copied(source, Ask("PUT", target, (), b"", headers))
+        if answer.headers["x-ms-copy-status"] != "success":
+            raise Failure("the store gave up {}".format(copy_of(source, target)), LOST)
+
+    def _copy_blocks(self, source: str, target: str, size: int) -> None:
+        """https://learn.microsoft.com/en-us/rest/api/storageservices/put-block-from-url"""
+        step, own = _step(size), os.urandom(8).hex()
+        names: List[str] = []
+        for start in range(0, size, step):
+            names.append(_block(own, len(names)))
+            wanted = "bytes={}-{}".format(start, min(start + step, size) - 1)
+            headers = (("x-ms-source-range", wanted), *self.store.source(source))
+            query = (("comp", "block"), ("blockid", names[-1]))
+            self._copied(source, Ask("PUT", target, query, b"", headers))
+        self._put_list(target, names)
 
     def listing(self, prefix: str) -> Iterator[Object]:
         """https://learn.microsoft.com/en-us/rest/api/storageservices/list-blobs"""
@@ -200,6 +248,10 @@ class _Summed(Window):
         block = super().read(size)
         self.sum.update(block)
         return block
+
+
+def _step(size: int) -> int:
+    return max(BLOCK_BYTES, -(-size // BLOCKS))
 
 
 def _block(own: str, number: int) -> str:

@@ -8,11 +8,13 @@ import copy
 import importlib
 import os
 from types import TracebackType
-from typing import IO, Callable, Iterator, NamedTuple, Optional, Tuple, Type
+from typing import IO, Callable, Iterator, List, NamedTuple, Optional, Sequence, Tuple, Type
 
+from . import many
 from .words import USAGE, Failure
 
 BLOCK = 1 << 20
+DELETED_AT_ONCE = 8
 # By the scheme of RUNSPEC_STORE; an address of Azure Blob is one of the web.
 KINDS = {"s3": ("s3", "S3Bucket"), "file": ("folder", "FolderBucket")}
 ELSE = ("blob", "BlobBucket")
@@ -125,6 +127,32 @@ class Bucket:
     def put_file(self, key: str, opened: Opened, size: int, digest: str) -> None:
         """Put *size* bytes whose SHA-256 is *digest*; others are refused, so a changing file is an error."""
         raise NotImplementedError
+
+    def copy(self, source: str, target: str, size: int) -> None:
+        """Have the store itself put the *size* bytes at *source* at *target*, in place of what is there.
+
+        Nobody may change *source* meanwhile. At *target* is the whole object in the end, or what was there before.
+        """
+        raise NotImplementedError
+
+    def delete(self, key: str) -> None:
+        """Delete the object at *key*, if there is one."""
+        raise NotImplementedError
+
+    def delete_all(self, keys: Sequence[str]) -> None:
+        """Delete all objects of *keys* that can be deleted; raise one Failure at the end if some could not be."""
+        failed: List[Failure] = []
+
+        def delete(key: str) -> None:
+            try:
+                self.delete(key)
+            except Failure as error:
+                failed.append(error)
+
+        many.each(delete, keys, DELETED_AT_ONCE)
+        if failed:
+            text = "{} of {} objects could not be deleted: {}"
+            raise Failure(text.format(len(failed), len(keys), failed[0]), failed[0].code)
 
     def listing(self, prefix: str) -> Iterator[Object]:
         """Yield all under *prefix*, in the order of keys."""

@@ -23,6 +23,7 @@ PART = re.compile(r"\.rs-[0-9a-f]{16}\.(?:part|lock)|\.nfs[0-9a-f]{8,}")
 STALE = 5  # tries of what somebody else replaces at the same moment
 LOCK_S = 10.0  # for those who swap at the same moment; each takes as long as a small file
 NO_LINKS = (errno.EPERM, errno.ENOSYS, errno.EOPNOTSUPP, errno.EXDEV)
+NOT_THERE = (errno.ENOENT, errno.ENOTDIR, errno.EISDIR)
 
 Found = TypeVar("Found")
 
@@ -118,15 +119,8 @@ class FolderBucket(Bucket):
             os.close(handle)
 
     def opened(self, key: str) -> Stream:
-        path = self._path(key)
-
-        def open_it() -> IO[bytes]:
-            if not os.path.exists(path):
-                _look_again(os.path.dirname(path))
-            return open(path, "rb")
-
         try:
-            return _Held(key, _not_stale(open_it))
+            return _Held(key, _not_stale(lambda: _opened(self._path(key))))
         except OSError as error:
             raise _refused(key, error) from error
 
@@ -144,6 +138,37 @@ class FolderBucket(Bucket):
                 raise Failure("it changed while it was read", USAGE)
 
         self._placed(key, write, _in_place)
+
+    def copy(self, source: str, target: str, size: int) -> None:
+        """Give the file, which nobody writes again, a second name; copy its bytes where there are no links."""
+        path = self._path(source)
+
+        def link(part: str) -> None:
+            try:
+                with _not_stale(lambda: _opened(path)):
+                    os.link(path, part)
+            except FileExistsError:  # it is ours, of a try whose reply was lost
+                pass
+            except OSError as error:
+                if error.errno not in (*NO_LINKS, errno.EMLINK):
+                    raise
+                self._write(part, copy)
+
+        def copy(stream: IO[bytes]) -> None:
+            import shutil
+
+            with _not_stale(lambda: _opened(path)) as found:
+                shutil.copyfileobj(found, stream, BLOCK)
+
+        self._made(target, link, _in_place, "a copy of {} to {}".format(source, target))
+
+    def delete(self, key: str) -> None:
+        path = self._path(key)
+        try:
+            _not_stale(lambda: os.unlink(path))
+        except OSError as error:
+            if error.errno not in NOT_THERE:
+                raise _refused(key, error) from error
 
     def listing(self, prefix: str) -> Iterator[Object]:
         folder, slash, begin = prefix.rpartition("/")
@@ -200,24 +225,33 @@ class FolderBucket(Bucket):
     def _placed(
         self, key: str, write: Callable[[IO[bytes]], None], place: Callable[[str, str], Found]
     ) -> Found:
-        """Have *write* make a file, and then *place* put it at the key in one moment; return what that does."""
+        """Have *write* fill a file, and then *place* put it at the key in one moment; return what that does."""
+        return self._made(key, lambda part: self._write(part, write), place, key)
+
+    def _write(self, part: str, write: Callable[[IO[bytes]], None]) -> None:
+        handle = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+        with os.fdopen(handle, "wb") as target:
+            write(target)
+            target.flush()
+            if self._durable:
+                os.fsync(target.fileno())
+
+    def _made(
+        self, key: str, make: Callable[[str], None], place: Callable[[str, str], Found], what: str
+    ) -> Found:
+        """Have *make* make a file under a name of its own, and *place* put it at the key; *what* is for errors."""
         path = self._path(key)
         folder = os.path.dirname(path)
         part = os.path.join(folder, ".rs-{}.part".format(os.urandom(8).hex()))
         try:
             self._make(folder, place is _in_place)
             try:
-                handle = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-                with os.fdopen(handle, "wb") as target:
-                    write(target)
-                    target.flush()
-                    if self._durable:
-                        os.fsync(target.fileno())
+                make(part)
                 return place(part, path)
             finally:
                 files.remove(part)
         except OSError as error:
-            raise _refused(key, error) from error
+            raise _refused(what, error) from error
 
     def _make(self, folder: str, clear: bool) -> None:
         """Make *folder*; with *clear* a file at its place goes, which is a folder at its source by now."""
@@ -306,6 +340,12 @@ def _in_place(part: str, path: str) -> None:
 
         shutil.rmtree(path)
     os.rename(part, path)
+
+
+def _opened(path: str) -> IO[bytes]:
+    if not os.path.exists(path):
+        _look_again(os.path.dirname(path))
+    return open(path, "rb")
 
 
 def _look_again(folder: str) -> bool:

@@ -7,7 +7,7 @@ AT_ONCE = 16
 Thing = TypeVar("Thing")
 
 
-def each(do: Callable[[Thing], None], things: Sequence[Thing]) -> None:
+def each(do: Callable[[Thing], None], things: Sequence[Thing], at_once: int = AT_ONCE) -> None:
     """Call *do* with each of *things*, in no order. After the first failure, which is raised, no more is begun."""
     from concurrent.futures import ThreadPoolExecutor
 
@@ -22,6 +22,6 @@ def each(do: Callable[[Thing], None], things: Sequence[Thing]) -> None:
             failed.set()
             raise
 
-    with ThreadPoolExecutor(AT_ONCE) as threads:
+    with ThreadPoolExecutor(at_once) as threads:
         for _ in threads.map(one, things):
             pass

@@ -110,8 +110,10 @@ class _Handler(BaseHTTPRequestHandler):
         link = http.client.HTTPConnection(self.server.there, timeout=60)
         try:
             signed = "&sig=" in self.path  # by Azure, which takes no such key
-            path = self.path if signed else self.path.replace(NEWLINE, INSTEAD)
-            link.request(self.command, path, body, dict(self.headers))
+            words = {**dict(self.headers), "": self.path}  # a copy has a key in its headers, too
+            if not signed:
+                words = {name: word.replace(NEWLINE, INSTEAD) for name, word in words.items()}
+            link.request(self.command, words.pop(""), body, words)
             answer = link.getresponse()
             content = answer.read().replace(INSTEAD.encode(), NEWLINE.encode())
         finally:

@@ -345,6 +345,9 @@ CALLS: dict[str, Callable[[Bucket], Any]] = {
     "get_file": lambda b: b.get_file("a", os.devnull),
     "put_file": lambda b: put(b, "a", b"x"),
     "listing": lambda b: list(b.listing("")),
+    "copy": lambda b: b.copy("b", "a", 30),
+    "delete": lambda b: b.delete("a"),
+    "delete_all": lambda b: b.delete_all(["a", "c"]),
 }
 
 
