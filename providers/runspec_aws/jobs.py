@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import time
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
@@ -12,7 +11,6 @@ from runspec.provider import (
     Answer,
     Change,
     Conflict,
-    NoAnswer,
     NodeStatus,
     RemoteError,
     State,
@@ -21,6 +19,7 @@ from runspec.provider import (
     elastic_changes,
     elastic_end,
     elastic_status,
+    read_record,
 )
 from runspec_aws import reasons, times, tries
 from runspec_aws.asking import AT_ONCE, Asking, Job
@@ -80,7 +79,7 @@ class Jobs:
             found = self.files.read("runs", run, "record.json")
             if found is None:
                 return None
-            self._records[run] = _read(found)
+            self._records[run] = read_record(found, f"the record of {run}")
         return self._records[run]
 
     def find(self, run: str) -> Answer | None:
@@ -346,14 +345,6 @@ class Jobs:
         """
         with translated("terminate_job"):
             self.session.look("batch").terminate_job(jobId=job, reason=reason)
-
-
-def _read(content: bytes) -> dict[str, Any]:
-    try:
-        found: dict[str, Any] = json.loads(content)
-    except ValueError as exc:
-        raise NoAnswer(f"the record of the run cannot be read: {exc}") from exc
-    return found
 
 
 def _ended(job: Job, state: State, nodes: tuple[NodeStatus, ...]) -> Status:

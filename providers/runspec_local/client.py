@@ -26,6 +26,7 @@ from runspec.provider import (
     Progress,
     RemoteError,
     Request,
+    RunspecError,
     Status,
     Step,
     Stream,
@@ -247,7 +248,7 @@ class LocalClient:
         for old in self._killed(params["run"]):
             reaper.settle(old)
             reaper.end(old)
-        job = {**params, "secrets": list(params["secrets"])}
+        job = {"format": process.FORMAT, **params, "secrets": list(params["secrets"])}
         if "elastic" in job:
             durable.write(folder / "record.json", json.dumps(elastic.record(job)).encode())
         durable.write(folder / "job.json", json.dumps(job).encode())
@@ -259,7 +260,7 @@ class LocalClient:
         for folder in (self.root / "runs").glob(f"{run.rpartition('-')[0]}-*"):
             try:
                 who = reading.supervisor(folder)
-            except RemoteError:
+            except RunspecError:
                 continue  # nobody knows; it does not stand in the way of another
             if who is None or folder.name == run or process.alive(who):
                 continue

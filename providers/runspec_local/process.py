@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+FORMAT = "runspec.local/v1"  # of all that lies in a run's folder: job.json and started.json have it
 PR_SET_PDEATHSIG, PR_SET_CHILD_SUBREAPER = 1, 36  # prctl(2)
 KILL_PAUSE_S = 0.02
 

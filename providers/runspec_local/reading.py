@@ -19,6 +19,7 @@ from runspec.provider import (
     State,
     Status,
     changes_of,
+    check_format,
 )
 from runspec_local import events, process
 
@@ -36,10 +37,14 @@ def supervisor(folder: Path) -> dict[str, Any] | None:
 
 
 def _kept(path: Path, names: set[str]) -> dict[str, Any] | None:
-    """Give what a file of a run says, or None where there is none. Raises RemoteError where it lacks one of *names*."""
+    """Give what a file of a run says, or None where there is none.
+
+    Raises RemoteError where it lacks one of *names*, and Newer where a newer version wrote it.
+    """
     why = "it is damaged"
     try:
         found: dict[str, Any] = json.loads(path.read_bytes())
+        check_format(found, process.FORMAT, str(path))
         if names <= found.keys():
             return found
     except FileNotFoundError:

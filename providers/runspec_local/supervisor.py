@@ -23,7 +23,7 @@ from runspec_local.child import Child, start_child
 from runspec_local.engine import await_container, remove_container
 from runspec_local.events import Events
 from runspec_local.node import Node
-from runspec_local.process import identity, locked
+from runspec_local.process import FORMAT, identity, locked
 from runspec_local.saver import Saver
 
 STOPPED = 143  # of a job that was told to end: 128 + SIGTERM
@@ -353,7 +353,8 @@ def claim(folder: Path) -> bool:
         raise FileNotFoundError(f"{folder} was taken away")
     if (folder / "started.json").exists():
         return False
-    durable.write(folder / "started.json", json.dumps(identity()).encode())
+    started = {"format": FORMAT, **identity()}
+    durable.write(folder / "started.json", json.dumps(started).encode())
     return True
 
 

@@ -16,6 +16,7 @@ from runspec.provider import (
     State,
     Status,
     Unavailable,
+    read_record,
     seated,
     seats_of,
 )
@@ -104,7 +105,7 @@ class Jobs:
             found = self.shelf.read("runs", run, "record.json")
             if found is None:
                 return None
-            self._records[run] = json.loads(found)
+            self._records[run] = read_record(found, f"the record of {run}")
         return self._records[run]
 
     def missed(self, run: str) -> None:

@@ -63,6 +63,10 @@ class Damaged(RunspecError):
     exit_code = 69
 
 
+class Newer(Damaged):
+    """A record is of a newer version of runspec, which this one does not understand."""
+
+
 class Bug(RunspecError):
     """Our mistake: one line for the user and a report in a file."""
 

@@ -1,7 +1,8 @@
 """The journal of a run: what was begun and what came of it, one checksummed line per event.
 
 A line is on the disk before the call it announces is made. The state of a run is the fold of
-its lines; a torn last line is dropped.
+its lines; a torn last line is dropped. The first line names the format. A newer version that goes on with an older
+journal names its own in a line before the first one that older versions would misread.
 """
 
 from __future__ import annotations
@@ -15,10 +16,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from runspec import disk
+from runspec import disk, formats
 from runspec.errors import Damaged
 from runspec.provider import Answer, State, Status
 
+FORMAT = "runspec.journal/v1"
 Event = Mapping[str, Any]
 
 
@@ -106,9 +108,14 @@ def read(folder: Path) -> Memory:
     """
     path = folder / "journal.jsonl"
     events, _ = parse(content(path), str(path))
-    if not events or events[0]["event"] != "born":
+    if not events or events[0].get("event") != "born":
         raise Damaged(f"{path}: its beginning is missing", hint(folder))
-    return fold(events)
+    try:
+        return fold(events)
+    except (LookupError, TypeError, ValueError) as exc:
+        raise Damaged(
+            f"{path}: this version of runspec cannot read it: {exc}", hint(folder)
+        ) from exc
 
 
 def content(path: Path) -> bytes:
@@ -147,7 +154,8 @@ def line(event: Event) -> bytes:
 def parse(data: bytes, name: str) -> tuple[list[Event], int]:
     """Give the events in *data* and how many of its bytes are whole lines.
 
-    Raises Damaged when a line before the last is: no crash does that.
+    Raises Damaged when a line before the last is: no crash does that. Raises Newer at the first line that names a
+    format which this version does not know: what follows may be of any form.
     """
     events: list[Event] = []
     whole = 0
@@ -158,6 +166,7 @@ def parse(data: bytes, name: str) -> tuple[list[Event], int]:
             if any(_event(later) for later in lines[number:]):
                 raise Damaged(f"{name}:{number}: damaged line", hint(Path(name).parent))
             break
+        formats.check(event, FORMAT, name)
         events.append(event)
         whole += len(text) + 1
     return events, whole

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
+from runspec import formats
+from runspec.errors import NoAnswer
 from runspec.spec import Mount, Spec
 from runspec.values import Facts, Source
 from runspec.words import SMOKE, Axis, axes
@@ -46,6 +49,19 @@ def job_record(spec: Spec, run: str, facts: Facts, **more: Any) -> dict[str, Any
         **_shared(spec),
         **more,
     }
+
+
+def read_record(content: bytes, what: str) -> dict[str, Any]:
+    """Return the record of a run that lies in its store; *what* names it.
+
+    Raises Newer where a newer version wrote it, and NoAnswer where it is none: a part of it may have come.
+    """
+    try:
+        found: dict[str, Any] = json.loads(content)
+    except ValueError as exc:
+        raise NoAnswer(f"the record of the run cannot be read: {exc}") from exc
+    formats.check(found, FORMAT, what)
+    return found
 
 
 def kept_outputs(spec: Spec) -> list[dict[str, Any]]:

@@ -11,11 +11,12 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple, Self
 
-from runspec import disk
+from runspec import disk, formats
 from runspec.errors import Conflict, NoAnswer, RemoteError, RunspecError
 from runspec.home import home
 from runspec.provider import Client, Facts, Provider, Request
 
+FORMAT = "runspec.probes/v1"
 CLEAN_S = 900.0  # for all of a session: a pool or a queue takes minutes to go
 PAUSE_S = 2.0
 
@@ -46,6 +47,7 @@ class Session:
     @classmethod
     def read(cls, path: Path) -> Self:
         found = json.loads(path.read_bytes())
+        formats.check(found, FORMAT, str(path))
         made = [
             Left(one["what"], one["by_hand"], tuple(Request(**call) for call in one["remove"]))
             for one in found["made"]
@@ -85,7 +87,8 @@ class Session:
             for one in self.made
         ]
         with disk.told(self.path):
-            disk.write(self.path, json.dumps({"options": self.options, "made": made}).encode())
+            found = {**formats.written(FORMAT), "options": self.options, "made": made}
+            disk.write(self.path, json.dumps(found).encode())
 
 
 def _removed(client: Client, left: Left, end: float) -> str | None:

@@ -49,6 +49,7 @@ from runspec.errors import (
     UsageError,
 )
 from runspec.field_marks import Anyone, User
+from runspec.formats import check as check_format
 from runspec.home import home as state_folder
 from runspec.inside import (
     boot_py as inside_boot,
@@ -56,7 +57,7 @@ from runspec.inside import (
     inside_signed,
     zipapp_bytes as inside_zipapp,
 )
-from runspec.layout import OUTPUT_TAR, blob_name, job_record, kept_outputs, reach
+from runspec.layout import OUTPUT_TAR, blob_name, job_record, kept_outputs, reach, read_record
 from runspec.model import Model
 from runspec.outputs import saved_outputs
 from runspec.probe import Observation, Probe, ProbeContext, Verdict
@@ -222,6 +223,7 @@ __all__ = [
     "blamed",
     "blob_name",
     "changes_of",
+    "check_format",
     "did_you_mean",
     "elastic_changes",
     "elastic_end",
@@ -236,6 +238,7 @@ __all__ = [
     "matching",
     "nodes_each",
     "reach",
+    "read_record",
     "saved_outputs",
     "seat",
     "seated",

@@ -13,13 +13,16 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from runspec import check, disk, home, journal, plan, yamlio
+from pydantic import ValidationError
+
+from runspec import check, disk, formats, home, journal, plan, yamlio
 from runspec.errors import Damaged, UsageError
 from runspec.problems import did_you_mean
 from runspec.provider import Facts, Provider, Source, Spec
 
 TOKEN = "[0-9a-z]{6}"
 RUN = re.compile(rf"[a-z][a-z0-9-]*-{TOKEN}")
+FACTS, SEQUENCE = "runspec.facts/v1", "runspec.sequence/v1"
 # What reading a file raises that runspec has not written so.
 NOT_OURS = (FileNotFoundError, ValueError, LookupError, TypeError, AttributeError, yamlio.YamlError)
 SUGGESTED = 3  # at most
@@ -44,7 +47,9 @@ class Record:
     @property
     def plan(self) -> plan.Plan:
         with self._read("plan.json") as data:
-            return plan.from_json(json.loads(data))
+            found = json.loads(data)
+            formats.check(found, plan.FORMAT, str(self.folder / "plan.json"))
+            return plan.from_json(found)
 
     @property
     def job(self) -> bytes:
@@ -66,12 +71,26 @@ class Record:
         """Give what the plan was made from; bundles and requirements are in the plan itself."""
         with self._read("facts.json") as data:
             found = json.loads(data)
+            formats.check(found, FACTS, str(self.folder / "facts.json"))
             return Facts(
-                options=provider.options_model.model_validate(found["options"]),
+                options=self._options(provider, found),
                 sources={name: Source(**source) for name, source in found["sources"].items()},
                 requirements=tuple(found["requirements"]),
                 survey=found["survey"],
             )
+
+    def _options(self, provider: Provider, found: Mapping[str, Any]) -> Any:
+        """Return the options that the run was planned with. Raises Damaged where this version refuses them."""
+        try:
+            return provider.options_model.model_validate(found["options"])
+        except ValidationError as exc:
+            wrong = exc.errors(include_url=False, include_input=False)[0]
+            where = ".".join(map(str, wrong["loc"]))
+            by = f"runspec {found['runspec']}" if "runspec" in found else "the version"
+            raise Damaged(
+                f"{self.folder / 'facts.json'}: this version of runspec refuses {where}: {wrong['msg'].lower()}",
+                f"use {by} that has begun this run",
+            ) from exc
 
     @property
     def base(self) -> Path:
@@ -147,10 +166,13 @@ def create(
         shutil.rmtree(fresh, ignore_errors=True)
         os.mkdir(fresh, disk.PRIVATE_FOLDER)
         disk.write(fresh / "job.yaml", text)
-        disk.write(fresh / "plan.json", _json(plan.to_json(made)))
+        disk.write(
+            fresh / "plan.json", _json({**plan.to_json(made), **formats.written(plan.FORMAT)})
+        )
         disk.write(fresh / "facts.json", _json(_facts_json(facts, base, profile)))
         started = journal.Journal(fresh)
-        started.add("born", run=made.run, digest=made.digest, number=_next_number())
+        born = {"run": made.run, "digest": made.digest, "number": _next_number()}
+        started.add("born", **born, **formats.written(journal.FORMAT))
         started.close()
         disk.sync_folder(fresh)
         os.rename(fresh, record.folder)
@@ -162,7 +184,11 @@ def _next_number() -> int:
     """Give the next number of a run on this machine: clocks may go back, and two runs be begun at once."""
     path = home.home() / "sequence"
     with disk.locked(path, "another apply"):
-        if found := re.fullmatch(rb"(\d{19})\n", path.read_bytes()):
+        content = path.read_bytes()
+        if content.startswith(b"runspec."):
+            its = content.split(b"\n", 1)[0].decode("ascii", "replace")
+            raise formats.newer(str(path), its, SEQUENCE)
+        if found := re.fullmatch(rb"(\d{19})\n", content):
             number = int(found[1]) + 1
         else:
             known = (r.memory().number for r in _records(RUN) if not unreadable(r))
@@ -173,6 +199,7 @@ def _next_number() -> int:
 
 def _facts_json(facts: Facts, base: Path, profile: Path | None) -> Mapping[str, Any]:
     return {
+        **formats.written(FACTS),
         "base": str(base),
         "profile": profile and str(profile),
         "options": facts.options.model_dump(mode="json"),

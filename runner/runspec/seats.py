@@ -10,10 +10,12 @@ import math
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any
 
+from runspec import formats
 from runspec.spec import Spec
 from runspec.values import Change, NodeStatus, State, Status, changes_of
 from runspec.words import tasks
 
+ELASTIC = "runspec.elastic/v1"  # as runspec_inside.formats has it
 Record = Mapping[str, Any]
 CHANGES = 1000  # the last ones of a task: each is a request where an object store has them
 NOT_NEEDED = "the job is over: it is not needed any more"
@@ -89,6 +91,7 @@ def elastic_end(
     for task in range(count):
         text = read(f"elastic/{task}/state")
         state = json.loads(text) if text else {}
+        formats.check(state, ELASTIC, f"the state of task {task} of this elastic job")
         if state.get("phase") == "done":
             found.append(state)
         elif count == 1 or read(f"stop/{task_of(record, task, 0)[0]}") is None:

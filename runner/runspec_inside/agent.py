@@ -14,6 +14,7 @@ from . import (
     contract,
     ends,
     files,
+    formats,
     handed,
     hostfile,
     log,
@@ -106,7 +107,8 @@ class Agent:
 
     def run(self, words: List[str], signals: Signals) -> int:
         try:
-            holder = self.bucket.claim(self.at + "claim", self.place.job.encode()).decode()
+            claim = self.at + "claim"
+            holder = formats.holder(self.bucket.claim(claim, self.place.job.encode()), claim)
             if holder == self.place.job:
                 if self._stopped():
                     _tell("{}, leaving".format(stopped.WHY))

@@ -23,7 +23,7 @@ import sys
 import time
 from typing import Dict, List, Mapping, Optional
 
-from . import bucket, ends, forked, process, stopped
+from . import bucket, ends, forked, formats, process, stopped
 from .bucket import Bucket
 from .ends import Ends
 from .failures import AGAIN
@@ -69,7 +69,8 @@ class Batch:
 
     def run(self, words: List[str], signals: Signals) -> int:
         """Return what the script is to end with; the note says the same, and why."""
-        holder = self.bucket.claim(self.at + "claim", self.place.job.encode()).decode()
+        claim = self.at + "claim"
+        holder = formats.holder(self.bucket.claim(claim, self.place.job.encode()), claim)
         if holder == CANCELLED:
             _tell("cancelled, leaving")
             return STOPPED

@@ -4,6 +4,7 @@ import json
 import os
 from typing import Any, Dict, Optional, Set
 
+from . import formats
 from .bucket import Bucket
 from .place import Place
 from .words import USAGE, Failure
@@ -21,12 +22,11 @@ def number(bucket: Bucket, prefix: str) -> int:
 
 
 def read_record(bucket: Bucket, at: str) -> Dict[str, Any]:
-    """Return the record of the run at *at*. Raises Failure when it is not there any more."""
+    """Return the record of the run at *at*. Raises Failure when it is not there any more, or of a newer version."""
     found = bucket.get(at + "record.json")
     if found is None:
         raise Failure("the run {} has been destroyed".format(at.split("/")[1]), USAGE)
-    record: Dict[str, Any] = json.loads(found.decode("utf-8"))
-    return record
+    return formats.check(json.loads(found.decode("utf-8")), formats.RUN, at + "record.json")
 
 
 class Lost:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 import re
 import time
@@ -21,6 +20,7 @@ from runspec.provider import (
     elastic_changes,
     elastic_end,
     elastic_status,
+    read_record,
     seated,
 )
 from runspec_azure.batch import job as jobs, reasons, times
@@ -71,7 +71,7 @@ class Tasks:
             found = self.blobs.read("runs", run, "record.json")
             if found is None:
                 return None
-            self._records[run] = json.loads(found)
+            self._records[run] = read_record(found, f"the record of {run}")
         return self._records[run]
 
     def job(self, run: str) -> Found | None:

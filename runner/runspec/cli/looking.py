@@ -91,6 +91,8 @@ def standing(of: Record, memory: Memory) -> Status:
     try:
         _, client, _ = applying.connect(of)
         return client.state(of.run)
+    except Damaged:
+        raise
     except RunspecError as exc:
         return Status(State.WAITING, f"not known now: {exc.message}")
 

@@ -7,6 +7,7 @@ conditional write of this one record, and to raise the fence is another.
 import json
 from typing import Any, Generator, NamedTuple, Optional
 
+from .. import formats
 from ..words import LOST, Failure
 
 FENCE = "fence"
@@ -37,7 +38,8 @@ class Mark(NamedTuple):
     def of(cls, content: bytes) -> "Mark":
         """Raise Failure for what is none."""
         try:
-            return cls(**json.loads(content.decode("ascii")))
+            read = json.loads(content.decode("ascii"))
+            return cls(**formats.check(read, formats.ELASTIC, "the job's fence"))
         except (ValueError, TypeError) as error:
             raise Failure("the job's fence cannot be read: {}".format(error)) from error
 

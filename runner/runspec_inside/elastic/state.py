@@ -8,6 +8,7 @@ member of the last one has stopped (or is gone), and then runs with those who sa
 import json
 from typing import Any, Dict, List, Mapping, NamedTuple, Optional, Tuple
 
+from .. import formats
 from ..words import LOST, STOPPED, Failure
 
 FORMING, RUNNING, DONE = "forming", "running", "done"
@@ -99,7 +100,8 @@ class State(NamedTuple):
     def of(cls, content: bytes) -> "State":
         """Raise Failure for what is none."""
         try:
-            found: Dict[str, Any] = json.loads(content.decode("ascii"))
+            read: Dict[str, Any] = json.loads(content.decode("ascii"))
+            found = formats.check(read, formats.ELASTIC, "the job's state")
             found["members"] = tuple(Node(*member) for member in found["members"])
             found["changes"] = tuple(Change(*change) for change in found["changes"])
             found["went"] = tuple((Node(*node), how) for node, how in found["went"])
