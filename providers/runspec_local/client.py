@@ -45,6 +45,7 @@ from runspec_local import (
     process,
     reading,
     reaper,
+    refusals,
 )
 from runspec_local.folders import is_whole, put, remove
 
@@ -183,19 +184,9 @@ class LocalClient:
         try:
             yield
         except TimeoutError as exc:
-            what = f"{exc.filename or self.root}: {(exc.strerror or str(exc)).lower()}"
-            raise _NotReached(what, transient=True) from exc
+            raise _NotReached(refusals.described(exc, self.root), transient=True) from exc
         except OSError as exc:
-            raise self._refusal(exc) from exc
-
-    def _refusal(self, exc: OSError) -> RemoteError:
-        """Say what the file system refused; a write to an open file does not name it."""
-        hint = None
-        if exc.errno in (errno.ENOSPC, errno.EDQUOT):
-            hint = "free some space, or set RUNSPEC_HOME to a folder on another disk"
-        return RemoteError(
-            f"{exc.filename or self.root}: {(exc.strerror or str(exc)).lower()}", hint
-        )
+            raise RemoteError(refusals.described(exc, self.root), refusals.way_out(exc)) from exc
 
     def _make_root(self) -> None:
         """Make the folder of all that lies here: its owner's alone, as jobs and outputs are."""

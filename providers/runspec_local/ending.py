@@ -48,7 +48,7 @@ def add(events: Events, end: Mapping[str, Any], asked: Callable[[], bool]) -> No
         events.add("end", durable=True, **end)
         return
     except OSError as exc:
-        sys.stderr.write(f"runspec: cannot say how the job ended: {exc.strerror}\n")
+        sys.stderr.write(f"runspec: cannot say how the job ended: {exc.strerror or exc}\n")
     while time.monotonic() < until and not asked():
         time.sleep(FULL_PAUSE_S)
         with contextlib.suppress(OSError):

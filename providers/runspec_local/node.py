@@ -5,7 +5,6 @@ Standard library only: the supervisor is started often and must be quick.
 
 from __future__ import annotations
 
-import errno
 import os
 import shutil
 import sys
@@ -14,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from runspec_local import bytecode, elastic
+from runspec_local import bytecode, elastic, refusals
 
 INSIDE = "/.runspec"  # where a container finds what travels into the job
 UNMOUNTABLE = ',"\r\n'  # in no path that a container engine is given
@@ -282,7 +281,7 @@ def _copy(source: Path, target: Path, read_only: bool) -> None:
     try:
         shutil.copytree(source, fresh)
     except shutil.Error as exc:  # a list of what failed; its first tells why
-        raise OSError(errno.EIO, exc.args[0][0][2], str(target)) from exc
+        raise refusals.of_copy(exc.args[0][0][2], target) from exc
     _set_modes(fresh, read_only)
     os.rename(fresh, target)
 

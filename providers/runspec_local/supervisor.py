@@ -24,6 +24,7 @@ from runspec_local.engine import await_container, remove_container
 from runspec_local.events import Events
 from runspec_local.node import Node
 from runspec_local.process import FORMAT, identity, locked
+from runspec_local.refusals import not_started
 from runspec_local.saver import Saver
 
 STOPPED = 143  # of a job that was told to end: 128 + SIGTERM
@@ -159,7 +160,7 @@ class Supervisor:
                 self._start(node, attempt)
             except OSError as exc:
                 attempt.codes[node.rank] = 127 if isinstance(exc, FileNotFoundError) else 126
-                self._end(attempt, f"cannot start: {exc.filename}: {(exc.strerror or '').lower()}")
+                self._end(attempt, not_started(exc, node.folder))
                 self._ended(task, node.rank)
                 return
 
@@ -255,7 +256,7 @@ class Supervisor:
                 self._start(Node(self.job, task, rank, number + 1), attempt)
             except OSError as exc:
                 attempt.codes[rank] = 126
-                self._end(attempt, f"cannot start: {exc.filename}: {(exc.strerror or '').lower()}")
+                self._end(attempt, not_started(exc, Path(self.job["folder"])))
         elif len(attempt.left) < left and not elastic.over(self.job, task):
             self._end(attempt, f"fewer than {left} nodes are left, and they have no tries left")
 

@@ -124,7 +124,9 @@ def content(path: Path) -> bytes:
         return path.read_bytes()
     except OSError as exc:
         why = (
-            "it is missing" if isinstance(exc, FileNotFoundError) else (exc.strerror or "").lower()
+            "it is missing"
+            if isinstance(exc, FileNotFoundError)
+            else (exc.strerror or str(exc)).lower()
         )
         raise Damaged(f"{path}: {why}", hint(path.parent)) from exc
 

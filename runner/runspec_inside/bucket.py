@@ -177,7 +177,7 @@ def _write(body: Stream, path: str) -> None:
                     return
                 target.write(block)
     except OSError as error:
-        raise Failure("{}: {}".format(path, error.strerror), USAGE) from error
+        raise Failure("{}: {}".format(path, error.strerror or error), USAGE) from error
 
 
 def file_digest(path: str) -> Tuple[int, str]:

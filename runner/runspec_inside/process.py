@@ -146,7 +146,7 @@ class Child:
         except FileNotFoundError:
             raise Failure("'{}': command not found".format(argv[0]), 127) from None
         except OSError as error:
-            raise Failure("'{}': {}".format(argv[0], error.strerror), 126) from error
+            raise Failure("'{}': {}".format(argv[0], error.strerror or error), 126) from error
         self.pid = self._popen.pid
 
     def send(self, number: int) -> None:

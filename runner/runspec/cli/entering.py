@@ -51,7 +51,7 @@ def _become(what: Interactive) -> NoReturn:
         os.execvpe(what.argv[0], what.argv, env)
     except OSError as exc:
         name = what.folder if exc.filename is None else exc.filename
-        raise Unavailable(f"cannot start {name}: {(exc.strerror or '').lower()}") from None
+        raise Unavailable(f"cannot start {name}: {(exc.strerror or str(exc)).lower()}") from None
 
 
 def tunnel(args: Namespace) -> int:

@@ -73,5 +73,7 @@ def write(folder: Path, files: Mapping[str, str], *, over: bool) -> list[str]:
             with disk.replaced(folder / name) as file:
                 file.write(text.encode())
     except OSError as exc:
-        raise UsageError(f"cannot write into {folder}: {(exc.strerror or '').lower()}") from exc
+        raise UsageError(
+            f"cannot write into {folder}: {(exc.strerror or str(exc)).lower()}"
+        ) from exc
     return [str(folder / name) for name in files]

@@ -127,6 +127,6 @@ def reported(exc: Exception) -> int:
             report.write("\n".join(lines) + "\n")
         where = f"the report is {report.name}"
     except OSError as failed:
-        where = f"no report could be written: {(failed.strerror or '').lower()}"
+        where = f"no report could be written: {(failed.strerror or str(failed)).lower()}"
     console.tell(f"this is a bug in runspec ({type(exc).__name__}); {where}")
     return errors.Bug.exit_code

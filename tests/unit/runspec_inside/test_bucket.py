@@ -376,3 +376,18 @@ def test_what_is_no_list_is_a_failure(bucket: Bucket, way: Way) -> None:
 
     with pytest.raises(Failure, match="no XML"):
         list(bucket.listing(""))
+
+
+def test_an_error_without_a_name_of_the_system_is_told_by_its_text(
+    bucket: Bucket, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A timeout has no errno, and was told as None."""
+
+    class Silent(BytesIO):
+        def read(self, size: int | None = -1, /) -> bytes:
+            raise TimeoutError("timed out")
+
+    monkeypatch.setattr(bucket, "opened", lambda key: Silent())
+
+    with pytest.raises(Failure, match=r"/a: timed out$"):
+        bucket.get_file("a", str(tmp_path / "a"))

@@ -371,6 +371,28 @@ def test_a_damaged_file_of_a_run_is_told_by_its_name(world: World) -> None:
     path.write_bytes(good)
 
 
+def test_a_full_disk_at_the_start_of_a_node_is_told_with_its_place_and_a_way_out(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A write to an open file names none: the node's folder stands for it."""
+    full = (
+        "import sys, errno, os; sys.path.insert(0, sys.argv[1])\n"
+        "from runspec_local.node import Node\n"
+        "def prepare(self): raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))\n"
+        "Node.prepare = prepare\n"
+    )
+    monkeypatch.setattr("runspec_local.client.BOOTSTRAP", full + BOOTSTRAP)
+
+    world.start("true")
+    until(lambda: world.state is State.FAILED)
+
+    reason = world.client.state(RUN).reason
+    assert f"cannot start: {world.folder}" in reason
+    assert reason.endswith(
+        ": no space left on device; free some space, or set RUNSPEC_HOME to a folder on another disk"
+    )
+
+
 def test_a_supervisor_that_crashes_leaves_nothing_behind(world: World, tmp_path: Path) -> None:
     """A node's group ends with it in any case; here it is what left the group that must end, too."""
     world.start(f"setsid sh -c 'trap \"\" TERM; echo $$ > {tmp_path}/pid; sleep 600' & wait")
