@@ -29,7 +29,7 @@ def run(name: str) -> Record:
     chosen = alive[0] if alive else newest
     if len(alive) > 1:
         others = ", ".join(of.run for of in alive[1:])
-        console.tell(f"'{name}' means {chosen.run}, its newest run; also alive: {others}")
+        console.tell(f"'{name}' means {chosen.run}, {_rank(chosen, newest)}; also alive: {others}")
     elif chosen != newest:
         console.tell(
             f"'{name}' means {chosen.run}, which is alive; {newest.run} is newer and has ended"
@@ -42,6 +42,15 @@ def run(name: str) -> Record:
 def kept(name: str) -> Record:
     """Return the run that *name* means as `run` does; also raises UsageError when it was destroyed."""
     return record.kept(run(name))
+
+
+def _rank(chosen: Record, newest: Record) -> str:
+    """Say what *chosen*, the newest live run of its name, is; *newest* is the newest that was not destroyed."""
+    if chosen != newest:
+        return f"its newest run that is alive: {newest.run} is newer and has ended"
+    if chosen != record.newest(chosen.name):
+        return "its newest run that is alive"
+    return "its newest run"
 
 
 def _tell_fallback(name: str, chosen: Record) -> None:

@@ -348,6 +348,28 @@ def test_a_name_means_the_run_that_is_alive_and_the_others_are_told(
     assert f"{newer}, the newest run of 'job', was destroyed; this is {older}" in told
 
 
+@pytest.mark.parametrize(
+    ("ending", "rank"),
+    [
+        ("cancel", "its newest run that is alive: {newest} is newer and has ended"),
+        ("destroy", "its newest run that is alive"),
+    ],
+)
+def test_the_newest_live_run_of_several_is_not_called_the_newest_one(
+    spec: Path, capsys: Capture, ending: str, rank: str
+) -> None:
+    """Where a newer one has ended or was destroyed."""
+    oldest, older, newest = (sleeping(spec, word) for word in ("600", "601", "602"))
+    assert run([ending, newest]) == 0
+    capsys.readouterr()
+
+    assert run(["cancel", "job"]) == 0
+
+    told = capsys.readouterr().err
+    assert f"'job' means {older}, {rank.format(newest=newest)}; also alive: {oldest}\n" in told
+    assert run(["cancel", "job"]) == 0
+
+
 def test_a_clock_that_goes_back_changes_no_order(
     spec: Path, capsys: Capture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
