@@ -24,12 +24,12 @@ def main() -> None:
     folder = Path(sys.argv[1])
     process.adopt_orphans()
     lock = _lock(folder)
+    process.locked(lock)  # for life; it is free where another supervisor was the first, too
     supervisor = os.fork()
     if supervisor == 0:
         os.close(lock)
         supervise(folder)
         sys.exit()
-    process.locked(lock)  # for life; it is free where another supervisor was the first, too
     null = os.open(os.devnull, os.O_RDWR)
     for fd in (0, 1):  # whoever waits for an answer is to see that the supervisor has gone
         os.dup2(null, fd)

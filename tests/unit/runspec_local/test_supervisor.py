@@ -16,7 +16,7 @@ import pytest
 
 import runspec_local
 from runspec.provider import NoAnswer, RemoteError, Request, Scope, State, Step
-from runspec_local import engine, process, supervisor
+from runspec_local import engine, process, reaper, supervisor
 from runspec_local.child import start_child
 from runspec_local.client import BOOTSTRAP, LocalClient
 from tests import processes
@@ -422,6 +422,27 @@ def test_a_second_supervisor_that_dies_ends_nothing_of_the_first(world: World) -
     second.wait()
     aside.rename(started)
     assert world.states == [State.RUNNING]
+
+
+def test_the_parent_of_a_supervisor_holds_its_lock_before_there_is_a_supervisor(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else a supervisor that is killed at once could be settled while its parent has not begun to end what it left."""
+    free: list[bool] = []
+
+    def fork() -> int:
+        with open(tmp_path / "reaper.lock", "rb") as lock:
+            free.append(process.locked(lock.fileno()))
+        raise InterruptedError
+
+    monkeypatch.setattr(process, "adopt_orphans", lambda: None)
+    monkeypatch.setattr(os, "fork", fork)
+    monkeypatch.setattr(sys, "argv", ["", str(tmp_path)])
+
+    with pytest.raises(InterruptedError):
+        reaper.main()
+
+    assert free == [False]
 
 
 def children(pid: int) -> list[int]:
