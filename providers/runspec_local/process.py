@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import ctypes
 import fcntl
 import os
@@ -79,11 +78,20 @@ def adopt_orphans() -> None:
     _libc.prctl(PR_SET_CHILD_SUBREAPER, 1)
 
 
-def adopted() -> Iterator[int]:
-    """Give the children of this process that are alive, and forget those that have ended."""
-    with contextlib.suppress(ChildProcessError):
+def has_children() -> bool:
+    """Say whether any child of this process is alive, and forget those that have ended."""
+    try:
         while os.waitpid(-1, os.WNOHANG) != (0, 0):
             pass
+    except ChildProcessError:
+        return False
+    return True
+
+
+def adopted() -> Iterator[int]:
+    """Give the children of this process that are alive, and forget those that have ended."""
+    if not has_children():
+        return
     own = os.getpid()
     for entry in os.scandir("/proc"):
         if entry.name.isdecimal() and parent(int(entry.name)) == own:

@@ -12,11 +12,14 @@ import json
 import os
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
+from typing import Any
 
 from runspec_local import engine, process
 from runspec_local.supervisor import KILL_S, supervise
+
+WISH_PAUSE_S = 0.2  # between two looks for a cancel
 
 
 def main() -> None:
@@ -34,9 +37,24 @@ def main() -> None:
     for fd in (0, 1):  # whoever waits for an answer is to see that the supervisor has gone
         os.dup2(null, fd)
     status = _ended(supervisor)
-    if status and _claimed(folder, supervisor):
-        end(folder, process.adopted)
+    if _claimed(folder, supervisor):
+        job = _job(folder)  # which a destroy on a full disk may take away while we wait
+        if job is not None and (status or _is_unwanted(folder, job)):
+            _end(job, process.adopted)
     sys.exit(os.waitstatus_to_exitcode(status))
+
+
+def _is_unwanted(folder: Path, job: Mapping[str, Any]) -> bool:
+    """Wait as long as processes are left of a run that has ended; return True once it is cancelled or destroyed.
+
+    A process that left its session and emptied its environment is known to this process alone, as its child. Of a
+    container engine these are its own daemons.
+    """
+    while job["engine"] == "process" and process.has_children():
+        if (folder / "cancel").exists() or not folder.exists():
+            return True
+        time.sleep(WISH_PAUSE_S)
+    return False
 
 
 def _ended(supervisor: int) -> int:
@@ -61,8 +79,10 @@ def _lock(folder: Path) -> int:
 
 def settle(folder: Path) -> None:
     """Wait until the parent of the supervisor has ended what was left of the run in *folder*, if it lives."""
+    job = _job(folder)
+    if job is None:
+        return
     try:
-        job = json.loads((folder / "job.json").read_bytes())
         lock = _lock(folder)
     except FileNotFoundError:
         return
@@ -74,15 +94,27 @@ def settle(folder: Path) -> None:
         os.close(lock)
 
 
-def end(folder: Path, others: Callable[[], Iterator[int]] = process.nobody) -> None:
-    """End all that is left of the run in *folder*, whose supervisor is dead, and *others*, where they are the run's.
+def end(folder: Path) -> None:
+    """End all that is left of the run in *folder*, whose supervisor is dead, as far as its environment shows it."""
+    job = _job(folder)
+    if job is not None:
+        _end(job, process.nobody)
+
+
+def _job(folder: Path) -> dict[str, Any] | None:
+    """Return what the run in *folder* was started with, or None where it was taken away."""
+    try:
+        found: dict[str, Any] = json.loads((folder / "job.json").read_bytes())
+    except FileNotFoundError:
+        return None
+    return found
+
+
+def _end(job: Mapping[str, Any], others: Callable[[], Iterator[int]]) -> None:
+    """End all that is left of a run, and *others*, where they are the run's.
 
     Only the parent of a supervisor may give `process.adopted`: the children of any other process are its own.
     """
-    try:
-        job = json.loads((folder / "job.json").read_bytes())
-    except FileNotFoundError:
-        return
     if job["engine"] != "process":
         with contextlib.suppress(OSError):
             for container in engine.containers_of(job["engine"], job["run"]):

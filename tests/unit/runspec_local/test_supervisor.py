@@ -8,6 +8,7 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -403,6 +404,52 @@ def test_a_supervisor_that_crashes_leaves_nothing_behind(world: World, tmp_path:
 
     until(lambda: world.state.terminal)
     until(lambda: process.start_ticks(left) is None)
+
+
+HIDDEN = "env -i PATH=$PATH setsid -f sh -c 'trap \"\" TERM; echo $$ > {pid}; sleep 600 & wait; sleep 600'"
+
+
+def await_end(world: World) -> None:
+    """Wait until a run and its supervisor have ended."""
+    until(lambda: world.state.terminal)
+    supervisor = json.loads((world.folder / "started.json").read_bytes())["pid"]
+    until(lambda: process.start_ticks(supervisor) is None)
+
+
+@pytest.mark.parametrize(
+    ("rest", "verb"),
+    [("sleep 600", "cancel"), ("sleep 600", "destroy"), ("true", "destroy")],
+    ids=["cancel", "destroy", "destroy after its end"],
+)
+def test_a_process_in_a_session_of_its_own_without_our_variables_ends_with_its_run(
+    world: World, tmp_path: Path, rest: str, verb: str
+) -> None:
+    """Though it ignores SIGTERM, and its parents have ended."""
+    pid = tmp_path / "pid"
+    world.start(f"{HIDDEN.format(pid=pid)}; until [ -s {pid} ]; do sleep .01; done; {rest}")
+    until(lambda: pid.exists() and bool(pid.read_text()))
+    if rest == "true":
+        await_end(world)
+
+    if verb == "cancel":
+        world.client.cancel(RUN)
+    else:
+        world.remove()
+
+    until(lambda: process.start_ticks(int(pid.read_text())) is None)
+    until(lambda: str(world.folder).encode() not in b" ".join(w for _, w in processes.words()))
+
+
+def test_a_process_that_outlives_its_run_is_left_alone_until_the_run_is_destroyed(
+    world: World, tmp_path: Path
+) -> None:
+    """As one with our variables is."""
+    pid = tmp_path / "pid"
+    world.start(f"{HIDDEN.format(pid=pid)}; until [ -s {pid} ]; do sleep .01; done")
+    await_end(world)
+    time.sleep(3 * reaper.WISH_PAUSE_S)
+
+    assert process.start_ticks(int(pid.read_text())) is not None
 
 
 def test_a_second_supervisor_that_dies_ends_nothing_of_the_first(world: World) -> None:
