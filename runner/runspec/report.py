@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import json
 import re
-import unicodedata
 from collections.abc import Iterable, Sequence
 from enum import StrEnum
 from typing import Any, NamedTuple
 
+from runspec import yamlio
 from runspec.flaws import OPEN_QUOTES
 from runspec.problems import Problem, dotted
 from runspec.yamlio import Document, Flaw
@@ -92,7 +92,7 @@ def render(complaints: Sequence[Complaint], form: Format, text: str = "") -> str
         case Format.GITHUB:
             return "\n".join(_github(c) for c in complaints)
         case Format.TEXT:
-            lines = _veiled(text.split("\n"), complaints)
+            lines = _veiled(yamlio.lines(text), complaints)
             return "\n".join(_text(c, lines) for c in complaints)
 
 
@@ -126,7 +126,7 @@ def _text(c: Complaint, lines: Sequence[str]) -> str:
     note = "note: " if c.severity == "note" else ""
     out = [f"{place}{note}{plain(c.path) + ': ' if c.path else ''}{plain(c.what)}"]
     if 0 < c.line <= len(lines):
-        out += _caret(c, lines[c.line - 1].rstrip("\r"))
+        out += _caret(c, lines[c.line - 1])
     if c.hint:
         out.append(f"  hint: {plain(c.hint)}")
     return "\n".join(out)
@@ -134,10 +134,17 @@ def _text(c: Complaint, lines: Sequence[str]) -> str:
 
 def _caret(c: Complaint, line: str) -> list[str]:
     start = max(0, c.column - 1 - WIDTH // 2)
-    before = plain(line[start : c.column - 1].replace("\t", " "))
-    shown = plain(line[start : start + WIDTH].replace("\t", " "))
-    under = "^" * min(c.length, max(1, columns(shown) - columns(before)))
-    return [f"{c.line:5} | {shown}", f"      | {' ' * columns(before)}{under}"]
+    shown = line[start : start + WIDTH]
+    before = columns(_as_shown(shown[: c.column - 1 - start]))
+    end = columns(_as_shown(shown[: c.column - 1 - start + c.length]))
+    return [
+        f"{c.line:5} | {_as_shown(shown)}",
+        f"      | {' ' * before}{'^' * max(1, end - before)}",
+    ]
+
+
+def _as_shown(text: str) -> str:
+    return plain(text.replace("\t", " "))
 
 
 def plain(text: str) -> str:
@@ -148,11 +155,16 @@ def plain(text: str) -> str:
 
 
 def columns(text: str) -> int:
-    """Give how many columns of a terminal *text* takes."""
-    return sum(
-        0 if unicodedata.combining(c) else 2 if unicodedata.east_asian_width(c) in "WF" else 1
-        for c in text
-    )
+    """Give how many columns of a terminal *text* takes.
+
+    >>> columns("日本"), columns("e\u0301"), columns("\u2764\ufe0f")
+    (4, 1, 2)
+    """
+    if text.isascii():
+        return len(text)
+    from rich.cells import cell_len  # slow to import, and seldom needed
+
+    return cell_len(text)
 
 
 def _github(c: Complaint) -> str:

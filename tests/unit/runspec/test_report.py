@@ -67,6 +67,59 @@ def test_the_caret_stands_under_wide_characters_too() -> None:
     assert "    5 | command: [日本, [x]]\n      |                 ^^^" in shown
 
 
+@pytest.mark.parametrize(
+    ("before", "width"),
+    [
+        ("日本", 4),
+        ("e\u0301", 1),
+        ("\u0e01\u0e31", 1),  # a Thai vowel above its consonant, of combining class 0
+        ("\u1112\u1161\u11ab", 2),  # one Korean syllable of three letters
+        ("\U0001f600", 2),
+        ("\u2764\ufe0f", 2),  # a sign that a selector makes an emoji
+        ("\U0001f1e9\U0001f1ea", 2),  # a flag of two letters
+        ("\U0001f44d\U0001f3fd", 2),  # a hand with the colour of its skin
+        ("a\tb", 3),  # shown with a space in place of the tab
+        ("\u202e", 6),  # shown as an escape: it would turn the direction of the line
+    ],
+    ids=ascii,
+)
+def test_the_caret_stands_below_what_it_names_whatever_is_before_it(
+    before: str, width: int
+) -> None:
+    read = complaints(TEXT.replace("command: [a]", f'command: ["{before}", [日本]]'))
+
+    *_, line, caret = render(read.complaints, Format.TEXT, read.lines).split("\n")
+
+    assert line.startswith("    5 | command: [")
+    assert caret == "      | " + " " * len('command: ["", ') + " " * width + "^" * len("[日日]本]")
+
+
+@pytest.mark.parametrize(
+    "written",
+    [
+        b"\xef\xbb\xbf" + b"clutser: {nodes: 2}\n" + TEXT.replace("clutser", "cluster").encode(),
+        b"clutser: {nodes: 2}\r" + TEXT.replace("clutser", "cluster").replace("\n", "\r").encode(),
+        b"clutser: {nodes: 2}\r\n"
+        + TEXT.replace("clutser", "cluster").replace("\n", "\r\n").encode(),
+    ],
+    ids=["byte order mark", "CR", "CR LF"],
+)
+def test_a_byte_order_mark_and_any_line_ends_leave_line_and_caret_where_they_are(
+    written: bytes,
+) -> None:
+    """And no more of the file is shown than the line."""
+    read = job.read("job.yaml", written)
+    _, problems = job.validated(read)
+    read.complain(problems)
+
+    assert render(read.complaints, Format.TEXT, read.lines) == (
+        "job.yaml:1:1: clutser: unknown key 'clutser'\n"
+        "    1 | clutser: {nodes: 2}\n"
+        "      | ^^^^^^^\n"
+        "  hint: did you mean 'cluster'?"
+    )
+
+
 def test_a_very_long_line_is_cut_around_the_caret() -> None:
     read = complaints(TEXT.replace("command: [a]", f"command: [{'x, ' * 500}[y]]"))
 
