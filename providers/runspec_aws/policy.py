@@ -223,6 +223,8 @@ def _files(options: AwsOptions) -> Iterator[dict[str, Any]]:
     yield _statement("Read", ["s3:GetObject"], inputs)
     outputs = [f"{bucket}/{prefix}/runs/*"]
     yield _statement("Write", ["s3:AbortMultipartUpload", "s3:PutObject"], outputs)
+    # A role is of the profile, and serves every run: no statement can name the run that a job is of.
+    yield _statement("Delete", ["s3:DeleteObject"], [f"{bucket}/{prefix}/runs/*/outputs/*"])
     yield _lists(bucket)
 
 

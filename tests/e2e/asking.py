@@ -104,6 +104,7 @@ class Wire(NamedTuple):
     path: str
     query: Mapping[str, list[str]]
     body: bytes
+    headers: Mapping[str, str] = {}
 
 
 def recorded(path: Path) -> Iterator[Wire]:
@@ -112,8 +113,9 @@ def recorded(path: Path) -> Iterator[Wire]:
         body = base64.b64decode(entry["body"] or "") if entry["body_encoded"] else b""
         where = urlsplit(entry["url"])
         query = parse_qs(where.query, keep_blank_values=True)
-        agent = entry["headers"].get("User-Agent", "")
-        yield Wire(agent, entry["method"], unquote(where.path), query, body)
+        headers = {name.lower(): value for name, value in entry["headers"].items()}
+        agent = headers.get("user-agent", "")
+        yield Wire(agent, entry["method"], unquote(where.path), query, body, headers)
 
 
 def of_wire(wire: Wire) -> Iterator[Asked]:
@@ -160,3 +162,15 @@ def of_s3(wire: Wire) -> Iterator[Asked]:
         ("DELETE", True, True): "AbortMultipartUpload",
     }[wire.method, on_object, upload]
     yield Asked(f"s3:{action}", resource)
+    yield from _copied(wire, resource)
+
+
+def _copied(wire: Wire, resource: str) -> Iterator[Asked]:
+    source = wire.headers.get("x-amz-copy-source")
+    if source is None:
+        return
+    origin = f"arn:aws:s3:::{unquote(source).lstrip('/')}"
+    yield Asked("s3:GetObject", origin)
+    if "uploadId" not in wire.query and wire.headers.get("x-amz-tagging-directive") != "REPLACE":
+        yield Asked("s3:GetObjectTagging", origin)
+        yield Asked("s3:PutObjectTagging", resource)

@@ -124,6 +124,21 @@ def test_a_right_is_of_an_action_a_resource_and_a_condition(asked: Asked, allowe
     assert allows({"Statement": [RULE]}, asked) is allowed
 
 
+@pytest.mark.parametrize("directive,tags", [("COPY", True), ("REPLACE", False)])
+def test_a_copy_asks_for_its_source_as_well(directive: str, tags: bool) -> None:
+    sent = {"x-amz-copy-source": "/b/from%20%2B", "x-amz-tagging-directive": directive}
+
+    found = list(asking.of_s3(asking.Wire("", "PUT", "/b/to", {}, b"", sent)))
+
+    target, source = "arn:aws:s3:::b/to", "arn:aws:s3:::b/from +"
+    of_tags = [Asked("s3:GetObjectTagging", source), Asked("s3:PutObjectTagging", target)]
+    assert found == [
+        Asked("s3:PutObject", target),
+        Asked("s3:GetObject", source),
+        *(of_tags if tags else ()),
+    ]
+
+
 @pytest.mark.parametrize(
     "wanted,covered",
     [

@@ -14,19 +14,28 @@ from runspec.provider import Step
 from runspec_azure.batch.options import BatchOptions
 from runspec_azure.naming import account
 
+BLOBS = "Microsoft.Storage/storageAccounts/blobServices/containers/blobs"
+
 
 class Right(NamedTuple):
-    """A role *on* something; of what no profile names the subscription or group, its name is given."""
+    """A role *on* something; of what no profile names the subscription or group, its name is given.
+
+    Where the role is more than is needed, the *condition* of its assignment takes the rest away.
+    """
 
     role: str
     on: str
     why: str
+    condition: str = ""
+
+    def shown(self) -> dict[str, str]:
+        return {name: word for name, word in self._asdict().items() if word}
 
 
 def policy(steps: Iterable[Step], options: BatchOptions, *, of_job: bool) -> Mapping[str, Any]:
     rights = _identity(tuple(steps), options) if of_job else _login(options)
     to = (options.identity or "nobody: the job has a signature") if of_job else "the login"
-    return {"to": to, "roles": [right._asdict() for right in dict.fromkeys(rights)]}
+    return {"to": to, "roles": [right.shown() for right in dict.fromkeys(rights)]}
 
 
 def _login(options: BatchOptions) -> Iterator[Right]:
@@ -64,9 +73,22 @@ def _identity(steps: tuple[Step, ...], options: BatchOptions) -> Iterator[Right]
     if not options.identity:
         return
     place = _container(options.storage_account, options.container)
-    yield Right("Storage Blob Data Contributor", place, "all that a job reads and writes")
+    why = "all that a job reads and writes"
+    yield Right("Storage Blob Data Contributor", place, why, _deletes(options.prefix))
     for step in steps:
         yield from _asked(step.do.params, options.identity)
+
+
+def _deletes(prefix: str) -> str:
+    """Return the condition that an identity deletes outputs of runs alone: it serves every run of the profile.
+
+    https://learn.microsoft.com/azure/storage/blobs/storage-auth-abac-examples
+    """
+    # How a quotation mark is escaped is written nowhere; "?" stands for any character.
+    path = prefix.replace("*", r"\*").replace("'", "?") + "/runs/*/outputs/*"
+    return (
+        f"((!(ActionMatches{{'{BLOBS}/delete'}})) OR (@Resource[{BLOBS}:path] StringLike '{path}'))"
+    )
 
 
 def _asked(value: Any, identity: str) -> Iterator[Right]:

@@ -8,6 +8,7 @@ import pytest
 
 from runspec.provider import Spec
 from runspec_aws import plan, policy
+from tests.e2e.iam import Asked, allows
 from tests.unit.runspec_aws.account import SHARED, spec
 from tests.unit.runspec_aws.test_plan import RUN, facts, steps
 
@@ -74,6 +75,31 @@ def test_machines_are_made_under_their_names_and_looked_for_under_any() -> None:
         looking,
         ["*"],
     )
+
+
+@pytest.mark.parametrize(
+    ("key", "may"),
+    [
+        ("runspec/runs/r-1/outputs/model/0/0/a b", True),
+        ("runspec/runs/r-1/record.json", False),
+        ("runspec/runs/r-1/claim", False),
+        ("runspec/blobs/sha256/1.tar", False),
+        ("runspec/store/data/a", False),
+        ("other/runs/r-1/outputs/model/0/0/a", False),
+    ],
+)
+def test_a_job_may_delete_outputs_of_runs_alone(key: str, may: bool) -> None:
+    wanted, found = spec(), facts(spec())
+
+    made = policy.job_policy(plan.steps(wanted, RUN, found), found.options)
+
+    assert allows(made, Asked("s3:DeleteObject", f"arn:aws:s3:::jobs/{key}")) is may
+
+
+def test_a_job_by_signed_urls_may_delete_nothing() -> None:
+    found = of_job(spec(), job_role=None, files="signed")
+
+    assert not any("s3:DeleteObject" in statement["Action"] for statement in found.values())
 
 
 POINT = "efs:fs-12345678:fsap-12345678"

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
+
 from runspec.provider import Facts, Spec
 from runspec_azure.batch import PROVIDER
 from tests.unit.runspec_azure.subscription import IDENTITY, options, spec
@@ -49,6 +51,37 @@ def test_a_pool_that_is_there_has_its_identity_already() -> None:
 
 def test_a_job_with_a_signature_needs_no_role() -> None:
     assert rights(of_job=True) == {}
+
+
+def condition(**profile: Any) -> str:
+    facts = Facts(options(identity=IDENTITY, **profile))
+    steps = PROVIDER.plan(spec(), "n-abc123", facts)
+    first, *_ = PROVIDER.policy(steps, facts.options, of_job=True)["roles"]
+    return str(first["condition"])
+
+
+@pytest.mark.parametrize(
+    ("prefix", "path"),
+    [("runspec", "runspec"), ("a/b", "a/b"), ("it's", "it?s"), ("a*b", r"a\*b"), ("a(b)", "a(b)")],
+)
+def test_an_identity_deletes_outputs_of_runs_alone(prefix: str, path: str) -> None:
+    blobs = "Microsoft.Storage/storageAccounts/blobServices/containers/blobs"
+
+    found = condition(prefix=prefix)
+
+    of_others = f"(!(ActionMatches{{'{blobs}/delete'}}))"
+    of_outputs = f"(@Resource[{blobs}:path] StringLike '{path}/runs/*/outputs/*')"
+    assert found == f"({of_others} OR {of_outputs})"
+
+
+def test_the_role_of_a_login_has_no_condition() -> None:
+    """It takes whole runs away."""
+    facts = Facts(options(storage_key=None, identity=IDENTITY))
+    steps = PROVIDER.plan(spec(), "n-abc123", facts)
+
+    found = PROVIDER.policy(steps, facts.options, of_job=False)["roles"]
+
+    assert all(set(right) == {"role", "on", "why"} for right in found)
 
 
 def test_an_identity_reads_blobs_images_and_the_secrets_of_the_spec_alone() -> None:

@@ -184,6 +184,7 @@ ON_PARALLELCLUSTER += [
     for name, row in parallel_clusters.ACCOUNTS.items()
 ]
 CASES = [*LOCAL, *CLOUD, *ON_AZURE, *BATCH_AI, *ON_SLURM, *ON_PARALLELCLUSTER]
+RIGHTS = [("aws-batch", "batch"), ("azure-batch", "batch"), ("azure-batch", "identity")]
 ROLE = "arn:aws:iam::123456789012:role/job"
 AWS = {
     "region": "eu-central-1",
@@ -239,7 +240,7 @@ def batch_ai_facts(spec: Spec, more: dict[str, Any]) -> Facts:
     return facts(spec, "batchai")._replace(options=typed, survey={})
 
 
-def planned(path: Path, provider: str, engine: str) -> plan.Plan:
+def prepared(path: Path, provider: str, engine: str) -> tuple[Any, Spec, Facts]:
     rows = {"azure-batch-ai": batch_ai.ACCOUNTS, **{name: row[2] for name, row in CLOUDS.items()}}
     _, fields, profile = rows.get(provider, {}).get(engine, ("", {}, {}))
     spec = read(path, provider=provider, **fields)
@@ -248,7 +249,11 @@ def planned(path: Path, provider: str, engine: str) -> plan.Plan:
     else:
         there = slurm_clusters.survey(engine)
         found = facts(spec, engine) if provider == "local" else cloud_facts(spec, profile, there)
-    known = registry.load(provider)
+    return registry.load(provider), spec, found
+
+
+def planned(path: Path, provider: str, engine: str) -> plan.Plan:
+    known, spec, found = prepared(path, provider, engine)
     assert [p for p in known.check(spec, found) if p.severity == "error"] == []
     return plan.make(known, spec, "abc123", found)
 
@@ -270,15 +275,33 @@ def shown(made: plan.Plan) -> str:
 def test_every_example_is_planned_as_it_was_reviewed(
     path: Path, provider: str, engine: str
 ) -> None:
-    golden = GOLDEN / provider / f"{path.stem}-{engine}.json"
-
     made = planned(path, provider, engine)
 
-    found = shown(made)
+    assert shown(made) == reviewed(f"{provider}/{path.stem}-{engine}.json", shown(made))
+
+
+def reviewed(name: str, found: str) -> str:
+    golden = GOLDEN / name
     if os.environ.get("RUNSPEC_GOLDEN") == "write":
         golden.parent.mkdir(parents=True, exist_ok=True)
         golden.write_text(found)
-    assert found == golden.read_text()
+    return golden.read_text()
+
+
+@pytest.mark.parametrize("provider,engine", RIGHTS)
+def test_rights_are_those_that_were_reviewed(provider: str, engine: str) -> None:
+    """Of whoever applies, and of the job."""
+    path = ROOT / "specs" / "hello.yaml"
+    known, spec, facts = prepared(path, provider, engine)
+    steps = plan.make(known, spec, plan.PREVIEW, facts).steps
+
+    rights = {
+        who: known.policy(steps, facts.options, of_job=who == "job") for who in ("applies", "job")
+    }
+
+    found = json.dumps(rights, indent=1) + "\n"
+    found = re.sub(r"(runspec-[a-z0-9-]+-)[0-9a-f]{12,64}\b", r"\1HASH", found)
+    assert found == reviewed(f"{provider}/hello-{engine}-policy.json", found)
 
 
 @pytest.mark.parametrize("path,provider,engine", CLOUD, ids=[f"{p.stem}-{e}" for p, _, e in CLOUD])
@@ -383,4 +406,5 @@ def not_enumerated(value: Any, shape: Any, at: str) -> Iterator[str]:
 def test_no_golden_plan_is_of_an_example_that_has_gone() -> None:
     there = {str(path.relative_to(GOLDEN)) for path in GOLDEN.rglob("*.json")}
 
-    assert there == {f"{name}/{p.stem}-{engine}.json" for p, name, engine in CASES}
+    plans = {f"{name}/{p.stem}-{engine}.json" for p, name, engine in CASES}
+    assert there == plans | {f"{name}/hello-{engine}-policy.json" for name, engine in RIGHTS}
