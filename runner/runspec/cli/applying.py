@@ -140,23 +140,38 @@ def _same(
     succeeded = memory.status is not None and memory.status.state is State.SUCCEEDED
     if memory.want == "destroy" or (memory.want == "cancel" and not succeeded):
         return None
-    equal = made.digest == preview.digest
     if not engine.is_made(made, memory):
-        return _unfinished(old, equal, preview, told)
+        return _unfinished(old, _is_equal(old, preview, found), preview, told)
     same = made.provider == found.provider.name
     old_client = reminded(client, old) if same else connect(old)[1]
     status = memory.status or old_client.state(old.run)
     if not status.state.terminal:
-        if equal:
+        if _is_equal(old, preview, found):
             return Chosen(old, client, f"run {old.run} is {status.state} already: starting nothing")
         raise Conflict(
             f"{old.run} is {status.state} with another spec: {_changed(made, preview)}",
             f"runspec cancel {old.run}, or apply --new to start another beside it",
         )
-    if equal and status.state in (State.SUCCEEDED, State.GONE):
+    if status.state in (State.SUCCEEDED, State.GONE) and _is_equal(old, preview, found):
         said = f"run {old.run} has {status.state} already: starting nothing (--new starts another)"
         return Chosen(old, client, said, status)
     return None
+
+
+def _is_equal(old: Record, preview: plan.Plan, found: gather.Job) -> bool:
+    """Return whether an earlier run is of the spec that *preview* plans.
+
+    An older version may have planned the same otherwise, so what that run was made from is planned anew.
+    """
+    if old.plan.digest == preview.digest:
+        return True
+    if old.plan.provider != found.provider.name:
+        return False
+    try:
+        anew = plan.make(found.provider, old.spec, plan.PREVIEW, old.facts(found.provider))
+    except (Damaged, LookupError):
+        return False  # this version refuses the spec or the options, or asks clusters for more
+    return anew.digest == preview.digest
 
 
 def _unfinished(old: Record, equal: bool, preview: plan.Plan, told: console.Told) -> Chosen | None:

@@ -17,9 +17,11 @@ from runspec import record
 from runspec.cli.main import run
 from runspec_local import process
 from tests.frozen import run_of, thawed
+from tests.profiles import own_profile
 
 Capture = pytest.CaptureFixture[str]
 ENDED = ("array", "ended", "elastic", "failed")
+PROFILE = {"engine": "process", "grace": "1s", "secrets": {"a": "env:RUNSPEC_V0_NOT_SET"}}
 # Holds the lock of a supervisor until it is told to end, as one of any version does.
 HOLDER = """
 import fcntl, sys
@@ -173,3 +175,33 @@ def test_every_run_is_destroyed_and_nothing_of_it_stays(
 
     assert not (home / "local/runs" / of).exists()
     assert {row["run"]: row["state"] for row in told(capsys, "list", "--all")}[of] == "destroyed"
+
+
+@pytest.mark.parametrize(
+    "name, state", [("ended", "succeeded"), ("running", "running"), ("failed", "failed")]
+)
+def test_an_unchanged_job_file_means_its_run(
+    alive: list[subprocess.Popen[str]], tmp_path: Path, capsys: Capture, name: str, state: str
+) -> None:
+    """The plan of then is another one, word for word; what failed is run again, as always."""
+    old = record.find(name)
+    own_profile().write_text(json.dumps({"providers": {"local": PROFILE}}))
+    Path("job.yaml").write_bytes(old.job)
+
+    code = run(["apply", "job.yaml", *(["--detach"] if name == "running" else [])])
+
+    said = capsys.readouterr().err
+    assert code == (1 if name == "failed" else 0), said
+    assert (f"run {old.run} " in said) == (name != "failed")
+    assert ("starting nothing" in said) == (name != "failed")
+
+
+def test_another_job_file_is_refused_while_the_run_goes_on(
+    alive: list[subprocess.Popen[str]], capsys: Capture
+) -> None:
+    old = record.find("running")
+    own_profile().write_text(json.dumps({"providers": {"local": PROFILE}}))
+    Path("job.yaml").write_bytes(old.job.replace(b"sleep 600", b"sleep 601"))
+
+    assert run(["apply", "job.yaml", "--detach"]) == 4
+    assert f"{old.run} is running with another spec" in capsys.readouterr().err
