@@ -34,6 +34,29 @@ class Parser(ArgumentParser):
             raise UsageError(f"'{value}' is no {kind}", hint)
 
 
+class VerbParser(Parser):
+    """Takes options before, between and after the arguments of a verb."""
+
+    _intermixing = False
+
+    def parse_known_args(  # type: ignore[override]  # its overloads say that a namespace may be of any class
+        self, args: Sequence[str] | None = None, namespace: argparse.Namespace | None = None
+    ) -> tuple[argparse.Namespace, list[str]]:
+        """Parse as argparse does where it was asked to intermix, which it cannot be for subparsers.
+
+        By itself it gives the first argument it meets to all that may follow: an option between two arguments would
+        leave the second over. Before Python 3.13, intermixing calls this method; and it does not know `--`, after which
+        no word is an option.
+        """
+        if self._intermixing or "--" in (args or ()):
+            return super().parse_known_args(args, namespace)
+        self._intermixing = True
+        try:
+            return self.parse_known_intermixed_args(args, namespace)
+        finally:
+            self._intermixing = False
+
+
 def parser(verb: str = "") -> ArgumentParser:
     """Give the parser of the whole command line, or enough of it for *verb*: the rest takes time to make."""
     top = Parser(
@@ -45,7 +68,7 @@ def parser(verb: str = "") -> ArgumentParser:
     )
     top.add_argument("--version", action="store_true", help="print the version")
     top.add_argument("--no-color", action="store_true", help="no colours; NO_COLOR does the same")
-    verbs = top.add_subparsers(dest="verb", metavar="VERB", parser_class=Parser)
+    verbs = top.add_subparsers(dest="verb", metavar="VERB", parser_class=VerbParser)
 
     def make(name: str, example: str, what: str, *, json: bool = True) -> ArgumentParser:
         verb = verbs.add_parser(
