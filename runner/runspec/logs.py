@@ -20,7 +20,7 @@ QUIET_SHARE = 10  # an end is seen late by a tenth of how long nothing has been 
 STATE_SHARE = 10  # the state is asked for a tenth of the time at most,
 STATE_CAP_S = 2.0  # and again after so long at the latest, however long an answer takes
 BRIEFLY_S = 0.3  # that a pass over the logs waits for it: most answers come sooner
-LINE_BYTES = 1 << 20  # a longer line is shown in parts
+LINE_BYTES = 1 << 20  # a longer line is given in parts
 
 Sleep = Callable[[float], None]
 Wanted = Callable[[Stream], bool]
@@ -28,11 +28,16 @@ Wanted = Callable[[Stream], bool]
 
 @dataclass
 class Line:
-    """One line of one node's log, without its end."""
+    """One line of one node's log, without its end; or a part of a long one.
+
+    A part *continues* the line whose earlier part was given before, and has not *ended* where more of it may come.
+    """
 
     task: int
     rank: int
     text: bytes
+    continues: bool = False
+    ended: bool = True
 
 
 @dataclass
@@ -42,6 +47,7 @@ class Reader:
     stream: Stream
     position: str | None = None
     rest: bytearray = field(default_factory=bytearray)
+    within: bool = False  # a line of which parts were given
 
     def lines(self) -> Iterator[Line]:
         """Give the lines that are new; what follows the last end of line waits."""
@@ -60,11 +66,12 @@ class Reader:
 
     def flush(self) -> Iterator[Line]:
         if self.rest:
-            yield self._line(bytes(self.rest))
+            yield self._line(bytes(self.rest), ended=False)
             self.rest = bytearray()
 
-    def _line(self, text: bytes) -> Line:
-        return Line(self.stream.task, self.stream.rank, text)
+    def _line(self, text: bytes, *, ended: bool = True) -> Line:
+        continues, self.within = self.within, not ended
+        return Line(self.stream.task, self.stream.rank, text, continues, ended)
 
 
 def whole_characters(data: bytes | bytearray) -> int:

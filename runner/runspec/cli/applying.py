@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import sys
 import time
 from argparse import Namespace
 from collections.abc import Callable, Iterator, Mapping
@@ -10,6 +11,7 @@ from dataclasses import dataclass
 
 from runspec import apply as engine, gather, groups, logs, plan, record, words
 from runspec.cli import console, planning, smoking, stopping
+from runspec.cli.log_printer import LogPrinter
 from runspec.errors import (
     DETACHED,
     OK,
@@ -103,8 +105,8 @@ def _smoke(
                 lines.append(logs.text(line.text, plain))
             printed(line)
 
-        printed = show(chosen.record, args)
-        status = _followed(chosen.record, client, args, limit_s, heard)
+        with printing(chosen.record, args) as printed:
+            status = _followed(chosen.record, client, args, limit_s, heard)
     if status is None:
         return DETACHED
     if status.state is State.SUCCEEDED:
@@ -253,7 +255,8 @@ def watch(
     wanted: logs.Wanted = logs.every,
 ) -> int:
     """Follow a run to its end, and give the exit code."""
-    status = _followed(old, client, args, limit_s, show(old, args), wanted)
+    with printing(old, args) as printed:
+        status = _followed(old, client, args, limit_s, printed, wanted)
     return DETACHED if status is None else _result(old, status, args)
 
 
@@ -309,18 +312,15 @@ def job_goes_on(run: str) -> Iterator[None]:
         raise CredentialsError(exc.message, f"{exc.hint or 'log in again'}{more}") from exc
 
 
-def show(old: Record, args: Namespace) -> Callable[[logs.Line], None]:
-    """Give what prints one line of a log."""
-    nodes, tasks = shape(old)
-
-    def line(found: logs.Line) -> None:
-        text = logs.text(found.text, plain)
-        if args.json and args.verb == "logs":
-            console.out_json({"task": found.task, "node": found.rank, "line": text})
-        elif not args.json:
-            console.out(logs.prefix(found, nodes, tasks) + text)
-
-    return line
+@contextlib.contextmanager
+def printing(old: Record, args: Namespace) -> Iterator[Callable[[logs.Line], None]]:
+    """Give what prints a line of a log, or a part of one. What `logs` pipes ends as the log does."""
+    if args.json and args.verb != "logs":
+        yield lambda line: None
+        return
+    exact = args.verb == "logs" and not args.json and not sys.stdout.isatty()
+    with LogPrinter(*shape(old), json=args.json, exact=exact) as printer:
+        yield printer.line
 
 
 def shape(old: Record) -> tuple[int, int]:

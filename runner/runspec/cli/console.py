@@ -34,6 +34,11 @@ def out(text: str) -> None:
     print(text, flush=True)
 
 
+def write(text: str) -> None:
+    """Print a part of a result, as it is."""
+    print(text, end="", flush=True)
+
+
 def out_json(value: Any) -> None:
     out(as_json(value))
 

@@ -142,9 +142,9 @@ def logs(args: Namespace) -> int:
         return _save(of, client, args, limit_s, wanted)
     if args.follow:
         return applying.watch(of, client, args, limit_s, wanted)
-    show = applying.show(of, args)
-    for line in log.everything(client, of.run, wanted):
-        show(line)
+    with applying.printing(of, args) as show:
+        for line in log.everything(client, of.run, wanted):
+            show(line)
     return OK
 
 
