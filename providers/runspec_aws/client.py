@@ -28,12 +28,13 @@ from runspec_aws import finding, objects
 from runspec_aws.errors import translated
 from runspec_aws.jobs import Jobs
 from runspec_aws.litter import Collector
-from runspec_aws.naming import each
+from runspec_aws.naming import each, s3
 from runspec_aws.options import AwsOptions
 from runspec_aws.session import Session
 from runspec_aws.storage import INSIDE_SHA256
 from runspec_aws.streams import Logs
 
+STATE = "state.json"  # of a run, for other machines
 GONE_S = 600.0  # for what is being deleted to be gone
 PAUSE_S, LONGEST_PAUSE_S = 0.1, 5.0
 
@@ -150,6 +151,16 @@ class AwsClient:
 
     def litter(self, runs: Collection[str], made: Collection[str]) -> Iterable[Litter]:
         return Collector(self.session, self.files, self.jobs).litter(runs, made)
+
+    def keep_state(self, run: str, content: bytes) -> None:
+        where = {"Bucket": self.session.bucket, "Key": self.files.key("runs", run, STATE)}
+        self._send(s3("put_object", **where, Body=content, ContentType="application/json"))
+
+    def kept_state(self, run: str) -> bytes | None:
+        return self.files.read("runs", run, STATE)
+
+    def kept_runs(self) -> Sequence[str]:
+        return list(self.files.folders(self.files.key("runs", "")))
 
     def streams(self, run: str) -> Sequence[Stream]:
         return self.logs.streams(run)

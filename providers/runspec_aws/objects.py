@@ -46,9 +46,12 @@ class Objects:
         self.prefix = prefix
         self.signed_for_s = signed_for_s
 
+    def key(self, *parts: str) -> str:
+        return "/".join((self.prefix, *parts))
+
     def read(self, *parts: str) -> bytes | None:
         """Give the content of a small object, or None."""
-        where = {"Bucket": self.session.bucket, "Key": "/".join((self.prefix, *parts))}
+        where = {"Bucket": self.session.bucket, "Key": self.key(*parts)}
         found = absent(lambda: self.session.look("s3").get_object(**where), f"read {where['Key']}")
         if found is None:
             return None

@@ -126,6 +126,24 @@ class Collects(Protocol):
 
 
 @runtime_checkable
+class Adopts(Protocol):
+    """A client whose store keeps the state of each run beside its data, so that another machine can adopt the run."""
+
+    def keep_state(self, run: str, content: bytes) -> None:
+        """Put *content* beside the data of *run*, in the place of an earlier one.
+
+        Called right before the first step of *run* that has an undo, which must take this away, too. Raises as
+        `Client.call` does.
+        """
+
+    def kept_state(self, run: str) -> bytes | None:
+        """Return what is kept of *run*, or None. Anybody who may write to the store may have written it."""
+
+    def kept_runs(self) -> Sequence[str]:
+        """Return the names of all runs that have something in the store, in any order."""
+
+
+@runtime_checkable
 class Shells(Protocol):
     """A client that can start a program where a node of a live run works."""
 

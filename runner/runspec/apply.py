@@ -17,6 +17,7 @@ from runspec.journal import Journal, Memory
 from runspec.outage import pauses
 from runspec.plan import FILE, REF, SECRET, Plan, answers_known, fill, marked
 from runspec.provider import (
+    Adopts,
     Answer,
     Bundle,
     Client,
@@ -50,13 +51,17 @@ class Tell(Protocol):
 
 @dataclass(frozen=True)
 class Hands:
-    """What carrying out a plan needs: the client, this machine's folders, and somebody to tell."""
+    """What carrying out a plan needs: the client, this machine's folders, and somebody to tell.
+
+    *state* is what the store keeps of the run, so that another machine can adopt it.
+    """
 
     client: Client
     tell: Tell
     bundles: Mapping[str, Callable[[], Bundle]] = field(default_factory=dict)
     sleep: Callable[[float], None] = time.sleep
     clock: Callable[[], float] = time.monotonic
+    state: bytes | None = None
 
 
 def make(plan: Plan, journal: Journal, hands: Hands) -> None:
@@ -69,17 +74,19 @@ def make(plan: Plan, journal: Journal, hands: Hands) -> None:
     left = [step for step in plan.steps if step.id not in journal.memory.answers]
     for name in {name for step in left for name in marked(step.do.params, SECRET)}:
         secrets.value(name)  # all can be read, before anything is made
+    keeps = next((s for s in plan.steps if s.scope is Scope.RUN and s.undo is not None), None)
     for step in left:
-        _make(step, journal, hands)
+        _make(step, journal, hands, plan.run if step is keeps else None)
 
 
-def _make(step: Step, journal: Journal, hands: Hands) -> None:
+def _make(step: Step, journal: Journal, hands: Hands, kept: str | None) -> None:
+    """Carry out *step*, and have the store keep the state of the run *kept* before its call."""
     hands.tell.step(step.title)
     answer = _already(step, journal, hands)
     if answer is None:
         request = ready(step.do, journal.memory.answers)
         journal.add("begun", step=step.id)
-        answer = _call(step, request, journal, hands)
+        answer = _call(step, lambda: _send(step, request, hands, kept), journal, hands)
     _settle(step, hands)
     journal.add("done", step=step.id, answer=dict(answer))
 
@@ -102,9 +109,9 @@ def _look(step: Step, hands: Hands) -> Answer | None:
         hands.sleep(min(LOOK_S, left))
 
 
-def _call(step: Step, request: Request, journal: Journal, hands: Hands) -> Answer:
+def _call(step: Step, send: Callable[[], Answer], journal: Journal, hands: Hands) -> Answer:
     try:
-        return _patiently(lambda: _send(step, request, hands), hands)
+        return _patiently(send, hands)
     except NoAnswer as exc:
         found = _look(step, hands)
         if found is not None:
@@ -115,13 +122,15 @@ def _call(step: Step, request: Request, journal: Journal, hands: Hands) -> Answe
         ) from exc
     except RemoteError as exc:
         try:
-            return _made_elsewhere(step, request, exc, hands)
+            return _made_elsewhere(step, send, exc, hands)
         except RemoteError as last:
             journal.add("refused", step=step.id, why=last.message)
             raise
 
 
-def _made_elsewhere(step: Step, request: Request, refusal: RemoteError, hands: Hands) -> Answer:
+def _made_elsewhere(
+    step: Step, send: Callable[[], Answer], refusal: RemoteError, hands: Hands
+) -> Answer:
     """Give what another machine has made of a *step* that was refused here. Raises the last refusal where nobody has.
 
     Two machines that begin at once both find nothing, and the slower one is refused. What has the name and is not
@@ -139,7 +148,7 @@ def _made_elsewhere(step: Step, request: Request, refusal: RemoteError, hands: H
         told = True
         hands.sleep(next(looks))
         try:
-            return _patiently(lambda: _send(step, request, hands), hands)
+            return _patiently(send, hands)
         except AlreadyExists as exc:
             refusal = exc
     return found
@@ -159,7 +168,9 @@ def _patiently(send: Callable[[], Answer], hands: Hands) -> Answer:
     return send()
 
 
-def _send(step: Step, request: Request, hands: Hands) -> Answer:
+def _send(step: Step, request: Request, hands: Hands, kept: str | None) -> Answer:
+    if kept is not None and hands.state is not None and isinstance(hands.client, Adopts):
+        hands.client.keep_state(kept, hands.state)
     files = list(marked(request.params, FILE))
     if not files:
         return hands.client.call(request)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -35,8 +35,13 @@ def make(provider: Provider, spec: Spec, token: str, facts: Facts) -> Plan:
     run, preview = f"{spec.name}-{token}", f"{spec.name}-{PREVIEW}"
     steps = tuple(provider.plan(spec, run, facts))
     neutral = steps if run == preview else tuple(provider.plan(spec, preview, facts))
-    digest = hashlib.sha256(canonical([step_json(s) for s in neutral]).encode()).hexdigest()
-    return Plan(provider.name, run, f"sha256:{digest}", steps)
+    return Plan(provider.name, run, digest(neutral), steps)
+
+
+def digest(steps: Iterable[Step]) -> str:
+    """Give the digest of *steps*, in hexadecimal after "sha256:"."""
+    text = canonical([step_json(step) for step in steps])
+    return f"sha256:{hashlib.sha256(text.encode()).hexdigest()}"
 
 
 def canonical(value: Any) -> str:

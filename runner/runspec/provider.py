@@ -15,6 +15,7 @@ from collections.abc import Iterable, Sequence
 from typing import Protocol
 
 from runspec.abilities import (
+    Adopts,
     Changes,
     Collects,
     Doctor,
@@ -133,6 +134,7 @@ __all__ = [
     "PLACE",
     "SECRET_SOURCE",
     "Address",
+    "Adopts",
     "AlreadyExists",
     "Answer",
     "Anyone",

@@ -8,7 +8,7 @@ import os
 import re
 import secrets
 import shutil
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -159,8 +159,39 @@ def create(
 
     *profile* is the file that the options come from. Hold the name's lock.
     """
+    with _created(text, made, facts, base, name, profile) as started:
+        started.add("born", **_born(made), number=_next_number())
+    return Record(runs_folder() / made.run)
+
+
+def adopt(
+    text: bytes,
+    made: plan.Plan,
+    facts: Facts,
+    base: Path,
+    name: str,
+    profile: Path | None,
+    born: float,
+    events: Iterable[Mapping[str, Any]],
+) -> Record:
+    """Put the record of a run on the disk that another machine has begun, *born* there in seconds since 1970.
+
+    *events* are put into its journal. Hold the name's lock.
+    """
+    with _created(text, made, facts, base, name, profile) as started:
+        started.add("born", **_born(made), number=_number_at(born), at=born)
+        for event in events:
+            started.add(**event)
+    return Record(runs_folder() / made.run)
+
+
+@contextlib.contextmanager
+def _created(
+    text: bytes, made: plan.Plan, facts: Facts, base: Path, name: str, profile: Path | None
+) -> Iterator[journal.Journal]:
+    """Yield the journal of a record that gets its name at the end, whole."""
     runs = runs_folder()
-    record, fresh = Record(runs / made.run), runs / f".new-{name}"
+    fresh = runs / f".new-{name}"
     with disk.told(fresh):
         disk.make_folder(runs)
         shutil.rmtree(fresh, ignore_errors=True)
@@ -171,13 +202,15 @@ def create(
         )
         disk.write(fresh / "facts.json", _json(_facts_json(facts, base, profile)))
         started = journal.Journal(fresh)
-        born = {"run": made.run, "digest": made.digest, "number": _next_number()}
-        started.add("born", **born, **formats.written(journal.FORMAT))
+        yield started
         started.close()
         disk.sync_folder(fresh)
-        os.rename(fresh, record.folder)
+        os.rename(fresh, runs / made.run)
         disk.sync_folder(runs)
-    return record
+
+
+def _born(made: plan.Plan) -> dict[str, Any]:
+    return {"run": made.run, "digest": made.digest, **formats.written(journal.FORMAT)}
 
 
 def _next_number() -> int:
@@ -195,6 +228,12 @@ def _next_number() -> int:
             number = max(known, default=0) + 1
         disk.overwrite(path, b"%019d\n" % number)
     return number
+
+
+def _number_at(born: float) -> int:
+    """Give the number of the last run of this machine before *born*: what another machine began comes after it."""
+    known = (r.memory() for r in _records(RUN) if not unreadable(r))
+    return max((memory.number for memory in known if memory.born <= born), default=0)
 
 
 def _facts_json(facts: Facts, base: Path, profile: Path | None) -> Mapping[str, Any]:

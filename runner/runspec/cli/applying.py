@@ -9,7 +9,7 @@ from argparse import Namespace
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 
-from runspec import apply as engine, gather, groups, logs, plan, record, words
+from runspec import adopt, apply as engine, gather, groups, logs, plan, record, words
 from runspec.cli import console, planning, smoking, stopping
 from runspec.cli.log_printer import LogPrinter
 from runspec.errors import (
@@ -23,7 +23,7 @@ from runspec.errors import (
     UsageError,
 )
 from runspec.journal import Journal, Memory
-from runspec.provider import Client, Facts, Provider, Remembers, Spec, State, Status, Talks
+from runspec.provider import Adopts, Client, Facts, Provider, Remembers, Spec, State, Status, Talks
 from runspec.record import Record
 from runspec.report import plain
 from runspec.scalars import seconds
@@ -228,7 +228,8 @@ def _make(old: Record, found: gather.Job, client: Client, told: console.Told) ->
             return _ended_by_others(journal.memory)
         if isinstance(client, Talks):
             client.listen(told.line)
-        engine.make(old.plan, journal, engine.Hands(client, told, found.bundles))
+        state = adopt.state(old, found.provider) if isinstance(client, Adopts) else None
+        engine.make(old.plan, journal, engine.Hands(client, told, found.bundles, state=state))
     return None
 
 

@@ -183,7 +183,11 @@ def _run(verb: ArgumentParser) -> None:
 
 def _looking(make: Make) -> None:
     listing = make("list", "runspec list", "show the runs of this machine")
-    listing.add_argument("--all", "-a", action="store_true", help="destroyed ones as well")
+    which = listing.add_mutually_exclusive_group()
+    which.add_argument("--all", "-a", action="store_true", help="destroyed ones as well")
+    which.add_argument(
+        "--remote", action="store_true", help="instead, runs of other machines that can be adopted"
+    )
     _run(make("status", "runspec status mnist", "show how a run stands, and why"))
     logs = make("logs", "runspec logs -f mnist", "show what a run prints")
     _run(logs)
@@ -261,6 +265,18 @@ def parted(words: Sequence[str]) -> tuple[list[str], list[str]]:
         return own, []
     at = own.index("--")
     return own[:at], own[at + 1 :]
+
+
+def _adopting(make: Make) -> None:
+    adopt = make(
+        "adopt",
+        "runspec adopt aws-batch\nrunspec adopt aws-batch mnist-7k2m9p",
+        "take up runs that another machine began, or whose state is lost here",
+    )
+    adopt.add_argument("provider", metavar="PROVIDER", help="where they run")
+    adopt.add_argument(
+        "run", nargs="?", metavar="RUN", help="only this one (all that are not here)"
+    )
 
 
 def _ending(make: Make) -> None:
@@ -367,6 +383,7 @@ GROUPS: Mapping[Callable[[Make], None], Collection[str]] = {
     _looking: ("list", "status", "logs", "fetch"),
     _reporting: ("report",),
     _entering: ("shell", "tunnel"),
+    _adopting: ("adopt",),
     _ending: ("cancel", "destroy", "gc"),
     _around: ("doctor", "policy", "schema", "providers", "completion"),
 }

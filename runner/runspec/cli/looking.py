@@ -21,19 +21,35 @@ UNREADABLE, NOT_STARTED = "unreadable", "not-started"  # in place of a state
 
 
 def list_runs(args: Namespace) -> int:
+    if args.remote:
+        return _list_remote(args)
     listed = [_listed(of) for of in record.all_runs()]
     rows = [row for row in listed if args.all or row["state"] != "destroyed"]
+    if not rows and not args.json:
+        console.tell(_none(destroyed=len(listed)))
+    _print_rows(rows, args)
+    return OK
+
+
+def _list_remote(args: Namespace) -> int:
+    from runspec.cli import adopting  # only here: it would cost each start of the other verbs
+
+    rows, code = adopting.remote()
+    if not rows and not args.json:
+        console.tell("no runs of other machines in the stores that the profile names")
+    _print_rows(rows, args)
+    return code
+
+
+def _print_rows(rows: list[dict[str, Any]], args: Namespace) -> None:
     if args.json:
         console.out_json(rows)
-        return OK
-    if not rows:
-        console.tell(_none(destroyed=len(listed)))
+        return
     for row in rows:
         began = time.strftime("%Y-%m-%d %H:%M", time.localtime(row["began"]))
         console.out(f"{row['run']:48} {row['provider']:14} {row['state']:11} {began}")
         if row["state"] == UNREADABLE:
             console.out(f"  why: {plain(row['reason'])}")
-    return OK
 
 
 def _none(*, destroyed: int) -> str:

@@ -27,6 +27,7 @@ MODULES = {
     "report": "reporting",
     "shell": "entering",
     "tunnel": "entering",
+    "adopt": "adopting",
     "cancel": "ending",
     "destroy": "ending",
     "rehearse": "rehearsing",

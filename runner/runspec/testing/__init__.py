@@ -14,6 +14,7 @@ pytest.register_assert_rewrite(
         f"runspec.testing.{name}"
         for name in (
             "contract",
+            "adopting",
             "client",
             "entering",
             "following",

@@ -8,14 +8,14 @@ import pytest
 
 from runspec import logs
 from runspec.provider import State
+from runspec.testing.adopting import AdoptingContract
 from runspec.testing.client import Trials, reading
-from runspec.testing.machines import MachinesContract
 from runspec.testing.world import World
 
 LIMIT_S = 240.0
 
 
-class FollowingContract(MachinesContract):
+class FollowingContract(AdoptingContract):
     """What is asked of a client while its service does not answer."""
 
     def test_a_follower_lives_through_an_outage_and_says_so_once(

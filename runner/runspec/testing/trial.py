@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import contextlib
+import copy
+import dataclasses
 import os
 import string
 import time
 from collections.abc import Callable, Iterator
 
-from runspec import apply, disk, plan
+from runspec import adopt, apply, disk, plan
 from runspec.errors import RemoteError, UnknownOutcome
 from runspec.journal import Journal
-from runspec.provider import Answer, Client, Progress, Scope, Spec, Status, Tail
+from runspec.profile import Profile
+from runspec.provider import Adopts, Answer, Client, Facts, Progress, Scope, Spec, Status, Tail
 from runspec.testing.faults import LightsOut
 from runspec.testing.world import World
 
@@ -57,7 +60,7 @@ class Trial:
         token: str,
         wrap: Callable[[Client], Client] = lambda client: client,
     ) -> None:
-        facts = world.facts(spec)
+        facts = self.facts = world.facts(spec)
         self.world = world
         self.plan = plan.make(world.provider, spec, token, facts)
         self.client = world.connect(facts)
@@ -71,30 +74,55 @@ class Trial:
     def run(self) -> str:
         return self.plan.run
 
+    def keep(self, text: bytes) -> None:
+        """Have the store keep the state of the run, whose file holds *text*, when it is made."""
+        state = adopt.text(text, self.plan, self.facts, time.time())
+        self.hands = dataclasses.replace(self.hands, state=state)
+
+    def adopted(self) -> Trial:
+        """Give the run as another machine takes it up, with the same settings, into the state folder of this process.
+
+        Raises as `runspec adopt` does.
+        """
+        options, provider = self.facts.options, self.world.provider
+        store = self.world.connect(Facts(options))
+        assert isinstance(store, Adopts), "this client keeps no states"
+        content = store.kept_state(self.run)
+        assert content is not None, "nothing was kept of it"
+        own = Profile(providers={provider.name: options.model_dump(mode="json")})
+        found = adopt.understood(adopt.read(content, self.run), provider, own)
+        other = copy.copy(self)
+        other.plan, other.client = found.plan, self.world.connect(found.facts)
+        other.hands = dataclasses.replace(self.hands, client=other.client, bundles={}, state=None)
+        other.folder = adopt.put_on_record(found, self.world.folder, None).folder
+        with other.journal() as journal:
+            adopt.look(other.plan, journal, other.client)
+        return other
+
     def make(self) -> None:
-        with self._journal() as journal:
+        with self.journal() as journal:
             apply.make(self.plan, journal, self.hands)
 
     def cancel(self) -> Status:
         """End the run, asking as often as it takes."""
-        with self._journal() as journal:
+        with self.journal() as journal:
             return apply.cancel(self.plan, journal, self.hands)
 
     def destroy_run(self) -> None:
         """Take away the run, and leave what it shares with others."""
-        with self._journal() as journal:
+        with self.journal() as journal:
             apply.destroy(self.plan, journal, self.hands)
 
     def destroy(self) -> None:
         """Take away the run and then what it shares with others."""
         self.destroy_run()
-        with self._journal() as journal:
+        with self.journal() as journal:
             site = [step for step in self.plan.steps if step.scope is Scope.SITE]
             apply.undo(site, journal, self.hands)
 
     def answers(self) -> dict[str, Answer]:
         """Give the answer of every step that was made, as the journal has it."""
-        with self._journal() as journal:
+        with self.journal() as journal:
             return dict(journal.memory.answers)
 
     def found(self) -> dict[str, Answer | None]:
@@ -131,7 +159,7 @@ class Trial:
         return b""
 
     @contextlib.contextmanager
-    def _journal(self) -> Iterator[Journal]:
+    def journal(self) -> Iterator[Journal]:
         journal = Journal(self.folder)
         try:
             yield journal

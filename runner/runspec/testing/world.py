@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shlex
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import AbstractContextManager
@@ -108,10 +109,17 @@ class World:
 
     def spec(self, **fields: Any) -> Spec:
         """Give a spec for this provider with *fields* over the base, checked as a file is."""
-        job = {"apiVersion": "runspec/v1", "name": "job", "provider": self.provider.name}
-        spec, problems = documents.spec(documents.merged({**job, **self.base}, fields))
+        spec, problems = documents.spec(self._job(fields))
         assert spec is not None, f"this is no valid spec: {problems}"
         return spec
+
+    def text(self, **fields: Any) -> bytes:
+        """Give the file that says what `spec` gives."""
+        return json.dumps(self._job(fields)).encode()
+
+    def _job(self, fields: Mapping[str, Any]) -> Any:
+        job = {"apiVersion": "runspec/v1", "name": "job", "provider": self.provider.name}
+        return documents.merged({**job, **self.base}, fields)
 
     def example(self, name: str) -> Spec:
         return self.spec(**EXAMPLES[name])

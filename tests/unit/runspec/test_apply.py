@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -100,6 +101,60 @@ def hands(world: World) -> apply.Hands:
         world.now += seconds
 
     return apply.Hands(world, Silent(), {}, sleep, lambda: world.now)
+
+
+class Keeping(World):
+    """A service whose store keeps the states of runs."""
+
+    def __init__(self, *faults: str) -> None:
+        super().__init__(*faults)
+        self.kept: list[tuple[str, bytes, tuple[str, ...]]] = []
+        self.keeps = ["ok"]
+
+    def keep_state(self, run: str, content: bytes) -> None:
+        if self.keeps.pop(0) == "lost":
+            raise NoAnswer("time-out")
+        self.kept.append((run, content, tuple(self.made)))
+
+    def kept_state(self, run: str) -> bytes | None:
+        return None
+
+    def kept_runs(self) -> list[str]:
+        return []
+
+
+def keeping(world: World) -> apply.Hands:
+    return dataclasses.replace(hands(world), state=b"state")
+
+
+def test_the_state_is_kept_before_anything_of_the_run_is_made(journal: Journal) -> None:
+    world = Keeping()
+
+    apply.make(PLAN, journal, keeping(world))
+
+    assert world.kept == [("job-abcdef", b"state", ("q",))]
+    assert world.made == ["q", "j"]
+
+
+def test_nothing_of_the_run_is_made_where_its_state_may_not_be_kept(journal: Journal) -> None:
+    """Its undo takes away what is kept, so it counts as begun."""
+    world = Keeping()
+    world.keeps = ["lost", "ok"]
+
+    with pytest.raises(UnknownOutcome):
+        apply.make(PLAN, journal, keeping(world))
+
+    assert (world.made, journal.memory.begun) == (["q"], {"queue", "job"})
+    apply.make(PLAN, journal, keeping(world))
+    assert (world.made, len(world.kept)) == (["q", "j"], 1)
+
+
+def test_a_store_that_keeps_no_states_is_given_none(journal: Journal) -> None:
+    world = World()
+
+    apply.make(PLAN, journal, keeping(world))
+
+    assert world.made == ["q", "j"]
 
 
 def answers(journal: Journal) -> Mapping[str, Answer]:

@@ -1,0 +1,91 @@
+"""Runs on AWS Batch, rehearsed, that another machine takes up from the bucket."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from runspec import record
+from runspec.cli.main import run
+from runspec_rehearsal.aws.region import Region
+from tests.e2e.aws import Capture, await_job, calls, jobs, left, write
+
+pytestmark = pytest.mark.slow
+Machine = Callable[[str], None]
+
+
+@pytest.fixture
+def on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Machine:
+    """Go on as another machine, which has a state folder of its own and the same profile."""
+    return lambda name: monkeypatch.setenv("RUNSPEC_HOME", str(tmp_path / name))
+
+
+def out(capsys: Capture, *words: str) -> tuple[int, str]:
+    capsys.readouterr()
+    code = run(list(words))
+    return code, capsys.readouterr().out
+
+
+def only_run() -> str:
+    (of,) = record.all_runs()
+    return of.run
+
+
+def test_a_run_that_has_ended_is_adopted_with_its_log_and_outputs(
+    region: Region, tmp_path: Path, on: Machine, capsys: Capture
+) -> None:
+    on("one")
+    outputs = [{"name": "made", "path": "/job/made"}]
+    spec = write('echo hello\necho 1 > "${outputs.made}/a"\n', outputs=outputs)
+    assert run(["apply", spec]) == 0
+    name = only_run()
+    on("other")
+
+    assert out(capsys, "adopt", "aws-batch", name) == (0, f"{name}\n")
+
+    code, said = out(capsys, "status", name, "--json")
+    assert (code, json.loads(said)["state"]) == (0, "succeeded")
+    assert out(capsys, "logs", "job") == (0, "hello\n")
+    assert run(["fetch", "job", str(tmp_path / "got")]) == 0
+    assert (tmp_path / "got" / "made" / "a").read_text() == "1\n"
+    assert run(["destroy", name]) == 0
+    assert run(["destroy", "--site"]) == 0
+    assert left(region, tmp_path) == []
+
+
+def test_two_machines_hold_a_run_and_both_end_it(
+    region: Region, tmp_path: Path, on: Machine, capsys: Capture
+) -> None:
+    on("one")
+    assert run(["apply", write("sleep 600"), "--detach"]) == 0
+    name = only_run()
+    await_job(region)
+    on("other")
+    assert run(["adopt", "aws-batch"]) == 0
+
+    assert run(["cancel", "job"]) == 0
+
+    assert [job["running"] for job in jobs(region)] == [False]
+    assert len(calls(region, "SubmitJob")) == 1
+    on("one")
+    assert json.loads(out(capsys, "status", name, "--json")[1])["state"] == "cancelled"
+    assert run(["destroy", name]) == 0
+    on("other")
+    assert run(["destroy", name]) == 0
+    assert run(["destroy", "--site"]) == 0
+    assert left(region, tmp_path) == []
+
+
+def test_what_could_be_adopted_is_listed(region: Region, on: Machine, capsys: Capture) -> None:
+    on("one")
+    assert run(["apply", write("true")]) == 0
+    here = out(capsys, "list"), out(capsys, "list", "--json")
+    assert out(capsys, "list", "--remote", "--json") == (0, "[]\n")
+    on("other")
+
+    there = out(capsys, "list", "--remote"), out(capsys, "list", "--remote", "--json")
+
+    assert there == here
