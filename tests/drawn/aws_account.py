@@ -206,7 +206,9 @@ def read(asked: Asked) -> Call:
     if target := asked.headers.get("x-amz-target"):
         return Call(service, target.partition(".")[2], json.loads(asked.body))
     if service == "s3":
-        return Call("s3", _on_s3(asked), {**asked.query, "path": asked.path, "body": asked.body})
+        source, part = (asked.headers.get(f"x-amz-copy-source{end}") for end in ("", "-range"))
+        more = {"path": asked.path, "body": asked.body, "source": source, "range": part}
+        return Call("s3", _on_s3(asked), {**asked.query, **more})
     form = {key: value[0] for key, value in parse_qs(asked.body.decode()).items()}
     return Call(service, form["Action"], form)
 
@@ -229,6 +231,8 @@ S3 = (
 def _on_s3(asked: Asked) -> str:
     if asked.method == "HEAD":
         return "HeadObject" if asked.path.count("/") > 1 else "HeadBucket"
+    if "x-amz-copy-source" in asked.headers:
+        return "UploadPartCopy" if "partNumber" in asked.query else "CopyObject"
     return next(o for m, key, o in S3 if m == asked.method and (not key or key in asked.query))
 
 

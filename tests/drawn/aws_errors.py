@@ -79,7 +79,10 @@ def refusals(name: str, operation: str) -> tuple[Refusal, ...]:
     """Return every error that the model of *operation* has, and those that all of its kind of services share."""
     kind = protocol(name)
     own = [_modelled(shape) for shape in operation_model(name, operation).error_shapes]
-    found = (*own, *COMMON["json" if kind == "rest-json" else kind])
+    late = (
+        LATE * 4 if operation in ("CopyObject", "UploadPartCopy") else ()
+    )  # these are drawn often
+    found = (*own, *COMMON["json" if kind == "rest-json" else kind], *late)
     if not operation.startswith("Head"):
         return found
     return tuple(
@@ -87,6 +90,8 @@ def refusals(name: str, operation: str) -> tuple[Refusal, ...]:
     )
 
 
+# What went wrong while the answer was on its way: https://docs.aws.amazon.com/AmazonS3/latest/API/API_CopyObject.html
+LATE = (Refusal("InternalError", 200, "server"), Refusal("SlowDown", 200, "busy"))
 # An answer to HEAD has no body, so its status is all that it says.
 MEANS: Mapping[int, Means] = {403: "rights", 500: "server", 503: "server"}
 

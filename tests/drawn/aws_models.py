@@ -153,6 +153,9 @@ def _body(name: str, model: OperationModel, value: Mapping[str, Any]) -> bytes:
     located = {n for n, _ in _located(model)}
     if kind == "rest-xml" and not set(shape.members) - located:
         return b""
+    if payload and kind == "rest-xml":
+        of_payload = "".join(_members(inner, shape.members[payload]))
+        return _named(payload, of_payload).encode()
     body = {k: v for k, v in inner.items() if k not in located}
     return _wrapped(model, kind, "".join(_members(body, shape))).encode()
 
@@ -161,7 +164,7 @@ def _wrapped(model: OperationModel, kind: str, content: str) -> str:
     shape = model.output_shape
     if kind == "rest-xml":
         word = (shape.serialization.get("name") if shape else None) or f"{model.name}Result"
-        return f'<?xml version="1.0"?><{word} xmlns="http://s3.amazonaws.com/doc/2006-03-01/">{content}</{word}>'
+        return _named(word, content)
     if kind == "ec2":
         # What answers with nothing else says so with <return>, which the model leaves out.
         done = content if shape is not None else "<return>true</return>"
@@ -170,6 +173,10 @@ def _wrapped(model: OperationModel, kind: str, content: str) -> str:
     result = f"<{within}>{content}</{within}>" if within else content
     meta = "<ResponseMetadata><RequestId>r-1</RequestId></ResponseMetadata>"
     return f"<{model.name}Response>{result}{meta}</{model.name}Response>"
+
+
+def _named(word: str, content: str) -> str:
+    return f'<?xml version="1.0"?><{word} xmlns="http://s3.amazonaws.com/doc/2006-03-01/">{content}</{word}>'
 
 
 def _json(value: Any, shape: Any) -> Any:

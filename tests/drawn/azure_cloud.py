@@ -6,7 +6,7 @@ import json
 import re
 from collections.abc import Callable, Mapping
 from typing import Any
-from urllib.parse import quote, unquote
+from urllib.parse import quote, unquote, urlsplit
 from xml.sax.saxutils import escape
 
 from tests.drawn.azure_table import operation_of, reply
@@ -30,6 +30,7 @@ class Cloud:
     def __init__(self) -> None:
         self.truth: dict[str, Truth] = {}
         self.blobs: dict[str, bytes] = {}
+        self.blocks: dict[str, dict[str, bytes]] = {}  # of each blob, that make none yet
         self.unknown: list[str] = []
         self.healthy()
 
@@ -76,6 +77,12 @@ class Cloud:
             return refused(409, "BlobAlreadyExists")
         if operation == "BlockBlob_Upload":
             self.blobs[name] = asked.body
+        if "x-ms-copy-source" in asked.headers:
+            return self._copy(operation, name, asked)
+        if operation == "BlockBlob_StageBlock":
+            self.blocks.setdefault(name, {})[asked.query["blockid"]] = asked.body
+        if operation == "BlockBlob_CommitBlockList":
+            return self._together(name, asked)
         if operation == "Container_SubmitBatch":
             return self._batch(asked)
         if operation == "Blob_Delete":
@@ -84,6 +91,32 @@ class Cloud:
                 if self.blobs.pop(name, None) is not None
                 else refused(404, "BlobNotFound")
             )
+        return Reply(201, {"ETag": '"0x1"', "Last-Modified": MOMENT})
+
+    def _copy(self, operation: str, name: str, asked: Asked) -> Reply:
+        """https://learn.microsoft.com/rest/api/storageservices/copy-blob-from-url and .../put-block-from-url"""
+        where = urlsplit(asked.headers["x-ms-copy-source"])
+        if "sig=" not in where.query and "x-ms-copy-source-authorization" not in asked.headers:
+            return refused(403, "CannotVerifyCopySource")
+        found = self._read(unquote(where.path[len(STORE) + 1 :]), asked)
+        if found.status != 200:
+            return found
+        if operation == "Blob_CopyFromURL":
+            self.blobs[name] = found.body
+            return Reply(202, {"ETag": '"0x1"', "x-ms-copy-id": "c", "x-ms-copy-status": "success"})
+        part = ranged(found.body, asked.headers["x-ms-source-range"])
+        if part.status != 206:
+            return refused(416, "InvalidRange")
+        self.blocks.setdefault(name, {})[asked.query["blockid"]] = part.body
+        return Reply(201)
+
+    def _together(self, name: str, asked: Asked) -> Reply:
+        """https://learn.microsoft.com/rest/api/storageservices/put-block-list"""
+        there = self.blocks.pop(name, {})
+        wanted = re.findall("<Latest>([^<]+)</Latest>", asked.body.decode())
+        if not set(wanted) <= set(there):
+            return refused(400, "InvalidBlockList")
+        self.blobs[name] = b"".join(there[one] for one in wanted)
         return Reply(201, {"ETag": '"0x1"', "Last-Modified": MOMENT})
 
     def _batch(self, asked: Asked) -> Reply:
@@ -170,7 +203,12 @@ def blob_operation(asked: Asked) -> str | None:
         ("PUT", ""): "BlockBlob_Upload",
         ("DELETE", ""): "Blob_Delete",
     }
-    return kinds.get((asked.method, asked.query.get("comp", "")))
+    copies = {
+        ("PUT", "block"): "BlockBlob_StageBlockFromURL",
+        ("PUT", ""): "Blob_CopyFromURL" if "x-ms-requires-sync" in asked.headers else None,
+    }
+    known = copies if "x-ms-copy-source" in asked.headers else kinds
+    return known.get((asked.method, asked.query.get("comp", "")))
 
 
 def record(**fields: Any) -> bytes:

@@ -156,6 +156,18 @@ def of_effects(truth: Truth) -> st.SearchStrategy[Case]:
     return st.one_of(told, _refusals(BLOB_ERRORS), _odd("application/xml"), OFTEN.map(unheard))
 
 
+def of_copies(truth: Truth) -> st.SearchStrategy[Case]:
+    """Return a strategy for answers to a copy, beside those to what is put: it is not done yet, or never will be."""
+
+    def unfinished(status: str | None, code: int) -> Case:
+        said = {} if status is None else {"x-ms-copy-status": status}
+        return _fixed("lacking", Reply(code, {"x-ms-copy-id": "c", **said}), LASTING)
+
+    statuses = st.sampled_from(("pending", "aborted", "failed", "", None))
+    others = st.builds(unfinished, statuses, st.sampled_from((200, 201, 202)))
+    return of_effects(truth) | others
+
+
 def of_json(
     value: Any,
     errors: Sequence[tuple[int, str]] = MACHINE_ERRORS,

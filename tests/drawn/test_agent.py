@@ -16,14 +16,26 @@ from runspec_inside import body, boot, s3
 from runspec_inside.bucket import Object
 from runspec_inside.s3 import S3Bucket
 from runspec_inside.words import Failure
-from tests.drawn.aws_account import BUCKET, PREFIX, Account, Drawn, World, drawn, opened
+from tests.drawn import aws_models
+from tests.drawn.aws_account import (
+    BUCKET,
+    PREFIX,
+    Account,
+    Drawn,
+    Params,
+    World,
+    drawn,
+    opened,
+)
 from tests.drawn.aws_cases import DATA, pages, worlds
-from tests.drawn.aws_truths import TRUTHS
+from tests.drawn.aws_truths import TRUTHS, Truth, content
 from tests.drawn.drawing import COUNT, tried
 
 pytestmark = pytest.mark.slow
 KEY = "k"
+TARGET = "to"
 CHANGED = "it changed while it was read"
+ABSENT = f"the store refuses a copy of absent to {TARGET}: 404 NoSuchKey"
 WORLDS = worlds(pages=pages("a", "ü b", "c/d"), files=st.just({f"{PREFIX}/{KEY}": DATA}))
 
 
@@ -59,11 +71,49 @@ def given_up(bucket: S3Bucket) -> str | None:
     return None
 
 
+def copied(bucket: S3Bucket) -> bool:
+    bucket.copy(KEY, TARGET, 9)
+    return True
+
+
+def copied_in_parts(bucket: S3Bucket) -> bool:
+    bucket.copy(KEY, TARGET, len(DATA))
+    return True
+
+
+def copy_given_up(bucket: S3Bucket) -> str | None:
+    """Copy what is not there; return what is said of it."""
+    try:
+        bucket.copy("absent", TARGET, len(DATA))
+    except Failure as exc:
+        return str(exc)
+    return None
+
+
+def deleted(bucket: S3Bucket) -> bool:
+    bucket.delete(KEY)
+    return True
+
+
 def right_version(world: World, found: Any) -> bool:
     """Say whether an object's version is one by which it can be swapped."""
     return found is None or found not in ("", "None", (DATA, None))
 
 
+def copy_source(account: Account, params: Params) -> Any:
+    found = content(account, str(params["source"]).removeprefix(f"/{BUCKET}/"))
+    return None if found is not None else aws_models.refusal("s3", "NoSuchKey", 404)
+
+
+# Nothing but a job's store copies.
+COPIES: dict[str, Truth] = {
+    "CopyObject": lambda account, params: (
+        copy_source(account, params) or {"CopyObjectResult": {"ETag": '"c"'}}
+    ),
+    "UploadPartCopy": lambda account, params: (
+        copy_source(account, params) or {"CopyPartResult": {"ETag": '"p"'}}
+    ),
+}
 CASES = {
     "fetch": Case(
         "GetObject", lambda bucket: bucket.fetch(KEY), lambda world, found: found == (DATA, '"e"')
@@ -76,6 +126,15 @@ CASES = {
     "put_file: AbortMultipartUpload": Case(
         "AbortMultipartUpload", given_up, lambda world, found: found == CHANGED
     ),
+    "copy": Case("CopyObject", copied, lambda world, found: True),
+    **{
+        f"copy: {operation}": Case(operation, copied_in_parts, lambda world, found: True)
+        for operation in ("CreateMultipartUpload", "UploadPartCopy", "CompleteMultipartUpload")
+    },
+    "copy: AbortMultipartUpload": Case(
+        "AbortMultipartUpload", copy_given_up, lambda world, found: str(found).startswith(ABSENT)
+    ),
+    "delete": Case("DeleteObject", deleted, lambda world, found: True),
     "get": Case("GetObject", lambda bucket: bucket.get(KEY), lambda world, found: found == DATA),
     "opened": Case("GetObject", read, lambda world, found: found == DATA),
     "put": Case("PutObject", lambda bucket: bucket.put(KEY, b"x"), lambda world, found: True),
@@ -101,6 +160,31 @@ def assert_whole(account: Account, how: Drawn) -> None:
     assert not (wrong and account.met) or len(account.called("CompleteMultipartUpload")) > 1
 
 
+def assert_copied(account: Account, how: Drawn) -> None:
+    """Assert that a copy, of which the client says that it was made, was made by the store, and of all bytes."""
+    calls = account.called("CopyObject") or account.called("UploadPartCopy")
+    if not calls or account.wanted[1] == "AbortMultipartUpload":
+        return
+    assert {call.params["source"] for call in calls} == {f"/{BUCKET}/{PREFIX}/{KEY}"}
+    wrong = how.kind in ("refused", "odd", "cut") and account.met
+    assert not wrong or len(account.called(account.wanted[1])) > 1
+    parts = {
+        call.params["partNumber"]: call.params["range"] for call in calls if call.params["range"]
+    }
+    if parts:
+        ends = [parts[n].removeprefix("bytes=").split("-") for n in sorted(parts, key=int)]
+        assert b"".join(DATA[int(a) : int(b) + 1] for a, b in ends) == DATA
+        last = account.called("CompleteMultipartUpload")[-1].params["body"]
+        assert last.count(b"<ETag>") == len(parts) and b"<ETag>None" not in last
+
+
+def assert_deleted(account: Account, how: Drawn) -> None:
+    """Assert that the store carried out a deletion, or said that nothing was there."""
+    calls = account.called("DeleteObject")
+    absent = how.kind == "refused" and how.refusal.status == 404
+    assert not calls or "DeleteObject" in account.done or absent
+
+
 @pytest.fixture
 def account(monkeypatch: pytest.MonkeyPatch) -> Iterator[Account]:
     quick = SimpleNamespace(**{**vars(time), "sleep": lambda seconds: None})
@@ -108,7 +192,7 @@ def account(monkeypatch: pytest.MonkeyPatch) -> Iterator[Account]:
         monkeypatch.setattr(module, "time", quick)
     monkeypatch.setattr(boot.Store, "tries", 2)
     monkeypatch.setattr(s3, "PART_BYTES", 1024)
-    with opened(TRUTHS) as found:
+    with opened({**TRUTHS, **COPIES}) as found:
         for name, value in {
             "AWS_ACCESS_KEY_ID": "x",
             "AWS_SECRET_ACCESS_KEY": "x",
@@ -141,6 +225,8 @@ def test_whatever_the_store_answers_a_job_gets_what_is_there_or_a_failure(
         absent = how.kind == "refused" and how.refusal.status == 404 and found is None
         assert case.good(world, found) or absent or account.emptied
         assert_whole(account, how)
+        assert_copied(account, how)
+        assert_deleted(account, how)
 
     count = tried(f"job: {name}", st.tuples(WORLDS, drawn("s3", case.operation)), check)
 

@@ -16,8 +16,16 @@ from runspec_inside.blob import BlobBucket
 from runspec_inside.events import Events
 from runspec_inside.login import Login
 from runspec_inside.words import Failure
-from tests.drawn.azure_cloud import ranged
-from tests.drawn.azure_storage import Case, Machine, of_bytes, of_effects, of_json, of_list
+from tests.drawn.azure_cloud import Truth, ranged
+from tests.drawn.azure_storage import (
+    Case,
+    Machine,
+    of_bytes,
+    of_copies,
+    of_effects,
+    of_json,
+    of_list,
+)
 from tests.drawn.drawing import COUNT, tried
 from tests.drawn.wire import Asked, Reply, Server
 
@@ -100,6 +108,21 @@ def claim_late(job: Job) -> Any:
     return bucket(job).claim(KEY, b"x"), job.machine.blobs[f"{PREFIX}/{KEY}"]
 
 
+def copy(job: Job) -> Any:
+    bucket(job).copy("ü b", "new", 5)
+    return job.machine.blobs.get(f"{PREFIX}/new")
+
+
+def copy_blocks(job: Job) -> Any:
+    bucket(job).copy(KEY, "new", len(DATA))
+    return job.machine.blobs.get(f"{PREFIX}/new")
+
+
+def delete(job: Job) -> Any:
+    bucket(job).delete(KEY)
+    return job.machine.blobs.get(f"{PREFIX}/{KEY}")
+
+
 def listing(job: Job) -> Any:
     return sorted((one.key, one.size) for one in bucket(job).listing(""))
 
@@ -134,8 +157,10 @@ def blob_read(machine: Machine) -> st.SearchStrategy[Case]:
     return of_bytes(truth, ranged(DATA, None))
 
 
-def effects(machine: Machine) -> st.SearchStrategy[Case]:
-    return of_effects(lambda asked: machine._blob("BlockBlob_Upload", asked))
+def effects(
+    operation: str, made: Callable[[Truth], st.SearchStrategy[Case]] = of_effects
+) -> Callable[[Machine], st.SearchStrategy[Case]]:
+    return lambda machine: made(lambda asked: machine._blob(operation, asked))
 
 
 def notices(machine: Machine) -> st.SearchStrategy[Case]:
@@ -151,9 +176,19 @@ SILENT = (None,)  # a machine that says nothing of an end is not about to end
 WAYS = {
     "get": Way("Blob_Get", lambda job: bucket(job).get(KEY), DATA, blob_read, (None,)),
     "opened": Way("Blob_Get", read, DATA, blob_read),
-    "put": Way("BlockBlob_Upload", put, DATA, effects),
-    "claim": Way("BlockBlob_Upload", claim, (DATA, DATA), effects),
-    "claim of another's": Way("BlockBlob_Upload", claim_late, (DATA, DATA), effects),
+    "put": Way("BlockBlob_Upload", put, DATA, effects("BlockBlob_Upload")),
+    "claim": Way("BlockBlob_Upload", claim, (DATA, DATA), effects("BlockBlob_Upload")),
+    "claim of another's": Way(
+        "BlockBlob_Upload", claim_late, (DATA, DATA), effects("BlockBlob_Upload")
+    ),
+    "copy": Way("Blob_CopyFromURL", copy, b"12345", effects("Blob_CopyFromURL", of_copies)),
+    "copy in blocks": Way(
+        "BlockBlob_StageBlockFromURL", copy_blocks, DATA, effects("BlockBlob_StageBlockFromURL")
+    ),
+    "copy put together": Way(
+        "BlockBlob_CommitBlockList", copy_blocks, DATA, effects("BlockBlob_CommitBlockList")
+    ),
+    "delete": Way("Blob_Delete", delete, None, effects("Blob_Delete"), (DATA,)),
     "listing": Way(
         "Container_ListBlobs",
         listing,
@@ -188,6 +223,8 @@ def job(server: Server, monkeypatch: pytest.MonkeyPatch) -> Job:
     for module in (blob, body, boot, login, s3, vault):
         monkeypatch.setattr(module, "time", quick)
     monkeypatch.setattr(boot.Store, "tries", 2)
+    monkeypatch.setattr(blob, "COPY_BYTES", 100)
+    monkeypatch.setattr(blob, "BLOCK_BYTES", 500)
     monkeypatch.setattr(login, "TRIES", 2)
     monkeypatch.setattr(vault, "TRIES", 2)
     found = Job(Machine(PATHS), server)
@@ -207,6 +244,7 @@ def test_whatever_is_answered_a_job_gets_what_is_there_or_a_failure(job: Job, na
 
     def check(case: Case) -> None:
         machine.blobs = {**BLOBS, f"{PREFIX}/{KEY}": DATA}
+        machine.blocks = {}
         if name == "listing":
             machine.blobs.pop(f"{PREFIX}/{KEY}")
         machine.draw(way.operation, case.answer, case.often)
