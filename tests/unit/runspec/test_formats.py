@@ -18,6 +18,7 @@ from runspec_inside.bucket import Bucket
 from runspec_inside.elastic.fence import Mark
 from runspec_inside.elastic.state import State
 from runspec_inside.words import USAGE, Failure
+from tests.frozen import FROZEN
 
 HEAD = (
     "apiVersion: runspec/v1\nname: {}\nprovider: local\nproviders: {{local: {{engine: process}}}}\n"
@@ -225,6 +226,17 @@ def test_the_state_of_an_elastic_job_of_a_newer_version_is_refused_in_words() ->
 
     with pytest.raises(Newer, match="the state of task 0 of this elastic job: a newer version"):
         seats.elastic_end({"elastic": {"min": 1, "max": 2}, "nodes": 1}, 1, lambda _: state)
+
+
+@pytest.mark.parametrize("provider", ["aws-batch", "azure-batch", "slurm"])
+def test_how_an_older_elastic_job_has_ended_is_read(provider: str) -> None:
+    (state,) = FROZEN.glob(f"{provider}/store/**/runs/elastic-*/elastic/0/state")
+    record_ = json.loads((state.parents[2] / "record.json").read_text())
+
+    assert seats.elastic_end(record_, 1, lambda _: state.read_bytes()) == (
+        0,
+        "the program has ended with 0",
+    )
 
 
 class Stored(Bucket):
