@@ -18,8 +18,10 @@ from runspec.sweeps import Random, Sweep
 
 KINDS = {"mounts": "RUNSPEC_MOUNT_", "outputs": "RUNSPEC_OUTPUT_", "sweep": "RUNSPEC_SWEEP_"}
 SMOKE = "RUNSPEC_SMOKE"  # in the env of a smoke test, where its nodes first try to reach each other
+# What a `$` before it makes literal has a name, as inside.sh wants it; without one, what has none is a slip.
 PLACE = re.compile(
-    r"(\$?)\$\{(?:(mounts|outputs|sweep)\.([^}]*)|([A-Za-z_][^}.$]*)\.([A-Za-z0-9_-]+))\}"
+    r"(?:(\$)|(?<!\$))\$\{(?:(mounts|outputs|sweep)\.((?(1)[A-Za-z0-9_-]+|[^}]*))"
+    r"|([A-Za-z_][^}.$]*)\.([A-Za-z0-9_-]+))\}"
 )
 # What stands before the dot, unless it is a shell's ${NAME:-a.b}.
 WORD = re.compile(r"[A-Za-z0-9_-]+")
@@ -42,8 +44,8 @@ def smoke_name(name: str) -> str:
 def places(text: str) -> Iterator[tuple[str, str]]:
     """Give the (kind, name) of every place in *text* that is filled in inside the job.
 
-    >>> list(places("${mounts.code}/x $${mounts.data}"))
-    [('mounts', 'code')]
+    >>> list(places("${mounts.code}/x $${mounts.data} $${sweep.a:-${sweep.lr}}"))
+    [('mounts', 'code'), ('sweep', 'lr')]
     """
     for escaped, kind, name, _, _ in PLACE.findall(text):
         if kind and not escaped:
