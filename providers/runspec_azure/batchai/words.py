@@ -57,6 +57,8 @@ def word(text: str, values: Mapping[str, str], options: BatchAiOptions) -> str:
         parts.append(("text", text[at : match.start()]))
         if match[1]:
             parts.append(("text", match[0][1:]))
+        elif not match[2]:
+            parts.append(("text", match[0]))
         elif match[2] == "sweep":
             parts.append(("text", values.get(match[3], "")))
         else:

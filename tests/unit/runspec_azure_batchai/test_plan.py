@@ -63,6 +63,7 @@ def test_a_shell_makes_the_users_words_of_the_command_line() -> None:
         ("a ${mounts.code}b", "a /in $Xb"),
         ("--x=${mounts.code}/$HOME", "--x=/in $X/$HOME"),
         ("$${mounts.code}", "${mounts.code}"),
+        ("${HOST:-a.b}", "${HOST:-a.b}"),
     ],
 )
 def test_places_are_put_in_by_the_shell_and_nothing_else_is(text: str, said: str) -> None:
