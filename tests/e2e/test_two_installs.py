@@ -8,6 +8,7 @@ from __future__ import annotations
 import io
 import json
 import os
+import shutil
 import subprocess
 import sys
 import tarfile
@@ -31,6 +32,16 @@ echo "begun by $RUNSPEC_RUN"
 echo kept > "${outputs.out}/a.txt"
 until [ -e GO ]; do sleep 0.1; done
 echo ended
+"""
+
+
+FAILING = """
+[ "$RUNSPEC_ATTEMPT" = 1 ] || { echo "try 2"; exit 0; }
+echo "begun by $RUNSPEC_RUN"
+echo kept > "${outputs.out}/a.txt"
+until [ -e GO ]; do sleep 0.1; done
+echo "try 1 ends"
+exit 4
 """
 
 
@@ -100,14 +111,17 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 class Begun:
     """A run that *by* has begun, and which waits to be told to end."""
 
-    def __init__(self, by: Install, provider: str, folder: Path) -> None:
+    def __init__(
+        self, by: Install, provider: str, folder: Path, text: str = TEXT, **more: Any
+    ) -> None:
         self.go = folder / "go"
         spec = {
             "apiVersion": "runspec/v1",
             "name": "job",
             "provider": provider,
-            "run": TEXT.replace("GO", str(self.go)),
+            "run": text.replace("GO", str(self.go)),
             "outputs": [{"name": "out", "path": "/job/out", "sync": "1s"}],
+            **more,
         }
         Path("job.yaml").write_text(json.dumps(spec))
         self.run = by("apply", "job.yaml", "--detach").strip()
@@ -179,6 +193,29 @@ def test_the_old_version_understands_a_run_of_the_new_one(
     job.is_cancelled_and_destroyed(old)
 
     assert new.told("status", job.run)["state"] == "destroyed"
+
+
+def test_a_run_goes_on_while_its_version_is_replaced_in_place(
+    old: Install, new: Install, older: Path, project: Path
+) -> None:
+    """As pip does it: the packages that the run's supervisor came from are of another version from here on."""
+    place = project / "site"
+    shutil.copytree(older, place)
+    retried = {"retry": {"attempts": 2}}
+    job = Begun(Install(place), "local", project, FAILING, **retried)
+    job.runs(new)
+
+    for name in ("runner", "providers"):
+        shutil.rmtree(place / name)
+        shutil.copytree(ROOT / name, place / name)
+    job.go.touch()
+
+    upgraded = Install(place)
+    assert upgraded("logs", "-f", job.run) == f"begun by {job.run}\ntry 1 ends\ntry 2\n"
+    assert upgraded.told("status", job.run)["state"] == "succeeded"
+    upgraded("fetch", job.run, "late")
+    assert Path("late/out/a.txt").read_text() == "kept\n"
+    upgraded("destroy", job.run)
 
 
 # AWS Batch
