@@ -6,6 +6,7 @@ import hashlib
 import json
 import os
 import re
+import sys
 import time
 from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
@@ -19,7 +20,7 @@ from runspec_aws.rehearsal import ACCOUNT, SETTINGS
 from tests.needs import need
 from tests.profiles import own_profile
 from tests.realnames import aws
-from tests.realnames.world import Request, World
+from tests.realnames.world import ROOT, Request, World
 
 pytestmark = [pytest.mark.slow, pytest.mark.root]
 
@@ -198,6 +199,16 @@ PLACES = [
     ("us-gov-west-1", "jobs-gov"),
     ("us-gov-west-1", "jobs.gov"),
 ]
+
+
+def test_a_store_copies_and_deletes_by_its_name(world: World) -> None:
+    """The front verifies each signature, of the header that names a source, too."""
+    env = {"RUNSPEC_STORE": f"s3://{BUCKET}/copies of ours", "RUNSPEC_REGION": REGION}
+
+    done = world.run(sys.executable, "-m", "tests.realnames.copies", env=env, cwd=ROOT)
+
+    assert (done.out, done.code) == ("copied and deleted\n", 0), done
+    assert asked(world)
 
 
 def test_buckets_with_dots_and_other_partitions(world: World, tmp_path: Path) -> None:

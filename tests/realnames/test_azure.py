@@ -6,16 +6,18 @@ import hashlib
 import json
 import sys
 from collections.abc import Iterator, Mapping
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
+from azure.storage.blob import generate_container_sas
 
 from runspec_rehearsal.azure.audiences import Cloud
 from tests.profiles import own_profile
 from tests.realnames import azure
 from tests.realnames.azure import BATCHAI, CONTAINER, FILES, HOSTS, IDENTITY, STORAGE, SUBSCRIPTION
-from tests.realnames.world import Done, World
+from tests.realnames.world import ROOT, Done, World
 
 pytestmark = [pytest.mark.slow, pytest.mark.root]
 
@@ -181,6 +183,21 @@ def test_machines_log_in_at_their_own_address(world: World, login: Mapping[str, 
 def by_identity(batch: str = HERE.batch, vault: str = HERE.vault) -> None:
     where = {"subscription": SUBSCRIPTION, "resource_group": "rehearsal", "identity": IDENTITY}
     profile(batch, **where, secrets={"hf": f"azure-kv:https://{vault}/secrets/hf"})
+
+
+def test_a_store_copies_and_deletes_by_its_name(world: World, login: Mapping[str, str]) -> None:
+    """The source of a copy is a URL, which has to be the one that the store itself knows."""
+    key = world.tell("credentials")["STORAGE_KEY"]
+    end = datetime.now(UTC) + timedelta(hours=1)
+    sas = generate_container_sas(
+        STORAGE, CONTAINER, account_key=key, permission="racwdl", expiry=end, protocol="https"
+    )
+    env = {"RUNSPEC_STORE": f"https://{HERE.blob}/{CONTAINER}/copies of ours", "RUNSPEC_SAS": sas}
+
+    done = world.run(sys.executable, "-m", "tests.realnames.copies", env=env, cwd=ROOT)
+
+    assert good(done) == "copied and deleted\n"
+    assert {r.scheme for r in world.requests() if r.host == HERE.blob} == {"https"}
 
 
 def test_endpoints_of_a_company_s_own(world: World, login: Mapping[str, str]) -> None:

@@ -26,12 +26,28 @@ UP_S = 60.0
 STARTS = 5  # its port was free when it was looked for, and may not be any more
 SAS_VERSION = "2021-12-02"
 # Signatures say that they are for https alone. On loopback this one takes them by http too, as behind a TLS front.
+# Where a block is copied, it asks itself for the source: here with the token that the request has for that, which the
+# service takes, and by TLS whoever vouches for its certificate, which it trusts if it has signed that itself alone.
+# https://learn.microsoft.com/en-us/rest/api/storageservices/put-block-from-url#request-headers
 # With -e there is no script in argv. The pipe on stdin ends when whoever started this has ended.
 SCRIPT = """
 process.stdin.on("end", () => process.exit(0)).resume();
 process.argv.splice(1, 0, "azurite-blob");
 const signed = require(process.env.RUNSPEC_AZURITE + "/dist/src/blob/authentication/BlobSASAuthenticator.js");
 signed.default.prototype.validateProtocol = () => true;
+const blocks = require(process.env.RUNSPEC_AZURITE + "/dist/src/blob/handlers/BlockBlobHandler.js").default.prototype;
+const copied = blocks.stageBlockFromURL, sources = new (require("async_hooks").AsyncLocalStorage)();
+const agent = new (require("https").Agent)({rejectUnauthorized: false});
+blocks.stageBlockFromURL = function (...given) {
+    const token = given[4].request.getHeader("x-ms-copy-source-authorization");
+    return sources.run({token}, () => copied.apply(this, given));
+};
+require(require.resolve("axios", {paths: [process.env.RUNSPEC_AZURITE]})).interceptors.request.use((asked) => {
+    const source = sources.getStore();
+    if (source) asked.httpsAgent = agent;
+    if (source && source.token) asked.headers.set({authorization: source.token, "x-ms-version": "2021-12-02"});
+    return asked;
+});
 require(process.env.RUNSPEC_AZURITE + "/dist/src/blob/main.js");
 """
 

@@ -12,11 +12,14 @@ import pytest
 
 from runspec_inside import blob, boot, s3
 from runspec_inside.blob import BlobStore
-from runspec_inside.bucket import Bucket
+from runspec_inside.bucket import Bucket, connect
 from runspec_inside.folder import FolderBucket
 from runspec_inside.s3 import S3Bucket
 from runspec_inside.words import LOST, USAGE, Failure
+from runspec_rehearsal.azure.blob import Blobs
 from runspec_rehearsal.azure.identity import Identity
+from tests.e2e import certificates
+from tests.needs import need
 from tests.unit.runspec_inside.stores import OBJECTS, Way
 from tests.unit.runspec_inside.test_bucket import PART, put
 
@@ -267,6 +270,32 @@ def test_a_source_has_the_right_to_be_read() -> None:
         kind, _, token = found.pop("x-ms-copy-source-authorization").partition(" ")
         assert kind == "Bearer" and identity.tokens.good(token, "https://storage.azure.com")
     assert found == {"x-ms-copy-source": url}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("size", [0, 1, PART + 9])
+@pytest.mark.usefixtures("parts")
+def test_a_copy_goes_by_a_token_as_well(
+    size: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    need("azurite")
+    certificate, ours = certificates.made(tmp_path), "/subscriptions/s/ours"
+    monkeypatch.setattr(boot, "_trusted", [])
+    monkeypatch.setenv("SSL_CERT_FILE", str(certificate.authority))
+    monkeypatch.delenv("RUNSPEC_SAS", raising=False)
+    content = os.urandom(size)
+    with Identity() as identity, Blobs(tmp_path / "blobs", certificate=certificate) as blobs:
+        blobs.make_container("inside")
+        store = {"RUNSPEC_STORE": f"{blobs.url}/inside/p", "RUNSPEC_BLOB_URL": blobs.url}
+        for name, value in {**store, **identity.machine([ours]), "RUNSPEC_IDENTITY": ours}.items():
+            monkeypatch.setenv(name, value)
+        bucket = connect()
+        put(bucket, "a b", content)
+
+        bucket.copy("a b", "é#?", size)
+        bucket.delete("a b")
+
+        assert (names(bucket), bucket.get("é#?")) == (["é#?"], content)
 
 
 def test_a_source_whose_url_is_too_long_is_said_without_its_signature() -> None:
