@@ -272,7 +272,7 @@ def test_what_has_ended_on_slurm_is_shown_and_destroyed(slurm: Old) -> None:
 
 def test_a_run_on_slurm_goes_on_with_its_agent(slurm: Old, tmp_path: Path) -> None:
     folder = tmp_path / "slurm/store/runs" / run_of("running")
-    for name in ("claim", "job", "outputs/out/0/0/.runspec/manifest.json"):
+    for name in ("claim", "job", "logs/0-0.txt", "outputs/out/0/0/.runspec/manifest.json"):
         (folder / name).unlink()
 
     slurm.goes_on()
