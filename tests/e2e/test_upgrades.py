@@ -57,10 +57,10 @@ def fetched(name: str) -> dict[str, str]:
 
 
 class Old:
-    """The runs of one provider. *stored* gives the keys that its store has."""
+    """The runs of one provider. *stored* gives the keys that its store has, *put* replaces what is there."""
 
-    def __init__(self, capsys: Capture, stored: Any) -> None:
-        self.capsys, self.stored = capsys, stored
+    def __init__(self, capsys: Capture, stored: Any, put: Any = None) -> None:
+        self.capsys, self.stored, self.put = capsys, stored, put
 
     def state(self, name: str) -> str:
         return str(told(self.capsys, "status", name)["state"])
@@ -108,6 +108,25 @@ class Old:
         assert run(["destroy", name]) == 0
         assert not [key for key in self.stored() if of in key]
 
+    def refuses_a_newer_record(self) -> None:
+        """The run is told as such, the others are as they were, and nothing of it is touched."""
+        of = run_of("running")
+        (key,) = [key for key in self.stored() if key.endswith(f"{of}/record.json")]
+        self.put(key, b'{"format": "runspec.run/v9", "steps": 5}')
+        before = self.stored()
+        wrong = f"the record of {of}: a newer version of runspec wrote it"
+
+        for verb in ("status", "cancel", "destroy"):
+            self.capsys.readouterr()
+            assert run([verb, of]) == 69, verb
+            said = self.capsys.readouterr().err
+            assert wrong in said and "hint: upgrade runspec" in said, verb
+        rows = {row["run"]: row for row in told(self.capsys, "list")}
+        assert rows[of]["state"] == "unreadable"
+        assert rows[of]["reason"].startswith(wrong)
+        assert rows[run_of("ended")]["state"] == "succeeded"
+        assert self.stored() == before
+
 
 # AWS Batch
 
@@ -127,7 +146,7 @@ def aws(
 
     for key, content in frozen.stored("aws-batch").items():
         s3.put_object(Bucket=BUCKET, Key=key, Body=content)
-    yield Old(capsys, keys)
+    yield Old(capsys, keys, lambda key, body: s3.put_object(Bucket=BUCKET, Key=key, Body=body))
     for key in keys():
         s3.delete_object(Bucket=BUCKET, Key=key)
 
@@ -173,12 +192,20 @@ def test_a_run_on_aws_that_waits_is_cancelled(
     aws.is_cancelled_and_destroyed("waiting")
 
 
+def test_a_record_of_a_newer_version_on_aws_is_refused_in_words(aws: Old) -> None:
+    aws.refuses_a_newer_record()
+
+
 # Azure Batch
 
 
 class Azure(Old):
     def __init__(self, capsys: Capture, account: AzureBatch, container: Any) -> None:
-        super().__init__(capsys, lambda: [one.name for one in container.list_blobs("v0/")])
+        super().__init__(
+            capsys,
+            lambda: [one.name for one in container.list_blobs("v0/")],
+            lambda key, body: container.upload_blob(key, body, overwrite=True),
+        )
         self.account, self.container = account, container
 
 
@@ -237,6 +264,10 @@ def test_a_run_on_azure_that_waits_is_cancelled(azure: Azure) -> None:
     azure.is_cancelled_and_destroyed("waiting")
 
 
+def test_a_record_of_a_newer_version_on_azure_is_refused_in_words(azure: Azure) -> None:
+    azure.refuses_a_newer_record()
+
+
 # Slurm
 
 
@@ -256,7 +287,9 @@ def slurm(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Capture) -> I
             monkeypatch.setenv(name, value)
         store = folder / "store"
         yield Old(
-            capsys, lambda: [str(p.relative_to(store)) for p in store.rglob("*") if p.is_file()]
+            capsys,
+            lambda: sorted(str(p.relative_to(store)) for p in store.rglob("*") if p.is_file()),
+            lambda key, body: (store / key).write_bytes(body),
         )
         cluster.cancel()
 
@@ -278,6 +311,10 @@ def test_a_run_on_slurm_goes_on_with_its_agent(slurm: Old, tmp_path: Path) -> No
     slurm.goes_on()
 
     slurm.is_cancelled_and_destroyed("running")
+
+
+def test_a_record_of_a_newer_version_on_slurm_is_refused_in_words(slurm: Old) -> None:
+    slurm.refuses_a_newer_record()
 
 
 # Azure Batch AI
