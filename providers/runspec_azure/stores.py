@@ -20,6 +20,7 @@ from runspec.provider import (
 from runspec_azure import clouds
 from runspec_azure.naming import blob
 
+STATE = "state.json"  # of a run, for other machines
 INSIDE_SHA256 = hashlib.sha256(inside_zipapp()).hexdigest()
 
 

@@ -30,7 +30,7 @@ from runspec_slurm import interactive, outputs, seats
 from runspec_slurm.jobs import Jobs
 from runspec_slurm.litter import Collector
 from runspec_slurm.looking import Looks
-from runspec_slurm.naming import INSIDE_SHA256
+from runspec_slurm.naming import INSIDE_SHA256, of_run
 from runspec_slurm.options import SlurmOptions
 from runspec_slurm.queue import Queue
 from runspec_slurm.shelf import Shelf
@@ -38,6 +38,7 @@ from runspec_slurm.streams import Logs
 from runspec_slurm.transport import Transport, transport
 
 RECORD = "/record.json"
+STATE = "state.json"  # of a run, for other machines
 
 
 def connect(facts: Facts) -> Client:
@@ -122,6 +123,15 @@ class SlurmClient:
     def remember(self, run: str, answers: Mapping[str, Answer]) -> None:
         if "job" in answers:
             self.jobs.remember(run, answers["job"]["job"])
+
+    def keep_state(self, run: str, content: bytes) -> None:
+        self.shelf.put(of_run(run, STATE), content)
+
+    def kept_state(self, run: str) -> bytes | None:
+        return self.shelf.read(of_run(run, STATE))
+
+    def kept_runs(self) -> Sequence[str]:
+        return self.shelf.folders("runs")
 
     def litter(self, runs: Collection[str], made: Collection[str]) -> Iterable[Litter]:
         return Collector(self.shelf, self.queue).litter(runs, made)

@@ -37,7 +37,7 @@ from runspec_azure.batch.tasks import Tasks
 from runspec_azure.blobs import Blobs
 from runspec_azure.errors import code_of, status_of
 from runspec_azure.session import Session
-from runspec_azure.stores import INSIDE_SHA256
+from runspec_azure.stores import INSIDE_SHA256, STATE
 
 PAUSE_S, LONGEST_PAUSE_S = 0.1, 5.0
 # https://learn.microsoft.com/en-us/rest/api/batchservice/batch-status-and-error-codes
@@ -270,6 +270,15 @@ class AzureClient:
 
     def changes(self, run: str) -> Sequence[Change]:
         return self.tasks.changes(run)
+
+    def keep_state(self, run: str, content: bytes) -> None:
+        self.blobs.put(self.blobs.key("runs", run, STATE), content)
+
+    def kept_state(self, run: str) -> bytes | None:
+        return self.blobs.read("runs", run, STATE)
+
+    def kept_runs(self) -> Sequence[str]:
+        return self.blobs.folders(self.blobs.key("runs", ""))
 
     def litter(self, runs: Collection[str], made: Collection[str]) -> Iterable[Litter]:
         return Collector(self.session, self.blobs).litter(runs, made)

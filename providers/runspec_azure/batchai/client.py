@@ -25,7 +25,7 @@ from runspec.provider import (
     Step,
     Stream,
 )
-from runspec_azure.batchai import keeping, litter, quota, states, streams, times
+from runspec_azure.batchai import keeping, litter, quota, states, streams, times, volumes
 from runspec_azure.batchai.arm import Arm
 from runspec_azure.batchai.naming import batchai, each, output_id
 from runspec_azure.batchai.options import BatchAiOptions
@@ -36,6 +36,7 @@ from runspec_azure.batchai.volumes import STORE
 GONE_S = 900.0  # for what is being deleted to be gone
 PAUSE_S, LONGEST_PAUSE_S = 0.1, 5.0
 TAGGED = ("ResourceGroups", "Workspaces")  # others have no tags in this API, and names of ours
+FIRST, LATER = re.compile(r"-00000\Z"), re.compile(r"-(?!00000)\d{5}\Z")  # jobs of a sweep
 WHY_S = 5.0  # why a job waits is asked again after so long
 
 
@@ -81,6 +82,8 @@ class BatchAiClient:
     def _delete(self, request: Request) -> None:
         """Take something away, and wait until it is gone; nothing of others, and nothing that they use."""
         kind, path = request.operation.partition("_")[0], request.params["path"]
+        if kind == "Jobs":
+            self._forget(path["jobName"])
         found = self.arm.look(kind, path)
         if found is None or (kind in TAGGED and not keeping.ours(found)):
             return
@@ -200,6 +203,22 @@ class BatchAiClient:
                 names = {"experimentName": self.options.experiment, "jobName": job.name}
                 self.arm.send(batchai("Jobs_Terminate", self.options, names))
         self._seen = ("", 0.0, [])
+
+    def keep_state(self, run: str, content: bytes) -> None:
+        """Keep nothing without a container, or where only the service can read the account's key."""
+        if self.store.writable:
+            self.store.put(volumes.state(run, self.options), content)
+
+    def kept_state(self, run: str) -> bytes | None:
+        return self.store.read(volumes.state(run, self.options)) if self.store.named else None
+
+    def kept_runs(self) -> Sequence[str]:
+        return self.store.folders(volumes.kept("", self.options)) if self.store.named else ()
+
+    def _forget(self, job: str) -> None:
+        """Take away what is kept of the run whose first job this is: it is the last one to be deleted."""
+        if self.store.writable and not LATER.search(job):
+            self.store.remove(volumes.state(FIRST.sub("", job), self.options))
 
     def litter(self, runs: Collection[str], made: Collection[str]) -> Iterable[Litter]:
         return litter.Collector(self.arm, self.store).litter(runs, made)

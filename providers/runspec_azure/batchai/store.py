@@ -91,6 +91,24 @@ class Store:
         """Whether the profile has a container at all."""
         return bool(self.options.storage_account and self.options.container)
 
+    @property
+    def writable(self) -> bool:
+        """Whether the container can be written to with a key that this machine has."""
+        key = self.options.secrets.get(self.options.storage_key)
+        return self.named and key is not None and not key.startswith("azure-kv:")
+
+    def put(self, key: str, content: bytes) -> None:
+        with self._told():
+            self.blobs.put(key, content)
+
+    def read(self, key: str) -> bytes | None:
+        with self._told():
+            return self.blobs.part(key, 0, None)
+
+    def remove(self, key: str) -> None:
+        with self._told():
+            self.blobs.remove(key)
+
     def there(self, key: str) -> bool:
         with self._told():
             return self.blobs.size(key) is not None

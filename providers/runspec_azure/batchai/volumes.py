@@ -9,6 +9,7 @@ from runspec.provider import Facts, Mount, Output, Source, Spec
 from runspec_azure import clouds
 from runspec_azure.batchai.naming import input_id, output_id
 from runspec_azure.batchai.options import BatchAiOptions, Volume
+from runspec_azure.stores import STATE
 
 ROOTS = {"job": "$AZ_BATCHAI_JOB_MOUNT_ROOT", "cluster": "$AZ_BATCHAI_MOUNT_ROOT"}
 STORE, LOGS = "runspec-store", "runspec-logs"  # where the profile's container and share are mounted
@@ -135,6 +136,11 @@ def _input(mount: Mount, facts: Facts) -> str:
 def kept(run: str, options: BatchAiOptions) -> str:
     """Give the prefix of all that *run* writes into the container."""
     return f"{options.prefix}/runs/{run}"
+
+
+def state(run: str, options: BatchAiOptions) -> str:
+    """Give the blob that keeps the state of *run* for other machines."""
+    return f"{kept(run, options)}/{STATE}"
 
 
 def outputs(spec: Spec, run: str, options: BatchAiOptions) -> list[dict[str, str]]:

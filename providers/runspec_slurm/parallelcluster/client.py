@@ -288,6 +288,31 @@ class ParallelClusterClient:
             found: Way = self.ask(lambda slurm: slurm.tunnel(run, task, rank, port))
         return found
 
+    def keep_state(self, run: str, content: bytes) -> None:
+        def keep(slurm: SlurmClient) -> Answer:
+            slurm.keep_state(run, content)
+            return {}
+
+        self._made(keep)
+
+    def kept_state(self, run: str) -> bytes | None:
+        try:
+            found: bytes | None = self.ask(lambda slurm: slurm.kept_state(run))
+        except NotThere:
+            return None
+        return found
+
+    def kept_runs(self) -> Sequence[str]:
+        """Raises Unavailable where neither the profile nor a run says which cluster it is."""
+        if self.cluster is None and self.host is None:
+            what = "the profile does not name the cluster that the runs to adopt are on"
+            raise Unavailable(what, "set cluster or host, as pcluster list-clusters shows it")
+        try:
+            found: Sequence[str] = self.ask(lambda slurm: slurm.kept_runs())
+        except NotThere:
+            return ()
+        return found
+
     def litter(self, runs: Collection[str], made: Collection[str]) -> Iterable[Litter]:
         try:
             found: Iterable[Litter] = self.ask(lambda slurm: tuple(slurm.litter(runs, made)))

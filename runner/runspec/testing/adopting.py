@@ -13,7 +13,7 @@ from runspec.provider import Adopts, Outputs, State, Tail
 from runspec.testing.client import Trials, content
 from runspec.testing.machines import MachinesContract
 from runspec.testing.trial import Trial, persist
-from runspec.testing.world import World
+from runspec.testing.world import EXAMPLES, World
 
 MADE = {"name": "made", "path": "/job/made"}
 Keeping = Callable[..., Trial]
@@ -78,8 +78,13 @@ class AdoptingContract(MachinesContract):
         other.destroy()
         assert trial.left() == []
 
-    def test_what_is_kept_of_a_run_goes_with_it(self, keeping: Keeping, world: World) -> None:
-        trial = keeping(command=["true"])
+    @pytest.mark.parametrize("name", ["single", "sweep"])
+    def test_what_is_kept_of_a_run_goes_with_it(
+        self, keeping: Keeping, world: World, name: str
+    ) -> None:
+        if name in world.refuses:
+            pytest.skip(f"it runs no '{name}'")
+        trial = keeping(**EXAMPLES[name])
         store = world.connect(trial.facts)
         assert isinstance(store, Adopts)
         trial.make()
