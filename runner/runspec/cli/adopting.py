@@ -92,14 +92,22 @@ def _adopt(run: str, store: Store) -> Record:
         raise UsageError(what, "see runspec list --remote")
     with record.name_lock(run[:-7], console.tell):
         of = record.Record(record.runs_folder() / run)
-        if not of.folder.exists():
-            of = _put_on_record(run, store)
-        elif apply.is_made(of.plan, of.memory()):
-            gone = " and was destroyed" if of.memory().deleted else ""
-            raise UsageError(f"{run} is on record here already{gone}", "see runspec list --all")
+        if of.folder.exists():
+            _refuse_known(of)
+        else:
+            with record.site_lock(console.tell, shared=True):
+                of = _put_on_record(run, store)
     with of.opened(console.tell) as journal:
         engine.look(of.plan, journal, applying.connect(of)[1])
     return of
+
+
+def _refuse_known(of: Record) -> None:
+    """Raise UsageError where a run is on record here. One whose apply was at work when it was adopted is completed."""
+    memory = of.memory()
+    if memory.deleted or apply.is_made(of.plan, memory):
+        gone = " and was destroyed" if memory.deleted else ""
+        raise UsageError(f"{of.run} is on record here already{gone}", "see runspec list --all")
 
 
 def _put_on_record(run: str, store: Store) -> Record:

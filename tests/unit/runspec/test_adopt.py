@@ -295,6 +295,20 @@ def test_what_cannot_be_adopted_is_told_with_a_code(store: Store, capsys: Captur
     assert (code, "is on record here already" in why) == (2, True)
 
 
+def test_a_run_that_was_destroyed_here_is_not_taken_up_again(store: Store, capsys: Capture) -> None:
+    store.done = 0
+    assert run(["adopt", "aws-batch", RUN]) == 0
+    (of,) = record.all_runs()
+    with of.opened() as journal:
+        journal.add("deleted")
+    store.done = 99
+
+    code, why = said(run(["adopt", "aws-batch", RUN]), capsys)
+
+    assert (code, "is on record here already and was destroyed" in why) == (2, True)
+    assert of.memory().answers == {}
+
+
 def test_runs_of_another_provider_in_the_same_store_are_left_to_it(
     store: Store, capsys: Capture
 ) -> None:
