@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 from runspec.provider import (
     Attempt,
@@ -20,6 +19,7 @@ from runspec.provider import (
     Status,
     changes_of,
     check_format,
+    saved_outputs,
 )
 from runspec_local import events, process
 
@@ -135,24 +135,20 @@ def streams(folder: Path) -> list[FileStream]:
 
 
 def outputs(folder: Path) -> list[OutputFile]:
-    found = []
-    for manifest in (folder / "outputs").glob("*/*/*/.runspec/manifest.json"):
-        saved = manifest.parents[1]
-        rank, task, name = saved.name, saved.parent.name, saved.parents[1].name
-        for file in _manifest(manifest):
-            path, size = saved / file["path"], file["size"]
-            opened = partial(path.open, "rb")
-            found.append(OutputFile(name, int(task), int(rank), file["path"], size, opened))
-    return sorted(found, key=lambda f: (f.output, f.task, f.rank, f.path))
+    """Give all that was saved, as runspec_inside.sync wrote it."""
+
+    def opened(key: str, start: int, end: int | None) -> BinaryIO:
+        assert (start, end) == (0, None), "BUG: files on this machine are read whole"
+        return (saved / key).open("rb")
+
+    saved = folder / "outputs"
+    manifests = saved.glob("*/*/*/.runspec/manifest.json")
+    return saved_outputs(
+        "", [(path.relative_to(saved).as_posix(), 0) for path in manifests], opened
+    )
 
 
 def changes(folder: Path) -> list[Change]:
     """Give the changes of the nodes of an elastic job, as the first node of each generation wrote them down."""
     found = (folder / "elastic").glob("*/changes/[0-9]*")
     return changes_of((int(path.parents[1].name), path.read_bytes()) for path in found)
-
-
-def _manifest(path: Path) -> list[Mapping[str, Any]]:
-    """Give the files of an output, as runspec_inside.sync wrote them last."""
-    found: list[Mapping[str, Any]] = json.loads(path.read_bytes())["files"]
-    return found

@@ -69,6 +69,7 @@ class Saver:
         job = Path(self.node.job["folder"])
         places = (self.node.written(self.output), self.node.saved(self.output))
         line = [sys.executable, "-I", str(job / "runspec_inside.pyz"), "sync", *how]
+        line += ["--keep", str(self.output.get("keep", 1))]
         try:
             places[1].mkdir(parents=True, exist_ok=True)
             with private_log(job / "supervisor.log") as log:

@@ -27,14 +27,9 @@ def outputs(shelf: Shelf, run: str) -> Sequence[OutputFile]:
         return io.BufferedReader(_Reading(shelf, key, start, end), BLOCK_BYTES)
 
     found = saved_outputs(base, entries, opened)
-    tars = tuple(entry.key.removesuffix(OUTPUT_TAR) for entry in entries if _is_tar(entry))
-    listed = (Entry(f"{base}{f.output}/{f.task}/{f.rank}/{f.path}", f.bytes) for f in found)
-    ahead = Together(shelf, [entry for entry in listed if not entry.key.startswith(tars)])
+    listed = (Entry(f.key, f.bytes) for f in found if not f.key.endswith(f"/{OUTPUT_TAR}"))
+    ahead = Together(shelf, list(listed))
     return found
-
-
-def _is_tar(entry: Entry) -> bool:
-    return entry.key.endswith(f"/{OUTPUT_TAR}")
 
 
 class _Reading(io.RawIOBase):

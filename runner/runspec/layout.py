@@ -74,6 +74,7 @@ def kept_outputs(spec: Spec) -> list[dict[str, Any]]:
             "path": o.path,
             "sync_s": o.sync,
             **({"from": o.origin} if nodes.max > 1 and o.origin not in (None, always) else {}),
+            **({"keep": o.keep} if o.keep > 1 else {}),
         }
         for o in spec.outputs
     ]

@@ -10,6 +10,7 @@ from runspec import logs
 from runspec.errors import Unavailable, UsageError
 from runspec.measuring import LINE_CHARACTERS, Finder, Measured, in_file
 from runspec.metrics import Metric
+from runspec.outputs import newest
 from runspec.provider import Client, OutputFile, Outputs
 
 LINE_S = 5.0  # of the processor, that a pattern may take with one line
@@ -104,7 +105,7 @@ def saved(client: Client, run: str, metric: Metric) -> dict[int, Measured]:
     output, _, path = metric.file.partition("/")
     found: dict[int, Measured] = {}
     with Bounded() as bounded:
-        for file in client.outputs(run):  # by task and rank
+        for file in newest(client.outputs(run)):  # by task and rank
             if (file.output, file.path) == (output, path) and file.task not in found:
                 found[file.task] = _in(file, metric, bounded)
     return found

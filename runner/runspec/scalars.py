@@ -24,6 +24,7 @@ SECONDS = {"d": 86_400, "h": 3_600, "m": 60, "s": 1}
 LARGEST = 2**63 - 1  # what other languages read, and what is drawn from
 
 DURATION = r"^(?=[0-9])([0-9]{1,6}d)?([0-9]{1,6}h)?([0-9]{1,6}m)?([0-9]{1,6}s)?$"
+SAVES = r"^last( [1-9][0-9]{0,2})?$"
 BYTES = r"^[0-9]{1,9}(KiB|MiB|GiB|TiB)$"
 NAME = r"^[a-z]([a-z0-9-]{0,38}[a-z0-9])?$"
 VARIABLE = r"^[A-Za-z_][A-Za-z0-9_]{0,127}$"
@@ -103,6 +104,19 @@ def seconds(value: Any) -> Any:
     return sum(int(n) * SECONDS[unit] for n, unit in re.findall(r"([0-9]+)([dhms])", value))
 
 
+def saves(value: Any) -> Any:
+    """Give the number of saves that "last 3" stands for, and "last"; other values as they are.
+
+    >>> saves("last 3")
+    3
+    """
+    if not isinstance(value, str):
+        return value
+    if not compiled(SAVES).fullmatch(value):
+        raise problem(f"'{value}' is not which saves stay", "write it as last 3")
+    return int(value.partition(" ")[2] or "1")
+
+
 def size_bytes(value: Any) -> Any:
     """Give the bytes that a size such as "16GiB" stands for; other values as they are.
 
@@ -144,6 +158,12 @@ Truth = Annotated[bool, BeforeValidator(_truth)]
 Word = Annotated[str, Field(min_length=1), BeforeValidator(_word)]
 Free = Annotated[
     str, BeforeValidator(_free), WithJsonSchema({"type": ["string", "number", "boolean"]})
+]
+Saves = Annotated[
+    int,
+    Field(ge=1, le=999),
+    BeforeValidator(saves),
+    WithJsonSchema({"type": "string", "pattern": SAVES, "examples": ["last 3"]}),
 ]
 Seconds = Annotated[
     int,

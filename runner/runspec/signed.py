@@ -71,6 +71,9 @@ def signed_problems(spec: Spec, hint: str) -> Iterator[Problem]:
         if output.sync is not None:
             what = "with signed URLs an output is sent once, when the job has ended"
             yield Problem(("outputs", i, "sync"), what, f"take sync away, or {hint}", at="key")
+        if output.keep > 1:
+            what = "with signed URLs an output is saved once, when the job has ended"
+            yield Problem(("outputs", i, "keep"), what, f"take keep away, or {hint}", at="key")
     count = len(tasks(spec)) * spec.cluster.nodes.max
     if spec.outputs and count > SIGNED_OUTPUTS:
         what = f"{count:,} tasks, and outputs are signed for {SIGNED_OUTPUTS} at most"

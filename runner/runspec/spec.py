@@ -30,6 +30,7 @@ from runspec.scalars import (
     Key,
     Name,
     Positive,
+    Saves,
     Seconds,
     SecretName,
     Tries,
@@ -249,6 +250,10 @@ class Output(Model):
         alias="from",
         description="Of which nodes it is kept: of the `first` (rank 0) alone, or of `all`, each in a place of its "
         "own. `all`, but `first` of a job whose nodes come and go.",
+    )
+    keep: Saves = Field(
+        default=1,
+        description="How many saves stay: `last 3` for the last three, or `last` for the last one.",
     )
 
 

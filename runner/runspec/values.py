@@ -283,7 +283,11 @@ class Stream(Protocol):
 
 
 class OutputFile(NamedTuple):
-    """A file a job left in an output. *path* is below the output's folder, "/" between parts."""
+    """A file a job left in an output. *path* is below the output's folder, "/" between parts.
+
+    *save* is the number of the save that it is of, where more than one may be kept, else 0. *sha256* is of its content,
+    where that is known, and *key* names where that lies.
+    """
 
     output: str
     task: int
@@ -291,6 +295,9 @@ class OutputFile(NamedTuple):
     path: str
     bytes: int
     open: Callable[[], BinaryIO]
+    save: int = 0
+    sha256: str = ""
+    key: str = ""
 
 
 class Litter(NamedTuple):

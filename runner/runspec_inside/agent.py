@@ -104,6 +104,7 @@ class Agent:
         self.watch: Optional[Watch] = None
         self.taken: Optional[Taken] = None
         self.leaving: Optional[Failure] = None  # why the program was told to end
+        self.saver: Optional[Saver] = None  # of what has no plain names yet
 
     def run(self, words: List[str], signals: Signals) -> int:
         try:
@@ -117,8 +118,8 @@ class Agent:
                 if self.record.get("elastic"):
                     return self._elastic(words, signals)
                 if self.record["shape"] == "array" and self.record["nodes"] > 1:
-                    return self._in_step(words, signals)
-                return self._judge(self._together(words, signals))
+                    return self._published(self._in_step(words, signals))
+                return self._published(self._judge(self._together(words, signals)))
         finally:
             files.remove_tree(self.folder)
             if self.heed is not None:
@@ -284,9 +285,20 @@ class Agent:
                 mirror.finish()
         for line in lost:
             _tell("not saved: {}".format(line))
+        self.saver = None if lost else saver
+        if code == 0:
+            self._published(code)
         if self.taken is not None and isinstance(self.watch, Events) and self.leaving is not None:
             self.taken.stay(self.watch, signals)
         return 1 if lost and code == 0 else code
+
+    def _published(self, code: int) -> int:
+        """Give what was saved its plain names, unless another try is to come; return *code*."""
+        saver, self.saver = self.saver, None
+        if saver is not None and code not in (AGAIN, STOPPED, LOST):
+            for line in saver.publish():
+                _tell("not under plain names yet: {}".format(line))
+        return code
 
     def _program(self, child: Child, signals: Signals, grace_s: float) -> int:
         """Stay with the program until it ends.

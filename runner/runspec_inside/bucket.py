@@ -154,6 +154,12 @@ class Bucket:
             text = "{} of {} objects could not be deleted: {}"
             raise Failure(text.format(len(failed), len(keys), failed[0]), failed[0].code)
 
+    def sweep(self, prefix: str) -> None:
+        """Remove what those have left at *prefix*, which ends with a slash, who were killed while they put something.
+
+        A service keeps it to itself, and `runspec gc` takes it away.
+        """
+
     def listing(self, prefix: str) -> Iterator[Object]:
         """Yield all under *prefix*, in the order of keys."""
         raise NotImplementedError

@@ -170,6 +170,16 @@ class FolderBucket(Bucket):
             if error.errno not in NOT_THERE:
                 raise _refused(key, error) from error
 
+    def sweep(self, prefix: str) -> None:
+        folder = self._path(prefix.rstrip("/"))
+        try:
+            parts = [name for name in os.listdir(folder) if PART.fullmatch(name)]
+            for name in parts:
+                files.remove(os.path.join(folder, name))
+        except OSError as error:
+            if error.errno not in NOT_THERE:
+                raise _refused(prefix, error) from error
+
     def listing(self, prefix: str) -> Iterator[Object]:
         folder, slash, begin = prefix.rpartition("/")
         base = self._path(folder) if slash else self.root

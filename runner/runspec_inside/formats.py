@@ -16,7 +16,7 @@ def check(found: Dict[str, Any], known: str, what: str) -> Dict[str, Any]:
     """Return *found* without its format. Raise Failure where that is not *known*: the job cannot go on with it."""
     its = found.pop("format", known)
     if its != known:
-        raise Failure(_newer(what, its, known), USAGE)
+        raise Failure(newer(what, its, known), USAGE)
     return found
 
 
@@ -24,11 +24,11 @@ def holder(claim: bytes, what: str) -> str:
     """Return who has claimed a run. Raise Failure where a newer version has done it, in a form of its own."""
     text = claim.decode("utf-8", "replace")
     if text.startswith(CLAIM):
-        raise Failure(_newer(what, text.split("\n", 1)[0], "a plain word"), USAGE)
+        raise Failure(newer(what, text.split("\n", 1)[0], "a plain word"), USAGE)
     return text
 
 
-def _newer(what: str, its: str, known: str) -> str:
+def newer(what: str, its: str, known: str) -> str:
     return (
         "{}: a newer version of runspec wrote it, in the format '{}'; this agent reads {}".format(
             what, its, known

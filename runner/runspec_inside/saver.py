@@ -1,54 +1,145 @@
-"""Saving what a job writes into the object store while it runs, and once more at its end."""
+"""Saving what a job writes into the object store while it runs, and once more at its end.
+
+A save is a whole set of files: see `manifest`. Whoever saves takes the place of the one before, whose manifest then has
+another version than it believes: a machine that was thought lost and wakes up can make nothing count any more.
+"""
 
 import json
 import os
-import stat
 import threading
 import time
-from typing import IO, Dict, List, Optional, Tuple
+from typing import Dict, List, Optional, Set
 
 from . import files, many
-from .bucket import Bucket, file_digest
-from .sync import CLOCK_TICK_S, FORMAT, OURS, Entry, regular_files, shown, version
-from .words import Failure
+from .bucket import Bucket, Opened, file_digest
+from .manifest import MANIFEST, OBJECTS, PUBLISHED, Entry, Manifest, parsed
+from .snapshot import Snapshot, shown
+from .words import LOST, Failure
 
-Listed = Dict[str, Entry]
-
-MANIFEST = OURS + "/manifest.json"
-AT_ONCE = 8
 TRIES = 3  # of the last pass
+TURNS = 8  # to take a place, while somebody else writes there
+OVER = "another machine has taken this node's place: what this one wrote since its last save is not kept"
 
 
 class Output:
-    """A folder, and where it goes: *entries* have been saved, *listed* of them stand in the manifest."""
+    """A folder, and where it goes. *keep*: how many saves stay."""
 
     def __init__(
-        self, name: str, path: str, prefix: str, every_s: Optional[float], listed: Optional[Listed]
+        self,
+        bucket: Bucket,
+        name: str,
+        path: str,
+        prefix: str,
+        every_s: Optional[float],
+        keep: int = 1,
     ) -> None:
-        self.name, self.path, self.prefix, self.every_s = name, path, prefix, every_s
-        self.listed = listed
-        self.entries: Listed = dict(listed or {})
+        self.bucket, self.name, self.path, self.prefix = bucket, name, path, prefix
+        self.every_s, self.keep = every_s, keep
+        self.manifest = Manifest()
+        self.version: Optional[str] = None  # of the manifest in the store
+        self.sure = True  # whether *manifest* is what counts, and not one whose reply was lost
+        self.snapshot = Snapshot(path, self._send)
+        self.one = threading.Lock()  # a save at a time
+        self._objects: Dict[
+            str, str
+        ] = {}  # those that are there, and the SHA-256 of what is in them, if known
+        self._owner = os.urandom(8).hex()
+        self._count = 0
+        self._sending: Set[str] = set()  # by the SHA-256 of their content
+        self._counting = threading.Condition()
 
-    def forget(self, paths: List[str]) -> None:
-        """Forget what can no longer be kept beside *paths*: a file that is a folder now, and the reverse."""
-        here = set(paths)
-        folders = {above for path in paths for above in _above(path)}
-        for known in list(self.entries):
-            if known in folders or not here.isdisjoint(_above(known)):
-                del self.entries[known]
+    def know(self, manifest: Manifest, objects: List[str]) -> None:
+        """Begin with *manifest*, and the names of all *objects* that are there."""
+        self.manifest = manifest
+        self._objects = dict.fromkeys(objects, "")
+        for save in manifest.saves:
+            self._objects.update({e.object: e.sha256 for e in save.files.values() if e.object})
+        self.snapshot.know(manifest.files)
+
+    def key(self, name: str, entry: Entry) -> str:
+        """Return where the content of the file *name* lies."""
+        return self.prefix + (OBJECTS + entry.object if entry.object else name)
+
+    def _send(self, opened: Opened, size: int, digest: str) -> str:
+        """Return the object that has this content: one that is there, or is being sent, or a new one."""
+        with self._counting:
+            while digest in self._sending:
+                self._counting.wait()
+            for there, sha256 in self._objects.items():
+                if sha256 == digest:
+                    return there
+            self._count += 1
+            made = "{}-{}".format(self._owner, self._count)
+            self._objects[made] = ""  # part of it may be there
+            self._sending.add(digest)
+        try:
+            self.bucket.put_file(self.prefix + OBJECTS + made, opened, size, digest)
+            self._objects[made] = digest
+        finally:
+            with self._counting:
+                self._sending.remove(digest)
+                self._counting.notify_all()
+        return made
+
+    def collect(self, spared: Set[str]) -> None:
+        """Delete the objects that nothing names, *spared* but for those; what cannot be is, after the next save."""
+        needed = self.manifest.objects | spared
+        doomed = [made for made in self._objects if made not in needed]
+        try:
+            self.bucket.delete_all([self.prefix + OBJECTS + made for made in doomed])
+        except Failure:
+            return
+        for made in doomed:
+            del self._objects[made]
 
 
 class Saver:
-    """Objects under an output's prefix are whole files; `.runspec/manifest.json` lists them and comes last."""
+    """Saves outputs, each on its own, as long as nobody else has taken its place."""
 
     def __init__(self, bucket: Bucket) -> None:
         self.bucket = bucket
         self.outputs: List[Output] = []
+        self.replaced = False  # whether what this node saves counts no more
+        self._holder = os.urandom(8).hex()
+        self._writes = 0
         self._over = threading.Event()
         self._threads: List[threading.Thread] = []
 
-    def add(self, name: str, path: str, prefix: str, every_s: Optional[float]) -> None:
-        self.outputs.append(Output(name, path, prefix, every_s, _kept(self.bucket, prefix)))
+    def add(
+        self,
+        name: str,
+        path: str,
+        prefix: str,
+        every_s: Optional[float],
+        keep: int = 1,
+        alone: bool = False,
+        restoring: bool = True,
+    ) -> None:
+        """Take the place at *prefix*; *restoring*: and bring back what was saved there.
+
+        *alone*: nobody can have had the place before, so that what is not there need not be taken. Raises Failure where
+        not all of it can be had.
+        """
+        output = Output(self.bucket, name, path, prefix, every_s, keep)
+        for _ in range(TURNS):
+            found = self.bucket.fetch(prefix + MANIFEST)
+            if found is None and alone:
+                break
+            # Whoever had the place can make none of these count once it is taken.
+            objects = [
+                o.key[len(prefix + OBJECTS) :] for o in self.bucket.listing(prefix + OBJECTS)
+            ]
+            content, output.version = found if found is not None else (None, None)
+            output.know(parsed(content, prefix + MANIFEST), objects)
+            if self._swapped(output, output.manifest):
+                break
+        else:
+            raise Failure("output '{}': its place is written to all the time".format(name), LOST)
+        if output.version is not None:
+            self.bucket.sweep(prefix + OBJECTS)
+        self.outputs.append(output)
+        if restoring:
+            restore(output)
 
     def start(self) -> None:
         for output in self.outputs:
@@ -61,6 +152,7 @@ class Saver:
 
     def _go_on(self, output: Output, every_s: float) -> None:
         while not self._over.wait(every_s):
+            output.snapshot.settle(self._over.wait)
             try:
                 self.once(output)
             except Failure:  # the next pass, or the last one, says so
@@ -87,115 +179,134 @@ class Saver:
                 left = self.once(output)
             except Failure as failure:
                 left = [str(failure)]
-            if not left:
+            if not left or self.replaced:
                 break
             if count < TRIES - 1:
                 time.sleep(0.2)
         return left
 
     def once(self, output: Output) -> List[str]:
-        """Save what is new or changed since the last pass; return what could not be."""
-        from concurrent.futures import ThreadPoolExecutor
+        """Make a save of what is there, if that is not the last one; return what of it cannot be read.
 
+        Raises Failure where none was made: the one before counts.
+        """
+        with output.one:
+            self._may_save()
+            found = output.snapshot.taken()
+            if not (output.sure and output.manifest.saves and found == output.manifest.files):
+                made = output.manifest.plus(found, time.time(), output.keep)
+                output.sure = False
+                self.commit(output, made)
+                output.manifest, output.sure = made, True
+            output.collect(self.spared(output))
+            return output.snapshot.wrong()
+
+    def _may_save(self) -> None:
+        if self.replaced:
+            raise Failure(OVER, LOST)
+
+    def spared(self, output: Output) -> Set[str]:
+        """Return the objects that stay, though no save of *output* names them any more."""
+        return set()
+
+    def commit(self, output: Output, manifest: Manifest) -> None:
+        """Make *manifest* count. Raises Failure where it may not, or nobody knows whether it does."""
+        if self._swapped(output, manifest):
+            return
+        found = self.bucket.fetch(
+            output.prefix + MANIFEST
+        )  # our own, of a try whose reply was lost?
+        if found is not None and parsed(found[0], MANIFEST).holder.startswith(self._holder):
+            output.version = found[1]
+            if self._swapped(output, manifest):
+                return
+        self.replaced = True
+        raise Failure(OVER, LOST)
+
+    def _swapped(self, output: Output, manifest: Manifest) -> bool:
+        self._writes += 1  # no two manifests are equal: see Bucket.swap
+        text = manifest._replace(holder="{}-{}".format(self._holder, self._writes)).to_bytes()
+        new = self.bucket.swap(output.prefix + MANIFEST, text, output.version)
+        if new is not None:
+            output.version = new
+        return new is not None
+
+    def publish(self) -> List[str]:
+        """Give the files of the last saves their plain names, for other tools; nothing of ours begins from them.
+
+        Return a line for each output that could not be: whoever looks at the run next does the rest.
+        """
         left: List[str] = []
-
-        def one(path: str) -> None:
+        for output in self.outputs:
             try:
-                self._save(output, path)
-            except (OSError, UnicodeError, Failure) as error:
-                left.append("{}: {}".format(shown(path), error))
-
-        paths = list(regular_files(output.path))
-        output.forget([_known(path) for path in paths])
-        with ThreadPoolExecutor(AT_ONCE) as threads:
-            list(threads.map(one, paths))
-        if output.entries != output.listed:
-            self._list(output)
-        return sorted(left)
-
-    def _list(self, output: Output) -> None:
-        self.bucket.put(output.prefix + MANIFEST, manifest(output.entries))
-        output.listed = dict(output.entries)
-
-    def _save(self, output: Output, path: str) -> None:
-        full = os.path.realpath(os.path.join(output.path, path))
-        if not full.startswith(os.path.join(os.path.realpath(output.path), "")):
-            return
-        before = os.stat(full)
-        name = files.text(path)
-        known = output.entries.get(name)
-        if not stat.S_ISREG(before.st_mode) or (
-            known and known[:2] == (before.st_size, before.st_mtime_ns)
-        ):
-            return
-        if path == OURS:
-            raise OSError("this name is taken")
-        if 0 <= time.time() - before.st_mtime < CLOCK_TICK_S:
-            time.sleep(CLOCK_TICK_S)
-            before = os.stat(full)
-        size, digest = file_digest(full)
-
-        def opened() -> IO[bytes]:
-            return open(full, "rb")
-
-        self.bucket.put_file(output.prefix + name, opened, size, digest)
-        after = os.stat(full)
-        if size != after.st_size or version(before) != version(after):
-            raise OSError("it changed while it was read")
-        output.entries[name] = Entry(size, before.st_mtime_ns, digest)
+                lines = published(output)
+            except Failure as failure:
+                lines = [str(failure)]
+            left += ["output '{}': {}".format(output.name, line) for line in lines]
+        return left
 
 
-def _known(path: str) -> str:
-    return os.fsencode(path).decode(
-        "utf-8", "surrogateescape"
-    )  # of names that cannot be saved, too
+def published(output: Output) -> List[str]:
+    """Copy each file of the last save to its own path, remove what was there before and is no more, and note it.
 
-
-def _above(path: str) -> List[str]:
-    """Return the folders that *path* is in.
-
-    >>> _above("a/b/c")
-    ['a', 'a/b']
+    Return a line for each name that the store does not take. Raises Failure where it does nothing at all.
     """
-    parts = path.split("/")
-    return ["/".join(parts[:count]) for count in range(1, len(parts))]
+    bucket, save = output.bucket, output.manifest.saves[-1]
+    content = bucket.get(output.prefix + PUBLISHED)
+    before: List[str] = [] if content is None else json.loads(content.decode("utf-8"))["files"]
+    left: Dict[str, str] = {}
+
+    def copy(name: str) -> None:
+        entry = save.files[name]
+        try:
+            bucket.copy(output.key(name, entry), output.prefix + name, entry.size)
+        except Failure as failure:
+            if failure.code == LOST:
+                raise
+            left[name] = str(failure)
+
+    bucket.delete_all([output.prefix + name for name in before if name not in save.files])
+    many.each(copy, [name for name, entry in save.files.items() if entry.object])
+    there = sorted(name for name in save.files if name not in left)
+    record = {"save": save.number, "holder": output.manifest.holder, "files": there}
+    bucket.put(output.prefix + PUBLISHED, json.dumps(record).encode("utf-8"))
+    return sorted("{}: {}".format(shown(name), why) for name, why in left.items())
 
 
-def manifest(entries: Listed, **more: str) -> bytes:
-    listed = [dict(entries[path]._asdict(), path=path) for path in sorted(entries)]
-    return json.dumps(dict(more, format=FORMAT, files=listed)).encode("utf-8")
+def restore(output: Output) -> None:
+    """Have the folder hold the files of the last save, which the machine of an earlier attempt may have taken with it.
 
-
-def entries_of(content: bytes) -> Listed:
-    """Return what a manifest lists."""
-    listed = json.loads(content.decode("utf-8"))["files"]
-    return {e["path"]: Entry(e["size"], e["mtime_ns"], e["sha256"]) for e in listed}
-
-
-def _kept(bucket: Bucket, prefix: str) -> Optional[Listed]:
-    """Return what an earlier attempt has saved; None when it got to none."""
-    found = bucket.get(prefix + MANIFEST)
-    return None if found is None else entries_of(found)
-
-
-def bring(bucket: Bucket, key: str, target: str, entry: Entry) -> bool:
-    """Get a file that was saved; say whether it is as it was listed. If not, it gets no time, so it is saved anew."""
-    os.makedirs(os.path.dirname(target), exist_ok=True)
-    bucket.get_file(key, target)
-    same = file_digest(target) == (entry.size, entry.sha256)
-    if same:
-        os.utime(target, ns=(entry.mtime_ns, entry.mtime_ns))
-    return same
-
-
-def restore(bucket: Bucket, prefix: str, path: str) -> None:
-    """Bring back what an earlier attempt had saved: the machine it ran on may be gone.
-
-    It may have gone between a file and the manifest.
+    Raises Failure where one of them cannot be had as it was saved.
     """
 
-    def one(found: Tuple[str, Entry]) -> None:
-        name, entry = found
-        bring(bucket, prefix + name, files.local(os.path.join(path, name)), entry)
+    def one(name: str) -> None:
+        target = files.local(os.path.join(output.path, name))
+        if not is_there(target, output.manifest.files[name]):
+            bring(output, name, target)
 
-    many.each(one, list((_kept(bucket, prefix) or {}).items()))
+    many.each(one, list(output.manifest.files))
+
+
+def bring(output: Output, name: str, target: str) -> None:
+    """Get a file of the last save. Raises Failure where it is not as it is listed."""
+    entry = output.manifest.files[name]
+    folder = os.path.dirname(target)
+    part = os.path.join(folder, ".rs-{}.part".format(os.urandom(8).hex()))
+    os.makedirs(folder, exist_ok=True)
+    try:
+        output.bucket.get_file(output.key(name, entry), part)
+        if file_digest(part) != (entry.size, entry.sha256):
+            text = "output '{}': {} is not what was saved"
+            raise Failure(text.format(output.name, shown(name)), LOST)
+        os.utime(part, ns=(entry.mtime_ns, entry.mtime_ns))
+        os.rename(part, target)
+    finally:
+        files.remove(part)
+
+
+def is_there(path: str, entry: Entry) -> bool:
+    try:
+        found = os.lstat(path)
+    except OSError:
+        return False
+    return (found.st_size, found.st_mtime_ns) == (entry.size, entry.mtime_ns)

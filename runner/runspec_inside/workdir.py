@@ -7,7 +7,7 @@ from typing import Any, Dict, Mapping, Optional
 from . import files, inputs, packages, team
 from .bucket import Bucket
 from .place import Place, variable
-from .saver import Saver, restore
+from .saver import Saver
 
 SHARED = "/mnt/runspec"  # where shared file systems are mounted
 # What is no part of the contract.
@@ -66,9 +66,8 @@ class Workdir:
             if output.get("from") == "first" and place.rank > 0:
                 continue
             prefix = own(below, output["name"], place)
-            if place.attempt > 1:
-                restore(self.bucket, prefix, path)
-            saver.add(output["name"], path, prefix, output["sync_s"])
+            keep = output.get("keep", 1)
+            saver.add(output["name"], path, prefix, output["sync_s"], keep, place.attempt == 1)
         return saver
 
     def unpacked(self) -> str:

@@ -85,7 +85,7 @@ def older(tmp_path_factory: pytest.TempPathFactory) -> Path:
         lack(f"commit {OLD[:7]} in this clone: git fetch --unshallow origin brings it")
     folder = tmp_path_factory.mktemp("older")
     with tarfile.open(fileobj=io.BytesIO(done.stdout)) as archive:
-        archive.extractall(folder, filter="data")
+        archive.extractall(folder)
     return folder
 
 

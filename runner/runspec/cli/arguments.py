@@ -200,6 +200,12 @@ def _looking(make: Make) -> None:
     _run(fetch)
     fetch.add_argument("to", nargs="?", metavar="FOLDER", help="where to (./RUN)")
     fetch.add_argument("--output", metavar="NAME", help="only this output")
+    fetch.add_argument(
+        "--save",
+        type=int,
+        metavar="N",
+        help="save number N, where `keep` keeps more than the last one",
+    )
 
 
 def _reporting(make: Make) -> None:

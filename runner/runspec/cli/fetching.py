@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from argparse import Namespace
 from collections.abc import Sequence
 from pathlib import Path, PurePosixPath
@@ -9,10 +10,12 @@ from pathlib import Path, PurePosixPath
 from runspec import disk
 from runspec.cli import applying, choosing, console
 from runspec.errors import OK, Conflict, RemoteError, Unavailable, UsageError
+from runspec.outputs import newest
 from runspec.problems import did_you_mean
 from runspec.provider import OutputFile, Outputs, Progress
 
 CHUNK_BYTES = 1 << 20
+TRIES = 5  # while the job goes on, and saves anew
 
 
 def fetch(args: Namespace) -> int:
@@ -20,28 +23,75 @@ def fetch(args: Namespace) -> int:
     _, client, _ = applying.connect(of)
     if not isinstance(client, Outputs):
         raise Unavailable("this provider cannot give outputs back")
-    files = client.outputs(of.run)
-    if args.output is not None:
-        files = [file for file in files if file.output == args.output]
-        if not files:
-            known = {file.output for file in client.outputs(of.run)}
-            hint = did_you_mean(args.output, known) or f"there are: {', '.join(sorted(known))}"
-            raise UsageError(f"{of.run} has nothing saved in an output '{args.output}'", hint)
     target = Path(args.to or of.run)
-    done, whole = 0, sum(file.bytes for file in files)
-    saved = []
     with console.Told(quiet=args.json) as told:
         move = told.progress(f"fetch {of.run}")
-        for file in files:
-            path = place(target, file, files)
-            done = _copy(file, path, move, done, whole)
-            saved.append({"output": file.output, "path": str(path), "bytes": file.bytes})
+        saved = _fetched(client, of.run, args.output, args.save, target, move)
+    whole = sum(file.bytes for file in saved.values())
     if args.json:
-        console.out_json({"run": of.run, "files": saved})
+        files = [{"output": f.output, "path": str(p), "bytes": f.bytes} for p, f in saved.items()]
+        console.out_json({"run": of.run, "files": files})
     else:
         files_s = "1 file" if len(saved) == 1 else f"{len(saved):,} files"
         console.tell(f"fetched {files_s} ({whole:,} bytes) into {target}")
     return OK
+
+
+def _fetched(
+    client: Outputs, run: str, output: str | None, save: int | None, target: Path, move: Progress
+) -> dict[Path, OutputFile]:
+    """Bring the files of one save of each output, which a later one may replace meanwhile; give where each is."""
+    files = _chosen(client, run, output, save)
+    brought: dict[Path, OutputFile] = {}
+    for _ in range(TRIES):
+        try:
+            _bring(files, target, brought, move)
+            break
+        except (RemoteError, Conflict, FileNotFoundError):
+            again = _chosen(client, run, output, save)
+            if [f.key for f in again] == [f.key for f in files]:
+                raise
+            files = again
+    else:
+        raise Conflict(
+            f"{run} saves faster than its files can be fetched", "fetch when it has ended"
+        )
+    wanted = {place(target, file, files): file for file in files}
+    for path in brought.keys() - wanted.keys():
+        path.unlink(missing_ok=True)
+    return wanted
+
+
+def _chosen(client: Outputs, run: str, output: str | None, save: int | None) -> list[OutputFile]:
+    """Give the files that are asked for. Raises UsageError where there is no such output, or save."""
+    every = list(client.outputs(run))
+    files = [file for file in every if output in (None, file.output)]
+    if output is not None and not files:
+        known = {file.output for file in every}
+        hint = did_you_mean(output, known) or f"there are: {', '.join(sorted(known))}"
+        raise UsageError(f"{run} has nothing saved in an output '{output}'", hint)
+    if save is None:
+        return newest(files)
+    if not (found := [file for file in files if file.save == save]):
+        there = ", ".join(str(number) for number in sorted({file.save for file in files}))
+        hint = f"there are: {there}" if there else "nothing has been saved yet"
+        raise UsageError(f"{run} keeps no save {save}", hint)
+    return found
+
+
+def _bring(
+    files: Sequence[OutputFile], target: Path, brought: dict[Path, OutputFile], move: Progress
+) -> None:
+    """Write *files* into *target*, but for those that *brought* has there already."""
+    done, whole = 0, sum(file.bytes for file in files)
+    for file in files:
+        path = place(target, file, files)
+        known = brought.get(path)
+        if known is None or not file.sha256 or known.sha256 != file.sha256:
+            _copy(file, path, move, done, whole)
+            brought[path] = file
+        done += file.bytes
+        move(done, whole)
 
 
 def place(target: Path, file: OutputFile, files: Sequence[OutputFile]) -> Path:
@@ -63,13 +113,16 @@ def place(target: Path, file: OutputFile, files: Sequence[OutputFile]) -> Path:
     return path
 
 
-def _copy(file: OutputFile, path: Path, move: Progress, done: int, whole: int) -> int:
-    """Write *file* to *path*, all or nothing; give the bytes done by then."""
+def _copy(file: OutputFile, path: Path, move: Progress, done: int, whole: int) -> None:
+    """Write *file* to *path*, all or nothing. Raises RemoteError where it is not what was saved."""
+    digest = hashlib.sha256()
     with disk.told(path):
         path.parent.mkdir(parents=True, exist_ok=True)
         with file.open() as source, disk.replaced(path) as copy:
             while data := source.read(CHUNK_BYTES):
                 copy.write(data)
+                digest.update(data)
                 done += len(data)
                 move(done, whole)
-    return done
+            if file.sha256 and digest.hexdigest() != file.sha256:
+                raise RemoteError(f"{file.output}/{file.path} is not what was saved")

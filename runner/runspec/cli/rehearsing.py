@@ -52,7 +52,9 @@ def rehearse(args: Namespace) -> int:
 
 def _keep(run: str, folder: Path, args: Namespace) -> None:
     """Save what the job wrote and printed: the stand-ins take theirs away."""
-    fetching.fetch(Namespace(run=run, output=None, to=str(folder / "outputs"), json=args.json))
+    fetching.fetch(
+        Namespace(run=run, output=None, save=None, to=str(folder / "outputs"), json=args.json)
+    )
     saved = folder / "logs"
     saved.mkdir(exist_ok=True)
     which = {"node": None, "task": None, "follow": False, "timeout": None}

@@ -1,23 +1,26 @@
 """What an elastic job keeps: the outputs of its first node, in one place, from which every generation begins.
 
-Objects under an output's prefix are whole files, as always. What counts of them stands in a list of its own for each
-save, and the fence names the list that counts: so a generation that is over can make nothing count any more.
+What counts stands in a note of its own for each save, the manifests of all outputs together, and the fence names the
+note that counts: so a generation that is over can make nothing count any more. An output's own manifest, for those who
+read outputs, follows it.
 """
 
 import json
 import os
 import threading
-from typing import Any, Dict, List, Mapping, Optional
+from typing import Any, Callable, Dict, List, Mapping, Optional, Set
 
 from .. import files, many
 from ..bucket import Bucket
-from ..saver import Listed, Output, Saver, bring
-from ..sync import Entry
+from ..manifest import MANIFEST, OBJECTS, Listed, Manifest, contents, of, parsed
+from ..saver import Output, Saver, bring, is_there
 from ..words import LOST, Failure
 from .member import Member
 
 KEPT = "kept/"
+RESTORED = "restored/{}/"  # the nodes of a generation that have all of what it begins from
 OVER = "a later generation has begun: what this one wrote since its last save is not kept"
+Manifests = Dict[str, Manifest]
 
 
 class Kept:
@@ -28,106 +31,160 @@ class Kept:
         self._prefix = below + "outputs/{}/" + "{}/0/".format(task)
         self.folders: Dict[str, str] = {}
         self._every_s: Dict[str, Optional[float]] = {}
+        self._keep: Dict[str, int] = {}
 
-    def add(self, name: str, path: str, every_s: Optional[float]) -> None:
-        self.folders[name], self._every_s[name] = path, every_s
+    def add(self, name: str, path: str, every_s: Optional[float], keep: int = 1) -> None:
+        self.folders[name], self._every_s[name], self._keep[name] = path, every_s, keep
 
-    def listed(self, note: str) -> Dict[str, Listed]:
+    def listed(self, note: str) -> Manifests:
         """Return what *note* names, for each output; nothing has been kept where it is empty."""
-        found = self.bucket.get(self.prefix + KEPT + note) if note else b"{}"
+        if not note:
+            return {}
+        found = self.bucket.get(self.prefix + KEPT + note)
         if found is None:
             raise Failure("what was kept as {} is gone".format(note), LOST)
-        kept: Mapping[str, List[Mapping[str, Any]]] = json.loads(found.decode("utf-8"))
-        return {
-            name: {e["path"]: Entry(e["size"], e["mtime_ns"], e["sha256"]) for e in entries}
-            for name, entries in kept.items()
-        }
+        try:
+            kept: Mapping[str, Any] = json.loads(found.decode("utf-8"))
+            return {name: of(one, note) for name, one in kept.items()}
+        except (ValueError, LookupError, TypeError) as error:
+            text = "what was kept as {} cannot be read: {}"
+            raise Failure(text.format(note, error), LOST) from error
 
-    def restore(self, note: str) -> List[str]:
+    def restore(self, note: str) -> None:
         """Make the folders hold what *note* names, and nothing else: all nodes begin from the same.
 
-        Return the files that are not as it lists them: a generation that was over has replaced them, each as a whole.
+        Raises Failure where a file cannot be had as it was saved.
         """
-        others: List[str] = []
-        for name, entries in self.listed(note).items():
+        for name, manifest in self.listed(note).items():
             if name in self.folders:
-                _drop(self.folders[name], entries)
-                found = self._fetch(self._prefix.format(name), self.folders[name], entries)
-                others += ["{}/{}".format(name, path) for path in found]
-        return others
+                _drop(self.folders[name], manifest.files)
+                self._fetch(self._output(name, manifest))
 
-    def _fetch(self, prefix: str, folder: str, entries: Listed) -> List[str]:
-        others: List[str] = []
-
+    def _fetch(self, output: Output) -> None:
         def one(name: str) -> None:
-            target, entry = files.local(os.path.join(folder, name)), entries[name]
-            if not _is(target, entry) and not bring(self.bucket, prefix + name, target, entry):
-                others.append(name)
+            target = files.local(os.path.join(output.path, name))
+            if not is_there(target, output.manifest.files[name]):
+                bring(output, name, target)
 
-        many.each(one, list(entries))
-        return sorted(others)
+        many.each(one, list(output.manifest.files))
 
-    def saver(self, member: Member, generation: int, note: str) -> "FencedSaver":
-        """Return what saves for *generation*, which has begun from *note*."""
+    def _output(self, name: str, manifest: Manifest, objects: List[str] = []) -> Output:  # noqa: B006 - only read
+        folder, prefix = self.folders[name], self._prefix.format(name)
+        every_s, keep = self._every_s[name], self._keep[name]
+        output = Output(self.bucket, name, folder, prefix, every_s, keep)
+        output.know(manifest, objects)
+        return output
+
+    def has_restored(self, generation: int, rank: int, note: str) -> None:
+        """Say that node *rank* has all of *note*, from which *generation* begins."""
+        if note:
+            self.bucket.put(self.prefix + RESTORED.format(generation) + str(rank), b"1")
+
+    def saver(self, member: Member, generation: int, note: str, nodes: int = 1) -> "FencedSaver":
+        """Return what saves for *generation*, of so many *nodes*, which has begun from *note*."""
         kept = self.listed(note)
-        saver = FencedSaver(self.bucket, member, generation, self.prefix + KEPT)
-        saver.begun = {name: kept.get(name, {}) for name in self.folders}
-        for name, folder in self.folders.items():
-            prefix = self._prefix.format(name)
-            output = Output(name, folder, prefix, self._every_s[name], kept.get(name))
-            output.listed = None  # whoever saved last may have died before it wrote the manifest
-            saver.outputs.append(output)
+        saver = FencedSaver(self.bucket, member, generation, self.prefix + KEPT, note)
+        saver.begun = {name: kept.get(name, Manifest()) for name in self.folders}
+        prefix = self.prefix + RESTORED.format(generation)
+        saver.all_began = lambda: sum(1 for _ in self.bucket.listing(prefix)) >= nodes
+        for name, manifest in saver.begun.items():
+            at = self._prefix.format(name) + OBJECTS
+            objects = [found.key[len(at) :] for found in self.bucket.listing(at)]
+            saver.outputs.append(self._output(name, manifest, objects))
         return saver
 
 
 class FencedSaver(Saver):
     """Saves for one generation, as long as that is the one that may write."""
 
-    def __init__(self, bucket: Bucket, member: Member, generation: int, prefix: str) -> None:
+    def __init__(
+        self, bucket: Bucket, member: Member, generation: int, prefix: str, note: str
+    ) -> None:
         super().__init__(bucket)
         self.member, self.generation, self.prefix = member, generation, prefix
-        self.begun: Dict[str, Listed] = {}  # what there was when the generation began
+        self.begun: Manifests = {}  # what there was when the generation began
+        self.all_began: Callable[[], bool] = lambda: True
+        self._note = self._begun_note = note  # the one that counts
+        self._old: List[str] = []  # notes that do not
+        self._holding = True  # whether a node may still read what the generation began from
+        self._followed: Set[str] = set()  # outputs
         self._count = 0
-        self._one = threading.Lock()
+        self._committing = threading.Lock()
 
     def has_new(self) -> bool:
         """Say whether something counts now that did not when the generation began."""
         return any(
-            one.listed is not None and _contents(one.listed) != _contents(self.begun[one.name])
+            contents(one.manifest.files) != contents(self.begun[one.name].files)
             for one in self.outputs
         )
 
     def once(self, output: Output) -> List[str]:
+        """The node that saved last may have been killed before the output's own manifest followed."""
+        lines = super().once(output)
+        if output.name not in self._followed and output.manifest.saves:
+            self._follow(output)
+            self._followed.add(output.name)
+        return lines
+
+    def _may_save(self) -> None:
         if not self.member.may_write(self.generation):
             raise Failure(OVER, LOST)
-        return super().once(output)
 
-    def _list(self, output: Output) -> None:
-        with self._one:
+    def commit(self, output: Output, manifest: Manifest) -> None:
+        with self._committing:
             self._count += 1
             note = "{}-{}".format(self.generation, self._count)
-            kept = {one.name: _entries(one) for one in self.outputs}
+            all_of_them = {one.name: one.manifest for one in self.outputs}
+            all_of_them[output.name] = manifest
+            kept = {name: one.record() for name, one in all_of_them.items()}
             self.bucket.put(self.prefix + note, json.dumps(kept).encode("utf-8"))
             if not self.member.commit(self.generation, note):
                 raise Failure(OVER, LOST)
-        super()._list(output)
+            self._old += [self._note] if self._note else []
+            self._note = note
+            output.manifest = manifest
+        self._follow(output)
+        self._followed.add(output.name)
+
+    def _follow(self, output: Output) -> None:
+        """Have the output's own manifest say what counts, unless a later generation's does.
+
+        Who read the version of one before the fence was raised does not replace one that came after it.
+        """
+        key = output.prefix + MANIFEST
+        for _ in range(8):
+            found = self.bucket.fetch(key)
+            holder = parsed(None if found is None else found[0], key).holder
+            if _order(holder) > self.generation:
+                raise Failure(OVER, LOST)
+            self._writes += 1
+            mine = "{}-{}-{}".format(self.generation, self._holder, self._writes)
+            text = output.manifest._replace(holder=mine).to_bytes()
+            if self.bucket.swap(key, text, None if found is None else found[1]) is not None:
+                return
+        raise Failure("{} is written to by others all the time".format(key), LOST)
+
+    def spared(self, output: Output) -> Set[str]:
+        """A slow node may still read what the generation began from: that stays until all have it."""
+        if self._holding and self._note != self._begun_note:
+            self._holding = bool(self._begun_note) and not self.all_began()
+        if self._holding:
+            return self.begun[output.name].objects
+        self._forget()
+        return set()
+
+    def _forget(self) -> None:
+        """Empty the notes that count no more: a job may delete outputs alone."""
+        with self._committing:
+            while self._old:
+                self.bucket.put(self.prefix + self._old[-1], b"")
+                self._old.pop()
 
 
-def _contents(listed: Listed) -> Dict[str, str]:
-    return {path: entry.sha256 for path, entry in listed.items()}
-
-
-def _entries(output: Output) -> List[Dict[str, Any]]:
-    entries = dict(output.entries)
-    return [dict(entries[path]._asdict(), path=path) for path in sorted(entries)]
-
-
-def _is(path: str, entry: Entry) -> bool:
-    try:
-        found = os.lstat(path)
-    except OSError:
-        return False
-    return (found.st_size, found.st_mtime_ns) == (entry.size, entry.mtime_ns)
+def _order(holder: str) -> int:
+    """Return the generation that wrote a manifest; none has written one of another form."""
+    first = holder.partition("-")[0]
+    return int(first) if first.isdigit() else 0
 
 
 def _drop(folder: str, entries: Listed) -> None:

@@ -13,7 +13,7 @@ from .. import address, contract, files, inputs, workdir
 from ..mirror import Mirror
 from ..place import variable
 from ..process import STOPS, Pace, Signals
-from ..sync import shown
+from ..saver import Saver
 from ..words import LOST, STOPPED, Failure, read
 from .account import Account
 from .course import STATE, View
@@ -21,7 +21,6 @@ from .engine import Program, Torchrun, Turn, torchrun_words
 from .headway import Headway
 from .kept import FencedSaver, Kept
 from .member import Member, timing
-from .own import OwnSaver
 from .state import DONE, Bounds, Node, State
 
 if TYPE_CHECKING:
@@ -32,7 +31,6 @@ SAVE_S = 120.0  # for a node to save what its program wrote, before the others g
 START_S = 60.0  # for the first node to say where its generation meets
 QUICK_S = 2.0  # for the store to take what is told of a change
 STARTS = "starts/{}"
-REPLACED = "a generation that was over has replaced it, so it may not fit the other files"
 
 
 class Elastic:
@@ -45,7 +43,7 @@ class Elastic:
         self.bounds = self.record["elastic"]
         self.folder = os.path.join(agent.folder, "elastic")
         self.kept = Kept(self.bucket, self.prefix, agent.at, agent.place.task)
-        self.own = OwnSaver(self.bucket)
+        self.own = Saver(self.bucket)
         quick = self.bucket.apart()  # who waits for the store hears no signal, and stops no program
         quick.hasten(QUICK_S)
         self.account = Account(quick, self.prefix, self.folder)
@@ -76,7 +74,13 @@ class Elastic:
             self.engine.kill()
             self.member.close()
             lost = self._lost_own(self.own.finish())
+        if code == 0 and not lost:
+            self._publish(self.own)
         return 1 if lost and code == 0 else code
+
+    def _publish(self, saver: Saver) -> None:
+        for line in saver.publish():
+            self.agent.tell("not under plain names yet: {}".format(line))
 
     def _over(self) -> Optional[int]:
         """Return the code of a job that is over: who comes late has nothing to do."""
@@ -94,11 +98,12 @@ class Elastic:
         for output in self.record["outputs"]:
             path = inputs.roomy(self.agent.workdir.below(output["path"]), self.env)
             os.makedirs(path, exist_ok=True)
+            keep = output.get("keep", 1)
             if output.get("from") == "all":
                 below = workdir.own(self.agent.at + "outputs/", output["name"], self.agent.place)
-                self.own.add(output["name"], path, below, output["sync_s"])
+                self.own.add(output["name"], path, below, output["sync_s"], keep)
             else:
-                self.kept.add(output["name"], path, output["sync_s"])
+                self.kept.add(output["name"], path, output["sync_s"], keep)
             self.env[variable("OUTPUT", output["name"])] = path
         contract.fill(self.env, self.record, self.agent.place, self.folder)
         hosts = os.path.join(self.folder, "hosts")
@@ -193,13 +198,16 @@ class Elastic:
         for line in lines:
             self.agent.tell("not saved: {}".format(line))
         lost = bool(lines) | self._lost_own(self.own.whole())
-        self._further = self.saver is not None and self.headway.made(self.saver.has_new())
+        saver = self.saver
+        self._further = saver is not None and self.headway.made(saver.has_new())
         self.turn = self.saver = self.mirror = None
         if not self.told:
             self.agent.tell(
                 "the program of generation {} ended with {}".format(turn.generation, code)
             )
             code = 1 if lost and code == 0 else code
+            if code == 0 and saver is not None:
+                self._publish(saver)
             self.member.finish(turn.generation, code, self._further)
 
     def _lost_own(self, lines: List[str]) -> bool:
@@ -227,15 +235,15 @@ class Elastic:
         if start is None:
             return
         port, note = start
-        for name in self.kept.restore(note):
-            self.agent.tell("{} is not what the last save had: {}".format(shown(name), REPLACED))
+        self.kept.restore(note)
+        self.kept.has_restored(view.generation, rank, note)
         now = self.member.view()
         if now.rank is None or now.generation != view.generation:  # the others have gone on
             return
         turn = Turn(view.generation, rank, hosts, port)
         env = self._environment(turn, view)
         if rank == 0:
-            self.saver = self.kept.saver(self.member, turn.generation, note)
+            self.saver = self.kept.saver(self.member, turn.generation, note, len(hosts))
         self.account.begin(turn, view)
         self.headway.begin()
         self.turn = turn

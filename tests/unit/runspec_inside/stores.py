@@ -7,9 +7,10 @@ import re
 import socket
 import struct
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from typing import NamedTuple, Self
+from typing import NamedTuple, Protocol, Self
 
 import pytest
 
@@ -38,6 +39,10 @@ class Fault(NamedTuple):
     left: list[None]
 
 
+class Hook(Protocol):
+    def __call__(self, call: Call, *, before: bool) -> None: ...
+
+
 class Way(ThreadingHTTPServer):
     """Hands requests on to *there*, writes them down, and breaks those it was told to."""
 
@@ -48,6 +53,8 @@ class Way(ThreadingHTTPServer):
         super().__init__(("127.0.0.1", 0), _Handler)
         self.there = there.partition("//")[2]
         self.url = f"http://127.0.0.1:{self.server_address[1]}"
+        self.hook: Hook | None = None
+        self._idle, self._under_way = threading.Condition(), 0
         self.calls: list[Call] = []
         self.answers: dict[str, tuple[int, bytes]] = {}
         self.headers: list[dict[str, str]] = []
@@ -62,6 +69,28 @@ class Way(ThreadingHTTPServer):
             return method in ("", call.method) and part in call.path
 
         self._faults.append(Fault(kind, hits, [None] * times))
+
+    @contextmanager
+    def busy(self) -> Iterator[None]:
+        with self._idle:
+            self._under_way += 1
+        try:
+            yield
+        finally:
+            with self._idle:
+                self._under_way -= 1
+                self._idle.notify_all()
+
+    def is_idle(self) -> None:
+        """Wait until nothing is under way: who asked for it may be gone."""
+        with self._idle:
+            assert self._idle.wait_for(lambda: self._under_way == 0, 120)
+
+    def told(self, call: Call, *, before: bool) -> None:
+        """Have the hook know of a request that is about to be handed on, or has been answered."""
+        hook = self.hook
+        if hook is not None:
+            hook(call, before=before)
 
     def mend(self) -> None:
         self._faults.clear()
@@ -94,9 +123,14 @@ class _Handler(BaseHTTPRequestHandler):
     def do(self) -> None:
         call = Call(self.command, re.sub(r"[?&]sp=\w+&.*", "", self.path))
         self.server.calls.append(call)
+        with self.server.busy():
+            self._done(call)
+
+    def _done(self, call: Call) -> None:
         self.server.headers.append({k.lower(): v for k, v in self.headers.items()})
         kind = self.server.fault(call)
         body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
+        self.server.told(call, before=True)
         if kind == "reset":
             self._reset()
         elif kind.isdecimal():
@@ -121,6 +155,7 @@ class _Handler(BaseHTTPRequestHandler):
         if kind == "lost":  # it has been done, and nobody hears of it
             self._reset()
             return
+        self.server.told(Call(self.command, self.path), before=False)
         headers = {k: v for k, v in answer.getheaders() if k.lower() not in HOP}
         self._answer(answer.status, content, headers, len(content) // 2 if kind == "cut" else 0)
 

@@ -43,7 +43,8 @@ RECORD: dict[str, Any] = {
 PROGRAM = """\
 i=0
 while :; do
-    i=$((i+1)); echo $i >> "$RUNSPEC_PROGRESS"; echo $i > "$RUNSPEC_OUTPUT_OUT/model"
+    i=$((i+1)); echo $i >> "$RUNSPEC_PROGRESS"
+    [ $((i % 8)) -ne 0 ] || echo $i > "$RUNSPEC_OUTPUT_OUT/model"
     sleep 0.3
 done
 """
@@ -56,11 +57,14 @@ KINDS = {
     "lead": f"PUT .*/{AT}state$",
     "progress": f"PUT .*/{AT}progress$",
     "may it save": f"GET .*/{AT}fence$",
-    "the files": "PUT .*/outputs/out/0/0/model$",
+    "the files": r"PUT .*/outputs/out/0/0/\.runspec/objects/",
+    "of no save": r"DELETE .*/outputs/out/0/0/\.runspec/objects/",
+    "have all begun": "LIST restored",
     "what counts": f"PUT .*/{AT}kept/",
     "it counts": f"PUT .*/{AT}fence$",
     "the start": f"GET .*/{AT}starts/",  # of a generation, by a node that came to it last
     "manifest": r"PUT .*/outputs/out/0/0/\.runspec/manifest.json$",
+    "whose manifest": r"GET .*/outputs/out/0/0/\.runspec/manifest.json$",
 }
 
 
@@ -141,9 +145,17 @@ def bounds(window_s: float, beat_s: float, sync_s: float) -> Mapping[str, int]:
     beats = math.floor(window_s / (SOONEST * beat_s)) + 1
     saves = math.floor(window_s / sync_s) + 1
     each = dict.fromkeys(("beat", "look", "list of nodes", "list of words", "lead"), beats)
-    first = dict.fromkeys(("the files", "what counts", "it counts", "manifest"), saves)
+    once = ("the files", "of no save", "have all begun", "it counts", "manifest", "whose manifest")
+    first = dict.fromkeys(once, saves)
     notes = math.floor(window_s / EVERY_S) + 1
-    return {**each, **first, "may it save": 2 * saves, "progress": notes, "the start": 1}
+    return {
+        **each,
+        **first,
+        "may it save": 2 * saves,
+        "what counts": 2 * saves,
+        "progress": notes,
+        "the start": 1,
+    }
 
 
 @pytest.mark.slow

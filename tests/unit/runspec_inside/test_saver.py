@@ -8,15 +8,15 @@ import os
 import shutil
 import threading
 import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from runspec_inside import saver as module
-from runspec_inside.bucket import Bucket, file_digest
-from runspec_inside.saver import Saver, restore
+from runspec_inside import snapshot
+from runspec_inside.bucket import Bucket
+from runspec_inside.manifest import MANIFEST, OBJECTS, PUBLISHED, Manifest, parsed
+from runspec_inside.saver import OVER, Saver
 from runspec_inside.words import Failure
 from tests.unit.runspec_inside.stores import Way
 
@@ -34,12 +34,14 @@ def source(tmp_path: Path) -> Path:
 
 @pytest.fixture(autouse=True)
 def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "CLOCK_TICK_S", 0.0)
+    monkeypatch.setattr(snapshot, "CLOCK_TICK_S", 0.0)
+    monkeypatch.setattr(snapshot, "SETTLED_S", 0.0)
 
 
-def opened(bucket: Bucket, source: Path, every_s: float | None = None) -> Saver:
+def opened(bucket: Bucket, source: Path, every_s: float | None = None, keep: int = 1) -> Saver:
+    """Give what saves for the first attempt."""
     saver = Saver(bucket)
-    saver.add("model", str(source), AT, every_s)
+    saver.add("model", str(source), AT, every_s, keep, alone=True)
     return saver
 
 
@@ -48,14 +50,33 @@ def saved(bucket: Bucket, source: Path) -> list[str]:
     return opened(bucket, source).finish()
 
 
-def manifest(bucket: Bucket) -> list[dict[str, Any]] | None:
-    found = bucket.get(AT + ".runspec/manifest.json")
-    files: list[dict[str, Any]] | None = json.loads(found)["files"] if found is not None else None
-    return files
+def once(saver: Saver) -> list[str]:
+    return saver.once(saver.outputs[0])
+
+
+def brought(bucket: Bucket, folder: Path) -> Saver:
+    """Begin another attempt, in a *folder* of its own."""
+    saver = Saver(bucket)
+    saver.add("model", str(folder), AT, None)
+    return saver
+
+
+def manifest(bucket: Bucket) -> Manifest:
+    return parsed(bucket.get(AT + MANIFEST), MANIFEST)
 
 
 def listed(bucket: Bucket) -> list[str]:
-    return [entry["path"] for entry in manifest(bucket) or []]
+    return sorted(manifest(bucket).files)
+
+
+def kept(bucket: Bucket) -> dict[str, bytes | None]:
+    """Give what counts, as who fetches finds it."""
+    return {n: bucket.get(AT + OBJECTS + e.object) for n, e in manifest(bucket).files.items()}
+
+
+def objects(bucket: Bucket) -> set[str]:
+    """Give what lies there, which nothing may name."""
+    return {one.key[len(AT + OBJECTS) :] for one in bucket.listing(AT + OBJECTS)}
 
 
 def tree(folder: Path) -> dict[str, bytes]:
@@ -66,17 +87,16 @@ def test_everything_is_saved_and_listed(bucket: Bucket, source: Path) -> None:
     """Nested folders too, with sizes, times and checksums."""
     assert saved(bucket, source) == []
 
-    files = tree(source)
-    assert {path: bucket.get(AT + path) for path in files} == files
-    assert manifest(bucket) == [
-        {
-            "path": path,
-            "size": len(content),
-            "mtime_ns": (source / path).stat().st_mtime_ns,
-            "sha256": hashlib.sha256(content).hexdigest(),
-        }
-        for path, content in sorted(files.items())
-    ]
+    assert kept(bucket) == tree(source)
+    assert {path: entry[:3] for path, entry in manifest(bucket).files.items()} == {
+        path: (
+            len(content),
+            (source / path).stat().st_mtime_ns,
+            hashlib.sha256(content).hexdigest(),
+        )
+        for path, content in tree(source).items()
+    }
+    assert objects(bucket) == manifest(bucket).objects
 
 
 @pytest.mark.parametrize("name", ["a b", "a+b%20", "é日", "-n", "manifest.json", "#?&"])
@@ -85,30 +105,31 @@ def test_names_are_what_they_are(bucket: Bucket, source: Path, tmp_path: Path, n
     (source / "deep" / name).write_text(name)
 
     assert saved(bucket, source) == []
-    restore(bucket, AT, str(tmp_path / "back"))
+    brought(bucket, tmp_path / "back")
 
     assert tree(tmp_path / "back") == tree(source)
 
 
-def test_a_name_that_is_no_text_is_told_and_does_not_stop_the_others(
-    bucket: Bucket, source: Path
+def test_a_name_that_is_no_text_comes_back_too(
+    bucket: Bucket, source: Path, tmp_path: Path
 ) -> None:
-    """Keys of the store are UTF-8."""
-    (source / os.fsdecode(b"\xff")).write_text("x")
+    """Keys of the store are UTF-8, and names are in the manifest alone."""
+    name = os.fsdecode(b"\xff")
+    (source / name).write_text("x")
 
-    left = saved(bucket, source)
+    assert saved(bucket, source) == []
+    brought(bucket, tmp_path / "back")
 
-    assert len(left) == 1 and left[0].startswith("output 'model': \\xff: ")
-    assert listed(bucket) == ["a", "deep/er/b"]
+    assert tree(tmp_path / "back") == tree(source)
 
 
 def test_an_output_that_was_never_written_is_empty(bucket: Bucket, tmp_path: Path) -> None:
     """Which is not the same as none."""
-    assert manifest(bucket) is None
+    assert bucket.get(AT + MANIFEST) is None
 
     assert saved(bucket, tmp_path / "nothing") == []
 
-    assert manifest(bucket) == []
+    assert len(manifest(bucket).saves) == 1 and listed(bucket) == []
 
 
 def test_only_files_of_the_folder_are_read(bucket: Bucket, source: Path, tmp_path: Path) -> None:
@@ -127,8 +148,8 @@ def test_only_files_of_the_folder_are_read(bucket: Bucket, source: Path, tmp_pat
     assert saved(bucket, source) == []
 
     assert listed(bucket) == ["a", "deep/er/b", "inside"]
-    assert bucket.get(AT + "inside") == b"B" * 100_000
-    assert not list(bucket.listing(AT + "out")) and not list(bucket.listing(AT + "way"))
+    assert kept(bucket)["inside"] == b"B" * 100_000
+    assert len(objects(bucket)) == 2  # what two names have is there once
 
 
 def test_the_manifest_comes_last(bucket: Bucket, source: Path, way: Way) -> None:
@@ -141,96 +162,55 @@ def test_the_manifest_comes_last(bucket: Bucket, source: Path, way: Way) -> None
 
 
 def test_nothing_is_saved_twice(bucket: Bucket, source: Path, way: Way) -> None:
-    """What is there already costs no request but one, by another attempt too."""
-    saved(bucket, source)
+    """Neither what looks the same, nor what is the same; another attempt takes the place, and that is all."""
+    saver = opened(bucket, source)
+    once(saver)
     way.calls.clear()
 
-    assert saved(bucket, source) == []
+    assert once(saver) == []
+    assert way.calls == []
 
-    assert [call.method for call in way.calls] == ["GET"]
+    os.utime(source / "a", (1, 1))
+    assert once(saver) == []
+    assert [call.path.rpartition("/")[2] for call in way.calls] == ["manifest.json"]
+    way.calls.clear()
+
+    assert brought(bucket, source).finish() == []
+    assert [call.method for call in way.calls if not call.lists] == ["GET", "PUT"]
 
 
 def test_what_has_changed_is_saved_again(bucket: Bucket, source: Path) -> None:
-    """By its time, where the size is the same; what has gone stays."""
+    """By its time, where the size is the same. What has gone is gone, and what was saved of it is collected."""
     saver = opened(bucket, source)
-    saver.once(saver.outputs[0])
+    once(saver)
     os.utime(source / "a", ns=(1, 1))
     (source / "a").write_text("Z")
     (source / "deep/er/b").unlink()
 
     assert saver.finish() == []
 
-    assert bucket.get(AT + "a") == b"Z"
-    assert listed(bucket) == ["a", "deep/er/b"]
+    assert kept(bucket) == {"a": b"Z"}
+    assert objects(bucket) == manifest(bucket).objects
 
 
-def test_two_writes_in_one_tick_of_the_clock_are_both_seen(
-    bucket: Bucket, source: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A file is left alone until its time says something."""
-    monkeypatch.setattr(module, "CLOCK_TICK_S", 0.2)
-    real = file_digest
-    began = time.time()
-    os.utime(source / "deep/er/b", (1, 1))
-    ages: list[float] = []
+def test_so_many_saves_stay_as_are_asked_for(bucket: Bucket, source: Path) -> None:
+    """Each a whole set; the same content is there once for all of them."""
+    saver = opened(bucket, source, keep=2)
+    for text in ("1", "2", "3"):
+        (source / "a").write_text(text)
+        assert once(saver) == []
 
-    def digest(path: str) -> Any:
-        ages.append(time.time() - os.stat(path).st_mtime)
-        return real(path)
-
-    monkeypatch.setattr(module, "file_digest", digest)
-    os.utime(source / "a", (began, began))
-
-    saved(bucket, source)
-
-    assert min(ages) >= 0.2
-
-
-def changing(monkeypatch: pytest.MonkeyPatch, change: Callable[[], object]) -> None:
-    """Have *change* happen once, between the checksum and the upload."""
-    real = file_digest
-
-    def digest(path: str) -> Any:
-        found = real(path)
-        if path.endswith("/a"):
-            monkeypatch.setattr(module, "file_digest", real)
-            change()
-        return found
-
-    monkeypatch.setattr(module, "file_digest", digest)
-
-
-@pytest.mark.parametrize("now", ["", "B", "longer"])
-def test_a_file_that_changes_while_it_is_read_waits_for_the_next_pass(
-    bucket: Bucket, source: Path, monkeypatch: pytest.MonkeyPatch, now: str
-) -> None:
-    """It is named until then, and in no manifest."""
-    saver = opened(bucket, source)
-    os.utime(source / "a", (1, 1))
-    changing(monkeypatch, lambda: (source / "a").write_text(now))
-
-    assert saver.once(saver.outputs[0]) == ["a: it changed while it was read"]
-    assert listed(bucket) == ["deep/er/b"]
-
-    assert saver.once(saver.outputs[0]) == []
-    assert (listed(bucket), bucket.get(AT + "a")) == (["a", "deep/er/b"], now.encode())
-
-
-def test_a_file_that_goes_while_it_is_read_is_not_missed(
-    bucket: Bucket, source: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """There is nothing to save."""
-    changing(monkeypatch, (source / "a").unlink)
-
-    assert saved(bucket, source) == []
-
-    assert listed(bucket) == ["deep/er/b"]
+    saves = manifest(bucket).saves
+    assert [save.number for save in saves] == [2, 3]
+    assert [bucket.get(AT + OBJECTS + s.files["a"].object) for s in saves] == [b"2", b"3"]
+    assert len({save.files["deep/er/b"].object for save in saves}) == 1
+    assert objects(bucket) == manifest(bucket).objects and len(objects(bucket)) == 3
 
 
 def test_a_folder_that_became_a_file_is_listed_as_one(bucket: Bucket, source: Path) -> None:
     """And a file that became a folder: whoever fetches them could not have both."""
     saver = opened(bucket, source)
-    saver.once(saver.outputs[0])
+    once(saver)
     (source / "a").unlink()
     (source / "a").mkdir()
     (source / "a/x").write_text("X")
@@ -252,7 +232,7 @@ def test_a_name_that_is_ours_is_told(bucket: Bucket, source: Path) -> None:
 # A store that fails
 
 
-@pytest.mark.parametrize("part", ["/a", "/b", "manifest.json"])
+@pytest.mark.parametrize("part", ["-1", "-2", "manifest.json"])
 def test_a_store_that_refuses_once_is_tried_again(
     bucket: Bucket, source: Path, way: Way, part: str
 ) -> None:
@@ -271,22 +251,50 @@ def test_a_manifest_that_failed_is_written_by_the_next_pass(
     saver = opened(bucket, source)
     way.breaks("403", "PUT", "manifest.json")
     with pytest.raises(Failure):
-        saver.once(saver.outputs[0])
+        once(saver)
 
-    assert saver.once(saver.outputs[0]) == []
+    assert once(saver) == []
 
     assert listed(bucket) == ["a", "deep/er/b"]
 
 
-def test_what_cannot_be_saved_is_named(bucket: Bucket, source: Path, way: Way) -> None:
-    """With the reason; the rest is saved and listed."""
-    way.breaks("403", "PUT", "er/b", times=100)
+def test_what_cannot_be_saved_is_told_and_the_save_before_counts(
+    bucket: Bucket, source: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Half a set is none."""
+    saver = opened(bucket, source)
+    once(saver)
+    before = kept(bucket)
+    (source / "a").write_text("new")
+    (source / "deep/er/b").write_text("new, too")
+    put = bucket.put_file
 
-    left = saved(bucket, source)
+    def refusing(key: str, opened: Any, size: int, digest: str) -> None:
+        if size == len("new, too"):
+            raise Failure("the store refuses it")
+        put(key, opened, size, digest)
 
-    key = AT + "deep/er/b"
-    assert left == [f"output 'model': deep/er/b: the store refuses {key}: 403 Told"]
-    assert listed(bucket) == ["a"]
+    monkeypatch.setattr(bucket, "put_file", refusing)
+
+    assert saver.finish() == ["output 'model': the store refuses it"]
+    assert kept(bucket) == before
+
+
+def test_a_file_that_cannot_be_read_is_named(
+    bucket: Bucket, source: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And the rest is saved without it."""
+    real = open
+
+    def refusing(path: Any, *words: Any) -> Any:
+        if path == str(source / "a"):
+            raise PermissionError(13, "Permission denied")
+        return real(path, *words)
+
+    monkeypatch.setattr(snapshot, "open", refusing, raising=False)
+
+    assert saved(bucket, source) == ["output 'model': a: Permission denied"]
+    assert listed(bucket) == ["deep/er/b"]
 
 
 def test_a_manifest_that_cannot_be_written_is_named(bucket: Bucket, source: Path, way: Way) -> None:
@@ -304,16 +312,39 @@ def test_an_upload_that_breaks_off_is_in_no_manifest(
 ) -> None:
     """What was there before stays listed with what belongs to it."""
     saver = opened(bucket, source)
-    saver.once(saver.outputs[0])
+    once(saver)
     before = manifest(bucket)
     (source / "a").write_text("longer")
     (source / "c").write_text("new")
     way.breaks(kind, "PUT", "", times=100)
 
-    assert len(saver.once(saver.outputs[0])) == 2
+    with pytest.raises(Failure):
+        once(saver)
 
     way.mend()
     assert manifest(bucket) == before
+    assert once(saver) == []
+    assert kept(bucket) == tree(source)
+    assert objects(bucket) == manifest(bucket).objects
+
+
+def test_a_commit_whose_reply_is_lost_is_our_own(bucket: Bucket, source: Path, way: Way) -> None:
+    """Nobody has taken the place, and what that one named is there until it counts no more."""
+    saver = opened(bucket, source)
+    once(saver)
+    (source / "a").write_text("new")
+    way.breaks("lost", "PUT", "manifest.json", times=1)
+    way.breaks("reset", "", "manifest.json", times=20)
+    with pytest.raises(Failure):
+        once(saver)
+    way.mend()
+    assert kept(bucket) == tree(source)
+    (source / "a").write_text("A")
+
+    assert once(saver) == []
+
+    assert kept(bucket) == tree(source) and not saver.replaced
+    assert objects(bucket) == manifest(bucket).objects
 
 
 # While the job runs
@@ -364,14 +395,14 @@ def test_a_later_attempt_finds_what_was_saved(
     saved(bucket, source)
     back = tmp_path / "back"
 
-    restore(bucket, AT, str(back))
+    saver = brought(bucket, back)
 
     assert tree(back) == tree(source)
     times = [(back / p).stat().st_mtime_ns == (source / p).stat().st_mtime_ns for p in tree(back)]
     assert times == [True, True]
     way.calls.clear()
-    assert saved(bucket, back) == []
-    assert way.count("PUT") == 0
+    assert saver.finish() == []
+    assert way.calls == []
 
 
 def test_small_files_are_found_together(
@@ -388,29 +419,161 @@ def test_small_files_are_found_together(
 
     monkeypatch.setattr(bucket, "get_file", met)
 
-    restore(bucket, AT, str(tmp_path / "back"))
+    brought(bucket, tmp_path / "back")
 
     assert tree(tmp_path / "back") == tree(source)
 
 
 def test_there_may_be_nothing_to_find(bucket: Bucket, tmp_path: Path) -> None:
-    """The machine went before anything was saved."""
-    restore(bucket, AT, str(tmp_path / "back"))
-
+    """The machine went before anything was saved; what it had sent is nobody's, and is collected."""
+    bucket.put(AT + OBJECTS + "0123-1", b"half a save")
+    saver = brought(bucket, tmp_path / "back")
     assert not (tmp_path / "back").exists()
 
+    assert saver.finish() == []
 
-def test_what_was_saved_but_not_listed_is_listed_anew(
+    assert objects(bucket) == set()
+
+
+@pytest.mark.parametrize("now", [b"Z", b"AA", None])
+def test_what_is_not_as_it_was_saved_is_no_beginning(
+    bucket: Bucket, source: Path, tmp_path: Path, now: bytes | None
+) -> None:
+    """Somebody else has put something else there, or taken it away: that is said, and nothing begins from it."""
+    saved(bucket, source)
+    key = AT + OBJECTS + manifest(bucket).files["a"].object
+    if now is None:
+        bucket.delete(key)
+    else:
+        bucket.put(key, now)
+
+    with pytest.raises(Failure):
+        brought(bucket, tmp_path / "back")
+
+    assert not (tmp_path / "back" / "a").exists()
+
+
+def test_the_first_format_is_read(bucket: Bucket, tmp_path: Path) -> None:
+    """It has files under their own names."""
+    digest = hashlib.sha256(b"A").hexdigest()
+    file = {"path": "a", "size": 1, "mtime_ns": 5, "sha256": digest}
+    bucket.put(AT + "a", b"A")
+    bucket.put(
+        AT + MANIFEST, json.dumps({"format": "runspec.outputs/v1", "files": [file]}).encode()
+    )
+
+    saver = brought(bucket, tmp_path / "back")
+    (tmp_path / "back" / "b").write_text("B")
+    assert saver.finish() == []
+
+    assert kept(bucket) == tree(tmp_path / "back") == {"a": b"A", "b": b"B"}
+
+
+def test_the_manifest_of_a_newer_version_is_refused_in_words(
+    bucket: Bucket, tmp_path: Path
+) -> None:
+    bucket.put(AT + MANIFEST, b'{"format": "runspec.outputs/v3"}')
+
+    with pytest.raises(Failure, match="a newer version of runspec wrote it"):
+        brought(bucket, tmp_path / "back")
+
+
+@pytest.mark.parametrize("text", ["{", "[1]", "{}"])
+def test_what_is_no_manifest_is_told(bucket: Bucket, tmp_path: Path, text: str) -> None:
+    bucket.put(AT + MANIFEST, text.encode())
+
+    with pytest.raises(Failure, match="is no list of saved files"):
+        brought(bucket, tmp_path / "back")
+
+
+# Two that believe to be the one
+
+
+def test_who_wakes_up_when_its_place_is_taken_makes_nothing_count(
     bucket: Bucket, source: Path, tmp_path: Path
 ) -> None:
-    """The machine went between the two: the checksum of the manifest is that of older bytes."""
+    """Neither before the other one has saved anything nor after that, and it takes nothing away."""
+    stale = opened(bucket, source)
+    assert stale.whole() == []
+    new = brought(bucket, tmp_path / "back")
+
+    (source / "late").write_text("x")
+    assert (stale.whole(), stale.replaced) == ([f"output 'model': {OVER}"], True)
+    (tmp_path / "back" / "a").write_text("two")
+    assert new.whole() == []
+    assert stale.finish() == [f"output 'model': {OVER}"]
+
+    assert kept(bucket) == tree(tmp_path / "back")
+    assert not new.replaced
+
+
+def test_who_has_saved_nothing_yet_wakes_up_too_late(
+    bucket: Bucket, source: Path, tmp_path: Path
+) -> None:
+    stale = opened(bucket, source)
+    new = brought(bucket, tmp_path / "back")
+
+    assert stale.whole() == [f"output 'model': {OVER}"]
+    assert new.whole() == []
+
+    assert kept(bucket) == {}
+
+
+def test_an_object_that_comes_late_is_nobodys(bucket: Bucket, source: Path, tmp_path: Path) -> None:
+    """It was on its way when the place was taken; the attempt after that collects it."""
     saved(bucket, source)
-    bucket.put(AT + "a", b"Z")
-    back = tmp_path / "back"
+    new = brought(bucket, tmp_path / "b")
+    bucket.put(AT + OBJECTS + "stale-7", b"late")
+    assert new.finish() == []
+    assert kept(bucket) == tree(source)
 
-    restore(bucket, AT, str(back))
-    saved(bucket, back)
+    assert brought(bucket, tmp_path / "c").finish() == []
 
-    assert bucket.get(AT + "a") == b"Z"
-    found = {entry["path"]: entry["sha256"] for entry in manifest(bucket) or []}
-    assert found["a"] == hashlib.sha256(b"Z").hexdigest()
+    assert kept(bucket) == tree(source)
+    assert objects(bucket) == manifest(bucket).objects
+
+
+def test_a_place_that_is_never_free_is_a_failure(
+    bucket: Bucket, source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Saver, "_swapped", lambda *words: False)
+
+    with pytest.raises(Failure, match="written to all the time"):
+        brought(bucket, tmp_path / "a")
+
+
+# Plain names
+
+
+def test_plain_names_come_last_and_only_those_of_the_last_save(
+    bucket: Bucket, source: Path, tmp_path: Path
+) -> None:
+    """A file that an earlier attempt had published and that is no more is taken away."""
+    first = opened(bucket, source)
+    assert first.finish() == []
+    assert not [one for one in bucket.listing(AT) if "/.runspec/" not in one.key]
+    first.publish()
+    assert {p: bucket.get(AT + p) for p in tree(source)} == tree(source)
+
+    second = brought(bucket, tmp_path / "back")
+    (tmp_path / "back" / "a").write_text("two")
+    (tmp_path / "back" / "deep/er/b").unlink()
+    assert second.finish() == []
+    assert bucket.get(AT + "a") == b"A"
+    second.publish()
+
+    plain = [one.key[len(AT) :] for one in bucket.listing(AT) if "/.runspec/" not in one.key]
+    assert (plain, bucket.get(AT + "a")) == (["a"], b"two")
+    note = json.loads(bucket.get(AT + PUBLISHED) or b"")
+    assert (note["save"], note["files"]) == (2, ["a"])
+
+
+def test_nothing_begins_from_plain_names(bucket: Bucket, source: Path, tmp_path: Path) -> None:
+    first = opened(bucket, source)
+    first.finish()
+    first.publish()
+    bucket.put(AT + "a", b"changed by hand")
+
+    brought(bucket, tmp_path / "back")
+
+    assert tree(tmp_path / "back") == tree(source)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, cast
@@ -12,9 +11,11 @@ import pytest
 from runspec_inside.elastic.kept import Kept
 from runspec_inside.elastic.member import Member
 from runspec_inside.folder import FolderBucket
+from runspec_inside.manifest import MANIFEST, OBJECTS, Manifest, parsed
 from runspec_inside.words import Failure
 
 AT = "runs/r/elastic/0/"
+OUT = "runs/r/outputs/out/0/0/"
 
 
 class Fence:
@@ -64,6 +65,17 @@ class Node:
         return {path.name: path.read_text() for path in self.folder.iterdir()}
 
 
+def manifest(store: FolderBucket) -> Manifest:
+    return parsed(store.get(OUT + MANIFEST), MANIFEST)
+
+
+def counted(store: FolderBucket) -> Mapping[str, str]:
+    """Give what who fetches finds."""
+    files = manifest(store).files
+    found = {name: store.get(OUT + OBJECTS + entry.object) for name, entry in files.items()}
+    return {name: (content or b"").decode() for name, content in found.items()}
+
+
 def test_all_nodes_begin_from_what_the_first_one_saved(
     store: FolderBucket, tmp_path: Path, fence: Fence
 ) -> None:
@@ -77,10 +89,7 @@ def test_all_nodes_begin_from_what_the_first_one_saved(
     first.kept.restore(fence.note)
 
     assert other.found() == first.found() == {"model": "one", "log": "line"}
-    manifest = json.loads(
-        (tmp_path / "store/runs/r/outputs/out/0/0/.runspec/manifest.json").read_text()
-    )
-    assert [file["path"] for file in manifest["files"]] == ["log", "model"]
+    assert sorted(manifest(store).files) == ["log", "model"]
 
 
 def test_a_generation_that_is_over_makes_nothing_count(
@@ -105,22 +114,69 @@ def test_a_generation_that_is_over_makes_nothing_count(
     assert fresh.found() == {"model": "two"}
 
 
-def test_a_file_that_came_too_late_is_told(
-    store: FolderBucket, tmp_path: Path, fence: Fence
+def test_a_generation_that_wakes_up_takes_nothing_away(
+    store: FolderBucket, tmp_path: Path, fence: Fence, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It was on its way when its generation was over: it is whole, and may not fit the others."""
+    """It was about to follow with the manifest, or to collect, when the next one began."""
     stale, new = (Node(store, tmp_path / name, fence) for name in "ab")
     stale.write(model="one", state="one")
-    assert stale.save(1) == []
-    assert new.kept.restore(fence.note) == []
+    saver = stale.kept.saver(cast(Member, fence), 1, "")
+    follow = saver._follow
+
+    def late(output: Any) -> None:
+        fence.generation = 2
+        new.kept.restore(fence.note)
+        new.write(model="two", state="two")
+        assert new.save(2, fence.note) == []
+        follow(output)
+
+    monkeypatch.setattr(saver, "_follow", late)
+
+    assert "later generation" in saver.whole()[0]
+
+    assert new.found() == counted(store) == {"model": "two", "state": "two"}
+    fresh = Node(store, tmp_path / "c", fence)
+    fresh.kept.restore(fence.note)
+    assert fresh.found() == new.found()
+
+
+def test_what_a_generation_begins_from_stays_until_all_have_it(
+    store: FolderBucket, tmp_path: Path, fence: Fence
+) -> None:
+    """The first node may save before a slow one has read all."""
+    first, slow = (Node(store, tmp_path / name, fence) for name in "ab")
+    first.write(model="one")
+    assert first.save(1) == []
+    begun, fence.generation = fence.note, 2
+    saver = first.kept.saver(cast(Member, fence), 2, begun, 2)
+    first.kept.has_restored(2, 0, begun)
+    first.write(model="two, and longer")
+    assert saver.whole() == []
+
+    slow.kept.restore(begun)
+    assert slow.found() == {"model": "one"}
+    slow.kept.has_restored(2, 1, begun)
+    assert saver.finish() == []
+
+    assert len(list(store.listing("runs/r/outputs/out/0/0/.runspec/objects/"))) == 1
+    with pytest.raises(Failure, match="cannot be read"):
+        slow.kept.restore(begun)
+
+
+def test_a_manifest_that_a_killed_node_did_not_come_to_is_written_by_the_next(
+    store: FolderBucket, tmp_path: Path, fence: Fence, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    node = Node(store, tmp_path / "a", fence)
+    node.write(model="one")
+    saver = node.kept.saver(cast(Member, fence), 1, "")
+    monkeypatch.setattr(saver, "_follow", lambda output: None)
+    assert saver.whole() == []
+    assert counted(store) == {}
     fence.generation = 2
 
-    store.put("runs/r/outputs/out/0/0/model", b"late")
+    assert node.save(2, fence.note) == []
 
-    other = Node(store, tmp_path / "c", fence)
-    assert other.kept.restore(fence.note) == ["out/model"]
-    assert other.found() == {"model": "late", "state": "one"}
-    assert new.kept.restore(fence.note) == []  # it has what was saved
+    assert counted(store) == {"model": "one"}
 
 
 def test_a_generation_that_ends_while_it_saves_makes_nothing_count(

@@ -1,0 +1,245 @@
+"""Reading a folder as it was at one moment, whatever is written to it meanwhile."""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from runspec_inside import snapshot as module
+from runspec_inside.bucket import Opened
+from runspec_inside.manifest import Entry
+from runspec_inside.snapshot import Restless, Snapshot
+from runspec_inside.words import Failure
+
+
+class Sent:
+    """Where contents go: *meanwhile* happens before each of them."""
+
+    def __init__(self) -> None:
+        self.contents: list[bytes] = []
+        self.meanwhile: Callable[[], object] = lambda: None
+
+    def __call__(self, opened: Opened, size: int, digest: str) -> str:
+        self.meanwhile()
+        with opened() as stream:
+            content = stream.read()
+        if len(content) != size:
+            raise Failure("it changed while it was read")
+        self.contents.append(content)
+        return str(len(self.contents) - 1)
+
+
+@pytest.fixture
+def sent() -> Sent:
+    return Sent()
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    found = tmp_path / "out"
+    found.mkdir()
+    for name in ("a", "b"):
+        put(found / name, "old")
+    return found
+
+
+@pytest.fixture(autouse=True, params=["read at once", "streamed"])
+def small(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> bool:
+    """Say whether files are read at once, or as large ones are."""
+    monkeypatch.setattr(module, "CLOCK_TICK_S", 0.0)
+    if request.param == "streamed":
+        monkeypatch.setattr(module, "SMALL_BYTES", -1)
+    return bool(request.param == "read at once")
+
+
+_times = iter(range(1, 1_000_000))
+
+
+def put(path: Path, text: str) -> None:
+    """Write a file whose time is that of no other write."""
+    path.write_text(text)
+    os.utime(path, (next(_times), 1_000_000_000 + next(_times)))
+
+
+def contents(taken: dict[str, Entry], sent: Sent) -> dict[str, str]:
+    return {name: sent.contents[int(entry.object)].decode() for name, entry in taken.items()}
+
+
+def test_what_is_unchanged_is_not_read_again(folder: Path, sent: Sent) -> None:
+    shot = Snapshot(str(folder), sent)
+
+    first = shot.taken()
+    put(folder / "b", "new")
+    second = shot.taken()
+
+    assert contents(first, sent) == {"a": "old", "b": "old"}
+    assert contents(second, sent) == {"a": "old", "b": "new"}
+    assert len(sent.contents) == 3
+
+
+@pytest.mark.parametrize("at", range(4))
+def test_two_files_are_of_one_moment(folder: Path, sent: Sent, at: int) -> None:
+    """Whenever a program writes both, neither is saved beside the other's past."""
+    count = iter(range(100))
+
+    def both() -> None:
+        if next(count) == at:
+            for name in ("a", "b"):
+                put(folder / name, "new")
+
+    sent.meanwhile = both
+    shot = Snapshot(str(folder), sent)
+
+    first = contents(shot.taken(), sent)
+    second = contents(shot.taken(), sent)
+
+    assert set(first.values()) in ({"old"}, {"new"})
+    assert second == ({"a": "new", "b": "new"} if at < len(sent.contents) else first)
+
+
+def test_a_file_that_changes_while_it_is_read_is_read_again(
+    folder: Path, sent: Sent, monkeypatch: pytest.MonkeyPatch, small: bool
+) -> None:
+    """Its content of one moment counts."""
+    done: list[Any] = []
+
+    def change() -> None:
+        if not done:
+            done.append(1)
+            put(folder / "a", "longer")
+
+    real = module._ticked
+
+    def ticked(files: Any) -> Any:
+        found = real(files)
+        change()
+        return found
+
+    monkeypatch.setattr(module, "_ticked", ticked)
+
+    assert contents(Snapshot(str(folder), sent).taken(), sent) == {"a": "longer", "b": "old"}
+
+
+def test_files_that_come_and_go_meanwhile(folder: Path, sent: Sent) -> None:
+    """What a program replaces is there once, never both or neither."""
+    (folder / "step-1").write_text("1")
+    count = iter(range(100))
+
+    def step() -> None:
+        number = next(count)
+        if number < 3:
+            (folder / f"step-{number + 1}").rename(folder / f"step-{number + 2}")
+
+    sent.meanwhile = step
+
+    taken = Snapshot(str(folder), sent).taken()
+
+    assert len([name for name in taken if name.startswith("step-")]) == 1
+
+
+def test_a_log_that_grows_all_the_time_is_saved_with_the_rest(folder: Path, sent: Sent) -> None:
+    """Small files are read at once, so that there is a moment for them."""
+    over = threading.Event()
+
+    def grow() -> None:
+        while not over.wait(0.02):
+            for name in ("log", "events"):
+                with (folder / name).open("a") as log:
+                    log.write("line\n")
+
+    thread = threading.Thread(target=grow)
+    thread.start()
+    try:
+        time.sleep(0.1)
+        for _ in range(5):
+            sent.meanwhile = lambda: time.sleep(0.03)
+            found = _patient(lambda: Snapshot(str(folder), sent).taken())
+            assert {"a", "b", "log", "events"} == found.keys()
+    finally:
+        over.set()
+        thread.join()
+
+
+def _patient(take: Callable[[], dict[str, Entry]]) -> dict[str, Entry]:
+    for _ in range(50):
+        try:
+            return take()
+        except Restless:
+            time.sleep(0.05)
+    raise AssertionError("there was no moment")
+
+
+def test_what_never_rests_is_no_save(
+    folder: Path, sent: Sent, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Files of a checkpoint, too large for a copy, that are written faster than they can be read."""
+    monkeypatch.setattr(module, "SMALL_BYTES", -1)
+    monkeypatch.setattr(module, "COPIED_BYTES", -1)
+    sent.meanwhile = lambda: put(folder / "b", "new")
+
+    with pytest.raises(Restless, match="change faster than they can be saved, b among them"):
+        Snapshot(str(folder), sent).taken()
+
+
+def test_copies_are_gone_afterwards(
+    folder: Path, sent: Sent, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "tmp").mkdir()
+    monkeypatch.setenv("RUNSPEC_SCRATCH", str(tmp_path / "tmp"))
+    monkeypatch.setattr(module, "SMALL_BYTES", -1)
+    once = iter([1])
+
+    def change() -> None:
+        for _ in once:
+            put(folder / "a", "2")
+
+    sent.meanwhile = change
+
+    assert contents(Snapshot(str(folder), sent).taken(), sent) == {"a": "2", "b": "old"}
+    assert list((tmp_path / "tmp").iterdir()) == []
+
+
+def test_it_waits_until_nothing_was_written_for_a_while(
+    folder: Path, sent: Sent, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "SETTLED_S", 0.5)
+    (folder / "a").write_text("new")
+    waited: list[float] = []
+
+    def wait(seconds: float) -> bool:
+        waited.append(seconds)
+        os.utime(folder / "a", (1, 1))
+        return False
+
+    Snapshot(str(folder), sent).settle(wait)
+
+    assert len(waited) == 1 and 0 < waited[0] <= 0.5
+
+
+@pytest.mark.parametrize("ahead_s", [3600, -3600])
+def test_a_file_of_another_clock_is_not_waited_for(
+    folder: Path, sent: Sent, ahead_s: float
+) -> None:
+    now = time.time() + ahead_s
+    os.utime(folder / "a", (now, now))
+
+    Snapshot(str(folder), sent).settle(lambda seconds: pytest.fail("it waited"))
+
+
+def test_two_writes_in_one_tick_of_the_clock_are_both_seen(
+    folder: Path, sent: Sent, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A file is left alone until its time says something."""
+    monkeypatch.setattr(module, "CLOCK_TICK_S", 0.2)
+    began = time.time()
+    os.utime(folder / "a", (began, began))
+
+    Snapshot(str(folder), sent).taken()
+
+    assert time.time() - began >= 0.2
