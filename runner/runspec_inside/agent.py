@@ -10,6 +10,7 @@ import time
 from typing import Dict, List, Optional, Tuple
 
 from . import (
+    booted,
     bucket as store,
     contract,
     ends,
@@ -49,6 +50,11 @@ LATE_S = 30.0  # at the most from when a service counts a try to when we do
 
 
 def main(argv: List[str]) -> int:
+    with booted.folder(os.environ):
+        return _main(argv)
+
+
+def _main(argv: List[str]) -> int:
     words = argv[1:] if argv[:1] in (["--"], ["--node"]) else argv
     os.environ.setdefault("RUNSPEC_INSIDE", os.path.abspath(sys.argv[0]))
     rename(os.environ)
@@ -87,13 +93,13 @@ class Agent:
         self.began = time.monotonic()
         self.bucket = bucket
         self.env = env
-        self.folder = files.fresh_folder("runspec-")
         self.at = AT.format(env["RUNSPEC_RUN"])
         self.record = tries.read_record(bucket, self.at)
         self.crew = crew
         if crew is not None:
             env.update(RUNSPEC_RANK=str(crew.rank), RUNSPEC_HOST=crew.hosts[crew.rank])
         self.place = place(env, self.record)
+        self.folder = files.fresh_folder("runspec-")
         self.workdir = Workdir(bucket, self.record, env, self.folder)
         self.index = self.place.task  # which may be a node of a task whose nodes come and go
         self.ends: Optional[ends.Ends] = None

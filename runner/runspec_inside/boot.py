@@ -7,12 +7,15 @@ the credentials that the machine hands to its containers. Certificates are alway
 
 import base64
 import calendar
+import fcntl
 import hashlib
 import hmac
 import http.client
 import json
 import os
 import re
+import shutil
+import signal
 import ssl
 import sys
 import tempfile
@@ -47,6 +50,8 @@ DOMAINS = {
     "eu-isoe-": "cloud.adc-e.uk",
     "us-isof-": "csp.hci.ic.gov",
 }
+PREFIX = "runspec-job-"
+HELD = (signal.SIGTERM, signal.SIGINT)
 HOSTS = {"container": "http://169.254.170.2", "machine": "http://169.254.169.254"}
 
 Pairs = Sequence[Tuple[str, str]]
@@ -353,11 +358,69 @@ def main() -> None:
         sys.exit(_told(text, LOST if busy else 1))
     if hashlib.sha256(answer.body).hexdigest() != wanted:
         sys.exit(_told("what came is not what was put there", 1))
-    path = os.path.join(tempfile.mkdtemp(prefix="runspec-"), "inside.pyz")
-    with open(path, "wb") as stream:
-        stream.write(answer.body)
-    os.environ["RUNSPEC_INSIDE"] = path
-    os.execv(sys.executable, [sys.executable, "-IS", path, "job", "--", *sys.argv[1:]])
+    try:
+        _become(answer.body)
+    except OSError as error:
+        where = error.filename or tempfile.tempdir or "TMPDIR"
+        text = "{}: {}; TMPDIR can name another folder".format(where, error.strerror or error)
+        sys.exit(_told(text, 1))
+
+
+def _become(zipapp: bytes) -> None:
+    """Give this process to *zipapp*, in a folder that `booted` takes away. Signals wait until it can take them."""
+    signal.pthread_sigmask(signal.SIG_BLOCK, HELD)
+    _sweep(tempfile.gettempdir())
+    folder = _locked_folder()
+    try:
+        path = os.path.join(folder, "inside.pyz")
+        with open(path, "wb") as stream:
+            stream.write(zipapp)
+        os.environ.update(RUNSPEC_INSIDE=path, RUNSPEC_BOOT=folder)
+        os.environ.setdefault("RUNSPEC_SCRATCH", folder)
+        os.execv(sys.executable, [sys.executable, "-IS", path, "job", "--", *sys.argv[1:]])
+    finally:  # nobody comes here but with an error
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def _locked_folder() -> str:
+    """Make a folder and lock it for as long as this process lives, whatever program it becomes.
+
+    Where the file system has no such locks, nobody else gets one either, and the folder is nobody's to take away.
+    """
+    while True:
+        folder = tempfile.mkdtemp(prefix=PREFIX)
+        lock = os.open(folder, os.O_RDONLY)
+        os.set_inheritable(lock, True)
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+        except OSError:
+            return folder
+        try:
+            os.stat(folder)
+            return folder
+        except FileNotFoundError:  # another process took it for one that was left: see _sweep
+            os.close(lock)
+
+
+def _sweep(base: str) -> None:
+    """Take away what killed jobs of this user have left below *base*: the folders whose locks are free."""
+    try:
+        names = os.listdir(base)
+    except OSError:  # it is not for us to read
+        return
+    for path in [os.path.join(base, name) for name in names if name.startswith(PREFIX)]:
+        try:
+            lock = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
+        except OSError:  # it is somebody else's, or has just gone
+            continue
+        try:
+            if os.fstat(lock).st_uid == os.geteuid():
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                shutil.rmtree(path, ignore_errors=True)
+        except OSError:  # its job lives, or there are no locks
+            pass
+        finally:
+            os.close(lock)
 
 
 def _told(what: str, code: int) -> int:

@@ -302,11 +302,67 @@ def test_the_program_does_not_see_the_signature(service: Service) -> None:
     assert "RUNSPEC_SAS" not in out and sas not in out + err
 
 
-def test_nothing_of_ours_stays(service: Service, tmp_path: Path) -> None:
-    """But the zipapp that this was."""
-    service.runs("true")
+def left(folder: Path) -> list[str]:
+    """Return what agents have left in their temporary folder: a service's own zipapp is not theirs."""
+    return [path.name for path in folder.glob("runspec-*")]
 
-    assert [f.name for f in tmp_path.rglob("*") if f.is_file()] == ["inside.pyz"]
+
+@pytest.mark.parametrize("script", ["true", "exit 3", "kill -9 $$"])
+def test_nothing_of_ours_stays_after_any_end_of_the_program(
+    service: Service, tmp_path: Path, script: str
+) -> None:
+    """Neither what the agent needed for now, nor a zipapp that it got from the store."""
+    service.runs(*sh(script))
+
+    assert left(tmp_path) == []
+
+
+@pytest.mark.parametrize("kind", ["s3"], indirect=True)
+def test_what_a_killed_agent_leaves_is_taken_away_by_the_next(
+    service: Service, tmp_path: Path
+) -> None:
+    service.runs(*sh("kill -9 $PPID; exec sleep 60"))
+    assert len(left(tmp_path)) == 1
+
+    service.runs("true", BATCH_ID="job-2")
+
+    assert left(tmp_path) == []
+
+
+@pytest.mark.parametrize("kind", ["s3"], indirect=True)
+def test_a_signal_at_any_time_leaves_nothing(service: Service, tmp_path: Path) -> None:
+    """From when the text has begun until the program runs, and then."""
+    for delay_s in [0.04 * n for n in range(12)]:
+        job = service.starts(*sh("exec sleep 60"))
+        time.sleep(delay_s)
+        job.terminate()
+        job.communicate(timeout=60)
+
+        assert (left(tmp_path), delay_s) == ([], delay_s)
+
+
+@pytest.mark.parametrize("kind", ["s3"], indirect=True)
+def test_jobs_that_begin_at_once_take_nothing_from_each_other(
+    service: Service, tmp_path: Path
+) -> None:
+    """All but one are duplicates, which have nothing to do."""
+    jobs = [service.starts("true", BATCH_ID=f"job-{n}") for n in range(6)]
+
+    ends = [(job.communicate(timeout=60), job.returncode)[1] for job in jobs]
+
+    assert (ends, left(tmp_path)) == ([0] * 6, [])
+
+
+@pytest.mark.parametrize("kind", ["s3"], indirect=True)
+def test_the_folder_of_a_job_that_lives_is_left_to_it(service: Service, tmp_path: Path) -> None:
+    other = service.starts(*sh("echo up; exec sleep 60"))
+    assert other.stdout is not None and other.stdout.readline() == "up\n"
+    (its,) = left(tmp_path)
+    (tmp_path / "runspec-other").mkdir()  # of another program, or of an older version
+
+    service.runs("true", BATCH_ID="job-2")
+
+    assert sorted(left(tmp_path)) == sorted([its, "runspec-other"])
 
 
 def test_the_contract_is_kept(service: Service, tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ import sys
 import threading
 import time
 import zipfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -275,12 +275,12 @@ def test_a_store_that_hangs_up_is_given_up(bucket: S3Bucket, way: Way) -> None:
 
 
 def booted(
-    *words: str, python: str = sys.executable, **env: str
+    *words: str, python: str = sys.executable, before: Sequence[str] = (), **env: str
 ) -> subprocess.CompletedProcess[str]:
     """Run the text as Batch would, without anything of this environment but *env*."""
     kept = "PATH RUNSPEC_STORE RUNSPEC_REGION AWS_ENDPOINT_URL_S3 AWS_ACCESS_KEY_ID".split()
     env = {k: os.environ[k] for k in [*kept, "AWS_SECRET_ACCESS_KEY"]} | env
-    line = [python, "-IS", "-c", boot_py(), *words]
+    line = [python, *before, "-IS", "-c", boot_py(), *words]
     return subprocess.run(line, env=env, capture_output=True, text=True, timeout=60)
 
 
@@ -295,6 +295,28 @@ def test_the_text_becomes_the_zipapp(bucket: S3Bucket, tmp_path: Path) -> None:
 
     assert (done.returncode, done.stderr) == (0, "")
     assert done.stdout == "['job', '--', 'a b', '$x', '', 'é'] True\n"
+
+
+def test_a_zipapp_that_cannot_be_written_is_told_with_what_to_do(
+    bucket: S3Bucket, tmp_path: Path
+) -> None:
+    """And nothing of it stays: a limit for files stands for a full disk."""
+    bucket.put(f"inside/{DIGEST}.pyz", ZIPAPP)
+
+    done = booted(
+        "true",
+        python="prlimit",
+        before=("--fsize=1000", sys.executable),
+        RUNSPEC_INSIDE_SHA256=DIGEST,
+        TMPDIR=str(tmp_path),
+    )
+
+    assert done.returncode == 1
+    assert done.stderr == (
+        f"runspec: cannot get what runs the job: {tmp_path}: File too large; "
+        "TMPDIR can name another folder\n"
+    )
+    assert list(tmp_path.iterdir()) == []
 
 
 def zipped(script: str) -> bytes:
