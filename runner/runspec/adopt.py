@@ -200,14 +200,16 @@ def _agreed(kept: Kept, mine: plan.Plan, theirs: plan.Plan) -> tuple[plan.Plan, 
     """
     if mine.steps == theirs.steps:
         return mine, frozenset()
-    own = {step.id: step for step in mine.steps}
+    own, ids = {step.id: step for step in mine.steps}, {step.id for step in theirs.steps}
+    if len(ids) < len(theirs.steps):
+        raise _damaged(kept.run, "two steps of its plan have one name")
     of_run = [[(s.id, s.undo) for s in p.steps if s.scope is Scope.RUN] for p in (mine, theirs)]
     if of_run[0] != of_run[1]:
         what = f"{kept.run} was planned by runspec {kept.runspec} in a way that this one would not"
         hint = "use that version, and the settings of the machine that began it"
         raise Conflict(f"{what} ({__version__})", hint)
     steps = [_own_or_left(own.get(step.id), step) for step in theirs.steps]
-    elsewhere = frozenset(s.id for s in steps if s not in mine.steps)
+    elsewhere = frozenset(s.id for s in steps if s not in mine.steps) | (own.keys() - ids)
     digest = plan.digest(steps)
     return plan.Plan(mine.provider, mine.run, digest, tuple(steps)), elsewhere
 
@@ -221,7 +223,8 @@ def _own_or_left(mine: Step | None, theirs: Step) -> Step:
 
 def demand_submitted(found: Adopted, client: Client) -> None:
     """Raise Conflict where the run's job is not there and this machine could not go on as the other one."""
-    there = not found.elsewhere or _found(found.plan.steps[-1], client) is not None
+    *_, job = (step for step in found.plan.steps if step.scope is Scope.RUN)
+    there = not found.elsewhere or _found(job, client) is not None
     if not there and client.state(found.plan.run).state is State.GONE:
         shared = ", ".join(sorted(found.elsewhere))
         what = f"{found.plan.run} has no job, and another version of runspec, or other settings, made its {shared}"

@@ -111,6 +111,10 @@ DAMAGED: dict[str, Change] = {
     "no plan": lambda s: s.pop("plan"),
     "a plan that is none": lambda s: s.update(plan={"steps": 1}),
     "a step without its call": lambda s: step(s, "job").pop("do"),
+    "two steps of one name": lambda s: s["plan"]["steps"].insert(0, step(s, "record")),
+    "a shared step by the name of one of the run": lambda s: s["plan"]["steps"].insert(
+        0, {**step(s, "record"), "scope": "site"}
+    ),
     "a digest that is a path": lambda s: s["sources"]["code"].update(digest="sha256:../../x"),
     "an empty digest": lambda s: s["sources"]["code"].update(digest="sha256:"),
     "a folder that is missing": lambda s: s.update(sources={}),
@@ -377,18 +381,23 @@ def test_a_run_that_its_apply_is_still_at_work_on_is_completed_by_adopting_it_ag
     assert len(of.memory().answers) == count
 
 
+@pytest.mark.parametrize("which", ["made otherwise", "not planned"])
 def test_a_run_without_a_job_is_not_adopted_where_it_could_not_be_gone_on_with(
-    store: Store, capsys: Capture
+    store: Store, capsys: Capture, which: str
 ) -> None:
     found = state()
-    step(found, "inside")["undo"]["params"]["Key"] = "team/inside/other.pyz"
+    if which == "not planned":
+        found["plan"]["steps"].remove(step(found, "inside"))
+    else:
+        step(found, "inside")["undo"]["params"]["Key"] = "team/inside/other.pyz"
+    found["plan"]["steps"].append({**step(found, "definition"), "id": "more"})
     store.states = {RUN: json.dumps(found).encode()}
     store.done = 0
 
     code, why = said(run(["adopt", "aws-batch", RUN]), capsys)
 
     assert (code, "has no job, and another version" in why) == (4, True)
-    assert record.all_runs() == []
+    assert (record.all_runs(), store.looked) == ([], ["job"])
     store.done = 99
     assert run(["adopt", "aws-batch", RUN]) == 0
 
