@@ -84,6 +84,14 @@ class Slurm:
     def remember(self, run: str, answers: Any) -> None:
         self.world.remembered.append(run)
 
+    def kept_runs(self) -> list[str]:
+        self._up()
+        return [RUN]
+
+    def kept_state(self, run: str) -> bytes:
+        self._up()
+        return run.encode()
+
     def litter(self, runs: Any, made: Any) -> tuple[()]:
         self._up()
         return ()
@@ -137,6 +145,23 @@ def test_a_run_on_record_needs_no_pcluster(world: World) -> None:
     assert world.remembered == [RUN]
 
 
+def test_runs_to_adopt_are_on_the_cluster_that_the_profile_names(world: World) -> None:
+    world.pcluster.there["training"] = up()
+    client = world.client(cluster="training")
+
+    assert (list(client.kept_runs()), client.kept_state(RUN)) == ([RUN], RUN.encode())
+
+
+def test_runs_to_adopt_cannot_be_looked_for_where_the_profile_names_no_cluster(
+    world: World,
+) -> None:
+    client = world.client()
+
+    assert client.kept_state(RUN) is None
+    with pytest.raises(Unavailable, match="does not name the cluster"):
+        client.kept_runs()
+
+
 def test_a_head_node_that_has_another_address_is_asked_for(world: World) -> None:
     client = world.client()
     client.remember(RUN, {"head": {"cluster": "runspec-0123", "host": "192.0.2.99"}})
@@ -166,6 +191,7 @@ def test_of_a_cluster_that_is_gone_nothing_is_there_and_nothing_is_to_do(world: 
         assert client.call(Request("folder", operation, {"key": "x"})) == {}
     assert client.find(Step("inside", "", Scope.SITE, PUT)) is None
     assert list(client.litter((), ())) == []
+    assert (list(client.kept_runs()), client.kept_state(RUN)) == ([], None)
     assert client.changes(RUN) == ()
     with pytest.raises(RemoteError, match="there is no cluster"):
         client.call(PUT)
