@@ -21,9 +21,7 @@ from tests.e2e.following import (
     until,
 )
 
-# A million of each by RUNSPEC_FAULTS=all; else where lines come in order, and fewer of those in small batches.
-MANY = 1_000_000
-FEWER = MANY if os.environ.get("RUNSPEC_FAULTS") == "all" else 200_000
+MANY = 1_000_000 if os.environ.get("RUNSPEC_FAULTS") == "all" else 200_000
 LATE_S = 4.0  # less than what a reader waits for after the end
 
 pytestmark = pytest.mark.slow
@@ -39,7 +37,7 @@ def paced(job: Waiting, lines: list[tuple[int, str]], batch: int, seconds: float
 
 @pytest.mark.parametrize(
     ("model", "batch", "count"),
-    [("serial", 10_000, MANY), ("jitter", 500, FEWER), ("late", 500, FEWER)],
+    [("serial", 10_000, MANY), ("jitter", 500, MANY), ("late", 500, MANY)],
 )
 def test_a_saved_log_is_the_stored_one_however_often_its_reader_is_killed(
     world: Rehearsed, tmp_path: Path, model: str, batch: int, count: int

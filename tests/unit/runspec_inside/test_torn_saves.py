@@ -151,7 +151,8 @@ class Loss:
 
 def lost_at_requests(service: Service, way: Way, number: int, size: int) -> Attempt:
     """Begin an attempt that is lost at a boundary: each has its turn."""
-    loss = Loss(1 + number // 2 % 16, before=number % 2 == 0)
+    count = number // 2 % 16 if size < 100_000_000 else 2 * number  # large files go in many parts
+    loss = Loss(1 + count, before=number % 2 == 0)
     way.hook = loss
     attempt = loss.attempt = Attempt(service, number, size)
     if not loss.done.wait(LONGEST_S):
