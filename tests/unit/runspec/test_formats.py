@@ -159,6 +159,22 @@ def test_a_local_run_of_a_newer_version_is_refused_in_words(
     assert run(["apply", "--new", "other.yaml"]) == 0  # it stands in no other run's way
 
 
+def test_what_a_newer_version_saved_is_not_fetched_in_part(
+    made: record.Record, capsys: Capture
+) -> None:
+    saved = Path(os.environ["RUNSPEC_HOME"], "local/runs", made.run, "outputs/out/0/0/.runspec")
+    saved.mkdir(parents=True)
+    (saved / "manifest.json").write_text('{"format": "runspec.outputs/v9", "sets": []}')
+
+    assert run(["fetch", made.run, "here"]) == 69
+
+    told = capsys.readouterr().err
+    assert "manifest.json" in told and "newer version of runspec" in told
+    assert "runspec.outputs/v9" in told
+    assert UPGRADE in told
+    assert not Path("here").exists()
+
+
 def test_what_is_written_names_its_format_and_its_version(made: record.Record) -> None:
     home = Path(os.environ["RUNSPEC_HOME"])
     born = json.loads((made.folder / "journal.jsonl").read_text().splitlines()[0])
