@@ -31,7 +31,7 @@ def has_place(spec: Spec, path: Path, options: type[Options]) -> bool:
     value: Any = spec
     for i, part in enumerate(path):
         if isinstance(value, Model) and part in _keys(value):
-            value = getattr(value, str(part))
+            value = getattr(value, _keys(value)[str(part)])
         elif isinstance(value, Mapping) and isinstance(part, str):
             if part not in value:
                 return i == len(path) - 1
@@ -43,8 +43,9 @@ def has_place(spec: Spec, path: Path, options: type[Options]) -> bool:
     return True
 
 
-def _keys(model: Model) -> set[str]:
-    return {field.alias or name for name, field in type(model).model_fields.items()}
+def _keys(model: Model) -> dict[str, str]:
+    """Return the names of the fields of *model*, by what a file calls them."""
+    return {field.alias or name: name for name, field in type(model).model_fields.items()}
 
 
 def values_are_json(steps: Sequence[Step]) -> None:
