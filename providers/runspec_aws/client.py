@@ -24,7 +24,7 @@ from runspec.provider import (
     Stream,
     inside_zipapp,
 )
-from runspec_aws import finding, objects
+from runspec_aws import finding, objects, publishing
 from runspec_aws.errors import translated
 from runspec_aws.jobs import Jobs
 from runspec_aws.litter import Collector
@@ -167,6 +167,9 @@ class AwsClient:
 
     def outputs(self, run: str) -> Sequence[OutputFile]:
         return self.files.outputs(run)
+
+    def publish(self, run: str) -> Sequence[str]:
+        return publishing.publish(self.files, run)
 
 
 def _body(value: Any) -> Any:

@@ -152,16 +152,20 @@ class Objects:
     def empty(self, prefix: str) -> None:
         """Remove every object whose key begins with *prefix*."""
         assert prefix.strip("/"), "BUG: this would empty the bucket"
-        keys = [{"Key": found["Key"]} for found in self.listing(prefix)]
-        for start in range(0, len(keys), DELETED_AT_ONCE):
-            some = {"Objects": keys[start : start + DELETED_AT_ONCE], "Quiet": True}
-            with translated(f"empty {prefix}"):
+        self.delete_all([found["Key"] for found in self.listing(prefix)], f"empty {prefix}")
+
+    def delete_all(self, keys: Sequence[str], what: str) -> None:
+        """Remove the objects of *keys* that are there. Raises RemoteError, which says *what*, where one stays."""
+        named = [{"Key": key} for key in keys]
+        for start in range(0, len(named), DELETED_AT_ONCE):
+            some = {"Objects": named[start : start + DELETED_AT_ONCE], "Quiet": True}
+            with translated(what):
                 done = self.session.make("s3").delete_objects(
                     Bucket=self.session.bucket, Delete=some
                 )
             if errors := done.get("Errors"):  # a 200 may hold them
-                what = f"{len(errors)} objects are still there, {errors[0].get('Key')} among them"
-                raise RemoteError(f"empty {prefix}: {what}: {errors[0].get('Message')}")
+                left = f"{len(errors)} objects are still there, {errors[0].get('Key')} among them"
+                raise RemoteError(f"{what}: {left}: {errors[0].get('Message')}")
 
     def outputs(self, run: str) -> list[OutputFile]:
         """Give all that was saved of *run*."""

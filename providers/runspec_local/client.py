@@ -43,6 +43,7 @@ from runspec_local import (
     events,
     image,
     process,
+    publishing,
     reading,
     reaper,
     refusals,
@@ -163,6 +164,10 @@ class LocalClient:
 
     def outputs(self, run: str) -> Sequence[OutputFile]:
         return reading.outputs(self._folder(run))
+
+    def publish(self, run: str) -> Sequence[str]:
+        with self._in_words():
+            return publishing.publish(self._folder(run))
 
     def changes(self, run: str) -> Sequence[Change]:
         return reading.changes(self._folder(run))

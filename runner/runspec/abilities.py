@@ -72,6 +72,19 @@ class Outputs(Protocol):
 
 
 @runtime_checkable
+class Publishes(Protocol):
+    """A client whose jobs save objects, which have plain names for other tools when a run has ended."""
+
+    def publish(self, run: str) -> Sequence[str]:
+        """Finish what the last agent of each node did not: copy the newest saves to their plain names.
+
+        Called only when no attempt of *run* will come any more. `runspec.outputs.unpublished` says what is to be
+        done; the store copies by itself, and the note is written last, so that a later call finishes one that was
+        killed. Return a line for each name that the store cannot have. Raises as `Client.call` does.
+        """
+
+
+@runtime_checkable
 class Stops(Protocol):
     """A client that can end single tasks of a sweep while the others go on."""
 

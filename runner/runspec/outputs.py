@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import io
 import json
 import tarfile
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from functools import partial
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, NamedTuple
 
 from runspec.errors import RemoteError
 from runspec.layout import OUTPUT_TAR
@@ -15,8 +16,12 @@ from runspec.values import OutputFile
 
 MANIFEST = "/.runspec/manifest.json"
 OBJECTS = "/.runspec/objects/"
+PUBLISHED = "/.runspec/published"
 FORMATS = ("runspec.outputs/v1", "runspec.outputs/v2")
+DAMAGED = "nothing was written there: the manifest is damaged, or somebody has changed it"
 SENT = f"/{OUTPUT_TAR}"
+Reads = Callable[[Sequence[str]], Sequence[bytes | None]]
+"""Reads the small objects of keys, in that order; None for one that is not there."""
 Opens = Callable[[str, int, int | None], BinaryIO]
 """Opens the object of a key from a byte up to another, or to its end."""
 
@@ -44,6 +49,93 @@ def newest(files: Iterable[OutputFile]) -> list[OutputFile]:
     kept = list(files)
     last = {f[:3]: f.save for f in sorted(kept, key=lambda f: f.save)}
     return [file for file in kept if file.save == last[file[:3]]]
+
+
+class Copy(NamedTuple):
+    """An object of a save, and the plain key it is to have as well."""
+
+    source: str
+    target: str
+    bytes: int
+
+
+class Publication(NamedTuple):
+    """What is left to do until one output of one node has plain names: copy, delete, and then write *key*."""
+
+    folder: str  # what all keys of the output begin with, without the last "/"
+    copies: tuple[Copy, ...]
+    stale: tuple[str, ...]  # plain keys of an earlier save that this save lacks
+    save: int
+    holder: str
+
+    @property
+    def key(self) -> str:
+        """Where the note goes, as the last thing that is written."""
+        return self.folder + PUBLISHED
+
+    def note(self, refused: Collection[str] = ()) -> bytes:
+        """Return the note, as `runspec_inside.saver` writes it; *refused* are plain keys that the store cannot have."""
+        there = {copy.target for copy in self.copies} - set(refused)
+        files = sorted(key[len(self.folder) + 1 :] for key in there)
+        return json.dumps({"save": self.save, "holder": self.holder, "files": files}).encode()
+
+
+def unpublished(base: str, keys: Iterable[str], read: Reads) -> list[Publication]:
+    """Return what is left to do below *base* until the newest saves have plain names, an item for each such output.
+
+    *keys* are those there are, whole. A save is known by its number, which no two saves of an output share: its
+    manifest is only ever replaced on condition. Raises RemoteError for a manifest or a note that is none, and for a
+    path in one of them that would lead out of its output or to what runspec keeps there.
+    """
+    there = {
+        key for key in keys if key[len(base) :].count("/") == 4
+    }  # NAME/TASK/RANK/.runspec/FILE
+    manifests = sorted(key for key in there if key.endswith(MANIFEST))
+    notes = [key.removesuffix(MANIFEST) + PUBLISHED for key in manifests]
+    wanted = [*manifests, *(note for note in notes if note in there)]
+    found = dict(zip(wanted, read(wanted), strict=True))
+    left = (
+        _left(key, found[key], found.get(note)) for key, note in zip(manifests, notes, strict=True)
+    )
+    return [publication for publication in left if publication is not None]
+
+
+def _left(key: str, manifest: bytes | None, note: bytes | None) -> Publication | None:
+    """Return what is left to do for the output whose manifest is at *key*; None where nothing is."""
+    folder = key.removesuffix(MANIFEST)
+    if manifest is None:
+        return None  # it was deleted meanwhile
+    of = OutputFile("", 0, 0, "", 0, _none, key=key)
+    files = list(_listed(of, lambda *_: io.BytesIO(manifest)))
+    record = json.loads(manifest)
+    if not record.get("saves"):
+        return None  # nothing was saved, or by the first format, whose files have plain names
+    save = int(record["saves"][-1]["number"])
+    before, names = _noted(folder + PUBLISHED, note)
+    if before == save:
+        return None
+    copies = tuple(Copy(f.key, _plain(folder, f.path), f.bytes) for f in files if f.save == save)
+    stale = {_plain(folder, name) for name in names} - {copy.target for copy in copies}
+    return Publication(folder, copies, tuple(sorted(stale)), save, str(record.get("holder", "")))
+
+
+def _noted(key: str, note: bytes | None) -> tuple[int, list[str]]:
+    """Return which save a note says was published, and its files."""
+    if note is None:
+        return 0, []
+    try:
+        record = json.loads(note)
+        return int(record["save"]), [str(name) for name in record["files"]]
+    except (ValueError, LookupError, TypeError, AttributeError) as exc:
+        raise RemoteError(f"{key} is no list of published files: {exc}") from exc
+
+
+def _plain(folder: str, path: str) -> str:
+    """Return the plain key of *path*, which anybody who may write to the store may have written."""
+    parts = path.split("/")
+    if not {"", ".", ".."}.isdisjoint(parts) or parts[0] == ".runspec" or "\0" in path:
+        raise RemoteError(f"{folder}: the saved path {path!r} would leave its output", DAMAGED)
+    return f"{folder}/{path}"
 
 
 def _none() -> BinaryIO:

@@ -3,9 +3,9 @@
 A provider has two halves. The `Provider` is pure: it checks a spec and turns it into a plan,
 touching no network, clock, environment or disk. Its `Client` is the other half: it sends the
 requests of a plan. What a client can do beyond that is a protocol with one method, asked for
-with isinstance: `Stage`, `Tail`, `Outputs`, `Stops`, `Talks`, `Remembers`, `Changes`, `Collects`, `Shells`,
-`Tunnels`; of a provider, `Survey`, `Doctor`, `DoctorOfNodes`, `Permits`, `Introduces`, `Rehearses`, `Exports`,
-`Imports`, `Enters` and `Probes`.
+with isinstance: `Stage`, `Tail`, `Outputs`, `Publishes`, `Stops`, `Talks`, `Remembers`, `Changes`, `Collects`,
+`Shells`, `Tunnels`; of a provider, `Survey`, `Doctor`, `DoctorOfNodes`, `Permits`, `Introduces`, `Rehearses`,
+`Exports`, `Imports`, `Enters` and `Probes`.
 `runspec.testing` asks every promise made here of every registered provider.
 """
 
@@ -27,6 +27,7 @@ from runspec.abilities import (
     Outputs,
     Permits,
     Probes,
+    Publishes,
     Rehearses,
     Remembers,
     Shells,
@@ -60,7 +61,7 @@ from runspec.inside import (
 )
 from runspec.layout import OUTPUT_TAR, blob_name, job_record, kept_outputs, reach, read_record
 from runspec.model import Model
-from runspec.outputs import saved_outputs
+from runspec.outputs import Copy, Publication, saved_outputs, unpublished
 from runspec.probe import Observation, Probe, ProbeContext, Verdict
 from runspec.problems import Path, Problem, did_you_mean
 from runspec.scalars import (
@@ -148,6 +149,7 @@ __all__ = [
     "Client",
     "Collects",
     "Conflict",
+    "Copy",
     "CredentialsError",
     "Doctor",
     "DoctorOfNodes",
@@ -188,6 +190,8 @@ __all__ = [
     "Problem",
     "Progress",
     "Provider",
+    "Publication",
+    "Publishes",
     "Rehearsal",
     "Rehearses",
     "Relay",
@@ -254,6 +258,7 @@ __all__ = [
     "task_of",
     "tasks",
     "tasks_in_all",
+    "unpublished",
     "variable",
 ]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import atexit
 import contextlib
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from functools import partial
 from pathlib import Path
@@ -17,6 +17,7 @@ from runspec import registry
 from runspec.provider import Answer, Client, Facts, Spec
 from runspec.testing import EXAMPLES, Strike, World
 from runspec.testing.world import SECRET
+from runspec_aws.client import AwsClient
 from runspec_aws.rehearsal import SETTINGS
 from runspec_azure.batch import rehearsal
 from runspec_rehearsal.aws.region import Objects, Region
@@ -26,6 +27,7 @@ from runspec_rehearsal.azure.blob import Blobs
 from tests.contract.slurm import parallelcluster, slurm
 from tests.needs import need
 
+OURS = "/.runspec/"
 STRIKES = ("error-after", "reset-after", "truncated", "reset-before")
 Harness = Callable[[Path, pytest.MonkeyPatch], World]
 
@@ -35,6 +37,18 @@ class LocalWorld(World):
 
     def faults(self) -> Mapping[str, Strike]:
         return {"the supervisor answers late": answers_late}
+
+    def plain(self, client: Client, run: str) -> Mapping[str, bytes]:
+        top = self._outputs(run)
+        found = {path.relative_to(top).as_posix(): path for path in top.rglob("*")}
+        return {k: p.read_bytes() for k, p in found.items() if p.is_file() and OURS not in k}
+
+    def discard(self, client: Client, run: str, keys: Collection[str]) -> None:
+        for key in keys:
+            (self._outputs(run) / key).unlink()
+
+    def _outputs(self, run: str) -> Path:
+        return self.folder / "runspec" / "local" / "runs" / run / "outputs"
 
 
 def answers_late(send: Callable[[], Answer]) -> Answer:
@@ -71,6 +85,17 @@ class AwsWorld(World):
 
     def outage(self) -> AbstractContextManager[None]:
         return silent(lambda: AwsWorld.region)
+
+    def plain(self, client: Client, run: str) -> Mapping[str, bytes]:
+        assert isinstance(client, AwsClient)
+        names = client.files.names("runs", run, "outputs", "")
+        keys = [name for name in names if OURS not in name]
+        return {key: client.files.read("runs", run, "outputs", key) or b"" for key in keys}
+
+    def discard(self, client: Client, run: str, keys: Collection[str]) -> None:
+        assert isinstance(client, AwsClient)
+        for key in keys:
+            client.files.remove(client.files.key("runs", run, "outputs", key))
 
     def sharing(self) -> Spec:
         """Give a job with two compute environments, a placement group and a launch template."""

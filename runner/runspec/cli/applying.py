@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 
 from runspec import adopt, apply as engine, gather, groups, logs, plan, record, words
-from runspec.cli import console, planning, smoking, stopping
+from runspec.cli import console, planning, publishing, smoking, stopping
 from runspec.cli.log_printer import LogPrinter
 from runspec.errors import (
     DETACHED,
@@ -300,6 +300,8 @@ def _followed(
         if status.state is State.GONE and journal.memory.want != "run":
             status = _ended_by_others(journal.memory)
         engine.note_end(journal, status)
+        if args.verb == "apply" and old.spec.outputs:
+            publishing.publish_ended(journal, old.run, client, status)
     return status
 
 

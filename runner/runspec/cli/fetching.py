@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path, PurePosixPath
 
 from runspec import disk
-from runspec.cli import applying, choosing, console
+from runspec.cli import applying, choosing, console, publishing
 from runspec.errors import OK, Conflict, RemoteError, Unavailable, UsageError
 from runspec.outputs import newest
 from runspec.problems import did_you_mean
@@ -27,6 +27,8 @@ def fetch(args: Namespace) -> int:
     with console.Told(quiet=args.json) as told:
         move = told.progress(f"fetch {of.run}")
         saved = _fetched(client, of.run, args.output, args.save, target, move)
+    if saved:
+        publishing.finish(of, client)
     whole = sum(file.bytes for file in saved.values())
     if args.json:
         files = [{"output": f.output, "path": str(p), "bytes": f.bytes} for p, f in saved.items()]

@@ -16,6 +16,7 @@ from runspec.provider import (
     Conflict,
     OutputFile,
     Outputs,
+    Publishes,
     Request,
     Spec,
     Stage,
@@ -30,6 +31,7 @@ from runspec.testing.world import FILES, World
 from runspec.words import tasks
 
 NOBODY = "nobody-000000"  # a run that never was
+EMPTY, NOTE = "made/0/0/empty", "made/0/0/.runspec/published"  # of `World.writing`
 LINES = ["first", "", "  two  spaces ", "%s \\n $HOME `x` 'y'", "grüße ✓", "x" * 5000, "last"]
 
 Trials = Callable[..., Trial]
@@ -273,6 +275,43 @@ class ClientContract:
         assert {f.path: f.bytes for f in found} == {k: len(v) for k, v in world.written().items()}
         assert [f.path for f in found] == sorted(world.written())
 
+    @pytest.mark.parametrize("exit_code", [0, 7])
+    def test_a_run_that_has_ended_has_plain_names_and_is_not_copied_twice(
+        self, trials: Trials, world: World, exit_code: int
+    ) -> None:
+        """Its agents published it, and a client finds nothing to do: what was taken away since does not come back."""
+        if "outputs" in world.refuses:
+            pytest.skip("it keeps no outputs")
+        trial = trials(world.writing(exit_code))
+        trial.make()
+        trial.wait()
+        client = publisher(trial)
+
+        assert list(client.publish(trial.run)) == []
+        found = dict(world.plain(trial.client, trial.run))
+        world.discard(trial.client, trial.run, [EMPTY])
+        assert list(client.publish(trial.run)) == []
+
+        assert found == {f"made/0/0/{path}": data for path, data in world.written().items()}
+        assert EMPTY not in world.plain(trial.client, trial.run)
+
+    def test_a_client_publishes_what_a_killed_agent_did_not(
+        self, trials: Trials, world: World
+    ) -> None:
+        """It is as if the agent had been killed after some copies of its last save and before the note."""
+        if "outputs" in world.refuses:
+            pytest.skip("it keeps no outputs")
+        trial = trials(world.writing())
+        trial.make()
+        trial.wait()
+        client = publisher(trial)
+        world.discard(trial.client, trial.run, [EMPTY, NOTE])
+
+        assert list(client.publish(trial.run)) == []
+
+        found = world.plain(trial.client, trial.run)
+        assert found == {f"made/0/0/{path}": data for path, data in world.written().items()}
+
     def test_an_output_is_kept_of_all_nodes_each_by_itself_or_of_the_first(
         self, trials: Trials, world: World
     ) -> None:
@@ -415,3 +454,15 @@ def reading(trial: Trial) -> Trial:
     if not isinstance(trial.client, Tail):
         pytest.skip("it reads no logs")
     return trial
+
+
+def publisher(trial: Trial) -> Publishes:
+    """Give the client of a run that has ended; skip the test where what jobs save has no objects of its own."""
+    assert isinstance(trial.client, Outputs), "it takes outputs and cannot give them back"
+    found = list(trial.client.outputs(trial.run))
+    assert found, "nothing was saved"
+    if not any("/.runspec/objects/" in f"/{file.key}" for file in found):
+        pytest.skip("its jobs write to plain names, or one tar")
+    if not isinstance(trial.client, Publishes):
+        pytest.skip("its client publishes nothing yet")
+    return trial.client

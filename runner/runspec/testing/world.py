@@ -159,6 +159,17 @@ class World:
         """Say whether *request* can meet that way to fail: what cannot is not tried with it."""
         return True
 
+    def plain(self, client: Client, run: str) -> Mapping[str, bytes]:
+        """Give what lies below the outputs of *run* for other tools, by key: all but what runspec keeps there.
+
+        Asked of a world whose client `Publishes`.
+        """
+        raise NotImplementedError
+
+    def discard(self, client: Client, run: str, keys: Collection[str]) -> None:
+        """Delete *keys*, which begin below the outputs of *run*, as if nobody had written them."""
+        raise NotImplementedError
+
     def printing(self, lines: Sequence[str], exit_code: int = 0) -> Spec:
         """Give a job that prints *lines* and exits with *exit_code*."""
         words = " ".join(shlex.quote(line) for line in lines)
