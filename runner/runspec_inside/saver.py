@@ -85,6 +85,7 @@ class Output:
         """Delete the objects that nothing names, *spared* but for those; what cannot be is, after the next save."""
         needed = self.manifest.objects | spared
         doomed = [made for made in self._objects if made not in needed]
+        self._objects.update(dict.fromkeys(doomed, ""))  # some may be gone, whatever the answer is
         try:
             self.bucket.delete_all([self.prefix + OBJECTS + made for made in doomed])
         except Failure:

@@ -118,14 +118,6 @@ class FencedSaver(Saver):
             for one in self.outputs
         )
 
-    def once(self, output: Output) -> List[str]:
-        """The node that saved last may have been killed before the output's own manifest followed."""
-        lines = super().once(output)
-        if output.name not in self._followed and output.manifest.saves:
-            self._follow(output)
-            self._followed.add(output.name)
-        return lines
-
     def _may_save(self) -> None:
         if not self.member.may_write(self.generation):
             raise Failure(OVER, LOST)
@@ -165,7 +157,13 @@ class FencedSaver(Saver):
         raise Failure("{} is written to by others all the time".format(key), LOST)
 
     def spared(self, output: Output) -> Set[str]:
-        """A slow node may still read what the generation began from: that stays until all have it."""
+        """A slow node may still read what the generation began from: that stays until all have it.
+
+        The node that saved last may have been killed before the output's own manifest followed, which names what goes.
+        """
+        if output.name not in self._followed:
+            self._follow(output)
+            self._followed.add(output.name)
         if self._holding and self._note != self._begun_note:
             self._holding = bool(self._begun_note) and not self.all_began()
         if self._holding:
