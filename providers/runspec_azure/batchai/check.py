@@ -263,6 +263,16 @@ def _places(spec: Spec, options: BatchAiOptions) -> Iterator[Problem]:
 
 def _kept(spec: Spec, options: BatchAiOptions) -> Iterator[Problem]:
     """`outputDirectories` of the official description: an output is one path, on a volume that all nodes mount."""
+    for i, output in enumerate(spec.outputs):
+        if output.keep > 1:
+            what = "programs of Batch AI write into mounted storage by themselves, so that there are no saves to keep"
+            yield Problem(("outputs", i, "keep"), what, "take keep away", at="key")
+        elif output.sync is not None:
+            what = (
+                "programs of Batch AI write into mounted storage by themselves: what is there when a node is lost is what "
+                "the program had written, not one save"
+            )
+            yield Problem(("outputs", i, "sync"), what, severity="note", at="key")
     if spec.cluster.nodes.max == 1:
         return
     for i, output in enumerate(spec.outputs):

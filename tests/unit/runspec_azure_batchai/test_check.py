@@ -89,6 +89,15 @@ def test_nothing_is_said_of_the_end_where_something_else_answers() -> None:
     assert [p for p in found if p.path == ("provider",)] == []
 
 
+def test_that_nothing_of_ours_saves_is_told() -> None:
+    """Programs write into mounted storage by themselves."""
+    output = {"name": "model", "path": "/job/model"}
+
+    words = one("outputs[0].sync", "note", outputs=[{**output, "sync": "60s"}])
+    assert "not one save" in words
+    assert "no saves to keep" in one("outputs[0].keep", outputs=[{**output, "keep": "last 2"}])
+
+
 def test_tries_that_nobody_makes_are_told() -> None:
     fields: dict[str, Any] = {"command": ["python", "a.py"], "retry": {"attempts": 2}}
 
