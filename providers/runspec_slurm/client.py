@@ -26,7 +26,7 @@ from runspec.provider import (
     Way,
     inside_zipapp,
 )
-from runspec_slurm import interactive, outputs, seats
+from runspec_slurm import interactive, outputs, publishing, seats
 from runspec_slurm.jobs import Jobs
 from runspec_slurm.litter import Collector
 from runspec_slurm.looking import Looks
@@ -140,6 +140,9 @@ class SlurmClient:
         if self.looks.seen(run) is None:
             self.jobs.missed(run)
         return self.logs.streams(run)
+
+    def publish(self, run: str) -> Sequence[str]:
+        return publishing.publish(self.shelf, run)
 
     def outputs(self, run: str) -> Sequence[OutputFile]:
         found = outputs.outputs(self.shelf, run)

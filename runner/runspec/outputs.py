@@ -88,7 +88,7 @@ def unpublished(base: str, keys: Iterable[str], read: Reads) -> list[Publication
     path in one of them that would lead out of its output or to what runspec keeps there.
     """
     there = {
-        key for key in keys if key[len(base) :].count("/") == 4
+        key for key in keys if key.startswith(base) and key[len(base) :].count("/") == 4
     }  # NAME/TASK/RANK/.runspec/FILE
     manifests = sorted(key for key in there if key.endswith(MANIFEST))
     notes = [key.removesuffix(MANIFEST) + PUBLISHED for key in manifests]
@@ -133,7 +133,11 @@ def _noted(key: str, note: bytes | None) -> tuple[int, list[str]]:
 def _plain(folder: str, path: str) -> str:
     """Return the plain key of *path*, which anybody who may write to the store may have written."""
     parts = path.split("/")
-    if not {"", ".", ".."}.isdisjoint(parts) or parts[0] == ".runspec" or "\0" in path:
+    try:
+        path.encode(errors="surrogateescape")
+    except UnicodeEncodeError:
+        parts = []
+    if not parts or not {"", ".", ".."}.isdisjoint(parts) or parts[0] == ".runspec" or "\0" in path:
         raise RemoteError(f"{folder}: the saved path {path!r} would leave its output", DAMAGED)
     return f"{folder}/{path}"
 

@@ -7,7 +7,7 @@ import contextlib
 import os
 import shutil
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from functools import partial
@@ -20,6 +20,9 @@ from runspec import registry
 from runspec.provider import Answer, Client, Facts, Request
 from runspec.testing import Strike, World
 from runspec_rehearsal.slurm import Cluster, Partition
+from runspec_slurm.client import SlurmClient
+from runspec_slurm.parallelcluster.client import ParallelClusterClient
+from runspec_slurm.shelf import Shelf
 from tests import pcluster
 from tests.needs import need
 from tests.slurm import PROGRAMS
@@ -97,6 +100,22 @@ class SlurmWorld(World):
             if programs not in (path := os.environ["PATH"]):
                 SlurmWorld.patch.setenv("PATH", f"{programs}:{path}")
         return super().connect(facts)
+
+    def plain(self, client: Client, run: str) -> Mapping[str, bytes]:
+        shelf, base = self._shelf(client), f"runs/{run}/outputs/"
+        keys = [e.key for e in shelf.listing(base.rstrip("/")) if "/.runspec/" not in e.key]
+        return {key[len(base) :]: shelf.read(key) or b"" for key in keys}
+
+    def discard(self, client: Client, run: str, keys: Collection[str]) -> None:
+        for key in keys:
+            self._shelf(client).remove(f"runs/{run}/outputs/{key}")
+
+    @staticmethod
+    def _shelf(client: Client) -> Shelf:
+        if isinstance(client, ParallelClusterClient):
+            return client.slurm().shelf
+        assert isinstance(client, SlurmClient)
+        return client.shelf
 
     def faults(self) -> Mapping[str, Strike]:
         return {name: partial(struck, self.folder, fault) for name, fault in self.breaks.items()}

@@ -267,6 +267,13 @@ class ParallelClusterClient:
             return ()
         return found
 
+    def publish(self, run: str) -> Sequence[str]:
+        try:
+            found: Sequence[str] = self.ask(lambda slurm: slurm.publish(run))
+        except NotThere:
+            return ()
+        return found
+
     def outputs(self, run: str) -> Sequence[OutputFile]:
         try:
             found: Sequence[OutputFile] = self.ask(lambda slurm: slurm.outputs(run))

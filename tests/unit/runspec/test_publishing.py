@@ -83,7 +83,18 @@ def test_a_name_that_the_store_cannot_have_is_not_in_the_note() -> None:
 
 @pytest.mark.parametrize(
     "path",
-    ["/etc/x", "../x", "a/../../x", "", "a//b", "./a", ".runspec/published", ".runspec", "a\0"],
+    [
+        "/etc/x",
+        "../x",
+        "a/../../x",
+        "",
+        "a//b",
+        "./a",
+        ".runspec/published",
+        ".runspec",
+        "a\0",
+        "\ud800",
+    ],
 )
 @pytest.mark.parametrize("where", ["manifest", "note"])
 def test_a_path_that_would_leave_its_output_is_refused(path: str, where: str) -> None:

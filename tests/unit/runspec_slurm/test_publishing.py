@@ -1,0 +1,81 @@
+"""What is saved in a workspace gets its plain names, whatever they are made of."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+
+import pytest
+
+from runspec.provider import RemoteError
+from runspec_slurm.publishing import publish
+from runspec_slurm.shelf import Shelf
+from runspec_slurm.transport import transport
+
+NAMES = [
+    "a b",
+    "line\nend",
+    "deep/'quoted' $HOME `x`",
+    "-rf",
+    "byte\udcff",
+    "new\\n",
+    "old/now-a-file",
+]
+
+
+def write(path: Path, content: bytes) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(content)
+
+
+def save(top: Path, number: int, names: list[str]) -> None:
+    """Have *names* be the files of save *number*, each with its own name as its content."""
+    files = []
+    for at, name in enumerate(names):
+        content = os.fsencode(name)
+        write(top / ".runspec/objects" / f"{number}-{at}", content)
+        entry = {"path": name, "size": len(content), "mtime_ns": 1, "sha256": ""}
+        files.append({**entry, "object": f"{number}-{at}"})
+    saves = [{"number": number, "at": 1, "files": files}]
+    record = {"format": "runspec.outputs/v2", "holder": "h", "saves": saves}
+    write(top / ".runspec/manifest.json", json.dumps(record).encode())
+
+
+def plain(top: Path) -> dict[str, bytes]:
+    files = [path for path in top.rglob("*") if path.is_file()]
+    names = {str(path.relative_to(top)): path for path in files}
+    return {name: path.read_bytes() for name, path in names.items() if ".runspec" not in name}
+
+
+@pytest.fixture
+def shelf(tmp_path: Path) -> Shelf:
+    return Shelf(transport(None, ()), str(tmp_path))
+
+
+def test_every_name_is_linked_and_what_the_save_lacks_goes(shelf: Shelf, tmp_path: Path) -> None:
+    top = tmp_path / "runs/r/outputs/model/0/0"
+    save(top, 1, [*NAMES, *(f"many/{n}" for n in range(50))])
+    assert publish(shelf, "r") == []
+    first = plain(top)
+    save(top, 2, ["old", "line\nend"])
+
+    assert publish(shelf, "r") == []
+
+    every = [*NAMES, *(f"many/{n}" for n in range(50))]
+    assert first == {name: os.fsencode(name) for name in every}
+    assert plain(top) == {"old": b"old", "line\nend": b"line\nend"}
+    assert (top / "old").stat().st_nlink == 2
+    assert json.loads((top / ".runspec/published").read_bytes())["save"] == 2
+
+
+def test_no_note_is_written_where_an_object_is_missing(shelf: Shelf, tmp_path: Path) -> None:
+    top = tmp_path / "runs/r/outputs/model/0/0"
+    save(top, 1, ["a", "b"])
+    (top / ".runspec/objects/1-1").unlink()
+
+    with pytest.raises(RemoteError, match="link what was saved"):
+        publish(shelf, "r")
+
+    assert not (top / ".runspec/published").exists()
+    assert [path.name for path in top.iterdir() if path.name.startswith(".rs-")] == []
