@@ -269,8 +269,8 @@ def _kept(spec: Spec, options: BatchAiOptions) -> Iterator[Problem]:
             yield Problem(("outputs", i, "keep"), what, "take keep away", at="key")
         elif output.sync is not None:
             what = (
-                "programs of Batch AI write into mounted storage by themselves: what is there when a node is lost is what "
-                "the program had written, not one save"
+                "programs of Batch AI write into mounted storage by themselves: what is there when a node is lost is "
+                "what the program had written, not one save"
             )
             yield Problem(("outputs", i, "sync"), what, severity="note", at="key")
     if spec.cluster.nodes.max == 1:
