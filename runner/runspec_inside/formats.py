@@ -5,7 +5,7 @@ What names no format has the first one, so records of versions that named none a
 
 from typing import Any, Dict
 
-from .words import USAGE, Failure
+from .failure import USAGE, Failure
 
 RUN = "runspec.run/v1"
 ELASTIC = "runspec.elastic/v1"

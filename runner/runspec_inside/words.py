@@ -4,21 +4,13 @@ import os
 import socket
 from typing import Mapping, NamedTuple, Optional, Tuple, Type, TypeVar
 
-USAGE = 2  # the words are wrong: trying again does not help
-LOST = 75  # a node did not come, or went away: trying again may help
-STOPPED = 143  # 128 + SIGTERM, as the schedulers' "was it reclaimed?" rules expect
+from .failure import LOST, STOPPED, USAGE, Failure
+
+__all__ = ["LAUNCHES", "LOST", "STOPPED", "USAGE", "Failure", "Words", "current", "read"]
 
 LAUNCHES = ("none", "mpi", "torchrun")
 
 Number = TypeVar("Number", int, float)
-
-
-class Failure(Exception):
-    """What ends this node: one line for stderr, and the exit code."""
-
-    def __init__(self, message: str, code: int = USAGE) -> None:
-        super().__init__(message)
-        self.code = code
 
 
 class Words(NamedTuple):
