@@ -20,6 +20,7 @@ from runspec.testing.world import SECRET
 from runspec_aws.client import AwsClient
 from runspec_aws.rehearsal import SETTINGS
 from runspec_azure.batch import rehearsal
+from runspec_azure.batch.client import AzureClient
 from runspec_rehearsal.aws.region import Objects, Region
 from runspec_rehearsal.azure.batch.server import AzureBatch
 from runspec_rehearsal.azure.batchai import BatchAI
@@ -188,6 +189,17 @@ class AzureWorld(World):
     def up() -> AzureBatch:
         assert AzureWorld.account is not None
         return AzureWorld.account
+
+    def plain(self, client: Client, run: str) -> Mapping[str, bytes]:
+        assert isinstance(client, AzureClient)
+        names = client.blobs.names("runs", run, "outputs", "")
+        keys = [name for name in names if OURS not in name]
+        return {key: client.blobs.read("runs", run, "outputs", key) or b"" for key in keys}
+
+    def discard(self, client: Client, run: str, keys: Collection[str]) -> None:
+        assert isinstance(client, AzureClient)
+        for key in keys:
+            client.blobs.remove(client.blobs.key("runs", run, "outputs", key))
 
     def faults(self) -> Mapping[str, Strike]:
         return {kind: partial(struck_azure, kind) for kind in STRIKES}

@@ -28,6 +28,7 @@ from runspec.provider import (
     inside_zipapp,
     seats_of,
 )
+from runspec_azure import publishing
 from runspec_azure.batch import job, scale, times
 from runspec_azure.batch.litter import Collector
 from runspec_azure.batch.options import BatchOptions
@@ -288,6 +289,9 @@ class AzureClient:
 
     def outputs(self, run: str) -> Sequence[OutputFile]:
         return self.blobs.outputs(run)
+
+    def publish(self, run: str) -> Sequence[str]:
+        return publishing.publish(self.blobs, run)
 
 
 def _exists(request: Request, exc: RemoteError) -> bool:
