@@ -1,0 +1,139 @@
+"""Nodes of a real Slurm lose their power while a job saves: the next start finds one save, whole, and the last one.
+
+`RUNSPEC_FAULTS=all` has 50 losses, and files of 400 MB.
+"""
+
+from __future__ import annotations
+
+import random
+import time
+from pathlib import Path
+
+import pytest
+
+from runspec_inside.folder import FolderBucket
+from runspec_inside.manifest import MANIFEST, OBJECTS, parsed
+from tests.e2e.slurm import Project, cluster as cluster, project as project  # fixtures
+from tests.faults.chosen import ALL
+
+pytestmark = pytest.mark.slow
+NAMES = ("a.bin", "b.bin")
+LOSSES = 50 if ALL else 5
+# What it finds, and then a step after the other, until there is a file that says to end.
+PROGRAM = """
+import os, sys, time
+
+at, size, end = sys.argv[1], int(sys.argv[2]), sys.argv[3]
+paths = [os.path.join(at, name) for name in ("a.bin", "b.bin")]
+
+def step_of(path):
+    if not os.path.exists(path):
+        return 0
+    with open(path, "rb") as file:
+        head = file.read(8)
+        file.seek(-8, 2)
+        assert file.read() == head
+    return int(head)
+
+steps = [step_of(path) for path in paths]
+print("found", *steps, flush=True)
+step = steps[0]
+while True:
+    step += 1
+    for path in paths:
+        with open(at + "." + os.path.basename(path), "wb") as file:
+            file.write(b"%08d" % step)
+            file.truncate(size - 8)
+            file.seek(0, 2)
+            file.write(b"%08d" % step)
+    for path in paths:
+        os.replace(at + "." + os.path.basename(path), path)
+    if os.path.exists(end):
+        break
+    time.sleep((0.05, 1.3, 1.3)[step % 3] * (1 + size // 50_000_000))
+"""
+
+
+class Job:
+    """The job, and what of it counts in the store."""
+
+    def __init__(self, project: Project, size: int, losses: int) -> None:
+        self.project, self.end = project, project.folder / "end"
+        program = project.folder / "program.py"
+        program.write_text(PROGRAM)
+        self.run = project.started(
+            outputs=[{"name": "model", "path": "/job/out", "sync": "1s"}],
+            retry={"spot_attempts": losses + 2},
+            command=["python3", str(program), "${outputs.model}", str(size), str(self.end)],
+        )
+        self.at = f"runs/{self.run}/outputs/model/0/0/"
+        self.store = FolderBucket({"RUNSPEC_STORE": f"file://{project.workspace}"})
+
+    def counted(self) -> int:
+        """Give the step of the save that counts; 0 where there is none. Its files are of one step, and whole."""
+        files = parsed(self.store.get(self.at + MANIFEST), MANIFEST).files
+        assert sorted(files) in ([], list(NAMES))
+        steps = set()
+        for entry in files.values():
+            path = Path(self.store.root) / self.at / OBJECTS / entry.object
+            assert path.stat().st_size == entry.size
+            steps.add(first(path))
+        assert len(steps) <= 1, f"the save that counts has files of the steps {sorted(steps)}"
+        return steps.pop() if steps else 0
+
+    def found(self) -> list[list[int]]:
+        """Give what each start has found."""
+        lines = self.project.log().splitlines()
+        return [[int(w) for w in line.split()[1:]] for line in lines if line.startswith("found ")]
+
+    def is_lost(self) -> None:
+        """Have the node that it runs on lose its power, and come back without the job."""
+        cluster = self.project.cluster
+        (node,) = self.project.jobs("%N", f"--name={self.run}", "--states=running")
+        cluster.lose(node)
+        cluster.set_node(node, "DOWN", "its power is gone")
+        cluster.mend(cancel=False)
+
+
+def first(path: Path) -> int:
+    with path.open("rb") as file:
+        return int(file.read(8))
+
+
+SIZES = [pytest.param(1_000_000, LOSSES, id="1 MB")]
+if ALL:
+    SIZES.append(pytest.param(400_000_000, 6, id="400 MB"))
+
+
+@pytest.mark.timeout(3600)
+@pytest.mark.parametrize(("size", "losses"), SIZES)
+def test_no_start_sees_two_saves_and_none_that_counted_is_lost(
+    project: Project, size: int, losses: int
+) -> None:
+    """A loss after the other, of one job, which Slurm queues again each time."""
+    job = Job(project, size, losses)
+    dice, counts = random.Random(size), 0
+    expected = []
+    for number in range(1, losses + 1):
+        expected.append([counts, counts])
+        project.until(lambda number=number: len(job.found()) == number)  # type: ignore[misc]
+        time.sleep(dice.uniform(0.2, 4.0) * (1 + size // 50_000_000))
+        before = job.counted()
+        job.is_lost()
+        after = job.counted()
+        assert after >= before >= counts, "a save that counted is lost"
+        counts = after
+    assert counts > 0, "nothing was saved at all"
+    job.end.touch()
+    found = project.until_over()
+
+    assert (found["state"], job.found()) == ("succeeded", [*expected, [counts, counts]])
+    assert job.counted() == counts + 1
+    target = project.folder / "fetched"
+    assert project.said("fetch", "job", str(target))[0] == 0
+    assert {name: first(target / "model" / name) for name in NAMES} == dict.fromkeys(
+        NAMES, counts + 1
+    )
+    assert project.said("destroy", "job")[0] == 0
+    assert project.said("destroy", "--site")[0] == 0
+    assert project.left() == []
