@@ -26,6 +26,14 @@ PROFILE: dict[str, Any] = {
     "bucket": BUCKET,
     "secrets": {"hf": f"aws-sm:{SECRET}"},
 }
+# A copy of boto3's own asks for these: nothing of ours reads their answers, but for whether they are refusals.
+BY_BOTO3 = {
+    "HeadObject",
+    "CopyObject",
+    "CreateMultipartUpload",
+    "UploadPartCopy",
+    "CompleteMultipartUpload",
+}
 Capture = pytest.CaptureFixture[str]
 
 
@@ -43,7 +51,7 @@ def prepared(objects: Objects, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     called = recorded(monkeypatch)
     yield found
     found.close()
-    assert called <= set(TRUTHS), "tests/drawn has no answers of these operations"
+    assert called - BY_BOTO3 <= set(TRUTHS), "tests/drawn has no answers of these operations"
 
 
 def recorded(monkeypatch: pytest.MonkeyPatch) -> set[str]:

@@ -1,0 +1,81 @@
+"""What is saved on this machine gets its plain names, whatever was below them before."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+
+import pytest
+
+from runspec.provider import RemoteError
+from runspec_local.publishing import publish
+
+NAMES = ["a b", "line\nend", "byte\udcff", "old/now-a-file"]
+
+
+def write(path: Path, content: bytes) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(content)
+
+
+def save(top: Path, number: int, names: list[str]) -> None:
+    """Have *names* be the files of save *number*, each with its own name as its content."""
+    files = []
+    for at, name in enumerate(names):
+        content = os.fsencode(name)
+        write(top / ".runspec/objects" / f"{number}-{at}", content)
+        entry = {"path": name, "size": len(content), "mtime_ns": 1, "sha256": ""}
+        files.append({**entry, "object": f"{number}-{at}"})
+    saves = [{"number": number, "at": 1, "files": files}]
+    record = {"format": "runspec.outputs/v2", "holder": "h", "saves": saves}
+    write(top / ".runspec/manifest.json", json.dumps(record).encode())
+
+
+def plain(top: Path) -> dict[str, bytes]:
+    files = [path for path in top.rglob("*") if path.is_file()]
+    names = {str(path.relative_to(top)): path for path in files}
+    return {name: path.read_bytes() for name, path in names.items() if ".runspec" not in name}
+
+
+@pytest.fixture
+def top(tmp_path: Path) -> Path:
+    return tmp_path / "outputs/model/0/0"
+
+
+def test_every_name_is_linked_and_what_the_save_lacks_goes(tmp_path: Path, top: Path) -> None:
+    save(top, 1, NAMES)
+    assert publish(tmp_path) == []
+    first = plain(top)
+    save(top, 2, ["old"])
+
+    assert publish(tmp_path) == []
+
+    assert first == {name: os.fsencode(name) for name in NAMES}
+    assert plain(top) == {"old": b"old"}
+    assert (top / "old").stat().st_nlink == 2
+
+
+def test_files_are_copied_where_there_are_no_links(
+    tmp_path: Path, top: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refused(source: Path, target: Path) -> None:
+        raise PermissionError(1, "Operation not permitted")
+
+    monkeypatch.setattr(os, "link", refused)
+    save(top, 1, ["a"])
+
+    assert publish(tmp_path) == []
+    assert ((top / "a").read_bytes(), (top / "a").stat().st_nlink) == (b"a", 1)
+
+
+def test_nothing_is_written_through_a_link_that_leads_out(tmp_path: Path, top: Path) -> None:
+    save(top, 1, ["out/a"])
+    (tmp_path / "elsewhere").mkdir()
+    (top / "out").symlink_to(tmp_path / "elsewhere")
+
+    with pytest.raises(RemoteError, match=r"leads .* out of"):
+        publish(tmp_path)
+
+    assert list((tmp_path / "elsewhere").iterdir()) == []
+    assert not (top / ".runspec/published").exists()
