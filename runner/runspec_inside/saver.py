@@ -240,11 +240,16 @@ class Saver:
         left: List[str] = []
         for output in self.outputs:
             try:
-                lines = published(output)
+                lines = published(output) if self._counts(output) else []
             except Failure as failure:
                 lines = [str(failure)]
             left += ["output '{}': {}".format(output.name, line) for line in lines]
         return left
+
+    def _counts(self, output: Output) -> bool:
+        """Say whether the last save known here is what counts, and not that of a machine that came later."""
+        there = parsed(self.bucket.get(output.prefix + MANIFEST), output.prefix + MANIFEST)
+        return bool(there.saves) and there.saves == output.manifest.saves
 
 
 def published(output: Output) -> List[str]:

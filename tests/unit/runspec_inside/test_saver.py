@@ -577,3 +577,24 @@ def test_nothing_begins_from_plain_names(bucket: Bucket, source: Path, tmp_path:
     brought(bucket, tmp_path / "back")
 
     assert tree(tmp_path / "back") == tree(source)
+
+
+@pytest.mark.parametrize("text", ["A", "of the first"])
+def test_a_machine_that_was_replaced_gives_no_plain_names(
+    bucket: Bucket, source: Path, tmp_path: Path, text: str
+) -> None:
+    """They would be of its last save, over those of a later one; it may have nothing more to save itself."""
+    first = opened(bucket, source)
+    os.utime(source / "a", (1, 1))
+    once(first)
+    then = brought(bucket, tmp_path / "then")
+    (tmp_path / "then/a").write_text("later")
+    assert then.finish() == [] and then.publish() == []
+
+    if text != "A":
+        (source / "a").write_text(text)
+
+    first.finish()
+    assert first.publish() == []
+
+    assert bucket.get(AT + "a") == b"later"

@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 from runspec_inside import sync
+from runspec_inside.folder import FolderBucket
 from runspec_inside.manifest import MANIFEST, OBJECTS, parsed
 from runspec_inside.pack import zipapp_bytes
 from runspec_inside.words import Failure
@@ -180,3 +181,19 @@ def test_once_says_what_is_not_saved(source: Path, target: Path, tmp_path: Path)
 
     assert done.returncode == 1
     assert done.stderr == f"runspec: sync: output '{target}': .runspec: this name is taken\n"
+
+
+def test_where_no_save_could_be_made_it_is_told(
+    source: Path, target: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """There is nothing then that could have its plain name."""
+
+    def full(*_: Any) -> None:
+        raise Failure("the disk is full")
+
+    monkeypatch.setattr(FolderBucket, "put_file", full)
+
+    assert saved(source, target) == 1
+
+    assert "the disk is full" in capsys.readouterr().err
+    assert tree(target) == {}
