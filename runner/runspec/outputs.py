@@ -36,11 +36,11 @@ def saved_outputs(base: str, entries: Iterable[tuple[str, int]], opened: Opens) 
     found: list[OutputFile] = []
     for key, size in entries:
         for end, files in ((MANIFEST, _listed), (SENT, _sent)):
-            if key.endswith(end):
-                name, task, rank = key[len(base) : -len(end)].split("/")
-                found += files(
-                    OutputFile(name, int(task), int(rank), "", size, _none, key=key), opened
-                )
+            parts = key[len(base) : -len(end)].split("/") if key.endswith(end) else []
+            if len(parts) == 3:  # what lies deeper is a file of the job's, by its plain name
+                name, task, rank = parts
+                of = OutputFile(name, int(task), int(rank), "", size, _none, key=key)
+                found += files(of, opened)
     return sorted(found, key=lambda f: (f.output, f.task, f.rank, f.save, f.path))
 
 

@@ -274,7 +274,7 @@ def published(output: Output) -> List[str]:
     bucket.delete_all([output.prefix + name for name in before if name not in save.files])
     many.each(copy, [name for name, entry in save.files.items() if entry.object])
     there = sorted(name for name in save.files if name not in left)
-    record = {"save": save.number, "holder": output.manifest.holder, "files": there}
+    record = {"save": save.number, "files": there}
     bucket.put(output.prefix + PUBLISHED, json.dumps(record).encode("utf-8"))
     return sorted("{}: {}".format(shown(name), why) for name, why in left.items())
 

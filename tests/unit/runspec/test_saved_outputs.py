@@ -57,3 +57,16 @@ def test_an_object_elsewhere_is_refused() -> None:
 
     with pytest.raises(RemoteError, match="no object of this output"):
         saved_outputs("p/", [(KEY, len(text))], lambda key, start, end: io.BytesIO(text))
+
+
+def test_files_of_the_job_by_their_plain_names_are_no_manifests() -> None:
+    """A job may have saved a folder that holds outputs of another run."""
+    keys = [
+        ("p/model/0/0/deep/.runspec/manifest.json", 5),
+        ("p/model/0/0/deep/.runspec/output.tar", 5),
+    ]
+
+    def opened(key: str, start: int, end: int | None) -> io.BytesIO:
+        raise AssertionError(key)
+
+    assert saved_outputs("p/", keys, opened) == []

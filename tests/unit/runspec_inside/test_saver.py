@@ -193,6 +193,38 @@ def test_what_has_changed_is_saved_again(bucket: Bucket, source: Path) -> None:
     assert objects(bucket) == manifest(bucket).objects
 
 
+@pytest.mark.parametrize("kind", ["folder"], indirect=True)
+def test_there_is_twice_the_output_at_the_most(
+    bucket: Bucket, source: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """While all of it is saved anew, again and again, and gets its plain names."""
+    most = [0]
+
+    def measured(name: str) -> None:
+        do = getattr(bucket, name)
+
+        def then(*words: Any) -> Any:
+            result = do(*words)
+            most[0] = max(most[0], sum(one.size for one in bucket.listing(AT) if not ours(one.key)))
+            return result
+
+        monkeypatch.setattr(bucket, name, then)
+
+    def ours(key: str) -> bool:
+        return key in (AT + MANIFEST, AT + PUBLISHED)
+
+    for name in ("put_file", "copy"):
+        measured(name)
+    saver = opened(bucket, source)
+    for step in range(4):
+        for name in ("a", "deep/er/b"):
+            (source / name).write_bytes(bytes([step]) * 1000 + name.encode().ljust(9))
+        assert once(saver) == []
+    saver.publish()
+
+    assert most[0] == 2 * sum(len(content) for content in tree(source).values())
+
+
 def test_so_many_saves_stay_as_are_asked_for(bucket: Bucket, source: Path) -> None:
     """Each a whole set; the same content is there once for all of them."""
     saver = opened(bucket, source, keep=2)
