@@ -57,8 +57,7 @@ class Snapshot:
 
     def know(self, files: Listed) -> None:
         """Take *files* for read, as long as they look the same: who put them there gave them their times."""
-        known = {n: ((e.size, e.mtime_ns, None), e) for n, e in files.items() if e.object}
-        self._read.update(known)
+        self._read = {n: ((e.size, e.mtime_ns, None), e) for n, e in files.items() if e.object}
 
     def wrong(self) -> List[str]:
         """Return a line for each file that could not be read."""
