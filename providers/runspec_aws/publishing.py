@@ -37,14 +37,18 @@ def publish(files: Objects, run: str) -> list[str]:
 def _finish(files: Objects, left: Publication) -> list[str]:
     """Carry out *left*; return the keys that S3 cannot have. The note comes last."""
     refused = [copy.target for copy in left.copies if not _is_key(copy.target)]
+    _note(files, left.key, left.begun())
     files.delete_all([key for key in left.stale if _is_key(key)], f"clear {left.folder}")
     wanted = [copy for copy in left.copies if copy.target not in refused]
     with ThreadPoolExecutor(AT_ONCE) as pool:
         list(pool.map(lambda copy: _copy(files, copy), wanted))
-    where = {"Bucket": files.session.bucket, "Key": left.key}
-    with translated(f"write {left.key}"):
-        files.session.make("s3").put_object(**where, Body=left.note(refused))
+    _note(files, left.key, left.note(refused))
     return refused
+
+
+def _note(files: Objects, key: str, note: bytes) -> None:
+    with translated(f"write {key}"):
+        files.session.make("s3").put_object(Bucket=files.session.bucket, Key=key, Body=note)
 
 
 def _copy(files: Objects, copy: Copy) -> None:

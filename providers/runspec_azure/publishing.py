@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -17,6 +18,8 @@ from runspec_azure.session import refuse_plain
 
 # https://learn.microsoft.com/rest/api/storageservices/naming-and-referencing-containers--blobs--and-metadata
 NAME_LENGTH = 1024
+# https://learn.microsoft.com/rest/api/storageservices/naming-and-referencing-containers--blobs--and-metadata
+CONTROLS = re.compile("[\\x00-\\x1f\\x7f\\x81]")
 LOOK_S = 0.5  # between two looks at a copy that goes on
 
 
@@ -37,6 +40,7 @@ def publish(blobs: Blobs, run: str) -> list[str]:
 def _finish(blobs: Blobs, left: Publication) -> list[str]:
     """Carry out *left*; return the names that no blob can have. The note comes last."""
     refused = [copy.target for copy in left.copies if not _is_name(copy.target)]
+    blobs.put(left.key, left.begun())
     for key in filter(_is_name, left.stale):
         blobs.remove(key)
     wanted = [copy for copy in left.copies if copy.target not in refused]
@@ -77,4 +81,4 @@ def _is_name(key: str) -> bool:
         key.encode()
     except UnicodeEncodeError:
         return False
-    return len(key) <= NAME_LENGTH
+    return len(key) <= NAME_LENGTH and not CONTROLS.search(key)

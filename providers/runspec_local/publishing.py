@@ -35,6 +35,7 @@ def _content(path: Path) -> bytes | None:
 
 def _finish(saved: Path, left: Publication) -> None:
     top = saved / left.folder
+    durable.write(saved / left.key, left.begun())
     for key in left.stale:
         _remove(saved / key, top)
     for copy in left.copies:

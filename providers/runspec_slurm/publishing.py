@@ -49,7 +49,8 @@ def publish(shelf: Shelf, run: str) -> list[str]:
 
 
 def _finish(shelf: Shelf, left: Publication) -> None:
-    """Carry out *left* by three commands at the most; the note comes last."""
+    """Carry out *left* by four commands at the most; the note comes last."""
+    shelf.put(left.key, left.begun())
     if left.stale:
         names = _names(left.stale)
         shelf.change(f"clear {left.folder}", DELETE, content=names, timeout_s=pace.STAGE_S)

@@ -46,9 +46,7 @@ def saved_outputs(base: str, entries: Iterable[tuple[str, int]], opened: Opens) 
 
 def newest(files: Iterable[OutputFile]) -> list[OutputFile]:
     """Give those of *files* that are of the last save of their output, each node's by itself."""
-    kept = list(files)
-    last = {f[:3]: f.save for f in sorted(kept, key=lambda f: f.save)}
-    return [file for file in kept if file.save == last[file[:3]]]
+    return [file for file in files if file.newest]
 
 
 class Copy(NamedTuple):
@@ -66,7 +64,6 @@ class Publication(NamedTuple):
     copies: tuple[Copy, ...]
     stale: tuple[str, ...]  # plain keys of an earlier save that this save lacks
     save: int
-    holder: str
 
     @property
     def key(self) -> str:
@@ -77,7 +74,13 @@ class Publication(NamedTuple):
         """Return the note, as `runspec_inside.saver` writes it; *refused* are plain keys that the store cannot have."""
         there = {copy.target for copy in self.copies} - set(refused)
         files = sorted(key[len(self.folder) + 1 :] for key in there)
-        return json.dumps({"save": self.save, "holder": self.holder, "files": files}).encode()
+        return json.dumps({"save": self.save, "files": files}).encode()
+
+    def begun(self) -> bytes:
+        """Return the note that goes first: whoever comes after one that is killed knows all names there may be."""
+        keys = {*self.stale, *(copy.target for copy in self.copies)}
+        files = sorted(key[len(self.folder) + 1 :] for key in keys)
+        return json.dumps({"save": 0, "files": files}).encode()
 
 
 def unpublished(base: str, keys: Iterable[str], read: Reads) -> list[Publication]:
@@ -114,9 +117,10 @@ def _left(key: str, manifest: bytes | None, note: bytes | None) -> Publication |
     before, names = _noted(folder + PUBLISHED, note)
     if before == save:
         return None
-    copies = tuple(Copy(f.key, _plain(folder, f.path), f.bytes) for f in files if f.save == save)
+    every = (Copy(f.key, _plain(folder, f.path), f.bytes) for f in files if f.save == save)
+    copies = tuple(copy for copy in every if copy.source != copy.target)
     stale = {_plain(folder, name) for name in names} - {copy.target for copy in copies}
-    return Publication(folder, copies, tuple(sorted(stale)), save, str(record.get("holder", "")))
+    return Publication(folder, copies, tuple(sorted(stale)), save)
 
 
 def _noted(key: str, note: bytes | None) -> tuple[int, list[str]]:
@@ -180,6 +184,7 @@ def _files(record: Mapping[str, Any], of: OutputFile, opened: Opens) -> list[Out
                     save=int(save["number"]),
                     sha256=str(file.get("sha256", "")),
                     key=key,
+                    newest=save is saves[-1],
                 )
             )
     return found

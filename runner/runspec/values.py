@@ -285,8 +285,8 @@ class Stream(Protocol):
 class OutputFile(NamedTuple):
     """A file a job left in an output. *path* is below the output's folder, "/" between parts.
 
-    *save* is the number of the save that it is of, where more than one may be kept, else 0. *sha256* is of its content,
-    where that is known, and *key* names where that lies.
+    *save* is the number of the save that it is of, where more than one may be kept, else 0, and *newest* says whether
+    that is the last one. *sha256* is of its content, where that is known, and *key* names where that lies.
     """
 
     output: str
@@ -298,6 +298,7 @@ class OutputFile(NamedTuple):
     save: int = 0
     sha256: str = ""
     key: str = ""
+    newest: bool = True
 
 
 class Litter(NamedTuple):

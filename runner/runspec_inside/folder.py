@@ -171,14 +171,18 @@ class FolderBucket(Bucket):
                 raise _refused(key, error) from error
 
     def sweep(self, prefix: str) -> None:
+        """One that somebody has open, or that is gone by now, is left to the next."""
         folder = self._path(prefix.rstrip("/"))
         try:
-            parts = [name for name in os.listdir(folder) if PART.fullmatch(name)]
-            for name in parts:
-                files.remove(os.path.join(folder, name))
-        except OSError as error:
-            if error.errno not in NOT_THERE:
-                raise _refused(prefix, error) from error
+            parts = [name for name in os.listdir(folder) if name.startswith(".rs-")]
+        except OSError:
+            return
+        for name in parts:
+            if PART.fullmatch(name) and name.endswith(".part"):
+                try:
+                    os.unlink(os.path.join(folder, name))
+                except OSError:
+                    continue
 
     def listing(self, prefix: str) -> Iterator[Object]:
         folder, slash, begin = prefix.rpartition("/")

@@ -6,14 +6,15 @@ another version than it believes: a machine that was thought lost and wakes up c
 
 import json
 import os
+import sys
 import threading
 import time
-from typing import Dict, List, Optional, Set
+from typing import AbstractSet, Dict, List, Optional, Set
 
 from . import files, many
 from .bucket import Bucket, Opened, file_digest
 from .manifest import MANIFEST, OBJECTS, PUBLISHED, Entry, Manifest, parsed
-from .snapshot import Snapshot, shown
+from .snapshot import PATIENCE_S, Snapshot, Unsettled, shown
 from .words import LOST, Failure
 
 TRIES = 3  # of the last pass
@@ -40,9 +41,9 @@ class Output:
         self.sure = True  # whether *manifest* is what counts, and not one whose reply was lost
         self.snapshot = Snapshot(path, self._send)
         self.one = threading.Lock()  # a save at a time
-        self._objects: Dict[
-            str, str
-        ] = {}  # those that are there, and the SHA-256 of what is in them, if known
+        self.refused: Optional[Failure] = None  # why what no save names any more is not deleted
+        self._objects: Set[str] = set()  # those that are there
+        self._by_digest: Dict[str, str] = {}  # those whose content is known
         self._owner = os.urandom(8).hex()
         self._count = 0
         self._sending: Set[str] = set()  # by the SHA-256 of their content
@@ -51,9 +52,9 @@ class Output:
     def know(self, manifest: Manifest, objects: List[str]) -> None:
         """Begin with *manifest*, and the names of all *objects* that are there."""
         self.manifest = manifest
-        self._objects = dict.fromkeys(objects, "")
-        for save in manifest.saves:
-            self._objects.update({e.object: e.sha256 for e in save.files.values() if e.object})
+        named = [e for save in manifest.saves for e in save.files.values() if e.object]
+        self._objects = {*objects, *(entry.object for entry in named)}
+        self._by_digest = {entry.sha256: entry.object for entry in named}
         self.snapshot.know(manifest.files)
 
     def key(self, name: str, entry: Entry) -> str:
@@ -65,16 +66,16 @@ class Output:
         with self._counting:
             while digest in self._sending:
                 self._counting.wait()
-            for there, sha256 in self._objects.items():
-                if sha256 == digest:
-                    return there
+            there = self._by_digest.get(digest)
+            if there is not None:
+                return there
             self._count += 1
             made = "{}-{}".format(self._owner, self._count)
-            self._objects[made] = ""  # part of it may be there
+            self._objects.add(made)  # part of it may be there
             self._sending.add(digest)
         try:
             self.bucket.put_file(self.prefix + OBJECTS + made, opened, size, digest)
-            self._objects[made] = digest
+            self._by_digest[digest] = made
         finally:
             with self._counting:
                 self._sending.remove(digest)
@@ -84,14 +85,22 @@ class Output:
     def collect(self, spared: Set[str]) -> None:
         """Delete the objects that nothing names, *spared* but for those; what cannot be is, after the next save."""
         needed = self.manifest.objects | spared
-        doomed = [made for made in self._objects if made not in needed]
-        self._objects.update(dict.fromkeys(doomed, ""))  # some may be gone, whatever the answer is
+        doomed = sorted(self._objects - needed)
+        if self.refused is not None:
+            doomed = doomed[:1]  # whoever may not delete is not asked for more
+        # Some may be gone, whatever the answer is.
+        self._by_digest = {sha: made for sha, made in self._by_digest.items() if made in needed}
         try:
             self.bucket.delete_all([self.prefix + OBJECTS + made for made in doomed])
-        except Failure:
+        except Failure as failure:
+            if self.refused is None:
+                text = "runspec: output '{}': what later saves have replaced stays: {}"
+                print(text.format(self.name, failure), file=sys.stderr)
+                sys.stderr.flush()
+            self.refused = failure
             return
-        for made in doomed:
-            del self._objects[made]
+        self.refused = None
+        self._objects.difference_update(doomed)
 
 
 class Saver:
@@ -153,11 +162,22 @@ class Saver:
 
     def _go_on(self, output: Output, every_s: float) -> None:
         while not self._over.wait(every_s):
-            output.snapshot.settle(self._over.wait)
+            try:
+                self._settled(output)
+            except (Failure, OSError):  # the next pass, or the last one, says so
+                pass
+
+    def _settled(self, output: Output) -> None:
+        """Save what there was while nothing was written, or after a while whatever there is at one moment."""
+        until = time.monotonic() + PATIENCE_S
+        while True:
+            output.snapshot.settle(self._over.wait, until)
             try:
                 self.once(output)
-            except Failure:  # the next pass, or the last one, says so
-                pass
+                return
+            except Unsettled:
+                if self._over.wait(0.05):
+                    return
 
     def finish(self) -> List[str]:
         """Save all that is there; return a line for each thing that could not be saved."""
@@ -178,7 +198,7 @@ class Saver:
         for count in range(TRIES):
             try:
                 left = self.once(output)
-            except Failure as failure:
+            except (Failure, OSError) as failure:
                 left = [str(failure)]
             if not left or self.replaced:
                 break
@@ -193,22 +213,22 @@ class Saver:
         """
         with output.one:
             self._may_save()
-            found = output.snapshot.taken()
+            found = output.snapshot.taken(output.manifest.files)
             if not (output.sure and output.manifest.saves and found == output.manifest.files):
                 made = output.manifest.plus(found, time.time(), output.keep)
                 output.sure = False
                 self.commit(output, made)
                 output.manifest, output.sure = made, True
-            output.collect(self.spared(output))
+            self.collect(output)
             return output.snapshot.wrong()
 
     def _may_save(self) -> None:
         if self.replaced:
             raise Failure(OVER, LOST)
 
-    def spared(self, output: Output) -> Set[str]:
-        """Return the objects that stay, though no save of *output* names them any more."""
-        return set()
+    def collect(self, output: Output) -> None:
+        """Delete what no save of *output* names any more."""
+        output.collect(set())
 
     def commit(self, output: Output, manifest: Manifest) -> None:
         """Make *manifest* count. Raises Failure where it may not, or nobody knows whether it does."""
@@ -258,8 +278,9 @@ def published(output: Output) -> List[str]:
     Return a line for each name that the store does not take. Raises Failure where it does nothing at all.
     """
     bucket, save = output.bucket, output.manifest.saves[-1]
-    content = bucket.get(output.prefix + PUBLISHED)
-    before: List[str] = [] if content is None else json.loads(content.decode("utf-8"))["files"]
+    before = _published_before(bucket.get(output.prefix + PUBLISHED))
+    # Whoever comes after one that is killed has to know all names that there may be.
+    _note(output, 0, before | save.files.keys())
     left: Dict[str, str] = {}
 
     def copy(name: str) -> None:
@@ -271,12 +292,25 @@ def published(output: Output) -> List[str]:
                 raise
             left[name] = str(failure)
 
-    bucket.delete_all([output.prefix + name for name in before if name not in save.files])
+    bucket.delete_all([output.prefix + name for name in sorted(before - save.files.keys())])
     many.each(copy, [name for name, entry in save.files.items() if entry.object])
-    there = sorted(name for name in save.files if name not in left)
-    record = {"save": save.number, "files": there}
-    bucket.put(output.prefix + PUBLISHED, json.dumps(record).encode("utf-8"))
+    _note(output, save.number, save.files.keys() - left.keys())
     return sorted("{}: {}".format(shown(name), why) for name, why in left.items())
+
+
+def _note(output: Output, number: int, names: AbstractSet[str]) -> None:
+    record = {"save": number, "files": sorted(names)}
+    output.bucket.put(output.prefix + PUBLISHED, json.dumps(record).encode("utf-8"))
+
+
+def _published_before(note: Optional[bytes]) -> Set[str]:
+    """Return the plain names that an earlier attempt may have made; a note that is none tells nothing."""
+    try:
+        return (
+            set() if note is None else {str(n) for n in json.loads(note.decode("utf-8"))["files"]}
+        )
+    except (ValueError, LookupError, TypeError):
+        return set()
 
 
 def restore(output: Output) -> None:

@@ -14,7 +14,7 @@ from typing import IO, Callable, Dict, Iterator, List, NamedTuple, Optional, Set
 from . import files, many
 from .bucket import Opened, file_digest
 from .manifest import OURS, Entry, Listed
-from .words import Failure
+from .words import LOST, Failure
 
 CLOCK_TICK_S = 0.02  # kernels stamp files by a clock that ticks every 1 to 10 ms: two writes in one tick look the same
 ROUNDS = 10  # of reading what has changed meanwhile
@@ -23,6 +23,11 @@ TOGETHER_BYTES = 64 << 20  # of small files in memory
 COPIED_BYTES = 1 << 30  # of files that change while they are saved
 SETTLED_S = 1.0  # without a change: who writes two files of one checkpoint has then most probably written both
 PATIENCE_S = 10.0  # for that, with a program that writes all the time
+
+Hidden = Dict[
+    str, Optional[str]
+]  # what cannot be looked at, and why; "" is the folder itself, None that it is gone
+GONE = (errno.ENOENT, errno.ENOTDIR, errno.ELOOP)  # ELOOP: a link to itself
 
 Version = Tuple[
     int, int, Optional[int]
@@ -47,6 +52,10 @@ class Restless(Failure):
     """Files change faster than they can be read."""
 
 
+class Unsettled(Failure):
+    """Something was written since the folder had settled."""
+
+
 class Snapshot:
     """The files of *folder*. *send* saves the content of one and returns the name of its object."""
 
@@ -54,6 +63,9 @@ class Snapshot:
         self.folder, self._send = os.path.realpath(folder), send
         self._read: Dict[str, Tuple[Version, Entry]] = {}
         self._wrong: Dict[str, Tuple[Version, str]] = {}  # what cannot be read, and why
+        self._hidden: Hidden = {}
+        self._no_room = False  # for copies
+        self._quiet: Optional[Dict[str, Version]] = None  # what there was when it had settled
 
     def know(self, files: Listed) -> None:
         """Take *files* for read, as long as they look the same: who put them there gave them their times."""
@@ -61,33 +73,73 @@ class Snapshot:
 
     def wrong(self) -> List[str]:
         """Return a line for each file that could not be read."""
-        return sorted("{}: {}".format(shown(n), why) for n, (_, why) in self._wrong.items())
+        found = {**self._hidden, **{name: why for name, (_, why) in self._wrong.items()}}
+        return sorted(
+            "{}: {}".format(shown(n) or self.folder, why) for n, why in found.items() if why
+        )
 
-    def settle(self, wait: Callable[[float], bool]) -> None:
-        """Have *wait* wait so many seconds until nothing was written for a while, or until it returns True."""
-        until = time.monotonic() + PATIENCE_S
+    def settle(self, wait: Callable[[float], bool], until: float) -> None:
+        """Have *wait* wait so many seconds until nothing was written for a while, or it returns True.
+
+        What is `taken` next is then what there was in that while. Not so where *until* has come, a time of the
+        monotonic clock: a program may write all the time.
+        """
+        self._quiet = None
         while time.monotonic() < until:
-            newest = max((one.version[1] for one in look(self.folder).values()), default=0)
+            seen = look(self.folder)[0]
+            newest = max((one.version[1] for one in seen.values()), default=0)
             left_s = SETTLED_S - (time.time() - newest / 1e9)
-            if not 0 < left_s <= SETTLED_S or wait(left_s):
+            if not 0 < left_s <= SETTLED_S:
+                self._quiet = {name: one.version for name, one in seen.items()}
+                return
+            if wait(left_s):
                 return
 
-    def taken(self) -> Listed:
+    def taken(self, before: Listed) -> Listed:
         """Read what is new; return what the folder held at one moment.
 
-        Raises Failure where the store takes no more, and Restless where there was no such moment.
+        What cannot be read is not in it. Raises Failure where the store takes no more or that is something of the save
+        *before*, which then counts, Restless where there was no such moment, and Unsettled where there is something
+        else than there was when it had settled.
         """
+        quiet, self._quiet = self._quiet, None
         burst: Set[str] = set()
         changed: List[str] = []
         for count in range(ROUNDS):
-            seen = look(self.folder)
+            seen, self._hidden = look(self.folder)
+            self._check_hidden(before, seen)
             changed = [name for name, one in seen.items() if not self._has(name, one.version)]
             if self._gone(seen) or not burst.issuperset(changed):
                 burst = self._renewed(seen, changed, count > 0)
             else:
+                self._check_wrong(before)
+                self._check_quiet(quiet)
                 return {name: entry for name, (_, entry) in self._read.items()}
         text = "files change faster than they can be saved, {} among them"
         raise Restless(text.format(shown(changed[0]) if changed else "those that go"))
+
+    def _check_hidden(self, before: Listed, seen: Dict[str, Seen]) -> None:
+        """A disk that fails is no program that deletes."""
+        for place, why in self._hidden.items():
+            if any(
+                n not in seen and (n + "/").startswith(place + "/" * bool(place)) for n in before
+            ):
+                raise Failure(
+                    "{}: {}".format(shown(place) or self.folder, why or "it is gone"), LOST
+                )
+
+    def _check_wrong(self, before: Listed) -> None:
+        for name, (_, why) in self._wrong.items():
+            if name in before:
+                raise Failure("{}: {}".format(shown(name), why), LOST)
+
+    def _check_quiet(self, quiet: Optional[Dict[str, Version]]) -> None:
+        """A file that is cut to nothing before it is written anew has its old time for a moment."""
+        if quiet is None:
+            return
+        known = {n: one[0] for one_kind in (self._read, self._wrong) for n, one in one_kind.items()}
+        if {n: v[:2] for n, v in known.items()} != {n: v[:2] for n, v in quiet.items()}:
+            raise Unsettled("files were written meanwhile")
 
     def _has(self, name: str, version: Version) -> bool:
         known = self._read.get(name) or self._wrong.get(name)
@@ -108,17 +160,16 @@ class Snapshot:
         for name in names:
             self._read.pop(name, None)
             self._wrong.pop(name, None)
-        most, room = (COPIED_BYTES,) * 2 if again else (SMALL_BYTES, TOGETHER_BYTES)
-        held: Dict[str, Seen] = {}
-        for name in names:
-            size = seen[name].version[0]
-            if size <= min(most, room):
-                held[name] = seen[name]
-                room -= size
+        held = _roomy(seen, names, COPIED_BYTES if again and not self._no_room else 0)
         many.each(lambda name: self._stream(name, seen[name]), [n for n in names if n not in held])
-        folder = files.fresh_folder("runspec-save-") if again else ""
+        folder = ""
         try:
+            if any(one.version[0] > SMALL_BYTES for one in held.values()):
+                folder = files.fresh_folder("runspec-save-")
             return self._together(held, folder)
+        except OSError:
+            self._no_room = True
+            return set()
         finally:
             if folder:
                 files.remove_tree(folder)
@@ -166,13 +217,15 @@ class Snapshot:
         return set(same) if len(same) == len(contents) else set()
 
     def _tried(self, name: str, one: Seen, read: Callable[[], None]) -> None:
-        """Have *read* read a file. One that is gone by now is none, and one there is no room to copy is streamed."""
+        """Have *read* read a file. One that is gone by now is none; without room for a copy, it is streamed."""
         try:
             if name.split("/", maxsplit=1)[0] == OURS:
                 raise OSError("this name is taken")
             read()
         except OSError as error:
-            if error.errno not in (errno.ENOENT, errno.ENOSPC, errno.EDQUOT):
+            if error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EROFS):
+                self._no_room = True
+            elif error.errno not in GONE:
                 self._wrong[name] = (one.version, error.strerror or str(error))
 
 
@@ -195,32 +248,76 @@ def _still(path: str, version: Version, size: int) -> bool:
     return _version(path) == version and size == version[0]
 
 
-def look(folder: str) -> Dict[str, Seen]:
-    """Return the files of *folder* by their paths in it. Links count where they lead to a file inside."""
+def _roomy(seen: Dict[str, Seen], names: List[str], copied: int) -> Dict[str, Seen]:
+    """Choose files that are read at once: small ones that memory has room for, and *copied* bytes of others."""
+    found: Dict[str, Seen] = {}
+    in_memory = TOGETHER_BYTES
+    for name in names:
+        size = seen[name].version[0]
+        if size <= min(SMALL_BYTES, in_memory):
+            in_memory -= size
+        elif SMALL_BYTES < size <= copied:
+            copied -= size
+        else:
+            continue
+        found[name] = seen[name]
+    return found
+
+
+def look(folder: str) -> Tuple[Dict[str, Seen], Hidden]:
+    """Return the files of *folder* by their paths in it, and what cannot be looked at, with why.
+
+    Links count where they lead to a file inside.
+    """
     inside = os.path.join(folder, "")
     found: Dict[str, Seen] = {}
-    for path in regular_files(folder):
+    hidden: Hidden = {}
+
+    def refused(path: str, error: OSError) -> None:
+        own = os.path.relpath(path, folder)
+        if error.errno not in GONE or (own == "." and error.errno != errno.ENOENT):
+            hidden["" if own == "." else known_as(own)] = error.strerror or str(error)
+        elif own == ".":
+            hidden[""] = None
+
+    for path in regular_files(folder, refused):
         real = os.path.realpath(os.path.join(folder, path))
         if not real.startswith(inside):
             continue
         try:
             status = os.stat(real)
-        except OSError:  # it is gone by now
+        except OSError as error:
+            refused(os.path.join(folder, path), error)
             continue
         if stat.S_ISREG(status.st_mode):
             found[known_as(path)] = Seen(real, _version_of(status))
-    return found
+    if os.path.realpath(folder) != folder:
+        hidden[""] = "it is a link to elsewhere by now"
+    return found, hidden
 
 
-def regular_files(source: str) -> Iterator[str]:
-    """Yield paths from *source* of files and links, in order; folders that are links lead elsewhere or twice."""
-    for folder, folders, names in os.walk(source):
+def regular_files(source: str, refused: Callable[[str, OSError], None]) -> Iterator[str]:
+    """Yield paths from *source* of files and links, in order; folders that are links lead elsewhere or twice.
+
+    *refused* is told what cannot be looked at, and why.
+    """
+
+    def failed(error: OSError) -> None:
+        refused(os.fsdecode(error.filename or source), error)
+
+    for folder, folders, names in os.walk(source, onerror=failed):
         folders.sort()
         if folder == source and OURS in folders:
             folders.remove(OURS)
+            refused(os.path.join(folder, OURS), OSError(errno.EEXIST, "this name is taken"))
         for name in sorted(names):
             path = os.path.join(folder, name)
-            if os.path.isfile(path):
+            try:
+                regular = stat.S_ISREG(os.stat(path).st_mode)
+            except OSError as error:
+                refused(path, error)
+                continue
+            if regular:
                 yield os.path.relpath(path, source)
 
 

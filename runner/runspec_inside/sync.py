@@ -35,8 +35,8 @@ def main(argv: List[str]) -> int:
             if any(number in (signal.SIGTERM, signal.SIGINT) for number in signals.wait(60)):
                 break
         left = saver.finish()
-        left += saver.publish()
-    for line in left:
+        plain = saver.publish()
+    for line in [*left, *plain]:
         print("runspec: sync: {}".format(line), file=sys.stderr)
     return 1 if left else 0
 

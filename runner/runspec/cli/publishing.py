@@ -41,6 +41,8 @@ def publish(journal: Journal, run: str, client: Client) -> None:
         left = client.publish(run)
     except RunspecError as exc:
         left = [exc.message]
+    except KeyboardInterrupt:  # how the job ended is told all the same
+        left = ["interrupted; runspec fetch does the rest"]
     for line in left:
         _tell(run, line)
 

@@ -90,6 +90,7 @@ class Kept:
         for name, manifest in saver.begun.items():
             at = self._prefix.format(name) + OBJECTS
             objects = [found.key[len(at) :] for found in self.bucket.listing(at)]
+            self.bucket.sweep(at)
             saver.outputs.append(self._output(name, manifest, objects))
         return saver
 
@@ -156,14 +157,22 @@ class FencedSaver(Saver):
                 return
         raise Failure("{} is written to by others all the time".format(key), LOST)
 
-    def spared(self, output: Output) -> Set[str]:
-        """A slow node may still read what the generation began from: that stays until all have it.
+    def collect(self, output: Output) -> None:
+        """Whoever saved last may have been killed before the output's own manifest followed, which names what goes.
 
-        The node that saved last may have been killed before the output's own manifest followed, which names what goes.
+        What counts, counts, whether it can be tidied up or not: the next save does so.
         """
         if output.name not in self._followed:
             self._follow(output)
             self._followed.add(output.name)
+        try:
+            spared = self._spared(output)
+        except Failure:
+            return
+        output.collect(spared)
+
+    def _spared(self, output: Output) -> Set[str]:
+        """A slow node may still read what the generation began from: that stays until all have it."""
         if self._holding and self._note != self._begun_note:
             self._holding = bool(self._begun_note) and not self.all_began()
         if self._holding:

@@ -235,8 +235,8 @@ class Elastic:
         if start is None:
             return
         port, note = start
-        self.kept.restore(note)
-        self.kept.has_restored(view.generation, rank, note)
+        if not self._restored(view.generation, rank, note):
+            return
         now = self.member.view()
         if now.rank is None or now.generation != view.generation:  # the others have gone on
             return
@@ -257,6 +257,18 @@ class Elastic:
             self.saver.start()
         if self.mirror is not None:
             self.mirror.start()
+
+    def _restored(self, generation: int, rank: int, note: str) -> bool:
+        """Say whether this node has what its generation begins from: others may have gone on, and collected that."""
+        try:
+            self.kept.restore(note)
+            self.kept.has_restored(generation, rank, note)
+        except Failure:
+            now = self.member.view()
+            if now.rank is not None and now.generation == generation:
+                raise
+            return False
+        return True
 
     def _start(self, generation: int, rank: int) -> Optional[Tuple[int, str]]:
         """Return the port and what all begin from, as the first node says; None: the generation is over."""

@@ -31,11 +31,11 @@ def saved(number: int, *paths: str) -> Mapping[str, Any]:
 
 
 def manifest(*saves: Mapping[str, Any]) -> bytes:
-    return json.dumps({"format": "runspec.outputs/v2", "holder": "h-3", "saves": saves}).encode()
+    return json.dumps({"format": "runspec.outputs/v2", "saves": saves}).encode()
 
 
 def note(save: int, *files: str) -> bytes:
-    return json.dumps({"save": save, "holder": "", "files": files}).encode()
+    return json.dumps({"save": save, "files": files}).encode()
 
 
 def left(store: Mapping[str, bytes]) -> list[Publication]:
@@ -56,7 +56,7 @@ def test_the_newest_save_is_copied_and_what_it_lacks_is_deleted() -> None:
         Copy(f"{objects}/o-b", f"{FOLDER}/d/b", 3),
     )
     assert (found.stale, found.key) == ((f"{FOLDER}/gone",), NOTE)
-    assert json.loads(found.note()) == {"save": 4, "holder": "h-3", "files": ["a", "d/b"]}
+    assert json.loads(found.note()) == {"save": 4, "files": ["a", "d/b"]}
 
 
 def test_what_is_published_is_left_alone() -> None:

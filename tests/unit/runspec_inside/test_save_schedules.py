@@ -53,7 +53,7 @@ class Disk:
         self.files = began
         self._send, self._known = output._send, dict(output.manifest.files)
 
-    def taken(self) -> Listed:
+    def taken(self, before: Listed) -> Listed:
         found: Listed = {}
         for name, text in self.files.items():
             content = text.encode()

@@ -17,7 +17,7 @@ from runspec_inside import snapshot
 from runspec_inside.bucket import Bucket
 from runspec_inside.manifest import MANIFEST, OBJECTS, PUBLISHED, Manifest, parsed
 from runspec_inside.saver import OVER, Saver
-from runspec_inside.words import Failure
+from runspec_inside.words import LOST, Failure
 from tests.unit.runspec_inside.stores import Way
 
 AT = "runs/r/outputs/model/0/0/"
@@ -416,6 +416,29 @@ def test_a_store_that_fails_meanwhile_does_not_end_the_saving(
     assert threading.active_count() < before + 20
 
 
+def test_a_store_that_refuses_deletions_is_told_once_and_not_asked_for_more(
+    bucket: Bucket, source: Path, way: Way, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A role from before the right to delete was asked for; what was saved counts all the same."""
+    saver = opened(bucket, source)
+    once(saver)
+    way.breaks("403", "DELETE", "", times=1000)
+    for step in range(5):
+        (source / "a").write_text(f"{step}")
+        assert once(saver) == []
+
+    assert way.count("DELETE") == 5
+    told = capsys.readouterr().err.splitlines()
+    assert len(told) == 1 and "what later saves have replaced stays" in told[0]
+
+    way.mend()
+    (source / "a").write_text("last")
+    assert once(saver) == []
+    assert once(saver) == []
+    assert kept(bucket) == tree(source)
+    assert objects(bucket) == manifest(bucket).objects
+
+
 # The next attempt
 
 
@@ -598,6 +621,46 @@ def test_plain_names_come_last_and_only_those_of_the_last_save(
     assert (plain, bucket.get(AT + "a")) == (["a"], b"two")
     note = json.loads(bucket.get(AT + PUBLISHED) or b"")
     assert (note["save"], note["files"]) == (2, ["a"])
+
+
+@pytest.mark.parametrize("note", [b"", b"{", b"[]", b'{"save": 1}'])
+def test_a_damaged_note_of_plain_names_is_written_anew(
+    bucket: Bucket, source: Path, note: bytes
+) -> None:
+    saver = opened(bucket, source)
+    saver.finish()
+    bucket.put(AT + PUBLISHED, note)
+
+    assert saver.publish() == []
+
+    assert json.loads(bucket.get(AT + PUBLISHED) or b"")["save"] == 1
+
+
+def test_plain_names_of_a_publication_that_was_cut_off_are_known_to_the_next(
+    bucket: Bucket, source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first = opened(bucket, source)
+    first.finish()
+    with monkeypatch.context() as patch:
+        copy = bucket.copy
+
+        def cut(source_: str, target: str, size: int) -> None:
+            copy(source_, target, size)
+            raise Failure("the machine is lost", LOST)
+
+        patch.setattr(bucket, "copy", cut)
+        assert len(first.publish()) == 1
+    assert json.loads(bucket.get(AT + PUBLISHED) or b"")["save"] == 0
+
+    second = brought(bucket, tmp_path / "back")
+    shutil.rmtree(tmp_path / "back" / "deep")
+    (tmp_path / "back" / "a").unlink()
+    (tmp_path / "back" / "deep").write_text("a file now")
+    second.finish()
+    assert second.publish() == []
+
+    plain = [one.key[len(AT) :] for one in bucket.listing(AT) if "/.runspec/" not in one.key]
+    assert plain == ["deep"]
 
 
 def test_nothing_begins_from_plain_names(bucket: Bucket, source: Path, tmp_path: Path) -> None:

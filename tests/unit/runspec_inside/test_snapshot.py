@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import threading
 import time
@@ -11,10 +12,10 @@ from typing import Any
 
 import pytest
 
-from runspec_inside import snapshot as module
+from runspec_inside import files, snapshot as module
 from runspec_inside.bucket import Opened
 from runspec_inside.manifest import Entry
-from runspec_inside.snapshot import Restless, Snapshot
+from runspec_inside.snapshot import Restless, Snapshot, Unsettled
 from runspec_inside.words import Failure
 
 
@@ -74,9 +75,9 @@ def contents(taken: dict[str, Entry], sent: Sent) -> dict[str, str]:
 def test_what_is_unchanged_is_not_read_again(folder: Path, sent: Sent) -> None:
     shot = Snapshot(str(folder), sent)
 
-    first = shot.taken()
+    first = shot.taken({})
     put(folder / "b", "new")
-    second = shot.taken()
+    second = shot.taken({})
 
     assert contents(first, sent) == {"a": "old", "b": "old"}
     assert contents(second, sent) == {"a": "old", "b": "new"}
@@ -96,8 +97,8 @@ def test_two_files_are_of_one_moment(folder: Path, sent: Sent, at: int) -> None:
     sent.meanwhile = both
     shot = Snapshot(str(folder), sent)
 
-    first = contents(shot.taken(), sent)
-    second = contents(shot.taken(), sent)
+    first = contents(shot.taken({}), sent)
+    second = contents(shot.taken({}), sent)
 
     assert set(first.values()) in ({"old"}, {"new"})
     assert second == ({"a": "new", "b": "new"} if at < len(sent.contents) else first)
@@ -123,7 +124,7 @@ def test_a_file_that_changes_while_it_is_read_is_read_again(
 
     monkeypatch.setattr(module, "_ticked", ticked)
 
-    assert contents(Snapshot(str(folder), sent).taken(), sent) == {"a": "longer", "b": "old"}
+    assert contents(Snapshot(str(folder), sent).taken({}), sent) == {"a": "longer", "b": "old"}
 
 
 def test_files_that_come_and_go_meanwhile(folder: Path, sent: Sent) -> None:
@@ -138,7 +139,7 @@ def test_files_that_come_and_go_meanwhile(folder: Path, sent: Sent) -> None:
 
     sent.meanwhile = step
 
-    taken = Snapshot(str(folder), sent).taken()
+    taken = Snapshot(str(folder), sent).taken({})
 
     assert len([name for name in taken if name.startswith("step-")]) == 1
 
@@ -159,7 +160,7 @@ def test_a_log_that_grows_all_the_time_is_saved_with_the_rest(folder: Path, sent
         time.sleep(0.1)
         for _ in range(5):
             sent.meanwhile = lambda: time.sleep(0.03)
-            found = _patient(lambda: Snapshot(str(folder), sent).taken())
+            found = _patient(lambda: Snapshot(str(folder), sent).taken({}))
             assert {"a", "b", "log", "events"} == found.keys()
     finally:
         over.set()
@@ -184,7 +185,7 @@ def test_what_never_rests_is_no_save(
     sent.meanwhile = lambda: put(folder / "b", "new")
 
     with pytest.raises(Restless, match="change faster than they can be saved, b among them"):
-        Snapshot(str(folder), sent).taken()
+        Snapshot(str(folder), sent).taken({})
 
 
 def test_copies_are_gone_afterwards(
@@ -201,7 +202,7 @@ def test_copies_are_gone_afterwards(
 
     sent.meanwhile = change
 
-    assert contents(Snapshot(str(folder), sent).taken(), sent) == {"a": "2", "b": "old"}
+    assert contents(Snapshot(str(folder), sent).taken({}), sent) == {"a": "2", "b": "old"}
     assert list((tmp_path / "tmp").iterdir()) == []
 
 
@@ -217,7 +218,7 @@ def test_it_waits_until_nothing_was_written_for_a_while(
         os.utime(folder / "a", (1, 1))
         return False
 
-    Snapshot(str(folder), sent).settle(wait)
+    Snapshot(str(folder), sent).settle(wait, time.monotonic() + 60)
 
     assert len(waited) == 1 and 0 < waited[0] <= 0.5
 
@@ -229,7 +230,57 @@ def test_a_file_of_another_clock_is_not_waited_for(
     now = time.time() + ahead_s
     os.utime(folder / "a", (now, now))
 
-    Snapshot(str(folder), sent).settle(lambda seconds: pytest.fail("it waited"))
+    Snapshot(str(folder), sent).settle(
+        lambda seconds: pytest.fail("it waited"), time.monotonic() + 60
+    )
+
+
+@pytest.mark.parametrize("change", ["cut", "new", "gone"])
+def test_what_is_written_after_it_had_settled_waits_for_the_next_time(
+    folder: Path, sent: Sent, change: str
+) -> None:
+    """A program cuts its checkpoint to nothing, which has the old time for a moment, before it writes it anew."""
+    shot = Snapshot(str(folder), sent)
+    shot.settle(lambda seconds: False, time.monotonic() + 60)
+    found = (folder / "a").stat()
+    if change == "cut":
+        (folder / "a").write_text("")
+        os.utime(folder / "a", ns=(found.st_atime_ns, found.st_mtime_ns))
+    elif change == "new":
+        put(folder / "c", "new")
+    else:
+        (folder / "a").unlink()
+
+    with pytest.raises(Unsettled):
+        shot.taken({})
+
+    assert shot.taken({}).keys() == ({"a", "b"} | ({"c"} if change == "new" else set())) - (
+        {"a"} if change == "gone" else set()
+    )
+
+
+def test_a_program_that_writes_all_the_time_is_saved_after_a_while(
+    folder: Path, sent: Sent
+) -> None:
+    shot = Snapshot(str(folder), sent)
+    shot.settle(lambda seconds: False, time.monotonic() - 1)
+    put(folder / "c", "new")
+
+    assert shot.taken({}).keys() == {"a", "b", "c"}
+
+
+def test_a_folder_that_became_a_file_and_one_of_our_name_are_told(
+    folder: Path, sent: Sent, tmp_path: Path
+) -> None:
+    (folder / ".runspec").mkdir()
+    shot = Snapshot(str(folder), sent)
+    assert shot.taken({}).keys() == {"a", "b"}
+    assert shot.wrong() == [".runspec: this name is taken"]
+
+    (tmp_path / "file").write_text("precious")
+    shot = Snapshot(str(tmp_path / "file"), sent)
+    assert shot.taken({}) == {}
+    assert shot.wrong() == [f"{tmp_path / 'file'}: Not a directory"]
 
 
 def test_two_writes_in_one_tick_of_the_clock_are_both_seen(
@@ -240,6 +291,108 @@ def test_two_writes_in_one_tick_of_the_clock_are_both_seen(
     began = time.time()
     os.utime(folder / "a", (began, began))
 
-    Snapshot(str(folder), sent).taken()
+    Snapshot(str(folder), sent).taken({})
 
     assert time.time() - began >= 0.2
+
+
+# Disks that fail
+
+
+def failing(monkeypatch: pytest.MonkeyPatch, name: str, path: Path, number: int) -> None:
+    """Have a function of `os` fail for *path*."""
+    real = getattr(os, name)
+
+    def function(at: Any, *words: Any, **more: Any) -> Any:
+        if str(at) == str(path):
+            raise OSError(number, os.strerror(number), str(at))
+        return real(at, *words, **more)
+
+    monkeypatch.setattr(os, name, function)
+
+
+@pytest.mark.parametrize("number", [errno.EIO, errno.EACCES, errno.ESTALE])
+@pytest.mark.parametrize("name", ["scandir", "stat"])
+def test_what_cannot_be_looked_at_is_not_gone(
+    folder: Path, sent: Sent, monkeypatch: pytest.MonkeyPatch, name: str, number: int
+) -> None:
+    """It may have been saved: then that save counts. What never was is named, and the rest is saved."""
+    (folder / "deep").mkdir()
+    put(folder / "deep" / "c", "old")
+    shot = Snapshot(str(folder), sent)
+    first = shot.taken({})
+    failing(monkeypatch, name, folder / "deep" / ("" if name == "scandir" else "c"), number)
+    place = "deep" if name == "scandir" else "deep/c"
+
+    with pytest.raises(Failure, match=f"^{place}: {os.strerror(number)}"):
+        shot.taken(first)
+
+    fresh = Snapshot(str(folder), sent)
+    assert fresh.taken({}).keys() == {"a", "b"}
+    assert fresh.wrong() == [f"{place}: {os.strerror(number)}"]
+
+
+def test_a_folder_that_is_gone_is_no_empty_save(folder: Path, sent: Sent, tmp_path: Path) -> None:
+    """Nor is one that leads elsewhere by now; where nothing was saved, there is nothing."""
+    shot = Snapshot(str(folder), sent)
+    first = shot.taken({})
+    folder.rename(tmp_path / "away")
+
+    with pytest.raises(Failure, match="it is gone"):
+        shot.taken(first)
+    assert (shot.taken({}), shot.wrong()) == ({}, [])
+
+    folder.symlink_to(tmp_path / "away")
+    with pytest.raises(Failure, match="a link to elsewhere"):
+        shot.taken(first)
+
+
+def test_a_file_of_the_save_before_that_cannot_be_read_is_in_no_lesser_save(
+    folder: Path, sent: Sent, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shot = Snapshot(str(folder), sent)
+    first = shot.taken({})
+    put(folder / "a", "new")
+    real = open
+
+    def refusing(path: Any, *words: Any) -> Any:
+        if path == str(folder / "a"):
+            raise OSError(errno.EIO, "Input/output error")
+        return real(path, *words)
+
+    monkeypatch.setattr(module, "open", refusing, raising=False)
+    monkeypatch.setattr(module, "file_digest", lambda path: refusing(path) and (0, ""))
+
+    with pytest.raises(Failure, match=r"^a: Input/output error"):
+        shot.taken(first)
+
+
+def test_without_room_for_copies_files_are_streamed(
+    folder: Path, sent: Sent, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A folder for what is for now cannot be made, or is full."""
+    monkeypatch.setattr(module, "SMALL_BYTES", -1)
+
+    def refused(prefix: str) -> str:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(files, "fresh_folder", refused)
+    once = iter([1])
+
+    def change() -> None:
+        for _ in once:
+            put(folder / "a", "2")
+
+    sent.meanwhile = change
+
+    assert contents(Snapshot(str(folder), sent).taken({}), sent) == {"a": "2", "b": "old"}
+
+
+def test_no_more_than_so_much_is_in_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Small files that there is no room for are streamed; large ones are copied to the disk."""
+    monkeypatch.setattr(module, "SMALL_BYTES", 4 << 20)
+    seen = {f"{n}": module.Seen(f"{n}", (4 << 20, 0, None)) for n in range(40)}
+    seen["large"] = module.Seen("large", (5 << 20, 0, None))
+
+    assert len(module._roomy(seen, list(seen), 0)) == 16
+    assert set(module._roomy(seen, list(seen), 5 << 20)) == {*map(str, range(16)), "large"}
