@@ -14,6 +14,7 @@ from runspec_local.durable import private_log
 from runspec_local.node import Node
 
 Watch = Callable[[Child], None]
+ANEW = 10  # times that what saves meanwhile is started anew
 
 
 class Saver:
@@ -29,15 +30,29 @@ class Saver:
         self._watch = watch
         self._forget = forget
         self._again = True  # whether it may still be tried once more
-        every = ("--every", str(output["sync_s"]))
-        self._child = self._start(*every) if output["sync_s"] else None
+        self._every = ("--every", str(output["sync_s"])) if output["sync_s"] else ()
+        self._anew = ANEW
+        self._child = self._start(*self._every) if self._every else None
+        if self._child is not None:
+            self._watch(self._child)
+
+    def mind(self) -> None:
+        """Start anew what saves meanwhile, where it was killed: for want of memory, or by hand."""
+        if self._child is None or not self._child.ended:
+            return
+        self._forget(self._child)
+        self._child.reap()
+        self._child = self._start(*self._every) if self._anew else None
+        self._anew -= 1
+        if self._child is not None:
+            self._watch(self._child)
 
     def begin_last(self) -> None:
         """Begin to save what is there now, and nothing after that."""
-        if self._child is None:
-            self._child = self._start("--once")
-        else:
+        if self._child is not None:
             self._child.send(signal.SIGTERM)
+            return
+        self._child = self._start("--once")
         if self._child is not None:
             self._watch(self._child)
 

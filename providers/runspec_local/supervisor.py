@@ -199,6 +199,8 @@ class Supervisor:
     def _look(self) -> None:
         for task, attempt in list(self.running.items()):
             if not attempt.saving:
+                for saver in attempt.savers:
+                    saver.mind()
                 self._look_at_nodes(task, attempt)
                 if not attempt.left:
                     self._save(task, attempt)

@@ -140,6 +140,36 @@ def test_the_supervisor_listens_while_it_saves(world: World, tmp_path: Path) -> 
     assert [file.path for file in world.client.outputs(RUN)] == ["a"]
 
 
+def test_what_saves_meanwhile_is_started_anew_when_it_is_killed(
+    world: World, tmp_path: Path
+) -> None:
+    """For want of memory, say; not without end, and the last save is made in any case."""
+    outputs = [{"name": "out", "path": "/out", "sync_s": 0.1}]
+    script = (
+        f"until [ -e {tmp_path}/go ]; do sleep .01; done; echo > $RUNSPEC_OUTPUT_OUT/a; sleep 600"
+    )
+    world.start(script, outputs=outputs)
+    killed: set[int] = set()
+    for _ in range(3):
+        until(lambda: bool(set(saver(world.folder)) - killed))
+        (pid,) = set(saver(world.folder)) - killed
+        os.kill(pid, signal.SIGKILL)
+        killed.add(pid)
+
+    (tmp_path / "go").touch()
+    until(lambda: [file.path for file in world.client.outputs(RUN)] == ["a"])
+
+    for _ in range(20):
+        for pid in set(saver(world.folder)) - killed:
+            os.kill(pid, signal.SIGKILL)
+            killed.add(pid)
+        time.sleep(0.1)
+    assert not set(saver(world.folder)) - killed and len(killed) == 11
+    world.client.cancel(RUN)
+    until(lambda: world.state.terminal)
+    assert [file.path for file in world.client.outputs(RUN)] == ["a"]
+
+
 def saver(folder: Path) -> list[int]:
     """Give the process that saves the output of the first task."""
     target = str(folder / "outputs/out/0/0").encode()
