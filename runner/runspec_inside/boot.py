@@ -389,7 +389,10 @@ def _locked_folder() -> str:
     """
     while True:
         folder = tempfile.mkdtemp(prefix=PREFIX)
-        lock = os.open(folder, os.O_RDONLY)
+        try:
+            lock = os.open(folder, os.O_RDONLY)
+        except FileNotFoundError:  # as below
+            continue
         os.set_inheritable(lock, True)
         try:
             fcntl.flock(lock, fcntl.LOCK_EX)

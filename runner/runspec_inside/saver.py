@@ -14,10 +14,14 @@ from typing import AbstractSet, Dict, List, Optional, Set
 from . import files, many
 from .bucket import Bucket, Opened, file_digest
 from .manifest import MANIFEST, OBJECTS, PUBLISHED, Entry, Manifest, parsed
-from .snapshot import PATIENCE_S, Snapshot, Unsettled, shown
+from .snapshot import Snapshot, Unsettled, shown
 from .words import LOST, Failure
 
 TRIES = 3  # of the last pass
+# Without a change: who writes two files of one checkpoint has then most probably written both. Or this part of the time
+# between two saves, where that is less; a program that writes all the time is waited for as long as between two.
+SETTLED_S, SETTLED_PART = 1.0, 0.2
+PATIENCE_S = 10.0
 TURNS = 8  # to take a place, while somebody else writes there
 OVER = "another machine has taken this node's place: what this one wrote since its last save is not kept"
 
@@ -169,9 +173,11 @@ class Saver:
 
     def _settled(self, output: Output) -> None:
         """Save what there was while nothing was written, or after a while whatever there is at one moment."""
-        until = time.monotonic() + PATIENCE_S
+        every_s = output.every_s or 0.0
+        settled_s = min(SETTLED_S, every_s * SETTLED_PART)
+        until = time.monotonic() + min(PATIENCE_S, max(1.0, every_s))
         while True:
-            output.snapshot.settle(self._over.wait, until)
+            output.snapshot.settle(self._over.wait, settled_s, until)
             try:
                 self.once(output)
                 return

@@ -21,8 +21,6 @@ ROUNDS = 10  # of reading what has changed meanwhile
 SMALL_BYTES = 4 << 20  # up to here a file is read at once
 TOGETHER_BYTES = 64 << 20  # of small files in memory
 COPIED_BYTES = 1 << 30  # of files that change while they are saved
-SETTLED_S = 1.0  # without a change: who writes two files of one checkpoint has then most probably written both
-PATIENCE_S = 10.0  # for that, with a program that writes all the time
 
 Hidden = Dict[
     str, Optional[str]
@@ -78,8 +76,8 @@ class Snapshot:
             "{}: {}".format(shown(n) or self.folder, why) for n, why in found.items() if why
         )
 
-    def settle(self, wait: Callable[[float], bool], until: float) -> None:
-        """Have *wait* wait so many seconds until nothing was written for a while, or it returns True.
+    def settle(self, wait: Callable[[float], bool], settled_s: float, until: float) -> None:
+        """Have *wait* wait so many seconds until nothing was written for *settled_s*, or it returns True.
 
         What is `taken` next is then what there was in that while. Not so where *until* has come, a time of the
         monotonic clock: a program may write all the time.
@@ -88,8 +86,8 @@ class Snapshot:
         while time.monotonic() < until:
             seen = look(self.folder)[0]
             newest = max((one.version[1] for one in seen.values()), default=0)
-            left_s = SETTLED_S - (time.time() - newest / 1e9)
-            if not 0 < left_s <= SETTLED_S:
+            left_s = settled_s - (time.time() - newest / 1e9)
+            if not 0 < left_s <= settled_s:
                 self._quiet = {name: one.version for name, one in seen.items()}
                 return
             if wait(left_s):

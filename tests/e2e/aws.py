@@ -14,6 +14,7 @@ import pytest
 from runspec.cli.main import run
 from runspec_aws import errors, session, times
 from runspec_aws.rehearsal import ACCOUNT as ACCOUNT, SETTINGS
+from runspec_inside.manifest import MANIFEST, parsed
 from runspec_rehearsal.aws.region import Objects, Region
 from tests.drawn.aws_truths import TRUTHS
 from tests.profiles import own_profile
@@ -124,14 +125,15 @@ def stored(batch: Any, folder: Path | None = None) -> list[str]:
 
 
 def await_object(folder: Path, name: str) -> None:
-    """Wait until a file of an output is saved, with the list that names it."""
+    """Wait until a file of an output is saved."""
     s3 = boto3.client("s3", region_name=REGION)
     end = time.monotonic() + 90
     while time.monotonic() < end:
         found = s3.list_objects_v2(Bucket=BUCKET, Prefix=f"{folder.name}/runs/").get("Contents", ())
-        names = {o["Key"].rpartition("/")[2] for o in found}
-        if {name, "manifest.json"} <= names:
-            return
+        for key in (o["Key"] for o in found if o["Key"].endswith(MANIFEST)):
+            content = s3.get_object(Bucket=BUCKET, Key=key)["Body"].read()
+            if name in parsed(content, key).files:
+                return
         time.sleep(0.05)
     raise AssertionError(f"{name} is not saved")
 

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from tests.e2e.elastic import Elastic
+from tests.saved import saved
 from tests.unit.runspec_inside.machines import NOTICE, AzureMachine, Machine
 
 pytestmark = pytest.mark.slow
@@ -61,14 +62,14 @@ def start(tmp_path: Path) -> Iterator[Callable[..., Elastic]]:
 
 
 def is_saved(job: Elastic) -> bool:
-    return (job.kept() / "saved").exists()
+    return "saved" in saved(job.kept())
 
 
 def check(job: Elastic, why: str) -> None:
     """It heard once, could read why, and what it saved then counts; others know that the node has gone."""
     code = job.ended(0)
 
-    assert json.loads((job.kept() / "saved").read_text()) == [why + "\n"]
+    assert json.loads(saved(job.kept())["saved"]) == [why + "\n"]
     assert code == 143
     names = [path.name for path in (job.run / "elastic" / "0" / "nodes").iterdir()]
     assert [name.rpartition(",")[2] for name in sorted(names)][1:] == ["gone", "leaving"]

@@ -16,6 +16,7 @@ import pytest
 
 from tests.conftest import REAL_CACHE
 from tests.e2e.elastic import Elastic
+from tests.saved import saved
 
 pytestmark = pytest.mark.slow
 
@@ -102,13 +103,13 @@ def test_horovod_finds_the_nodes_that_there_are(job: Elastic, tmp_path: Path) ->
     job.until(lambda: sorted(job.seats()) == [0, 1], "two run")
     both = tmp_path / "store/runs" / job.run.name / "outputs/own/0"
     two = str(job.state()["generation"])
-    job.until(lambda: all((both / str(seat) / two).exists() for seat in (0, 1)), "both look")
+    job.until(lambda: all(two in saved(both / str(seat)) for seat in (0, 1)), "both look")
 
     job.kill(0)
     (tmp_path / "enough").touch()
 
     assert job.ended(1) == 0
     hosts = {"127.0.0.1": 2, "127.0.0.2": 2}
-    assert [json.loads((both / str(seat) / two).read_text()) for seat in (0, 1)] == [[2, hosts]] * 2
+    assert [json.loads(saved(both / str(seat))[two]) for seat in (0, 1)] == [[2, hosts]] * 2
     last = str(job.state()["generation"])
-    assert json.loads((both / "1" / last).read_text()) == [1, {"127.0.0.2": 2}]
+    assert json.loads(saved(both / "1")[last]) == [1, {"127.0.0.2": 2}]

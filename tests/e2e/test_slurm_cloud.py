@@ -14,6 +14,7 @@ import pytest
 from runspec_rehearsal.slurm import Cloud
 from tests.e2e.slurm import Capture, Project, prepared
 from tests.needs import need
+from tests.saved import saved
 from tests.slurm import PROGRAMS
 
 pytestmark = pytest.mark.slow
@@ -61,8 +62,8 @@ def test_the_life_of_jobs_on_nodes_that_come_and_go(project: Project, cloud: Clo
     assert {one["state"] for one in waits} == {"waiting"}
 
     # Without capacity the node is down, and Slurm takes another one.
-    saved = project.workspace / "runs" / spot / "outputs"
-    project.until(lambda: list(saved.rglob("count")), LIMIT_S)
+    outputs = project.workspace / "runs" / spot / "outputs"
+    project.until(lambda: "count" in saved(outputs), LIMIT_S)
     assert project.jobs("%N", f"--name={spot}") == ["spot-dy-m-2"]
     assert cloud.states()["spot-dy-m-1"].startswith("down")
     cloud.give_capacity()

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.e2e.slurm import Project, cluster as cluster, project as project  # fixtures
+from tests.saved import saved
 
 pytestmark = pytest.mark.slow
 # What torchrun does of a fixed group, as far as a program sees it: as many processes as it is told, which know the
@@ -102,8 +103,8 @@ def test_a_job_whose_node_is_lost_goes_on_elsewhere_from_what_was_saved(project:
         outputs=[{"name": "out", "path": "/job/out", "sync": "1s"}],
         retry={"spot_attempts": 3},
     )
-    saved = project.workspace / "runs" / name / "outputs"
-    project.until(lambda: "20\n" in [p.read_text() for p in saved.rglob("count")])
+    outputs = project.workspace / "runs" / name / "outputs"
+    project.until(lambda: saved(outputs).get("count") == b"20\n")
     (node,) = project.jobs("%N", f"--name={name}")
 
     project.cluster.lose(node)

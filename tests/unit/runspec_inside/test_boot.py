@@ -9,6 +9,7 @@ import json
 import os
 import subprocess
 import sys
+import tempfile
 import threading
 import time
 import zipfile
@@ -358,3 +359,25 @@ def test_a_store_that_is_not_there_is_a_reason_to_try_again(
 
     assert end.value.code == boot.LOST
     assert capsys.readouterr().err.startswith("runspec: cannot get what runs the job: the store")
+
+
+def test_a_folder_that_another_boot_takes_for_one_that_was_left_is_made_anew(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It has no lock for a moment; fifty jobs that begin on one machine came to that."""
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    made: list[str] = []
+    make = tempfile.mkdtemp
+
+    def mkdtemp(prefix: str) -> str:
+        made.append(make(prefix=prefix))
+        if len(made) == 1:
+            boot._sweep(str(tmp_path))
+        return made[-1]
+
+    monkeypatch.setattr(tempfile, "mkdtemp", mkdtemp)
+
+    found = boot._locked_folder()
+
+    assert len(made) == 2 and found == made[1]
+    assert [str(path) for path in tmp_path.iterdir()] == [found]

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from runspec_inside import snapshot
+from runspec_inside import saver as module, snapshot
 from runspec_inside.bucket import Bucket
 from runspec_inside.manifest import MANIFEST, OBJECTS, PUBLISHED, Manifest, parsed
 from runspec_inside.saver import OVER, Saver
@@ -35,7 +35,7 @@ def source(tmp_path: Path) -> Path:
 @pytest.fixture(autouse=True)
 def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(snapshot, "CLOCK_TICK_S", 0.0)
-    monkeypatch.setattr(snapshot, "SETTLED_S", 0.0)
+    monkeypatch.setattr(module, "SETTLED_S", 0.0)
 
 
 def opened(bucket: Bucket, source: Path, every_s: float | None = None, keep: int = 1) -> Saver:

@@ -209,7 +209,6 @@ def test_copies_are_gone_afterwards(
 def test_it_waits_until_nothing_was_written_for_a_while(
     folder: Path, sent: Sent, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(module, "SETTLED_S", 0.5)
     (folder / "a").write_text("new")
     waited: list[float] = []
 
@@ -218,7 +217,7 @@ def test_it_waits_until_nothing_was_written_for_a_while(
         os.utime(folder / "a", (1, 1))
         return False
 
-    Snapshot(str(folder), sent).settle(wait, time.monotonic() + 60)
+    Snapshot(str(folder), sent).settle(wait, 0.5, time.monotonic() + 60)
 
     assert len(waited) == 1 and 0 < waited[0] <= 0.5
 
@@ -231,7 +230,7 @@ def test_a_file_of_another_clock_is_not_waited_for(
     os.utime(folder / "a", (now, now))
 
     Snapshot(str(folder), sent).settle(
-        lambda seconds: pytest.fail("it waited"), time.monotonic() + 60
+        lambda seconds: pytest.fail("it waited"), 1.0, time.monotonic() + 60
     )
 
 
@@ -241,7 +240,7 @@ def test_what_is_written_after_it_had_settled_waits_for_the_next_time(
 ) -> None:
     """A program cuts its checkpoint to nothing, which has the old time for a moment, before it writes it anew."""
     shot = Snapshot(str(folder), sent)
-    shot.settle(lambda seconds: False, time.monotonic() + 60)
+    shot.settle(lambda seconds: False, 1.0, time.monotonic() + 60)
     found = (folder / "a").stat()
     if change == "cut":
         (folder / "a").write_text("")
@@ -263,7 +262,7 @@ def test_a_program_that_writes_all_the_time_is_saved_after_a_while(
     folder: Path, sent: Sent
 ) -> None:
     shot = Snapshot(str(folder), sent)
-    shot.settle(lambda seconds: False, time.monotonic() - 1)
+    shot.settle(lambda seconds: False, 1.0, time.monotonic() - 1)
     put(folder / "c", "new")
 
     assert shot.taken({}).keys() == {"a", "b", "c"}
