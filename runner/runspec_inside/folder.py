@@ -15,6 +15,7 @@ from typing import IO, Any, Callable, Iterator, List, Mapping, Optional, Tuple, 
 
 from . import files
 from .bucket import BLOCK, Bucket, Object, Opened, Stream, Window
+from .manifest import MANIFEST
 from .words import LOST, USAGE, Failure
 
 # What is being written, beside the file that it is to become: names of their own, for the key may be as long as a name
@@ -83,8 +84,11 @@ class FolderBucket(Bucket):
         return None if found is None else (found, _version(found))
 
     def swap(self, key: str, content: bytes, version: Optional[str]) -> Optional[str]:
-        """Compare and put under a lock of the file system, which goes with its holder: flock(2), "NFS details"."""
-        with self._locked(key):
+        """Compare and put under a lock of the file system, which goes with its holder: flock(2), "NFS details".
+
+        Where there are no locks, a manifest is compared and put all the same: one attempt comes after another.
+        """
+        with self._locked(key, needed=not key.endswith(MANIFEST)):
             found = self.fetch(key)
             if (None if found is None else found[1]) != version:
                 return None
@@ -100,7 +104,7 @@ class FolderBucket(Bucket):
         self._durable, self._lock_s = False, seconds
 
     @contextmanager
-    def _locked(self, key: str) -> Iterator[None]:
+    def _locked(self, key: str, needed: bool) -> Iterator[None]:
         folder, name = os.path.split(self._path(key))
         import hashlib  # as in `put_file`
 
@@ -113,7 +117,7 @@ class FolderBucket(Bucket):
         except OSError as error:
             raise _refused(key, error) from error
         try:
-            _lock(handle, key, self._lock_s)
+            _lock(handle, key, self._lock_s, needed)
             yield
         finally:
             os.close(handle)
@@ -309,8 +313,8 @@ def _version(content: bytes) -> str:
     return hashlib.sha256(content).hexdigest()
 
 
-def _lock(handle: int, key: str, patience_s: float) -> None:
-    """Raise Failure where nobody can lock, or somebody else does so all the time."""
+def _lock(handle: int, key: str, patience_s: float, needed: bool) -> None:
+    """Raise Failure where nobody can lock, if that is *needed*, or somebody else does so all the time."""
     until = time.monotonic() + patience_s
     while True:
         try:
@@ -318,6 +322,8 @@ def _lock(handle: int, key: str, patience_s: float) -> None:
             return
         except OSError as error:
             if error.errno in (errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP):
+                if not needed:
+                    return
                 text = "the file system of RUNSPEC_STORE has no locks, which nodes that come and go need: {}"
                 raise Failure(text.format(error.strerror), USAGE) from error
             if error.errno not in (errno.EWOULDBLOCK, errno.EACCES):

@@ -256,6 +256,24 @@ def test_a_file_system_without_locks_is_said(
     assert failure.value.code == USAGE
 
 
+def test_without_locks_what_jobs_save_is_compared_and_put_all_the_same(
+    shared: Bucket, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Many clusters have a file system without locks, where jobs could always save."""
+
+    def refuse(*_: object) -> None:
+        raise OSError(errno.ENOSYS, os.strerror(errno.ENOSYS))
+
+    monkeypatch.setattr(fcntl, "flock", refuse)
+    key = "runs/r/outputs/o/0/0/.runspec/manifest.json"
+
+    first = shared.swap(key, b"1", None)
+
+    assert first is not None and shared.swap(key, b"2", None) is None
+    assert shared.swap(key, b"2", first) is not None
+    assert shared.get(key) == b"2"
+
+
 def test_who_is_in_a_hurry_waits_for_no_disk(
     shared: Bucket, monkeypatch: pytest.MonkeyPatch
 ) -> None:
