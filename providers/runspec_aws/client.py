@@ -106,8 +106,8 @@ class AwsClient:
         self._await(lambda: not finding.busy(self.session, request), request)
         try:
             self._send(request)
-        except RemoteError:
-            if finding.there(self.session, request):
+        except RemoteError:  # "not found" says a second try whose first was heard, too
+            if finding.there(self.session, request) and not finding.leaving(self.session, request):
                 raise
         if request.operation.startswith(("delete", "deregister")):
             self._await(lambda: not finding.there(self.session, request), request)

@@ -228,11 +228,20 @@ def _any(session: Session, kind: Kind, name: str) -> Found:
 
 def busy(session: Session, undo: Request) -> bool:
     """Say whether what *undo* is about is still changing, and would refuse to."""
+    return _status(session, undo) in BUSY
+
+
+def leaving(session: Session, undo: Request) -> bool:
+    """Say whether what *undo* is about has been deleted, and is there for a while yet."""
+    return _status(session, undo) == "DELETING"
+
+
+def _status(session: Session, undo: Request) -> str | None:
     if undo.operation not in THINGS:
-        return False
+        return None
     kind, key = THINGS[undo.operation]
     found = _any(session, kind, undo.params[key])
-    return found is not None and found.get("status") in BUSY
+    return None if found is None else found.get("status")
 
 
 def _active(session: Session, arn: str) -> bool:

@@ -1,0 +1,63 @@
+"""Taking things away where the reply to the first try was lost."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from runspec.errors import RemoteError
+from runspec.provider import Request
+from runspec_aws import finding
+from runspec_aws.client import AwsClient
+
+UNDO = Request("batch", "delete_job_queue", {"jobQueue": "q"})
+
+
+class Queue:
+    """A queue as a client asks for it: it is told what its status is, look by look, and that it is not found."""
+
+    def __init__(self, *statuses: str) -> None:
+        self.statuses = list(statuses)
+
+    def look(self, service: str) -> Any:
+        return SimpleNamespace(describe_job_queues=self.described)
+
+    def described(self, **asked: list[str]) -> dict[str, Any]:
+        status = self.statuses.pop(0) if len(self.statuses) > 1 else self.statuses[0]
+        return {"jobQueues": [{"jobQueueName": "q", "status": status, "state": "DISABLED"}]}
+
+
+def undone(queue: Queue, monkeypatch: pytest.MonkeyPatch) -> None:
+    client = AwsClient.__new__(AwsClient)
+    monkeypatch.setattr(client, "session", queue, raising=False)
+    monkeypatch.setattr(
+        client, "jobs", SimpleNamespace(refuse_if_used=lambda name: None), raising=False
+    )
+
+    def send(request: Request) -> Any:
+        raise RemoteError("JobQueue not found: q")
+
+    monkeypatch.setattr(client, "_send", send)
+    client._undo(UNDO)
+
+
+def test_what_is_leaving_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The SDK sends a request again whose reply was lost, and hears that there is no such queue."""
+    queue = Queue("VALID", "VALID", "DELETING", "DELETING", "DELETING", "DELETED")
+
+    undone(queue, monkeypatch)
+
+    assert queue.statuses == ["DELETED"]
+
+
+def test_what_stays_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(RemoteError, match="not found"):
+        undone(Queue("VALID"), monkeypatch)
+
+
+def test_a_status_is_known_of_what_has_one_alone() -> None:
+    other = Request("ec2", "delete_launch_template", {})
+
+    assert not finding.leaving(Queue("DELETING"), other)  # type: ignore[arg-type]
