@@ -98,7 +98,7 @@ if os.environ["RUNSPEC_ATTEMPT"] == "1":
 # Each asks the system's ssh to start its daemons. Hydra has a form of its own for the slots. In /tmp, which the hosts
 # share, a daemon of Open MPI does not start where one with its pid was killed.
 BY_SSH = {
-    # On a busy machine, daemons of PRRTE 3 now and then wait for each other for ever: 4 of 9 runs on two processors.
+    # On a busy machine, daemons of PRRTE 3 now and then wait for each other for ever.
     "openmpi": """
 for try in 1 2 3 4 5; do
   timeout -k 5 20 mpirun --hostfile "$RUNSPEC_HOSTFILE" --map-by slot --wdir / --prtemca plm_ssh_agent "$AGENT" \\

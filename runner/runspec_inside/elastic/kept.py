@@ -10,10 +10,10 @@ import os
 import threading
 from typing import Any, Callable, Dict, List, Mapping, Optional, Set
 
-from .. import files, many
+from .. import files
 from ..bucket import Bucket
 from ..manifest import MANIFEST, OBJECTS, Listed, Manifest, contents, of, parsed
-from ..saver import Output, Saver, bring, is_there
+from ..saver import Output, Saver, restore
 from ..words import LOST, Failure
 from .member import Member
 
@@ -58,15 +58,7 @@ class Kept:
         for name, manifest in self.listed(note).items():
             if name in self.folders:
                 _drop(self.folders[name], manifest.files)
-                self._fetch(self._output(name, manifest))
-
-    def _fetch(self, output: Output) -> None:
-        def one(name: str) -> None:
-            target = files.local(os.path.join(output.path, name))
-            if not is_there(target, output.manifest.files[name]):
-                bring(output, name, target)
-
-        many.each(one, list(output.manifest.files))
+                restore(self._output(name, manifest))
 
     def _output(self, name: str, manifest: Manifest, objects: List[str] = []) -> Output:  # noqa: B006 - only read
         folder, prefix = self.folders[name], self._prefix.format(name)
