@@ -7,7 +7,7 @@ import socket
 import struct
 from typing import Mapping, Optional
 
-from . import team
+from .words import NODE_NAMES
 
 SIOCGIFADDR = 0x8915
 # What the system gives to whoever asks for any port: ip_local_port_range in ip(7).
@@ -104,7 +104,7 @@ def _is_free(port: int) -> bool:
 
 def name(env: Mapping[str, str]) -> str:
     """Return what the service calls this node; empty where it has named none."""
-    names = env.get(team.NAMES, "").split(",")
+    names = env.get(NODE_NAMES, "").split(",")
     rank = int(env.get("RUNSPEC_RANK") or 0)
     return names[rank] if rank < len(names) else ""
 
@@ -122,6 +122,16 @@ def _of_name(called: str) -> Optional[str]:
         return None
     for place in found:
         host = str(place[4][0])
-        if not host.startswith("127.") and team.here(host):
+        if not host.startswith("127.") and here(host):
             return host
     return None
+
+
+def here(host: str) -> bool:
+    """Say whether *host* is an address of this machine: only such can be bound."""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as way:
+        try:
+            way.bind((host, 0))
+        except OSError:
+            return False
+        return True

@@ -3,8 +3,9 @@
 import os
 from typing import Any, Dict, Mapping
 
-from . import address, gang, roll
+from . import address
 from .place import Place, values, variable
+from .words import LATE_S, LEASE_S
 
 
 def fill(env: Dict[str, str], record: Mapping[str, Any], place: Place, folder: str) -> None:
@@ -23,7 +24,7 @@ def fill(env: Dict[str, str], record: Mapping[str, Any], place: Place, folder: s
     if record.get("global_batch"):
         env["RUNSPEC_GLOBAL_BATCH"] = str(record["global_batch"])
     env.setdefault("RUNSPEC_GRACE_S", "20")
-    # Machines come one by one, and the store may be slow: see roll.LATE_S and gang.LEASE_S.
-    env.setdefault("RUNSPEC_MEET_TIMEOUT_S", "{:g}".format(roll.LATE_S))
-    env.setdefault("RUNSPEC_LEASE_S", "{:g}".format(gang.LEASE_S))
+    # Machines come one by one, and the store may be slow.
+    env.setdefault("RUNSPEC_MEET_TIMEOUT_S", "{:g}".format(LATE_S))
+    env.setdefault("RUNSPEC_LEASE_S", "{:g}".format(LEASE_S))
     env["RUNSPEC_HOST"] = address.own(env)

@@ -6,10 +6,9 @@ from typing import Dict, List, Optional, Tuple
 
 from .bucket import Bucket
 from .process import STOPS, Pace, Signals
-from .words import LOST, STOPPED, Failure
+from .words import LEASE_S, LOST, STOPPED, Failure
 
 BEAT_S = 15.0
-LEASE_S = 120.0  # a node whose beat has stood still for so long is gone
 FIRST_S = 3600.0  # for a node to begin: its machine may start late
 MOMENT_S = 20.0  # the same, where nobody waits for those who never came
 

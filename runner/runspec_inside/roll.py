@@ -7,12 +7,11 @@ from typing import Callable, Dict, List, Optional
 from .bucket import Bucket
 from .meet import Node
 from .process import STOPS, Pace, Signals
-from .words import LOST, STOPPED, Failure
+from .words import LATE_S, LOST, STOPPED, Failure
 
 ALL = "all"
 LOOK_S = 5.0  # at the most between two looks: a thousand nodes share the store
 LOOKS = 200  # a second that all nodes together look at the most
-LATE_S = 3600.0  # for the last machine to come
 
 
 def call(

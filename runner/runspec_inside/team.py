@@ -9,23 +9,17 @@ https://learn.microsoft.com/en-us/azure/batch/batch-mpi#coordination-command
 
 import json
 import os
-import socket
 import threading
 import time
 from typing import Any, Dict, List, Mapping, Optional, Sequence
 
+from .address import here
 from .bucket import Bucket
 from .process import STOPS, Pace, Signals
-from .roll import LATE_S, LOOK_S
-from .words import LOST, STOPPED, Failure
+from .roll import LOOK_S
+from .words import IS_MAIN, LATE_S, LOST, MAIN, NODE_ID, NODE_NAMES, STOPPED, Failure
 
 OPEN = "open"
-# https://learn.microsoft.com/en-us/azure/batch/batch-compute-node-environment-variables
-NAMES = "RUNSPEC_NODE_NAMES"  # addresses with commas, as AZ_BATCH_HOST_LIST has them
-MAIN = "RUNSPEC_MAIN"  # address:port of the main node, as AZ_BATCH_MASTER_NODE has it
-IS_MAIN = "RUNSPEC_IS_MAIN"  # "true" or "false", as AZ_BATCH_IS_CURRENT_NODE_MASTER has it
-ID = "RUNSPEC_NODE_ID"  # of the node, as AZ_BATCH_NODE_ID has it
-WORDS = (NAMES, MAIN, IS_MAIN, ID)
 
 
 class Team(threading.Thread):
@@ -34,10 +28,10 @@ class Team(threading.Thread):
     def __init__(self, bucket: Bucket, prefix: str, env: Mapping[str, str]) -> None:
         super().__init__(daemon=True)
         self.bucket, self.prefix = bucket, prefix
-        self.hosts = ordered(env[NAMES].split(","), env.get(MAIN, "").rpartition(":")[0])
+        self.hosts = ordered(env[NODE_NAMES].split(","), env.get(MAIN, "").rpartition(":")[0])
         self.rank = 0 if env.get(IS_MAIN) == "true" else self._rank(env)
         self.token = os.urandom(16).hex()
-        self.id = env.get(ID, "")
+        self.id = env.get(NODE_ID, "")
         self.over = False
         self._record: Dict[str, Any] = {}  # of the try that the main node has opened
         self._ended = threading.Event()
@@ -53,7 +47,7 @@ class Team(threading.Thread):
         import hashlib
 
         digest = hashlib.sha256(",".join(self.hosts).encode("utf-8")).hexdigest()
-        own = env.get(ID, "").encode("utf-8")
+        own = env.get(NODE_ID, "").encode("utf-8")
         for rank in found if own else ():
             if self.bucket.claim("{}seats/{}/{}".format(self.prefix, digest, rank), own) == own:
                 return rank
@@ -135,7 +129,7 @@ class Team(threading.Thread):
 
 def read(bucket: Bucket, at: str, env: Mapping[str, str]) -> Optional[Team]:
     """Return None where the service names no nodes, or starts all of them alike."""
-    if not env.get(NAMES) or IS_MAIN not in env:
+    if not env.get(NODE_NAMES) or IS_MAIN not in env:
         return None
     return Team(bucket, "{}nodes/{}/".format(at, env.get("RUNSPEC_TASK", "0")), env)
 
@@ -148,13 +142,3 @@ def ordered(names: Sequence[str], main: str) -> List[str]:
     """
     first = [name for name in names if name == main]
     return first + [name for name in names if name != main]
-
-
-def here(host: str) -> bool:
-    """Say whether *host* is an address of this machine: only such can be bound."""
-    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as way:
-        try:
-            way.bind((host, 0))
-        except OSError:
-            return False
-        return True

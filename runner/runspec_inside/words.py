@@ -6,9 +6,34 @@ from typing import Mapping, NamedTuple, Optional, Tuple, Type, TypeVar
 
 from .failure import LOST, STOPPED, USAGE, Failure
 
-__all__ = ["LAUNCHES", "LOST", "STOPPED", "USAGE", "Failure", "Words", "current", "read"]
+__all__ = [
+    "IS_MAIN",
+    "LATE_S",
+    "LAUNCHES",
+    "LEASE_S",
+    "LOST",
+    "MAIN",
+    "NODE_ID",
+    "NODE_NAMES",
+    "STOPPED",
+    "TEAM_WORDS",
+    "USAGE",
+    "Failure",
+    "Words",
+    "current",
+    "read",
+]
 
 LAUNCHES = ("none", "mpi", "torchrun")
+# Where a service starts the nodes of a task together. What Azure Batch calls them:
+# https://learn.microsoft.com/en-us/azure/batch/batch-compute-node-environment-variables
+NODE_NAMES = "RUNSPEC_NODE_NAMES"  # addresses with commas, as AZ_BATCH_HOST_LIST has them
+MAIN = "RUNSPEC_MAIN"  # address:port of the main node, as AZ_BATCH_MASTER_NODE has it
+IS_MAIN = "RUNSPEC_IS_MAIN"  # "true" or "false", as AZ_BATCH_IS_CURRENT_NODE_MASTER has it
+NODE_ID = "RUNSPEC_NODE_ID"  # of the node, as AZ_BATCH_NODE_ID has it
+TEAM_WORDS = (NODE_NAMES, MAIN, IS_MAIN, NODE_ID)
+LATE_S = 3600.0  # for the last machine to come
+LEASE_S = 120.0  # a node whose beat has stood still for so long is gone
 
 Number = TypeVar("Number", int, float)
 

@@ -4,10 +4,11 @@ import os
 import zipimport
 from typing import Any, Dict, Mapping, Optional
 
-from . import files, inputs, packages, team
+from . import files, inputs, packages
 from .bucket import Bucket
 from .place import Place, variable
 from .saver import Saver
+from .words import TEAM_WORDS
 
 SHARED = "/mnt/runspec"  # where shared file systems are mounted
 # What is no part of the contract.
@@ -18,7 +19,7 @@ OURS = (
     "RUNSPEC_DISK",
     "RUNSPEC_ENDS",
     "RUNSPEC_SCRATCH",
-    *team.WORDS,
+    *TEAM_WORDS,
 )
 INSIDE = "inside.sh"
 OWN_FOLDER = "@"  # as RUNSPEC_BELOW: a fresh folder, which is gone afterwards

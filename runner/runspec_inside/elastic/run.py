@@ -7,7 +7,7 @@ import json
 import os
 import shlex
 import time
-from typing import TYPE_CHECKING, Dict, List, Optional, Tuple
+from typing import TYPE_CHECKING, Any, Dict, List, Optional, Tuple
 
 from .. import address, contract, files, inputs, workdir
 from ..mirror import Mirror
@@ -24,7 +24,25 @@ from .member import Member, timing
 from .state import DONE, Bounds, Node, State
 
 if TYPE_CHECKING:
-    from ..agent import Agent
+    from typing import Protocol
+
+    from ..bucket import Bucket
+    from ..place import Place
+
+    class Host(Protocol):
+        """The agent, as an elastic node needs it; the agent imports this module, and not the other way round."""
+
+        bucket: Bucket
+        env: Dict[str, str]
+        record: Dict[str, Any]
+        at: str
+        place: Place
+        folder: str
+        workdir: workdir.Workdir
+
+        def tell(self, text: str) -> None: ...
+        def notice(self) -> Optional[str]: ...
+
 
 LOOK_S = 0.2  # at the most between two looks
 SAVE_S = 120.0  # for a node to save what its program wrote, before the others go on without it
@@ -36,7 +54,7 @@ STARTS = "starts/{}"
 class Elastic:
     """What *agent* does for a record with `elastic`; *words* are the program's, if its record has none."""
 
-    def __init__(self, agent: "Agent", words: List[str], signals: Signals) -> None:
+    def __init__(self, agent: "Host", words: List[str], signals: Signals) -> None:
         self.agent, self.words, self.signals = agent, words, signals
         self.bucket, self.env, self.record = agent.bucket, agent.env, agent.record
         self.prefix = "{}elastic/{}/".format(agent.at, agent.place.task)

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from runspec_inside import team as module
+from runspec_inside import team as module, words
 from runspec_inside.bucket import Bucket
 from runspec_inside.process import Signals
 from runspec_inside.team import Team
@@ -22,8 +22,8 @@ Make = Callable[..., Team]
 @pytest.fixture
 def make(bucket: Bucket) -> Make:
     def node(number: int, names: str = LIST, main: str = "127.0.0.2:6000") -> Team:
-        env = {module.NAMES: names, module.MAIN: main, module.ID: f"node-{number}"}
-        return Team(bucket, AT, {**env, module.IS_MAIN: str(number == 0).lower()})
+        env = {words.NODE_NAMES: names, words.MAIN: main, words.NODE_ID: f"node-{number}"}
+        return Team(bucket, AT, {**env, words.IS_MAIN: str(number == 0).lower()})
 
     return node
 
@@ -151,4 +151,4 @@ def test_a_node_that_never_comes_is_not_waited_for_for_ever(
 
 def test_nodes_that_are_all_started_alike_are_no_team(bucket: Bucket) -> None:
     """Slurm names them, too, and tells each its rank."""
-    assert module.read(bucket, "runs/r/", {module.NAMES: "a,b"}) is None
+    assert module.read(bucket, "runs/r/", {words.NODE_NAMES: "a,b"}) is None
