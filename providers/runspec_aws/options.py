@@ -61,108 +61,124 @@ Shared = Annotated[
 
 
 class AwsOptions(Options):
-    """`providers: {aws-batch: {...}}` in a profile, and in a spec what anyone may set."""
+    """`providers: {aws-batch: {...}}` in a profile; a spec may set the fields marked `anyone`."""
 
     region: Anyone[Region | None] = Field(
-        default=None, description="The region of everything: `eu-central-1`."
+        default=None, description="AWS region of all resources, such as `eu-central-1`."
     )
     account_profile: User[Word | None] = Field(
-        default=None, description="The profile of ~/.aws whose credentials are used."
+        default=None, description="Profile in ~/.aws whose credentials are used."
     )
     bucket: User[Bucket | None] = Field(
-        default=None, description="The S3 bucket for what jobs read and write; it is there already."
+        default=None, description="Existing S3 bucket for what jobs read and write."
     )
-    prefix: User[Prefix] = Field(
-        default="runspec", description="All keys in the bucket begin with it."
-    )
+    prefix: User[Prefix] = Field(default="runspec", description="Prefix of all keys in the bucket.")
     queue: Anyone[Word | None] = Field(
         default=None,
-        description="A job queue that is there already, used as it is. Without it, environments "
-        "and a queue are made and shared by jobs of equal needs.",
+        description="Existing job queue, which is used as it is. Without it, runspec makes a queue and "
+        "compute environments, which jobs with equal needs share.",
     )
     image: Anyone[Word] = Field(
         default="public.ecr.aws/docker/library/python:3.11-slim",
-        description="What jobs without an image of their own run in.",
+        description="Image for jobs whose spec names none.",
     )
     job_role: User[Role | None] = Field(
         default=None,
-        description="The role of the job itself: it reads inputs and writes outputs in the bucket.",
+        description="ARN of the IAM role of the job itself, with which it reads inputs from the bucket "
+        "and writes outputs to it.",
     )
     files: Anyone[Literal["role", "signed"]] = Field(
         default="role",
-        description="How jobs reach the bucket: `role`, by job_role and python3 in the image, or "
-        "`signed`, by URLs that are signed when the job is submitted: any image with a POSIX sh, "
-        "tar, and curl, python3 or GNU wget will do.",
+        description="How jobs reach the bucket. `role`: with `job_role`, and python3 in the image. "
+        "`signed`: with URLs that are signed when the job is submitted, in any image that "
+        "has a POSIX sh, tar, and curl, python3 or GNU wget.",
     )
     signed_for: Anyone[Seconds] = Field(
         default=12 * 3600,
-        description="How long signed URLs are good: the wait in the queue, the job and the sending "
-        "of its outputs together; 7d at most. With temporary credentials they end earlier.",
+        description="How long signed URLs are valid, at most 7d. This must cover the wait in the queue, "
+        "the job, and the upload of its outputs. URLs signed with temporary credentials "
+        "expire with these.",
     )
     execution_role: User[Role | None] = Field(
-        default=None, description="The role that gets images, secrets and writes logs."
+        default=None,
+        description="ARN of the execution role, with which AWS Batch pulls images, reads secrets and "
+        "writes logs.",
     )
     instance_role: User[Role | None] = Field(
-        default=None, description="The instance profile of the machines (ECS)."
+        default=None,
+        description="ARN of the instance profile of the EC2 machines (ECS container instances).",
     )
     service_role: User[Role | None] = Field(
-        default=None, description="The role of AWS Batch; without it the service-linked one."
+        default=None,
+        description="ARN of the service role of AWS Batch; the default is its service-linked role.",
     )
-    subnets: User[tuple[Word, ...]] = Field(default=(), description="The subnets of the machines.")
+    subnets: User[tuple[Word, ...]] = Field(default=(), description="Subnets of the machines.")
     security_groups: User[tuple[Word, ...]] = Field(
-        default=(), description="Their security groups; nodes of one job need to reach each other."
+        default=(),
+        description="Security groups of the machines. The nodes of one job must be able to reach each "
+        "other.",
     )
-    key_pair: User[Word | None] = Field(default=None, description="The EC2 key pair for ssh.")
-    ami: User[Word | None] = Field(default=None, description="An AMI of your own for the machines.")
+    key_pair: User[Word | None] = Field(
+        default=None, description="EC2 key pair for ssh to the machines."
+    )
+    ami: User[Word | None] = Field(
+        default=None, description="AMI for the machines, instead of the default of AWS Batch."
+    )
     launch_template: User[Word | None] = Field(
-        default=None, description="A launch template for the machines, by its id (`lt-...`)."
+        default=None, description="Id of a launch template for the machines (`lt-...`)."
     )
     instance_types: Anyone[tuple[Word, ...]] = Field(
-        default=(), description="Machines to use instead of those that fit by the package's table."
+        default=(),
+        description="EC2 instance types to use, instead of those that runspec's own table says are large "
+        "enough.",
     )
     reservation: Anyone[Reservation | None] = Field(
         default=None,
-        description="The capacity reservation (EC2) that the machines come from, and nowhere else; "
-        "instance_types names its type, and subnets has one in its zone.",
+        description="EC2 capacity reservation, the only source of the machines. `instance_types` must "
+        "name its type, and `subnets` a subnet in its zone.",
     )
     max_vcpus: Anyone[Positive] = Field(
-        default=256, description="The most vCPUs that run at once in each environment."
+        default=256,
+        description="Largest number of vCPUs that each compute environment runs at the same time.",
     )
     max_queue_wait: Anyone[Seconds | None] = Field(
         default=None,
-        description="How long a job may wait at the head of its queue for a machine that there is "
-        "none of, or never will be, before it is given up: 10m to 24h. Without it, it waits for ever.",
+        description="How long a job may be first in its queue, 10m to 24h, while no machine is available "
+        "for it; then it fails. Without this field it waits without limit.",
     )
     fargate: Anyone[Truth] = Field(
         default=False, description="Run single-node jobs without GPUs on Fargate instead of EC2."
     )
     public_ip: Anyone[Truth] = Field(
-        default=False, description="Give Fargate jobs a public address: they need one without NAT."
+        default=False,
+        description="Give Fargate jobs a public IP address, which they need in subnets without NAT.",
     )
     efa: Anyone[Truth] = Field(
         default=False, description="Give each node the Elastic Fabric Adapters of its machine."
     )
     ulimits: Anyone[Mapping[Key, Positive]] = Field(
-        default={}, description="Limits of the container, as of `ulimit`: `{nofile: 65536}`."
+        default={},
+        description="Resource limits of the container, by the names of `ulimit`: `{nofile: 65536}`.",
     )
     user: Anyone[Word | None] = Field(
-        default=None, description="The user in the container: `1000:1000`."
+        default=None, description="User and group in the container: `1000:1000`."
     )
     shared: User[Mapping[Key, Shared]] = Field(
         default={},
-        description="What `shared://NAME` is: `efs:fs-ID`, `efs:fs-ID:fsap-ID`, "
-        "`fsx:fs-ID:MOUNTNAME` or `fsx:fs-ID:MOUNTNAME/FOLDER` (FSx for Lustre, which the machines "
-        "mount at their start), or `host:/fsx`, a folder that every machine has.",
+        description="File systems behind `shared://NAME`: `efs:fs-ID`, `efs:fs-ID:fsap-ID`, "
+        "`fsx:fs-ID:MOUNTNAME` or `fsx:fs-ID:MOUNTNAME/FOLDER` (FSx for Lustre, which the "
+        "machines mount when they start), or `host:/fsx`, a folder that every machine has.",
     )
     log_group: User[Word] = Field(
-        default=OWN_GROUP, description="The group of CloudWatch Logs that jobs print into."
+        default=OWN_GROUP, description="Log group in CloudWatch Logs for the output of jobs."
     )
     share: Anyone[Word | None] = Field(
-        default=None, description="The share identifier, for a queue with a fair-share policy."
+        default=None, description="Share identifier, for a queue with a fair-share policy."
     )
     priority: Anyone[Annotated[int, Field(ge=0, le=9999)] | None] = Field(
-        default=None, description="The priority among jobs of one share."
+        default=None, description="Scheduling priority among jobs with the same share identifier."
     )
     tags: Anyone[Mapping[Word, Word]] = Field(
-        default={}, description="Tags for what is made at AWS Batch, and for its machines."
+        default={},
+        description="Tags for the resources that runspec makes at AWS Batch, and for their machines.",
     )

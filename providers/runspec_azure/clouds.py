@@ -17,8 +17,8 @@ Name = Literal["public", "usgovernment", "china"]
 STORAGE_SCOPE = "https://storage.azure.com/.default"
 URLS = ("batch_url", "blob_url", "arm_url")  # of options, the first that tells counts
 SETTING = (
-    "Which cloud: `public`, `usgovernment` or `china`; without it, the one that the hosts of the URLs "
-    "here are of, else the public one."
+    "Azure cloud: `public`, `usgovernment` or `china`. The default is the cloud that the hosts of the "
+    "URLs in these settings belong to, else the public one."
 )
 LOOPBACK = ("127.0.0.1", "::1", "localhost")
 

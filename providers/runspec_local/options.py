@@ -26,24 +26,26 @@ Place = Annotated[
 
 
 class LocalOptions(Options):
-    """`providers: {local: {...}}` in a profile, and in a spec what anyone may set."""
+    """`providers: {local: {...}}` in a profile; a spec may set the fields marked `anyone`."""
 
     has_pools: ClassVar[bool] = False
 
     engine: Anyone[Literal["auto", "podman", "docker", "process"]] = Field(
         default="auto",
-        description="What runs the nodes. `auto` takes podman, then docker, where the engine "
-        "works and the image can be had, else processes.",
+        description="What runs the nodes: containers of `podman` or `docker`, or plain processes "
+        "(`process`). `auto` uses podman, else docker, if the engine works and the image is "
+        "available, and processes otherwise.",
     )
     python: User[Word | None] = Field(
-        default=None, description="The interpreter for `container.requirements`, as a path."
+        default=None, description="Path of the Python interpreter for `container.requirements`."
     )
     root: User[Place | None] = Field(
-        default=None, description="The folder of the local store and of runs; absolute."
+        default=None,
+        description="Folder of the local object store and of the runs' files, as an absolute path.",
     )
     grace: Anyone[Seconds] = Field(
-        default=10, description="From asking a job to end until it is ended: `10s`."
+        default=10, description="Time between SIGTERM and SIGKILL when a job is stopped."
     )
     without_gpus: Anyone[Truth] = Field(
-        default=False, description="Run a job that asks for GPUs here although there are none."
+        default=False, description="Run a job that asks for GPUs although this machine has none."
     )

@@ -97,92 +97,98 @@ Gres = Annotated[
 
 
 class SlurmOptions(Options):
-    """`providers: {slurm: {...}}` in a profile, and in a spec what anyone may set."""
+    """`providers: {slurm: {...}}` in a profile; a spec may set the fields marked `anyone`."""
 
     host: User[Host | None] = Field(
         default=None,
-        description="The login node, as ssh knows it; without it, Slurm's commands of this machine.",
+        description="Login node, as ssh names it. Without it, runspec calls Slurm's commands on this "
+        "machine.",
     )
     ssh_options: User[tuple[SshOption, ...]] = Field(
         default=(),
-        description="What `ssh -o` is given: `[Port=2222]`; more belongs into ~/.ssh/config.",
+        description="Options for `ssh -o`, such as `[Port=2222]`. Put all others into ~/.ssh/config.",
     )
     workspace: User[Workspace] = Field(
         default="~/.runspec",
-        description="A folder of the cluster that the login node and all nodes share: all files of jobs.",
+        description="Folder for the files of jobs, on a file system that the login node and all nodes "
+        "share.",
     )
     partition: Anyone[Named | None] = Field(
-        default=None, description="The partition, instead of the cluster's default."
+        default=None, description="Partition; the default is the cluster's own."
     )
     spot_partition: Anyone[Named | None] = Field(
-        default=None, description="The partition for `capacity: spot`."
+        default=None, description="Partition for `capacity: spot`."
     )
     account: User[Named | None] = Field(
-        default=None, description="Who is charged: `sbatch --account`."
+        default=None, description="Account that is charged for the job (`sbatch --account`)."
     )
-    qos: Anyone[Named | None] = Field(default=None, description="The quality of service.")
+    qos: Anyone[Named | None] = Field(
+        default=None, description="Quality of service (`sbatch --qos`)."
+    )
     gpu_request: Anyone[Literal["gres", "gpus-per-node"]] = Field(
         default="gres",
-        description="How GPUs are asked for: `--gres=gpu:N`, which every Slurm takes, or "
-        "`--gpus-per-node=N`, which takes `select/cons_tres`.",
+        description="How GPUs are requested: `gres` for `--gres=gpu:N`, which every Slurm accepts, or "
+        "`gpus-per-node` for `--gpus-per-node=N`, which needs `select/cons_tres`.",
     )
     gpu_types: Anyone[Mapping[Word, Named]] = Field(
         default={},
-        description="What the cluster calls a `gpu_type`, where that is another word: `{V100: tesla}`.",
+        description="The cluster's name for a `gpu_type`, if it differs: `{V100: tesla}`.",
     )
     gres: Anyone[tuple[Gres, ...]] = Field(
         default=(),
-        description="Generic resources of each node beside GPUs: `['nvme:1']`.",
+        description="Generic resources that each node needs in addition to GPUs: `['nvme:1']`.",
     )
     memory: Anyone[Literal["spec", "all"]] = Field(
         default="spec",
-        description="How much memory is asked for: what `cluster.memory` says, or `all` that a node has, "
-        "`--mem=0`.",
+        description="How much memory is requested: what `cluster.memory` says (`spec`), or `all` memory "
+        "of the node (`--mem=0`).",
     )
     mpi: Anyone[Literal["mpirun", "srun", "auto"]] = Field(
         default="mpirun",
-        description="Who starts the ranks of `launch: mpi`: the environment's own mpirun, which needs "
-        "nothing of the cluster, or `srun --mpi=...`. `auto` takes srun where the cluster has the plugin for the "
-        "MPI that `container.requirements` names, else mpirun.",
+        description="What starts the ranks of `launch: mpi`. `mpirun`: the mpirun of the job's own "
+        "environment, which needs nothing from the cluster. `srun`: `srun --mpi=...`. "
+        "`auto`: srun if the cluster has the plugin for the MPI that "
+        "`container.requirements` names, else mpirun.",
     )
     mpi_type: Anyone[Named | None] = Field(
         default=None,
-        description="The plugin for `mpi: srun`; without it pmix where the cluster has it, else pmi2.",
+        description="MPI plugin for `mpi: srun`; the default is pmix if the cluster has it, else pmi2.",
     )
     container: Anyone[Literal["auto", "podman", "apptainer", "pyxis", "none"]] = Field(
         default="auto",
-        description="What runs images: `auto` takes what the cluster has. `none`: the requirements "
-        "are installed on the node instead.",
+        description="What runs container images; `auto` uses what the cluster has. With `none`, the "
+        "packages of `container.requirements` are installed on the node instead.",
     )
     podman: User[tuple[PodmanOption, ...]] = Field(
         default=("--cgroups=disabled",),
-        description="More words of `podman run`. Those without a word keep a container in the cgroup "
-        "that Slurm gave the job, for which podman needs crun: `[]` where it has runc.",
+        description="Further options of `podman run`. The default keeps the container in the cgroup that "
+        "Slurm gave the job, for which podman needs crun; write `[]` where it has runc.",
     )
     python: User[Program] = Field(
-        default="python3", description="The nodes' own Python, 3.6 or newer, that starts jobs."
+        default="python3", description="Python of the nodes that starts jobs; 3.6 or newer."
     )
     environment: Anyone[Literal["login", "clean"]] = Field(
         default="login",
-        description="What a job finds around it: what a login on its node sets (modules), or "
-        "`clean`, nothing but PATH and HOME, which starts sooner. Never what the caller has.",
+        description="Environment variables that a job starts with: those that a login on its node sets, "
+        "such as modules (`login`), or only PATH and HOME (`clean`), which starts faster. A "
+        "job never gets the environment of the person who applies it.",
     )
     scratch: User[Folder | None] = Field(
-        default=None, description="A folder of each node's own disk, instead of its TMPDIR."
+        default=None, description="Folder on the local disk of each node, instead of its TMPDIR."
     )
     grace: Anyone[Seconds] = Field(
-        default=20, description="The time between SIGTERM and SIGKILL when a job is to end."
+        default=20, description="Time between SIGTERM and SIGKILL when a job is stopped."
     )
     shared: User[Mapping[Key, Folder]] = Field(
         default={},
-        description="What `shared://NAME` is: a folder that all nodes have at that path.",
+        description="Folders behind `shared://NAME`, which all nodes have at that path.",
     )
     after: Anyone[tuple[After, ...]] = Field(
         default=(),
-        description="Jobs of Slurm to wait for: `['123']` until it has succeeded, "
-        "`['afterany:123']` until it has ended.",
+        description="Slurm jobs to wait for: `['123']` until the job has succeeded, `['afterany:123']` "
+        "until it has ended.",
     )
     sbatch: User[tuple[Word, ...]] = Field(
         default=(),
-        description="More options of sbatch, word by word: `[--constraint=ib, --exclusive]`.",
+        description="Further options of sbatch, one word each: `[--constraint=ib, --exclusive]`.",
     )

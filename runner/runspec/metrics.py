@@ -15,10 +15,16 @@ SIZES = 50
 
 
 class Stop(Model):
-    """When the other tasks of a sweep are not needed any more: one of these."""
+    """When the other tasks of a sweep are stopped. Write one of the fields."""
 
-    below: Number | None = Field(default=None, description="Once a task's metric is below this.")
-    above: Number | None = Field(default=None, description="Once a task's metric is above this.")
+    below: Number | None = Field(
+        default=None,
+        description="Stop the others as soon as the metric of a task is below this number.",
+    )
+    above: Number | None = Field(
+        default=None,
+        description="Stop the others as soon as the metric of a task is above this number.",
+    )
 
     def reached(self, value: float) -> bool:
         """Say whether *value* is enough."""
@@ -28,34 +34,40 @@ class Stop(Model):
 
 
 class Metric(Model):
-    """What tasks are ranked by, or sizes compared: a number that the job prints or writes."""
+    """A number that the job prints or writes, by which tasks are ranked or numbers of nodes are compared."""
 
-    name: Word = Field(description="What it is called in reports.")
-    goal: Literal["min", "max"] = Field(description="Which one is best.")
+    name: Word = Field(description="Name of the metric in reports.")
+    goal: Literal["min", "max"] = Field(
+        description="Whether the smallest (`min`) or the largest (`max`) value is the best."
+    )
     pattern: Word | None = Field(
         default=None,
-        description="A regular expression for one line; its group, or the group `value`, is the number.",
+        description="Regular expression that finds the number in a line of the log: its only group, or "
+        "its group called `value`, is the number.",
     )
     reader: Literal["horovod", "mxnet", "chainer"] | None = Field(
-        default=None, description="Whose table is read, instead of a pattern."
+        default=None, description="Framework whose table in the log is read, instead of `pattern`."
     )
     column: Word | None = Field(
         default=None,
-        description="Of a table: which column. Of Horovod's and MXNet's, `speed`; of Chainer's, "
-        "`validation/main/accuracy`.",
+        description="Column of the table, or of a `.csv` file. The default for tables is `speed` for "
+        "Horovod and MXNet, and `validation/main/accuracy` for Chainer.",
     )
     file: Word | None = Field(
         default=None,
-        description="`OUTPUT/path` of a file in an output, instead of the log: `.json`, `.jsonl`, `.csv`, or text.",
+        description="File to read instead of the log, as `OUTPUT/path` in an output: `.json`, `.jsonl`, "
+        "`.csv`, or text.",
     )
     key: Word | None = Field(
-        default=None, description="Of a JSON file: where the number is, such as `val.accuracy`."
+        default=None, description="Where the number is in a JSON file, such as `val.accuracy`."
     )
     take: Literal["last", "best", "median"] = Field(
-        default="last", description="Of many numbers, which one counts."
+        default="last", description="Which number counts if there are several."
     )
     stop: Stop | None = Field(
-        default=None, description="When the rest of the sweep is stopped while the run is followed."
+        default=None,
+        description="Stops the rest of a sweep when a task is good enough, while `apply` or `report "
+        "--follow` watches the run.",
     )
 
     @property
@@ -68,16 +80,20 @@ class Metric(Model):
 
 
 class Scaling(Model):
-    """The numbers of nodes that the job is run on, one run each, and what the figures are of."""
+    """The numbers of nodes that the job is run on, one run each, and what the figures describe."""
 
     nodes: Annotated[tuple[Positive, ...], Field(min_length=1, max_length=SIZES)] = Field(
-        description="The sizes: `[1, 2, 4, 8]`."
+        description="The numbers of nodes: `[1, 2, 4, 8]`."
     )
-    batch: Positive | None = Field(default=None, description="Samples in a step, on all nodes.")
+    batch: Positive | None = Field(
+        default=None, description="Number of samples in one step, on all nodes together."
+    )
     data: Literal["synthetic", "real"] | None = Field(
-        default=None, description="Whether the samples are made up."
+        default=None, description="Whether the samples are `synthetic` or `real`."
     )
-    software: Word | None = Field(default=None, description="What was measured, with versions.")
+    software: Word | None = Field(
+        default=None, description="The software that was measured, with versions."
+    )
 
 
 def _sizes(value: Any) -> Any:

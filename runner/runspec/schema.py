@@ -7,10 +7,26 @@ from typing import Any
 
 from runspec.field_marks import KEY, USER
 from runspec.provider import Options
+from runspec.scalars import DURATION, SAVES, SECONDS
 from runspec.spec import Spec
 
 DRAFT = "http://json-schema.org/draft-07/schema#"  # what editors' YAML servers read
 LOCATION = "#/definitions/"
+HEADER = """\
+# Spec reference
+
+This page lists every field of a spec (a job file) and of a profile. `runspec schema --reference` generates it from the
+models in the code: change the descriptions there, and not this page.
+
+The first table has the top-level fields of a spec. A type that is a link has a table of its own below. A scalar is a
+string, a number or a boolean.
+
+In `command`, `run` and `smoke`, `${mounts.NAME}`, `${outputs.NAME}` and `${sweep.NAME}` are replaced by the path of a
+mount, the path of an output and the value of a parameter. `$${mounts.NAME}` gives the text `${mounts.NAME}` itself.
+
+The settings of providers have a column `set by`. A spec and a profile may set a field that is marked `anyone`. Only a
+profile may set a field that is marked `user`: see [profiles](profile.md).
+"""
 
 
 def job_schema(options: Mapping[str, type[Options]]) -> dict[str, Any]:
@@ -108,56 +124,71 @@ def _noise(key: str, value: Any) -> bool:
 
 def reference(schema: Mapping[str, Any]) -> str:
     """Give the reference page of *schema*, as Markdown."""
-    lines = [
-        "# Spec reference",
-        "",
-        "Generated from the models by `runspec schema --reference`. Do not edit.",
-        "",
-        "Under `providers`, `set by` says who may set a field: `user` in a profile alone, `anyone` in a spec as well.",
-        "See [profiles](profile.md).",
-        "",
-        *_table(schema),
-    ]
-    for name, part in schema["definitions"].items():
+    definitions = schema["definitions"]
+    lines = [*HEADER.splitlines(), "", *_table(schema, definitions)]
+    for name, part in definitions.items():
         if part.get("type") == "object":
-            lines += ["", f"## {name}", "", part.get("description", ""), "", *_table(part)]
+            described = part.get("description", "")
+            lines += ["", f"## {name}", "", described, "", *_table(part, definitions)]
     for name, part in schema["properties"]["providers"]["properties"].items():
-        lines += ["", f"## providers: {name}", "", part.get("description", ""), "", *_table(part)]
+        described = part.get("description", "")
+        lines += ["", f"## providers: {name}", "", described, "", *_table(part, definitions)]
     return "\n".join(lines) + "\n"
 
 
-def _table(part: Mapping[str, Any]) -> Iterator[str]:
+def _table(part: Mapping[str, Any], definitions: Mapping[str, Any]) -> Iterator[str]:
     marked = any(KEY in field for field in part["properties"].values())
-    yield f"| key | type | default | {'set by | ' * marked}what |"
+    yield f"| key | type | default | {'set by | ' * marked}description |"
     yield f"| --- | --- | --- | {'--- | ' * marked}--- |"
     for name, field in part["properties"].items():
         default = "required" if name in part.get("required", ()) else _default(field)
         what = field.get("description", "").replace("|", "\\|")
         mark = f"{field.get(KEY, '')} | " * marked
-        yield f"| `{name}` | {_type(field)} | {default} | {mark}{what} |"
+        yield f"| `{name}` | {_type(field, definitions)} | {default} | {mark}{what} |"
 
 
 def _default(field: Mapping[str, Any]) -> str:
+    """Return the default of a field as a spec writes it."""
     value = field.get("default")
-    return "" if value in (None, {}, [], "") or isinstance(value, dict) else f"`{value}`"
+    if value in (None, {}, [], "") or isinstance(value, dict):
+        return ""
+    if field.get("pattern") == DURATION:
+        value = _duration(value)
+    elif field.get("pattern") == SAVES:
+        value = "last" if value == 1 else f"last {value}"
+    elif isinstance(value, bool):
+        value = str(value).lower()
+    return f"`{value}`"
 
 
-def _type(field: Mapping[str, Any]) -> str:
-    """Give the type of a field in a few words; `|` would end the cell."""
+def _duration(seconds: int) -> str:
+    """Return a duration as a spec writes it, in the largest unit that divides it.
+
+    >>> _duration(43200), _duration(90)
+    ('12h', '90s')
+    """
+    unit = next(unit for unit, length in SECONDS.items() if seconds % length == 0)
+    return f"{seconds // SECONDS[unit]}{unit}"
+
+
+def _type(field: Mapping[str, Any], definitions: Mapping[str, Any]) -> str:
+    """Return the type of a field in a few words, without `|`, which would end the cell."""
     if "$ref" in field:
         name = field["$ref"].removeprefix(LOCATION)
+        if definitions[name].get("type") != "object":  # it has no section on the page
+            return _type(definitions[name], definitions)
         return f"[{name}](#{name.lower()})"
     for key in ("anyOf", "oneOf", "allOf"):
         if key in field:
-            return " or ".join(_type(kind) for kind in field[key])
+            return " or ".join(_type(kind, definitions) for kind in field[key])
     if "const" in field or "enum" in field:
         return ", ".join(f"`{word}`" for word in field.get("enum", [field.get("const")]))
     if examples := field.get("examples"):
         return "such as " + ", ".join(f"`{word}`" for word in examples)
     if field.get("type") == "array":
-        return f"list of {_type(field.get('items', {}))}"
+        return f"list of {_type(field.get('items', {}), definitions)}"
     if field.get("type") == "object":
         inner = list(field.get("patternProperties", {}).values())
-        return f"mapping to {_type(inner[0])}" if inner else "mapping"
+        return f"mapping to {_type(inner[0], definitions)}" if inner else "mapping"
     kind = field.get("type", "value")
-    return "any value" if isinstance(kind, list) else str(kind)
+    return "scalar" if isinstance(kind, list) else str(kind)

@@ -63,10 +63,10 @@ class Launch(StrEnum):
 
 
 class Nodes(Model):
-    """How many nodes: `2`, or `{min: 1, max: 12}` for a job that goes on while nodes come and go."""
+    """How many nodes: `2`, or `{min: 1, max: 12}` for an elastic job, whose nodes may join and leave."""
 
-    min: Positive = Field(description="The fewest nodes the job runs on.")
-    max: Positive = Field(description="The most nodes the job takes.")
+    min: Positive = Field(description="The smallest number of nodes that the job runs on.")
+    max: Positive = Field(description="The largest number of nodes that the job uses.")
 
     @model_validator(mode="before")
     @classmethod
@@ -127,13 +127,14 @@ def _bought(value: Any) -> Any:
 
 
 class Cluster(Model):
-    """The machines of the job. Everything but `nodes`, `capacity` and `placement` is per node."""
+    """The machines of the job. `cpus`, `memory`, `gpus`, `gpu_type` and `disk` are for each node."""
 
     model_config = ConfigDict(serialize_by_alias=True)
 
     nodes: Annotated[Nodes, WithJsonSchema(NODES_SCHEMA)] = Field(
         default=Nodes(min=1, max=1),
-        description="How many: a number, or `{min, max}` for an elastic job.",
+        description="How many nodes the job has: a number, or `{min, max}` for an elastic job, whose "
+        "nodes may join and leave.",
     )
     bought: Annotated[
         str,
@@ -142,16 +143,20 @@ class Cluster(Model):
     ] = Field(
         default="on-demand",
         alias="capacity",
-        description="How they are bought: `on-demand`, `spot` or `spot-then-on-demand`; `low-priority` is "
-        "read as `spot`. `pool:NAME` is machines that are there already: the profile says under `pools` which.",
+        description="How the machines are bought: `on-demand`, `spot`, or `spot-then-on-demand`, which "
+        "uses on-demand machines where there are no spot machines. `low-priority` means "
+        "`spot`. `pool:NAME` uses existing machines, which the profile describes under "
+        "`pools`.",
     )
-    cpus: Positive | None = Field(default=None, description="Processor cores.")
+    cpus: Positive | None = Field(default=None, description="Number of processor cores.")
     memory: Bytes | None = Field(default=None, description="Main memory, such as `16GiB`.")
-    gpus: Positive | None = Field(default=None, description="Accelerators.")
-    gpu_type: Word | None = Field(default=None, description="Their kind, such as `V100`.")
-    disk: Bytes | None = Field(default=None, description="Scratch disk, such as `100GiB`.")
+    gpus: Positive | None = Field(default=None, description="Number of GPUs.")
+    gpu_type: Word | None = Field(default=None, description="Type of the GPUs, such as `V100`.")
+    disk: Bytes | None = Field(default=None, description="Scratch disk space, such as `100GiB`.")
     placement: Literal["close"] | None = Field(
-        default=None, description="`close`: the same zone and the lowest latency between nodes."
+        default=None,
+        description="`close` places the nodes in the same zone, with the lowest network latency that the "
+        "service offers.",
     )
 
     @property
@@ -166,13 +171,17 @@ class Cluster(Model):
 
 
 class Container(Model):
-    """What the job runs in: an image, or the packages it needs where there is no engine."""
+    """What the job runs in: a container image, or Python packages where there is no container engine."""
 
-    image: Image | None = Field(default=None, description="The image, best with a tag or a digest.")
+    image: Image | None = Field(
+        default=None,
+        description="The container image. Name it with a tag or, so that it is always the same image, "
+        "with a digest.",
+    )
     python: Word | None = Field(
         default=None,
-        description="The Python versions that `requirements` work with, such as `>=3.9,<3.12`; "
-        "asked for where an environment is built without an image.",
+        description="The Python versions that `requirements` work with, such as `>=3.9,<3.12`. Used "
+        "where runspec builds an environment without an image.",
     )
     requirements: (
         Annotated[
@@ -182,29 +191,39 @@ class Container(Model):
         | None
     ) = Field(
         default=None,
-        description="Python packages: a requirements file beside the spec, or a list. Added to "
-        "the image; all there is where no container engine is.",
+        description="Python packages: the path of a requirements file beside the spec, or a list. They "
+        "are installed in addition to the image, or into a new environment where the job "
+        "runs without a container.",
     )
     build_constraints: tuple[Word, ...] = Field(
-        default=(), description="Versions to build old source packages with: `[setuptools<74]`."
+        default=(),
+        description="Version constraints for building source packages, as pip's build constraints: "
+        "`[setuptools<74]`.",
     )
-    shm: Bytes | None = Field(default=None, description="Size of /dev/shm, such as `8GiB`.")
+    shm: Bytes | None = Field(
+        default=None, description="Size of the shared memory `/dev/shm`, such as `8GiB`."
+    )
 
 
 class Mount(Model):
-    """Something the job reads, put at `target` on every node."""
+    """Data that the job reads, placed at `target` on every node; see [mounts.md](mounts.md)."""
 
-    name: Key = Field(description="Its name: `${mounts.NAME}` in the command.")
+    name: Key = Field(description="Name of the mount: `${mounts.NAME}` in the command is its path.")
     source: Annotated[
         Word, WithJsonSchema({"type": "string", "pattern": SOURCE, "minLength": 1})
     ] = Field(
-        description="A folder beside the spec (`./mnist`), a place in the profile's object store "
-        "(`store://datasets/mnist`) or in a shared file system (`shared://workspace`)."
+        description="Where the data is: a folder, relative to the spec (`./mnist`), a place in the "
+        "profile's object store (`store://datasets/mnist`) or in a shared file system "
+        "(`shared://workspace`)."
     )
-    target: Folder = Field(description="Where it lies in the job.")
+    target: Folder = Field(
+        description="Absolute path of the mount in the job. Without a container it is below a folder of "
+        "the job: use `${mounts.NAME}`."
+    )
     mode: Literal["ro", "rw"] | None = Field(
         default=None,
-        description="`ro` or `rw`; `rw` for shared file systems and `ro` for the rest.",
+        description="`ro` (read-only) or `rw` (read-write). The default is `rw` for shared file systems "
+        "and `ro` for all other sources.",
     )
 
     @model_validator(mode="after")
@@ -236,68 +255,93 @@ class Mount(Model):
 
 
 class Output(Model):
-    """A folder that the job writes and that is kept, also when the job fails."""
+    """A folder that the job writes. runspec saves it to the store, even if the job fails."""
 
     model_config = ConfigDict(serialize_by_alias=True)
 
-    name: Key = Field(description="Its name: `${outputs.NAME}` in the command.")
-    path: Folder = Field(description="Where the job writes it.")
+    name: Key = Field(
+        description="Name of the output: `${outputs.NAME}` in the command is its path."
+    )
+    path: Folder = Field(
+        description="Absolute path of the folder in the job. Without a container it is below a folder of "
+        "the job: use `${outputs.NAME}`."
+    )
     sync: Seconds | None = Field(
-        default=None, description="Saved this often while the job runs, too: `60s`."
+        default=None,
+        description="How often the folder is saved while the job runs, such as `60s`. It is always saved "
+        "when the job ends.",
     )
     origin: Literal["first", "all"] | None = Field(
         default=None,
         alias="from",
-        description="Of which nodes it is kept: of the `first` (rank 0) alone, or of `all`, each in a place of its "
-        "own. `all`, but `first` of a job whose nodes come and go.",
+        description="Which nodes' copies of the folder are saved: `first` for the first node (rank 0) "
+        "only, `all` for every node, each in a place of its own. The default is `first` for "
+        "elastic jobs and `all` for all others.",
     )
     keep: Saves = Field(
         default=1,
-        description="How many saves stay: `last 3` for the last three, or `last` for the last one.",
+        description="How many saves are kept: `last` for the last one, `last 3` for the last three.",
     )
 
 
 class Retry(Model):
-    """How often the job is tried."""
+    """How many attempts the job may make."""
 
-    attempts: Tries = Field(default=1, description="Tries in all, counting the first.")
+    attempts: Tries = Field(
+        default=1, description="Largest number of attempts, the first included, if the job fails."
+    )
     spot_attempts: Tries = Field(
-        default=5, description="Tries in all when a node was reclaimed, which is not a failure."
+        default=5,
+        description="Largest number of attempts, the first included, that may be lost because a machine "
+        "was reclaimed or failed. A lost attempt is not a failure and does not count against "
+        "`attempts`.",
     )
 
 
 class Spec(Model):
     """One job."""
 
-    apiVersion: Literal["runspec/v1"] = Field(description="The version of this format.")
-    name: Name = Field(description="What the job is called; runs carry it in their names.")
-    provider: Name = Field(description="Where it runs. The one field to change to move it.")
-    cluster: Cluster = Field(default=Cluster(), description="The machines it needs.")
-    container: Container = Field(default=Container(), description="What it runs in.")
-    mounts: tuple[Mount, ...] = Field(default=(), description="What it reads.")
-    outputs: tuple[Output, ...] = Field(default=(), description="What it writes and keeps.")
+    apiVersion: Literal["runspec/v1"] = Field(description="Version of the spec format.")
+    name: Name = Field(description="Name of the job. The name of every run begins with it.")
+    provider: Name = Field(
+        description="Where the job runs. Change this one field to run the job elsewhere."
+    )
+    cluster: Cluster = Field(default=Cluster(), description="The machines that the job needs.")
+    container: Container = Field(
+        default=Container(), description="The image or the packages that the job runs in."
+    )
+    mounts: tuple[Mount, ...] = Field(default=(), description="Data that the job reads.")
+    outputs: tuple[Output, ...] = Field(
+        default=(), description="Folders that the job writes and that are saved."
+    )
     env: Mapping[Variable, Free] = Field(
-        default={}, description="Environment variables, each exactly as written."
+        default={},
+        description="Environment variables. A value reaches the job exactly as it is written: `3.10` "
+        "stays `3.10`.",
     )
     secrets: Mapping[Variable, SecretName] = Field(
         default={},
-        description="Environment variables that are secret; the profile says where each lives.",
+        description="Environment variables whose values are secret: the name of a variable, and the name "
+        "under which the profile says where its value is stored.",
     )
     launch: Launch = Field(
-        default=Launch.NONE, description="Who starts the processes on the nodes."
+        default=Launch.NONE,
+        description="How processes are started: `none` starts the command once on every node, `mpi` "
+        "starts it with mpirun, `torchrun` with torchrun.",
     )
     processes_per_node: Positive = Field(
-        default=1, description="Processes started on each node by `mpi` or `torchrun`."
+        default=1,
+        description="Number of processes on each node, for `launch: mpi` and `launch: torchrun`.",
     )
     global_batch: Positive | None = Field(
         default=None,
-        description="Samples in a step of the whole job, however many processes share them: "
-        "`RUNSPEC_GLOBAL_BATCH`.",
+        description="Number of samples in one step of the whole job, however many processes share them. "
+        "The job finds it as `RUNSPEC_GLOBAL_BATCH`.",
     )
     command: tuple[Free, ...] | None = Field(
         default=None,
         min_length=1,
-        description="The program and its arguments, never seen by a shell.",
+        description="The program and its arguments. No shell reads them. Write either `command` or `run`.",
     )
     run: Word | None = Field(
         default=None, description="A shell script for /bin/sh, instead of `command`."
@@ -311,29 +355,39 @@ class Spec(Model):
         | None
     ) = Field(
         default=None,
-        description="What `apply --smoke` runs first, on every node, on synthetic data: a program and its "
-        "arguments, or a shell script for /bin/sh. The job begins when it has ended with 0.",
+        description="A test that `apply --smoke` runs on every node before the job: a program and its "
+        "arguments, or a shell script for /bin/sh. The job starts if the test ends with exit "
+        "code 0.",
     )
     sweep: Sweep = Field(
         default={},
-        description="Values to try, all with all: one task each. `${sweep.NAME}` in the command. Those "
-        "under `list` go together, the n-th with the n-th; those under `random` are drawn.",
+        description="Parameters and their values. The job has one task for each combination; "
+        "`${sweep.NAME}` in the command is the task's value. The n-th values of the "
+        "parameters under `list` go together. The values of those under `random` are drawn "
+        "at random.",
     )
     max_parallel: Positive | None = Field(
-        default=None, description="How many tasks of a sweep run at once, at most."
+        default=None, description="Largest number of tasks of a sweep that run at the same time."
     )
     metric: Metric | None = Field(
-        default=None, description="What `runspec report` ranks or compares by."
+        default=None,
+        description="The number by which `runspec report` ranks the tasks of a sweep, or compares "
+        "numbers of nodes.",
     )
     scaling: Sizes | None = Field(
         default=None,
-        description="Numbers of nodes, one run each, `NAME-n1`, `NAME-n2`: `[1, 2, 4]`, or `{nodes, batch, "
-        "data, software}`. `runspec report NAME` compares them.",
+        description="Numbers of nodes to compare: `[1, 2, 4]`, or `{nodes, batch, data, software}`. "
+        "`apply` starts one run for each, `NAME-n1`, `NAME-n2` and so on; `runspec report "
+        "NAME` compares them.",
     )
-    retry: Retry = Field(default=Retry(), description="How often it is tried.")
+    retry: Retry = Field(
+        default=Retry(),
+        description="How many attempts the job may make, counted by failures and by lost machines.",
+    )
     timeout: Seconds | None = Field(
-        default=None, description="The longest that one try may take; then it is stopped."
+        default=None, description="Longest time that one attempt may run; runspec then stops it."
     )
     providers: Mapping[Name, Mapping[str, Any]] = Field(
-        default={}, description="Settings of single providers, by name, over those of the profile."
+        default={},
+        description="Settings of single providers, by name. They override those of the profile.",
     )

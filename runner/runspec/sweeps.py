@@ -96,22 +96,23 @@ Wholes = Annotated[tuple[Whole, Whole], BeforeValidator(_two), _pair("integer")]
 
 
 class Distribution(Model):
-    """How one parameter is drawn: one of these."""
+    """How one parameter is drawn. Write one of the fields."""
 
     model_config = ConfigDict(json_schema_extra={"minProperties": 1, "maxProperties": 1})
 
     uniform: Numbers | None = Field(
-        default=None, description="A number between two, each as likely: `[0, 0.5]`."
+        default=None, description="A number between two numbers, all equally likely: `[0, 0.5]`."
     )
     log_uniform: Numbers | None = Field(
         default=None,
-        description="A number between two above 0, each magnitude as likely: `[1e-5, 1e-1]`.",
+        description="A number between two numbers above 0, all orders of magnitude equally likely: "
+        "`[1e-5, 1e-1]`.",
     )
     integer: Wholes | None = Field(
-        default=None, description="A whole number from the first to the second: `[1, 8]`."
+        default=None, description="A whole number between two numbers, both included: `[1, 8]`."
     )
     choice: Values | None = Field(
-        default=None, description="One of a list of values, or of a range `a..b`."
+        default=None, description="One value of a list, or of a range `a..b`."
     )
 
     @model_validator(mode="after")
@@ -143,10 +144,14 @@ Trials = Annotated[int, Field(ge=1, le=MAX_TASKS), BeforeValidator(whole)]
 
 
 class Random(Model):
-    """Values drawn at random, the same ones for the same seed, everywhere."""
+    """Parameter values drawn at random. The same seed gives the same values on every machine."""
 
-    trials: Trials = Field(description="How often is drawn.")
-    seed: Natural = Field(default=0, description="Another seed draws other values.")
+    trials: Trials = Field(
+        description="Number of draws. Each is one task, or one part of the product with other parameters."
+    )
+    seed: Natural = Field(
+        default=0, description="Seed of the draws. Another seed gives other values."
+    )
     draw: Annotated[Mapping[Key, Distribution], Field(min_length=1)] = Field(
         description="How each parameter is drawn."
     )

@@ -49,12 +49,13 @@ class Options(Model):
 
     secrets: User[Mapping[Key, SecretSource]] = Field(
         default={},
-        description="Where each secret lives: `env:NAME`, `file:/path`, or a store of the cloud.",
+        description="Where the value of each secret is stored: `env:NAME`, `file:/path`, or a secret "
+        "store of the cloud.",
     )
     pools: Anyone[Mapping[Key, Mapping[str, Any]]] = Field(
         default={},
-        description="What `capacity: pool:NAME` means: settings of this provider for the jobs that say so, "
-        "over the others of the profile.",
+        description="What `capacity: pool:NAME` means: settings of this provider for jobs of that pool, "
+        "which override the other settings of the profile.",
     )
     has_pools: ClassVar[bool] = (
         True  # False where machines come from one place, and a name says nothing

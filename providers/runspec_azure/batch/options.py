@@ -96,112 +96,128 @@ Shared = Annotated[
 
 
 class BatchOptions(Options):
-    """`providers: {azure-batch: {...}}` in a profile, and in a spec what anyone may set."""
+    """`providers: {azure-batch: {...}}` in a profile; a spec may set the fields marked `anyone`."""
 
     subscription: User[Word | None] = Field(
         default=None,
-        description="The subscription: `doctor` looks at its quotas, and plans at the machines it may have.",
+        description="Id of the Azure subscription. `doctor` reads its quotas, and `plan` the machine "
+        "sizes that it may use.",
     )
     resource_group: User[Word | None] = Field(
-        default=None, description="Its resource group that the Batch account is in: see `identity`."
+        default=None, description="Resource group of the Batch account, which `identity` needs."
     )
     cloud: User[clouds.Name | None] = Field(default=None, description=clouds.SETTING)
     arm_url: User[Url | None] = Field(
         default=None,
-        description="The Resource Manager, where it is not that of the cloud.",
+        description="Endpoint of the Azure Resource Manager, if it is not the default one of the cloud.",
     )
     batch_url: User[Url | None] = Field(
         default=None,
-        description="The Batch account: `https://ACCOUNT.REGION.batch.azure.com`, or the like in another cloud.",
+        description="URL of the Batch account: `https://ACCOUNT.REGION.batch.azure.com`, or the "
+        "equivalent in another cloud.",
     )
     batch_account: User[Word | None] = Field(
-        default=None, description="Its name, where the URL does not begin with it."
+        default=None,
+        description="Name of the Batch account, if `batch_url` does not begin with it.",
     )
     batch_key: User[LocalSecret | None] = Field(
         default=None,
-        description="Where its key lives, as `env:NAME`; without it, whoever azure-identity finds.",
+        description="Where the key of the Batch account is stored, as `env:NAME` or `file:/path`. "
+        "Without it, the login that azure-identity finds is used.",
     )
     storage_account: User[Account | None] = Field(
-        default=None, description="The storage account for what jobs read and write."
+        default=None, description="Storage account for what jobs read and write."
     )
     storage_key: User[LocalSecret | None] = Field(
         default=None,
-        description="Where its key lives, as `env:NAME`; without it, whoever azure-identity finds.",
+        description="Where the key of the storage account is stored, as `env:NAME` or `file:/path`. "
+        "Without it, the login that azure-identity finds is used.",
     )
     container: User[Container | None] = Field(
-        default=None, description="The container of all blobs; it is there already."
+        default=None, description="Existing Blob container for what jobs read and write."
     )
-    prefix: User[Prefix] = Field(default="runspec", description="All blobs begin with it.")
+    prefix: User[Prefix] = Field(default="runspec", description="Prefix of all blob names.")
     blob_url: User[Url | None] = Field(
         default=None,
-        description="The account's blobs, where that is not `https://ACCOUNT.blob.core.windows.net` or what it is "
-        "in the cloud.",
+        description="Blob endpoint of the storage account, if it is not "
+        "`https://ACCOUNT.blob.core.windows.net` or the equivalent in another cloud.",
     )
     pool_allocation: Anyone[Literal["batch-service", "user-subscription"] | None] = Field(
         default=None,
-        description="The pool allocation mode of the Batch account: `user-subscription` has spot "
-        "machines; what `batch-service` had instead, low priority, was retired in 2025.",
+        description="Pool allocation mode of the Batch account. `user-subscription` has spot machines; "
+        "the low-priority machines of `batch-service` were retired in 2025.",
     )
     pool: Anyone[Word | None] = Field(
         default=None,
-        description="A pool that is there already, used as it is. Without it, pools are made and "
-        "shared by jobs of equal needs.",
+        description="Existing pool, which is used as it is. Without it, runspec makes pools, which jobs "
+        "with equal needs share.",
     )
     vm_size: Anyone[Word | None] = Field(
         default=None,
-        description="The size of the machines, instead of the smallest that fits: `Standard_D2s_v5`.",
+        description="Size of the machines, such as `Standard_D2s_v5`, instead of the smallest one that "
+        "is large enough.",
     )
     image: User[Image] = Field(
         default="microsoft-dsvm:ubuntu-hpc:2204:latest",
-        description="What the machines run: `publisher:offer:sku:version` or the id of an image.",
+        description="Operating system image of the machines: `publisher:offer:sku:version`, or the id of "
+        "an image.",
     )
     node_agent: User[Word] = Field(
-        default="batch.node.ubuntu 22.04", description="The node agent that goes with `image`."
+        default="batch.node.ubuntu 22.04",
+        description="Node agent SKU of Azure Batch that belongs to `image`.",
     )
     max_nodes: Anyone[Positive] = Field(
-        default=16, description="The most machines that each pool has at once."
+        default=16, description="Largest number of machines that each pool has at the same time."
     )
     spot_wait: Anyone[Seconds] = Field(
         default=600,
-        description="How long tasks wait for spot machines before `spot-then-on-demand` asks for "
-        "others: 5m to 1h.",
+        description="How long tasks wait for spot machines, 5m to 1h, before `spot-then-on-demand` asks "
+        "for on-demand machines.",
     )
-    subnet: User[Subnet | None] = Field(default=None, description="The subnet of the machines.")
+    subnet: User[Subnet | None] = Field(
+        default=None, description="Resource id of the subnet of the machines."
+    )
     identity: User[Identity | None] = Field(
         default=None,
-        description="The id of a user-assigned identity: pools that are made get it, by way of the "
-        "Resource Manager (`subscription`, `resource_group`), a `pool` has it already. Batch and "
-        "jobs reach blobs by it, and nothing is signed.",
+        description="Resource id of a user-assigned managed identity, with which Azure Batch and the "
+        "jobs reach blobs, instead of signatures. Pools that runspec makes get it, through "
+        "the Resource Manager, which needs `subscription` and `resource_group`. An existing "
+        "`pool` must have it already.",
     )
     registry: User[Word | None] = Field(
-        default=None, description="The registry that images are got from: `mine.azurecr.io`."
+        default=None,
+        description="Container registry that images are pulled from: `mine.azurecr.io`.",
     )
-    registry_user: User[Word | None] = Field(default=None, description="Who gets them.")
+    registry_user: User[Word | None] = Field(default=None, description="User name at the registry.")
     registry_password: User[LocalSecret | None] = Field(
-        default=None, description="Where the password for it lives, as `env:NAME`."
+        default=None,
+        description="Where the password for the registry is stored, as `env:NAME` or `file:/path`.",
     )
     signed_for: Anyone[Seconds] = Field(
         default=7 * 86_400,
-        description="How long jobs can reach their blobs: the wait for machines and the job "
-        "together; 7d at most where there is no storage_key.",
+        description="How long jobs can reach their blobs, at most 7d without `storage_key`. This must "
+        "cover the wait for machines and the job.",
     )
     files: Anyone[Literal["agent", "signed"]] = Field(
         default="agent",
-        description="How jobs reach their blobs: `agent`, by a signature of the container and python3 in the "
-        "image, or `signed`, by a signed URL for each thing: any image with a POSIX sh, tar, and curl, GNU wget "
-        "or python3; one node, no `sync`.",
+        description="How jobs reach their blobs. `agent`: with one signature for the container, and "
+        "python3 in the image. `signed`: with one signed URL for each blob, in any image "
+        "that has a POSIX sh, tar, and curl, GNU wget or python3; such jobs have one node, "
+        "and no `sync`.",
     )
     shared: User[Mapping[Key, Shared]] = Field(
         default={},
-        description="What `shared://NAME` is: `files:ACCOUNT/SHARE` (Azure Files), "
+        description="File systems behind `shared://NAME`: `files:ACCOUNT/SHARE` (Azure Files), "
         "`nfs:HOST:/PATH`, or `blob:ACCOUNT/CONTAINER` (blobfuse).",
     )
     account_keys: User[Mapping[Account, LocalSecret]] = Field(
-        default={}, description="Where the keys of the other storage accounts in `shared` live."
+        default={},
+        description="Where the keys of the other storage accounts in `shared` are stored, by account: "
+        "`env:NAME` or `file:/path`.",
     )
     priority: Anyone[Annotated[int, Field(ge=-1000, le=1000)] | None] = Field(
-        default=None, description="The priority among jobs of one pool."
+        default=None, description="Scheduling priority among the jobs of a pool."
     )
     tags: Anyone[Mapping[Word, Word]] = Field(
-        default={}, description="Metadata for the pools and jobs that are made."
+        default={}, description="Metadata for the pools and jobs that runspec makes."
     )

@@ -70,36 +70,44 @@ Prefix = Annotated[str, *_PREFIX]
 
 
 class Volume(Model):
-    """A volume that Batch AI mounts; exactly one of `share`, `container`, `file_server` and `command`."""
+    """A volume that Batch AI mounts. Write exactly one of `share`, `container`, `file_server` and `command`."""
 
-    share: User[Word | None] = Field(default=None, description="An Azure Files share.")
-    container: User[Word | None] = Field(default=None, description="A Blob container (blobfuse).")
+    share: User[Word | None] = Field(default=None, description="Name of an Azure Files share.")
+    container: User[Word | None] = Field(
+        default=None, description="Name of a Blob container, mounted with blobfuse."
+    )
     file_server: User[Word | None] = Field(
-        default=None, description="The resource id of a Batch AI file server (NFS)."
+        default=None, description="Resource id of a Batch AI file server, mounted over NFS."
     )
     command: User[Word | None] = Field(
-        default=None, description="A command that mounts anything else: `mount -t nfs host:/data`."
+        default=None,
+        description="Command that mounts any other file system: `mount -t nfs host:/data`.",
     )
     account: User[Word | None] = Field(
-        default=None, description="The storage account, where it is not that of the profile."
+        default=None, description="Storage account, if it is not the one of the profile."
     )
     key: User[SecretName | None] = Field(
-        default=None, description="The name, in `secrets`, of the key of that account."
+        default=None, description="Name, in `secrets`, of the key of `account`."
     )
     url: User[Word | None] = Field(
-        default=None, description="The URL of the share, where it is not that of the cloud."
+        default=None, description="URL of the share, if it is not the default one of the cloud."
     )
-    folder: User[Word | None] = Field(default=None, description="The folder of a file server.")
+    folder: User[Word | None] = Field(default=None, description="Folder of the file server.")
     at: User[Word | None] = Field(
-        default=None, description="Where it is mounted, below the root of mounts; its name if not."
+        default=None,
+        description="Folder that the volume is mounted at, below Batch AI's folder for mounts; the "
+        "default is the name of the volume.",
     )
-    mount_options: User[Word | None] = Field(default=None, description="Options for the mount.")
-    file_mode: Anyone[Word | None] = Field(default=None, description="The mode of files: `0777`.")
+    mount_options: User[Word | None] = Field(default=None, description="Mount options.")
+    file_mode: Anyone[Word | None] = Field(
+        default=None, description="Permissions of files: `0777`."
+    )
     directory_mode: Anyone[Word | None] = Field(
-        default=None, description="The mode of folders: `0777`."
+        default=None, description="Permissions of folders: `0777`."
     )
     level: Anyone[Literal["job", "cluster"]] = Field(
-        default="job", description="Whether the job mounts it, or each node of the cluster."
+        default="job",
+        description="Whether the volume is mounted for the `job`, or on every node of the `cluster`.",
     )
 
     @model_validator(mode="after")
@@ -111,58 +119,59 @@ class Volume(Model):
 
 
 class Registry(Model):
-    """A registry of images that is not Docker Hub, or asks who is there."""
+    """A container registry that is not Docker Hub, or that needs a login."""
 
-    server: User[Word | None] = Field(default=None, description="Its URL.")
-    username: User[Word | None] = Field(default=None, description="The user.")
+    server: User[Word | None] = Field(default=None, description="URL of the registry.")
+    username: User[Word | None] = Field(default=None, description="User name at the registry.")
     password: User[SecretName | None] = Field(
-        default=None, description="The password's name, in `secrets`."
+        default=None, description="Name, in `secrets`, of the password."
     )
 
 
 class Place(Model):
-    """An input or output directory with Batch AI's own words for it."""
+    """An input or output directory with Batch AI's own names."""
 
     id: Anyone[Named | None] = Field(
-        default=None, description="Its id, where it is not the name in capitals."
+        default=None, description="Id of the directory; the default is the name in capitals."
     )
     path: Anyone[Word | None] = Field(
-        default=None, description="The whole path of an input, or the prefix of an output."
+        default=None, description="Whole path of an input, or path prefix of an output."
     )
-    suffix: Anyone[str | None] = Field(default=None, description="What an output's path ends with.")
+    suffix: Anyone[str | None] = Field(default=None, description="Path suffix of an output.")
 
 
 class Setup(Model):
-    """What each node does when it joins the cluster."""
+    """A task that each node runs when it joins the cluster."""
 
-    command: User[Word] = Field(description="The command line of the setup task.")
-    env: User[Mapping[Word, str]] = Field(default={}, description="Its environment variables.")
-    secrets: User[Mapping[Word, SecretName]] = Field(
-        default={}, description="Those that are secret, by their names in `secrets`."
+    command: User[Word] = Field(description="Command line of the setup task.")
+    env: User[Mapping[Word, str]] = Field(
+        default={}, description="Environment variables of the setup task."
     )
-    logs: User[Word] = Field(description="The prefix of where its stdout and stderr go.")
+    secrets: User[Mapping[Word, SecretName]] = Field(
+        default={},
+        description="Environment variables that are secret, each with the name of its value in `secrets`.",
+    )
+    logs: User[Word] = Field(description="Path prefix for the task's stdout and stderr.")
 
 
 class MachineImage(Model):
-    """The image of the machines themselves."""
+    """The operating system image of the machines."""
 
-    publisher: User[Word] = Field(description="Its publisher.")
-    offer: User[Word] = Field(description="Its offer.")
-    sku: User[Word] = Field(description="Its SKU.")
+    publisher: User[Word] = Field(description="Publisher of the image.")
+    offer: User[Word] = Field(description="Offer of the image.")
+    sku: User[Word] = Field(description="SKU of the image.")
     version: User[Word | None] = Field(
-        default=None, description="Its version; the newest if not given."
+        default=None, description="Version of the image; the default is the newest."
     )
-    id: User[Word | None] = Field(
-        default=None, description="The resource id of an image of one's own."
-    )
+    id: User[Word | None] = Field(default=None, description="Resource id of a custom image.")
 
 
 class Insights(Model):
-    """Performance counters of the nodes, to Application Insights."""
+    """An Application Insights component for performance counters of the nodes."""
 
-    component: User[Word] = Field(description="The resource id of the component.")
+    component: User[Word] = Field(description="Resource id of the component.")
     key: User[SecretName | None] = Field(
-        default=None, description="The name, in `secrets`, of its instrumentation key."
+        default=None, description="Name, in `secrets`, of its instrumentation key."
     )
 
 
@@ -171,118 +180,135 @@ def _free(value: Any) -> Any:
 
 
 class BatchAiOptions(Options):
-    """`providers: {azure-batch-ai: {...}}` in a profile, and in a spec what anyone may set."""
+    """`providers: {azure-batch-ai: {...}}` in a profile; a spec may set the fields marked `anyone`."""
 
     # The account.
     subscription: User[SubscriptionId | None] = Field(
-        default=None, description="The subscription's id."
+        default=None, description="Id of the Azure subscription."
     )
-    resource_group: User[Group] = Field(default="runspec", description="The group of everything.")
+    resource_group: User[Group] = Field(
+        default="runspec", description="Resource group of all resources."
+    )
     location: Anyone[Location | None] = Field(
-        default=None, description="Where the workspace and its clusters are: `eastus`."
+        default=None, description="Azure region of the workspace and its clusters: `eastus`."
     )
     cloud: User[clouds.Name | None] = Field(default=None, description=clouds.SETTING)
-    workspace: Anyone[Named] = Field(default="runspec", description="The workspace.")
+    workspace: Anyone[Named] = Field(default="runspec", description="Batch AI workspace.")
     experiment: Anyone[Named] = Field(
-        default="runspec", description="The experiment that jobs belong to."
+        default="runspec", description="Batch AI experiment that the jobs belong to."
     )
     arm_url: User[Word | None] = Field(
         default=None,
-        description="An endpoint that speaks the API; the public one ended on 31 March 2019.",
+        description="Endpoint that implements the API of Batch AI. Microsoft's own was shut down on 31 "
+        "March 2019.",
     )
     storage_account: User[Account | None] = Field(
-        default=None, description="The storage account of what jobs read and write."
+        default=None, description="Storage account for what jobs read and write."
     )
     storage_key: User[SecretName] = Field(
-        default="storage-key", description="The name, in `secrets`, of that account's key."
+        default="storage-key", description="Name, in `secrets`, of the key of the storage account."
     )
     container: User[Container | None] = Field(
-        default=None, description="The Blob container for what jobs read and keep."
+        default=None, description="Blob container for what jobs read and keep."
     )
     file_share: User[Container | None] = Field(
         default=None,
-        description="The Azure Files share for what jobs print: it can be read while they run.",
+        description="Azure Files share for the output that jobs print, which can be read while they run.",
     )
     prefix: User[Prefix] = Field(
-        default="runspec", description="All in the container lies below it."
+        default="runspec", description="Prefix of all blob names in the container."
     )
     blob_url: User[Word | None] = Field(
-        default=None, description="The blob endpoint, where it is not that of the cloud."
+        default=None,
+        description="Blob endpoint of the storage account, if it is not the default one of the cloud.",
     )
     # The machines.
     cluster: Anyone[Named | None] = Field(
-        default=None, description="A cluster that is there already, used as it is."
+        default=None, description="Existing cluster, which is used as it is."
     )
     vm_size: Anyone[Word | None] = Field(
-        default=None, description="The size of the machines, instead of the smallest that fits."
+        default=None,
+        description="Size of the machines, instead of the smallest one that is large enough.",
     )
     scale: Anyone[Literal["auto", "manual"]] = Field(
-        default="auto", description="Whether the cluster grows and shrinks by itself, or is fixed."
+        default="auto",
+        description="Whether the cluster scales by itself (`auto`) or has a fixed size (`manual`).",
     )
     min_nodes: Anyone[Annotated[Whole, Field(ge=0)]] = Field(
-        default=0, description="The fewest nodes; 0 costs nothing while nothing runs."
+        default=0,
+        description="Smallest number of nodes. With 0 the cluster costs nothing while nothing runs.",
     )
     max_nodes: Anyone[Positive | None] = Field(
-        default=None, description="The most nodes; those of one job if not given."
+        default=None, description="Largest number of nodes; the default is the number of one job."
     )
     initial_nodes: Anyone[Annotated[Whole, Field(ge=0)] | None] = Field(
-        default=None, description="The nodes that an autoscaled cluster begins with."
+        default=None, description="Number of nodes that an autoscaled cluster starts with."
     )
     deallocation: Anyone[Literal["requeue", "terminate", "waitforjobcompletion"] | None] = Field(
-        default=None, description="What becomes of jobs on nodes that a fixed cluster gives back."
+        default=None,
+        description="What happens to jobs on nodes that a cluster of fixed size gives back.",
     )
     machine_image: User[MachineImage | None] = Field(
-        default=None, description="The image of the machines; Batch AI's own if not given."
+        default=None,
+        description="Operating system image of the machines; the default is Batch AI's own.",
     )
-    admin_user: User[Word] = Field(default="runspec", description="The user for ssh to the nodes.")
-    ssh_public_key: User[Word | None] = Field(default=None, description="The public key for ssh.")
+    admin_user: User[Word] = Field(default="runspec", description="User name for ssh to the nodes.")
+    ssh_public_key: User[Word | None] = Field(
+        default=None, description="Public key for ssh to the nodes."
+    )
     admin_password: User[SecretName | None] = Field(
-        default=None, description="The name, in `secrets`, of that user's password."
+        default=None, description="Name, in `secrets`, of the password of `admin_user`."
     )
-    subnet: User[Word | None] = Field(default=None, description="The resource id of a subnet.")
+    subnet: User[Word | None] = Field(
+        default=None, description="Resource id of the subnet of the nodes."
+    )
     setup: User[Setup | None] = Field(
-        default=None, description="What each node does when it joins."
+        default=None, description="Setup task that each node runs when it joins the cluster."
     )
     insights: User[Insights | None] = Field(
-        default=None, description="Where performance counters of the nodes go."
+        default=None,
+        description="Application Insights component that receives performance counters of the nodes.",
     )
     # The job.
     images: Anyone[Mapping[Word, Word]] = Field(
         default={},
-        description="Images of a registry that stand for those in specs: "
-        "`{localhost/chainermn:7.8.1: batchaitraining/chainermn:openMPI}`.",
+        description="Images of a registry to use instead of those in specs: `{localhost/chainermn:7.8.1: "
+        "batchaitraining/chainermn:openMPI}`.",
     )
     registry: User[Registry | None] = Field(
-        default=None, description="The registry, where it is not Docker Hub or asks who is there."
+        default=None, description="Container registry, if it is not Docker Hub or needs a login."
     )
     toolkit: Anyone[Toolkit | None] = Field(
         default=None,
-        description="The toolkit; by `launch`: custom-mpi for mpi, pytorch for torchrun, custom for "
-        "none.",
+        description="Batch AI toolkit that starts the program. The default depends on `launch`: "
+        "custom-mpi for `mpi`, pytorch for `torchrun`, custom for `none`.",
     )
     toolkit_settings: Anyone[Mapping[Word, Annotated[str, BeforeValidator(_free)]]] = Field(
         default={},
-        description="Further settings of the toolkit in Batch AI's own words: `communicationBackend`, "
+        description="Further settings of the toolkit, by Batch AI's names: `communicationBackend`, "
         "`workerCount`, `parameterServerCommandLineArgs`, ...",
     )
     shared: User[Mapping[Key, Volume]] = Field(
-        default={}, description="What `shared://NAME` is: a volume that Batch AI mounts."
+        default={}, description="Volumes behind `shared://NAME`, which Batch AI mounts."
     )
     inputs: Anyone[Mapping[Key, Place]] = Field(
-        default={}, description="Ids and paths of mounts, by name, in Batch AI's own words."
+        default={}, description="Batch AI's ids and paths of mounts, by the name of the mount."
     )
     results: Anyone[Mapping[Key, Place]] = Field(
-        default={}, description="Ids, prefixes and suffixes of outputs, by name."
+        default={},
+        description="Batch AI's ids, prefixes and suffixes of outputs, by the name of the output.",
     )
     logs: Anyone[Word | None] = Field(
-        default=None, description="The prefix of what jobs print; the file share if not given."
+        default=None,
+        description="Path prefix of the output that jobs print; the default is the file share.",
     )
     preparation: Anyone[Word | None] = Field(
-        default=None, description="A command line that each node runs before the job."
+        default=None, description="Command line that each node runs before the job."
     )
     priority: Anyone[Literal["low", "normal", "high"] | None] = Field(
-        default=None, description="The priority among jobs of a cluster."
+        default=None, description="Scheduling priority among the jobs of a cluster."
     )
     contract: Anyone[Truth] = Field(
-        default=True, description="Whether jobs get the RUNSPEC_* variables that can be given."
+        default=True,
+        description="Whether jobs get those RUNSPEC_* variables that Batch AI can provide.",
     )

@@ -66,74 +66,83 @@ Free = Annotated[str, BeforeValidator(str)]
 
 
 class Queue(Model):
-    """A queue of the cluster, which is a partition of Slurm."""
+    """A queue of the cluster, which is a Slurm partition."""
 
     capacity: Anyone[Literal["on-demand", "spot", "capacity-block"]] = Field(
-        default="on-demand", description="How its machines are bought."
+        default="on-demand", description="How the machines are bought."
     )
     instance_types: Anyone[tuple[Word, ...]] = Field(
         default=(),
-        description="Its machines, alike in vCPUs and GPUs; those that fit the spec if not given.",
+        description="EC2 instance types of the queue, all with the same number of vCPUs and GPUs; the "
+        "default are those that fit the spec.",
     )
-    min_count: Anyone[Count] = Field(default=0, description="Machines that are always there.")
-    max_count: Anyone[Positive] = Field(default=10, description="The most machines at once.")
+    min_count: Anyone[Count] = Field(
+        default=0, description="Number of machines that the queue always has."
+    )
+    max_count: Anyone[Positive] = Field(
+        default=10, description="Largest number of machines that the queue has at the same time."
+    )
     spot_price: Anyone[Price | None] = Field(
-        default=None, description="The most paid for a spot machine, in dollars an hour."
+        default=None, description="Highest price for a spot machine, in dollars an hour."
     )
     subnets: User[tuple[Subnet, ...]] = Field(
-        default=(), description="Their subnets, where they are not those of all queues."
+        default=(), description="Subnets of the queue, if they are not those of all queues."
     )
     placement: Anyone[Truth] = Field(
-        default=False, description="Put the machines close together, in a placement group."
+        default=False, description="Place the machines close together, in a placement group."
     )
     placement_group: Anyone[Word | None] = Field(
-        default=None, description="The placement group, where one is there already."
+        default=None, description="Existing placement group for the machines."
     )
     efa: Anyone[Truth] = Field(
         default=False, description="Give the machines Elastic Fabric Adapters."
     )
     gdr: Anyone[Truth] = Field(
-        default=False, description="Let the adapters reach the memory of GPUs."
+        default=False, description="Let the adapters access GPU memory directly (GPUDirect RDMA)."
     )
     reservation: Anyone[Reservation | None] = Field(
-        default=None, description="The capacity reservation that the machines come from."
+        default=None, description="EC2 capacity reservation of the machines."
     )
     reservation_group: Anyone[Word | None] = Field(
         default=None,
-        description="A group of capacity reservations, by the ARN of its resource group.",
+        description="ARN of the resource group of a group of capacity reservations.",
     )
-    ami: User[Ami | None] = Field(default=None, description="An AMI of its own.")
+    ami: User[Ami | None] = Field(default=None, description="AMI for the machines of this queue.")
     disk_gib: Anyone[Positive | None] = Field(
-        default=None, description="The size of each machine's disk."
+        default=None, description="Size of the root disk of each machine, in GiB."
     )
     settings: User[Mapping[Word, Free]] = Field(
-        default={}, description="Settings of Slurm for this partition: `{GraceTime: 60}`."
+        default={}, description="Slurm settings of this partition: `{GraceTime: 60}`."
     )
 
 
 class Storage(Model):
-    """A file system that all machines mount: a new FSx for Lustre, or one that is there."""
+    """A file system that all machines mount: a new one of FSx for Lustre, or an existing one."""
 
-    mount: User[Mount] = Field(description="Where it is mounted: `/workspace`.")
+    mount: User[Mount] = Field(description="Folder that it is mounted at: `/workspace`.")
     kind: Anyone[Literal["scratch", "persistent"]] = Field(
         default="scratch",
-        description="A new one: `scratch` (SCRATCH_2) keeps nothing safe, `persistent` (PERSISTENT_2) does.",
+        description="Deployment type of a new file system: `scratch` (SCRATCH_2), which does not "
+        "replicate data, or `persistent` (PERSISTENT_2), which does.",
     )
     size_gib: Anyone[Positive] = Field(
-        default=1200, description="Its size: 1200, or a multiple of 2400."
+        default=1200, description="Size in GiB: 1200, or a multiple of 2400."
     )
     throughput: Anyone[Positive | None] = Field(
-        default=None, description="MB/s for each TiB of a persistent one: 125, 250, 500 or 1000."
+        default=None,
+        description="Throughput of a persistent file system in MB/s for each TiB: 125, 250, 500 or 1000.",
     )
     data: User[S3Place | None] = Field(
         default=None,
-        description="The place in S3 that it begins with, and that what is archived goes to: "
-        "`s3://BUCKET/PREFIX`.",
+        description="Place in S3, `s3://BUCKET/PREFIX`, whose data the file system starts with, and to "
+        "which its changes are archived.",
     )
-    compression: Anyone[Truth] = Field(default=False, description="Keep the data compressed (LZ4).")
-    keep: User[Truth] = Field(default=False, description="Leave it when the cluster is deleted.")
+    compression: Anyone[Truth] = Field(default=False, description="Compress the data (LZ4).")
+    keep: User[Truth] = Field(
+        default=False, description="Keep the file system when the cluster is deleted."
+    )
     file_system: User[FileSystem | None] = Field(
-        default=None, description="One that is there already: several clusters can share it."
+        default=None, description="Id of an existing file system, which several clusters can share."
     )
 
     @model_validator(mode="after")
@@ -145,119 +154,133 @@ class Storage(Model):
 
 
 class ParallelClusterOptions(SlurmOptions):
-    """`providers: {parallelcluster: {...}}` in a profile, and in a spec what anyone may set."""
+    """`providers: {parallelcluster: {...}}` in a profile; a spec may set the fields marked `anyone`."""
 
     # The account.
-    region: Anyone[Region | None] = Field(default=None, description="The region: `us-east-1`.")
+    region: Anyone[Region | None] = Field(
+        default=None, description="AWS region, such as `us-east-1`."
+    )
     account_profile: User[Word | None] = Field(
-        default=None, description="The profile of ~/.aws whose credentials are used."
+        default=None, description="Profile in ~/.aws whose credentials are used."
     )
     pcluster: User[Word | None] = Field(
         default=None,
-        description="The program `pcluster`; the one on PATH if not given, else one is installed "
-        "by uv, once, into runspec's own folder.",
+        description="Path of the program `pcluster`. The default is the one on PATH; if there is none, "
+        "uv installs one, once, into a folder of runspec.",
     )
     # The cluster.
     cluster: User[ClusterName | None] = Field(
         default=None,
-        description="Its name. What it is may then change, and the cluster is updated. Without a "
-        "name it is named by what it is, and whatever is like it shares it.",
+        description="Name of the cluster. A cluster with a name is updated when its settings change. "
+        "Without a name, runspec derives one from the settings, and all jobs with the same "
+        "settings share the cluster.",
     )
     manage: User[Truth] = Field(
         default=True,
-        description="Whether runspec makes, updates and deletes the cluster; `false` for one that is "
-        "there and is used as it is.",
+        description="Whether runspec makes, updates and deletes the cluster; `false` uses an existing "
+        "cluster as it is.",
     )
-    os: Anyone[Word] = Field(default="ubuntu2204", description="The system of its machines.")
+    os: Anyone[Word] = Field(default="ubuntu2204", description="Operating system of the machines.")
     custom_ami: User[Ami | None] = Field(
-        default=None, description="An AMI of your own for all machines."
+        default=None, description="AMI for all machines, instead of the one of ParallelCluster."
     )
     head_node: Anyone[Word] = Field(
-        default="m6i.xlarge", description="The machine of the head node."
+        default="m6i.xlarge", description="EC2 instance type of the head node."
     )
     head_subnet: User[Subnet | None] = Field(
         default=None,
-        description="The subnet of the head node; the first of `subnets` if not given.",
+        description="Subnet of the head node; the default is the first of `subnets`.",
     )
     subnets: User[tuple[Subnet, ...]] = Field(
-        default=(), description="The subnets of the other machines."
+        default=(), description="Subnets of the compute machines."
     )
     security_groups: User[tuple[Group, ...]] = Field(
-        default=(), description="Security groups beside those that are made."
+        default=(), description="Security groups in addition to those that ParallelCluster makes."
     )
-    key_pair: User[Word | None] = Field(default=None, description="The EC2 key pair for ssh.")
+    key_pair: User[Word | None] = Field(
+        default=None, description="EC2 key pair for ssh to the machines."
+    )
     ssh_key: User[Word | None] = Field(
         default=None,
-        description="The file of its private key, where ssh does not find it by itself.",
+        description="File of the private key of `key_pair`, if ssh does not find it by itself.",
     )
     host_keys: User[Literal["known", "first-seen"]] = Field(
         default="known",
-        description="Which head node is believed to be it: `known`, by ~/.ssh/known_hosts, or "
-        "`first-seen`, the one that answers first, remembered with the cluster.",
+        description="How the host key of the head node is verified: `known` by ~/.ssh/known_hosts; "
+        "`first-seen` accepts the first key that it shows, which is then remembered with the "
+        "cluster.",
     )
     ssh_from: User[Word | None] = Field(
-        default=None, description="Who may reach the head node by ssh: `203.0.113.0/24`."
+        default=None, description="Addresses that may reach the head node by ssh: `203.0.113.0/24`."
     )
     bucket: User[Bucket | None] = Field(
         default=None,
-        description="A bucket for ParallelCluster's own files; it makes one if not given.",
+        description="Bucket for ParallelCluster's own files. Without it, ParallelCluster makes one.",
     )
     s3_access: User[tuple[Bucket, ...]] = Field(
         default=(), description="Buckets that all machines may read and write."
     )
-    tags: Anyone[Mapping[Word, Word]] = Field(default={}, description="Tags for all that is made.")
+    tags: Anyone[Mapping[Word, Word]] = Field(
+        default={}, description="Tags for all resources that are made."
+    )
     # The queues.
     queues: Anyone[Mapping[Word, Queue]] = Field(
         default={},
-        description="The queues, by name. Without them there is one, or two for `spot-then-on-demand`, "
-        "of machines that fit the spec.",
+        description="Queues of the cluster, by name. Without them the cluster has one queue of machines "
+        "that fit the spec, or two for `spot-then-on-demand`.",
     )
     queue: Anyone[Word | None] = Field(
-        default=None, description="The queue of the job; the first whose machines fit if not given."
+        default=None,
+        description="Queue of the job; the default is the first one whose machines fit.",
     )
     instance_types: Anyone[tuple[Word, ...]] = Field(
-        default=(), description="Machines to use instead of those that fit by the package's table."
+        default=(),
+        description="EC2 instance types to use, instead of those that runspec's own table says are large "
+        "enough.",
     )
-    min_count: Anyone[Count] = Field(default=0, description="Machines that are always there.")
+    min_count: Anyone[Count] = Field(
+        default=0, description="Number of machines that each queue always has."
+    )
     max_count: Anyone[Positive] = Field(
-        default=10, description="The most machines at once, of each queue."
+        default=10, description="Largest number of machines that each queue has at the same time."
     )
     spot_price: Anyone[Price | None] = Field(
-        default=None, description="The most paid for a spot machine, in dollars an hour."
+        default=None, description="Highest price for a spot machine, in dollars an hour."
     )
     placement_group: Anyone[Word | None] = Field(
-        default=None, description="The placement group, where one is there already."
+        default=None, description="Existing placement group for the machines."
     )
     efa: Anyone[Truth] = Field(default=False, description="Give each node Elastic Fabric Adapters.")
     reservation: Anyone[Reservation | None] = Field(
-        default=None, description="The capacity reservation of machines that are bought on demand."
+        default=None, description="EC2 capacity reservation of the on-demand machines."
     )
     reservation_group: Anyone[Word | None] = Field(
         default=None,
-        description="A group of capacity reservations, by the ARN of its resource group.",
+        description="ARN of the resource group of a group of capacity reservations.",
     )
     # Slurm.
     idle_minutes: Anyone[Positive] = Field(
-        default=10, description="How long a machine without jobs is kept."
+        default=10, description="How many minutes a machine without jobs is kept."
     )
     memory_scheduling: Anyone[Truth] = Field(
-        default=False, description="Have Slurm share out memory, too, and not processors alone."
+        default=False, description="Have Slurm allocate memory as well as processors."
     )
     slurm_settings: User[Mapping[Word, Free]] = Field(
         default={}, description="Settings of slurm.conf: `{MinJobAge: 3600}`."
     )
     update: User[Literal["drain", "terminate", "stop"]] = Field(
         default="drain",
-        description="What an update does to machines that run: `drain` lets their jobs end, "
-        "`terminate` ends machines that are no more part of it, and `stop` ends all of them where the "
-        "service asks for that.",
+        description="What an update of the cluster does to running machines: `drain` lets their jobs "
+        "end, `terminate` ends machines that are no longer part of the cluster, `stop` ends "
+        "all machines if the service requires it.",
     )
     # The files.
     storage: User[Mapping[Key, Storage]] = Field(
         default={},
-        description="File systems of FSx for Lustre; each is `shared://NAME` as well.",
+        description="File systems of FSx for Lustre, by name. Each is also `shared://NAME`.",
     )
     archive: User[Truth] = Field(
         default=True,
-        description="Copy to S3 what has changed on file systems that have `data`, before the cluster is deleted.",
+        description="Copy changed files to S3 before the cluster is deleted, from file systems that have "
+        "`data`.",
     )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -116,6 +117,17 @@ def test_the_reference_page_is_the_one_the_models_give() -> None:
 
     page = (ROOT / "docs" / "reference.md").read_text()
     assert page == reference(full_schema(around._models()))
+
+
+def test_every_link_of_the_reference_page_leads_somewhere() -> None:
+    page = (ROOT / "docs" / "reference.md").read_text()
+
+    sections = {f"#{title.lower()}" for title in re.findall(r"^## (.+)$", page, re.MULTILINE)}
+    links = set(re.findall(r"\]\(([^)]+)\)", page))
+    broken = {link for link in links - sections if not (ROOT / "docs" / link).is_file()}
+
+    assert links & sections
+    assert broken == set()
 
 
 def test_a_value_of_env_stays_as_it_was_written() -> None:
