@@ -11,58 +11,17 @@ import sys
 from collections.abc import Iterable
 from pathlib import Path
 
-from runspec.provider import Unavailable, UsageError
+from runspec.provider import Unavailable, python_fits, python_version
 from runspec_local.uv import last_said, uv_environment
 
 RUNS_S = 30.0  # an interpreter that does not start in this time does not work
 
-NUMBER = r"[0-9]+(?:\.[0-9]+){0,2}"
-CLAUSE = re.compile(rf"\s*(==|!=|<=|>=|~=|<|>)\s*({NUMBER})(\.\*)?\s*")
 EXAMPLES = ("3.14", "3.13", "3.12", "3.11", "3.10", "3.9", "3.8")
 ASK = (
     "import platform, sys;"
     "print(getattr(sys, '_base_executable', None) or sys.executable);"
     "print(platform.python_version())"
 )
-
-
-def fits(version: str, specifier: str) -> bool:
-    """Say whether a Python of *version* is one that *specifier* asks for.
-
-    Raises UsageError for what is no specifier. The rules, as far as releases go:
-    https://packaging.python.org/en/latest/specifications/version-specifiers/
-
-    >>> fits("3.11.7", ">=3.9,<3.12"), fits("3.11.7", "3.11"), fits("3.12.0", "~=3.11")
-    (True, True, True)
-    """
-    bare = re.fullmatch(rf"\s*({NUMBER})\s*", specifier)
-    wanted = f"=={bare[1]}.*" if bare else specifier
-    clauses = [CLAUSE.fullmatch(clause) for clause in wanted.split(",")]
-    if not all(clauses):
-        what = f"'{specifier}' does not say which Python versions"
-        raise UsageError(what, "write it as '>=3.9,<3.12' or '3.11'")
-    return all(_holds(_release(version), *clause.groups()) for clause in clauses if clause)
-
-
-def _release(version: str) -> tuple[int, ...]:
-    numbers = [int(n) for n in re.findall(r"\d+", version)[:3]]
-    return (*numbers, 0, 0)[:3]
-
-
-def _holds(version: tuple[int, ...], operator: str, number: str, star: str | None) -> bool:
-    asked, given = _release(number), number.count(".") + 1
-    if star or operator == "~=":
-        same = given if star else given - 1
-        inside = version[:same] == asked[:same] and (bool(star) or version >= asked)
-        return not inside if operator == "!=" else inside
-    return {
-        "==": version == asked,
-        "!=": version != asked,
-        "<": version < asked,
-        "<=": version <= asked,
-        ">": version > asked,
-        ">=": version >= asked,
-    }[operator]
 
 
 def find_python(uv: str, specifier: str | None, interpreter: str | None = None) -> tuple[str, str]:
@@ -76,10 +35,10 @@ def find_python(uv: str, specifier: str | None, interpreter: str | None = None) 
     if interpreter is not None:
         return _named(interpreter, wanted)
     own = getattr(sys, "_base_executable", "") or sys.executable
-    if fits(platform.python_version(), wanted):
+    if python_fits(platform.python_version(), wanted):
         return own, platform.python_version()
     installed = _installed(uv)
-    fitting = [path for path, version in installed if fits(version, wanted)]
+    fitting = [path for path, version in installed if python_fits(version, wanted)]
     for path in fitting:
         if (found := _asked(path)) is not None:
             return found
@@ -91,16 +50,16 @@ def _named(interpreter: str, wanted: str) -> tuple[str, str]:
     found = _asked(str(Path(interpreter).expanduser()))
     if found is None:
         raise Unavailable(f"'{interpreter}' is no Python that runs", "name another")
-    if not fits(found[1], wanted):
+    if not python_fits(found[1], wanted):
         hint = "name another, or change container.python"
         raise Unavailable(f"'{interpreter}' is Python {found[1]}, which is not '{wanted}'", hint)
     return found
 
 
 def _none_fits(wanted: str, there: Iterable[str]) -> Unavailable:
-    found = ", ".join(sorted(there, key=_release))
-    named = re.findall(NUMBER, wanted)
-    example = next((n for n in (*EXAMPLES, *named) if fits(n, wanted)), named[0])
+    found = ", ".join(sorted(there, key=python_version))
+    named = re.findall(r"[0-9]+(?:\.[0-9]+)*", wanted)
+    example = next((n for n in (*EXAMPLES, *named) if python_fits(n, wanted)), "3")
     return Unavailable(
         f"no Python that fits '{wanted}' here; found {found}",
         f"install one, for example: uv python install {example}",
@@ -129,7 +88,7 @@ def _installed(uv: str) -> list[tuple[str, str]]:
         for entry in listed
         if entry["path"] and (entry["implementation"], entry["variant"]) == ("cpython", "default")
     }
-    return sorted(found.items(), key=lambda one: _release(one[1]), reverse=True)
+    return sorted(found.items(), key=lambda one: python_version(one[1]), reverse=True)
 
 
 def search_path(path: str) -> str:

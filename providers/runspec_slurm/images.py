@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from runspec.provider import Facts, Problem, Spec
-from runspec_slurm import cluster, containers, pythons
+from runspec.provider import Facts, Problem, Spec, python_fits
+from runspec_slurm import cluster, containers
 from runspec_slurm.naming import setting
 from runspec_slurm.options import SlurmOptions
 
 IMAGE = ("container", "image")
+INSIDE = ">=3.6"  # for what runspec runs in the job
 NAMES = {"podman": "podman", "apptainer": "Apptainer", "pyxis": "Pyxis"}
 
 
@@ -98,7 +99,7 @@ def _nodes_own(spec: Spec, facts: Facts) -> Iterator[Problem]:
     if wanted and not there:
         what = "the node's own Python is taken; it ought to be such a version"
         yield Problem(("container", "python"), what, severity="note")
-    elif wanted and pythons.misfits(there, wanted):
+    elif wanted and not python_fits(there, wanted):
         what = f"'{wanted}', and {facts.options.python} of the cluster is {there}"
         hint = f"name another: providers: {{{spec.provider}: {{python: /PATH/python3}}}}"
         yield Problem(("container", "python"), what, hint)
@@ -119,6 +120,6 @@ def _python(spec: Spec, facts: Facts) -> Iterator[Problem]:
     if there is None:
         what = f"python: '{name}' is not there on the cluster, and it starts every job"
         yield Problem(at, what, "name one: python: /PATH/python3")
-    elif pythons.release(there) < pythons.OLDEST:
+    elif not python_fits(there, INSIDE):
         what = f"python: '{name}' of the cluster is {there}, and jobs are started by 3.6 or newer"
         yield Problem(at, what, "name a newer one: python: /PATH/python3")

@@ -64,6 +64,7 @@ from runspec.model import Model
 from runspec.outputs import Copy, Publication, saved_outputs, unpublished
 from runspec.probe import Observation, Probe, ProbeContext, Verdict
 from runspec.problems import Path, Problem, did_you_mean
+from runspec.python_versions import python_fits, python_version
 from runspec.scalars import (
     Bytes,
     Key,
@@ -243,6 +244,8 @@ __all__ = [
     "literal",
     "matching",
     "nodes_each",
+    "python_fits",
+    "python_version",
     "reach",
     "read_record",
     "saved_outputs",

@@ -12,12 +12,6 @@ from collections.abc import Iterator, Sequence
 from runspec.errors import UsageError
 
 HASH = re.compile(r"\s+--hash[= ](?:sha256|sha384|sha512):[0-9a-f]+")
-NAMED = re.compile(
-    r"[A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9])?\s*"  # the name
-    r"(?:\[[A-Za-z0-9._,\s-]*\])?\s*"  # its extras
-    r"(?P<rest>(?:@\s*\S+|\(?\s*(?:(?:===|[=~!<>]=|<|>)\s*[A-Za-z0-9.*+!_-]+\s*,?\s*)*\)?)\s*)"
-    r"(?:;.*)?"  # its marker
-)
 URL = re.compile(r"[a-z][a-z0-9+.-]*://", re.IGNORECASE)
 PASSWORD = re.compile(r"[a-z+]+://(?!git@)[^/@\s]+@", re.IGNORECASE)
 TARGET = re.compile(r"(?:[\w.\[\],-]+\s*@\s*)?(?P<target>[^\s;]*)")
@@ -118,8 +112,13 @@ def _is_local(bare: str) -> bool:
 
 
 def _not_named(bare: str) -> tuple[str, str | None] | None:
-    if NAMED.fullmatch(bare):
-        return None
-    single = re.fullmatch(r"([\w.\[\]-]+)\s*=\s*([\w.*]+)", bare)
-    hint = f"write {single[1]}=={single[2]}" if single else "write it as numpy==1.26.4"
-    return f"'{bare}' is not a requirement", hint
+    from packaging.requirements import InvalidRequirement, Requirement  # when needed: it takes time
+
+    try:
+        Requirement(bare)
+    except InvalidRequirement as exc:
+        single = re.fullmatch(r"([\w.\[\]-]+)\s*=\s*([\w.*]+)", bare)
+        hint = f"write {single[1]}=={single[2]}" if single else "write it as numpy==1.26.4"
+        why = str(exc).partition("\n")[0]
+        return f"'{bare}' is not a requirement: {why[:1].lower()}{why[1:]}", hint
+    return None

@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 
+from runspec.errors import UsageError
 from runspec.measured import wrong_metric, wrong_scaling
 from runspec.problems import Path, Problem, did_you_mean
+from runspec.python_versions import python_fits
 from runspec.scalars import NAME, compiled
 from runspec.spec import Launch, Spec
 from runspec.sweeps import MAX_TASKS, Random
@@ -26,6 +28,7 @@ RESERVED = "RUNSPEC_"
 def broken(spec: Spec) -> Iterator[Problem]:
     """Give every rule that *spec* breaks."""
     yield from _something_to_run(spec)
+    yield from _python(spec)
     yield from _names(spec)
     yield from _targets(spec)
     yield from _environment(spec)
@@ -48,6 +51,14 @@ def _something_to_run(spec: Spec) -> Iterator[Problem]:
     for where, text in _texts(spec):
         if "\0" in text:
             yield Problem(where, "a NUL character cannot be part of a command")
+
+
+def _python(spec: Spec) -> Iterator[Problem]:
+    if spec.container.python is not None:
+        try:
+            python_fits("3", spec.container.python)
+        except UsageError as exc:
+            yield Problem(("container", "python"), exc.message, exc.hint)
 
 
 def _names(spec: Spec) -> Iterator[Problem]:

@@ -91,6 +91,11 @@ def test_every_kind_of_requirement_is_taken(line: str) -> None:
         ("numpy=1.26", "'numpy=1.26' is not a requirement"),
         ("numpy 1.26", "'numpy 1.26' is not a requirement"),
         ("<html>", "'<html>' is not a requirement"),
+        ("numpy==1.*.2", "'numpy==1.*.2' is not a requirement: "),
+        ("numpy>=1.*", "'numpy>=1.*' is not a requirement: .* suffix can only be used with"),
+        ("numpy~=1", "'numpy~=1' is not a requirement: "),
+        ("six; system == 'x'", "'six; system == 'x'' is not a requirement: expected a marker"),
+        ("six[a b]", "'six[a b]' is not a requirement: "),
     ],
 )
 def test_what_is_no_requirement_is_told_with_its_line(line: str, what: str) -> None:
