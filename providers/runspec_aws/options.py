@@ -61,7 +61,7 @@ Shared = Annotated[
 
 
 class AwsOptions(Options):
-    """`providers: {aws-batch: {...}}` in a profile; a spec may set the fields marked `anyone`."""
+    """Settings of `aws-batch`, under `providers` in a profile. A spec may set the fields marked `anyone`."""
 
     region: Anyone[Region | None] = Field(
         default=None, description="AWS region of all resources, such as `eu-central-1`."

@@ -26,7 +26,7 @@ Place = Annotated[
 
 
 class LocalOptions(Options):
-    """`providers: {local: {...}}` in a profile; a spec may set the fields marked `anyone`."""
+    """Settings of `local`, under `providers` in a profile. A spec may set the fields marked `anyone`."""
 
     has_pools: ClassVar[bool] = False
 

@@ -97,7 +97,7 @@ Gres = Annotated[
 
 
 class SlurmOptions(Options):
-    """`providers: {slurm: {...}}` in a profile; a spec may set the fields marked `anyone`."""
+    """Settings of `slurm`, under `providers` in a profile. A spec may set the fields marked `anyone`."""
 
     host: User[Host | None] = Field(
         default=None,

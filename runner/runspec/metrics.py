@@ -15,7 +15,7 @@ SIZES = 50
 
 
 class Stop(Model):
-    """When the other tasks of a sweep are stopped. Write one of the fields."""
+    """A condition that stops the other tasks of a sweep. Write one of the fields."""
 
     below: Number | None = Field(
         default=None,

@@ -96,7 +96,7 @@ Wholes = Annotated[tuple[Whole, Whole], BeforeValidator(_two), _pair("integer")]
 
 
 class Distribution(Model):
-    """How one parameter is drawn. Write one of the fields."""
+    """A distribution from which one parameter is drawn. Write one of the fields."""
 
     model_config = ConfigDict(json_schema_extra={"minProperties": 1, "maxProperties": 1})
 

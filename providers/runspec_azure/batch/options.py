@@ -96,7 +96,7 @@ Shared = Annotated[
 
 
 class BatchOptions(Options):
-    """`providers: {azure-batch: {...}}` in a profile; a spec may set the fields marked `anyone`."""
+    """Settings of `azure-batch`, under `providers` in a profile. A spec may set the fields marked `anyone`."""
 
     subscription: User[Word | None] = Field(
         default=None,

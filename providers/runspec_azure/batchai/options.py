@@ -180,7 +180,7 @@ def _free(value: Any) -> Any:
 
 
 class BatchAiOptions(Options):
-    """`providers: {azure-batch-ai: {...}}` in a profile; a spec may set the fields marked `anyone`."""
+    """Settings of `azure-batch-ai`, under `providers` in a profile. A spec may set the fields marked `anyone`."""
 
     # The account.
     subscription: User[SubscriptionId | None] = Field(

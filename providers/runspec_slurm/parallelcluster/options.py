@@ -154,7 +154,7 @@ class Storage(Model):
 
 
 class ParallelClusterOptions(SlurmOptions):
-    """`providers: {parallelcluster: {...}}` in a profile; a spec may set the fields marked `anyone`."""
+    """Settings of `parallelcluster`, under `providers` in a profile. A spec may set the fields marked `anyone`."""
 
     # The account.
     region: Anyone[Region | None] = Field(
