@@ -26,6 +26,8 @@ mount, the path of an output and the value of a parameter. `$${mounts.NAME}` giv
 
 The settings of providers have a column `set by`. A spec and a profile may set a field that is marked `anyone`. Only a
 profile may set a field that is marked `user`: see [profiles](profile.md).
+
+See also [which files of a mounted folder are uploaded](mounts.md) and [what a job finds around it](inside.md).
 """
 
 

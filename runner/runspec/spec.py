@@ -206,7 +206,7 @@ class Container(Model):
 
 
 class Mount(Model):
-    """Data that the job reads, placed at `target` on every node; see [mounts.md](mounts.md)."""
+    """Data that the job reads, placed at `target` on every node."""
 
     name: Key = Field(description="Name of the mount: `${mounts.NAME}` in the command is its path.")
     source: Annotated[
