@@ -13,9 +13,9 @@ from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
 from bench.installs import ROOT
+from runspec.inside import zipapp_bytes
 from runspec_inside.elastic.member import FOLDER_BEAT_S
 from runspec_inside.elastic.state import Timing
-from runspec_inside.pack import zipapp_bytes
 from runspec_inside.process import descendants
 
 LEAST, MOST, BATCH = 1, 4, 60

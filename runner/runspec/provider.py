@@ -55,7 +55,7 @@ from runspec.formats import check as check_format
 from runspec.home import home as state_folder
 from runspec.inside import (
     boot_py as inside_boot,
-    inside_sh,
+    inside_sh_file as inside_sh,
     inside_signed,
     zipapp_bytes as inside_zipapp,
 )

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from runspec_inside.pack import inside_sh
+from runspec.inside import inside_sh
 
 FILE = Path(__file__).parents[3] / "runner/runspec_inside/inside.sh"
 SHELLS = {"dash": ("dash",), "bash": ("bash",), "busybox": ("busybox", "sh")}

@@ -23,13 +23,13 @@ from typing import Any
 import pytest
 from hypothesis import given, settings, strategies as st
 
+from runspec.inside import boot_py, zipapp_bytes
 from runspec.spec import Spec
 from runspec.words import tasks, variable as core_variable
 from runspec_inside.agent import Agent
 from runspec_inside.bucket import Bucket
 from runspec_inside.failures import AGAIN
 from runspec_inside.manifest import MANIFEST, OBJECTS, parsed
-from runspec_inside.pack import boot_py, zipapp_bytes
 from runspec_inside.place import Place, place, rename, values, variable
 from runspec_inside.words import LOST, STOPPED, Failure
 from tests.unit.runspec_inside.machines import NOTICE, Machine

@@ -14,8 +14,8 @@ from typing import Any
 
 import pytest
 
+from runspec.inside import zipapp_bytes
 from runspec_inside.folder import FolderBucket
-from runspec_inside.pack import zipapp_bytes
 from runspec_inside.words import LOST, STOPPED
 from tests.unit.runspec_inside.shells import program
 from tests.waiting import SOON_S

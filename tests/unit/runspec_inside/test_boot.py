@@ -23,9 +23,9 @@ from botocore.auth import S3SigV4Auth
 from botocore.awsrequest import AWSRequest
 from botocore.credentials import Credentials
 
+from runspec.inside import boot_py, zipapp_bytes
 from runspec_inside import boot
 from runspec_inside.boot import Ask, Store
-from runspec_inside.pack import boot_py, zipapp_bytes
 from runspec_inside.s3 import S3Bucket
 from tests.unit.runspec_inside.stores import Way
 

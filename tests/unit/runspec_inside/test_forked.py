@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from runspec.inside import zipapp_bytes
 from runspec_inside import forked
-from runspec_inside.pack import zipapp_bytes
 
 # Forks with a main that says what it finds, and ends as the batch process would see it.
 FORKS = """

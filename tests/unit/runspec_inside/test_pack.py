@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from runspec_inside.pack import inside_sh, signed_sh, zipapp_bytes
+from runspec.inside import inside_sh, signed_sh, zipapp_bytes
 from tests.unit.runspec_inside.shells import FILE
 
 ENTRIES = zipfile.ZipFile(io.BytesIO(zipapp_bytes())).namelist()
@@ -37,10 +37,7 @@ def test_the_zipapp_holds_all_of_the_package() -> None:
     modules = {f"runspec_inside/{f.relative_to(package)}" for f in package.rglob("*.py")}
 
     others = {"__main__.py", "runspec_inside/inside.sh"}
-    assert (
-        set(ENTRIES)
-        == modules - {f"runspec_inside/{name}.py" for name in ("pack", "start")} | others
-    )
+    assert set(ENTRIES) == modules - {"runspec_inside/start.py"} | others
 
 
 @pytest.mark.parametrize("name", [name for name in ENTRIES if name.endswith(".py")])

@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 from runspec.bundle import bundle
+from runspec.inside import inside_sh, signed_sh
 from runspec.provider import tar_blocks
-from runspec_inside.pack import inside_sh, signed_sh
 from runspec_rehearsal.aws.region import Objects
 from tests.unit.runspec_inside.shells import SHELLS, Word, every_shell, program
 from tests.unit.runspec_inside.store import BUCKET, TOOLS, Bucket, Image, answering

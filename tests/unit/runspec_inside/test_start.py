@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
+from runspec.inside import zipapp_bytes
 from runspec_inside import keep, start
-from runspec_inside.pack import zipapp_bytes
 from tests.unit.runspec_inside.nodes import fake_mpirun as fake_mpirun
 
 RECORD = {

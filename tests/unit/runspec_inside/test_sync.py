@@ -13,10 +13,10 @@ from typing import Any
 
 import pytest
 
+from runspec.inside import zipapp_bytes
 from runspec_inside import sync
 from runspec_inside.folder import FolderBucket
 from runspec_inside.manifest import MANIFEST, OBJECTS, parsed
-from runspec_inside.pack import zipapp_bytes
 from runspec_inside.words import Failure
 
 

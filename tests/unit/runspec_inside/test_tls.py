@@ -25,10 +25,10 @@ from typing import Any
 
 import pytest
 
+from runspec.inside import boot_py
 from runspec_inside import boot
 from runspec_inside.blob import BlobBucket
 from runspec_inside.boot import BUNDLES
-from runspec_inside.pack import boot_py
 from runspec_inside.s3 import S3Bucket
 from runspec_inside.words import Failure
 from runspec_rehearsal.listening import HOST, Certificate
