@@ -6,7 +6,7 @@ import os
 import subprocess
 import sys
 
-from runspec_inside.process import adopt_orphans
+from runspec_agent.base.process import adopt_orphans
 
 if __name__ == "__main__":
     adopt_orphans()

@@ -25,8 +25,8 @@ KEY = "YmVuY2g="
 STAGE = f"""
 import os, sys
 from pathlib import Path
-from runspec.bundle import bundle
-from runspec.provider import Request
+from runspec_jobs.load.bundle import bundle
+from runspec_jobs.provider import Request
 from runspec_azure.batch.client import AzureClient
 from runspec_azure.batch.options import BatchOptions
 client = AzureClient(BatchOptions(batch_url="http://127.0.0.1:9", storage_account="{ACCOUNT}",
@@ -39,8 +39,8 @@ client.stage(request, bundle(Path(sys.argv[1])), lambda done, whole: None)
 STAGE_FILES = f"""
 import os, sys
 from pathlib import Path
-from runspec.bundle import bundle
-from runspec.provider import Request
+from runspec_jobs.load.bundle import bundle
+from runspec_jobs.provider import Request
 from runspec_azure.batchai.client import BatchAiClient
 from runspec_azure.batchai.options import BatchAiOptions
 client = BatchAiClient(BatchAiOptions(storage_account="{ACCOUNT}", secrets={{"storage-key": "env:BENCH_KEY"}},

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 
 from bench.rows import Bench, Row
 from bench.simulated import Meeting
-from runspec_inside.elastic.member import STORE_BEAT_S
-from runspec_inside.elastic.state import Timing
+from runspec_agent.elastic.member import STORE_BEAT_S
+from runspec_agent.elastic.policy import Timing
 
 LATENCY_S = 0.05  # of each request, there and back
 SIZES = (16, 64, 256)

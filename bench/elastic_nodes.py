@@ -13,10 +13,10 @@ from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
 from bench.installs import ROOT
-from runspec.inside import zipapp_bytes
-from runspec_inside.elastic.member import FOLDER_BEAT_S
-from runspec_inside.elastic.state import Timing
-from runspec_inside.process import descendants
+from runspec_agent.base.process import descendants
+from runspec_agent.elastic.member import FOLDER_BEAT_S
+from runspec_agent.elastic.policy import Timing
+from runspec_jobs.provider.payload import zipapp_bytes
 
 LEAST, MOST, BATCH = 1, 4, 60
 SAVE_EVERY = 20  # steps

@@ -10,10 +10,10 @@ import random
 from collections.abc import Callable
 from typing import Any
 
-from runspec_inside.elastic.course import Course
-from runspec_inside.elastic.fence import Ask, Work
-from runspec_inside.elastic.run import LOOK_S
-from runspec_inside.elastic.state import Bounds, Node, Timing
+from runspec_agent.elastic.fence import Ask, Work
+from runspec_agent.elastic.node import LOOK_S
+from runspec_agent.elastic.policy import Bounds, Node, Timing
+from runspec_agent.elastic.protocol import Course
 
 TICK_S = 0.01
 

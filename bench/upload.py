@@ -22,8 +22,8 @@ UP_S = 30.0
 STAGE = f"""
 import sys
 from pathlib import Path
-from runspec.bundle import bundle
-from runspec.provider import Request
+from runspec_jobs.load.bundle import bundle
+from runspec_jobs.provider import Request
 from runspec_aws.client import AwsClient
 from runspec_aws.options import AwsOptions
 client = AwsClient(AwsOptions(region="us-east-1", bucket="{BUCKET}"))

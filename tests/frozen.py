@@ -10,9 +10,9 @@ import zlib
 from collections.abc import Mapping
 from pathlib import Path
 
-from runspec import record
-from runspec.apply import ready
-from runspec.cli import applying
+from runspec_jobs.cli import apply
+from runspec_jobs.engine.apply import ready
+from runspec_jobs.state import run_record
 from tests.waiting import until
 
 FROZEN = Path(__file__).parent / "fixtures/v0"
@@ -57,13 +57,13 @@ def boot_text() -> str:
 
 def run_of(name: str) -> str:
     """Return the only run of a spec."""
-    return record.find(name).run
+    return run_record.find(name).run
 
 
 def submitted_again(name: str) -> None:
     """Have the service of a run be asked for all that its plan says, word for word; the agent is there already."""
-    of = record.find(name)
-    _, client, _ = applying.connect(of)
+    of = run_record.find(name)
+    _, client, _ = apply.connect(of)
     answers = of.memory().answers
     for step in of.plan.steps:
         if step.id == "inside" or client.find(step) is not None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from runspec_inside.manifest import MANIFEST, OBJECTS, parsed
+from runspec_agent.store.manifest import MANIFEST, OBJECTS, parsed
 
 
 def saved(top: Path) -> dict[str, bytes]:

@@ -6,12 +6,12 @@ import math
 import re
 from collections.abc import Iterator
 
-from runspec.provider import Capacity, Facts, Problem, Spec, argv, did_you_mean
 from runspec_aws import definition, lustre, signed
 from runspec_aws.instances import GPU_TYPES, KNOWN
 from runspec_aws.needs import candidates, largest, needs, on_fargate
 from runspec_aws.options import AwsOptions
 from runspec_aws.shape import LARGEST_ARRAY, MAX_ATTEMPTS, Shape, children, shape
+from runspec_jobs.provider import Capacity, Facts, Problem, Spec, argv, did_you_mean
 
 LEAST_TIMEOUT_S = 60  # https://docs.aws.amazon.com/batch/latest/userguide/job_timeouts.html
 # https://docs.aws.amazon.com/batch/latest/APIReference/API_JobStateTimeLimitAction.html

@@ -6,7 +6,16 @@ import time
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any
 
-from runspec.provider import (
+from runspec_aws import finding, objects, publishing
+from runspec_aws.errors import translated
+from runspec_aws.jobs import Jobs
+from runspec_aws.litter import Collector
+from runspec_aws.naming import each, s3
+from runspec_aws.options import AwsOptions
+from runspec_aws.session import Session
+from runspec_aws.storage import INSIDE_SHA256
+from runspec_aws.streams import Logs
+from runspec_jobs.provider import (
     Answer,
     Bundle,
     Change,
@@ -24,15 +33,6 @@ from runspec.provider import (
     Stream,
     inside_zipapp,
 )
-from runspec_aws import finding, objects, publishing
-from runspec_aws.errors import translated
-from runspec_aws.jobs import Jobs
-from runspec_aws.litter import Collector
-from runspec_aws.naming import each, s3
-from runspec_aws.options import AwsOptions
-from runspec_aws.session import Session
-from runspec_aws.storage import INSIDE_SHA256
-from runspec_aws.streams import Logs
 
 STATE = "state.json"  # of a run, for other machines
 GONE_S = 600.0  # for what is being deleted to be gone

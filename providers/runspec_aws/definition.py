@@ -5,17 +5,17 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from runspec.provider import Capacity, Facts, Scope, Spec, Step, argv, inside_boot
 from runspec_aws import lustre, signed, times
 from runspec_aws.naming import batch, named, tags
 from runspec_aws.needs import adapters, machines, needs
 from runspec_aws.options import OWN_GROUP, AwsOptions
 from runspec_aws.shape import Shape, attempts, shape
 from runspec_aws.storage import INSIDE_SHA256, SHARED, store
+from runspec_jobs.provider import Capacity, Facts, Scope, Spec, Step, argv, inside_boot
 
 MIB = 1 << 20
 MAX_BYTES = 24 * 1024  # https://docs.aws.amazon.com/batch/latest/userguide/service_limits.html
-AGAIN = "75"  # what runspec_inside.agent exits with when the job is to be tried again
+AGAIN = "75"  # what runspec_agent.job.agent exits with when the job is to be tried again
 LEAST_NODES = 2
 BOOT = inside_boot()
 

@@ -6,13 +6,13 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from runspec.provider import Finding, RunspecError
 from runspec_aws import network
 from runspec_aws.errors import LOGIN, got, translated
 from runspec_aws.finding import QUEUE, asked, described
 from runspec_aws.options import AwsOptions
 from runspec_aws.partition import partition
 from runspec_aws.session import Session
+from runspec_jobs.provider import Finding, RunspecError
 
 ECR = re.compile(
     r"(?P<account>[0-9]{12})\.dkr\.ecr(-fips)?\.(?P<region>[a-z0-9-]+)\.(?P<domain>[a-z0-9.-]+)/"

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from runspec.provider import Capacity, Request, Scope, Spec, Step
 from runspec_aws import lustre, templates, times
 from runspec_aws.naming import batch, in_turn, named, tags
 from runspec_aws.needs import alone, machines, needs
 from runspec_aws.options import AwsOptions
 from runspec_aws.shape import Shape, shape
+from runspec_jobs.provider import Capacity, Request, Scope, Spec, Step
 
 # capacity: the kinds of environment, in the order the queue tries them. Spot gives way to
 # on-demand when it has no machine: https://docs.aws.amazon.com/batch/latest/userguide/job_queues.html

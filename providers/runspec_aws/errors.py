@@ -11,7 +11,13 @@ from botocore import exceptions
 from botocore.parsers import ResponseParserError
 from obstore import exceptions as bulk
 
-from runspec.provider import AlreadyExists, CredentialsError, NoAnswer, RemoteError, Unavailable
+from runspec_jobs.provider import (
+    AlreadyExists,
+    CredentialsError,
+    NoAnswer,
+    RemoteError,
+    Unavailable,
+)
 
 # Refused before anything was done, and the same call may go through later.
 # https://docs.aws.amazon.com/sdkref/latest/guide/feature-retry-behavior.html

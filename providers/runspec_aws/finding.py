@@ -7,10 +7,10 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
-from runspec.provider import Answer, Finding, RemoteError, Request, RunspecError
 from runspec_aws import environments
 from runspec_aws.errors import code_of, got, translated
 from runspec_aws.session import Session
+from runspec_jobs.provider import Answer, Finding, RemoteError, Request, RunspecError
 
 LEAVING = ("DELETING", "DELETED")
 BUSY = ("CREATING", "UPDATING")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from runspec.provider import EC2_TYPES, Ec2Type
+from runspec_jobs.provider import EC2_TYPES, Ec2Type
 
 MIB = 1 << 20
 

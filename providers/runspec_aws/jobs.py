@@ -6,7 +6,15 @@ import time
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from runspec.provider import (
+from runspec_aws import reasons, times, tries
+from runspec_aws.asking import AT_ONCE, Asking, Job
+from runspec_aws.children import Children
+from runspec_aws.errors import got, translated
+from runspec_aws.finding import QUEUE, described
+from runspec_aws.objects import Objects
+from runspec_aws.session import Session
+from runspec_aws.shape import Shape
+from runspec_jobs.provider import (
     NOT_NEEDED,
     Answer,
     Change,
@@ -21,14 +29,6 @@ from runspec.provider import (
     elastic_status,
     read_record,
 )
-from runspec_aws import reasons, times, tries
-from runspec_aws.asking import AT_ONCE, Asking, Job
-from runspec_aws.children import Children
-from runspec_aws.errors import got, translated
-from runspec_aws.finding import QUEUE, described
-from runspec_aws.objects import Objects
-from runspec_aws.session import Session
-from runspec_aws.shape import Shape
 
 SHOWN = 100  # nodes that a status lists while the job runs; at its end, all
 CANCELLED = "cancelled by runspec"

@@ -7,7 +7,6 @@ import time
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any
 
-from runspec.provider import Litter, Request
 from runspec_aws import times
 from runspec_aws.environments import taken_away
 from runspec_aws.errors import got, listed, translated
@@ -16,6 +15,7 @@ from runspec_aws.jobs import Jobs
 from runspec_aws.naming import batch, s3
 from runspec_aws.objects import Objects
 from runspec_aws.session import Session
+from runspec_jobs.provider import Litter, Request
 
 OURS = "runspec-"
 MACHINES = re.compile(r"runspec-(machine|close)-[0-9a-f]{12}")  # they are made without tags

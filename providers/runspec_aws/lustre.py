@@ -6,9 +6,9 @@ import base64
 import json
 from typing import NamedTuple
 
-from runspec.provider import Spec
 from runspec_aws.options import AwsOptions
 from runspec_aws.partition import partition
+from runspec_jobs.provider import Spec
 
 ROOT = "/mnt/runspec"  # of the machine: every file system is a folder in it
 BOUNDARY = "==RUNSPEC=="

@@ -8,8 +8,8 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from runspec.provider import Request
 from runspec_aws.options import AwsOptions
+from runspec_jobs.provider import Request
 
 # https://docs.aws.amazon.com/batch/latest/userguide/using-tags.html: 128 and 256 characters.
 UNFIT = re.compile(r"[^\w .:/=+@-]", re.ASCII)

@@ -5,10 +5,10 @@ from __future__ import annotations
 import math
 from typing import NamedTuple
 
-from runspec.provider import Launch, Spec
 from runspec_aws.instances import INSTANCES, KNOWN, MIB, Instance, fitting
 from runspec_aws.options import AwsOptions
 from runspec_aws.shape import Shape, shape
+from runspec_jobs.provider import Launch, Spec
 
 MEMORY_PER_CPU_MIB = 2048 - 128  # fits the smallest machines, less what the system takes
 

@@ -6,13 +6,13 @@ from collections.abc import Iterable, Iterator, Mapping
 from functools import partial
 from typing import Any
 
-from runspec.provider import Finding
 from runspec_aws import lustre
 from runspec_aws.errors import got
 from runspec_aws.finding import asked
 from runspec_aws.instances import KNOWN
 from runspec_aws.options import AwsOptions
 from runspec_aws.session import Session
+from runspec_jobs.provider import Finding
 
 ALL_TRAFFIC = "-1"
 

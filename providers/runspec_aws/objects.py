@@ -12,19 +12,19 @@ from typing import Any, BinaryIO
 import obstore
 from obstore.store import S3Store
 
-from runspec.provider import (
-    Bundle,
-    OutputFile,
-    Progress,
-    RemoteError,
-    saved_outputs,
-    tar_blocks,
-    tar_bytes,
-)
 from runspec_aws import resuming
 from runspec_aws.errors import listed, moved, translated
 from runspec_aws.finding import absent
 from runspec_aws.session import Session
+from runspec_jobs.provider import (
+    Bundle,
+    OutputFile,
+    Progress,
+    RemoteError,
+    read_saved_outputs,
+    tar_blocks,
+    tar_bytes,
+)
 
 DELETED_AT_ONCE = 1000  # https://docs.aws.amazon.com/AmazonS3/latest/API/API_DeleteObjects.html
 PARTS = 10_000  # at most. https://docs.aws.amazon.com/AmazonS3/latest/userguide/qfacts.html
@@ -171,7 +171,7 @@ class Objects:
         """Give all that was saved of *run*."""
         base = f"{self.prefix}/runs/{run}/outputs/"
         entries = ((entry["Key"], entry["Size"]) for entry in self.listing(base))
-        return saved_outputs(base, entries, self._open)
+        return read_saved_outputs(base, entries, self._open)
 
     def _open(self, key: str, start: int = 0, end: int | None = None) -> BinaryIO:
         """Open the bytes from *start* up to *end*."""

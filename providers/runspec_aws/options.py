@@ -7,7 +7,17 @@ from typing import Annotated, Literal
 
 from pydantic import BeforeValidator, Field, WithJsonSchema
 
-from runspec.provider import Anyone, Key, Options, Positive, Seconds, Truth, User, Word, matching
+from runspec_jobs.provider import (
+    Anyone,
+    Key,
+    Options,
+    Positive,
+    Seconds,
+    Truth,
+    User,
+    Word,
+    matching,
+)
 
 OWN_GROUP = "/aws/batch/job"  # the group of AWS Batch itself
 ARN = r"^arn:aws[a-z-]*:iam::[0-9]{12}:(role|instance-profile)/.+$"

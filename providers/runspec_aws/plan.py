@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from runspec.provider import Facts, Scope, Spec, Step, tasks
 from runspec_aws import definition, environments, signed, storage, times
 from runspec_aws.naming import batch, tags
 from runspec_aws.options import AwsOptions
 from runspec_aws.shape import Shape, children, shape
+from runspec_jobs.provider import Facts, Scope, Spec, Step, tasks
 
 
 def steps(spec: Spec, run: str, facts: Facts) -> tuple[Step, ...]:

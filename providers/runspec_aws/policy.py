@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-from runspec.provider import Request, Step
 from runspec_aws.naming import each
 from runspec_aws.options import OWN_GROUP, AwsOptions
 from runspec_aws.partition import partition
+from runspec_jobs.provider import Request, Step
 
 VERSION = "2012-10-17"
 # Calls that only look; AWS Batch knows no resources for them.

@@ -6,7 +6,14 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from runspec.provider import (
+from runspec_aws import environments, plan, times
+from runspec_aws.asking import Job
+from runspec_aws.client import AwsClient
+from runspec_aws.errors import got, translated
+from runspec_aws.naming import batch
+from runspec_aws.options import AwsOptions
+from runspec_aws.probe_store import said
+from runspec_jobs.provider import (
     AlreadyExists,
     Facts,
     Observation,
@@ -17,13 +24,6 @@ from runspec.provider import (
     Unavailable,
     Verdict,
 )
-from runspec_aws import environments, plan, times
-from runspec_aws.asking import Job
-from runspec_aws.client import AwsClient
-from runspec_aws.errors import got, translated
-from runspec_aws.naming import batch
-from runspec_aws.options import AwsOptions
-from runspec_aws.probe_store import said
 
 MADE_S = 300.0  # for an environment and a queue to be VALID
 SHOWN_S = 120.0  # for what was asked for to be seen

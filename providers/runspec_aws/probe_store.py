@@ -13,9 +13,9 @@ from botocore.exceptions import ClientError
 from botocore.httpsession import URLLib3Session
 from botocore.utils import get_environ_proxies
 
-from runspec.provider import Observation, ProbeContext, Request, Verdict
 from runspec_aws.client import AwsClient
 from runspec_aws.errors import translated
+from runspec_jobs.provider import Observation, ProbeContext, Request, Verdict
 
 AT_ONCE = 8
 LISTED = 20

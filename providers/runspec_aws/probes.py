@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from runspec.provider import Observation, Probe, ProbeContext
 from runspec_aws import probe_jobs, probe_store
 from runspec_aws.client import AwsClient
 from runspec_aws.options import AwsOptions
+from runspec_jobs.provider import Observation, Probe, ProbeContext
 
 CENT = 0.0001  # some requests of S3: https://aws.amazon.com/s3/pricing/
 

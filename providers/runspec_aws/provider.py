@@ -7,9 +7,19 @@ from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
-from runspec.provider import Client, Facts, Finding, Options, Probe, Problem, Rehearsal, Spec, Step
 from runspec_aws import check, plan
 from runspec_aws.options import AwsOptions
+from runspec_jobs.provider import (
+    Client,
+    Facts,
+    Finding,
+    Options,
+    Probe,
+    Problem,
+    Rehearsal,
+    Spec,
+    Step,
+)
 
 
 class AwsBatchProvider:

@@ -7,9 +7,9 @@ from concurrent.futures import ThreadPoolExecutor
 
 from boto3.s3.transfer import TransferConfig
 
-from runspec.provider import Copy, Publication, unpublished
 from runspec_aws.errors import translated
 from runspec_aws.objects import AT_ONCE, Objects
+from runspec_jobs.provider import Copy, Publication, unpublished
 
 # https://docs.aws.amazon.com/AmazonS3/latest/userguide/object-keys.html
 KEY_BYTES = 1024

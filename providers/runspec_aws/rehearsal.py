@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from runspec.provider import Rehearsal
+from runspec_jobs.provider import Rehearsal
 
 ACCOUNT = "123456789012"
 # What a profile needs and may not have yet. Names of things that are not there are as good as any:

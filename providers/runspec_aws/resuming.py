@@ -11,10 +11,10 @@ from collections.abc import Iterable, Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any
 
-from runspec.provider import NoAnswer
 from runspec_aws.errors import got, listed, translated
 from runspec_aws.finding import absent
 from runspec_aws.session import Session
+from runspec_jobs.provider import NoAnswer
 
 AT_ONCE = 4  # parts, each of which is in memory
 NONE = frozenset({"NoSuchUpload"})  # what some stores say where there never was one; not S3

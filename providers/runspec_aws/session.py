@@ -11,9 +11,9 @@ from urllib.parse import SplitResult, urlsplit
 import boto3
 from botocore.config import Config
 
-from runspec.provider import CredentialsError, UsageError
 from runspec_aws.errors import LOGIN, checked, translated
 from runspec_aws.options import AwsOptions
+from runspec_jobs.provider import CredentialsError, UsageError
 
 if TYPE_CHECKING:
     from obstore.store import S3Credential, S3CredentialProvider

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from enum import StrEnum
 
-from runspec.provider import Capacity, Spec, tasks
 from runspec_aws.options import AwsOptions
+from runspec_jobs.provider import Capacity, Spec, tasks
 
 MAX_ATTEMPTS = 10  # https://docs.aws.amazon.com/batch/latest/APIReference/API_RetryStrategy.html
 LARGEST_ARRAY = 10_000  # https://docs.aws.amazon.com/batch/latest/userguide/service_limits.html

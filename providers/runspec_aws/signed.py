@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from runspec.provider import (
+from runspec_aws.naming import s3
+from runspec_aws.options import AwsOptions
+from runspec_aws.storage import SHARED, key
+from runspec_jobs.provider import (
     OUTPUT_TAR,
     Facts,
     Line,
@@ -19,9 +22,6 @@ from runspec.provider import (
     signed_lines,
     signed_problems,
 )
-from runspec_aws.naming import s3
-from runspec_aws.options import AwsOptions
-from runspec_aws.storage import SHARED, key
 
 # https://docs.aws.amazon.com/AmazonS3/latest/userguide/using-presigned-url.html
 LONGEST_S = 7 * 86_400
@@ -51,7 +51,7 @@ def step(spec: Spec, run: str, facts: Facts) -> Step:
 
 
 def lines(spec: Spec, run: str, facts: Facts) -> Iterator[Line]:
-    """Give the list that runspec_inside's signed.sh reads, one NAME=VALUE in each line."""
+    """Give the list that runspec_agent's signed.sh reads, one NAME=VALUE in each line."""
     options: AwsOptions = facts.options
     again = spec.retry.attempts > 1 or spec.retry.spot_attempts > 1
     claim = key(options, "runs", run, "claim")

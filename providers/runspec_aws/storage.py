@@ -7,7 +7,11 @@ import json
 from collections.abc import Iterator
 from typing import Any
 
-from runspec.provider import (
+from runspec_aws.environments import queue_name
+from runspec_aws.naming import s3
+from runspec_aws.options import AwsOptions
+from runspec_aws.shape import attempts, shape, spot
+from runspec_jobs.provider import (
     Facts,
     Request,
     Scope,
@@ -18,10 +22,6 @@ from runspec.provider import (
     job_record,
     reach,
 )
-from runspec_aws.environments import queue_name
-from runspec_aws.naming import s3
-from runspec_aws.options import AwsOptions
-from runspec_aws.shape import attempts, shape, spot
 
 INSIDE_SHA256 = hashlib.sha256(inside_zipapp()).hexdigest()
 SHARED = "/mnt/runspec"  # where shared file systems are mounted in jobs
@@ -92,7 +92,7 @@ def record(spec: Spec, run: str, facts: Facts) -> Step:
 
 
 def described(spec: Spec, run: str, facts: Facts) -> dict[str, Any]:
-    """Give what runspec_inside.agent reads, and this provider's client."""
+    """Give what runspec_agent.job.agent reads, and this provider's client."""
     options: AwsOptions = facts.options
     return job_record(
         spec,

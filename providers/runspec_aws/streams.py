@@ -6,12 +6,12 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from runspec.provider import Chunk, RemoteError, Stream
 from runspec_aws import times
 from runspec_aws.asking import Job, has_ended
 from runspec_aws.errors import code_of, got, translated
 from runspec_aws.jobs import Jobs, Place
 from runspec_aws.session import Session
+from runspec_jobs.provider import Chunk, RemoteError, Stream
 
 PAUSE_S = 0.5
 ABSENT = frozenset({"ResourceNotFoundException"})

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from runspec.provider import Request, Scope, Spec, Step
 from runspec_aws import lustre, times
 from runspec_aws.naming import named
 from runspec_aws.needs import adapters
 from runspec_aws.options import AwsOptions
+from runspec_jobs.provider import Request, Scope, Spec, Step
 
 GIB = 1 << 30
 LEAST_DISK_GIB = 30  # of that AMI: EC2 refuses a smaller volume of its snapshot

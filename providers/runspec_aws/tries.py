@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
-from runspec.provider import Attempt
 from runspec_aws import reasons
+from runspec_jobs.provider import Attempt
 
 AGAIN = 75  # what a job ends with that is to be tried again, whatever its own code was
 Job = Mapping[str, Any]
@@ -47,7 +47,7 @@ def _seconds(milliseconds: int | None) -> float | None:
 
 
 def noted(key: str) -> tuple[Try, int] | None:
-    """Give what `runspec_inside.agent` noted of a failure, which is in the name of the note.
+    """Give what `runspec_agent.job.agent` noted of a failure, which is in the name of the note.
 
     >>> noted("2-0/1-139")
     (Try(task=2, rank=0, number=1), 139)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
-from runspec.provider import NoAnswer
+from runspec_jobs.provider import NoAnswer
 
 Found = Mapping[str, Any]
 

@@ -16,20 +16,20 @@ from azure.core.credentials import TokenCredential
 from obstore import exceptions as bulk
 from obstore.store import AzureStore
 
-from runspec.provider import (
+from runspec_azure import stores
+from runspec_azure.clouds import STORAGE_SCOPE
+from runspec_azure.errors import stream_broken, translated
+from runspec_azure.session import Session, refuse_plain, secret
+from runspec_jobs.provider import (
     Bundle,
     Conflict,
     OutputFile,
     Progress,
     RemoteError,
-    saved_outputs,
+    read_saved_outputs,
     tar_blocks,
     tar_bytes,
 )
-from runspec_azure import stores
-from runspec_azure.clouds import STORAGE_SCOPE
-from runspec_azure.errors import stream_broken, translated
-from runspec_azure.session import Session, refuse_plain, secret
 
 PART_BYTES = 8 << 20
 PARTS = 50_000  # at most. https://learn.microsoft.com/en-us/azure/storage/blobs/scalability-targets
@@ -197,7 +197,7 @@ class Blobs:
 
     def outputs(self, run: str) -> list[OutputFile]:
         base = self.key("runs", run, "outputs", "")
-        return saved_outputs(base, self.listing(base), self._open)
+        return read_saved_outputs(base, self.listing(base), self._open)
 
     def _open(self, key: str, start: int = 0, end: int | None = None) -> BinaryIO:
         """Open the bytes from *start* up to *end*."""

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from runspec.provider import Finding
 from runspec_azure import machines
 from runspec_azure.batch.options import BatchOptions
 from runspec_azure.blobs import Blobs
 from runspec_azure.findings import asked, free, sizes
 from runspec_azure.session import Session
 from runspec_azure.subscription import Subscription, opened
+from runspec_jobs.provider import Finding
 
 NEEDED = ("batch_url", "storage_account", "container")
 # Among capabilities: https://learn.microsoft.com/azure/batch/batch-docker-container-workloads

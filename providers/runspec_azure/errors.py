@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 from azure.core import exceptions
 from obstore import exceptions as bulk
 
-from runspec.provider import CredentialsError, NoAnswer, RemoteError, Unavailable
+from runspec_jobs.provider import CredentialsError, NoAnswer, RemoteError, Unavailable
 
 LOGIN = "log in again (az login), or set batch_key and storage_key; then the same command goes on"
 RIGHTS = "see runspec doctor azure-batch for the rights that are needed, or log in again"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import Any, NamedTuple, Protocol
 
-from runspec.provider import Finding, RunspecError
+from runspec_jobs.provider import Finding, RunspecError
 
 MORE = "ask for it (portal: Quotas, or a support request), or name another vm_size"
 

@@ -6,7 +6,7 @@ import hashlib
 import json
 from typing import Any, Protocol
 
-from runspec.provider import Request, Spec
+from runspec_jobs.provider import Request, Spec
 
 
 def short_hash(value: Any) -> str:

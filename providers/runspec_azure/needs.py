@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, NamedTuple, Protocol
 
-from runspec.provider import Spec
 from runspec_azure.machines import CURRENT, GIB, Machine, fitting, known
+from runspec_jobs.provider import Spec
 
 # The images of Azure's HPC team, with the drivers of GPUs and InfiniBand and with containers, and the
 # node agents that go with them: https://github.com/Azure/azhpc-images and

@@ -10,11 +10,11 @@ from typing import Any
 
 from azure.storage.blob import ContainerClient
 
-from runspec.provider import Copy, Publication, RemoteError, unpublished
 from runspec_azure import stores
 from runspec_azure.blobs import AT_ONCE, Blobs
 from runspec_azure.errors import translated
 from runspec_azure.session import refuse_plain
+from runspec_jobs.provider import Copy, Publication, RemoteError, unpublished
 
 # https://learn.microsoft.com/rest/api/storageservices/naming-and-referencing-containers--blobs--and-metadata
 NAME_LENGTH = 1024

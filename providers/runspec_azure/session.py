@@ -17,11 +17,11 @@ from azure.core.pipeline import PipelineRequest, PipelineResponse
 from azure.core.pipeline.policies import RetryPolicy, SansIOHTTPPolicy
 from azure.core.rest import HttpRequest, HttpResponse
 
-from runspec.provider import CredentialsError, UsageError
 from runspec_azure import answers, clouds
 from runspec_azure.errors import translated
 from runspec_azure.naming import account
 from runspec_azure.token_hosts import TokenHosts
+from runspec_jobs.provider import CredentialsError, UsageError
 
 if TYPE_CHECKING:
     from runspec_azure.management import Management

@@ -19,10 +19,10 @@ from azure.storage.blob import (
     generate_container_sas,
 )
 
-from runspec.provider import NoAnswer
 from runspec_azure import stores
 from runspec_azure.clouds import STORAGE_SCOPE
 from runspec_azure.errors import translated
+from runspec_jobs.provider import NoAnswer
 
 # Of a user delegation key: https://learn.microsoft.com/rest/api/storageservices/get-user-delegation-key
 LONGEST_S = 7 * 86_400

@@ -7,7 +7,9 @@ import json
 from collections.abc import Iterator
 from typing import Any, Protocol
 
-from runspec.provider import (
+from runspec_azure import clouds
+from runspec_azure.naming import blob
+from runspec_jobs.provider import (
     Facts,
     Request,
     Scope,
@@ -17,8 +19,6 @@ from runspec.provider import (
     inside_zipapp,
     job_record,
 )
-from runspec_azure import clouds
-from runspec_azure.naming import blob
 
 STATE = "state.json"  # of a run, for other machines
 INSIDE_SHA256 = hashlib.sha256(inside_zipapp()).hexdigest()

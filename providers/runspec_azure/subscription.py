@@ -11,12 +11,12 @@ from azure.core.credentials import TokenCredential
 from azure.mgmt.compute import ComputeManagementClient
 from azure.mgmt.resource.resources import ResourceManagementClient
 
-from runspec.provider import NoAnswer, RunspecError
 from runspec_azure import clouds, machines
 from runspec_azure.answers import collected, elements
 from runspec_azure.errors import translated
 from runspec_azure.findings import Usage
 from runspec_azure.token_hosts import TokenHosts
+from runspec_jobs.provider import NoAnswer, RunspecError
 
 ACCOUNTS = "Microsoft.Batch/batchAccounts"
 API_VERSION = "2025-06-01"

@@ -9,8 +9,8 @@ from urllib.parse import urlsplit
 from azure.core.pipeline import PipelineRequest
 from azure.core.pipeline.policies import SansIOHTTPPolicy
 
-from runspec.provider import CredentialsError
 from runspec_azure import clouds
+from runspec_jobs.provider import CredentialsError
 
 
 class TokenHosts(SansIOHTTPPolicy[Any, Any]):

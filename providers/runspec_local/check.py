@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from runspec.provider import Capacity, Facts, Problem, Spec, did_you_mean
+from runspec_jobs.provider import Capacity, Facts, Problem, Spec, did_you_mean
 from runspec_local.node import UNMOUNTABLE
 
 READABLE = ("env:", "file:")

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import runspec_local
-from runspec.provider import (
+from runspec_jobs.provider import (
     Answer,
     Bundle,
     Change,

@@ -1,6 +1,6 @@
 """Nodes that come and go on this machine: each is a process of its own, which is started again when it is lost.
 
-They meet in the run's folder, as they would in a store; `runspec_inside.elastic` does the rest. Standard library only.
+They meet in the run's folder, as they would in a store; `runspec_agent.elastic` does the rest. Standard library only.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ STOPPED, AGAIN = 143, 75  # of a node that was told to go, and of one that lost 
 
 
 def record(job: Mapping[str, Any]) -> dict[str, Any]:
-    """Give what `runspec_inside.agent` reads; what the supervisor has done by then is not in it."""
+    """Give what `runspec_agent.job.agent` reads; what the supervisor has done by then is not in it."""
     return {
         "run": job["run"],
         "shape": "array",

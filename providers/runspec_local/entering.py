@@ -6,7 +6,7 @@ import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from runspec.provider import Address, Interactive, Relay, Unavailable, Way
+from runspec_jobs.provider import Address, Interactive, Relay, Unavailable, Way
 from runspec_local import events, process, reading
 from runspec_local.engine import engine
 from runspec_local.node import INSIDE, Node, host

@@ -10,7 +10,7 @@ import shutil
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from runspec.provider import RemoteError
+from runspec_jobs.provider import RemoteError
 from runspec_local.uv import Told, Uv
 
 MARK = ".complete"

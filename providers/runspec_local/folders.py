@@ -10,7 +10,7 @@ import uuid
 from collections.abc import Iterator
 from pathlib import Path
 
-from runspec.provider import Bundle, Progress
+from runspec_jobs.provider import Bundle, Progress
 from runspec_local.durable import sync
 
 CHUNK_BYTES = 1 << 20

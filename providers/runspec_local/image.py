@@ -9,7 +9,7 @@ import subprocess
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from runspec.provider import RemoteError
+from runspec_jobs.provider import RemoteError
 from runspec_local import engine
 
 BUILD = """\

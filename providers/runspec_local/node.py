@@ -63,7 +63,7 @@ class Node:
 
     @property
     def kept(self) -> Sequence[Mapping[str, Any]]:
-        """The outputs that are kept of this node. What comes and goes saves its own: `runspec_inside.elastic`."""
+        """The outputs that are kept of this node. What comes and goes saves its own: `runspec_agent.elastic`."""
         if "elastic" in self.job:
             return ()
         of_first = self.rank == 0
@@ -93,7 +93,7 @@ class Node:
             bytecode.share(self.job["environment"], self.folder)
 
     def _write_hosts(self) -> None:
-        """Write the host file as runspec_inside.hostfile does, for programs that `launch: none`."""
+        """Write the host file as runspec_agent.rendezvous.hostfile does, for programs that `launch: none`."""
         path = self.meet / "hostfile"
         if not path.exists():  # the first node made it, or its launcher did
             lines = [f"{host(n)} slots={self.job['slots']}\n" for n in range(self.job["nodes"])]

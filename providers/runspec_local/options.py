@@ -7,7 +7,7 @@ from typing import Annotated, ClassVar, Literal
 from pydantic import AfterValidator, Field, WithJsonSchema
 from pydantic_core import PydanticCustomError
 
-from runspec.provider import Anyone, Options, Seconds, Truth, User, Word
+from runspec_jobs.provider import Anyone, Options, Seconds, Truth, User, Word
 
 
 def _absolute(path: str) -> str:

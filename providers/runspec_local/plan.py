@@ -7,7 +7,7 @@ import json
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from runspec.provider import (
+from runspec_jobs.provider import (
     Facts,
     Mount,
     Request,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from runspec.provider import Client, Facts, Finding, Options, Problem, Spec, Step
+from runspec_jobs.provider import Client, Facts, Finding, Options, Problem, Spec, Step
 from runspec_local import check, plan
 from runspec_local.options import LocalOptions
 

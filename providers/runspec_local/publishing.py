@@ -9,7 +9,7 @@ import shutil
 from collections.abc import Sequence
 from pathlib import Path
 
-from runspec.provider import Publication, RemoteError, unpublished
+from runspec_jobs.provider import Publication, RemoteError, unpublished
 from runspec_local import durable
 
 

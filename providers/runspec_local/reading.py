@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from runspec.provider import (
+from runspec_jobs.provider import (
     Attempt,
     Change,
     Chunk,
@@ -19,7 +19,7 @@ from runspec.provider import (
     Status,
     changes_of,
     check_format,
-    saved_outputs,
+    read_saved_outputs,
 )
 from runspec_local import events, process
 
@@ -135,7 +135,7 @@ def streams(folder: Path) -> list[FileStream]:
 
 
 def outputs(folder: Path) -> list[OutputFile]:
-    """Give all that was saved, as runspec_inside.sync wrote it."""
+    """Give all that was saved, as runspec_agent.transfer.folder_sync wrote it."""
 
     def opened(key: str, start: int, end: int | None) -> BinaryIO:
         assert (start, end) == (0, None), "BUG: files on this machine are read whole"
@@ -143,7 +143,7 @@ def outputs(folder: Path) -> list[OutputFile]:
 
     saved = folder / "outputs"
     manifests = saved.glob("*/*/*/.runspec/manifest.json")
-    return saved_outputs(
+    return read_saved_outputs(
         "", [(path.relative_to(saved).as_posix(), 0) for path in manifests], opened
     )
 

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from runspec.provider import Finding, Spec, Unavailable, UsageError, state_folder
+from runspec_jobs.provider import Finding, Spec, Unavailable, UsageError, state_folder
 from runspec_local import engine
 from runspec_local.options import LocalOptions
 from runspec_local.pythons import find_python

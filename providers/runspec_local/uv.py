@@ -14,7 +14,7 @@ from itertools import takewhile
 from pathlib import Path
 from typing import Self
 
-from runspec.provider import RemoteError, Unavailable
+from runspec_jobs.provider import RemoteError, Unavailable
 
 Told = Callable[[str], None]
 

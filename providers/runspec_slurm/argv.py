@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from runspec.provider import Facts, Spec, nodes_each, tasks, tasks_in_all
+from runspec_jobs.provider import Facts, Spec, nodes_each, tasks, tasks_in_all
 from runspec_slurm import cluster, containers, limits
 from runspec_slurm.naming import of_run
 from runspec_slurm.options import SlurmOptions

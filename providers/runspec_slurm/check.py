@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from runspec.provider import Facts, Launch, Problem, Spec, did_you_mean, nodes_each
+from runspec_jobs.provider import Facts, Launch, Problem, Spec, did_you_mean, nodes_each
 from runspec_slurm import cluster, extras, fitting, images, limits, script
 from runspec_slurm.naming import setting
 from runspec_slurm.options import SlurmOptions

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
-from runspec.provider import (
+from runspec_jobs.provider import (
     Answer,
     Bundle,
     Change,

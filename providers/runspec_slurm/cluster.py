@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from runspec.provider import Capacity, Facts, Spec
+from runspec_jobs.provider import Capacity, Facts, Spec
 from runspec_slurm.options import SlurmOptions
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from runspec.provider import Facts, Spec, nodes_each
+from runspec_jobs.provider import Facts, Spec, nodes_each
 from runspec_slurm import cluster
 from runspec_slurm.options import SlurmOptions
 from runspec_slurm.quoting import HERE, quoted

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from runspec.provider import Finding, RunspecError
+from runspec_jobs.provider import Finding, RunspecError
 from runspec_slurm.clean import CLEAN
 from runspec_slurm.options import SlurmOptions
 from runspec_slurm.queue import Queue

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import time
 
-from runspec.provider import State, Status
+from runspec_jobs.provider import State, Status
 from runspec_slurm import pace, reasons
 from runspec_slurm.looking import Seen
 from runspec_slurm.shelf import NOTHING, Shelf

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from runspec.provider import Problem, Spec
+from runspec_jobs.provider import Problem, Spec
 from runspec_slurm.naming import setting
 from runspec_slurm.options import SlurmOptions
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from runspec.provider import (
+from runspec_jobs.provider import (
     Capacity,
     Facts,
     Path,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from runspec.provider import Facts, Problem, Spec, python_fits
+from runspec_jobs.provider import Facts, Problem, Spec, python_fits
 from runspec_slurm import cluster, containers
 from runspec_slurm.naming import setting
 from runspec_slurm.options import SlurmOptions

@@ -6,7 +6,7 @@ import re
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from runspec.provider import (
+from runspec_jobs.provider import (
     Address,
     Forward,
     Interactive,

@@ -8,7 +8,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
-from runspec.provider import (
+from runspec_jobs.provider import (
     Answer,
     NoAnswer,
     NodeStatus,
@@ -29,7 +29,7 @@ from runspec_slurm.shelf import NOTHING, Shelf, part_name
 from runspec_slurm.whose import Whose
 
 CANCELLED = (
-    "cancelled"  # stands in the claim of a run that is to begin no more: `runspec_inside.agent`
+    "cancelled"  # stands in the claim of a run that is to begin no more: `runspec_agent.job.agent`
 )
 COMPLETED = "COMPLETED"
 SHOWN = 100  # nodes that a status lists while the job runs; at its end, all

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from runspec.provider import Facts, Spec
+from runspec_jobs.provider import Facts, Spec
 from runspec_slurm import cluster
 from runspec_slurm.options import SlurmOptions
 

@@ -6,7 +6,7 @@ import re
 from collections.abc import Collection, Iterator, Mapping
 from typing import Any
 
-from runspec.provider import Litter, Request
+from runspec_jobs.provider import Litter, Request
 from runspec_slurm import states
 from runspec_slurm.queue import Queue
 from runspec_slurm.shelf import NOTHING, Shelf, part_name
@@ -32,7 +32,7 @@ DAY_S = 86_400
 COMING = "has no job yet, and was changed within the last 24 h: another machine may be about to submit it"
 
 
-KEPT = ".kept"  # see `runspec_inside.keep`
+KEPT = ".kept"  # see `runspec_agent.job.bytecode_cache`
 
 
 class Collector:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 from typing import Any
 
-from runspec.provider import Request, Spec, inside_zipapp
+from runspec_jobs.provider import Request, Spec, inside_zipapp
 
 INSIDE_SHA256 = hashlib.sha256(inside_zipapp()).hexdigest()
 INSIDE = f"inside/{INSIDE_SHA256}.pyz"

@@ -6,7 +6,7 @@ import re
 import time
 from collections.abc import Iterator, Mapping
 
-from runspec.provider import Finding, RunspecError
+from runspec_jobs.provider import Finding, RunspecError
 from runspec_slurm.clean import CLEAN
 from runspec_slurm.options import SlurmOptions
 from runspec_slurm.shelf import ENTER, part_name

@@ -8,7 +8,7 @@ from typing import Annotated, Literal
 from pydantic import AfterValidator, BeforeValidator, Field, WithJsonSchema
 from pydantic_core import PydanticCustomError
 
-from runspec.provider import Anyone, Key, Options, Seconds, User, Word, matching
+from runspec_jobs.provider import Anyone, Key, Options, Seconds, User, Word, matching
 
 # Neither an option of ssh nor anything that a shell would read.
 HOST = r"^[A-Za-z0-9_][A-Za-z0-9_.@:-]*$"

@@ -1,4 +1,4 @@
-"""What jobs wrote: files of the workspace, as `runspec_inside` has saved them."""
+"""What jobs wrote: files of the workspace, as `runspec_agent` has saved them."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import io
 from collections.abc import Sequence
 from typing import BinaryIO
 
-from runspec.provider import OUTPUT_TAR, Conflict, OutputFile, saved_outputs
+from runspec_jobs.provider import OUTPUT_TAR, Conflict, OutputFile, read_saved_outputs
 from runspec_slurm.shelf import Entry, Shelf
 from runspec_slurm.together import Together
 
@@ -26,7 +26,7 @@ def outputs(shelf: Shelf, run: str) -> Sequence[OutputFile]:
             return io.BytesIO(whole)
         return io.BufferedReader(_Reading(shelf, key, start, end), BLOCK_BYTES)
 
-    found = saved_outputs(base, entries, opened)
+    found = read_saved_outputs(base, entries, opened)
     listed = (Entry(f.key, f.bytes) for f in found if not f.key.endswith(f"/{OUTPUT_TAR}"))
     ahead = Together(shelf, list(listed))
     return found

@@ -19,7 +19,8 @@ NOTES_S = 3.0
 # Of a job that nobody knows anything of a word may come for so many minutes, three times what NFS takes; and how often
 # it is looked for.
 DOUBT_MIN, DOUBT_AGAIN_S = 3, 5.0
-# Between two looks at what is told to end; and for a job to save its work, after its grace: `runspec_inside.batch`.
+# Between two looks at what is told to end; and for a job to save its work, after its grace:
+# `runspec_agent.job.slurm_batch`.
 TELL_S, SAVE_S = 1.0, 120.0
 # For all processes of a job that was cancelled to be gone: KillWait (30 s) and the epilog.
 GONE_S = 300.0

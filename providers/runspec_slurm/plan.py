@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from runspec.provider import Facts, Request, Scope, Spec, Step, nodes_each, tasks_in_all
+from runspec_jobs.provider import Facts, Request, Scope, Spec, Step, nodes_each, tasks_in_all
 from runspec_slurm import argv, script, storage
 
 # A job whose submission had no answer may still be on its way: sbatch waits for the controller for MessageTimeout

@@ -7,7 +7,7 @@ from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
-from runspec.provider import Client, Facts, Finding, Options, Problem, Rehearsal, Spec, Step
+from runspec_jobs.provider import Client, Facts, Finding, Options, Problem, Rehearsal, Spec, Step
 from runspec_slurm import check, plan
 from runspec_slurm.options import SlurmOptions
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from runspec.provider import Publication, unpublished
+from runspec_jobs.provider import Publication, unpublished
 from runspec_slurm import pace
 from runspec_slurm.shelf import Shelf, part_name
 from runspec_slurm.together import Together

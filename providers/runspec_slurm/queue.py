@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-from runspec.provider import NoAnswer, RemoteError, Unavailable
+from runspec_jobs.provider import NoAnswer, RemoteError, Unavailable
 from runspec_slurm.clean import CLEAN
 from runspec_slurm.shelf import CHANGED, Shelf, part_name
 from runspec_slurm.transport import Done

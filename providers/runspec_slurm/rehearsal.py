@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from runspec.provider import Rehearsal, Unavailable
+from runspec_jobs.provider import Rehearsal, Unavailable
 
 NODES = 32  # nodes cost little, and a job that needs more is one to rehearse smaller
 # What a node is said to have: what is here is not asked, or few jobs could be rehearsed.

@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Iterator, Mapping
 
-from runspec.provider import Facts, Launch, Spec, nodes_each
+from runspec_jobs.provider import Facts, Launch, Spec, nodes_each
 from runspec_slurm import argv, cluster, containers, images
 from runspec_slurm.naming import INSIDE, of_run
 from runspec_slurm.options import SlurmOptions
@@ -19,7 +19,7 @@ START = (
     # The first command: sbatch looks for options of its own no further.
     "unset SLURM_EXPORT_ENV  # or srun would take it for its own",
 )
-# In an environment without anything, what a program may take for given; whose job it is says `runspec_inside.batch`.
+# What a program may expect even of an empty environment; `runspec_agent.job.slurm_batch` adds the identity of the job.
 CLEAN = ('export PATH="${PATH:-/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin}"',)
 # What Slurm says of the job, in the contract's words: docs/inside.md.
 # https://slurm.schedmd.com/sbatch.html#SECTION_OUTPUT-ENVIRONMENT-VARIABLES

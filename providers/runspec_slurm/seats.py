@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from runspec.provider import Change, Status, changes_of, elastic_end, elastic_status
+from runspec_jobs.provider import Change, Status, changes_of, elastic_end, elastic_status
 from runspec_slurm.shelf import NOTHING, Shelf
 
 MOST = 10_000  # changes of a run: the last ones

@@ -10,7 +10,7 @@ import secrets
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import NamedTuple, TypeVar
 
-from runspec.provider import (
+from runspec_jobs.provider import (
     Bundle,
     NoAnswer,
     Progress,
@@ -76,7 +76,7 @@ SIZE = f'[ -f "$1" ] || exit {NOTHING}\nwc -c <"$1"'
 PART = f'[ -f "$1" ] || exit {NOTHING}\ntail -c "+$2" -- "$1" | head -c "$3"'
 # lines of a key, a first byte from 1 and a count come in, the bytes of all of them go out
 PARTS = 'while read -r o c k; do tail -c "+$o" -- "$k" | head -c "$c"; done'
-# What a zipapp left beside it goes with it: `runspec_inside.keep`.
+# What a zipapp left beside it goes with it: `runspec_agent.job.bytecode_cache`.
 REMOVE = 'rm -f -- "$1"; case $1 in inside/*.pyz) rm -f -- "${1%.pyz}".*.kept ;; esac'
 # A folder gets another name first, so that it is gone at once and whole.
 REMOVE_TREE = f"""\
@@ -289,7 +289,7 @@ def _key(*parts: str) -> str:
 
 
 def part_name() -> str:
-    """Give what a file is called until it is whole; `runspec_inside.folder` has the same names, and lists none."""
+    """Give what a file is called until it is whole; `runspec_agent.store.folder` has the same names, and lists none."""
     return f".rs-{secrets.token_hex(8)}.part"
 
 

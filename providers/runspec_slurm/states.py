@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from runspec.provider import Attempt, NodeStatus, State, Status, blamed
+from runspec_jobs.provider import Attempt, NodeStatus, State, Status, blamed
 from runspec_slurm import reasons
 from runspec_slurm.looking import BATCH, Note, Try
 from runspec_slurm.queue import ENDED, Past, Row

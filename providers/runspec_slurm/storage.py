@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterator
 from typing import Any
 
-from runspec.provider import (
+from runspec_jobs.provider import (
     Facts,
     Scope,
     Spec,
@@ -60,7 +60,7 @@ def record(spec: Spec, run: str, facts: Facts) -> Step:
 
 
 def described(spec: Spec, run: str, facts: Facts) -> dict[str, Any]:
-    """Give what runspec_inside reads, and this provider's client."""
+    """Give what runspec_agent reads, and this provider's client."""
     own = {
         "array": tasks_in_all(spec) > 1,
         "argv": list(argv.words(spec, run, facts)),

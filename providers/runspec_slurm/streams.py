@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
-from runspec.provider import Chunk, Stream, seat
+from runspec_jobs.provider import Chunk, Stream, seat
 from runspec_slurm.looking import Looks
 from runspec_slurm.shelf import Shelf
 

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from runspec.provider import Launch, RunspecError, Spec, tasks
+from runspec_jobs.provider import Launch, RunspecError, Spec, tasks
 from runspec_slurm.clean import CLEAN
 from runspec_slurm.options import SlurmOptions
 from runspec_slurm.transport import Transport, transport

@@ -20,7 +20,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import IO, NamedTuple, Protocol
 
-from runspec.provider import Conflict, Unavailable, state_folder
+from runspec_jobs.provider import Conflict, Unavailable, state_folder
 from runspec_slurm import pace
 
 LOST = 255  # what ssh ends with when it, and not the command, has failed: ssh(1), EXIT STATUS

@@ -13,14 +13,14 @@ from typing import Any, ClassVar, Protocol
 
 import pytest
 
-from runspec import registry
-from runspec.provider import Answer, Client, Facts, Spec
-from runspec.testing import EXAMPLES, Strike, World
-from runspec.testing.world import SECRET
 from runspec_aws.client import AwsClient
 from runspec_aws.rehearsal import SETTINGS
 from runspec_azure.batch import rehearsal
 from runspec_azure.batch.client import AzureClient
+from runspec_jobs.load import registry
+from runspec_jobs.provider import Answer, Client, Facts, Spec
+from runspec_jobs.testing import EXAMPLES, Strike, World
+from runspec_jobs.testing.world import SECRET
 from runspec_rehearsal.aws.region import Objects, Region
 from runspec_rehearsal.azure.batch.server import AzureBatch
 from runspec_rehearsal.azure.batchai import BatchAI

@@ -16,9 +16,9 @@ from typing import Any, ClassVar, NamedTuple
 
 import pytest
 
-from runspec import registry
-from runspec.provider import Answer, Client, Facts, Request
-from runspec.testing import Strike, World
+from runspec_jobs.load import registry
+from runspec_jobs.provider import Answer, Client, Facts, Request
+from runspec_jobs.testing import Strike, World
 from runspec_rehearsal.slurm import Cluster, Partition
 from runspec_slurm.client import SlurmClient
 from runspec_slurm.parallelcluster.client import ParallelClusterClient

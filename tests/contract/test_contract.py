@@ -1,4 +1,4 @@
-"""Every registered provider keeps every promise of `runspec.provider`: see runspec.testing."""
+"""Every registered provider keeps every promise of `runspec_jobs.provider`: see runspec_jobs.testing."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from runspec import registry
-from runspec.testing import ProviderContract, World
+from runspec_jobs.load import registry
+from runspec_jobs.testing import ProviderContract, World
 from tests.contract.harnesses import HARNESSES, MORE
 
 REGISTERED = list(registry.installed())

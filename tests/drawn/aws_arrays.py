@@ -9,9 +9,9 @@ from typing import NamedTuple
 
 from hypothesis import strategies as st
 
-from runspec.provider import Change, RunspecError, State, Status, Stream
 from runspec_aws import asking
 from runspec_aws.jobs import STATES
+from runspec_jobs.provider import Change, RunspecError, State, Status, Stream
 from tests.drawn.aws_account import JOB, PREFIX, RUN, Account, World
 from tests.drawn.aws_cases import Case, Place, pages, worlds
 from tests.drawn.aws_errors import refusals

@@ -9,7 +9,12 @@ from typing import Any, NamedTuple
 
 from hypothesis import strategies as st
 
-from runspec.provider import (
+from runspec_aws import doctor
+from runspec_aws.client import AwsClient
+from runspec_aws.environments import ENVIRONMENT as ENVIRONMENTS, QUEUE as QUEUES, taken_away
+from runspec_aws.jobs import STATES
+from runspec_aws.options import AwsOptions
+from runspec_jobs.provider import (
     Conflict,
     CredentialsError,
     Finding,
@@ -21,11 +26,6 @@ from runspec.provider import (
     State,
     Step,
 )
-from runspec_aws import doctor
-from runspec_aws.client import AwsClient
-from runspec_aws.environments import ENVIRONMENT as ENVIRONMENTS, QUEUE as QUEUES, taken_away
-from runspec_aws.jobs import STATES
-from runspec_aws.options import AwsOptions
 from tests.drawn.aws_account import ARN, BUCKET, JOB, PREFIX, QUEUE, RUN, STATUSES, Account, World
 from tests.drawn.aws_truths import (
     DEFINITION,

@@ -19,7 +19,6 @@ from hypothesis import strategies as st
 from obstore.store import S3Store
 from urllib3 import HTTPResponse
 
-from runspec.provider import RunspecError
 from runspec_aws import (
     asking,
     children,
@@ -34,6 +33,7 @@ from runspec_aws import (
 )
 from runspec_aws.client import AwsClient
 from runspec_aws.options import AwsOptions
+from runspec_jobs.provider import RunspecError
 from runspec_rehearsal.aws import models
 from tests.drawn.aws_account import BUCKET, REGION, Account, Drawn, World, drawn, opened
 from tests.drawn.aws_cases import OPTIONS, Case, Place, bad, right_error

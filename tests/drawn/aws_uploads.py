@@ -9,9 +9,9 @@ from xml.etree import ElementTree
 
 from hypothesis import strategies as st
 
-from runspec.bundle import bundle
-from runspec.provider import Bundle, Request, RunspecError, tar_blocks
 from runspec_aws import objects, resuming
+from runspec_jobs.load.bundle import bundle
+from runspec_jobs.provider import Bundle, Request, RunspecError, tar_blocks
 from tests.drawn.aws_account import BUCKET, Account
 from tests.drawn.aws_cases import Case, Place, pages, worlds
 from tests.drawn.aws_errors import refusals

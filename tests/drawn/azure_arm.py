@@ -9,12 +9,12 @@ import pytest
 from azure.mgmt.batch import BatchManagementClient
 from hypothesis import strategies as st
 
-from runspec.provider import Facts
 from runspec_azure.batch.provider import PROVIDER as BATCH
 from runspec_azure.batchai import doctor as examination
 from runspec_azure.batchai.client import BatchAiClient
 from runspec_azure.management import Management
 from runspec_azure.subscription import Subscription, survey
+from runspec_jobs.provider import Facts
 from tests.drawn.azure_cloud import Cloud, Truth, path_of
 from tests.drawn.azure_table import operations, reply
 from tests.drawn.wire import Asked, Reply, Server

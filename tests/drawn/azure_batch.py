@@ -8,11 +8,11 @@ from typing import Any, NamedTuple
 
 from hypothesis import strategies as st
 
-from runspec.provider import Facts, Request, RunspecError, Spec
 from runspec_azure.batch import probe_jobs
 from runspec_azure.batch.client import AzureClient
 from runspec_azure.batch.provider import PROVIDER
 from runspec_azure.doctor import examine
+from runspec_jobs.provider import Facts, Request, RunspecError, Spec
 from tests.drawn.azure_cloud import Cloud, Truth, ranged
 from tests.drawn.azure_table import reply
 from tests.drawn.wire import Asked, Reply, Server

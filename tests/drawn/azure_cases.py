@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 from hypothesis import strategies as st
 
-from runspec.provider import (
+from runspec_jobs.provider import (
     Conflict,
     CredentialsError,
     NoAnswer,

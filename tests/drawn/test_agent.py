@@ -1,4 +1,4 @@
-"""The store's client in a job (`runspec_inside.s3`): whatever S3 answers, a job gets what is there, or a Failure."""
+"""The store's client in a job (`runspec_agent.store.s3`): a job gets what is there or a Failure, whatever S3 says."""
 
 from __future__ import annotations
 
@@ -12,10 +12,11 @@ from typing import Any, NamedTuple
 import pytest
 from hypothesis import strategies as st
 
-from runspec_inside import body, boot, s3
-from runspec_inside.bucket import Object
-from runspec_inside.s3 import S3Bucket
-from runspec_inside.words import Failure
+from runspec_agent.base import boot
+from runspec_agent.base.job_env import Failure
+from runspec_agent.store import ranged_read, s3
+from runspec_agent.store.base import Object
+from runspec_agent.store.s3 import S3Bucket
 from tests.drawn import aws_models
 from tests.drawn.aws_account import (
     BUCKET,
@@ -188,7 +189,7 @@ def assert_deleted(account: Account, how: Drawn) -> None:
 @pytest.fixture
 def account(monkeypatch: pytest.MonkeyPatch) -> Iterator[Account]:
     quick = SimpleNamespace(**{**vars(time), "sleep": lambda seconds: None})
-    for module in (body, boot, s3):
+    for module in (ranged_read, boot, s3):
         monkeypatch.setattr(module, "time", quick)
     monkeypatch.setattr(boot.Store, "tries", 2)
     monkeypatch.setattr(s3, "PART_BYTES", 1024)

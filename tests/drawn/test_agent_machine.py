@@ -12,10 +12,10 @@ from typing import Any
 import pytest
 from hypothesis import strategies as st
 
-from runspec_inside import boot
-from runspec_inside.notice import Watch
-from runspec_inside.s3 import S3Bucket
-from runspec_inside.words import Failure
+from runspec_agent.base import boot
+from runspec_agent.base.job_env import Failure
+from runspec_agent.preemption.ec2 import Watch
+from runspec_agent.store.s3 import S3Bucket
 from tests.drawn.drawing import COUNT, cut, odd, tried
 from tests.drawn.schema import LACKS, lacking
 from tests.drawn.wire import DROPPED, Asked, Reply, Server

@@ -11,11 +11,13 @@ from typing import Any, NamedTuple
 import pytest
 from hypothesis import strategies as st
 
-from runspec_inside import blob, body, boot, login, s3, vault
-from runspec_inside.blob import BlobBucket
-from runspec_inside.events import Events
-from runspec_inside.login import Login
-from runspec_inside.words import Failure
+from runspec_agent.base import boot
+from runspec_agent.base.job_env import Failure
+from runspec_agent.preemption.azure import Events
+from runspec_agent.secrets import key_vault
+from runspec_agent.store import blob, managed_identity, ranged_read, s3
+from runspec_agent.store.blob import BlobBucket
+from runspec_agent.store.managed_identity import Login
 from tests.drawn.azure_cloud import Truth, ranged
 from tests.drawn.azure_storage import (
     Case,
@@ -133,8 +135,8 @@ def token(job: Job) -> str:
 
 def secret(job: Job) -> str:
     listed = f'{{"HF": "{job.server.url}/secrets/s"}}'
-    env = {**job.env, vault.LISTED: listed, vault.AUDIENCE: "https://vault.azure.net"}
-    vault.fill(env)
+    env = {**job.env, key_vault.LISTED: listed, key_vault.AUDIENCE: "https://vault.azure.net"}
+    key_vault.fill(env)
     return env["HF"]
 
 
@@ -220,13 +222,13 @@ def server() -> Iterator[Server]:
 @pytest.fixture
 def job(server: Server, monkeypatch: pytest.MonkeyPatch) -> Job:
     quick = SimpleNamespace(**{**vars(time), "sleep": lambda seconds: None})
-    for module in (blob, body, boot, login, s3, vault):
+    for module in (blob, ranged_read, boot, managed_identity, s3, key_vault):
         monkeypatch.setattr(module, "time", quick)
     monkeypatch.setattr(boot.Store, "tries", 2)
     monkeypatch.setattr(blob, "COPY_BYTES", 100)
     monkeypatch.setattr(blob, "BLOCK_BYTES", 500)
-    monkeypatch.setattr(login, "TRIES", 2)
-    monkeypatch.setattr(vault, "TRIES", 2)
+    monkeypatch.setattr(managed_identity, "TRIES", 2)
+    monkeypatch.setattr(key_vault, "TRIES", 2)
     found = Job(Machine(PATHS), server)
     for name, value in found.env.items():
         monkeypatch.setenv(name, value)

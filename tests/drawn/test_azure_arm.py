@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from runspec.provider import State
 from runspec_azure.batchai import client, times
+from runspec_jobs.provider import State
 from tests.drawn import azure_arm as arm
 from tests.drawn.azure_arm import Subscribed, Workspace
 from tests.drawn.azure_batch import TEXT

@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from runspec.provider import State
 from runspec_azure import session
 from runspec_azure.batch import times
+from runspec_jobs.provider import State
 from tests.drawn import azure_batch as batch
 from tests.drawn.azure_batch import Account
 from tests.drawn.azure_facts import BATCH_OPERATIONS

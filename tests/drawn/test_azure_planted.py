@@ -9,10 +9,10 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from runspec.provider import State
 from runspec_azure import answers, errors, session
 from runspec_azure.batch import client, streams, tasks, times
 from runspec_azure.batchai import client as batchai
+from runspec_jobs.provider import State
 from tests.drawn import azure_arm as arm, azure_batch as batch
 from tests.drawn.azure_ways import Way, check, drawn
 from tests.drawn.drawing import goes_wrong

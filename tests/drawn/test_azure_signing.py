@@ -11,10 +11,10 @@ from urllib.parse import parse_qs, urlsplit
 import pytest
 from azure.storage.blob import UserDelegationKey, generate_blob_sas
 
-from runspec.provider import CredentialsError
 from runspec_azure.blobs import Blobs
 from runspec_azure.session import Session
 from runspec_azure.signing import Signer
+from runspec_jobs.provider import CredentialsError
 from tests.drawn.azure_cases import outcome
 from tests.drawn.azure_cloud import XML
 from tests.drawn.azure_storage import DELEGATED, Case, delegation, of_delegation

@@ -11,10 +11,10 @@ from typing import Any
 import boto3
 import pytest
 
-from runspec.cli.main import run
+from runspec_agent.store.manifest import MANIFEST, parsed
 from runspec_aws import errors, session, times
 from runspec_aws.rehearsal import ACCOUNT as ACCOUNT, SETTINGS
-from runspec_inside.manifest import MANIFEST, parsed
+from runspec_jobs.cli.app import run
 from runspec_rehearsal.aws.region import Objects, Region
 from tests.drawn.aws_truths import TRUTHS
 from tests.profiles import own_profile

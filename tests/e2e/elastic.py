@@ -14,7 +14,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-from runspec.inside import zipapp_bytes
+from runspec_jobs.provider.payload import zipapp_bytes
 from tests.e2e.elastic_sgd import PROGRAM
 from tests.processes import descendants
 

@@ -25,7 +25,7 @@ SAVED_S = 300.0  # for a million lines, on a machine that does other things as w
 
 
 def program(*words: object) -> list[str]:
-    return [sys.executable, "-m", "runspec", *map(str, words)]
+    return [sys.executable, "-m", "runspec_jobs", *map(str, words)]
 
 
 def runspec(*words: object) -> subprocess.CompletedProcess[bytes]:

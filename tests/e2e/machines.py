@@ -51,7 +51,7 @@ class Desk:
         env = {k: v for k, v in os.environ.items() if not k.startswith("SLURM")}
         there = [*self.machines.at(self.at), "env", f"--chdir={self.folder}"]
         return subprocess.Popen(
-            [*there, sys.executable, "-m", "runspec", *verb, "job.yaml"],
+            [*there, sys.executable, "-m", "runspec_jobs", *verb, "job.yaml"],
             env={
                 **env,
                 "RUNSPEC_HOME": str(self.folder / "home"),

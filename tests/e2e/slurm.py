@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from runspec.cli.main import run
+from runspec_jobs.cli.app import run
 from runspec_rehearsal.slurm import Cluster
 from tests.needs import need
 from tests.profiles import own_profile

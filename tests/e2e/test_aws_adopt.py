@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from runspec import record
-from runspec.cli.main import run
+from runspec_jobs.cli.app import run
+from runspec_jobs.state import run_record
 from runspec_rehearsal.aws.region import Region
 from tests.e2e.aws import Capture, await_job, calls, jobs, left, write
 
@@ -30,7 +30,7 @@ def out(capsys: Capture, *words: str) -> tuple[int, str]:
 
 
 def only_run() -> str:
-    (of,) = record.all_runs()
+    (of,) = run_record.all_runs()
     return of.run
 
 

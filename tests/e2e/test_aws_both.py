@@ -15,8 +15,8 @@ from typing import Any
 import boto3
 import pytest
 
-from runspec.cli.main import run
 from runspec_aws import times
+from runspec_jobs.cli.app import run
 from runspec_rehearsal.aws.region import KEYS, Objects
 from tests.e2e.aws import BUCKET, REGION, SECRET, Capture, account, profile, stored, write
 

@@ -9,8 +9,8 @@ from typing import Any
 import boto3
 import pytest
 
-from runspec.cli.main import run
 from runspec_aws.network import ENDPOINTS
+from runspec_jobs.cli.app import run
 from runspec_rehearsal.aws.region import Region
 from tests.e2e.aws import (
     ACCOUNT,

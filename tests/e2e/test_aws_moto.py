@@ -18,8 +18,8 @@ from pathlib import Path
 import boto3
 import pytest
 
-from runspec.cli.main import run
 from runspec_aws import times
+from runspec_jobs.cli.app import run
 from runspec_rehearsal.aws.region import KEYS, Objects
 from tests.e2e.aws import BUCKET, PROFILE, REGION, Capture, account, write
 from tests.e2e.test_podman import IMAGE, podman as podman

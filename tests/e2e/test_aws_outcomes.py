@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from runspec.cli.main import run
+from runspec_jobs.cli.app import run
 from runspec_rehearsal.aws.region import Region
 from tests.e2e.aws import (
     Capture,

@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from runspec.cli.main import run
 from runspec_aws import times
+from runspec_jobs.cli.app import run
 from runspec_rehearsal.aws.region import Objects, Region
 from tests.e2e.aws import BUCKET, PROFILE, REGION, Capture, await_job, ended, jobs, write
 from tests.e2e.test_podman import IMAGE, podman as podman

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from runspec.cli.main import run
 from runspec_aws import times
+from runspec_jobs.cli.app import run
 from runspec_rehearsal.aws.region import Objects, Region
 from tests.e2e import asking
 from tests.e2e.aws import BUCKET, REGION, Capture, calls, profile, write

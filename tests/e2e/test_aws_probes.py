@@ -17,12 +17,12 @@ from typing import Any
 
 import pytest
 
-from runspec import leftovers
-from runspec.cli.main import run
-from runspec.errors import CredentialsError
 from runspec_aws import probe_jobs, session as sessions
 from runspec_aws.options import AwsOptions
 from runspec_aws.probes import probes
+from runspec_jobs.cli.app import run
+from runspec_jobs.errors import CredentialsError
+from runspec_jobs.state import probe_leftovers
 from runspec_rehearsal.aws.errors import ServiceError, refused
 from runspec_rehearsal.aws.jobs import Job
 from runspec_rehearsal.aws.region import Region
@@ -37,7 +37,7 @@ ALL = {probe.id: "confirmed" for probe in probes(AwsOptions())}
 @pytest.fixture(autouse=True)
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(probe_jobs, "PAUSE_S", 0.1)
-    monkeypatch.setattr(leftovers, "PAUSE_S", 0.1)
+    monkeypatch.setattr(probe_leftovers, "PAUSE_S", 0.1)
 
 
 def probed(capsys: Capture, *words: str) -> dict[str, Any]:
@@ -85,7 +85,7 @@ def test_what_holds_is_confirmed_and_nothing_is_left(
 
     assert verdicts(found) == {**ALL, "aws-5": "refuted"}, found
     assert found["left"] == left(region, tmp_path) == []
-    assert leftovers.sessions("aws-batch") == []
+    assert probe_leftovers.sessions("aws-batch") == []
 
 
 def unconditional(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -160,7 +160,7 @@ def begun(region: Region) -> Iterator[subprocess.Popen[str]]:
     """Start probes in a process of their own; give it when its array is submitted."""
     words = ["doctor", "aws-batch", "--probe", "--yes", "--only", "aws-1,aws-20,aws-21,aws-23"]
     process = subprocess.Popen(
-        [sys.executable, "-m", "runspec", *words], stderr=subprocess.PIPE, text=True
+        [sys.executable, "-m", "runspec_jobs", *words], stderr=subprocess.PIPE, text=True
     )
     try:
         until(lambda: calls(region, "SubmitJob"))
@@ -178,7 +178,7 @@ def test_what_a_killed_session_has_made_is_taken_away(
     for process in begun(region):
         process.kill()
         process.wait()
-    (session,) = leftovers.sessions("aws-batch")
+    (session,) = probe_leftovers.sessions("aws-batch")
     assert os.stat(session.path).st_mode & 0o777 == 0o600
     assert left(region, tmp_path) != []
 
@@ -191,7 +191,7 @@ def test_what_a_killed_session_has_made_is_taken_away(
 
     assert code == 0
     assert left(region, tmp_path) == []
-    assert leftovers.sessions("aws-batch") == []
+    assert probe_leftovers.sessions("aws-batch") == []
 
 
 def test_ctrl_c_ends_the_probes_and_takes_away_what_they_made(
@@ -205,7 +205,7 @@ def test_ctrl_c_ends_the_probes_and_takes_away_what_they_made(
         assert process.returncode == 130, said
         assert "what was made is taken away now" in said
     assert left(region, tmp_path) == []
-    assert leftovers.sessions("aws-batch") == []
+    assert probe_leftovers.sessions("aws-batch") == []
 
 
 def test_what_cannot_be_taken_away_is_told_with_the_command(

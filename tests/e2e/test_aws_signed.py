@@ -13,8 +13,8 @@ from typing import Any
 
 import pytest
 
-from runspec.cli.main import run
 from runspec_aws import times
+from runspec_jobs.cli.app import run
 from runspec_rehearsal.aws.region import Objects, Region
 from tests.e2e import aws
 from tests.e2e.aws import REGION, Capture, await_job, calls, ended, jobs, left, write

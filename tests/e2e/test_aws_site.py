@@ -10,7 +10,7 @@ import boto3
 import pytest
 from botocore.exceptions import ClientError
 
-from runspec.cli.main import run
+from runspec_jobs.cli.app import run
 from runspec_rehearsal.aws.region import Region
 from tests.e2e.aws import REGION, Capture, calls, profile, write
 

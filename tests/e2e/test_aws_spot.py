@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from runspec.cli.main import run
+from runspec_jobs.cli.app import run
 from runspec_rehearsal.aws.region import Objects, Region
 from tests.e2e import test_launch
 from tests.e2e.aws import Capture, ended, jobs, prepared, write

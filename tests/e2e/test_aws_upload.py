@@ -15,7 +15,7 @@ from typing import Any
 import boto3
 import pytest
 
-from runspec.cli.main import run
+from runspec_jobs.cli.app import run
 from runspec_rehearsal.aws.region import Objects, Region
 from tests.e2e.aws import BUCKET, REGION, Capture, write
 
@@ -35,7 +35,7 @@ def cut_off(region: Region, tmp_path: Path) -> str:
         "sha256sum < ${mounts.data}/large.bin",
         mounts=[{"name": "data", "source": "./data", "target": "/job/data"}],
     )
-    line = [sys.executable, "-m", "runspec", "apply", "job.yaml", "--detach"]
+    line = [sys.executable, "-m", "runspec_jobs", "apply", "job.yaml", "--detach"]
     going = subprocess.Popen(line, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     end = time.monotonic() + 60
     while len(arrived()) < ENOUGH:

@@ -12,10 +12,10 @@ from typing import Any
 
 import pytest
 
-from runspec.cli.main import run
-from runspec.provider import AlreadyExists, Conflict, Request, Scope, Step
 from runspec_azure.batch.client import AzureClient
 from runspec_azure.batch.options import BatchOptions
+from runspec_jobs.cli.app import run
+from runspec_jobs.provider import AlreadyExists, Conflict, Request, Scope, Step
 from runspec_rehearsal.azure.batch.server import AzureBatch
 from runspec_rehearsal.azure.blob import Blobs
 from tests.e2e import azure
@@ -235,7 +235,7 @@ def test_an_idle_follower_asks_once_a_second(
     found = said(capsys, "apply", "job.yaml", "--detach")["run"]
     wait(lambda: [t["state"] for t in tasks(account)] == ["running"] * count, "all run", 60)
     follower = subprocess.Popen(
-        [sys.executable, "-m", "runspec", "logs", "-f", found],
+        [sys.executable, "-m", "runspec_jobs", "logs", "-f", found],
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
     )

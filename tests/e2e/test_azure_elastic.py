@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from runspec.cli.main import run
-from runspec.seats import NOT_NEEDED
+from runspec_jobs.cli.app import run
+from runspec_jobs.provider.elastic_tasks import NOT_NEEDED
 from runspec_rehearsal.azure.batch.server import AzureBatch
 from runspec_rehearsal.azure.blob import Blobs
 from tests.e2e import azure, elastic

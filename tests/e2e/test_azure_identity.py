@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from runspec.cli.main import run
-from runspec.provider import AlreadyExists, Conflict, Request, Scope, Step
 from runspec_azure.batch.client import AzureClient
 from runspec_azure.batch.options import BatchOptions
+from runspec_jobs.cli.app import run
+from runspec_jobs.provider import AlreadyExists, Conflict, Request, Scope, Step
 from runspec_rehearsal.azure.batch.server import AzureBatch
 from runspec_rehearsal.azure.identity import Identity
 from runspec_rehearsal.azure.vault import Vault

@@ -16,12 +16,12 @@ import pytest
 from azure.core.exceptions import HttpResponseError
 from azure.storage.blob import BlobServiceClient
 
-from runspec.bundle import bundle
-from runspec.cli.main import run
 from runspec_azure.batch.client import AzureClient
 from runspec_azure.batch.options import BatchOptions
 from runspec_azure.batchai.options import BatchAiOptions
 from runspec_azure.batchai.store import Store
+from runspec_jobs.cli.app import run
+from runspec_jobs.load.bundle import bundle
 from runspec_rehearsal.azure.batch.server import AzureBatch
 from runspec_rehearsal.azure.blob import Blobs
 from runspec_rehearsal.azure.identity import Identity

@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from runspec.cli.main import run
 from runspec_azure.batch.streams import BLOCK_BYTES
+from runspec_jobs.cli.app import run
 from runspec_rehearsal.azure.batch.server import AzureBatch
 from runspec_rehearsal.azure.blob import Blobs
 from tests.e2e import azure
@@ -88,7 +88,7 @@ def test_a_million_lines_are_saved_whole_though_the_reader_is_killed(
         mounts=[{"name": "code", "source": "./code", "target": "/job/code"}],
     )
     found = said(capsys, "apply", "job.yaml", "--detach")["run"]
-    words = [sys.executable, "-m", "runspec", "logs", "--follow", "--save", str(target), found]
+    words = [sys.executable, "-m", "runspec_jobs", "logs", "--follow", "--save", str(target), found]
     wait(lambda: [t for t in tasks(account) if t["state"] == "running"], "a task runs")
 
     for _ in range(5):

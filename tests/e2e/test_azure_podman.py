@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from runspec.cli.main import run
 from runspec_azure.batchai import rehearsal
+from runspec_jobs.cli.app import run
 from runspec_rehearsal.azure.batch.server import AzureBatch
 from runspec_rehearsal.azure.batchai import BatchAI
 from runspec_rehearsal.azure.blob import Blobs

@@ -12,11 +12,11 @@ from typing import Any
 
 import pytest
 
-from runspec import leftovers
-from runspec.cli.main import run
 from runspec_azure.batch import probe_jobs, probe_store
 from runspec_azure.batch.options import BatchOptions
 from runspec_azure.batch.probes import probes
+from runspec_jobs.cli.app import run
+from runspec_jobs.state import probe_leftovers
 from runspec_rehearsal.azure.batch import files, formula
 from runspec_rehearsal.azure.batch.answers import Answer
 from runspec_rehearsal.azure.batch.requests import Request
@@ -35,7 +35,7 @@ ALL = {probe.id: "confirmed" for probe in probes(BatchOptions())}
 @pytest.fixture
 def account(blobs: Blobs, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[AzureBatch]:
     monkeypatch.setattr(probe_jobs, "PAUSE_S", 0.1)
-    monkeypatch.setattr(leftovers, "PAUSE_S", 0.1)
+    monkeypatch.setattr(probe_leftovers, "PAUSE_S", 0.1)
     yield from prepared(blobs, tmp_path, monkeypatch, enable_s=30.0)
 
 
@@ -62,7 +62,7 @@ def test_what_holds_is_confirmed_and_nothing_is_left(account: AzureBatch, capsys
 
     assert verdicts(found) == ALL, [r for r in found["probes"] if r["verdict"] != "confirmed"]
     assert found["left"] == left(capsys) == []
-    assert leftovers.sessions("azure-batch") == []
+    assert probe_leftovers.sessions("azure-batch") == []
 
 
 def test_blobs_that_overlook_conditions_and_rights_are_seen(
@@ -126,7 +126,9 @@ def test_what_a_killed_session_has_made_is_taken_away(
 ) -> None:
     account.control("PUT", "settings", {"node_s": 3600.0})
     probing = ["doctor", "azure-batch", "--probe", "--yes", "--only", "azure-2,azure-25"]
-    process = subprocess.Popen([sys.executable, "-m", "runspec", *probing], stderr=subprocess.PIPE)
+    process = subprocess.Popen(
+        [sys.executable, "-m", "runspec_jobs", *probing], stderr=subprocess.PIPE
+    )
     try:
         until(lambda: calls(account, "Task_AddCollection"))
     finally:
@@ -137,10 +139,10 @@ def test_what_a_killed_session_has_made_is_taken_away(
     again = ["doctor", "azure-batch", "--probe", "--yes", "--only", "azure-2"]
     words = {"probe": again, "gc": ["gc", "azure-batch", "--yes"]}
     if way == "elsewhere":  # by names and metadata alone
-        shutil.rmtree(leftovers.place("azure-batch"))
+        shutil.rmtree(probe_leftovers.place("azure-batch"))
         words[way] = ["gc", "azure-batch", "--yes", "--alive"]
     code = run(words[way])
 
     assert code == 0
     assert left(capsys) == []
-    assert leftovers.sessions("azure-batch") == []
+    assert probe_leftovers.sessions("azure-batch") == []

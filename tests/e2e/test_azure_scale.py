@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from runspec.cli.main import run
 from runspec_azure.batch import times
+from runspec_jobs.cli.app import run
 from runspec_rehearsal.azure.batch.server import AzureBatch
 from runspec_rehearsal.azure.blob import Blobs
 from tests.e2e import azure

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from runspec.cli.main import run
+from runspec_jobs.cli.app import run
 from runspec_rehearsal.azure.batchai import BatchAI
 from runspec_rehearsal.azure.blob import Blobs
 from tests.e2e.batchai import operations, subscription, write

@@ -69,7 +69,7 @@ def states(cloud: BatchAI) -> list[str]:
 
 
 def program(*words: str) -> list[str]:
-    return [sys.executable, "-m", "runspec", *words]
+    return [sys.executable, "-m", "runspec_jobs", *words]
 
 
 def runspec(*words: str) -> subprocess.CompletedProcess[bytes]:

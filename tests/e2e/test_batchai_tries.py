@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from runspec.cli.main import run
+from runspec_jobs.cli.app import run
 from tests.e2e.batchai import operations, subscription, write
 from tests.e2e.test_launch import mpi as mpi  # a fixture
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from runspec_inside.elastic.state import IDLE
+from runspec_agent.elastic.policy import IDLE
 from tests.e2e.elastic import Elastic, accounted, fixed, sgd, went
 
 pytestmark = pytest.mark.slow

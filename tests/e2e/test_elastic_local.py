@@ -42,7 +42,7 @@ class Job:
             **more,
         }
         (folder / "job.yaml").write_text(json.dumps(spec))  # JSON is YAML
-        line = [sys.executable, "-m", "runspec", "apply", "job.yaml"]
+        line = [sys.executable, "-m", "runspec_jobs", "apply", "job.yaml"]
         self.applying = subprocess.Popen(
             line, cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
         )
@@ -95,7 +95,7 @@ class Job:
         raise AssertionError(f"node {seat} is not there")
 
     def ask(self, *words: str) -> str:
-        line = [sys.executable, "-m", "runspec", *words]
+        line = [sys.executable, "-m", "runspec_jobs", *words]
         done = subprocess.run(line, capture_output=True, text=True, cwd=self.folder)
         assert done.returncode == 0, done.stderr
         return done.stdout
@@ -113,7 +113,7 @@ def start(tmp_path: Path) -> Iterator[Callable[..., Job]]:
     for one in made:
         one.applying.kill()
         one.applying.communicate()
-        line = [sys.executable, "-m", "runspec", "destroy", "elastic"]
+        line = [sys.executable, "-m", "runspec_jobs", "destroy", "elastic"]
         subprocess.run(line, capture_output=True, cwd=tmp_path)
 
 

@@ -292,8 +292,8 @@ def _workers(job: Elastic, seat: int) -> list[int]:
 DRIVER = """
 import json, os, sys, time
 sys.path.insert(0, sys.argv[1])
-from runspec_inside import process
-from runspec_inside.elastic.engine import Torchrun, Turn, torchrun_words
+from runspec_agent.base import process
+from runspec_agent.elastic.runtime import Torchrun, Turn, torchrun_words
 
 host, folder = sys.argv[2:4]
 words = torchrun_words("r", {"min": 1, "max": 3}, 1, host) + sys.argv[4:]
@@ -412,7 +412,7 @@ class Digits(Job):
         steps = json.loads(self.ask("plan", self.SPEC, "--json"))["steps"]
         (path,) = [step["do"]["params"]["path"] for step in steps if step["id"] == "environment"]
         _adopt(torch, Path(path))
-        line = [sys.executable, "-m", "runspec", "apply", self.SPEC]
+        line = [sys.executable, "-m", "runspec_jobs", "apply", self.SPEC]
         self.applying = subprocess.Popen(
             line, cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
         )
@@ -432,7 +432,7 @@ def digits(torch: Path, tmp_path: Path) -> Iterator[Digits]:
     yield made
     made.applying.kill()
     made.applying.communicate()
-    line = [sys.executable, "-m", "runspec", "destroy", "elastic-digits"]
+    line = [sys.executable, "-m", "runspec_jobs", "destroy", "elastic-digits"]
     subprocess.run(line, capture_output=True, cwd=tmp_path)
 
 

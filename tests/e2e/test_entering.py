@@ -20,15 +20,15 @@ from pathlib import Path
 
 import pytest
 
-from runspec import registry
-from runspec.cli.main import run
-from runspec.testing.world import ECHO
+from runspec_jobs.cli.app import run
+from runspec_jobs.load import registry
+from runspec_jobs.testing.world import ECHO
 from tests import processes
 from tests.profiles import own_profile
 
 HEAD = "apiVersion: runspec/v1\nname: job\nprovider: local\nproviders: {local: {engine: process, grace: 1s}}\n"
 SLEEPING = "run: |\n  echo begun\n  exec sleep 600\n"
-RUNSPEC = [sys.executable, "-m", "runspec"]
+RUNSPEC = [sys.executable, "-m", "runspec_jobs"]
 WAIT_S = 90.0
 Capture = pytest.CaptureFixture[str]
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from runspec import errors
+from runspec_jobs import errors
 from tests.unit.specs import batch_ai, parallel_clusters
 from tests.unit.specs.test_plans import AWS, AZURE
 
@@ -67,19 +67,22 @@ OTHERS = (
 PROGRAM = """\
 import contextlib, io, json, os, sys
 from pathlib import Path
-from runspec import check, job, plan, record, registry
-from runspec.cli.main import run
-from runspec.provider import Facts, Request, Scope, Step
+from runspec_jobs.load import registry, source
+from runspec_jobs.plan.model import Plan
+from runspec_jobs.spec import validate
+from runspec_jobs.state import run_record
+from runspec_jobs.cli.app import run
+from runspec_jobs.provider import Facts, Request, Scope, Step
 
 def put_on_record(file):
-    text = job.read_file(file)
-    spec, _ = check.spec(text.document)
+    text = source.read_file(file)
+    spec, _ = validate.spec(text.document)
     profile = json.loads(Path(os.environ["RUNSPEC_PROFILE"]).read_text())
     model = registry.load(spec.provider).options_model
     facts = Facts(model.model_validate(profile["providers"][spec.provider]))
     step = Step("job", "start it", Scope.RUN, Request("batch", "submit_job", {}), None)
-    made = plan.Plan(spec.provider, spec.name + "-abc123", "sha256:0", (step,))
-    with record.create(text.data, made, facts, file.parent, spec.name).opened() as journal:
+    made = Plan(spec.provider, spec.name + "-abc123", "sha256:0", (step,))
+    with run_record.create(text.data, made, facts, file.parent, spec.name).opened() as journal:
         journal.add("begun", step="job")
         journal.add("done", step="job", answer={})
 

@@ -53,7 +53,7 @@ class Shown(NamedTuple):
 
 
 def runspec(*words: str, **env: str) -> subprocess.CompletedProcess[str]:
-    line = [sys.executable, "-m", "runspec", *words]
+    line = [sys.executable, "-m", "runspec_jobs", *words]
     done = subprocess.run(line, env=os.environ | env, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
     return done
@@ -126,7 +126,7 @@ def step_for_step(folder: Path, packages: Path) -> Shown:
 
 def streamed(cloud: BatchAI, env: dict[str, str]) -> tuple[str, str]:
     """Follow the log; give it, and how the job was when the first line had come."""
-    line, state = [sys.executable, "-m", "runspec", "logs", "--follow", "mnist-chainer"], ""
+    line, state = [sys.executable, "-m", "runspec_jobs", "logs", "--follow", "mnist-chainer"], ""
     with subprocess.Popen(line, env=os.environ | env, stdout=subprocess.PIPE, text=True) as reader:
         assert reader.stdout is not None
         log = ""

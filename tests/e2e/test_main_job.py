@@ -20,7 +20,7 @@ pytestmark = pytest.mark.slow
 
 
 def runspec(*words: str) -> subprocess.CompletedProcess[str]:
-    line = [sys.executable, "-m", "runspec", *words]
+    line = [sys.executable, "-m", "runspec_jobs", *words]
     return subprocess.run(line, capture_output=True, text=True, check=False)
 
 

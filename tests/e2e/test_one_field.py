@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from runspec.cli.main import run
+from runspec_jobs.cli.app import run
 from tests.e2e.test_launch import mpi as mpi  # a fixture
 from tests.e2e.test_slurm_nodes import TORCHRUN
 from tests.needs import need

@@ -52,7 +52,7 @@ def runspec(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Runspec
 
         def call(*words: str) -> str:
             done = subprocess.run(
-                [sys.executable, "-m", "runspec", *words],
+                [sys.executable, "-m", "runspec_jobs", *words],
                 cwd=tmp_path,
                 capture_output=True,
                 text=True,

@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from runspec import leftovers
-from runspec.cli.main import run
+from runspec_jobs.cli.app import run
+from runspec_jobs.state import probe_leftovers
 from runspec_rehearsal.slurm import Cluster
 from runspec_slurm.parallelcluster import probes
 from tests import pcluster
@@ -67,7 +67,7 @@ def head(slurm: Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Pat
         monkeypatch.setenv(name, value)
     monkeypatch.setenv("PATH", f"{programs}{os.pathsep}{os.environ['PATH']}")
     monkeypatch.setattr(probes, "PAUSE_S", 0.2)
-    monkeypatch.setattr(leftovers, "PAUSE_S", 0.1)
+    monkeypatch.setattr(probe_leftovers, "PAUSE_S", 0.1)
     monkeypatch.chdir(tmp_path)
     return programs
 
@@ -91,7 +91,7 @@ def test_what_holds_is_confirmed_and_nothing_is_left(
     assert verdicts(found) == ALL, [r for r in found["probes"] if r["verdict"] != "confirmed"]
     assert found["left"] == []
     assert [p for p in (tmp_path / "workspace").rglob("*") if p.is_file()] == []
-    assert leftovers.sessions("parallelcluster") == []
+    assert probe_leftovers.sessions("parallelcluster") == []
 
 
 def test_a_head_node_that_behaves_otherwise_is_seen(
@@ -127,7 +127,15 @@ def test_without_a_cluster_there_is_no_verdict(head: Path, capsys: Capture) -> N
 @pytest.mark.parametrize("way", ["probe", "gc"])
 def test_what_a_killed_session_has_made_is_taken_away(head: Path, tmp_path: Path, way: str) -> None:
     workspace, only = tmp_path / "workspace", ["--probe", "--yes", "--only"]
-    probing = [sys.executable, "-m", "runspec", "doctor", "parallelcluster", *only, "pcluster-6"]
+    probing = [
+        sys.executable,
+        "-m",
+        "runspec_jobs",
+        "doctor",
+        "parallelcluster",
+        *only,
+        "pcluster-6",
+    ]
     process = subprocess.Popen(probing, stderr=subprocess.PIPE)
     try:
         until(lambda: list(workspace.glob("runs/probe-*/log")))
@@ -142,4 +150,4 @@ def test_what_a_killed_session_has_made_is_taken_away(head: Path, tmp_path: Path
     assert [p for p in workspace.rglob("*") if p.is_file()] == []
     jobs = subprocess.run(["squeue", "-h", "-o", "%j"], capture_output=True, text=True, check=True)
     assert "probe-" not in jobs.stdout
-    assert leftovers.sessions("parallelcluster") == []
+    assert probe_leftovers.sessions("parallelcluster") == []

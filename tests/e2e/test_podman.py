@@ -13,10 +13,10 @@ from pathlib import Path
 
 import pytest
 
-from runspec import record
-from runspec.cli.main import run
-from runspec.testing.entering import posted
-from runspec.testing.world import ECHO
+from runspec_jobs.cli.app import run
+from runspec_jobs.state import run_record
+from runspec_jobs.testing.entering import posted
+from runspec_jobs.testing.world import ECHO
 from tests import processes
 from tests.e2e.test_launch import mpi as mpi  # a fixture
 from tests.needs import lack, need, need_root
@@ -273,7 +273,7 @@ def test_a_killed_supervisor_leaves_a_run_that_can_be_destroyed(
     assert run(["apply", str(spec), "--detach"]) == 0
     while run(["logs", "boxed"]) == 0 and "on" not in capsys.readouterr().out:
         time.sleep(0.2)
-    folder = Path(record.find("boxed").plan.steps[-1].do.params["folder"])
+    folder = Path(run_record.find("boxed").plan.steps[-1].do.params["folder"])
     os.kill(json.loads((folder / "started.json").read_text())["pid"], 9)
 
     assert run(["destroy", "boxed"]) == 0
@@ -342,7 +342,7 @@ def test_a_shell_and_a_tunnel_lead_into_the_container_of_a_node(
     spec.write_text(HEAD + job)
     assert run(["apply", "-d", str(spec)]) == 0
     body = os.urandom(1 << 20) * 3
-    line = [sys.executable, "-m", "runspec"]
+    line = [sys.executable, "-m", "runspec_jobs"]
     ask = 'echo "$RUNSPEC_RANK $TOKEN"; test -d /.runspec || echo outside; exit 6'
     tunnel: subprocess.Popen[str] | None = None
     try:

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from runspec_inside.folder import FolderBucket
-from runspec_inside.manifest import MANIFEST, OBJECTS, parsed
+from runspec_agent.store.folder import FolderBucket
+from runspec_agent.store.manifest import MANIFEST, OBJECTS, parsed
 from tests.e2e.slurm import Project, cluster as cluster, project as project  # fixtures
 from tests.faults.chosen import ALL
 

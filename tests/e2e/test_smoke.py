@@ -62,7 +62,7 @@ def applied(folder: Path, case: Case, rule: str) -> tuple[int, list[dict[str, An
         del spec["container"]
     (folder / "job.yaml").write_text(json.dumps(spec))
     verb = ["apply"] if case.provider == "local" else ["rehearse", "--engine", "process"]
-    line = [sys.executable, "-m", "runspec", *verb, "--smoke", "--json", "job.yaml"]
+    line = [sys.executable, "-m", "runspec_jobs", *verb, "--smoke", "--json", "job.yaml"]
     inside = f'set -e; ip link set lo up; {rule}; exec "$@"'
     done = subprocess.run(
         ["unshare", "--net", "sh", "-c", inside, "sh", *line],

@@ -51,9 +51,10 @@ class Install:
     def __init__(self, folder: Path | None) -> None:
         more = {} if folder is None else {"PYTHONPATH": f"{folder}/runner:{folder}/providers"}
         self.more = more
+        self.package = "runspec_jobs" if folder is None else "runspec"
 
     def begin(self, *words: str) -> subprocess.Popen[str]:
-        line = [sys.executable, "-m", "runspec", *words]
+        line = [sys.executable, "-m", self.package, *words]
         env = {**os.environ, **self.more}
         pipe = subprocess.PIPE
         return subprocess.Popen(line, env=env, stdout=pipe, stderr=pipe, text=True)
@@ -70,7 +71,7 @@ class Install:
 
     def version(self) -> str:
         """Give where its packages are."""
-        line = [sys.executable, "-c", "import runspec; print(runspec.__file__)"]
+        line = [sys.executable, "-c", f"import {self.package} as package; print(package.__file__)"]
         env = {**os.environ, **self.more}
         return subprocess.run(line, env=env, capture_output=True, text=True, check=True).stdout
 

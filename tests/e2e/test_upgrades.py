@@ -15,9 +15,9 @@ from typing import Any
 import boto3
 import pytest
 
-from runspec import record
-from runspec.cli.main import run
 from runspec_azure.batch import rehearsal, times as azure_times
+from runspec_jobs.cli.app import run
+from runspec_jobs.state import run_record
 from runspec_rehearsal.aws.region import Region
 from runspec_rehearsal.azure.batch.server import AzureBatch
 from runspec_rehearsal.azure.batchai import BatchAI
@@ -153,7 +153,7 @@ def aws(
 
 def of_then(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Have the next job get the id that the journal of a run has."""
-    job = record.find(name).memory().answers["job"]["jobId"]
+    job = run_record.find(name).memory().answers["job"]["jobId"]
     ids = SimpleNamespace(uuid4=lambda: job)
     monkeypatch.setattr("runspec_rehearsal.aws.submit.uuid", ids)
 

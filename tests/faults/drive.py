@@ -19,8 +19,10 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from runspec import disk, journal, plan, record, registry
-from runspec.cli import main
+from runspec_jobs.cli import app
+from runspec_jobs.load import registry
+from runspec_jobs.plan import model
+from runspec_jobs.state import atomic_io, journal, run_record
 from runspec_local import client, folders
 from runspec_local.client import LocalClient
 from tests.faults.boundaries import Boundaries, tree
@@ -57,13 +59,13 @@ def without_locks() -> None:
 
 
 def without_run_lock() -> None:
-    real = disk.locked
+    real = atomic_io.locked
 
     def locked(path: Path, *args: Any, **how: Any) -> Any:
         own = path.with_name(f"{path.name}.{os.getpid()}") if path.name == "lock" else path
         return real(own, *args, **how)
 
-    disk.locked = locked
+    atomic_io.locked = locked
 
 
 def without_fsync() -> None:
@@ -74,26 +76,27 @@ def without_rename() -> None:
     """Files and folders are written where they are to be, bit by bit."""
 
     def write(path: Path, data: bytes) -> None:
-        fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, disk.PRIVATE_FILE)
-        disk.write_all(fd, data)
+        fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, atomic_io.PRIVATE_FILE)
+        atomic_io.write_all(fd, data)
         os.fsync(fd)
         os.close(fd)
 
     def create(
         text: bytes, made: Any, facts: Any, base: Path, name: str, profile: Path | None = None
-    ) -> record.Record:
-        found = record.Record(record.runs_folder() / made.run)
-        disk.make_folder(found.folder)
-        disk.write(found.folder / "job.yaml", text)
-        disk.write(found.folder / "plan.json", record._json(plan.to_json(made)))
-        disk.write(
-            found.folder / "facts.json", record._json(record._facts_json(facts, base, profile))
+    ) -> run_record.Record:
+        found = run_record.Record(run_record.runs_folder() / made.run)
+        atomic_io.make_folder(found.folder)
+        atomic_io.write(found.folder / "job.yaml", text)
+        atomic_io.write(found.folder / "plan.json", run_record._json(model.to_json(made)))
+        atomic_io.write(
+            found.folder / "facts.json",
+            run_record._json(run_record._facts_json(facts, base, profile)),
         )
         with found.opened() as opened:
             opened.add("born", run=made.run, digest=made.digest)
         return found
 
-    disk.write, record.create = write, create
+    atomic_io.write, run_record.create = write, create
 
 
 def without_whole_folders() -> None:
@@ -149,7 +152,7 @@ def child(case: Mapping[str, Any]) -> int:
         wired(case["sdk"]).installed(steps, **case["wire"])
     if wanted := case.get("supervisor"):
         client.BOOTSTRAP = HOOKED.format(root=ROOT, wanted={"world": case["world"], **wanted})
-    code = main.run(case["words"])
+    code = app.run(case["words"])
     steps.step("end")
     return code
 
@@ -170,8 +173,8 @@ def fork(case: Mapping[str, Any]) -> int:
 
 def serve() -> None:
     """Answer each case with `{"id": ..., "pid": ...}`, and again with its `code` when it has ended."""
-    for name in set(main.MODULES.values()):
-        importlib.import_module(f"runspec.cli.{name}")
+    for name in set(app.MODULES.values()):
+        importlib.import_module(f"runspec_jobs.cli.{name}")
     registry.load("local")
     for sdk in sys.argv[1:]:
         wired(sdk).warm()

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from runspec.provider import Request, State
+from runspec_jobs.provider import Request, State
 from runspec_local import process, reading
 from runspec_local.client import LocalClient
 from tests.faults import chosen

@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 from hypothesis import given, settings, strategies as st
 
-from runspec import journal
-from runspec.errors import Damaged
-from runspec.journal import Event, Journal, Memory
+from runspec_jobs.errors import Damaged
+from runspec_jobs.state import journal
+from runspec_jobs.state.journal import Event, Journal, Memory
 from tests.faults.cells import started
 from tests.faults.world import LONG, Driver, new_world
 

@@ -21,9 +21,9 @@ from botocore.httpsession import URLLib3Session
 from botocore.loaders import JSONFileLoader
 from obstore.exceptions import GenericError
 
-from runspec import registry
 from runspec_aws import times
 from runspec_aws.client import AwsClient
+from runspec_jobs.load import registry
 from tests.faults.boundaries import Boundaries
 
 Send = Callable[[], Any]

@@ -19,11 +19,11 @@ from urllib.parse import parse_qs, urlsplit
 from obstore.store import AzureStore
 from requests.adapters import HTTPAdapter
 
-from runspec import registry
 from runspec_azure import blobs
 from runspec_azure.batch import job, times
 from runspec_azure.batch.client import AzureClient
 from runspec_azure.batchai import client as batchai, times as batchai_times
+from runspec_jobs.load import registry
 from tests.faults.boundaries import Boundaries
 from tests.faults.proxy import Answer, Proxy, Reset, Send, Silence
 

@@ -16,7 +16,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from runspec import registry
+from runspec_jobs.load import registry
 from runspec_slurm import (
     client,
     doubt,

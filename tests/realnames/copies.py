@@ -7,8 +7,8 @@ import io
 import os
 import sys
 
-from runspec_inside import blob, s3
-from runspec_inside.bucket import Bucket, connect
+from runspec_agent.store import blob, s3
+from runspec_agent.store.base import Bucket, connect
 
 PART = 5 << 20  # the least of S3
 NAME = "a copy+ü&%41#?/x"

@@ -133,7 +133,9 @@ def test_a_large_file_and_many_files_arrive_whole(world: World, login: Mapping[s
 def test_a_job_is_followed_and_cancelled(world: World, login: Mapping[str, str]) -> None:
     good(world.runspec("apply", write("echo begun; sleep 300"), "--detach", env=login))
 
-    with world.popen(sys.executable, "-m", "runspec", "logs", "-f", "job", env=login) as follower:
+    with world.popen(
+        sys.executable, "-m", "runspec_jobs", "logs", "-f", "job", env=login
+    ) as follower:
         assert follower.stdout is not None
         first = follower.stdout.readline()
         good(world.runspec("cancel", "job", env=login))

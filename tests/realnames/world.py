@@ -171,7 +171,7 @@ class World(Closing):
         self, *words: str, env: Mapping[str, str | None] | None = None, cwd: Path | None = None
     ) -> Done:
         """Run `runspec` with *words*."""
-        return self.run(sys.executable, "-m", "runspec", *words, env=env, cwd=cwd)
+        return self.run(sys.executable, "-m", "runspec_jobs", *words, env=env, cwd=cwd)
 
     def requests(self) -> list[Request]:
         """Give what the front was asked since `begin`."""

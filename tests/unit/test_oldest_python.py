@@ -97,7 +97,7 @@ def test_nothing_asks_for_more_than_python_3_11_0() -> None:
 def test_what_runs_inside_jobs_asks_for_no_more_than_python_3_6() -> None:
     """Vermin says so."""
     vermin = Path(sys.executable).with_name("vermin")
-    package = ROOT / "runner" / "runspec_inside"
+    package = ROOT / "runner" / "runspec_agent"
 
     done = subprocess.run(
         [vermin, "--violations", "--no-tips", "-t=3.6-", package], capture_output=True, text=True

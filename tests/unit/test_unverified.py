@@ -6,8 +6,8 @@ import re
 from pathlib import Path
 from typing import NamedTuple
 
-from runspec import registry
-from runspec.provider import Probes
+from runspec_jobs.load import registry
+from runspec_jobs.provider import Probes
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGE = ROOT / "docs" / "unverified.md"

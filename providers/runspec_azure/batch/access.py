@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from urllib.parse import urlsplit
 
-from runspec.provider import Facts, Problem, Spec
 from runspec_azure import clouds
 from runspec_azure.batch.options import BatchOptions
 from runspec_azure.naming import setting
+from runspec_jobs.provider import Facts, Problem, Spec
 
 MOST_SIGNED_S = 7 * 86_400
 LOGIN_SIGNED_S = MOST_SIGNED_S - 1800  # its key begins a little before, and ends a little after it

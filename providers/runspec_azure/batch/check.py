@@ -6,12 +6,12 @@ import re
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
-from runspec.provider import Capacity, Facts, Problem, Spec, did_you_mean, nodes_each
 from runspec_azure import clouds, machines, needs
 from runspec_azure.batch import access, moved, notes, pool, scale, signed, vaults
 from runspec_azure.batch.options import BatchOptions
 from runspec_azure.machines import Machine
 from runspec_azure.naming import setting
+from runspec_jobs.provider import Capacity, Facts, Problem, Spec, did_you_mean, nodes_each
 
 MOST_MOUNTS = 10  # https://learn.microsoft.com/azure/batch/batch-quota-limit#other-limits
 MOST_DAYS = 180  # a task's life, the wait in the queue included: the same page

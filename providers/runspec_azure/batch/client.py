@@ -8,7 +8,18 @@ from datetime import UTC, datetime, timedelta
 from functools import cached_property
 from typing import Any
 
-from runspec.provider import (
+from runspec_azure import publishing
+from runspec_azure.batch import job, scale, times
+from runspec_azure.batch.litter import Collector
+from runspec_azure.batch.options import BatchOptions
+from runspec_azure.batch.stops import Stops
+from runspec_azure.batch.streams import Logs
+from runspec_azure.batch.tasks import Tasks
+from runspec_azure.blobs import Blobs
+from runspec_azure.errors import code_of, status_of
+from runspec_azure.session import Session
+from runspec_azure.stores import INSIDE_SHA256, STATE
+from runspec_jobs.provider import (
     AlreadyExists,
     Answer,
     Bundle,
@@ -28,17 +39,6 @@ from runspec.provider import (
     inside_zipapp,
     seats_of,
 )
-from runspec_azure import publishing
-from runspec_azure.batch import job, scale, times
-from runspec_azure.batch.litter import Collector
-from runspec_azure.batch.options import BatchOptions
-from runspec_azure.batch.stops import Stops
-from runspec_azure.batch.streams import Logs
-from runspec_azure.batch.tasks import Tasks
-from runspec_azure.blobs import Blobs
-from runspec_azure.errors import code_of, status_of
-from runspec_azure.session import Session
-from runspec_azure.stores import INSIDE_SHA256, STATE
 
 PAUSE_S, LONGEST_PAUSE_S = 0.1, 5.0
 # https://learn.microsoft.com/en-us/rest/api/batchservice/batch-status-and-error-codes

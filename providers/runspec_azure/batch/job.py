@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from runspec.provider import Facts, Scope, Spec, Step, nodes_each, tasks_in_all
 from runspec_azure import stores
 from runspec_azure.batch import pool, signed, vaults
 from runspec_azure.batch.options import BatchOptions
 from runspec_azure.naming import batch, pairs
+from runspec_jobs.provider import Facts, Scope, Spec, Step, nodes_each, tasks_in_all
 
 # https://learn.microsoft.com/en-us/rest/api/batchservice/tasks/create-task-collection
 AT_ONCE = 100

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping
 from typing import Any
 
-from runspec.provider import Litter, Request
 from runspec_azure.blobs import Blobs
 from runspec_azure.naming import batch, blob
 from runspec_azure.session import Session
+from runspec_jobs.provider import Litter, Request
 
 OURS = "runspec"  # the name of the metadata that says so
 

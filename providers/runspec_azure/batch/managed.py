@@ -8,9 +8,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from runspec.provider import Request
 from runspec_azure.batch.options import BatchOptions
 from runspec_azure.naming import account
+from runspec_jobs.provider import Request
 
 # Said by the same words in the same place: https://learn.microsoft.com/rest/api/batchmanagement/pool/create
 SAME = ("vmSize", "taskSlotsPerNode", "networkConfiguration", "mountConfiguration", "metadata")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from runspec.provider import Launch, Path, Problem, Spec
+from runspec_jobs.provider import Launch, Path, Problem, Spec
 
 OTHER = "azure-batch-ai"
 VARIABLE = re.compile(r"\$\{?(AZ_BATCHAI_(\w*))")

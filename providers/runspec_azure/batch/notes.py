@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from runspec.provider import Facts, Problem, Spec
 from runspec_azure.batch import pool, scale
 from runspec_azure.batch.options import BatchOptions
+from runspec_jobs.provider import Facts, Problem, Spec
 
 WITHOUT_BLOBFUSE = ":ubuntu-hpc:2204:"
 

@@ -7,7 +7,8 @@ from typing import Annotated, Literal
 
 from pydantic import BeforeValidator, Field, WithJsonSchema
 
-from runspec.provider import (
+from runspec_azure import clouds
+from runspec_jobs.provider import (
     Anyone,
     Key,
     LocalSecret,
@@ -18,7 +19,6 @@ from runspec.provider import (
     Word,
     matching,
 )
-from runspec_azure import clouds
 
 # Plain http on this machine alone: keys, signatures and secrets of jobs go over it.
 URL = r"^(https://[A-Za-z0-9.-]+|http://(127\.[0-9.]+|localhost))(:[0-9]+)?(/[A-Za-z0-9._-]+)*/?$"

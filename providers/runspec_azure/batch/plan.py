@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from runspec.provider import Facts, Spec, Step, argv, nodes_each, reach, tasks_in_all
 from runspec_azure import stores
 from runspec_azure.batch import job, pool, scale, signed
+from runspec_jobs.provider import Facts, Spec, Step, argv, nodes_each, reach, tasks_in_all
 
 STOP_S = 5  # between two looks of an agent at whether its task is stopped
 

@@ -10,9 +10,9 @@ import json
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
 
-from runspec.provider import Step
 from runspec_azure.batch.options import BatchOptions
 from runspec_azure.naming import account
+from runspec_jobs.provider import Step
 
 BLOBS = "Microsoft.Storage/storageAccounts/blobServices/containers/blobs"
 

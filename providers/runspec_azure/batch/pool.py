@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from runspec.provider import Capacity, Facts, Scope, Spec, Step
 from runspec_azure import clouds, needs
 from runspec_azure.batch import managed, scale
 from runspec_azure.batch.options import BatchOptions
 from runspec_azure.naming import batch, named, pairs
+from runspec_jobs.provider import Capacity, Facts, Scope, Spec, Step
 
 
 def name(spec: Spec, facts: Facts) -> str:

@@ -7,7 +7,14 @@ from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from runspec.provider import (
+from runspec_azure import answers
+from runspec_azure.batch import job as jobs, pool, scale, tasks
+from runspec_azure.batch.client import AzureClient
+from runspec_azure.batch.options import BatchOptions
+from runspec_azure.batch.probe_store import said
+from runspec_azure.errors import code_of, status_of
+from runspec_azure.naming import batch, pairs
+from runspec_jobs.provider import (
     Facts,
     Observation,
     ProbeContext,
@@ -16,13 +23,6 @@ from runspec.provider import (
     Spec,
     Unavailable,
 )
-from runspec_azure import answers
-from runspec_azure.batch import job as jobs, pool, scale, tasks
-from runspec_azure.batch.client import AzureClient
-from runspec_azure.batch.options import BatchOptions
-from runspec_azure.batch.probe_store import said
-from runspec_azure.errors import code_of, status_of
-from runspec_azure.naming import batch, pairs
 
 SHOWN_S = 180.0  # for what was asked for to be seen
 MACHINE_S = 1200.0  # for a machine to come and its task to begin

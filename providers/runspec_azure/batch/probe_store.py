@@ -10,10 +10,10 @@ from urllib.parse import quote
 from azure.core import PipelineClient
 from azure.core.rest import HttpRequest, HttpResponse
 
-from runspec.provider import Observation, ProbeContext, Request, Verdict
 from runspec_azure import stores
 from runspec_azure.batch.client import AzureClient
 from runspec_azure.errors import translated
+from runspec_jobs.provider import Observation, ProbeContext, Request, Verdict
 
 AT_ONCE = 8
 LISTED = 20

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from runspec.provider import Observation, Probe, ProbeContext
 from runspec_azure.batch import probe_jobs, probe_store
 from runspec_azure.batch.client import AzureClient
 from runspec_azure.batch.options import BatchOptions
+from runspec_jobs.provider import Observation, Probe, ProbeContext
 
 CENT = 0.0001  # some requests: https://azure.microsoft.com/pricing/details/storage/blobs/
 MACHINE = 0.10  # the smallest machine that fits, for half an hour

@@ -7,9 +7,19 @@ from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
-from runspec.provider import Client, Facts, Finding, Options, Probe, Problem, Rehearsal, Spec, Step
 from runspec_azure.batch import check, plan, policy
 from runspec_azure.batch.options import BatchOptions
+from runspec_jobs.provider import (
+    Client,
+    Facts,
+    Finding,
+    Options,
+    Probe,
+    Problem,
+    Rehearsal,
+    Spec,
+    Step,
+)
 
 
 class AzureBatchProvider:

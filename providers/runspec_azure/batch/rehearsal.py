@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from runspec.provider import Rehearsal, Unavailable
+from runspec_jobs.provider import Rehearsal, Unavailable
 
 ACCOUNT = "rehearsal"
 # What a profile needs and may not have yet.

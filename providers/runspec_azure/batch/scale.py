@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from runspec.provider import Capacity, Facts, Scope, Spec, Step, nodes_each, tasks
 from runspec_azure.batch.options import BatchOptions
 from runspec_azure.naming import batch
+from runspec_jobs.provider import Capacity, Facts, Scope, Spec, Step, nodes_each, tasks
 
 INTERVAL = "PT5M"  # the shortest there is
 MOST_SAMPLES = "TimeInterval_Minute * 5"

@@ -1,6 +1,6 @@
 """Jobs that reach the store by signed URLs, one for each thing: for images without Python.
 
-What runs is runspec_inside's signed.sh, as on AWS Batch, by any POSIX sh, and curl, GNU wget or python3.
+What runs is runspec_agent's signed.sh, as on AWS Batch, by any POSIX sh, and curl, GNU wget or python3.
 """
 
 from __future__ import annotations
@@ -9,7 +9,10 @@ import shlex
 from collections.abc import Iterator
 from typing import Any
 
-from runspec.provider import (
+from runspec_azure import stores
+from runspec_azure.batch.options import BatchOptions
+from runspec_azure.naming import blob
+from runspec_jobs.provider import (
     OUTPUT_TAR,
     Facts,
     Line,
@@ -24,9 +27,6 @@ from runspec.provider import (
     signed_lines,
     signed_problems,
 )
-from runspec_azure import stores
-from runspec_azure.batch.options import BatchOptions
-from runspec_azure.naming import blob
 
 # Of one Put Blob: https://learn.microsoft.com/rest/api/storageservices/put-blob#remarks
 MOST_BYTES = 5000 << 20

@@ -6,13 +6,13 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
-from runspec.provider import Chunk, RemoteError, Stream, seat
 from runspec_azure.batch import job as jobs, times
 from runspec_azure.batch.tasks import Tasks, tried
 from runspec_azure.blobs import Blobs
 from runspec_azure.errors import status_of
 from runspec_azure.session import Session
 from runspec_azure.turns import Turns
+from runspec_jobs.provider import Chunk, RemoteError, Stream, seat
 
 BLOCK_BYTES = 1 << 20
 STDOUT = "stdout.txt"

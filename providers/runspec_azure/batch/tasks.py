@@ -9,7 +9,11 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import Any, TypeVar, cast
 
-from runspec.provider import (
+from runspec_azure.batch import job as jobs, reasons, times
+from runspec_azure.blobs import Blobs
+from runspec_azure.errors import status_of
+from runspec_azure.session import Session
+from runspec_jobs.provider import (
     Attempt,
     Change,
     NodeStatus,
@@ -23,10 +27,6 @@ from runspec.provider import (
     read_record,
     seated,
 )
-from runspec_azure.batch import job as jobs, reasons, times
-from runspec_azure.blobs import Blobs
-from runspec_azure.errors import status_of
-from runspec_azure.session import Session
 
 SHOWN = 100  # tasks that a status lists while the job runs; at its end, all
 AGAIN = 75  # what a task ends with that is to be tried again, whatever its program's code was

@@ -6,9 +6,9 @@ import json
 import re
 from collections.abc import Mapping
 
-from runspec.provider import Spec
 from runspec_azure import clouds
 from runspec_azure.batch.options import BatchOptions
+from runspec_jobs.provider import Spec
 
 KIND = "azure-kv:"
 # Before the # stands the id of the vault, which azure-batch-ai needs.

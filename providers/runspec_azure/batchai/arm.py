@@ -12,7 +12,6 @@ from azure.core.pipeline.policies import SansIOHTTPPolicy
 from azure.mgmt.batchai import BatchAI
 from azure.mgmt.resource.resources import ResourceManagementClient
 
-from runspec.provider import NoAnswer, RemoteError, Request, Unavailable, UsageError
 from runspec_azure import clouds
 from runspec_azure.answers import collected, elements
 from runspec_azure.batchai.options import BatchAiOptions
@@ -21,6 +20,7 @@ from runspec_azure.clouds import Cloud
 from runspec_azure.errors import Ways, status_of, translated
 from runspec_azure.findings import Usage
 from runspec_azure.token_hosts import TokenHosts
+from runspec_jobs.provider import NoAnswer, RemoteError, Request, Unavailable, UsageError
 
 if TYPE_CHECKING:
     from runspec_azure.subscription import Sku

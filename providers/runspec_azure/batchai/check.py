@@ -5,7 +5,10 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from runspec.provider import (
+from runspec_azure.batchai import cluster as clusters, job, quota, sizes, toolkits, volumes, words
+from runspec_azure.batchai.naming import made_up_place
+from runspec_azure.batchai.options import BatchAiOptions
+from runspec_jobs.provider import (
     Capacity,
     Facts,
     Launch,
@@ -15,9 +18,6 @@ from runspec.provider import (
     did_you_mean,
     tasks,
 )
-from runspec_azure.batchai import cluster as clusters, job, quota, sizes, toolkits, volumes, words
-from runspec_azure.batchai.naming import made_up_place
-from runspec_azure.batchai.options import BatchAiOptions
 
 # https://github.com/MicrosoftDocs/azure-docs/tree/main/articles/batch-ai, the notice of retirement
 ENDED = "Azure Batch AI ended on 31 March 2019: this is planned, rehearsed and exported"

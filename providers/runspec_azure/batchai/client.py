@@ -8,7 +8,14 @@ import time
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any
 
-from runspec.provider import (
+from runspec_azure.batchai import keeping, litter, quota, states, streams, times, volumes
+from runspec_azure.batchai.arm import Arm
+from runspec_azure.batchai.naming import batchai, each, output_id
+from runspec_azure.batchai.options import BatchAiOptions
+from runspec_azure.batchai.store import Store
+from runspec_azure.batchai.tries import TRIES
+from runspec_azure.batchai.volumes import STORE
+from runspec_jobs.provider import (
     Answer,
     Bundle,
     Client,
@@ -25,13 +32,6 @@ from runspec.provider import (
     Step,
     Stream,
 )
-from runspec_azure.batchai import keeping, litter, quota, states, streams, times, volumes
-from runspec_azure.batchai.arm import Arm
-from runspec_azure.batchai.naming import batchai, each, output_id
-from runspec_azure.batchai.options import BatchAiOptions
-from runspec_azure.batchai.store import Store
-from runspec_azure.batchai.tries import TRIES
-from runspec_azure.batchai.volumes import STORE
 
 GONE_S = 900.0  # for what is being deleted to be gone
 PAUSE_S, LONGEST_PAUSE_S = 0.1, 5.0

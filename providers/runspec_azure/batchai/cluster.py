@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from runspec.provider import Capacity, Spec, tasks
 from runspec_azure.batchai import sizes, volumes
 from runspec_azure.batchai.naming import short_hash
 from runspec_azure.batchai.options import BatchAiOptions
+from runspec_jobs.provider import Capacity, Spec, tasks
 
 
 def name(spec: Spec, options: BatchAiOptions) -> str:

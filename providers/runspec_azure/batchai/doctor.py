@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from runspec.provider import Finding, RunspecError
 from runspec_azure.batchai import quota, sizes, states
 from runspec_azure.batchai.arm import Arm
 from runspec_azure.batchai.naming import batchai
 from runspec_azure.batchai.options import BatchAiOptions
 from runspec_azure.batchai.store import Store
 from runspec_azure.findings import Usage, asked, free, sizes as offered
+from runspec_jobs.provider import Finding, RunspecError
 
 NEEDED = ("subscription", "location", "storage_account", "container")
 KINDS = dict(zip(quota.KINDS, ("dedicated", "low-priority"), strict=True))

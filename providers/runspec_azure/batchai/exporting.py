@@ -10,9 +10,9 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from runspec.provider import Exported, Step
 from runspec_azure.batchai.draft import KEY_GAP
 from runspec_azure.batchai.volumes import LOGS, STORE
+from runspec_jobs.provider import Exported, Step
 
 KEY_OF_TOOL = {"$secret": "env:AZURE_BATCHAI_STORAGE_KEY"}
 SCHEMA = "https://raw.githubusercontent.com/Azure/BatchAI/master/schemas/2018-05-01/{}.json"

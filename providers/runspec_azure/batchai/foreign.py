@@ -8,7 +8,7 @@ import unicodedata
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from runspec.provider import Foreign, UsageError, did_you_mean
+from runspec_jobs.provider import Foreign, UsageError, did_you_mean
 
 PIECES = re.compile(r'"(?:\\.|[^"\\])*"|[^"\s]+|[ \t\r\n]+|\s', re.DOTALL)
 PLAIN_SPACE = " \t\r\n"

@@ -6,13 +6,13 @@ import re
 import shlex
 from typing import Any
 
-from runspec.provider import literal
 from runspec_azure.batchai.draft import Draft, key
 from runspec_azure.batchai.foreign import Taken
 from runspec_azure.batchai.hiding import is_secret
 from runspec_azure.batchai.import_paths import Places, take_inputs, take_outputs
 from runspec_azure.batchai.toolkits import KINDS, NUMBERS, Kind, fields
 from runspec_azure.batchai.volumes import ROOTS
+from runspec_jobs.provider import literal
 
 VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,127}")
 CLUSTER = re.compile(

@@ -6,10 +6,10 @@ import re
 from collections.abc import Iterable
 from typing import Any
 
-from runspec.provider import literal
 from runspec_azure.batchai.draft import Draft, key
 from runspec_azure.batchai.foreign import Taken
 from runspec_azure.batchai.naming import made_up_place
+from runspec_jobs.provider import literal
 
 MENTION = re.compile(
     r"\$\{?(AZ_BATCHAI_(?:INPUT|OUTPUT)_\w+|AZ_BATCHAI_JOB_MOUNT_ROOT|AZ_BATCHAI_MOUNT_ROOT)\}?"

@@ -7,10 +7,10 @@ from collections.abc import Mapping
 from pathlib import PurePath
 from typing import Any
 
-from runspec.provider import Foreign, Imported, UsageError
 from runspec_azure.batchai import import_cluster, import_job, yamltext
 from runspec_azure.batchai.draft import ACCOUNT_GAP, Draft
 from runspec_azure.batchai.foreign import Taken, loaded
+from runspec_jobs.provider import Foreign, Imported, UsageError
 
 NAME = re.compile(r"[a-z]([a-z0-9-]{0,38}[a-z0-9])?")
 KNOWN = ("$schema",)

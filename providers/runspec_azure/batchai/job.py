@@ -6,9 +6,9 @@ import shlex
 from collections.abc import Mapping
 from typing import Any
 
-from runspec.provider import Facts, Spec, variable
 from runspec_azure.batchai import toolkits, volumes
 from runspec_azure.batchai.options import BatchAiOptions
+from runspec_jobs.provider import Facts, Spec, variable
 
 UNITS = (
     "b",

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
-from runspec.provider import Conflict
 from runspec_azure.batchai import states
 from runspec_azure.batchai.arm import Arm
 from runspec_azure.batchai.naming import CLUSTER
 from runspec_azure.batchai.plan import OURS
+from runspec_jobs.provider import Conflict
 
 
 class Placed(NamedTuple):

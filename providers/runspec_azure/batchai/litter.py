@@ -6,11 +6,11 @@ import re
 from collections.abc import Collection, Iterator, Mapping
 from typing import Any
 
-from runspec.provider import Litter, Request
 from runspec_azure.batchai.arm import Arm
 from runspec_azure.batchai.keeping import Placed, jobs, ours
 from runspec_azure.batchai.naming import CLUSTER, batchai
 from runspec_azure.batchai.store import Store
+from runspec_jobs.provider import Litter, Request
 
 # Neither clusters nor jobs have tags in this API. A cluster of ours is named by its content, and a
 # job of ours holds its run in a variable as well as in its name.

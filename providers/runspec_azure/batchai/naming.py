@@ -9,8 +9,8 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any
 
-from runspec.provider import Request, variable
 from runspec_azure.batchai.options import BatchAiOptions
+from runspec_jobs.provider import Request, variable
 
 API = "2018-05-01"
 CLUSTER = re.compile(

@@ -7,7 +7,8 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import BeforeValidator, Field, WithJsonSchema, model_validator
 
-from runspec.provider import (
+from runspec_azure import clouds
+from runspec_jobs.provider import (
     Anyone,
     Key,
     Model,
@@ -20,7 +21,6 @@ from runspec.provider import (
     Word,
     matching,
 )
-from runspec_azure import clouds
 
 # The names of the official description: parameters of each path.
 # https://github.com/Azure/azure-rest-api-specs/tree/main/specification/batchai

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from runspec.provider import Capacity, Facts, Request, Scope, Spec, Step, tasks
 from runspec_azure.batchai import cluster, job, volumes
 from runspec_azure.batchai.naming import batchai, cluster_id, group, in_turn
 from runspec_azure.batchai.options import BatchAiOptions
 from runspec_azure.batchai.toolkits import sent
+from runspec_jobs.provider import Capacity, Facts, Request, Scope, Spec, Step, tasks
 
 OURS = {"runspec": "made"}  # the tag of what runspec made, and may take away
 

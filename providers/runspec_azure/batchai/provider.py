@@ -7,7 +7,9 @@ from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
-from runspec.provider import (
+from runspec_azure.batchai import check, plan
+from runspec_azure.batchai.options import BatchAiOptions
+from runspec_jobs.provider import (
     Client,
     Exported,
     Facts,
@@ -20,8 +22,6 @@ from runspec.provider import (
     Spec,
     Step,
 )
-from runspec_azure.batchai import check, plan
-from runspec_azure.batchai.options import BatchAiOptions
 
 
 class BatchAiProvider:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from runspec.provider import RemoteError
 from runspec_azure.batchai.sizes import KNOWN
+from runspec_jobs.provider import RemoteError
 
 HINT = "ask for fewer nodes or a smaller machine, or have the quota raised"
 CLUSTERS = "Clusters"

@@ -8,9 +8,9 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from runspec.provider import Rehearsal, Unavailable, UsageError
 from runspec_azure.batch.rehearsal import AZURITE
 from runspec_azure.batchai.survey import NO_MPIRUN
+from runspec_jobs.provider import Rehearsal, Unavailable, UsageError
 
 SUBSCRIPTION = "00000000-0000-0000-0000-000000000000"
 # What a profile needs and may not have yet.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from runspec.provider import Spec
+from runspec_jobs.provider import Spec
 
 GiB = 1 << 30
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import Any
 
-from runspec.provider import Attempt, NodeStatus, State, Status
+from runspec_jobs.provider import Attempt, NodeStatus, State, Status
 
 STATES = {
     "queued": State.WAITING,

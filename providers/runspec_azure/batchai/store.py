@@ -11,11 +11,11 @@ from typing import Any, NamedTuple
 import obstore
 from obstore.store import AzureStore
 
-from runspec.provider import Bundle, CredentialsError, File, Progress, UsageError
 from runspec_azure import clouds
 from runspec_azure.batchai.options import BatchAiOptions
 from runspec_azure.blobs import Blobs
 from runspec_azure.errors import translated
+from runspec_jobs.provider import Bundle, CredentialsError, File, Progress, UsageError
 
 SMALL_BYTES = 4 << 20
 AT_ONCE = 16  # small files, each of which is in memory

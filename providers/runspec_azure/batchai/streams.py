@@ -13,13 +13,13 @@ from typing import Any, BinaryIO, NamedTuple
 
 from azure.mgmt.batchai import models
 
-from runspec.provider import Chunk, NoAnswer, OutputFile, RemoteError
 from runspec_azure.answers import elements
 from runspec_azure.batchai import times
 from runspec_azure.batchai.arm import Arm, place
 from runspec_azure.batchai.tries import TRIES as TRIES_FILE
 from runspec_azure.clouds import is_confidential
 from runspec_azure.turns import Turns
+from runspec_jobs.provider import Chunk, NoAnswer, OutputFile, RemoteError
 
 STDOUTERR = "stdouterr"
 EXPIRY_MIN = 60

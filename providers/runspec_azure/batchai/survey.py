@@ -5,11 +5,11 @@ from __future__ import annotations
 import os
 from typing import Any
 
-from runspec.provider import RunspecError, Spec
 from runspec_azure.batchai import cluster
 from runspec_azure.batchai.arm import Arm
 from runspec_azure.batchai.naming import batchai
 from runspec_azure.batchai.options import BatchAiOptions
+from runspec_jobs.provider import RunspecError, Spec
 
 NO_MPIRUN = "RUNSPEC_REHEARSAL_NO_MPIRUN"  # set while jobs are processes of a machine without one
 

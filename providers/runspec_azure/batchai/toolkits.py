@@ -8,10 +8,10 @@ import shlex
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from runspec.provider import Launch, Spec, variable
 from runspec_azure.batchai import words
 from runspec_azure.batchai.options import BatchAiOptions
 from runspec_azure.batchai.tries import again, hosts, ranks
+from runspec_jobs.provider import Launch, Spec, variable
 
 SCRIPT = ("pythonScriptFilePath", "pythonInterpreterPath")
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from runspec.provider import Facts, Mount, Output, Source, Spec
 from runspec_azure import clouds
 from runspec_azure.batchai.naming import input_id, output_id
 from runspec_azure.batchai.options import BatchAiOptions, Volume
 from runspec_azure.stores import STATE
+from runspec_jobs.provider import Facts, Mount, Output, Source, Spec
 
 ROOTS = {"job": "$AZ_BATCHAI_JOB_MOUNT_ROOT", "cluster": "$AZ_BATCHAI_MOUNT_ROOT"}
 STORE, LOGS = "runspec-store", "runspec-logs"  # where the profile's container and share are mounted

@@ -6,9 +6,9 @@ import re
 import shlex
 from collections.abc import Mapping
 
-from runspec.provider import PLACE, Spec, variable
 from runspec_azure.batchai.naming import input_id, output_id
 from runspec_azure.batchai.options import BatchAiOptions
+from runspec_jobs.provider import PLACE, Spec, variable
 
 SAFE = re.compile(r"[\w@%+=:,./-]*", re.ASCII)  # what no shell does anything with
 SPECIAL = re.compile(r'([\\"$`])')

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Protocol
 
-from runspec.provider import RemoteError
+from runspec_jobs.provider import RemoteError
 
 # Each file's state is asked for by itself: what `lfs hsm_state` prints begins with the file's name, which may hold
 # any word. Of a file that is new or changed the copying is begun; asking again for one that is on its way does no

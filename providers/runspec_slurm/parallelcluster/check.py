@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from runspec.provider import Facts, Problem, Spec, did_you_mean
+from runspec_jobs.provider import Facts, Problem, Spec, did_you_mean
 from runspec_slurm.parallelcluster import check_queues, check_storage, machines
 from runspec_slurm.parallelcluster.instances import GPU_TYPES
 from runspec_slurm.parallelcluster.naming import VERSION, at

@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
-from runspec.provider import Problem, Spec, did_you_mean
+from runspec_jobs.provider import Problem, Spec, did_you_mean
 from runspec_slurm.parallelcluster import machines
 from runspec_slurm.parallelcluster.instances import KNOWN
 from runspec_slurm.parallelcluster.naming import at

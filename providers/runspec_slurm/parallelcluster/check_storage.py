@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 from itertools import combinations
 
-from runspec.provider import Problem, Spec
+from runspec_jobs.provider import Problem, Spec
 from runspec_slurm.parallelcluster.naming import at
 from runspec_slurm.parallelcluster.options import ParallelClusterOptions, Storage
 

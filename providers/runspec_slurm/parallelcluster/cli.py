@@ -16,7 +16,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from runspec.provider import (
+from runspec_jobs.provider import (
     AlreadyExists,
     CredentialsError,
     NoAnswer,

@@ -9,7 +9,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from pathlib import Path
 from typing import Any
 
-from runspec.provider import (
+from runspec_jobs.provider import (
     Answer,
     Bundle,
     Change,

@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Any, Protocol
 
-from runspec.provider import Answer, Conflict, RemoteError, Request, Step
+from runspec_jobs.provider import Answer, Conflict, RemoteError, Request, Step
 from runspec_slurm.parallelcluster.cli import NotThere, StopFirst
 from runspec_slurm.parallelcluster.naming import TAG, tagged
 

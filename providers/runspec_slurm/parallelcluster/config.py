@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from runspec.provider import Spec
+from runspec_jobs.provider import Spec
 from runspec_slurm.parallelcluster import machines
 from runspec_slurm.parallelcluster.naming import TAG, digest
 from runspec_slurm.parallelcluster.options import ParallelClusterOptions, Queue, Storage

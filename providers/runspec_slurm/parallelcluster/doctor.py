@@ -6,7 +6,7 @@ import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
-from runspec.provider import Finding, RunspecError
+from runspec_jobs.provider import Finding, RunspecError
 from runspec_slurm.parallelcluster import tool
 from runspec_slurm.parallelcluster.cli import Cli, NotThere
 from runspec_slurm.parallelcluster.clusters import address_of

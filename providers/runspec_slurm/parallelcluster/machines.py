@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from runspec.provider import Capacity, Spec
+from runspec_jobs.provider import Capacity, Spec
 from runspec_slurm.parallelcluster.instances import KNOWN, MIB, Instance, fitting, holds
 from runspec_slurm.parallelcluster.options import ParallelClusterOptions, Queue
 

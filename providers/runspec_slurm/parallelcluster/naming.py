@@ -7,7 +7,7 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from runspec.provider import Path, Request, Spec
+from runspec_jobs.provider import Path, Request, Spec
 
 VERSION = "3.16.1"  # of aws-parallelcluster: an update must be of the version that made the cluster
 TAG = "runspec:configuration"  # holds the digest of what the cluster is; a cluster without it is not ours

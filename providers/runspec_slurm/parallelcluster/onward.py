@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from runspec.provider import Capacity, Facts, Spec
+from runspec_jobs.provider import Capacity, Facts, Spec
 from runspec_slurm.parallelcluster import machines
 from runspec_slurm.parallelcluster.check import USERS
 from runspec_slurm.parallelcluster.instances import KNOWN

@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import BeforeValidator, Field, WithJsonSchema, model_validator
 
-from runspec.provider import Anyone, Key, Model, Positive, Truth, User, Whole, Word, matching
+from runspec_jobs.provider import Anyone, Key, Model, Positive, Truth, User, Whole, Word, matching
 from runspec_slurm.options import SlurmOptions
 
 REGION = r"^[a-z]{2}(-[a-z]+)+-[0-9]+$"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from runspec.provider import Facts, Request, Scope, Spec, Step
+from runspec_jobs.provider import Facts, Request, Scope, Spec, Step
 from runspec_slurm.parallelcluster import config, machines
 from runspec_slurm.parallelcluster.naming import call, in_turn
 from runspec_slurm.parallelcluster.options import ParallelClusterOptions

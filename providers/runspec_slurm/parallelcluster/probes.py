@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 
-from runspec.provider import (
+from runspec_jobs.provider import (
     Observation,
     Probe,
     ProbeContext,

@@ -7,7 +7,17 @@ from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
-from runspec.provider import Client, Facts, Finding, Options, Probe, Problem, Rehearsal, Spec, Step
+from runspec_jobs.provider import (
+    Client,
+    Facts,
+    Finding,
+    Options,
+    Probe,
+    Problem,
+    Rehearsal,
+    Spec,
+    Step,
+)
 from runspec_slurm import check as slurm_check, plan as slurm_plan
 from runspec_slurm.parallelcluster import check, config, onward, plan
 from runspec_slurm.parallelcluster.options import ParallelClusterOptions

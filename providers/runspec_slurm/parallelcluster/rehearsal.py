@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from runspec.provider import Rehearsal
+from runspec_jobs.provider import Rehearsal
 from runspec_slurm import rehearsal
 from runspec_slurm.options import SlurmOptions
 

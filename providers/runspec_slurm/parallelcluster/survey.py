@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from runspec.provider import RunspecError, Spec, state_folder
+from runspec_jobs.provider import RunspecError, Spec, state_folder
 from runspec_slurm.parallelcluster import config, tool
 from runspec_slurm.parallelcluster.naming import digest
 from runspec_slurm.parallelcluster.options import ParallelClusterOptions

@@ -16,7 +16,7 @@ import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from runspec.provider import RemoteError, Unavailable, state_folder
+from runspec_jobs.provider import RemoteError, Unavailable, state_folder
 from runspec_slurm.parallelcluster.naming import VERSION
 from runspec_slurm.parallelcluster.options import ParallelClusterOptions
 

@@ -10,12 +10,14 @@ from typing import Any
 
 import pytest
 
-from runspec import adopt, plan, record, registry, yamlio
-from runspec.check import spec as checked
-from runspec.cli.main import run
-from runspec.errors import Conflict, Damaged, Newer, RemoteError
-from runspec.profile import Profile
-from runspec.provider import (
+from runspec_jobs.cli.app import run
+from runspec_jobs.document import reader
+from runspec_jobs.engine import adopt
+from runspec_jobs.errors import Conflict, Damaged, Newer, RemoteError
+from runspec_jobs.load import registry
+from runspec_jobs.load.profile import Profile
+from runspec_jobs.plan import model
+from runspec_jobs.provider import (
     Answer,
     Facts,
     Provider,
@@ -26,6 +28,8 @@ from runspec.provider import (
     Status,
     Step,
 )
+from runspec_jobs.spec.validate import spec as checked
+from runspec_jobs.state import run_record
 from tests.profiles import own_profile
 
 Capture = pytest.CaptureFixture[str]
@@ -63,11 +67,11 @@ def provider() -> Provider:
 def state(job: dict[str, Any] = JOB, **settings: Any) -> dict[str, Any]:
     """Return the state that another machine keeps of a run, with *settings* over its own."""
     text = json.dumps(job).encode()
-    spec, problems = checked(yamlio.read(text))
+    spec, problems = checked(reader.read(text))
     assert spec is not None, problems
     options = provider().options_model.model_validate({**THEIRS, **settings})
     facts = Facts(options, {"code": Source(f"sha256:{'5a' * 32}", 3, 4096)})
-    made = plan.make(provider(), spec, RUN[-6:], facts)
+    made = model.make(provider(), spec, RUN[-6:], facts)
     found: dict[str, Any] = json.loads(adopt.text(text, made, facts, BORN))
     return found
 
@@ -89,7 +93,7 @@ def test_the_plan_is_that_of_the_machine_that_began_the_run() -> None:
 
     adopted = understood(found)
 
-    assert plan.to_json(adopted.plan) == found["plan"]
+    assert model.to_json(adopted.plan) == found["plan"]
     assert (adopted.elsewhere, adopted.born) == (frozenset(), BORN)
     assert adopted.facts.options.queue == "theirs"
 
@@ -257,7 +261,7 @@ def store(monkeypatch: pytest.MonkeyPatch) -> Store:
 def test_an_adopted_run_is_on_record_for_its_owner_alone(store: Store) -> None:
     assert run(["adopt", "aws-batch", RUN]) == 0
 
-    (of,) = record.all_runs()
+    (of,) = run_record.all_runs()
     memory = of.memory()
     assert [of.run, memory.born, memory.want] == [RUN, BORN, "run"]
     assert list(memory.answers) == [s.id for s in of.plan.steps]
@@ -274,7 +278,7 @@ def test_names_that_are_no_runs_are_never_taken_for_one(store: Store, capsys: Ca
     assert run(["list", "--remote", "--json"]) == 0
     assert run(["adopt", "aws-batch", "../job-abc234"]) == 2
 
-    assert record.all_runs() == []
+    assert run_record.all_runs() == []
     assert capsys.readouterr().out == "[]\n"
 
 
@@ -302,7 +306,7 @@ def test_what_cannot_be_adopted_is_told_with_a_code(store: Store, capsys: Captur
 def test_a_run_that_was_destroyed_here_is_not_taken_up_again(store: Store, capsys: Capture) -> None:
     store.done = 0
     assert run(["adopt", "aws-batch", RUN]) == 0
-    (of,) = record.all_runs()
+    (of,) = run_record.all_runs()
     with of.opened() as journal:
         journal.add("deleted")
     store.done = 99
@@ -324,7 +328,7 @@ def test_runs_of_another_provider_in_the_same_store_are_left_to_it(
     assert capsys.readouterr().out == "[]\n[]\n"
     code, why = said(run(["adopt", "aws-batch", RUN]), capsys)
     assert (code, f"{RUN} is a run on 'other-batch'" in why) == (2, True)
-    assert record.all_runs() == []
+    assert run_record.all_runs() == []
 
 
 def test_what_could_be_adopted_is_listed_with_why_it_could_not(
@@ -360,7 +364,7 @@ def test_of_several_runs_one_that_is_damaged_stops_no_other(store: Store, capsys
 
     code = run(["adopt", "aws-batch", "--json"])
 
-    assert (code, [of.run for of in record.all_runs()]) == (69, [RUN])
+    assert (code, [of.run for of in run_record.all_runs()]) == (69, [RUN])
     assert json.loads(capsys.readouterr().out) == [{"run": RUN, "provider": "aws-batch"}]
 
 
@@ -370,7 +374,7 @@ def test_a_run_that_its_apply_is_still_at_work_on_is_completed_by_adopting_it_ag
     count = len(state()["plan"]["steps"])
     store.done = count - 1
     assert run(["adopt", "aws-batch", RUN]) == 0
-    (of,) = record.all_runs()
+    (of,) = run_record.all_runs()
     assert "job" in of.memory().begun
     assert "job" not in of.memory().answers
     store.done, store.looked = 99, []
@@ -397,7 +401,7 @@ def test_a_run_without_a_job_is_not_adopted_where_it_could_not_be_gone_on_with(
     code, why = said(run(["adopt", "aws-batch", RUN]), capsys)
 
     assert (code, "has no job, and another version" in why) == (4, True)
-    assert (record.all_runs(), store.looked) == ([], ["job"])
+    assert (run_record.all_runs(), store.looked) == ([], ["job"])
     store.done = 99
     assert run(["adopt", "aws-batch", RUN]) == 0
 
@@ -409,7 +413,7 @@ def test_what_comes_before_a_step_that_is_found_was_done(store: Store) -> None:
 
     assert run(["adopt", "aws-batch", RUN]) == 0
 
-    (of,) = record.all_runs()
+    (of,) = run_record.all_runs()
     assert of.memory().answers["definition"] == {}
     assert of.memory().undone == {"definition"}
 
@@ -423,4 +427,4 @@ def test_runs_of_other_machines_are_ordered_by_when_they_began(
         store.states = {name: text.encode()}
         assert run(["adopt", "aws-batch"]) == 0
 
-    assert [of.memory().born for of in record.of_name("job")] == [100.0, 200.0, 300.0]
+    assert [of.memory().born for of in run_record.of_name("job")] == [100.0, 200.0, 300.0]

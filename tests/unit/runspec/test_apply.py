@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
-from runspec import apply
-from runspec.errors import AlreadyExists, Conflict, NoAnswer, RemoteError, UnknownOutcome
-from runspec.journal import Journal
-from runspec.plan import Plan
-from runspec.provider import Answer, Request, Scope, State, Status, Step
+from runspec_jobs.engine import apply
+from runspec_jobs.errors import AlreadyExists, Conflict, NoAnswer, RemoteError, UnknownOutcome
+from runspec_jobs.plan.model import Plan
+from runspec_jobs.provider import Answer, Request, Scope, State, Status, Step
+from runspec_jobs.state.journal import Journal
 
 
 class World:

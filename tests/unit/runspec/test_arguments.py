@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from runspec.cli import arguments
+from runspec_jobs.cli import arguments
 
 Words = list[str]
 VERBS = sorted(chain.from_iterable(arguments.GROUPS.values()))

@@ -15,12 +15,12 @@ from pathlib import Path
 import pytest
 from hypothesis import example, given, settings, strategies as st
 
-from runspec import bundle as subject, walk
-from runspec.bundle import FolderBundle, bundle
-from runspec.errors import Conflict
-from runspec.ignore import Judge, Verdict, looks_secret, rules
-from runspec.provider import Bundle, File, Source
-from runspec.walk import BundleError
+from runspec_jobs.errors import Conflict
+from runspec_jobs.load import bundle as subject, folder_scan
+from runspec_jobs.load.bundle import FolderBundle, bundle
+from runspec_jobs.load.folder_scan import BundleError
+from runspec_jobs.load.ignore import Judge, Verdict, looks_secret, rules
+from runspec_jobs.provider import Bundle, File, Source
 from tests.needs import need
 
 
@@ -129,7 +129,7 @@ def test_runspecignore_has_the_last_word(folder: Path) -> None:
     assert paths(folder) == [".gitignore", "lib/model.py", "model.bin", "train.py"]
 
 
-@pytest.mark.parametrize("content", [b"\xff\xfe", b"x" * (walk.MAX_IGNORE_BYTES + 1)])
+@pytest.mark.parametrize("content", [b"\xff\xfe", b"x" * (folder_scan.MAX_IGNORE_BYTES + 1)])
 def test_an_ignore_file_that_cannot_be_read_is_told(content: bytes, folder: Path) -> None:
     made(folder, {".runspecignore": content})
 
@@ -441,7 +441,7 @@ def test_a_long_list_is_cut(folder: Path) -> None:
 
 
 def test_too_many_files_are_told(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(walk, "MAX_FILES", 5)
+    monkeypatch.setattr(folder_scan, "MAX_FILES", 5)
     made(folder, {f"data/{n}": "" for n in range(9)})
 
     assert whats(folder) == ["more than 5 files, most of them in 'data'"]
@@ -450,7 +450,7 @@ def test_too_many_files_are_told(folder: Path, monkeypatch: pytest.MonkeyPatch) 
 def test_too_many_bytes_are_told(folder: Path) -> None:
     """A sparse file is as large as it says: it would travel so."""
     with open(folder / "big", "wb") as file:
-        file.truncate(walk.MAX_BYTES + walk.GIB)
+        file.truncate(folder_scan.MAX_BYTES + folder_scan.GIB)
 
     [(what, hint)] = problems(folder)
 
@@ -681,14 +681,14 @@ def test_a_large_file_is_checked_to_its_last_byte(tmp_path: Path) -> None:
 
 
 def test_progress_goes_up_to_all_of_it(tmp_path: Path) -> None:
-    folder = made(tmp_path / "f", {"a": b"x" * 3 * walk.MIB, "b": "y", "c": ""})
+    folder = made(tmp_path / "f", {"a": b"x" * 3 * folder_scan.MIB, "b": "y", "c": ""})
     told: list[tuple[int, int]] = []
 
     bundle(folder, progress=lambda done, total: told.append((done, total)))
 
     assert told == sorted(told)
     assert len(told) >= 3
-    assert told[-1] == (3 * walk.MIB + 1, 3 * walk.MIB + 1)
+    assert told[-1] == (3 * folder_scan.MIB + 1, 3 * folder_scan.MIB + 1)
 
 
 def test_open_descriptors_are_given_back(folder: Path) -> None:

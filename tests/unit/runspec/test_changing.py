@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from runspec.cli import applying
-from runspec.cli.main import run
-from runspec.provider import Change, RemoteError
+from runspec_jobs.cli import apply
+from runspec_jobs.cli.app import run
+from runspec_jobs.provider import Change, RemoteError
 from tests.changes import at, record
 
 HEAD = "apiVersion: runspec/v1\nname: job\nprovider: local\nproviders: {local: {engine: process}}\n"
@@ -157,12 +157,12 @@ class Watched:
 
 def watched(monkeypatch: pytest.MonkeyPatch, error: Exception) -> list[Watched]:
     made: list[Watched] = []
-    connect = applying.connect
+    connect = apply.connect
 
     def connected(of: Any) -> Any:
         provider, client, facts = connect(of)
         made.append(Watched(client, error))
         return provider, made[-1], facts
 
-    monkeypatch.setattr(applying, "connect", connected)
+    monkeypatch.setattr(apply, "connect", connected)
     return made

@@ -8,12 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from runspec import home
-from runspec.cli.fetching import place
-from runspec.cli.foreign import write
-from runspec.cli.main import run
-from runspec.errors import Conflict, UsageError
-from runspec.provider import OutputFile
+from runspec_jobs.cli.app import run
+from runspec_jobs.cli.fetch import place
+from runspec_jobs.cli.import_ import write
+from runspec_jobs.errors import Conflict, UsageError
+from runspec_jobs.provider import OutputFile, paths
 
 HEAD = "apiVersion: runspec/v1\nname: job\nprovider: local\ncommand: [echo]\n"
 REFUSED = UsageError.exit_code
@@ -105,7 +104,7 @@ def test_a_link_that_leads_a_mount_elsewhere_is_told_of(
     assert capsys.readouterr().err == ""
 
 
-@pytest.mark.parametrize("name", [home.PROFILE, "job.yaml"])
+@pytest.mark.parametrize("name", [paths.PROFILE, "job.yaml"])
 def test_import_writes_through_no_link(checkout: Path, name: str) -> None:
     own = Path(os.environ["XDG_CONFIG_HOME"]) / "runspec" / "profile.yaml"
     own.parent.mkdir(parents=True)
@@ -120,7 +119,7 @@ def test_import_writes_through_no_link(checkout: Path, name: str) -> None:
 def test_init_writes_through_no_link(checkout: Path, tmp_path: Path, mine: Path) -> None:
     (checkout / ".runspec").mkdir()
     (checkout / ".runspec" / "job.schema.json").symlink_to(mine)
-    (checkout / home.PROFILE).symlink_to(tmp_path / "elsewhere")
+    (checkout / paths.PROFILE).symlink_to(tmp_path / "elsewhere")
 
     assert run(["init", "--provider", "slurm"]) == REFUSED
 

@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from runspec import home
-from runspec.cli.main import run
+from runspec_jobs.cli.app import run
+from runspec_jobs.provider import paths
 from tests.profiles import own_profile
 
 HEAD = "apiVersion: runspec/v1\nname: job\n"
@@ -125,7 +125,7 @@ def test_plan_starts_no_program_in_a_checkout(
 def test_validate_starts_no_program_at_all(
     checkout: Path, mark: Path, started: list[tuple[str, Any]], name: str
 ) -> None:
-    (checkout / home.PROFILE).write_text("providers: {}\n")
+    (checkout / paths.PROFILE).write_text("providers: {}\n")
 
     run(["validate", write(checkout, name)])
 

@@ -12,8 +12,10 @@ from pathlib import Path
 
 import pytest
 
-from runspec import errors, record, registry
-from runspec.cli.main import run
+from runspec_jobs import errors
+from runspec_jobs.cli.app import run
+from runspec_jobs.load import registry
+from runspec_jobs.state import run_record
 from tests.needs import need
 from tests.profiles import own_profile
 from tests.waiting import LIMIT_S, SOON_S
@@ -61,14 +63,14 @@ def test_applying_what_has_succeeded_starts_nothing(spec: Path, capsys: Capture)
     told = capsys.readouterr()
     assert (code, told.out) == (0, "")
     assert "has succeeded already: starting nothing" in told.err
-    assert len(record.all_runs()) == 1
+    assert len(run_record.all_runs()) == 1
 
 
 def test_new_starts_another(spec: Path) -> None:
     run(["apply", str(spec)])
     run(["apply", str(spec), "--new"])
 
-    assert len(record.all_runs()) == 2
+    assert len(run_record.all_runs()) == 2
 
 
 def test_what_failed_is_started_again(spec: Path) -> None:
@@ -76,7 +78,7 @@ def test_what_failed_is_started_again(spec: Path) -> None:
     run(["apply", str(spec)])
     run(["apply", str(spec)])
 
-    assert len(record.all_runs()) == 2
+    assert len(run_record.all_runs()) == 2
 
 
 def test_a_changed_spec_beside_a_living_run_is_a_conflict_that_names_the_change(
@@ -114,7 +116,7 @@ def test_a_run_is_detached_from_followed_cancelled_and_destroyed(
 
 def test_ctrl_c_while_following_leaves_the_job_alone_and_says_how_to_come_back(spec: Path) -> None:
     spec.write_text(HEAD + "run: |\n  echo begun\n  sleep 60\n")
-    words = [sys.executable, "-m", "runspec", "apply", str(spec)]
+    words = [sys.executable, "-m", "runspec_jobs", "apply", str(spec)]
     with subprocess.Popen(
         words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     ) as child:
@@ -126,7 +128,7 @@ def test_ctrl_c_while_following_leaves_the_job_alone_and_says_how_to_come_back(s
 
     assert code == errors.DETACHED
     assert "follow: runspec logs -f job-" in told and "stop: runspec cancel job-" in told
-    state = record.find("job").run
+    state = run_record.find("job").run
     assert run(["status", state]) == 0
     assert run(["destroy", state]) == 0
 
@@ -225,7 +227,7 @@ def test_a_wrong_command_line_ends_with_2_and_advice(
 
 
 def test_every_verb_helps_with_an_example_first(capsys: Capture) -> None:
-    from runspec.cli.main import MODULES
+    from runspec_jobs.cli.app import MODULES
 
     for verb in MODULES:
         with pytest.raises(SystemExit):
@@ -237,14 +239,14 @@ def test_every_verb_helps_with_an_example_first(capsys: Capture) -> None:
 def test_an_unexpected_error_is_one_line_and_a_report_without_values(
     spec: Path, capsys: Capture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from runspec import job
+    from runspec_jobs.load import source
 
     words = ("canary", "value")
 
     def broken(*args: object) -> None:
         raise ValueError("-".join(words))
 
-    monkeypatch.setattr(job, "validated", broken)
+    monkeypatch.setattr(source, "validated", broken)
 
     code = run(["validate", str(spec)])
 
@@ -260,7 +262,7 @@ def test_init_writes_a_spec_that_runs(spec: Path, tmp_path: Path, capsys: Captur
     assert run(["init", "fresh.yaml"]) == 0
     assert run(["validate", "fresh.yaml"]) == 0
     assert run(["apply", "fresh.yaml"]) == 0
-    assert capsys.readouterr().out == "hello from fresh-" + record.find("fresh").run[-6:] + "\n"
+    assert capsys.readouterr().out == "hello from fresh-" + run_record.find("fresh").run[-6:] + "\n"
     assert run(["init", "fresh.yaml"]) == 4
 
 

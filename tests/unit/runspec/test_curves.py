@@ -10,7 +10,10 @@ from pathlib import Path
 import pytest
 from hypothesis import given, strategies as st
 
-from runspec.curves import (
+from runspec_jobs.report.html import ranking_page, scaling_page, table
+from runspec_jobs.report.metric_extraction import Measured
+from runspec_jobs.report.ranking import Task, ranked, reached
+from runspec_jobs.report.scaling_law import (
     Asked,
     Baseline,
     Fit,
@@ -22,12 +25,9 @@ from runspec.curves import (
     scaled,
     to_json,
 )
-from runspec.measuring import Measured
-from runspec.metrics import Metric, Stop
-from runspec.pages import ranking_page, scaling_page, table
-from runspec.plots import Axis, ticks
-from runspec.ranking import Task, ranked, reached
-from runspec.summaries import Table, scaling_facts
+from runspec_jobs.report.svg import Axis, ticks
+from runspec_jobs.report.tables import Table, scaling_facts
+from runspec_jobs.spec.metric import Metric, Stop
 
 ROOT = Path(__file__).parents[3]
 PUBLISHED = json.loads((ROOT / "specs" / "scaling" / "resnet50-imagenet.json").read_text())

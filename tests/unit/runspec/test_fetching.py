@@ -11,10 +11,10 @@ from typing import BinaryIO
 
 import pytest
 
-from runspec.cli import fetching
-from runspec.cli.fetching import place
-from runspec.errors import Conflict, RemoteError, UsageError
-from runspec.provider import OutputFile
+from runspec_jobs.cli import fetch
+from runspec_jobs.cli.fetch import place
+from runspec_jobs.errors import Conflict, RemoteError, UsageError
+from runspec_jobs.provider import OutputFile
 
 
 def named(path: str, task: int = 0, rank: int = 0) -> OutputFile:
@@ -64,7 +64,7 @@ class Saving:
 
 
 def fetched(client: Saving, to: Path, save: int | None = None) -> dict[str, str]:
-    fetching._fetched(client, "run", None, save, to, lambda done, whole: None)
+    fetch._fetched(client, "run", None, save, to, lambda done, whole: None)
     return {path.name: path.read_text() for path in to.rglob("*") if path.is_file()}
 
 

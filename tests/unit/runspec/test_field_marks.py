@@ -8,10 +8,10 @@ from typing import Annotated, Any
 import pytest
 from pydantic import Field
 
-from runspec import registry
-from runspec.field_marks import of_user, unmarked
-from runspec.provider import Anyone, Model, Options, User, Word
-from runspec.testing.contract import ProviderContract
+from runspec_jobs.load import registry
+from runspec_jobs.provider import Anyone, Model, Options, User, Word
+from runspec_jobs.spec.field_marks import of_user, unmarked
+from runspec_jobs.testing.contract import ProviderContract
 
 
 class Part(Model):

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from runspec.cli.main import run
+from runspec_jobs.cli.app import run
 from tests.profiles import own_profile
 from tests.unit.runspec_azure_batchai.files import CLUSTERS, HANDS_ON, KEY, RECIPES
 

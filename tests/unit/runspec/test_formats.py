@@ -10,14 +10,17 @@ from typing import Any
 
 import pytest
 
-from runspec import __version__, formats, journal, layout, leftovers, record, seats
-from runspec.cli.main import run
-from runspec.errors import Newer, NoAnswer
-from runspec_inside import formats as inside, tries
-from runspec_inside.bucket import Bucket
-from runspec_inside.elastic.fence import Mark
-from runspec_inside.elastic.state import State
-from runspec_inside.words import USAGE, Failure
+from runspec_agent.base import record_formats as inside
+from runspec_agent.base.job_env import USAGE, Failure
+from runspec_agent.elastic.fence import Mark
+from runspec_agent.elastic.policy import State
+from runspec_agent.retry import attempts
+from runspec_agent.store.base import Bucket
+from runspec_jobs import __version__, record_formats
+from runspec_jobs.cli.app import run
+from runspec_jobs.errors import Newer, NoAnswer
+from runspec_jobs.provider import elastic_tasks, job_manifest
+from runspec_jobs.state import journal, probe_leftovers, run_record
 from tests.frozen import FROZEN
 
 HEAD = (
@@ -28,14 +31,14 @@ UPGRADE = "upgrade runspec"
 
 
 @pytest.fixture
-def made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Capture) -> record.Record:
+def made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Capture) -> run_record.Record:
     """Give a run that has ended, beside another one."""
     monkeypatch.chdir(tmp_path)
     for name in ("other", "job"):
         Path(f"{name}.yaml").write_text(HEAD.format(name) + "command: [echo, hi]\n")
         assert run(["apply", f"{name}.yaml"]) == 0
     capsys.readouterr()
-    return record.find("job")
+    return run_record.find("job")
 
 
 def rewritten(path: Path, **fields: Any) -> None:
@@ -54,7 +57,7 @@ NEWER = {"format": "runspec.x/v9", "runspec": "9.1.0"}
 
 @pytest.mark.parametrize("name", ["journal.jsonl", "plan.json", "facts.json"])
 def test_a_file_of_a_newer_version_is_refused_in_words(
-    made: record.Record, capsys: Capture, name: str
+    made: run_record.Record, capsys: Capture, name: str
 ) -> None:
     """What wrote it and what to do are told, other runs are listed, and nothing of it is touched."""
     path = made.folder / name
@@ -83,7 +86,7 @@ def test_a_file_of_a_newer_version_is_refused_in_words(
 
 
 def test_a_journal_that_a_newer_version_went_on_with_is_refused(
-    made: record.Record, capsys: Capture
+    made: run_record.Record, capsys: Capture
 ) -> None:
     """It names its format in a line of its own, before the first that this version would misread."""
     with (made.folder / "journal.jsonl").open("ab") as file:
@@ -93,7 +96,9 @@ def test_a_journal_that_a_newer_version_went_on_with_is_refused(
     assert "runspec 9.1.0 wrote it" in capsys.readouterr().err
 
 
-def test_an_event_that_cannot_be_understood_is_no_bug(made: record.Record, capsys: Capture) -> None:
+def test_an_event_that_cannot_be_understood_is_no_bug(
+    made: run_record.Record, capsys: Capture
+) -> None:
     with (made.folder / "journal.jsonl").open("ab") as file:
         file.write(event(event="ended", at=1.0, state="paused", reason="", exit_code=None))
 
@@ -103,7 +108,9 @@ def test_an_event_that_cannot_be_understood_is_no_bug(made: record.Record, capsy
     assert "unreadable" in capsys.readouterr().out
 
 
-def test_an_event_of_an_unknown_kind_changes_nothing(made: record.Record, capsys: Capture) -> None:
+def test_an_event_of_an_unknown_kind_changes_nothing(
+    made: run_record.Record, capsys: Capture
+) -> None:
     """A newer version may add kinds without a new format."""
     with (made.folder / "journal.jsonl").open("ab") as file:
         file.write(event(event="admired", at=1.0, by="somebody"))
@@ -112,7 +119,7 @@ def test_an_event_of_an_unknown_kind_changes_nothing(made: record.Record, capsys
 
 
 def test_options_that_this_version_does_not_know_are_named(
-    made: record.Record, capsys: Capture
+    made: run_record.Record, capsys: Capture
 ) -> None:
     path = made.folder / "facts.json"
     options = {**json.loads(path.read_text())["options"], "warp": 9}
@@ -125,7 +132,7 @@ def test_options_that_this_version_does_not_know_are_named(
 
 
 def test_a_sequence_of_a_newer_version_is_not_overwritten(
-    made: record.Record, capsys: Capture
+    made: run_record.Record, capsys: Capture
 ) -> None:
     path = Path(os.environ["RUNSPEC_HOME"], "sequence")
     path.write_bytes(b"runspec.sequence/v9\nof-another-form\n")
@@ -138,7 +145,7 @@ def test_a_sequence_of_a_newer_version_is_not_overwritten(
 
 @pytest.mark.parametrize("name", ["job.json", "started.json"])
 def test_a_local_run_of_a_newer_version_is_refused_in_words(
-    made: record.Record, capsys: Capture, name: str
+    made: run_record.Record, capsys: Capture, name: str
 ) -> None:
     path = Path(os.environ["RUNSPEC_HOME"], "local/runs", made.run, name)
     rewritten(path, format="runspec.local/v9")
@@ -160,7 +167,7 @@ def test_a_local_run_of_a_newer_version_is_refused_in_words(
 
 
 def test_what_a_newer_version_saved_is_not_fetched_in_part(
-    made: record.Record, capsys: Capture
+    made: run_record.Record, capsys: Capture
 ) -> None:
     saved = Path(os.environ["RUNSPEC_HOME"], "local/runs", made.run, "outputs/out/0/0/.runspec")
     saved.mkdir(parents=True)
@@ -175,7 +182,7 @@ def test_what_a_newer_version_saved_is_not_fetched_in_part(
     assert not Path("here").exists()
 
 
-def test_what_is_written_names_its_format_and_its_version(made: record.Record) -> None:
+def test_what_is_written_names_its_format_and_its_version(made: run_record.Record) -> None:
     home = Path(os.environ["RUNSPEC_HOME"])
     born = json.loads((made.folder / "journal.jsonl").read_text().splitlines()[0])
     of_local = [home / "local/runs" / made.run / name for name in ("job.json", "started.json")]
@@ -192,7 +199,7 @@ def test_what_is_written_names_its_format_and_its_version(made: record.Record) -
 
 
 def test_a_run_of_a_version_that_named_no_formats_is_read(
-    made: record.Record, capsys: Capture
+    made: run_record.Record, capsys: Capture
 ) -> None:
     for name in ("plan.json", "facts.json"):
         found = json.loads((made.folder / name).read_text())
@@ -208,12 +215,12 @@ def test_a_run_of_a_version_that_named_no_formats_is_read(
 
 
 def test_what_a_probe_of_a_newer_version_left_is_refused_in_words(tmp_path: Path) -> None:
-    session = leftovers.Session.begin("local", "probe-1", {})
-    assert json.loads(session.path.read_text())["format"] == leftovers.FORMAT
+    session = probe_leftovers.Session.begin("local", "probe-1", {})
+    assert json.loads(session.path.read_text())["format"] == probe_leftovers.FORMAT
     rewritten(session.path, **NEWER)
 
     with pytest.raises(Newer, match=r"runspec 9\.1\.0 wrote it"):
-        leftovers.sessions("local")
+        probe_leftovers.sessions("local")
 
 
 # What lies in a store
@@ -223,25 +230,25 @@ def test_the_record_of_a_run_of_a_newer_version_is_refused_in_words() -> None:
     content = json.dumps({"format": "runspec.run/v9"}).encode()
 
     with pytest.raises(Newer) as caught:
-        layout.read_record(content, "the record of a-123456")
+        job_manifest.read_record(content, "the record of a-123456")
 
     assert caught.value.message == (
         "the record of a-123456: a newer version of runspec wrote it, in the format "
         f"'runspec.run/v9'; runspec {__version__} reads 'runspec.run/v1'"
     )
-    assert caught.value.hint == formats.HINT
+    assert caught.value.hint == record_formats.HINT
 
 
 def test_a_record_that_came_in_part_is_no_answer() -> None:
     with pytest.raises(NoAnswer, match="cannot be read"):
-        layout.read_record(b'{"format": "runs', "the record of a-123456")
+        job_manifest.read_record(b'{"format": "runs', "the record of a-123456")
 
 
 def test_the_state_of_an_elastic_job_of_a_newer_version_is_refused_in_words() -> None:
     state = json.dumps({"format": "runspec.elastic/v9", "stage": "over"}).encode()
 
     with pytest.raises(Newer, match="the state of task 0 of this elastic job: a newer version"):
-        seats.elastic_end({"elastic": {"min": 1, "max": 2}, "nodes": 1}, 1, lambda _: state)
+        elastic_tasks.elastic_end({"elastic": {"min": 1, "max": 2}, "nodes": 1}, 1, lambda _: state)
 
 
 @pytest.mark.parametrize("provider", ["aws-batch", "azure-batch", "slurm"])
@@ -249,7 +256,7 @@ def test_how_an_older_elastic_job_has_ended_is_read(provider: str) -> None:
     (state,) = FROZEN.glob(f"{provider}/store/**/runs/elastic-*/elastic/0/state")
     record_ = json.loads((state.parents[2] / "record.json").read_text())
 
-    assert seats.elastic_end(record_, 1, lambda _: state.read_bytes()) == (
+    assert elastic_tasks.elastic_end(record_, 1, lambda _: state.read_bytes()) == (
         0,
         "the program has ended with 0",
     )
@@ -270,13 +277,13 @@ def test_an_agent_refuses_the_record_of_a_newer_version_in_words() -> None:
     bucket = Stored(json.dumps({"format": "runspec.run/v9", "run": "a-123456"}).encode())
 
     with pytest.raises(Failure, match=r"runs/a-123456/record\.json: a newer version") as caught:
-        tries.read_record(bucket, "runs/a-123456/")
+        attempts.read_record(bucket, "runs/a-123456/")
 
     assert caught.value.code == USAGE
 
 
 def test_an_agent_reads_a_record_that_names_no_format() -> None:
-    assert tries.read_record(Stored(b'{"run": "a"}'), "runs/a/") == {"run": "a"}
+    assert attempts.read_record(Stored(b'{"run": "a"}'), "runs/a/") == {"run": "a"}
 
 
 def test_a_claim_of_a_newer_version_is_no_duplicate_that_ends_well() -> None:
@@ -293,10 +300,10 @@ def test_an_agent_refuses_the_elastic_records_of_a_newer_version(kind: Any) -> N
 
 
 def test_core_and_agent_agree_on_formats() -> None:
-    assert layout.FORMAT == inside.RUN
-    assert seats.ELASTIC == inside.ELASTIC
+    assert job_manifest.FORMAT == inside.RUN
+    assert elastic_tasks.ELASTIC == inside.ELASTIC
 
 
 def test_what_is_no_mapping_is_left_to_its_reader() -> None:
-    formats.check([], "runspec.x/v1", "x")
+    record_formats.check([], "runspec.x/v1", "x")
     assert journal.FORMAT == "runspec.journal/v1"

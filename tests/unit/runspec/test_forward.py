@@ -16,9 +16,9 @@ from pathlib import Path
 
 import pytest
 
-from runspec import dial, forward
-from runspec.errors import Unavailable, UsageError
-from runspec.provider import Address, Forward, Relay, Way, inside_zipapp
+from runspec_jobs.access import connections, port_forward
+from runspec_jobs.errors import Unavailable, UsageError
+from runspec_jobs.provider import Address, Forward, Relay, Way, inside_zipapp
 from tests.waiting import until
 
 BODY = os.urandom(1 << 20) * 5
@@ -107,9 +107,9 @@ def way(request: pytest.FixtureRequest, tmp_path: Path) -> Callable[[int], Way]:
 
 
 @contextlib.contextmanager
-def tunnel(way: Way, port: int = 8888, local: int | None = 0) -> Iterator[forward.Tunnel]:
+def tunnel(way: Way, port: int = 8888, local: int | None = 0) -> Iterator[port_forward.Tunnel]:
     told: list[str] = []
-    opened = forward.Tunnel(port, local, lambda: way, told.append)
+    opened = port_forward.Tunnel(port, local, lambda: way, told.append)
     opened.told = told  # type: ignore[attr-defined]
     try:
         yield opened
@@ -117,17 +117,17 @@ def tunnel(way: Way, port: int = 8888, local: int | None = 0) -> Iterator[forwar
         opened.close()
 
 
-def connect(to: forward.Tunnel) -> socket.socket:
+def connect(to: port_forward.Tunnel) -> socket.socket:
     return socket.create_connection(("127.0.0.1", to.port), timeout=WAIT_S)
 
 
-def knock(to: forward.Tunnel) -> None:
+def knock(to: port_forward.Tunnel) -> None:
     """Connect, and find nobody."""
     with contextlib.suppress(ConnectionResetError), connect(to) as sock:
         assert sock.recv(1) == b""
 
 
-def said(to: forward.Tunnel) -> list[str]:
+def said(to: port_forward.Tunnel) -> list[str]:
     return to.told  # type: ignore[attr-defined, no-any-return]
 
 
@@ -217,10 +217,10 @@ def test_a_way_that_leads_nowhere_any_more_is_asked_for_anew(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """The node was tried again elsewhere."""
-    monkeypatch.setattr(forward, "ASK_S", 0.0)
+    monkeypatch.setattr(port_forward, "ASK_S", 0.0)
     with serving(hashing) as port:
         ways = iter([Address("127.0.0.1", free_port()), Address("127.0.0.1", port)])
-        opened = forward.Tunnel(8888, 0, lambda: next(ways), lambda line: None)
+        opened = port_forward.Tunnel(8888, 0, lambda: next(ways), lambda line: None)
         knock(opened)
 
         with connect(opened) as sock:
@@ -232,7 +232,7 @@ def test_a_way_that_leads_nowhere_any_more_is_asked_for_anew(
 def test_a_node_that_does_not_run_any_more_is_said_and_the_tunnel_goes_on(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(forward, "ASK_S", 0.0)
+    monkeypatch.setattr(port_forward, "ASK_S", 0.0)
     told: list[str] = []
     asked: list[int] = []
 
@@ -242,7 +242,7 @@ def test_a_node_that_does_not_run_any_more_is_said_and_the_tunnel_goes_on(
             raise Unavailable("node 0 does not run")
         return Address("127.0.0.1", free_port())
 
-    opened = forward.Tunnel(8888, 0, ask, told.append)
+    opened = port_forward.Tunnel(8888, 0, ask, told.append)
     for _ in range(3):
         knock(opened)
     until(lambda: len(asked) > 1)
@@ -283,7 +283,7 @@ def test_a_program_that_stays_does_not_outlive_a_runspec_that_is_killed(tmp_path
     mark = tmp_path / "pid"
     text = f"echo $$ > {mark}.new; mv {mark}.new {mark}; exec sleep 600"
     line = (
-        "import sys, time; from runspec.dial import Kept; from runspec.provider import Forward;"
+        "import sys, time; from runspec_jobs.access.connections import Kept; from runspec_jobs.provider import Forward;"
         "kept = Kept(Forward(('/bin/sh', '-c', sys.argv[1]))); time.sleep(600)"
     )
     holder = subprocess.Popen([sys.executable, "-c", line, text])
@@ -304,7 +304,7 @@ def test_it_listens_on_the_loopback_address_alone() -> None:
 def test_a_port_that_is_in_use_is_an_error_where_it_was_named_and_else_another_is_taken() -> None:
     with serving(hashing) as port:
         with pytest.raises(UsageError, match=f"port {port} of this machine is in use"):
-            forward.Tunnel(8888, port, lambda: Address("192.0.2.1", 8888), print)
+            port_forward.Tunnel(8888, port, lambda: Address("192.0.2.1", 8888), print)
 
         with tunnel(Address("192.0.2.1", port), port, None) as opened:
             assert opened.port != port
@@ -318,7 +318,7 @@ def test_the_nodes_own_port_is_the_first_choice_unless_the_node_runs_here() -> N
     with tunnel(Address("127.0.0.2", port), port, None) as opened:
         assert opened.port != port
     with pytest.raises(UsageError, match="the node's own"):
-        forward.Tunnel(port, port, lambda: Address("127.0.0.1", port), print)
+        port_forward.Tunnel(port, port, lambda: Address("127.0.0.1", port), print)
 
 
 def test_what_a_node_said_last_still_arrives_when_its_run_has_ended() -> None:
@@ -361,10 +361,10 @@ def test_a_connection_that_never_ends_ends_with_the_tunnel() -> None:
 @pytest.mark.parametrize("text", ["", ":", "x", "0", "1:0", "65536", "1:2:3", "-1", "8888:", "²"])
 def test_what_is_no_port_is_refused(text: str) -> None:
     with pytest.raises(UsageError, match="is no port"):
-        forward.ports(text)
+        port_forward.ports(text)
 
 
 def test_frames_are_those_that_are_spoken_inside() -> None:
-    from runspec_inside import relay
+    from runspec_agent.job import port_relay
 
-    assert relay.HEAD.format == dial.HEAD.format
+    assert port_relay.HEAD.format == connections.HEAD.format

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 
 import pytest
 
-from runspec import logs
-from runspec.cli.log_printer import LogPrinter
-from runspec.provider import Chunk
+from runspec_jobs.cli.log_printer import LogPrinter
+from runspec_jobs.logs import follow
+from runspec_jobs.provider import Chunk
 
 Capture = pytest.CaptureFixture[str]
 
@@ -29,13 +29,13 @@ class Pieces:
 
 @pytest.fixture(autouse=True)
 def short(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(logs, "LINE_BYTES", 3)
+    monkeypatch.setattr(follow, "LINE_BYTES", 3)
 
 
 def printed(*streams: Pieces, exact: bool = False, as_json: bool = False) -> None:
     """Print what each stream gives at once, and then what is left of all of them."""
     nodes = max(stream.rank for stream in streams) + 1
-    readers = [logs.Reader(stream) for stream in streams]
+    readers = [follow.Reader(stream) for stream in streams]
     with LogPrinter(nodes, 1, json=as_json, exact=exact) as printer:
         for reader in readers:
             for line in reader.lines():

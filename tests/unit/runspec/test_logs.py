@@ -14,8 +14,8 @@ from typing import Any
 import pytest
 from hypothesis import given, strategies as st
 
-from runspec import logs, saving
-from runspec.errors import (
+from runspec_jobs.diagnostics.render import plain
+from runspec_jobs.errors import (
     Conflict,
     CredentialsError,
     NoAnswer,
@@ -24,9 +24,9 @@ from runspec.errors import (
     TimedOut,
     Unavailable,
 )
-from runspec.outage import LONGEST_PAUSE_S, Outage, answer, in_thread
-from runspec.provider import Chunk, State, Status
-from runspec.report import plain
+from runspec_jobs.logs import follow, save
+from runspec_jobs.logs.outage import LONGEST_PAUSE_S, Outage, answer, in_thread
+from runspec_jobs.provider import Chunk, State, Status
 
 
 @dataclass
@@ -74,7 +74,7 @@ class Service:
 def followed(pieces: list[bytes]) -> list[bytes]:
     shown: list[bytes] = []
     ticks = itertools.count()
-    logs.follow(
+    follow.follow(
         Service(pieces),  # type: ignore[arg-type]  # only what follow needs
         "run",
         lambda line: shown.append(line.text),
@@ -104,7 +104,7 @@ def test_what_is_printed_just_before_the_end_is_not_lost() -> None:
 @given(st.text(min_size=1, max_size=60))
 def test_a_line_that_is_too_long_is_never_cut_in_a_character(text: str) -> None:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(logs, "LINE_BYTES", 5)
+        patch.setattr(follow, "LINE_BYTES", 5)
         shown = followed([text.replace("\n", "n").encode()])
 
     assert "".join(part.decode() for part in shown) == text.replace("\n", "n")
@@ -112,7 +112,7 @@ def test_a_line_that_is_too_long_is_never_cut_in_a_character(text: str) -> None:
 
 def test_what_is_no_utf_8_is_shown_as_it_is() -> None:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(logs, "LINE_BYTES", 5)
+        patch.setattr(follow, "LINE_BYTES", 5)
         shown = followed([b"\xff\x80\x80\x80\x80\x80\xe6\x97"])
 
     assert b"".join(shown) == b"\xff\x80\x80\x80\x80\x80\xe6\x97"
@@ -126,7 +126,7 @@ def test_while_a_run_waits_each_reason_is_told_once() -> None:
     told: list[str] = []
     ticks = itertools.count(step=100)
 
-    logs.follow(
+    follow.follow(
         service,  # type: ignore[arg-type]  # only what follow needs
         "run",
         lambda line: None,
@@ -168,7 +168,7 @@ def test_looks_become_fewer_while_a_job_is_followed_and_no_line_is_seen_late(oft
     """Each costs the job processor, where all cores have work."""
     printer, late = Printer(often), list[float]()
 
-    logs.follow(
+    follow.follow(
         printer,  # type: ignore[arg-type]  # only what follow needs
         "run",
         lambda line: late.append(printer.now - float(line.text)),
@@ -226,7 +226,7 @@ def follow_down(
 ) -> tuple[Status, list[bytes], list[str]]:
     """Follow to the end; give how it ended, the lines that came, and what was said of the service."""
     shown, told = list[bytes](), list[str]()
-    status = logs.follow(
+    status = follow.follow(
         service,  # type: ignore[arg-type]  # only what follow needs
         "run",
         lambda line: shown.append(line.text),
@@ -303,7 +303,7 @@ def test_a_service_that_is_slow_to_say_that_it_cannot_be_reached_ends_the_follow
     service.state = state  # type: ignore[method-assign]
 
     with pytest.raises(Unavailable):
-        logs.follow(
+        follow.follow(
             service,  # type: ignore[arg-type]  # only what follow needs
             "run",
             lambda line: None,
@@ -326,7 +326,7 @@ def test_looks_are_spaced_by_an_answer_that_is_seen_before_its_callbacks_have_ru
         now[0] += 1.0
         return Status(State.RUNNING)
 
-    looks, outage = logs.Looks(look, start, lambda: now[0]), Outage(print)
+    looks, outage = follow.Looks(look, start, lambda: now[0]), Outage(print)
 
     assert looks.taken(outage) is not None
     assert looks.taken(outage) is None, "it is asked again after two seconds"
@@ -367,14 +367,14 @@ def test_logs_do_not_wait_for_a_slow_answer_of_how_the_run_stands() -> None:
         assert answers.wait(60), "the lines were to come meanwhile"
         return Status(State.SUCCEEDED)
 
-    def show(line: logs.Line) -> None:
+    def show(line: follow.Line) -> None:
         shown.append(line.text)
         if line.text == b"ended":
             answers.set()
 
     service.state = state  # type: ignore[method-assign]
 
-    logs.follow(
+    follow.follow(
         service,  # type: ignore[arg-type]  # only what follow needs
         "run",
         show,
@@ -389,7 +389,7 @@ def test_logs_do_not_wait_for_a_slow_answer_of_how_the_run_stands() -> None:
 def test_a_copy_is_made_through_an_outage(tmp_path: Path) -> None:
     service, told = Down(NoAnswer("500"), begins=1, lasts=100, ends=50), list[str]()
 
-    found = saving.save(
+    found = save.save(
         lambda: service.streams("run"),
         lambda _: tmp_path / "log",
         lambda: service.state("run").state.terminal,
@@ -409,7 +409,7 @@ def test_a_damaged_cursor_has_the_copy_made_anew(tmp_path: Path, cursor: str) ->
     (tmp_path / "log.cursor").write_text(cursor)
     service = Down(NoAnswer("500"), begins=math.inf, ends=0)
 
-    copy = saving.Copy(service, tmp_path / "log")
+    copy = save.Copy(service, tmp_path / "log")
     copy.advance()
     copy.finish()
     copy.close()
@@ -419,7 +419,7 @@ def test_a_damaged_cursor_has_the_copy_made_anew(tmp_path: Path, cursor: str) ->
 
 def test_a_time_limit_ends_the_following_and_not_the_run() -> None:
     with pytest.raises(TimedOut):
-        logs.follow(
+        follow.follow(
             Service([b"x"] * 100),  # type: ignore[arg-type]
             "run",
             lambda line: None,
@@ -445,9 +445,9 @@ def test_a_saved_copy_is_exact(
 
 def saved(stream: Kept, path: Path) -> int:
     """Save *stream* alone, which has ended; give the size of the copy."""
-    return saving.save(
-        lambda: [stream], lambda _: path, lambda: True, lambda _: None, Outage(print)
-    )[0][2]
+    return save.save(lambda: [stream], lambda _: path, lambda: True, lambda _: None, Outage(print))[
+        0
+    ][2]
 
 
 class Killed(BaseException):
@@ -497,7 +497,7 @@ def test_where_a_stream_is_saved_is_known_before_others_come(
 ) -> None:
     stream = Kept(b"", 2, 1)
 
-    assert saving.name(stream, tmp_path / "x", nodes, tasks) == tmp_path / name
+    assert save.name(stream, tmp_path / "x", nodes, tasks) == tmp_path / name
 
 
 def test_a_stream_that_comes_while_others_are_saved_is_saved_too(tmp_path: Path) -> None:
@@ -506,9 +506,9 @@ def test_a_stream_that_comes_while_others_are_saved_is_saved_too(tmp_path: Path)
     late = Kept(b"two", 1, 0)
     overs = iter([False, False, True])
 
-    found = saving.save(
+    found = save.save(
         lambda: tuple(begun),
-        lambda stream: saving.name(stream, tmp_path, 1, 2),
+        lambda stream: save.name(stream, tmp_path, 1, 2),
         lambda: next(overs),
         lambda _: begun.append(late) if late not in begun else None,
         Outage(print),
@@ -533,12 +533,12 @@ def test_a_stream_that_comes_while_others_are_saved_is_saved_too(tmp_path: Path)
     ],
 )
 def test_a_line_on_the_screen_is_harmless(raw: bytes, shown: str) -> None:
-    assert logs.text(raw, plain) == shown
+    assert follow.text(raw, plain) == shown
 
 
 def test_lines_say_whose_they_are_only_where_there_are_several() -> None:
-    line = logs.Line(2, 3, b"")
+    line = follow.Line(2, 3, b"")
 
-    assert logs.prefix(line, 1, 1) == ""
-    assert logs.prefix(line, 4, 1) == "[node 3] "
-    assert logs.prefix(line, 4, 9) == "[task 2 node 3] "
+    assert follow.prefix(line, 1, 1) == ""
+    assert follow.prefix(line, 4, 1) == "[node 3] "
+    assert follow.prefix(line, 4, 9) == "[task 2 node 3] "

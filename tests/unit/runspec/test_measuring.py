@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 from hypothesis import given, strategies as st
 
-from runspec.measuring import LINE_CHARACTERS, Measured, in_file, in_text
-from runspec.metrics import Metric
-from runspec.patterns import trouble
-from runspec.readers import Reader, Row, table
+from runspec_jobs.report.log_tables import Reader, Row, table
+from runspec_jobs.report.metric_extraction import LINE_CHARACTERS, Measured, in_file, in_text
+from runspec_jobs.spec.metric import Metric
+from runspec_jobs.spec.regex_safety import trouble
 
 HOROVOD = """\
 Horovod size:  8

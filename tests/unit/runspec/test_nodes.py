@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from runspec.cli import nodes
-from runspec.provider import Attempt, NodeStatus, State
+from runspec_jobs.cli import node_table
+from runspec_jobs.provider import Attempt, NodeStatus, State
 
 
 def failed(task: int, *attempts: Attempt) -> NodeStatus:
@@ -13,14 +13,14 @@ def failed(task: int, *attempts: Attempt) -> NodeStatus:
 def test_one_try_needs_no_list() -> None:
     one = failed(0, Attempt(1, 3, "exited with code 3"))
 
-    assert list(nodes.lines([one])) == ["  task 0 node 0: failed, exit code 3"]
+    assert list(node_table.lines([one])) == ["  task 0 node 0: failed, exit code 3"]
 
 
 def test_machines_that_were_taken_away_are_counted_apart() -> None:
     gone = "the machine was taken away (Host EC2)"
     tries = (Attempt(1, None, gone, True), Attempt(2, 143, gone, True), Attempt(3, 1, "oh"))
 
-    assert list(nodes.lines([failed(4, *tries)])) == [
+    assert list(node_table.lines([failed(4, *tries)])) == [
         "  task 4 node 0: failed, exit code 1, attempt 3",
         "    attempt 1 of 3: the machine was taken away (Host EC2)",
         "    attempt 2 of 3: exit code 143; the machine was taken away (Host EC2)",
@@ -33,7 +33,7 @@ def test_ten_thousand_tasks_are_no_ten_thousand_lines() -> None:
     done = [NodeStatus(n, 0, 1, State.SUCCEEDED, "", 0) for n in range(9000)]
     bad = [failed(n, Attempt(1, 1, "exited with code 1")) for n in range(9000, 10_000)]
 
-    told = list(nodes.lines([*done, *bad]))
+    told = list(node_table.lines([*done, *bad]))
 
     assert told[0] == "  nodes: 9,000 succeeded, 1,000 failed"
     assert told[-1] == "  and 950 more that failed or were tried again: --json has all"
@@ -43,10 +43,10 @@ def test_ten_thousand_tasks_are_no_ten_thousand_lines() -> None:
 def test_what_a_service_says_reaches_no_terminal_raw() -> None:
     one = failed(0, Attempt(1, 1, "\x1b[2J"), Attempt(2, 1, "x"))
 
-    assert "\x1b" not in "".join(nodes.lines([one]))
+    assert "\x1b" not in "".join(node_table.lines([one]))
 
 
 def test_programs_get_names_and_not_places() -> None:
-    (row,) = nodes.rows([failed(0, Attempt(1, 3, "so"))])
+    (row,) = node_table.rows([failed(0, Attempt(1, 3, "so"))])
 
     assert row["attempts"][0]["exit_code"] == 3

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from runspec.cli.main import run
+from runspec_jobs.cli.app import run
 from tests.waiting import LIMIT_S
 
 pytestmark = pytest.mark.slow
@@ -45,7 +45,7 @@ def of_home(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 def piped(name: str, reader: Callable[[int], None]) -> tuple[int, int, bytes]:
     """Pipe the log of a run to *reader*; return the exit code, the most bytes of memory held, and what was said."""
-    line = [sys.executable, "-m", "runspec", "logs", name]
+    line = [sys.executable, "-m", "runspec_jobs", "logs", name]
     with subprocess.Popen(line, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as logs:
         assert logs.stdout and logs.stderr
         reader(logs.stdout.fileno())

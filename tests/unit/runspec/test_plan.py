@@ -6,9 +6,9 @@ import json
 
 import pytest
 
-from runspec import plan
-from runspec.plan import Change
-from runspec.provider import Facts, Options, Request, Scope, Spec, Step
+from runspec_jobs.plan import model
+from runspec_jobs.plan.model import Change
+from runspec_jobs.provider import Facts, Options, Request, Scope, Spec, Step
 
 SPEC = Spec.model_validate(
     {"apiVersion": "runspec/v1", "name": "job", "provider": "fake", "command": ("a",)}
@@ -33,16 +33,16 @@ class Fake:
         )
 
 
-def made(token: str = "abcdef", size: int = 1) -> plan.Plan:
-    return plan.make(Fake(size), SPEC, token, Facts(Options()))  # type: ignore[arg-type]  # no client
+def made(token: str = "abcdef", size: int = 1) -> model.Plan:
+    return model.make(Fake(size), SPEC, token, Facts(Options()))  # type: ignore[arg-type]  # no client
 
 
 def test_a_plan_survives_its_json() -> None:
-    assert plan.from_json(json.loads(json.dumps(plan.to_json(made())))) == made()
+    assert model.from_json(json.loads(json.dumps(model.to_json(made())))) == made()
 
 
 def test_json_has_the_fields_that_were_promised() -> None:
-    found = plan.to_json(made())
+    found = model.to_json(made())
 
     assert list(found) == ["format", "provider", "run", "digest", "steps"]
     assert list(found["steps"][1]) == ["id", "title", "scope", "do", "undo"]
@@ -55,21 +55,21 @@ def test_the_digest_is_of_what_is_done_and_not_of_the_run() -> None:
 
 
 def test_differences_name_the_fields_and_not_the_runs() -> None:
-    assert plan.differences(made("abcdef"), made("ghjkmn")) == []
-    assert plan.differences(made(), made(size=2)) == [Change("queue.do.params.size", 1, 2)]
+    assert model.differences(made("abcdef"), made("ghjkmn")) == []
+    assert model.differences(made(), made(size=2)) == [Change("queue.do.params.size", 1, 2)]
 
 
 def test_a_step_that_came_or_went_is_one_difference() -> None:
-    whole, short = made(), plan.Plan("fake", "job-abcdef", "", made().steps[:1])
+    whole, short = made(), model.Plan("fake", "job-abcdef", "", made().steps[:1])
 
-    assert [c.path for c in plan.differences(short, whole)] == ["job"]
-    assert [c.path for c in plan.differences(whole, short)] == ["job"]
+    assert [c.path for c in model.differences(short, whole)] == ["job"]
+    assert [c.path for c in model.differences(whole, short)] == ["job"]
 
 
 def test_what_was_not_known_is_put_in_wherever_it_stands() -> None:
     value = {"a": [{"$ref": "queue.arn"}], "b": {"$secret": "env:X"}, "c": {"$ref": 3}}
 
-    filled = plan.fill(value, {"$ref": {"queue.arn": "arn:1"}, "$secret": {"env:X": "s"}})
+    filled = model.fill(value, {"$ref": {"queue.arn": "arn:1"}, "$secret": {"env:X": "s"}})
 
     assert filled == {"a": ["arn:1"], "b": "s", "c": {"$ref": 3}}
 
@@ -77,11 +77,11 @@ def test_what_was_not_known_is_put_in_wherever_it_stands() -> None:
 def test_a_reference_goes_into_answers_as_deep_as_it_says() -> None:
     request = Request("svc", "op", {"x": {"$ref": "queue.list.1.arn"}})
 
-    known = plan.answers_known(request, {"queue": {"list": [{}, {"arn": "arn:2"}]}})
+    known = model.answers_known(request, {"queue": {"list": [{}, {"arn": "arn:2"}]}})
 
     assert known == {"queue.list.1.arn": "arn:2"}
 
 
 @pytest.mark.parametrize("mark", ["$ref", "$secret", "$file"])
 def test_marks_are_found_at_any_depth(mark: str) -> None:
-    assert list(plan.marked([{"a": ({mark: "x"},)}, {mark: "y"}], mark)) == ["x", "y"]
+    assert list(model.marked([{"a": ({mark: "x"},)}, {mark: "y"}], mark)) == ["x", "y"]

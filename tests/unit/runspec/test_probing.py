@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 
-from runspec import leftovers, registry
-from runspec.cli.main import run
-from runspec.errors import RemoteError
-from runspec.provider import (
+from runspec_jobs.cli.app import run
+from runspec_jobs.errors import RemoteError
+from runspec_jobs.load import registry
+from runspec_jobs.provider import (
     Answer,
     Facts,
     Observation,
@@ -23,6 +23,7 @@ from runspec.provider import (
     Request,
     Verdict,
 )
+from runspec_jobs.state import probe_leftovers
 
 Capture = pytest.CaptureFixture[str]
 
@@ -72,7 +73,7 @@ class Service:
 def service(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Service:
     found = Service()
     monkeypatch.setattr(registry, "load", lambda name: found)
-    monkeypatch.setattr(leftovers, "PAUSE_S", 0.01)
+    monkeypatch.setattr(probe_leftovers, "PAUSE_S", 0.01)
     monkeypatch.chdir(tmp_path)
     return found
 
@@ -125,7 +126,7 @@ def test_after_a_yes_each_says_what_it_has_seen_and_all_is_taken_away(
     ]
     assert "seen: no such luck" in lines[3]
     assert service.there == []
-    assert leftovers.sessions("tiny") == []
+    assert probe_leftovers.sessions("tiny") == []
 
 
 def test_some_may_be_chosen_and_json_has_all(service: Service, capsys: Capture) -> None:
@@ -197,11 +198,11 @@ def test_a_mistake_of_ours_in_a_probe_takes_its_things_away(
     assert run(["doctor", "tiny", "--probe", "--yes"]) == 70
 
     assert service.there == []
-    assert leftovers.sessions("tiny") == []
+    assert probe_leftovers.sessions("tiny") == []
 
 
 def test_one_session_at_a_time(service: Service, capsys: Capture) -> None:
-    with leftovers.alone("tiny") as free:
+    with probe_leftovers.alone("tiny") as free:
         assert free
         code = run(["doctor", "tiny", "--probe", "--yes"])
 

@@ -8,17 +8,22 @@ from typing import Any
 
 import pytest
 
-from runspec import check, gather, home, job, profile, registry, yamlio
-from runspec.job import Wrong
-from runspec.problems import dotted
+from runspec_jobs.diagnostics.problem import dotted
+from runspec_jobs.document import reader
+from runspec_jobs.load import inputs, profile, registry, source
+from runspec_jobs.load.source import Wrong
+from runspec_jobs.provider import paths
+from runspec_jobs.spec import validate
 
 SPEC = "apiVersion: runspec/v1\nname: job\nprovider: local\ncommand: [a]\n"
 
 
 def wrong(folder: Path, spec: str, profile: str) -> list[str]:
-    (folder / home.PROFILE).write_text(profile)
+    (folder / paths.PROFILE).write_text(profile)
     with pytest.raises(Wrong) as caught:
-        gather.gather(job.read("job.yaml", spec.encode()), folder, lambda title: lambda d, w: None)
+        inputs.gather(
+            source.read("job.yaml", spec.encode()), folder, lambda title: lambda d, w: None
+        )
     return [
         f"{Path(c.file).name}:{c.line}:{c.column}: {c.path}"
         for t in caught.value.texts
@@ -36,19 +41,19 @@ def test_the_variable_comes_first_then_the_project_then_the_user(
     user.parent.mkdir(parents=True)
     found = []
 
-    found.append(home.find_profile(project / "deep" / "down"))
+    found.append(paths.find_profile(project / "deep" / "down"))
     user.write_text("")
-    found.append(home.find_profile(project / "deep" / "down"))
-    (tmp_path / home.PROFILE).write_text("")  # above the checkout: not of this project
-    (project / home.PROFILE).write_text("")
-    found.append(home.find_profile(project / "deep" / "down"))
+    found.append(paths.find_profile(project / "deep" / "down"))
+    (tmp_path / paths.PROFILE).write_text("")  # above the checkout: not of this project
+    (project / paths.PROFILE).write_text("")
+    found.append(paths.find_profile(project / "deep" / "down"))
     monkeypatch.setenv("RUNSPEC_PROFILE", "/named.yaml")
-    found.append(home.find_profile(project / "deep" / "down"))
+    found.append(paths.find_profile(project / "deep" / "down"))
 
     assert found == [
         None,
         (user, True),
-        (project / home.PROFILE, False),
+        (project / paths.PROFILE, False),
         (Path("/named.yaml"), True),
     ]
 
@@ -71,10 +76,12 @@ def test_a_mistake_in_the_spec_is_told_in_the_spec(tmp_path: Path) -> None:
 
 
 def test_the_spec_overrides_single_settings(tmp_path: Path) -> None:
-    (tmp_path / home.PROFILE).write_text("providers: {local: {grace: 5s, engine: process}}\n")
+    (tmp_path / paths.PROFILE).write_text("providers: {local: {grace: 5s, engine: process}}\n")
     spec = SPEC + "providers: {local: {grace: 7s}}\n"
 
-    found = gather.gather(job.read("j", spec.encode()), tmp_path, lambda title: lambda d, w: None)
+    found = inputs.gather(
+        source.read("j", spec.encode()), tmp_path, lambda title: lambda d, w: None
+    )
 
     assert (found.facts.options.grace, found.facts.options.engine) == (7, "process")
 
@@ -101,9 +108,9 @@ providers:
 
 def found(spec: str, text: str) -> tuple[Any, list[str], list[str]]:
     """Give the settings for *spec* with the profile *text*, and what is wrong with either."""
-    read, problems = check.spec(yamlio.read(spec))
+    read, problems = validate.spec(reader.read(spec))
     assert read is not None, problems
-    settings, problems = profile.read(yamlio.read(text).value)
+    settings, problems = profile.read(reader.read(text).value)
     assert settings is not None, problems
     kind = registry.load(read.provider).options_model
     options, in_spec, in_profile = profile.options(kind, read.provider, read, settings)
@@ -147,7 +154,7 @@ def test_a_pool_that_the_profile_does_not_know_is_told_in_the_spec(tmp_path: Pat
 
 
 def test_a_pool_is_looked_for_where_there_is_a_profile_and_validate_has_none() -> None:
-    _, problems = job.validated(job.read("job.yaml", POOLED.encode()))
+    _, problems = source.validated(source.read("job.yaml", POOLED.encode()))
 
     assert [p for p in problems if p.severity == "error"] == []
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from runspec.problems import Path
-from runspec.provider import Options
-from runspec.testing import documents, promises
+from runspec_jobs.diagnostics.problem import Path
+from runspec_jobs.provider import Options
+from runspec_jobs.testing import documents, promises
 
 
 @pytest.mark.parametrize(

@@ -9,12 +9,12 @@ from typing import Any
 
 import pytest
 
-from runspec import record
-from runspec.cli import publishing
-from runspec.cli.main import run
-from runspec.errors import RemoteError
-from runspec.outputs import Copy, Publication, unpublished
-from runspec.provider import State, Status
+from runspec_jobs.cli import publish
+from runspec_jobs.cli.app import run
+from runspec_jobs.errors import RemoteError
+from runspec_jobs.provider import State, Status
+from runspec_jobs.provider.saved_outputs import Copy, Publication, unpublished
+from runspec_jobs.state import run_record
 from runspec_local.client import LocalClient
 
 HEAD = "apiVersion: runspec/v1\nname: job\nprovider: local\nproviders: {local: {engine: process}}\n"
@@ -110,7 +110,7 @@ def test_a_note_that_is_none_is_an_error_in_words(text: bytes) -> None:
 
 
 @pytest.fixture
-def ended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> record.Record:
+def ended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> run_record.Record:
     """Return a run of this machine that has failed, and whose note was lost."""
     monkeypatch.chdir(tmp_path)
     spec = tmp_path / "job.yaml"
@@ -119,12 +119,12 @@ def ended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> record.Record:
     with monkeypatch.context() as patch:
         patch.setattr(LocalClient, "publish", lambda self, run: ["not now"])
         assert run(["apply", str(spec)]) == 1
-    (found,) = record.of_name("job")
+    (found,) = run_record.of_name("job")
     return found
 
 
 def test_apply_says_what_has_no_plain_name_and_fails_as_the_job_did(
-    ended: record.Record, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    ended: run_record.Record, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(LocalClient, "publish", lambda self, run: ["not now"])
 
@@ -134,22 +134,22 @@ def test_apply_says_what_has_no_plain_name_and_fails_as_the_job_did(
 
 @pytest.mark.parametrize("state", [State.RUNNING, State.WAITING, State.GONE])
 def test_a_run_that_goes_on_or_is_gone_is_never_published(
-    ended: record.Record, monkeypatch: pytest.MonkeyPatch, state: State
+    ended: run_record.Record, monkeypatch: pytest.MonkeyPatch, state: State
 ) -> None:
     called: list[str] = []
     memory = ended.memory()
     memory.status = None
-    monkeypatch.setattr(record.Record, "memory", lambda self: memory)
+    monkeypatch.setattr(run_record.Record, "memory", lambda self: memory)
     monkeypatch.setattr(LocalClient, "state", lambda self, run: Status(state))
     monkeypatch.setattr(LocalClient, "publish", lambda self, run: called.append(run))
 
-    publishing.finish(ended, LocalClient.__new__(LocalClient))
+    publish.finish(ended, LocalClient.__new__(LocalClient))
 
     assert called == []
 
 
 def test_fetch_publishes_a_run_that_has_ended_and_is_not_failed_by_it(
-    ended: record.Record, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    ended: run_record.Record, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     def refuses(self: LocalClient, name: str) -> list[str]:
         raise RemoteError(f"no rights for {name}")

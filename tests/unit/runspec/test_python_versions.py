@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from runspec.errors import UsageError
-from runspec.provider import python_fits, python_version
+from runspec_jobs.errors import UsageError
+from runspec_jobs.provider import python_fits, python_version
 from tests.unit.runspec.examples import SHORT
 from tests.unit.runspec.test_spec import problems
 

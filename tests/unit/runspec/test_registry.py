@@ -7,8 +7,8 @@ from importlib.metadata import EntryPoint
 
 import pytest
 
-from runspec import registry
-from runspec.errors import Conflict, Unavailable
+from runspec_jobs.errors import Conflict, Unavailable
+from runspec_jobs.load import registry
 
 
 @pytest.fixture(autouse=True)

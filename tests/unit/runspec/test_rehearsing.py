@@ -10,11 +10,12 @@ from pathlib import Path
 
 import pytest
 
-from runspec import check, job as jobs, profile, registry
-from runspec.cli import rehearsing
-from runspec.cli.main import run
-from runspec.errors import UsageError
-from runspec.provider import Introduces, Rehearsal, Status
+from runspec_jobs.cli import rehearse
+from runspec_jobs.cli.app import run
+from runspec_jobs.errors import UsageError
+from runspec_jobs.load import profile, registry, source as jobs
+from runspec_jobs.provider import Introduces, Rehearsal, Status
+from runspec_jobs.spec import validate
 from runspec_local.client import LocalClient
 from runspec_local.options import LocalOptions
 from runspec_local.provider import LocalProvider
@@ -22,7 +23,7 @@ from runspec_local.provider import LocalProvider
 
 def test_a_folder_that_goes_away_is_said_to(capsys: pytest.CaptureFixture[str]) -> None:
     """Somebody may look for the outputs of the job."""
-    with rehearsing._folder(Namespace(folder=None)) as folder:
+    with rehearse._folder(Namespace(folder=None)) as folder:
         assert folder.is_dir()
 
     assert not folder.exists()
@@ -30,7 +31,7 @@ def test_a_folder_that_goes_away_is_said_to(capsys: pytest.CaptureFixture[str]) 
 
 
 def test_a_folder_that_was_named_stays(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    with rehearsing._folder(Namespace(folder=str(tmp_path / "kept"))) as folder:
+    with rehearse._folder(Namespace(folder=str(tmp_path / "kept"))) as folder:
         pass
 
     assert folder.is_dir()
@@ -51,7 +52,7 @@ def test_the_first_profile_of_a_provider_is_right_as_it_stands(name: str) -> Non
 
     settings = found.providers[name]
 
-    assert check.model(provider.options_model, settings)[1] == []
+    assert validate.model(provider.options_model, settings)[1] == []
 
 
 @pytest.mark.parametrize("name", ["azure-batch", "azure-batch-ai"])

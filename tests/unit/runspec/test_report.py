@@ -6,17 +6,19 @@ import json
 
 import pytest
 
-from runspec import check, job, yamlio
-from runspec.problems import did_you_mean
-from runspec.provider import Options
-from runspec.report import Complaint, Format, as_json, render
+from runspec_jobs.diagnostics.problem import did_you_mean
+from runspec_jobs.diagnostics.render import Complaint, Format, as_json, render
+from runspec_jobs.document import reader
+from runspec_jobs.load import source
+from runspec_jobs.provider import Options
+from runspec_jobs.spec import validate
 
 TEXT = "apiVersion: runspec/v1\nname: job\nprovider: local\nclutser: {nodes: 2}\ncommand: [a]\n"
 
 
-def complaints(text: str) -> job.Text:
-    read = job.read("job.yaml", text.encode())
-    _, problems = job.validated(read)
+def complaints(text: str) -> source.Text:
+    read = source.read("job.yaml", text.encode())
+    _, problems = source.validated(read)
     if read.document is not None:
         read.complain(problems)
     return read
@@ -108,8 +110,8 @@ def test_a_byte_order_mark_and_any_line_ends_leave_line_and_caret_where_they_are
     written: bytes,
 ) -> None:
     """And no more of the file is shown than the line."""
-    read = job.read("job.yaml", written)
-    _, problems = job.validated(read)
+    read = source.read("job.yaml", written)
+    _, problems = source.validated(read)
     read.complain(problems)
 
     assert render(read.complaints, Format.TEXT, read.lines) == (
@@ -179,7 +181,7 @@ def test_a_line_that_is_no_yaml_is_not_shown_beyond_the_name_of_a_secret() -> No
 def test_a_secret_in_the_place_of_its_source_is_refused_and_not_shown(place: str) -> None:
     text = f"secrets:\n  hf: '{place}'\n"
 
-    _, problems = check.model(Options, yamlio.read(text).value)
+    _, problems = validate.model(Options, reader.read(text).value)
 
     (problem,) = problems
     assert problem.private

@@ -14,12 +14,15 @@ from typing import Any
 import pytest
 from hypothesis import given, strategies as st
 
-from runspec import check, groups, measures, record, yamlio
-from runspec.cli.main import run
-from runspec.errors import UsageError
-from runspec.logs import Line
-from runspec.metrics import Metric
-from runspec.sized import of_size, text_of_size
+from runspec_jobs.cli.app import run
+from runspec_jobs.document import reader
+from runspec_jobs.errors import UsageError
+from runspec_jobs.logs import measure
+from runspec_jobs.logs.follow import Line
+from runspec_jobs.spec import validate
+from runspec_jobs.spec.metric import Metric
+from runspec_jobs.spec.scaling import of_size, text_of_size
+from runspec_jobs.state import run_group, run_record
 from runspec_local.provider import PROVIDER
 from tests.waiting import SOON_S, until
 
@@ -113,7 +116,7 @@ def test_a_metric_may_stand_in_a_file_of_an_output(spec: Path, capsys: Capture) 
 def test_a_file_that_is_too_large_is_not_read(
     spec: Path, capsys: Capture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(measures, "FILE_BYTES", 10)
+    monkeypatch.setattr(measure, "FILE_BYTES", 10)
     text = "outputs: [{name: o, path: /job/o}]\nmetric: {name: a, goal: max, file: o/x, pattern: (x)}\n"
     applied(spec, text + "run: echo 123456789ab > ${outputs.o}/x\n")
 
@@ -152,7 +155,7 @@ def test_a_page_of_a_sweep_is_whole_and_names_its_tasks(spec: Path, tmp_path: Pa
 
 
 def test_a_long_progress_bar_is_read_to_its_end() -> None:
-    watch = measures.Watch(Metric(name="loss", goal="min", pattern="loss=([0-9.]+)"))
+    watch = measure.Watch(Metric(name="loss", goal="min", pattern="loss=([0-9.]+)"))
 
     watch.line(Line(0, 0, b"\r".join(b"%d loss=%d" % (n, 9000 - n) for n in range(8000)) + b"\r"))
 
@@ -183,15 +186,15 @@ def test_a_pattern_that_takes_too_long_is_ended() -> None:
     metric = Metric(name="m", goal="max", pattern=r"(\w*\w*\w*\w*\w*\w*\w*\w*\w*)!")
     line = Line(0, 0, b"x" * 4000)
 
-    with measures.Bounded(0.2) as bounded, pytest.raises(UsageError, match="took more than"):
-        bounded.line(measures.Watch(metric), line)
+    with measure.Bounded(0.2) as bounded, pytest.raises(UsageError, match="took more than"):
+        bounded.line(measure.Watch(metric), line)
 
 
 def test_many_lines_may_take_their_time() -> None:
     metric = Metric(name="m", goal="max", pattern="x(.)")
-    watch, end = measures.Watch(metric), time.process_time() + 0.2
+    watch, end = measure.Watch(metric), time.process_time() + 0.2
 
-    with measures.Bounded(0.02) as bounded:
+    with measure.Bounded(0.02) as bounded:
         while time.process_time() < end:
             bounded.line(watch, Line(0, 0, b"xy x1"))
 
@@ -221,7 +224,7 @@ def test_the_rest_is_stopped_once_a_task_is_good_enough(spec: Path, capsys: Capt
         2: "cancelled",
         3: "cancelled",
     }
-    assert record.find("job").memory().stopped == {0, 2, 3}
+    assert run_record.find("job").memory().stopped == {0, 2, 3}
 
 
 def test_whoever_follows_the_report_stops_the_rest(spec: Path, capsys: Capture) -> None:
@@ -235,7 +238,7 @@ def test_whoever_follows_the_report_stops_the_rest(spec: Path, capsys: Capture) 
         0.95,
     )
     assert applied(spec, STOPPED) == 0  # it is done: nothing is started again
-    assert len(record.of_name("job")) == 1
+    assert len(run_record.of_name("job")) == 1
     capsys.readouterr()
     assert run(["report", "job", "--follow"]) == 0
     assert "are stopped" not in capsys.readouterr().err
@@ -247,7 +250,7 @@ def test_who_looks_at_logs_stops_nothing(spec: Path, capsys: Capture) -> None:
 
     assert run(["logs", "-f", "--timeout", "1s", "job"]) == 124
 
-    assert record.find("job").memory().stopped == set()
+    assert run_record.find("job").memory().stopped == set()
     assert run(["cancel", "job"]) == 0
 
 
@@ -314,14 +317,14 @@ def test_the_rest_is_stopped_by_the_same_command_after_it_was_killed(
     spec: Path, capsys: Capture
 ) -> None:
     spec.write_text(HEAD + STOPPED)
-    program = [sys.executable, "-m", "runspec", "apply", str(spec)]
+    program = [sys.executable, "-m", "runspec_jobs", "apply", str(spec)]
     with subprocess.Popen(program, stdout=subprocess.PIPE, stderr=subprocess.STDOUT) as killed:
-        until(lambda: record.all_runs() and record.find("job").memory().answers)
+        until(lambda: run_record.all_runs() and run_record.find("job").memory().answers)
         killed.send_signal(signal.SIGKILL)
 
     assert applied(spec, STOPPED) == 0
 
-    assert len(record.of_name("job")) == 1
+    assert len(run_record.of_name("job")) == 1
     assert reported(capsys, "job")["state"] == "succeeded"
 
 
@@ -382,7 +385,7 @@ def test_the_same_apply_again_starts_nothing(spec: Path, capsys: Capture) -> Non
     assert applied(spec, SCALING + SPEED + PRINT) == 0
 
     assert capsys.readouterr().err.count("starting nothing") == 3
-    assert len(record.all_runs()) == 3
+    assert len(run_record.all_runs()) == 3
 
 
 def test_a_size_that_failed_is_told_and_is_all_that_is_tried_again(
@@ -399,16 +402,16 @@ def test_a_size_that_failed_is_told_and_is_all_that_is_tried_again(
 
     assert applied(spec, "scaling: [1, 2]\n" + SPEED + broken) == 0
 
-    assert [len(record.of_name(f"job-n{n}")) for n in (1, 2)] == [1, 2]
+    assert [len(run_record.of_name(f"job-n{n}")) for n in (1, 2)] == [1, 2]
     points = reported(capsys, "job")["series"][0]["points"]
     assert [p["throughput"] for p in points] == [7, 7]
 
 
 def test_sizes_that_were_never_applied_are_told(spec: Path, capsys: Capture) -> None:
     applied(spec, "scaling: [1]\n" + SPEED + PRINT)
-    found = groups.find("job")
+    found = run_group.find("job")
     assert found is not None
-    groups.keep(found, (HEAD + "scaling: [1, 3]\n" + SPEED + PRINT).encode())
+    run_group.keep(found, (HEAD + "scaling: [1, 3]\n" + SPEED + PRINT).encode())
 
     points = reported(capsys, "job")["series"][0]["points"]
 
@@ -421,7 +424,7 @@ def test_every_size_is_planned_and_checked_before_any_is_run(spec: Path, capsys:
     assert capsys.readouterr().out.count("plan for local") == 2
 
     assert applied(spec, "scaling: [1, 2]\ncluster: {gpus: 64}\n" + PRINT) != 0
-    assert record.all_runs() == []
+    assert run_record.all_runs() == []
 
 
 def test_a_group_is_cancelled_and_destroyed_by_its_name(spec: Path, capsys: Capture) -> None:
@@ -431,21 +434,21 @@ def test_a_group_is_cancelled_and_destroyed_by_its_name(spec: Path, capsys: Capt
     assert run(["status", "job"]) == 2
     assert "name one: job-n1, job-n2" in capsys.readouterr().err
     assert run(["cancel", "job"]) == 0
-    assert [r.memory().want for r in record.all_runs()] == ["cancel", "cancel"]
+    assert [r.memory().want for r in run_record.all_runs()] == ["cancel", "cancel"]
     assert run(["destroy", "job"]) == 0
-    assert [r.memory().deleted for r in record.all_runs()] == [True, True]
-    assert groups.find("job") is None
+    assert [r.memory().deleted for r in run_record.all_runs()] == [True, True]
+    assert run_group.find("job") is None
 
 
 def test_a_group_none_of_whose_runs_was_made_can_be_destroyed(spec: Path) -> None:
     applied(spec, "scaling: [1]\n" + SPEED + PRINT)
-    group = groups.find("job")
+    group = run_group.find("job")
     assert group is not None
     assert run(["destroy", "job"]) == 0
-    groups.keep(group, spec.read_bytes())
+    run_group.keep(group, spec.read_bytes())
 
     assert run(["destroy", "job"]) == 0
-    assert groups.find("job") is None
+    assert run_group.find("job") is None
 
 
 def test_the_name_of_a_group_means_a_run_once_one_was_applied(spec: Path, capsys: Capture) -> None:
@@ -479,13 +482,13 @@ def test_the_text_of_a_size_reads_as_the_spec_of_that_size(
         f"{HEAD}scaling: [{size}]\ncluster: {{cpus: 2}}\ncommand: {command}\nenv: {{A: {value}}}\n"
     )
     try:
-        document = yamlio.read(text)
-    except yamlio.YamlError:
+        document = reader.read(text)
+    except reader.YamlError:
         return  # what no reader takes is in no spec
-    found, wrong = check.spec(document)
+    found, wrong = validate.spec(document)
     assert found is not None, wrong
 
-    again, problems = check.spec(yamlio.read(text_of_size(document.value, size)))
+    again, problems = validate.spec(reader.read(text_of_size(document.value, size)))
 
     assert problems == []
     assert again == of_size(found, size)

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 from hypothesis import given, strategies as st
 
-from runspec.errors import UsageError
-from runspec.requirements import RequirementsError, requirement_lines
+from runspec_jobs.errors import UsageError
+from runspec_jobs.spec.requirements import RequirementsError, requirement_lines
 
 
 def complaint(text: str) -> str:

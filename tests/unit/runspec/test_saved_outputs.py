@@ -7,8 +7,8 @@ import json
 
 import pytest
 
-from runspec.errors import RemoteError
-from runspec.outputs import newest, saved_outputs
+from runspec_jobs.errors import RemoteError
+from runspec_jobs.provider.saved_outputs import newest, read_saved_outputs
 
 KEY = "p/model/0/0/.runspec/manifest.json"
 
@@ -18,7 +18,7 @@ KEY = "p/model/0/0/.runspec/manifest.json"
 )
 def test_a_list_of_files_that_is_cut_off_is_an_error_in_words(text: bytes) -> None:
     with pytest.raises(RemoteError, match="is no list of files"):
-        saved_outputs("p/", [(KEY, len(text))], lambda key, start, end: io.BytesIO(text))
+        read_saved_outputs("p/", [(KEY, len(text))], lambda key, start, end: io.BytesIO(text))
 
 
 def test_files_of_every_save_are_given_and_those_of_the_last_are_the_newest() -> None:
@@ -38,7 +38,7 @@ def test_files_of_every_save_are_given_and_those_of_the_last_are_the_newest() ->
         keys.append(key)
         return io.BytesIO(text)
 
-    found = saved_outputs("p/", [(KEY, len(text))], opened)
+    found = read_saved_outputs("p/", [(KEY, len(text))], opened)
     for file in newest(found):
         file.open()
 
@@ -56,7 +56,7 @@ def test_an_object_elsewhere_is_refused() -> None:
     text = json.dumps({"format": "runspec.outputs/v2", "holder": "x", "saves": [save]}).encode()
 
     with pytest.raises(RemoteError, match="no object of this output"):
-        saved_outputs("p/", [(KEY, len(text))], lambda key, start, end: io.BytesIO(text))
+        read_saved_outputs("p/", [(KEY, len(text))], lambda key, start, end: io.BytesIO(text))
 
 
 def test_files_of_the_job_by_their_plain_names_are_no_manifests() -> None:
@@ -69,4 +69,4 @@ def test_files_of_the_job_by_their_plain_names_are_no_manifests() -> None:
     def opened(key: str, start: int, end: int | None) -> io.BytesIO:
         raise AssertionError(key)
 
-    assert saved_outputs("p/", keys, opened) == []
+    assert read_saved_outputs("p/", keys, opened) == []

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from runspec.seats import elastic_end
+from runspec_jobs.provider.elastic_tasks import elastic_end
 
 ELASTIC = {"min": 1, "max": 4}
 DONE = json.dumps({"phase": "done", "code": 0, "why": ""}).encode()

@@ -10,14 +10,14 @@ from typing import Any
 
 import pytest
 
-from runspec.simulate import elastic as members
-from runspec.simulate.curve import Curve, Point, amdahl
-from runspec.simulate.fleet import Dice
-from runspec.simulate.runs import Job, Outcome, elastic, gang
-from runspec.simulate.trace import Trace
-from runspec.simulate.work import Costs
-from runspec_inside.elastic import state
-from runspec_inside.elastic.state import Timing
+from runspec_agent.elastic import policy
+from runspec_agent.elastic.policy import Timing
+from runspec_jobs.simulate import members
+from runspec_jobs.simulate.fleet import Dice
+from runspec_jobs.simulate.progress import Costs
+from runspec_jobs.simulate.runs import Job, Outcome, elastic, gang
+from runspec_jobs.simulate.throughput import Curve, Point, amdahl
+from runspec_jobs.simulate.trace import Trace
 
 # The published throughput of ResNet-50 on 1 and on 32 machines with 8 V100 each, images a second.
 RESNET = Curve((Point(1, 5874), Point(32, 140_000)))
@@ -248,7 +248,7 @@ def against(values: list[float], base: float) -> float:
 
 
 def test_the_policy_is_the_one_of_real_jobs() -> None:
-    assert vars(members)["decide"] is state.decide
+    assert vars(members)["decide"] is policy.decide
 
 
 def test_below_the_least_number_of_nodes_nothing_is_done() -> None:

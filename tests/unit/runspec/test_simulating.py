@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from runspec.cli.main import run
+from runspec_jobs.cli.app import run
 
 ROOT = Path(__file__).resolve().parents[3]
 TRACES = ROOT / "docs" / "traces"

@@ -7,11 +7,14 @@ from pathlib import Path
 
 import pytest
 
-from runspec import check, record, smoke, yamlio
-from runspec.cli.main import run
-from runspec.smoke import Unreached
-from runspec.spec import Spec
-from runspec.tree import Text, flow
+from runspec_jobs.cli.app import run
+from runspec_jobs.document import reader
+from runspec_jobs.document.nodes import Text, flow
+from runspec_jobs.plan import smoke
+from runspec_jobs.plan.smoke import Unreached
+from runspec_jobs.spec import validate
+from runspec_jobs.spec.model import Spec
+from runspec_jobs.state import run_record
 from tests.unit.runspec.examples import GOOD, HEAD
 
 Capture = pytest.CaptureFixture[str]
@@ -32,11 +35,11 @@ smoke: [train, --lr, "${sweep.lr}", "${mounts.code}", "${outputs.model}"]
 
 def derived(text: str) -> tuple[Spec, Spec]:
     """Give the spec in *text*, and its smoke test as it is read from its own text."""
-    document = yamlio.read(text)
-    spec, _ = check.spec(document)
+    document = reader.read(text)
+    spec, _ = validate.spec(document)
     assert spec is not None
     assert isinstance(document.value, dict)
-    found, problems = check.spec(yamlio.read(smoke.text(spec, document.value)))
+    found, problems = validate.spec(reader.read(smoke.text(spec, document.value)))
     assert found is not None, problems
     return spec, found
 
@@ -73,7 +76,7 @@ def test_what_was_a_word_stays_one() -> None:
     """Text that is read again is what it was: no number becomes a word, and no word a number."""
     value = {"a": Text("010"), "b": Text("010", plain=False), "c": [Text("~"), Text("x: y # z")]}
 
-    found = yamlio.read(flow(value)).value
+    found = reader.read(flow(value)).value
 
     assert found == value
     assert isinstance(found, dict)
@@ -140,7 +143,7 @@ def test_a_job_whose_smoke_test_fails_is_not_begun_until_it_succeeds(
     told = json.loads(capsys.readouterr().out)
     assert (code, told["exit_code"], told["unreached"], told["rule"]) == (1, 7, [], None)
     assert told["run"].startswith("job-smoke-")
-    assert record.of_name("job") == []
+    assert run_record.of_name("job") == []
     (tmp_path / "mended").touch()
     assert run(["apply", "--smoke", str(path)]) == 0
     assert truth(tmp_path) == ["job-smoke 0 1", "job-smoke 0 1", "job 0"]
@@ -154,7 +157,7 @@ def test_an_interrupted_smoke_test_goes_on_and_begins_no_job(
     code = run(["apply", "--smoke", "--timeout", "1s", str(path)])
 
     assert code == 124
-    assert record.of_name("job") == []
+    assert run_record.of_name("job") == []
     assert run(["cancel", "job-smoke"]) == 0
 
 
@@ -178,7 +181,7 @@ def test_a_spec_without_one_is_told_so(
 
     assert run(["apply", "--smoke", str(path)]) == 2
     assert "has no smoke test" in capsys.readouterr().err
-    assert record.all_runs() == []
+    assert run_record.all_runs() == []
 
 
 def test_it_can_be_planned(

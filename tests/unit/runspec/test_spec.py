@@ -11,10 +11,12 @@ import jsonschema
 import pytest
 from hypothesis import given, strategies as st
 
-from runspec import check, job, words, yamlio
-from runspec.problems import Problem, dotted
-from runspec.spec import Spec
-from runspec.tree import Value, resolve
+from runspec_jobs.diagnostics.problem import Problem, dotted
+from runspec_jobs.document import reader
+from runspec_jobs.document.nodes import Value, resolve
+from runspec_jobs.load import source
+from runspec_jobs.spec import placeholders, validate
+from runspec_jobs.spec.model import Spec
 from tests.unit.runspec.examples import BAD, GOOD, HEAD, SHORT
 
 ROOT = Path(__file__).parents[3]
@@ -22,13 +24,13 @@ SCHEMA = json.loads((ROOT / "schemas" / "job.schema.json").read_text())
 
 
 def problems(text: str) -> list[Problem]:
-    read = job.read("job.yaml", text.encode())
+    read = source.read("job.yaml", text.encode())
     assert read.document is not None, read.complaints
-    return [p for p in job.validated(read)[1] if p.severity == "error"]
+    return [p for p in source.validated(read)[1] if p.severity == "error"]
 
 
 def spec(text: str) -> Spec:
-    found, wrong = check.spec(yamlio.read(text))
+    found, wrong = validate.spec(reader.read(text))
     assert found is not None, wrong
     return found
 
@@ -36,7 +38,7 @@ def spec(text: str) -> Spec:
 @pytest.mark.parametrize("name", GOOD)
 def test_what_is_right_is_right_for_the_models_and_for_the_schema(name: str) -> None:
     assert problems(GOOD[name]) == []
-    jsonschema.Draft7Validator(SCHEMA).validate(resolve(yamlio.read(GOOD[name]).value))
+    jsonschema.Draft7Validator(SCHEMA).validate(resolve(reader.read(GOOD[name]).value))
 
 
 @pytest.mark.parametrize("name", BAD)
@@ -48,7 +50,7 @@ def test_what_is_wrong_is_told_once_at_its_place(name: str) -> None:
 
 @pytest.mark.parametrize("name", [name for name in BAD if BAD[name].shape])
 def test_the_schema_refuses_what_the_models_refuse(name: str) -> None:
-    value = resolve(yamlio.read(BAD[name].text).value)
+    value = resolve(reader.read(BAD[name].text).value)
 
     assert not jsonschema.Draft7Validator(SCHEMA).is_valid(value)
 
@@ -75,7 +77,7 @@ def test_models_and_schema_agree_on_every_kind_of_value_in_every_field(
 ) -> None:
     """Where the schema refuses, the models do; where only the models do, it is no matter of shape."""
     text = _with(field, value)
-    document = yamlio.read(text)
+    document = reader.read(text)
 
     valid = jsonschema.Draft7Validator(SCHEMA).is_valid(resolve(document.value))
     wrong = problems(text)
@@ -106,17 +108,17 @@ def _with(field: str, value: str) -> str:
 
 
 def test_the_schema_in_the_repository_is_the_one_the_models_give() -> None:
-    from runspec.cli import around
+    from runspec_jobs.cli import setup
 
-    assert (ROOT / "schemas" / "job.schema.json").read_text() == around._schema_text()
+    assert (ROOT / "schemas" / "job.schema.json").read_text() == setup._schema_text()
 
 
 def test_the_reference_page_is_the_one_the_models_give() -> None:
-    from runspec.cli import around
-    from runspec.schema import full_schema, reference
+    from runspec_jobs.cli import setup
+    from runspec_jobs.plan.schema import full_schema, reference
 
     page = (ROOT / "docs" / "reference.md").read_text()
-    assert page == reference(full_schema(around._models()))
+    assert page == reference(full_schema(setup._models()))
 
 
 def test_every_link_of_the_reference_page_leads_somewhere() -> None:
@@ -176,7 +178,7 @@ def test_text_that_looks_like_a_placeholder_is_written_with_one_more_dollar() ->
     """Shell expansions such as ${A:-b.c} are nobody's placeholders, and stay as they are."""
     found = spec(HEAD + "run: |\n  echo '$${a.b}' ${A:-b.c}\nenv: {A: '$${a.b}', B: '$${HOME}'}\n")
 
-    assert words.argv(found)[-1] == "echo '${a.b}' ${A:-b.c}\n"
+    assert placeholders.argv(found)[-1] == "echo '${a.b}' ${A:-b.c}\n"
     assert found.env == {"A": "${a.b}", "B": "$${HOME}"}
 
 
@@ -246,6 +248,6 @@ def test_models_are_frozen() -> None:
 
 
 def test_values_as_trees_are_what_editors_see() -> None:
-    value: Value = yamlio.read("a: [1, '1', true, ~, 1.5]\n").value
+    value: Value = reader.read("a: [1, '1', true, ~, 1.5]\n").value
 
     assert resolve(value) == {"a": [1, "1", True, None, 1.5]}

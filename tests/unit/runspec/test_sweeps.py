@@ -9,19 +9,20 @@ from typing import Any
 
 from hypothesis import given, strategies as st
 
-from runspec import check, yamlio
-from runspec.draws import Draw
-from runspec.layout import job_record
-from runspec.provider import Facts, Spec, tasks
-from runspec.scalars import LARGEST
-from runspec.signed import signed_lines
-from runspec.words import length, swept
-from runspec_inside.place import values
+from runspec_agent.base.task_identity import values
+from runspec_jobs.document import reader
+from runspec_jobs.provider import Facts, Spec, tasks
+from runspec_jobs.provider.job_manifest import job_record
+from runspec_jobs.provider.signed_urls import signed_lines
+from runspec_jobs.spec import validate
+from runspec_jobs.spec.placeholders import length, swept
+from runspec_jobs.spec.sampling import Draw
+from runspec_jobs.spec.types import LARGEST
 from tests.unit.runspec.examples import SHORT
 
 
 def spec(sweep: str) -> Spec:
-    found, wrong = check.spec(yamlio.read(f"{SHORT}sweep: {sweep}\n"))
+    found, wrong = validate.spec(reader.read(f"{SHORT}sweep: {sweep}\n"))
     assert found is not None, wrong
     return found
 
@@ -158,7 +159,7 @@ def test_a_whole_number_with_too_many_digits_is_refused_in_words_and_the_widest_
     wide = f"{{random: {{trials: 2, draw: {{n: {{integer: [{-LARGEST}, {LARGEST}]}}}}}}}}"
     text = f"{SHORT}sweep: {wide.replace(f', {LARGEST}', f', {10**399}')}\n"
 
-    _, problems = check.spec(yamlio.read(text))
+    _, problems = validate.spec(reader.read(text))
 
     assert [p.what for p in problems] == ["a number of 400 digits is too large"]
     assert all(abs(int(task["n"])) <= LARGEST for task in tasks(spec(wide)))

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from runspec.bundle import bundle
-from runspec.errors import Conflict
-from runspec.tars import BLOCK_BYTES, blocks, pieces as tar
+from runspec_jobs.errors import Conflict
+from runspec_jobs.load.bundle import bundle
+from runspec_jobs.provider.tar_stream import BLOCK_BYTES, blocks, pieces as tar
 
 LARGE = os.urandom(2 * BLOCK_BYTES + 1)
 FILES = {"run.sh": b"#!/bin/sh\n", "empty": b"", "deep/large": LARGE, "deep/é" + "x" * 150: b"a"}

@@ -10,9 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from runspec import home, record
-from runspec.cli.main import run
-from runspec.errors import Untrusted, UsageError
+from runspec_jobs.cli.app import run
+from runspec_jobs.errors import Untrusted, UsageError
+from runspec_jobs.provider import paths
+from runspec_jobs.state import run_record
 
 HEAD = "apiVersion: runspec/v1\nname: job\n"
 LOCAL = HEAD + "provider: local\n"
@@ -26,7 +27,7 @@ class Checkout:
 
     def __init__(self, folder: Path, mark: Path) -> None:
         self.folder, self.mark = folder, mark
-        self.profile = folder / home.PROFILE
+        self.profile = folder / paths.PROFILE
 
     def spec(self, text: str) -> str:
         (self.folder / "job.yaml").write_text(text)
@@ -63,7 +64,7 @@ def test_no_ssh_option_of_a_job_file_runs_a_command(
     assert not checkout.mark.exists()
     said = capsys.readouterr().err
     assert "job.yaml:5:44: providers.slurm.ssh_options: 'ssh_options' belongs to a profile" in said
-    assert f"move it to {home.PROFILE} or ~/.config/runspec/profile.yaml" in said
+    assert f"move it to {paths.PROFILE} or ~/.config/runspec/profile.yaml" in said
 
 
 def test_no_interpreter_of_a_job_file_is_run(checkout: Checkout) -> None:
@@ -153,7 +154,7 @@ def test_no_file_of_the_user_becomes_a_secret_of_a_job(checkout: Checkout) -> No
     assert run(["apply", spec]) == NOT_TRUSTED
 
     assert not checkout.mark.exists()
-    assert record.all_runs() == []
+    assert run_record.all_runs() == []
 
 
 @pytest.mark.parametrize(
@@ -232,7 +233,7 @@ def test_a_trusted_profile_counts_until_a_byte_of_it_changes(
 def test_trust_is_of_one_place(checkout: Checkout, tmp_path: Path) -> None:
     """Equal bytes elsewhere, and a link to the file that is trusted, are not."""
     text = "providers: {local: {root: ~/elsewhere}}\n"
-    mine = tmp_path / "mine" / home.PROFILE
+    mine = tmp_path / "mine" / paths.PROFILE
     mine.parent.mkdir()
     mine.write_text(text)
     spec = checkout.spec(LOCAL + "command: [echo]\n")
@@ -276,11 +277,11 @@ def test_what_is_trusted_is_listed_and_taken_back(
     capsys.readouterr()
     assert run(["trust", "--list", "--json"]) == 0
     listed = json.loads(capsys.readouterr().out)
-    assert run(["trust", "--remove", home.PROFILE]) == 0
+    assert run(["trust", "--remove", paths.PROFILE]) == 0
     assert run(["plan", spec]) == NOT_TRUSTED
 
     assert listed == [{"file": str(checkout.profile), "trusted": True}]
-    assert run(["trust", "--remove", home.PROFILE]) == REFUSED
+    assert run(["trust", "--remove", paths.PROFILE]) == REFUSED
 
 
 def test_trust_says_what_it_lets_the_file_set(
@@ -298,7 +299,7 @@ def test_what_is_trusted_is_written_for_the_owner_alone(checkout: Checkout) -> N
     checkout.profile.write_text("providers: {local: {root: ~/elsewhere}}\n")
     run(["trust"])
 
-    path = home.home() / "trusted.json"
+    path = paths.home() / "trusted.json"
 
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
     assert "elsewhere" not in path.read_text()
@@ -309,7 +310,7 @@ def test_a_damaged_list_trusts_nothing(
 ) -> None:
     checkout.profile.write_text("providers: {local: {root: ~/elsewhere}}\n")
     run(["trust"])
-    path = home.home() / "trusted.json"
+    path = paths.home() / "trusted.json"
     path.write_text("{")
 
     assert run(["plan", checkout.spec(LOCAL + "command: [echo]\n")]) == REFUSED
@@ -320,7 +321,7 @@ def test_what_is_no_profile_is_not_trusted(checkout: Checkout) -> None:
     checkout.profile.write_text("providers: [\n")
 
     assert run(["trust"]) == REFUSED
-    assert not (home.home() / "trusted.json").exists()
+    assert not (paths.home() / "trusted.json").exists()
 
 
 def test_trust_without_a_file_to_trust_says_so(checkout: Checkout) -> None:
@@ -359,5 +360,5 @@ def test_apply_names_the_profile_that_it_used(
     assert run(["apply", checkout.spec(LOCAL + "run: echo\n")]) == 0
 
     assert f"profile {checkout.profile}" in capsys.readouterr().err
-    facts = json.loads((record.all_runs()[0].folder / "facts.json").read_bytes())
+    facts = json.loads((run_record.all_runs()[0].folder / "facts.json").read_bytes())
     assert facts["profile"] == str(checkout.profile)

@@ -12,10 +12,12 @@ from pathlib import Path
 
 import pytest
 
-from runspec import apply as engine, record, registry
-from runspec.cli.main import run
-from runspec.errors import CredentialsError
-from runspec.provider import Finding, NoAnswer, Status
+from runspec_jobs.cli.app import run
+from runspec_jobs.engine import apply as engine
+from runspec_jobs.errors import CredentialsError
+from runspec_jobs.load import registry
+from runspec_jobs.provider import Finding, NoAnswer, Status
+from runspec_jobs.state import run_record
 from runspec_local.client import LocalClient
 from runspec_local.provider import PROVIDER
 from tests.profiles import own_profile
@@ -51,7 +53,7 @@ def test_a_newest_run_that_failed_is_not_hidden_by_an_older_success(
     code = run(["apply", str(spec)])
 
     assert (code, "starting nothing" in capsys.readouterr().err) == (1, False)
-    assert len(record.of_name("job")) == 3
+    assert len(run_record.of_name("job")) == 3
 
 
 def test_cancelling_what_has_succeeded_changes_nothing(spec: Path, capsys: Capture) -> None:
@@ -122,10 +124,10 @@ def test_what_runs_share_goes_with_destroy_site_whoever_made_it(
     spec.write_text(HEAD + "mounts: [{name: m, source: ./src, target: /job/m}]\nrun: echo\n")
     assert run(["apply", str(spec)]) == 0
     assert run(["apply", str(spec), "--new"]) == 0
-    newest = record.of_name("job")[-1]
+    newest = run_record.of_name("job")[-1]
     journal = newest.folder / "journal.jsonl"
     journal.write_bytes(journal.read_bytes().split(b"\n")[0] + b"\n")  # cut off at once
-    for old in record.of_name("job"):
+    for old in run_record.of_name("job"):
         assert run(["destroy", old.run]) == 0
     capsys.readouterr()
 
@@ -135,7 +137,7 @@ def test_what_runs_share_goes_with_destroy_site_whoever_made_it(
 
 
 @pytest.fixture
-def never_begun(spec: Path, monkeypatch: pytest.MonkeyPatch) -> record.Record:
+def never_begun(spec: Path, monkeypatch: pytest.MonkeyPatch) -> run_record.Record:
     """A run that its provider refused before its first step; nobody can open a client for it."""
     spec.write_text(HEAD + "secrets: {TOKEN: t}\ncommand: [echo, hi]\n")
     own_profile().write_text("providers: {local: {secrets: {t: 'env:NO_SUCH'}}}\n")
@@ -145,22 +147,22 @@ def never_begun(spec: Path, monkeypatch: pytest.MonkeyPatch) -> record.Record:
         raise CredentialsError("nobody is logged in")
 
     monkeypatch.setattr(PROVIDER, "connect", refuse)
-    (of,) = record.of_name("job")
+    (of,) = run_record.of_name("job")
     return of
 
 
 def test_a_run_that_began_nothing_is_destroyed_without_a_client(
-    never_begun: record.Record,
+    never_begun: run_record.Record,
 ) -> None:
     assert run(["destroy", never_begun.run]) == 0
 
     assert never_begun.memory().deleted
-    assert record.of_name("job") == []
+    assert run_record.of_name("job") == []
     assert run(["destroy", "--site"]) == 0
 
 
 def test_a_run_that_began_nothing_is_cancelled_without_a_client(
-    never_begun: record.Record, capsys: Capture
+    never_begun: run_record.Record, capsys: Capture
 ) -> None:
     assert run(["cancel", never_begun.run]) == 0
     assert run(["cancel", never_begun.run]) == 0
@@ -200,7 +202,7 @@ def test_a_damaged_record_does_not_hide_the_others(spec: Path, capsys: Capture) 
     other = spec.with_name("other.yaml")
     other.write_text(spec.read_text().replace("name: job", "name: other"))
     assert run(["apply", str(other)]) == 0
-    (damaged,) = record.of_name("job")
+    (damaged,) = run_record.of_name("job")
     journal = damaged.folder / "journal.jsonl"
     journal.write_bytes(journal.read_bytes().replace(b'"born"', b'"burn"', 1))
     (homes() / "runs" / "backup").mkdir()
@@ -229,7 +231,7 @@ def test_a_damaged_file_stands_in_the_way_of_its_own_run_alone(
 ) -> None:
     """The message names the file and what to do; --new starts another run, and --site is not guessed at."""
     assert run(["apply", str(spec)]) == 0
-    (damaged,) = record.of_name("job")
+    (damaged,) = run_record.of_name("job")
     (damaged.folder / name).unlink()
     if content is not None:
         (damaged.folder / name).write_bytes(content)
@@ -261,7 +263,7 @@ def test_a_spec_on_record_that_cannot_be_read_is_told_as_such(
     spec: Path, capsys: Capture, content: bytes, why: str
 ) -> None:
     assert run(["apply", str(spec)]) == 0
-    (damaged,) = record.of_name("job")
+    (damaged,) = run_record.of_name("job")
     (damaged.folder / "job.yaml").write_bytes(content)
     capsys.readouterr()
 
@@ -277,7 +279,7 @@ def test_an_empty_file_or_a_folder_in_its_place_is_told_and_no_bug(
     spec: Path, capsys: Capture, name: str, damage: str
 ) -> None:
     assert run(["apply", str(spec)]) == 0
-    (damaged,) = record.of_name("job")
+    (damaged,) = run_record.of_name("job")
     path = damaged.folder / name
     path.unlink()
     path.touch() if damage == "empty" else path.mkdir()
@@ -289,7 +291,7 @@ def test_an_empty_file_or_a_folder_in_its_place_is_told_and_no_bug(
 
 
 def test_a_list_of_destroyed_runs_alone_says_so(
-    never_begun: record.Record, capsys: Capture
+    never_begun: run_record.Record, capsys: Capture
 ) -> None:
     assert run(["destroy", never_begun.run]) == 0
     capsys.readouterr()
@@ -322,7 +324,7 @@ def test_runs_are_suggested_whose_names_begin_with_what_was_typed(
 def sleeping(spec: Path, word: str) -> str:
     spec.write_text(HEAD + f"command: [sleep, '{word}']\n")
     assert run(["apply", "--new", "-d", str(spec)]) == 0
-    newest = record.newest("job")
+    newest = run_record.newest("job")
     assert newest is not None
     return newest.run
 
@@ -380,7 +382,7 @@ def test_a_clock_that_goes_back_changes_no_order(
         second = sleeping(spec, "601")
     capsys.readouterr()
 
-    assert [of.run for of in record.all_runs()] == [first, second]
+    assert [of.run for of in run_record.all_runs()] == [first, second]
     assert run(["cancel", "job"]) == 0
     assert f"{second} cancelled" in capsys.readouterr().err
     assert run(["cancel", first]) == 0
@@ -393,7 +395,7 @@ def test_numbers_go_on_where_their_file_is_lost(spec: Path) -> None:
 
     assert run(["apply", "--new", str(spec)]) == 0
 
-    assert [of.memory().number for of in record.all_runs()] == [1, 2, 3]
+    assert [of.memory().number for of in run_record.all_runs()] == [1, 2, 3]
 
 
 # What is asked for
@@ -580,7 +582,7 @@ def test_a_character_that_cannot_be_shown_is_an_escape(spec: Path) -> None:
     spec.write_text(HEAD + "run: printf '\\342\\226\\210 done\\n'\n")
 
     done = subprocess.run(
-        [sys.executable, "-m", "runspec", "apply", str(spec)],
+        [sys.executable, "-m", "runspec_jobs", "apply", str(spec)],
         env={**os.environ, "PYTHONIOENCODING": "latin-1"},
         capture_output=True,
     )
@@ -590,10 +592,10 @@ def test_a_character_that_cannot_be_shown_is_an_escape(spec: Path) -> None:
 
 def test_a_wait_for_another_runspec_is_told(spec: Path) -> None:
     assert run(["apply", str(spec)]) == 0
-    (old,) = record.of_name("job")
+    (old,) = run_record.of_name("job")
     assert engine.is_made(old.plan, old.memory())
     with old.opened():
-        words = [sys.executable, "-m", "runspec", "destroy", "job"]
+        words = [sys.executable, "-m", "runspec_jobs", "destroy", "job"]
         with subprocess.Popen(words, stderr=subprocess.PIPE, text=True) as child:
             assert child.stderr is not None
             told = child.stderr.readline()

@@ -14,8 +14,18 @@ import pytest
 import yaml
 from hypothesis import example, given, settings, strategies as st
 
-from runspec import tree, yamlio
-from runspec.yamlio import Document, Mark, Text, Value, YamlError, kind, lines, read, resolve
+from runspec_jobs.document import nodes, reader
+from runspec_jobs.document.reader import (
+    Document,
+    Mark,
+    Text,
+    Value,
+    YamlError,
+    kind,
+    lines,
+    read,
+    resolve,
+)
 from tests.unit.runspec.corpus import hostile
 
 CORPUS = hostile()
@@ -79,7 +89,7 @@ def cpu_s(work: Callable[[], object]) -> float:
     return least
 
 
-def walk(value: Value, path: tree.Path = ()) -> Iterator[tuple[tree.Path, Value]]:
+def walk(value: Value, path: nodes.Path = ()) -> Iterator[tuple[nodes.Path, Value]]:
     yield path, value
     if isinstance(value, dict):
         for key, inner in value.items():
@@ -89,7 +99,7 @@ def walk(value: Value, path: tree.Path = ()) -> Iterator[tuple[tree.Path, Value]
             yield from walk(item, (*path, index))
 
 
-def walk_texts(value: Value) -> Iterator[tuple[tree.Path, Text]]:
+def walk_texts(value: Value) -> Iterator[tuple[nodes.Path, Text]]:
     for path, inner in walk(value):
         if path and isinstance(path[-1], Text):
             yield path, path[-1]
@@ -177,14 +187,14 @@ def test_resolve_knows_what_is_not_a_number() -> None:
     assert all(math.isnan(resolve(Text(word))) for word in (".nan", ".NaN", ".NAN"))
 
 
-@pytest.mark.parametrize("digits", [tree.INT_CHARACTERS, tree.INT_CHARACTERS + 1])
+@pytest.mark.parametrize("digits", [nodes.INT_CHARACTERS, nodes.INT_CHARACTERS + 1])
 @pytest.mark.parametrize("start, digit", [("", "9"), ("0x", "f"), ("0o", "7")])
 def test_whole_numbers_can_be_printed(start: str, digit: str, digits: int) -> None:
     """Python refuses to print the longest whole numbers, so none of them is ever made."""
     value = resolve(Text(start + digit * (digits - len(start))))
 
     assert str(value)
-    assert isinstance(value, int) == (digits == tree.INT_CHARACTERS)
+    assert isinstance(value, int) == (digits == nodes.INT_CHARACTERS)
 
 
 def test_str_tag_makes_text_of_a_number() -> None:
@@ -334,7 +344,7 @@ def test_what_an_alias_gives_stands_where_the_alias_does() -> None:
     ],
 )
 def test_nearest_goes_as_far_as_the_path_does(
-    path: tree.Path, found: tree.Path, mark: Mark
+    path: nodes.Path, found: nodes.Path, mark: Mark
 ) -> None:
     """What is missing is told at the nearest key above it."""
     document = read(SPEC)
@@ -458,8 +468,8 @@ def test_flaws_are_told_from_the_top_down() -> None:
 
 def test_flaws_come_to_an_end() -> None:
     """A hopeless file is told to be so twenty times, not a thousand."""
-    assert len(places("a: 1\n" * 1000)) == yamlio.FLAWS
-    assert len(places("\0" * 1000)) == yamlio.FLAWS
+    assert len(places("a: 1\n" * 1000)) == reader.FLAWS
+    assert len(places("\0" * 1000)) == reader.FLAWS
 
 
 def test_words_of_the_file_cannot_drive_the_terminal() -> None:
@@ -522,7 +532,7 @@ def test_hostile_texts_are_refused_without_libyaml_too(
     name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """PyYAML's own parser, where libyaml is missing, lets nothing else out either."""
-    monkeypatch.setattr(yamlio, "parser", yaml.SafeLoader)
+    monkeypatch.setattr(reader, "parser", yaml.SafeLoader)
 
     outcome(CORPUS[name]()[:500])
 
@@ -530,7 +540,7 @@ def test_hostile_texts_are_refused_without_libyaml_too(
 def test_both_parsers_give_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
     """Where libyaml is missing the tree and the places are the same."""
     with_libyaml = read(SPEC)
-    monkeypatch.setattr(yamlio, "parser", yaml.SafeLoader)
+    monkeypatch.setattr(reader, "parser", yaml.SafeLoader)
     without = read(SPEC)
 
     assert without == with_libyaml
@@ -623,6 +633,6 @@ def test_a_mutilated_spec_is_read_or_refused(edits: list[tuple[int, int, str]]) 
 def test_random_marks_are_refused_without_libyaml_too(text: str) -> None:
     """PyYAML's own parser lets nothing but YamlError out."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(yamlio, "parser", yaml.SafeLoader)
+        patch.setattr(reader, "parser", yaml.SafeLoader)
 
         check_flaws(text)

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from runspec.provider import Facts, Problem, Source, Spec
-from runspec.testing import documents
 from runspec_aws import check
 from runspec_aws.options import AwsOptions
+from runspec_jobs.provider import Facts, Problem, Source, Spec
+from runspec_jobs.testing import documents
 
 ROLE = "arn:aws:iam::123456789012:role/r"
 PROFILE: dict[str, Any] = {

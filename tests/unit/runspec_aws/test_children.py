@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-from runspec.provider import NoAnswer
 from runspec_aws import asking
 from runspec_aws.asking import Asking
 from runspec_aws.children import ALL_S, Children
 from runspec_aws.errors import Part
+from runspec_jobs.provider import NoAnswer
 
 COUNT = 1000
 NAMES = [f"job:{n}" for n in range(COUNT)]

@@ -9,8 +9,8 @@ import pytest
 from botocore.exceptions import ClientError
 from obstore.store import S3Store
 
-from runspec.provider import CredentialsError, NoAnswer, RemoteError, RunspecError
 from runspec_aws.errors import LOGIN, RIGHTS, moved, translated
+from runspec_jobs.provider import CredentialsError, NoAnswer, RemoteError, RunspecError
 from tests.drawn.wire import Reply, Server
 
 

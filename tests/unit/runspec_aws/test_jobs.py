@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 
-from runspec import seats
 from runspec_aws.jobs import Jobs
 from runspec_aws.objects import Objects
 from runspec_aws.tries import Try, over
+from runspec_jobs.provider import elastic_tasks
 from tests.changes import at, record
 
 FAILED = {"statusReason": "Essential container in task exited", "container": {"exitCode": 75}}
@@ -123,7 +123,7 @@ def test_changes_are_listed_once_for_each_task_and_read() -> None:
 
 
 def test_of_very_many_changes_the_last_ones_are_read(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(seats, "CHANGES", 3)
+    monkeypatch.setattr(elastic_tasks, "CHANGES", 3)
     known, bucket = elastic({at(n): record(n) for n in range(1, 40)})
 
     assert [one.generation for one in known.changes("r")] == [37, 38, 39]

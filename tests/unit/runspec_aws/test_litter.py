@@ -7,8 +7,8 @@ from datetime import UTC, datetime, timedelta
 from types import SimpleNamespace
 from typing import Any
 
-from runspec.provider import Litter
 from runspec_aws.litter import Collector
+from runspec_jobs.provider import Litter
 
 
 class Uploads(Collector):

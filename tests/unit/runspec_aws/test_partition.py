@@ -5,9 +5,9 @@ from __future__ import annotations
 import botocore.session
 import pytest
 
+from runspec_agent.base import boot
 from runspec_aws.doctor import ECR
 from runspec_aws.partition import partition
-from runspec_inside import boot
 
 LOADER = botocore.session.get_session().get_component("data_loader")
 REGIONS = [

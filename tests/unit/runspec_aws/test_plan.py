@@ -8,12 +8,13 @@ from typing import Any
 import pytest
 from hypothesis import given, strategies as st
 
-from runspec.provider import Facts, Source, Spec, Step, tasks
+from runspec_agent.base import task_identity
+from runspec_agent.retry import failure_count
 from runspec_aws import definition, environments, needs, plan, reasons
 from runspec_aws.instances import KNOWN
 from runspec_aws.options import AwsOptions
 from runspec_aws.shape import Shape, child, children, shape
-from runspec_inside import failures, place
+from runspec_jobs.provider import Facts, Source, Spec, Step, tasks
 from tests.unit.runspec_aws.account import PROFILE, SECRET, SHARED, spec
 
 RUN = "n-abc123"
@@ -209,7 +210,7 @@ def test_a_reclaimed_machine_is_tried_again_and_a_failure_is_not() -> None:
 
 
 def test_the_code_for_another_try_is_the_one_that_the_job_gives() -> None:
-    assert str(failures.AGAIN) == definition.AGAIN
+    assert str(failure_count.AGAIN) == definition.AGAIN
 
 
 def test_a_definition_does_not_change_with_the_run_or_what_is_mounted() -> None:
@@ -276,9 +277,9 @@ def test_a_child_finds_the_task_and_the_rank_that_the_plan_meant(
         for rank in range(nodes):
             where = child(record["shape"], nodes, task, rank)
             env = {"RUNSPEC_JOB": "j:1", "RUNSPEC_INDEX": str(where.get("index", 0))}
-            found = place.place(env, record)
+            found = task_identity.place(env, record)
             assert (found.task, found.rank) == (task, rank)
-            assert place.values(record["sweep"], found.task) == values
+            assert task_identity.values(record["sweep"], found.task) == values
 
 
 def test_what_is_of_one_run_fits_into_the_overrides_of_a_job() -> None:

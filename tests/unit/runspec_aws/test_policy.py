@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from runspec.provider import Spec
 from runspec_aws import plan, policy
+from runspec_jobs.provider import Spec
 from tests.e2e.iam import Asked, allows
 from tests.unit.runspec_aws.account import SHARED, spec
 from tests.unit.runspec_aws.test_plan import RUN, facts, steps

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 from botocore.exceptions import ClientError
 
-from runspec.provider import RemoteError
 from runspec_aws import resuming
+from runspec_jobs.provider import RemoteError
 
 
 class S3:

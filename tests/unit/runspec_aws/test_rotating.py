@@ -13,12 +13,12 @@ from pathlib import Path
 
 import pytest
 
-from runspec.bundle import bundle
-from runspec.provider import CredentialsError
 from runspec_aws import session as sessions
 from runspec_aws.client import AwsClient
 from runspec_aws.errors import LOGIN, RIGHTS
 from runspec_aws.options import AwsOptions
+from runspec_jobs.load.bundle import bundle
+from runspec_jobs.provider import CredentialsError
 from tests.unit.runspec_aws.account import PROFILE
 
 PARTS, GOOD_FOR = 6, 2  # parts of the folder, and of which one key may send so many

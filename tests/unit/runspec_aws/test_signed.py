@@ -11,11 +11,10 @@ from typing import Any
 
 import pytest
 
-from runspec import tars
-from runspec.provider import Facts, Problem, Source, Spec, Step
 from runspec_aws import definition, plan, policy, signed
 from runspec_aws.client import AwsClient
 from runspec_aws.options import AwsOptions
+from runspec_jobs.provider import Facts, Problem, Source, Spec, Step, tar_stream
 from tests.unit.runspec_aws.account import PROFILE, SHARED, STORE, errors, notes, problems, spec
 
 RUN = "n-abc123"
@@ -229,7 +228,7 @@ def test_a_tar_is_read_without_what_lies_between(tmp_path: Path) -> None:
         got.append(end - start)
         return content[start:end]
 
-    found = {m.path: m for m in tars.members(read, len(content))}
+    found = {m.path: m for m in tar_stream.members(read, len(content))}
 
     assert sorted(found) == ["big", "d/empty", "d/last", "d/Łódź", "hard"]
     last = found["d/last"]
@@ -245,4 +244,4 @@ def test_what_leaves_the_folder_is_left_out(name: str) -> None:
         archive.addfile(tarfile.TarInfo(name))
     content = made.getvalue()
 
-    assert list(tars.members(lambda start, end: content[start:end], len(content))) == []
+    assert list(tar_stream.members(lambda start, end: content[start:end], len(content))) == []

@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from runspec.errors import RemoteError
-from runspec.provider import Request
 from runspec_aws import finding
 from runspec_aws.client import AwsClient
+from runspec_jobs.errors import RemoteError
+from runspec_jobs.provider import Request
 
 UNDO = Request("batch", "delete_job_queue", {"jobQueue": "q"})
 

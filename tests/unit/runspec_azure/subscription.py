@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from runspec.provider import Facts, Problem, Source, Spec
-from runspec.testing import documents
 from runspec_azure.batch import check
 from runspec_azure.batch.options import BatchOptions
+from runspec_jobs.provider import Facts, Problem, Source, Spec
+from runspec_jobs.testing import documents
 
 PROFILE: dict[str, Any] = {
     "batch_url": "https://jobs.westeurope.batch.azure.com",

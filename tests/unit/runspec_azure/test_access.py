@@ -8,9 +8,9 @@ from urllib.parse import parse_qs
 
 import pytest
 
-from runspec.provider import UsageError
 from runspec_azure import signing
 from runspec_azure.batch.client import AzureClient
+from runspec_jobs.provider import UsageError
 from tests.unit.runspec_azure.subscription import options, problems, spec
 
 KEY = base64.b64encode(b"key of nobody").decode()

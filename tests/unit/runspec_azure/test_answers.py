@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from runspec.provider import NoAnswer, RemoteError, State
 from runspec_azure import answers
+from runspec_jobs.provider import NoAnswer, RemoteError, State
 from tests.drawn.azure_batch import RUN, Account
 from tests.drawn.azure_table import reply
 from tests.drawn.wire import Server

@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from runspec.provider import RemoteError
 from runspec_azure.batch.tasks import Tasks
 from runspec_azure.blobs import Blobs
+from runspec_jobs.provider import RemoteError
 from runspec_rehearsal.azure.blob import Blobs as Azurite
 from tests.changes import at, record
 from tests.needs import need

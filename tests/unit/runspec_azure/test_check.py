@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from runspec.provider import Facts
 from runspec_azure.batch import check
+from runspec_jobs.provider import Facts
 from tests.unit.runspec_azure.subscription import (
     IDENTITY,
     SHARED,

@@ -14,13 +14,13 @@ from azure.core.exceptions import ClientAuthenticationError
 from azure.identity import AzureAuthorityHosts
 from azure.mgmt.core.tools import get_arm_endpoints
 
+import runspec_agent
 import runspec_azure
-import runspec_inside
-from runspec.provider import Facts, RunspecError
 from runspec_azure import clouds, login
 from runspec_azure.batch import plan
 from runspec_azure.batch.client import AzureClient
 from runspec_azure.clouds import CHINA, CLOUDS, PUBLIC, USGOVERNMENT, Cloud
+from runspec_jobs.provider import Facts, RunspecError
 from tests.unit.runspec_azure.subscription import options, spec
 from tests.unit.runspec_azure_batchai import jobs
 
@@ -123,7 +123,7 @@ def test_tokens_are_asked_for_at_the_login_of_the_cloud_and_for_its_services(
 
 
 def test_no_host_of_a_cloud_stands_outside_of_the_table() -> None:
-    places = [Path(p) for m in (runspec_azure, runspec_inside) for p in m.__path__]
+    places = [Path(p) for m in (runspec_azure, runspec_agent) for p in m.__path__]
     files = [f for p in places for f in p.rglob("*.py") if f.name != "clouds.py"]
 
     found = [(f.name, text) for f in files for text in strings(ast.parse(f.read_text()))]

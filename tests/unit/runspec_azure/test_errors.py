@@ -8,8 +8,8 @@ import pytest
 from azure.core import exceptions
 from obstore import exceptions as bulk
 
-from runspec.provider import CredentialsError, NoAnswer, RemoteError, RunspecError
 from runspec_azure.errors import translated
+from runspec_jobs.provider import CredentialsError, NoAnswer, RemoteError, RunspecError
 
 
 def refused(status: int, kind: type[exceptions.HttpResponseError] | None = None) -> Exception:

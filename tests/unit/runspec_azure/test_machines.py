@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from runspec.provider import Problem, Spec
 from runspec_azure.machines import CURRENT, MACHINES, fitting, gpu_types, known
+from runspec_jobs.provider import Problem, Spec
 from tests.unit.runspec_azure.subscription import problems, spec
 
 

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from runspec import registry
-from runspec.provider import Rehearses, Unavailable
+from runspec_jobs.load import registry
+from runspec_jobs.provider import Rehearses, Unavailable
 from runspec_rehearsal.azure import blob
 from runspec_rehearsal.azure.blob import VERSION
 

@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 import yaml
 
-from runspec.problems import dotted
-from runspec.provider import Foreign, Problem
-from runspec.testing import documents
 from runspec_azure.batch.provider import PROVIDER
 from runspec_azure.batchai.importing import imported
+from runspec_jobs.diagnostics.problem import dotted
+from runspec_jobs.provider import Foreign, Problem
+from runspec_jobs.testing import documents
 from tests.unit.runspec_azure.subscription import problems, spec
 
 IMAGE = {"containerSettings": {"imageSourceRegistry": {"image": "tensorflow/tensorflow:1.8.0"}}}

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from runspec.provider import Facts
 from runspec_azure import needs
 from runspec_azure.batch import pool
+from runspec_jobs.provider import Facts
 from tests.unit.runspec_azure.subscription import options, spec
 
 

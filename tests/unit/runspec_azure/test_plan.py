@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 
-from runspec.provider import Facts, Request, Source, Spec, Step
-from runspec.testing import documents
+from runspec_agent.store import managed_identity
+from runspec_agent.store.blob import REFUSED
 from runspec_azure.batch import job, plan
 from runspec_azure.batch.options import BatchOptions
-from runspec_inside import login
-from runspec_inside.blob import REFUSED
+from runspec_jobs.provider import Facts, Request, Source, Spec, Step
+from runspec_jobs.testing import documents
 from tests.unit.runspec_azure.subscription import IDENTITY
 
 SHARED = {"name": "w", "source": "shared://work/a", "target": "/w"}
@@ -81,7 +81,7 @@ def test_only_a_lost_right_to_the_store_ends_what_is_left_of_a_sweep(nodes: int)
             "default": {"jobAction": "none"},
         }
     (record,) = [step.do for step in steps if step.id == "record"]
-    assert json.loads(record.params["body"])["stops"] == REFUSED == login.REFUSED
+    assert json.loads(record.params["body"])["stops"] == REFUSED == managed_identity.REFUSED
 
 
 def test_a_sweep_goes_on_where_a_programs_code_cannot_be_told_from_a_lost_right() -> None:

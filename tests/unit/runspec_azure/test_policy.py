@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from runspec.provider import Facts, Spec
 from runspec_azure.batch import PROVIDER
+from runspec_jobs.provider import Facts, Spec
 from tests.unit.runspec_azure.subscription import IDENTITY, options, spec
 
 

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from runspec.provider import Copy, RemoteError
 from runspec_azure import publishing
+from runspec_jobs.provider import Copy, RemoteError
 
 
 class Container:

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from runspec.provider import Facts, Spec, Step
 from runspec_azure.batch import plan, scale
+from runspec_jobs.provider import Facts, Spec, Step
 from runspec_rehearsal.azure.batch import formula
 from runspec_rehearsal.azure.batch.formula import Series
 from tests.unit.runspec_azure.subscription import options, spec

@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 from azure.core.exceptions import ClientAuthenticationError
 
-from runspec.provider import CredentialsError
 from runspec_azure.blobs import Blobs
 from runspec_azure.session import Session, secret
 from runspec_azure.signing import Signer
+from runspec_jobs.provider import CredentialsError
 from tests.unit.runspec_azure.subscription import options
 
 KEY = "c2VjcmV0IGtleQ=="

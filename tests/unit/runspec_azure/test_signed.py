@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from runspec.provider import Facts, Source, Spec, Step
 from runspec_azure.batch import client, plan, signed
+from runspec_jobs.provider import Facts, Source, Spec, Step
 from tests.unit.runspec_azure.subscription import IDENTITY, SHARED, STORE, errors, options, spec
 
 FOLDER = {"name": "code", "source": "./code", "target": "/job/code"}

@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 from azure.core import exceptions
 
-from runspec.provider import RemoteError, State, Status
 from runspec_azure.batch import times
 from runspec_azure.batch.stops import Stops
 from runspec_azure.batch.tasks import Tasks
 from runspec_azure.blobs import Entry
+from runspec_jobs.provider import RemoteError, State, Status
 
 RUN = "n-abc123"
 Shown = dict[str, Any]

@@ -15,7 +15,6 @@ from azure.core.credentials import AccessToken
 from azure.core.pipeline import PipelineRequest
 from azure.core.rest import HttpRequest
 
-from runspec.provider import CredentialsError
 from runspec_azure.batchai.arm import Arm
 from runspec_azure.batchai.options import BatchAiOptions
 from runspec_azure.management import Management
@@ -23,6 +22,7 @@ from runspec_azure.session import Session
 from runspec_azure.signing import Signer
 from runspec_azure.subscription import Subscription
 from runspec_azure.token_hosts import TokenHosts
+from runspec_jobs.provider import CredentialsError
 from tests.unit.runspec_azure.subscription import options
 
 CANARY = "canary-in-a-coal-mine"

@@ -35,8 +35,8 @@ from typing import Any
 
 import pytest
 
-from runspec.provider import Facts, Scope, Source, Spec, Step
 from runspec_azure.batch import plan
+from runspec_jobs.provider import Facts, Scope, Source, Spec, Step
 from tests.unit.runspec_azure.subscription import SHARED, options, spec
 
 RUN = "a" * 40 + "-7k2m9q"  # of the longest name that a job may have

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 from azure.core import exceptions
 
-from runspec.provider import AlreadyExists, Facts, NoAnswer, RemoteError, Request, Step
 from runspec_azure.batch import plan
 from runspec_azure.batch.client import AzureClient
+from runspec_jobs.provider import AlreadyExists, Facts, NoAnswer, RemoteError, Request, Step
 from tests.unit.runspec_azure.subscription import options, spec
 from tests.unit.runspec_azure.test_scale import wakes
 

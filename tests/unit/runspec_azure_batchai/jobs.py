@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from runspec import plan
-from runspec.provider import Facts, Problem, Source, Spec
-from runspec.testing import documents
 from runspec_azure.batchai import PROVIDER
+from runspec_jobs.plan import model
+from runspec_jobs.provider import Facts, Problem, Source, Spec
+from runspec_jobs.testing import documents
 
 ACCOUNT = {
     "subscription": "00000000-0000-0000-0000-000000000000",
@@ -42,9 +42,9 @@ def problems(of: Spec, severity: str = "error", **settings: Any) -> list[Problem
     return [p for p in PROVIDER.check(of, facts(of, **settings)) if p.severity == severity]
 
 
-def planned(of: Spec, **settings: Any) -> plan.Plan:
+def planned(of: Spec, **settings: Any) -> model.Plan:
     assert problems(of, **settings) == []
-    return plan.make(PROVIDER, of, "abc123", facts(of, **settings))
+    return model.make(PROVIDER, of, "abc123", facts(of, **settings))
 
 
 def properties(of: Spec, step: str = "job", **settings: Any) -> Mapping[str, Any]:

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from runspec.provider import NoAnswer, State, Status
+from runspec_jobs.provider import NoAnswer, State, Status
 from tests.drawn.azure_arm import RUN, Subscribed, Workspace, counted
 from tests.drawn.wire import Reply, Server
 

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
-from runspec.problems import dotted
 from runspec_azure.batchai import check, rehearsal, survey
 from runspec_azure.batchai.options import BatchAiOptions
+from runspec_jobs.diagnostics.problem import dotted
 from tests.unit.runspec_azure_batchai.jobs import facts, problems, spec
 
 TORCH = {"launch": "torchrun", "command": ["python", "a.py"]}

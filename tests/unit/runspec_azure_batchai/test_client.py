@@ -11,7 +11,9 @@ from typing import Any
 
 import pytest
 
-from runspec.provider import (
+from runspec_azure.batchai import PROVIDER, quota, states, streams, times
+from runspec_azure.batchai.naming import batchai, group
+from runspec_jobs.provider import (
     Conflict,
     CredentialsError,
     RemoteError,
@@ -21,8 +23,6 @@ from runspec.provider import (
     Unavailable,
     UsageError,
 )
-from runspec_azure.batchai import PROVIDER, quota, states, streams, times
-from runspec_azure.batchai.naming import batchai, group
 from runspec_rehearsal.azure.batchai import BatchAI
 from tests.unit.runspec_azure_batchai import jobs
 from tests.waiting import until
@@ -58,7 +58,7 @@ class Here:
 
 def keyed(request: Request) -> Request:
     """Put in what the core puts in."""
-    from runspec.plan import fill
+    from runspec_jobs.plan.model import fill
 
     known = {"$secret": {"env:STORAGE_KEY": "the-key"}}
     return request._replace(params=fill(request.params, known))

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from runspec.provider import Finding
 from runspec_azure.batchai import PROVIDER, sizes
+from runspec_jobs.provider import Finding
 from runspec_rehearsal.azure.batchai import BatchAI
 from tests.unit.runspec_azure import arm
 from tests.unit.runspec_azure_batchai.jobs import ACCOUNT

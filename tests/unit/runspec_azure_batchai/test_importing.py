@@ -10,9 +10,11 @@ from typing import Any
 
 import pytest
 
-from runspec import check, job as jobs_file, plan, profile as profiles, words
-from runspec.provider import Facts, Foreign, Imported, Spec, UsageError
 from runspec_azure.batchai import PROVIDER
+from runspec_jobs.load import profile as profiles, source as jobs_file
+from runspec_jobs.plan import model
+from runspec_jobs.provider import Facts, Foreign, Imported, Spec, UsageError
+from runspec_jobs.spec import placeholders, validate
 from tests.unit.runspec_azure_batchai import wire
 from tests.unit.runspec_azure_batchai.files import CLUSTERS, HANDS_ON, KEY, RECIPES, job
 
@@ -49,7 +51,7 @@ def bodies(found: Imported) -> Mapping[str, Any]:
     assert options is not None, wrong
     facts = Facts(options)
     assert [p for p in PROVIDER.check(spec, facts) if p.severity == "error"] == []
-    made = plan.make(PROVIDER, spec, "abc123", facts)
+    made = model.make(PROVIDER, spec, "abc123", facts)
     return {
         s.id: s.do.params["body"]["properties"] for s in made.steps if s.id in ("job", "cluster")
     }
@@ -332,7 +334,7 @@ def test_the_checks_of_the_core_find_nothing_in_a_taken_profile() -> None:
     assert read.document is not None
     value, problems = profiles.read(read.document.value)
     assert value is not None and problems == []
-    options, wrong = check.model(PROVIDER.options_model, value.providers["azure-batch-ai"])
+    options, wrong = validate.model(PROVIDER.options_model, value.providers["azure-batch-ai"])
     assert wrong == [] and options is not None
 
 
@@ -366,4 +368,4 @@ def test_text_that_looks_like_a_placeholder_means_the_same_after_an_import() -> 
 
     spec = valid(found)
 
-    assert (words.argv(spec)[-1].strip(), spec.env["A"]) == (line, "${mounts.x}")
+    assert (placeholders.argv(spec)[-1].strip(), spec.env["A"]) == (line, "${mounts.x}")

@@ -12,11 +12,11 @@ import obstore
 import pytest
 from obstore.store import MemoryStore
 
-from runspec.bundle import FolderBundle, bundle
-from runspec.provider import Conflict, File
 from runspec_azure.batchai import store as stores
 from runspec_azure.batchai.options import BatchAiOptions
 from runspec_azure.batchai.store import BLOCK_BYTES, Store
+from runspec_jobs.load.bundle import FolderBundle, bundle
+from runspec_jobs.provider import Conflict, File
 
 LARGE = 3 * BLOCK_BYTES + 7
 

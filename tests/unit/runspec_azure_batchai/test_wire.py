@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from runspec.provider import Request
 from runspec_azure.batchai.naming import each
+from runspec_jobs.provider import Request
 from tests.unit.runspec_azure_batchai import jobs, wire
 from tests.unit.specs.test_plans import BATCH_AI, planned
 

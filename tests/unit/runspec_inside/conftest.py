@@ -11,8 +11,9 @@ from types import SimpleNamespace
 
 import pytest
 
-from runspec_inside import blob, body, boot
-from runspec_inside.bucket import Bucket, connect
+from runspec_agent.base import boot
+from runspec_agent.store import blob, ranged_read
+from runspec_agent.store.base import Bucket, connect
 from runspec_rehearsal.aws.region import KEYS, Objects
 from runspec_rehearsal.azure.blob import Blobs
 from tests.needs import need
@@ -94,6 +95,6 @@ def pauses(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     )
     clock.sleep = found.append
     monkeypatch.setattr(boot, "time", clock)
-    monkeypatch.setattr(body, "time", clock)
+    monkeypatch.setattr(ranged_read, "time", clock)
     monkeypatch.setattr(blob, "time", clock)
     return found

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from runspec.inside import zipapp_bytes
+from runspec_jobs.provider.payload import zipapp_bytes
 from tests import processes
 from tests.unit.runspec_inside.shells import FILE, program
 

@@ -11,8 +11,8 @@ import threading
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from runspec_inside.bucket import Bucket, Object, Opened
-from runspec_inside.words import Failure
+from runspec_agent.base.job_env import Failure
+from runspec_agent.store.base import Bucket, Object, Opened
 
 Change = Callable[[], Any]
 

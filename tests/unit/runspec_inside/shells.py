@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from runspec.inside import inside_sh
+from runspec_jobs.provider.payload import inside_sh
 
-FILE = Path(__file__).parents[3] / "runner/runspec_inside/inside.sh"
+FILE = Path(__file__).parents[3] / "runner/runspec_agent/inside.sh"
 SHELLS = {"dash": ("dash",), "bash": ("bash",), "busybox": ("busybox", "sh")}
 CALLS = [(shell, form) for shell in SHELLS for form in ("file", "text")]
 

@@ -11,7 +11,8 @@ from typing import Any
 
 import pytest
 
-from runspec_inside import address, boot, team
+from runspec_agent.base import boot
+from runspec_agent.env import address
 from tests.unit.runspec_inside.stores import Way
 
 OUT = "10.1.2.3"
@@ -125,7 +126,7 @@ def known(monkeypatch: pytest.MonkeyPatch, *hosts: str, own: str = "10.0.0.7") -
 
     inside: Any = vars(address)["socket"]  # what stands in for the module
     monkeypatch.setattr(inside, "getaddrinfo", resolved, raising=False)
-    monkeypatch.setattr(team, "here", lambda host: host == own or host.startswith("127."))
+    monkeypatch.setattr(address, "here", lambda host: host == own or host.startswith("127."))
 
 
 def test_a_node_that_the_service_names_has_the_address_of_its_name(

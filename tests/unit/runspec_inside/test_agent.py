@@ -23,15 +23,15 @@ from typing import Any
 import pytest
 from hypothesis import given, settings, strategies as st
 
-from runspec.inside import boot_py, zipapp_bytes
-from runspec.spec import Spec
-from runspec.words import tasks, variable as core_variable
-from runspec_inside.agent import Agent
-from runspec_inside.bucket import Bucket
-from runspec_inside.failures import AGAIN
-from runspec_inside.manifest import MANIFEST, OBJECTS, parsed
-from runspec_inside.place import Place, place, rename, values, variable
-from runspec_inside.words import LOST, STOPPED, Failure
+from runspec_agent.base.job_env import LOST, STOPPED, Failure
+from runspec_agent.base.task_identity import Place, place, rename, values, variable
+from runspec_agent.job.agent import Agent
+from runspec_agent.retry.failure_count import AGAIN
+from runspec_agent.store.base import Bucket
+from runspec_agent.store.manifest import MANIFEST, OBJECTS, parsed
+from runspec_jobs.provider.payload import boot_py, zipapp_bytes
+from runspec_jobs.spec.model import Spec
+from runspec_jobs.spec.placeholders import tasks, variable as core_variable
 from tests.unit.runspec_inside.machines import NOTICE, Machine
 from tests.unit.runspec_inside.nodes import fake_mpirun as fake_mpirun
 from tests.unit.runspec_inside.stores import Way
@@ -105,7 +105,7 @@ sweeps = st.dictionaries(
 @given(sweeps)
 @settings(max_examples=60)
 def test_tasks_have_the_values_that_were_planned(sweep: dict[str, list[str]]) -> None:
-    """In the order of runspec.words.tasks, under the same names."""
+    """In the order of runspec_jobs.spec.placeholders.tasks, under the same names."""
     spec = Spec.model_construct(sweep={name: tuple(among) for name, among in sweep.items()})
     planned = [dict(found) for found in tasks(spec)]
 

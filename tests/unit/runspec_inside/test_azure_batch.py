@@ -14,9 +14,9 @@ from typing import Any
 
 import pytest
 
-from runspec.inside import zipapp_bytes
-from runspec_inside.bucket import Bucket
-from runspec_inside.failures import AGAIN
+from runspec_agent.retry.failure_count import AGAIN
+from runspec_agent.store.base import Bucket
+from runspec_jobs.provider.payload import zipapp_bytes
 from runspec_rehearsal.azure.blob import Blobs
 from tests.processes import marked
 from tests.unit.runspec_inside.nodes import fake_mpirun as fake_mpirun

@@ -14,9 +14,9 @@ from typing import Any
 
 import pytest
 
-from runspec.inside import zipapp_bytes
-from runspec_inside.folder import FolderBucket
-from runspec_inside.words import LOST, STOPPED
+from runspec_agent.base.job_env import LOST, STOPPED
+from runspec_agent.store.folder import FolderBucket
+from runspec_jobs.provider.payload import zipapp_bytes
 from tests.unit.runspec_inside.shells import program
 from tests.waiting import SOON_S
 

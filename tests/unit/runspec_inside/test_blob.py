@@ -11,12 +11,13 @@ from typing import Any
 
 import pytest
 
-from runspec_inside import blob, boot
-from runspec_inside.blob import REFUSED, BlobStore
-from runspec_inside.boot import Answer, Ask
-from runspec_inside.bucket import Bucket, connect
-from runspec_inside.s3 import parsed
-from runspec_inside.words import LOST, USAGE, Failure
+from runspec_agent.base import boot
+from runspec_agent.base.boot import Answer, Ask
+from runspec_agent.base.job_env import LOST, USAGE, Failure
+from runspec_agent.store import blob
+from runspec_agent.store.base import Bucket, connect
+from runspec_agent.store.blob import REFUSED, BlobStore
+from runspec_agent.store.s3 import parsed
 from runspec_rehearsal.azure.blob import Blobs
 from tests.unit.runspec_inside.stores import Way
 

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from runspec_inside.body import TRIES, Body
-from runspec_inside.words import LOST, Failure
+from runspec_agent.base.job_env import LOST, Failure
+from runspec_agent.store.ranged_read import TRIES, Body
 
 CONTENT = bytes(range(256)) * 8
 

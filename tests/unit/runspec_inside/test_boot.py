@@ -23,10 +23,10 @@ from botocore.auth import S3SigV4Auth
 from botocore.awsrequest import AWSRequest
 from botocore.credentials import Credentials
 
-from runspec.inside import boot_py, zipapp_bytes
-from runspec_inside import boot
-from runspec_inside.boot import Ask, Store
-from runspec_inside.s3 import S3Bucket
+from runspec_agent.base import boot
+from runspec_agent.base.boot import Ask, Store
+from runspec_agent.store.s3 import S3Bucket
+from runspec_jobs.provider.payload import boot_py, zipapp_bytes
 from tests.unit.runspec_inside.stores import Way
 
 ZIPAPP = zipapp_bytes()

@@ -13,10 +13,10 @@ from typing import IO, Any
 
 import pytest
 
-from runspec_inside import blob, s3 as module
-from runspec_inside.bucket import BLOCK, Bucket, file_digest
-from runspec_inside.s3 import S3Bucket
-from runspec_inside.words import LOST, USAGE, Failure
+from runspec_agent.base.job_env import LOST, USAGE, Failure
+from runspec_agent.store import blob, s3 as module
+from runspec_agent.store.base import BLOCK, Bucket, file_digest
+from runspec_agent.store.s3 import S3Bucket
 from tests.unit.runspec_inside.stores import Way
 
 

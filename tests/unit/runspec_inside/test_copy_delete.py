@@ -10,12 +10,13 @@ from typing import Any
 
 import pytest
 
-from runspec_inside import blob, boot, s3
-from runspec_inside.blob import BlobStore
-from runspec_inside.bucket import Bucket, connect
-from runspec_inside.folder import FolderBucket
-from runspec_inside.s3 import S3Bucket
-from runspec_inside.words import LOST, USAGE, Failure
+from runspec_agent.base import boot
+from runspec_agent.base.job_env import LOST, USAGE, Failure
+from runspec_agent.store import blob, s3
+from runspec_agent.store.base import Bucket, connect
+from runspec_agent.store.blob import BlobStore
+from runspec_agent.store.folder import FolderBucket
+from runspec_agent.store.s3 import S3Bucket
 from runspec_rehearsal.azure.blob import Blobs
 from runspec_rehearsal.azure.identity import Identity
 from tests.e2e import certificates

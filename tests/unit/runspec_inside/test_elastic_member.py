@@ -8,10 +8,10 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from runspec_inside.bucket import Bucket, connect
-from runspec_inside.elastic.member import Member, timing
-from runspec_inside.elastic.state import DONE, RUNNING, Bounds, Node, Timing
-from runspec_inside.words import USAGE, Failure
+from runspec_agent.base.job_env import USAGE, Failure
+from runspec_agent.elastic.member import Member, timing
+from runspec_agent.elastic.policy import DONE, RUNNING, Bounds, Node, Timing
+from runspec_agent.store.base import Bucket, connect
 from tests.unit.runspec_inside.stores import Way
 
 PREFIX = "runs/r/elastic/t/"

@@ -18,10 +18,10 @@ from urllib.parse import unquote
 
 import pytest
 
-from runspec.inside import zipapp_bytes
-from runspec_inside.bucket import Bucket
-from runspec_inside.elastic.account import EVERY_S
-from runspec_inside.elastic.member import timing
+from runspec_agent.elastic.change_cost import EVERY_S
+from runspec_agent.elastic.member import timing
+from runspec_agent.store.base import Bucket
+from runspec_jobs.provider.payload import zipapp_bytes
 from tests.unit.runspec_inside.stores import OBJECTS, Way
 
 BEAT_S, SYNC_S, WINDOW_S = 2.0, 3.0, 12.0  # a busy machine is silent for seconds

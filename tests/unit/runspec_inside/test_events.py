@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from runspec_inside import events as module
-from runspec_inside.events import Events
+from runspec_agent.preemption import azure as module
+from runspec_agent.preemption.azure import Events
 from tests.unit.runspec_inside.machines import AzureMachine
 from tests.waiting import until
 

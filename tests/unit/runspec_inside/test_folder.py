@@ -12,10 +12,11 @@ from typing import Any
 
 import pytest
 
-from runspec_inside import bucket, files
-from runspec_inside.bucket import Bucket
-from runspec_inside.folder import FolderBucket
-from runspec_inside.words import LOST, USAGE, Failure
+from runspec_agent.base import files
+from runspec_agent.base.job_env import LOST, USAGE, Failure
+from runspec_agent.store import base
+from runspec_agent.store.base import Bucket
+from runspec_agent.store.folder import FolderBucket
 
 
 @pytest.fixture
@@ -26,7 +27,7 @@ def root(tmp_path: Path) -> Path:
 @pytest.fixture
 def store(root: Path, monkeypatch: pytest.MonkeyPatch) -> Bucket:
     monkeypatch.setenv("RUNSPEC_STORE", f"file://{root}")
-    return bucket.connect()
+    return base.connect()
 
 
 def put(bucket: Bucket, key: str, content: bytes, digest: str = "") -> None:

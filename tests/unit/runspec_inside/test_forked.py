@@ -9,19 +9,20 @@ from pathlib import Path
 
 import pytest
 
-from runspec.inside import zipapp_bytes
-from runspec_inside import forked
+from runspec_agent.job import agent_fork
+from runspec_jobs.provider.payload import zipapp_bytes
 
 # Forks with a main that says what it finds, and ends as the batch process would see it.
 FORKS = """
 import os, signal, sys
-from runspec_inside import forked, process
+from runspec_agent.base import process
+from runspec_agent.job import agent_fork
 def main():
     {body}
-forked.main = main
+agent_fork.main = main
 with process.Signals() as signals:
     parent = os.getsid(0)
-    child = forked.Forked(signals)
+    child = agent_fork.Forked(signals)
     code = process.run(child, signals, 5.0)
 print("code", code)
 """
@@ -48,8 +49,8 @@ def test_the_agent_of_this_zipapp_is_a_fork(app: str) -> None:
     """By whatever name Python and the zipapp are called."""
     relative = os.path.relpath(app)
 
-    assert forked.is_ours([sys.executable, "-IS", app, "job"])
-    assert forked.is_ours([sys.executable, "-IS", relative, "job"])
+    assert agent_fork.is_ours([sys.executable, "-IS", app, "job"])
+    assert agent_fork.is_ours([sys.executable, "-IS", relative, "job"])
 
 
 @pytest.mark.parametrize(
@@ -68,7 +69,7 @@ def test_all_else_is_started(app: str, monkeypatch: pytest.MonkeyPatch, words: l
     """In a container, by another Python, of another zipapp, or not an agent at all."""
     monkeypatch.chdir(Path(app).parent)
 
-    assert not forked.is_ours(words)
+    assert not agent_fork.is_ours(words)
 
 
 def test_a_fork_ends_with_its_own_code(tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from runspec_inside import address
+from runspec_agent.env import address
 
 
 def test_a_free_port_is_none_that_a_connection_could_take() -> None:

@@ -10,11 +10,11 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from runspec_inside import gang as module
-from runspec_inside.bucket import Bucket
-from runspec_inside.gang import Gang
-from runspec_inside.process import Signals
-from runspec_inside.words import LOST, STOPPED, Failure
+from runspec_agent.base.job_env import LOST, STOPPED, Failure
+from runspec_agent.base.process import Signals
+from runspec_agent.retry import exit_barrier as module
+from runspec_agent.retry.exit_barrier import Gang
+from runspec_agent.store.base import Bucket
 from tests.unit.runspec_inside.stores import Way
 from tests.waiting import SOON_S
 

@@ -11,11 +11,12 @@ from pathlib import Path
 
 import pytest
 
-from runspec.bundle import bundle
-from runspec.provider import blob_name, tar_blocks
-from runspec_inside import inputs, many
-from runspec_inside.bucket import Bucket
-from runspec_inside.words import LOST, USAGE, Failure
+from runspec_agent.base.job_env import LOST, USAGE, Failure
+from runspec_agent.store import parallel
+from runspec_agent.store.base import Bucket
+from runspec_agent.transfer import inputs
+from runspec_jobs.load.bundle import bundle
+from runspec_jobs.provider import blob_name, tar_blocks
 from tests.unit.runspec_inside.stores import OBJECTS, Way
 
 Change = Callable[[tarfile.TarInfo], None]
@@ -176,7 +177,7 @@ def test_a_tar_that_has_changed_meanwhile_is_not_mixed(
     """Two halves of different folders are no folder."""
     other = tar({str(n): b"other" * 400 for n in range(50)})
     monkeypatch.setattr(
-        "runspec_inside.body.time.sleep", lambda s: bucket.put("blobs/x.tar", other)
+        "runspec_agent.store.ranged_read.time.sleep", lambda s: bucket.put("blobs/x.tar", other)
     )
     way.breaks("cut", "GET", "x.tar")
 
@@ -300,7 +301,7 @@ def test_after_a_failure_no_other_file_is_begun(
     with pytest.raises(Failure, match="gone"):
         copied(bucket, tmp_path / "in")
 
-    assert len(begun) <= many.AT_ONCE
+    assert len(begun) <= parallel.AT_ONCE
 
 
 # A shared file system

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, example, given, settings, strategies as st
 
-from runspec.inside import inside_sh
+from runspec_jobs.provider.payload import inside_sh
 from tests.unit.runspec_inside.shells import (
     CALLS,
     Word,

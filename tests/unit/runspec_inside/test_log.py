@@ -7,11 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from runspec_inside import bucket as module, log
-from runspec_inside.agent import Agent
-from runspec_inside.bucket import Bucket
-from runspec_inside.log import Log
-from runspec_inside.words import Failure
+from runspec_agent.base.job_env import Failure
+from runspec_agent.job.agent import Agent
+from runspec_agent.store import base as module
+from runspec_agent.store.base import Bucket
+from runspec_agent.transfer import log_uploader
+from runspec_agent.transfer.log_uploader import Log
 from tests.unit.runspec_inside.stores import Way
 
 
@@ -48,7 +49,7 @@ def test_a_log_is_kept_while_it_grows(
     bucket: Bucket, said: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A machine may go without a word."""
-    monkeypatch.setattr(log, "EVERY_S", 0.01)
+    monkeypatch.setattr(log_uploader, "EVERY_S", 0.01)
     found = Log(bucket, str(said), "a/1.txt")
     kept: list[bytes] = []
     real = bucket.put_file
@@ -97,7 +98,7 @@ def test_what_an_agent_says_does_not_end_the_log(
     bucket: Bucket, said: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It says something long before the end: what is printed after that is kept while it grows, too."""
-    monkeypatch.setattr(log, "EVERY_S", 0.01)
+    monkeypatch.setattr(log_uploader, "EVERY_S", 0.01)
     agent = Agent.__new__(Agent)
     agent.log = Log(bucket, str(said), "a/1.txt")
     agent.log.start()

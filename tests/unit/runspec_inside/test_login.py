@@ -10,11 +10,11 @@ from urllib.parse import urlencode
 
 import pytest
 
-from runspec_inside import login
-from runspec_inside.blob import REFUSED, BlobStore
-from runspec_inside.boot import Ask
-from runspec_inside.login import Login
-from runspec_inside.words import Failure
+from runspec_agent.base.boot import Ask
+from runspec_agent.base.job_env import Failure
+from runspec_agent.store import managed_identity
+from runspec_agent.store.blob import REFUSED, BlobStore
+from runspec_agent.store.managed_identity import Login
 from runspec_rehearsal.azure.identity import Identity
 
 OURS, OTHER = "/subscriptions/s/ours", "/subscriptions/s/other"
@@ -30,7 +30,9 @@ def identity() -> Iterator[Identity]:
 def pauses(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     """The pauses between tries, which nobody waits for."""
     found: list[float] = []
-    monkeypatch.setattr(login, "time", SimpleNamespace(time=time.time, sleep=found.append))
+    monkeypatch.setattr(
+        managed_identity, "time", SimpleNamespace(time=time.time, sleep=found.append)
+    )
     return found
 
 
@@ -46,7 +48,7 @@ def test_a_token_is_for_storage_by_the_identity_that_was_named(identity: Identit
 def test_a_token_is_asked_for_once_and_again_before_it_ends(identity: Identity) -> None:
     found = Login(OURS, identity.machine([OURS]))
     first = [found.token(), found.token()]
-    identity.tokens.lasts_s = login.EARLY_S - 10
+    identity.tokens.lasts_s = managed_identity.EARLY_S - 10
     short = Login(OURS, identity.machine([OURS]))
     second = [short.token(), short.token()]
 
@@ -89,7 +91,7 @@ def test_an_answer_without_a_token_is_a_failure_in_the_end(
     with pytest.raises(Failure, match="gives no token") as failure:
         Login(OURS, identity.machine([OURS])).token()
 
-    assert (failure.value.code, len(pauses)) == (REFUSED, login.TRIES - 1)
+    assert (failure.value.code, len(pauses)) == (REFUSED, managed_identity.TRIES - 1)
 
 
 def test_requests_carry_the_token_in_a_header_and_nothing_in_the_url(identity: Identity) -> None:
@@ -110,7 +112,7 @@ def test_requests_carry_the_token_in_a_header_and_nothing_in_the_url(identity: I
 def test_the_endpoint_gives_nothing_without_its_header_or_for_one_of_many(
     identity: Identity, headers: dict[str, str], identities: list[str]
 ) -> None:
-    base = identity.machine(identities)[login.ELSEWHERE]
+    base = identity.machine(identities)[managed_identity.ELSEWHERE]
     query = urlencode({"api-version": "2018-02-01", "resource": "https://storage.azure.com/"})
     host, _, machine = base.partition("//")[2].partition("/")
     link = http.client.HTTPConnection(host, timeout=10)

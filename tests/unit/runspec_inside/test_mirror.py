@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from runspec_inside import files
-from runspec_inside.bucket import Bucket
-from runspec_inside.meet import Meeting
-from runspec_inside.mirror import Mirror
-from runspec_inside.words import read
+from runspec_agent.base import files
+from runspec_agent.base.job_env import read
+from runspec_agent.rendezvous.rendezvous import Meeting
+from runspec_agent.store.base import Bucket
+from runspec_agent.transfer.store_mirror import Mirror
 from tests.unit.runspec_inside.stores import Way
 
 AT = "runs/r/meet/0/"

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from runspec_inside.mpirun import HYDRA, ORTE, PRRTE, Job, Mpirun, flavour
-from runspec_inside.words import Failure
+from runspec_agent.base.job_env import Failure
+from runspec_agent.launch.mpirun import HYDRA, ORTE, PRRTE, Job, Mpirun, flavour
 
 JOB = Job(hosts=("a", "b.c"), slots=2, hostfile="/h", agent="/r", loopback=False, root=False)
 

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from runspec_inside import notice as module
-from runspec_inside.notice import Watch
+from runspec_agent.preemption import ec2 as module
+from runspec_agent.preemption.ec2 import Watch
 from tests.unit.runspec_inside.machines import NOTICE, Machine
 from tests.waiting import until
 

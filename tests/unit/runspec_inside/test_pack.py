@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from runspec.inside import inside_sh, signed_sh, zipapp_bytes
+from runspec_jobs.provider.payload import inside_sh, signed_sh, zipapp_bytes
 from tests.unit.runspec_inside.shells import FILE
 
 ENTRIES = zipfile.ZipFile(io.BytesIO(zipapp_bytes())).namelist()
@@ -34,10 +34,10 @@ def test_the_zipapp_holds_no_moment_and_no_machine() -> None:
 def test_the_zipapp_holds_all_of_the_package() -> None:
     """But for what makes it; its start is its own first module."""
     package = FILE.parent
-    modules = {f"runspec_inside/{f.relative_to(package)}" for f in package.rglob("*.py")}
+    modules = {f"runspec_agent/{f.relative_to(package)}" for f in package.rglob("*.py")}
 
-    others = {"__main__.py", "runspec_inside/inside.sh"}
-    assert set(ENTRIES) == modules - {"runspec_inside/start.py"} | others
+    others = {"__main__.py", "runspec_agent/inside.sh"}
+    assert set(ENTRIES) == modules - {"runspec_agent/job/zipapp_main.py"} | others
 
 
 @pytest.mark.parametrize("name", [name for name in ENTRIES if name.endswith(".py")])
@@ -66,9 +66,9 @@ def test_a_verb_brings_no_other_one(tmp_path: Path) -> None:
 
     said = subprocess.run(argv, capture_output=True, text=True, check=False).stderr
 
-    brought = set(re.findall(r"^import 'runspec_inside\.(\w+)'", said, re.MULTILINE))
-    assert "relay" in brought
-    assert not {"agent", "batch", "rsh", "sync"} & brought
+    brought = set(re.findall(r"^import 'runspec_agent\.([\w.]+)'", said, re.MULTILINE))
+    assert "job.port_relay" in brought
+    assert not {"job.agent", "job.slurm_batch", "launch.file_rsh", "transfer.folder_sync"} & brought
 
 
 @pytest.mark.parametrize("name, text", [("inside.sh", inside_sh()), ("signed.sh", signed_sh())])

@@ -13,8 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from runspec_inside import packages
-from runspec_inside.words import USAGE, Failure
+from runspec_agent.base import requirements
+from runspec_agent.base.job_env import USAGE, Failure
 from tests.needs import need
 
 BACKEND = """
@@ -92,7 +92,7 @@ def built(
     if tool == "pip":  # a PATH on which there is no uv
         env["PATH"] = "/usr/bin:/bin"
     record = {"requirements": list(wanted), "build_constraints": list(limits)}
-    packages.build(record, str(folder), env)
+    requirements.build(record, str(folder), env)
     return env
 
 
@@ -160,11 +160,11 @@ def test_the_jobs_own_variables_stay(shelf: Path, tmp_path: Path) -> None:
 
 def test_constraints_of_the_image_stay(tmp_path: Path) -> None:
     """Ours are beside them, for pip as it is and as it was."""
-    assert packages._told({"PIP_CONSTRAINT": "a"}, "b") == {
+    assert requirements._told({"PIP_CONSTRAINT": "a"}, "b") == {
         "PIP_CONSTRAINT": "a b",
         "PIP_BUILD_CONSTRAINT": "b",
     }
-    assert packages._told({"X": "y"}, "") == {"X": "y"}
+    assert requirements._told({"X": "y"}, "") == {"X": "y"}
 
 
 def test_requirements_may_have_any_letter(
@@ -180,11 +180,11 @@ def test_requirements_may_have_any_letter(
         "build_constraints": [],
     }
     script = (
-        "import sys; sys.path.insert(0, sys.argv[1]); from runspec_inside import packages\n"
-        "packages._run = lambda *_: None\n"
-        "packages.build(eval(sys.argv[2]), sys.argv[3], {})"
+        "import sys; sys.path.insert(0, sys.argv[1]); from runspec_agent.base import requirements\n"
+        "requirements._run = lambda *_: None\n"
+        "requirements.build(eval(sys.argv[2]), sys.argv[3], {})"
     )
-    source = str(Path(packages.__file__).parents[1])
+    source = str(Path(requirements.__file__).parents[2])
     line = [sys.executable, "-X", "utf8=0", "-c", script, source, ascii(record), str(tmp_path)]
 
     subprocess.run(line, check=True, env={"LC_ALL": "C", "PYTHONCOERCECLOCALE": "0"})

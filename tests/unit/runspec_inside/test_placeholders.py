@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from hypothesis import HealthCheck, given, settings, strategies as st
 
-from runspec import words
+from runspec_jobs.spec import placeholders
 from tests.unit.runspec_inside.shells import CALLS, run
 
 VALUES = {"RUNSPEC_MOUNT_CODE": "/code", "RUNSPEC_SWEEP_LR": "0.1"}
@@ -31,7 +31,7 @@ ATOMS = [*"${}._- ", "${", "$${", "a:-", "a.b", "mounts.", "sweep.lr", "mounts.c
 
 def by_the_core(text: str) -> str:
     """Return what a shell makes of the references that the core puts into *text*."""
-    found = words.shell_script(text)
+    found = placeholders.shell_script(text)
     for name, value in VALUES.items():
         found = found.replace(f"${{{name}}}", value)
     return found
@@ -45,7 +45,7 @@ def by_the_job(shell: str, form: str, texts: list[str]) -> list[str]:
 
 def test_the_core_fills_in_and_keeps_as_the_table_says() -> None:
     assert {text: by_the_core(text) for text in TABLE} == TABLE
-    assert not [text for text in TABLE if list(words.unknown_places(text))]
+    assert not [text for text in TABLE if list(placeholders.unknown_places(text))]
 
 
 @pytest.mark.parametrize("shell, form", CALLS)
@@ -55,8 +55,8 @@ def test_the_job_fills_in_and_keeps_as_the_table_says(shell: str, form: str) -> 
 
 def accepted(text: str) -> bool:
     """Say whether a spec with *text* gets as far as a job."""
-    known = all(words.variable(*place) in VALUES for place in words.places(text))
-    return known and not list(words.unknown_places(text))
+    known = all(placeholders.variable(*place) in VALUES for place in placeholders.places(text))
+    return known and not list(placeholders.unknown_places(text))
 
 
 @settings(deadline=None, max_examples=40, suppress_health_check=[HealthCheck.filter_too_much])

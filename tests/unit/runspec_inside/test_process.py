@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from runspec.inside import zipapp_bytes
+from runspec_jobs.provider.payload import zipapp_bytes
 from tests.unit.runspec_inside.nodes import Nodes
 
 

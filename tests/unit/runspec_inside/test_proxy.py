@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from runspec_inside import boot
+from runspec_agent.base import boot
 
 
 class Refusing:

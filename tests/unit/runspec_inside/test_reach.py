@@ -15,12 +15,12 @@ from typing import Any
 
 import pytest
 
-from runspec_inside import reach
-from runspec_inside.folder import FolderBucket
-from runspec_inside.meet import Node
-from runspec_inside.process import Signals
-from runspec_inside.reach import Door, Reach, Seat, say, tried
-from runspec_inside.words import Failure
+from runspec_agent.base.job_env import Failure
+from runspec_agent.base.process import Signals
+from runspec_agent.rendezvous import connectivity
+from runspec_agent.rendezvous.connectivity import Door, Reach, Seat, say, tried
+from runspec_agent.rendezvous.rendezvous import Node
+from runspec_agent.store.folder import FolderBucket
 from tests.needs import need, need_root
 
 HOSTS = ("127.0.0.1", "127.0.0.2", "127.0.0.3")
@@ -161,7 +161,7 @@ def test_a_closed_network_does_not_fill_the_log(capfd: pytest.CaptureFixture[str
     say(seats, found, 12 * 11, "")
 
     lines = capfd.readouterr().err.splitlines()
-    assert len(lines) == reach.SHOWN + 1
+    assert len(lines) == connectivity.SHOWN + 1
     assert lines[-1] == "runspec: and 32 more"
 
 
@@ -178,7 +178,7 @@ exec "$@"
 """
 TRIES = """
 import json, sys
-from runspec_inside.reach import Door, Seat, tried
+from runspec_agent.rendezvous.connectivity import Door, Seat, tried
 
 door = Door("")
 door.start()

@@ -11,12 +11,13 @@ from typing import Any
 
 import pytest
 
-from runspec_inside import process, reach, roll
-from runspec_inside.bucket import Bucket, Object
-from runspec_inside.meet import Node
-from runspec_inside.process import Signals
-from runspec_inside.reach import Reach
-from runspec_inside.words import Failure
+from runspec_agent.base import process
+from runspec_agent.base.job_env import Failure
+from runspec_agent.base.process import Signals
+from runspec_agent.rendezvous import connectivity, host_exchange
+from runspec_agent.rendezvous.connectivity import Reach
+from runspec_agent.rendezvous.rendezvous import Node
+from runspec_agent.store.base import Bucket, Object
 
 LATENCY_S = 0.05
 TRIES_S = 20.0  # what it takes a node to try all others where some are silent
@@ -85,7 +86,7 @@ def asked(nodes: int, broken: bool, monkeypatch: pytest.MonkeyPatch) -> tuple[fl
     """Have *nodes* find out whether they can talk; give the requests of a node on average, and how long it took."""
     clock = Clock(nodes)
     bucket = Slow(clock)
-    for module in (process, reach, roll):
+    for module in (process, connectivity, host_exchange):
         monkeypatch.setattr(module, "time", SimpleNamespace(monotonic=lambda: clock.now_s))
 
     def tried(own: Reach, _: Any) -> dict[int, str]:
@@ -112,7 +113,7 @@ def asked(nodes: int, broken: bool, monkeypatch: pytest.MonkeyPatch) -> tuple[fl
         thread.start()
     for thread in threads:
         thread.join(60)
-    assert codes == [reach.UNREACHED if broken else 0] * nodes
+    assert codes == [connectivity.UNREACHED if broken else 0] * nodes
     return bucket.asked / nodes, clock.now_s
 
 

@@ -10,11 +10,11 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from runspec_inside import gang, rounds
-from runspec_inside.bucket import Bucket
-from runspec_inside.process import Signals
-from runspec_inside.rounds import AGAIN, Round, Verdict
-from runspec_inside.words import STOPPED
+from runspec_agent.base.job_env import STOPPED
+from runspec_agent.base.process import Signals
+from runspec_agent.retry import exit_barrier, retry_rounds
+from runspec_agent.retry.retry_rounds import AGAIN, Round, Verdict
+from runspec_agent.store.base import Bucket
 from tests.unit.runspec_inside.stores import Way
 from tests.waiting import until
 
@@ -31,14 +31,14 @@ def signals() -> Iterator[Signals]:
 @pytest.fixture
 def join(bucket: Bucket, monkeypatch: pytest.MonkeyPatch) -> Iterator[Join]:
     """Nodes that beat and look as often as a test has patience."""
-    monkeypatch.setattr(gang, "BEAT_S", 0.05)
-    monkeypatch.setattr(gang, "LEASE_S", 3.0)
-    monkeypatch.setattr(gang, "FIRST_S", 20.0)
-    monkeypatch.setattr(rounds, "LOOK_S", 0.05)
+    monkeypatch.setattr(exit_barrier, "BEAT_S", 0.05)
+    monkeypatch.setattr(exit_barrier, "LEASE_S", 3.0)
+    monkeypatch.setattr(exit_barrier, "FIRST_S", 20.0)
+    monkeypatch.setattr(retry_rounds, "LOOK_S", 0.05)
     made: list[Round] = []
 
     def node(rank: int, attempt: int = 1, start: bool = True, last: bool = False) -> Round:
-        made.append(rounds.join(bucket, PREFIX, rank, 2, attempt, last))
+        made.append(retry_rounds.join(bucket, PREFIX, rank, 2, attempt, last))
         if start and made[-1].verdict is None:
             made[-1].start()
         return made[-1]
@@ -154,7 +154,7 @@ def test_a_last_try_that_goes_well_is_like_any_other(join: Join, signals: Signal
     assert both(lambda rank: nodes[rank].end(0, signals)) == [0, 0]
 
 
-@pytest.mark.parametrize("early_s,code", [(60.0, AGAIN), (-1.0, rounds.TOO_LONG)])
+@pytest.mark.parametrize("early_s,code", [(60.0, AGAIN), (-1.0, retry_rounds.TOO_LONG)])
 def test_nobody_waits_for_a_node_whose_time_is_over(join: Join, early_s: float, code: int) -> None:
     """Services try no such node again; one that was told to end before its time they do.
 
@@ -193,7 +193,7 @@ def test_a_failure_is_not_a_nodes_own_where_another_has_gone(
     join: Join, signals: Signals, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Without a word, with its machine; the program noticed before anybody."""
-    monkeypatch.setattr(gang, "LEASE_S", 0.5)
+    monkeypatch.setattr(exit_barrier, "LEASE_S", 0.5)
     nodes = [join(0), join(1)]
     until(lambda: nodes[1].bucket.get(nodes[1].prefix + "alive-1"))
     silence(nodes[1])
@@ -234,7 +234,7 @@ def test_who_has_ended_well_is_no_excuse(join: Join, signals: Signals) -> None:
 def test_a_node_that_is_silent_ends_the_round_for_those_who_wait(
     join: Join, signals: Signals, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(gang, "LEASE_S", 0.5)
+    monkeypatch.setattr(exit_barrier, "LEASE_S", 0.5)
     nodes = [join(0), join(1)]
     until(lambda: nodes[1].bucket.get(nodes[1].prefix + "alive-1"))
     silence(nodes[1])
@@ -272,7 +272,7 @@ def test_a_proposal_does_not_wait_for_the_next_look(
     join: Join, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The others' programs may fail for it at any moment."""
-    monkeypatch.setattr(rounds, "LOOK_S", 600.0)
+    monkeypatch.setattr(retry_rounds, "LOOK_S", 600.0)
     node, other = join(1), join(0, start=False)
     until(lambda: node.bucket.get(node.prefix + "alive-1"))
 

@@ -15,13 +15,13 @@ from typing import Any, cast
 
 import pytest
 
-from runspec_inside import many
-from runspec_inside.elastic import fence
-from runspec_inside.elastic.kept import FencedSaver, Kept
-from runspec_inside.elastic.member import Member
-from runspec_inside.manifest import MANIFEST, OBJECTS, Entry, Listed, Manifest, parsed
-from runspec_inside.saver import Output, Saver
-from runspec_inside.words import Failure
+from runspec_agent.base.job_env import Failure
+from runspec_agent.elastic import fence
+from runspec_agent.elastic.checkpoint import FencedSaver, Kept
+from runspec_agent.elastic.member import Member
+from runspec_agent.store import parallel
+from runspec_agent.store.manifest import MANIFEST, OBJECTS, Entry, Listed, Manifest, parsed
+from runspec_agent.transfer.output_saver import Output, Saver
 from tests.faults.chosen import ALL
 from tests.unit.runspec_inside.save_world import Broken, Link, World
 
@@ -41,7 +41,7 @@ def repeatable(seed: int) -> Iterator[None]:
             do(thing)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(many, "each", each)
+        patch.setattr(parallel, "each", each)
         patch.setattr(os, "urandom", random.Random(seed).randbytes)
         yield
 

@@ -13,11 +13,11 @@ from typing import Any
 
 import pytest
 
-from runspec_inside import saver as module, snapshot
-from runspec_inside.bucket import Bucket
-from runspec_inside.manifest import MANIFEST, OBJECTS, PUBLISHED, Manifest, parsed
-from runspec_inside.saver import OVER, Saver
-from runspec_inside.words import LOST, Failure
+from runspec_agent.base.job_env import LOST, Failure
+from runspec_agent.store.base import Bucket
+from runspec_agent.store.manifest import MANIFEST, OBJECTS, PUBLISHED, Manifest, parsed
+from runspec_agent.transfer import output_saver as module, snapshot
+from runspec_agent.transfer.output_saver import OVER, Saver
 from tests.unit.runspec_inside.stores import Way
 
 AT = "runs/r/outputs/model/0/0/"

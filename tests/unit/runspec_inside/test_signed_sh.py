@@ -1,4 +1,4 @@
-"""What signed.sh promises: what runspec_inside.agent does, in every shell, with whichever tool there is."""
+"""What signed.sh promises: what runspec_agent.job.agent does, in every shell, with whichever tool there is."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from runspec.bundle import bundle
-from runspec.inside import inside_sh, signed_sh
-from runspec.provider import tar_blocks
+from runspec_jobs.load.bundle import bundle
+from runspec_jobs.provider import tar_blocks
+from runspec_jobs.provider.payload import inside_sh, signed_sh
 from runspec_rehearsal.aws.region import Objects
 from tests.unit.runspec_inside.shells import SHELLS, Word, every_shell, program
 from tests.unit.runspec_inside.store import BUCKET, TOOLS, Bucket, Image, answering

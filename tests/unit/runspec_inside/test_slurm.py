@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from runspec_inside import slurm
-from runspec_inside.meet import Node
+from runspec_agent.launch import slurm
+from runspec_agent.rendezvous.rendezvous import Node
 from tests.unit.runspec_inside.nodes import Nodes, fake_mpirun as fake_mpirun
 from tests.unit.runspec_inside.shells import program
 

@@ -12,11 +12,12 @@ from typing import Any
 
 import pytest
 
-from runspec_inside import files, snapshot as module
-from runspec_inside.bucket import Opened
-from runspec_inside.manifest import Entry
-from runspec_inside.snapshot import Restless, Snapshot, Unsettled
-from runspec_inside.words import Failure
+from runspec_agent.base import files
+from runspec_agent.base.job_env import Failure
+from runspec_agent.store.base import Opened
+from runspec_agent.store.manifest import Entry
+from runspec_agent.transfer import snapshot as module
+from runspec_agent.transfer.snapshot import Restless, Snapshot, Unsettled
 
 
 class Sent:

@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from runspec.inside import zipapp_bytes
-from runspec_inside import keep, start
+from runspec_agent.job import bytecode_cache, zipapp_main
+from runspec_jobs.provider.payload import zipapp_bytes
 from tests.unit.runspec_inside.nodes import fake_mpirun as fake_mpirun
 
 RECORD = {
@@ -103,9 +103,11 @@ def test_a_second_task_compiles_nothing(workspace: Workspace) -> None:
     second = workspace.task(1, "-v")
 
     assert loaded_of_the_zipapp(first) == {
-        "runspec_inside",
-        "runspec_inside.keep",
-        "runspec_inside.files",
+        "runspec_agent",
+        "runspec_agent.base",
+        "runspec_agent.job",
+        "runspec_agent.job.bytecode_cache",
+        "runspec_agent.base.files",
     }
     assert loaded_of_the_zipapp(second) == set()
 
@@ -198,8 +200,8 @@ def test_a_task_in_a_folder_reads_nothing_of_a_network(workspace: Workspace) -> 
         line.rpartition("|")[2].strip() for line in said.splitlines() if "import time:" in line
     }
     assert {
-        "runspec_inside.process",
-        "runspec_inside.saver",
+        "runspec_agent.base.process",
+        "runspec_agent.transfer.output_saver",
     } <= names  # of the batch process, and of the agent
     assert names & NOT_READ == set()
 
@@ -209,7 +211,7 @@ def loaded_of_the_zipapp(said: str) -> set[str]:
     return {
         line.split()[1].strip("'")
         for line in said.splitlines()
-        if line.startswith("import 'runspec_inside") and "zipimporter" in line
+        if line.startswith("import 'runspec_agent") and "zipimporter" in line
     }
 
 
@@ -217,14 +219,14 @@ def test_a_package_in_the_package_is_found(tmp_path: Path) -> None:
     """With the modules in it, and their lines."""
     app = tmp_path / "inside.pyz"
     app.write_bytes(zipapp_bytes())
-    codes = keep.made(str(app), str(tmp_path / "kept"))
-    importer = start.Kept(codes, str(app))
+    codes = bytecode_cache.made(str(app), str(tmp_path / "kept"))
+    importer = zipapp_main.Kept(codes, str(app))
 
     specs = {name: importer.find_spec(name) for name in codes}
 
     packages = {
         name for name, spec in specs.items() if spec and spec.submodule_search_locations is not None
     }
-    assert packages == {"runspec_inside", "runspec_inside.elastic"}
-    source = importer.get_source("runspec_inside.elastic.state")
+    assert {"runspec_agent", "runspec_agent.elastic"} < packages
+    source = importer.get_source("runspec_agent.elastic.policy")
     assert source is not None and "def decide" in source

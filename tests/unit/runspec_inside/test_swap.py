@@ -15,16 +15,16 @@ from typing import Any
 
 import pytest
 
-from runspec_inside.bucket import Bucket, connect
-from runspec_inside.folder import FolderBucket
-from runspec_inside.s3 import S3Bucket
-from runspec_inside.words import LOST, USAGE, Failure
+from runspec_agent.base.job_env import LOST, USAGE, Failure
+from runspec_agent.store.base import Bucket, connect
+from runspec_agent.store.folder import FolderBucket
+from runspec_agent.store.s3 import S3Bucket
 from tests.unit.runspec_inside.stores import OBJECTS, Way
 
 # Every writer counts up until so many of its own writes have won.
 COUNTING = """
 import json, sys
-from runspec_inside.bucket import connect
+from runspec_agent.store.base import connect
 bucket = connect()
 won = 0
 while won < int(sys.argv[2]):

@@ -13,11 +13,11 @@ from typing import Any
 
 import pytest
 
-from runspec.inside import zipapp_bytes
-from runspec_inside import sync
-from runspec_inside.folder import FolderBucket
-from runspec_inside.manifest import MANIFEST, OBJECTS, parsed
-from runspec_inside.words import Failure
+from runspec_agent.base.job_env import Failure
+from runspec_agent.store.folder import FolderBucket
+from runspec_agent.store.manifest import MANIFEST, OBJECTS, parsed
+from runspec_agent.transfer import folder_sync
+from runspec_jobs.provider.payload import zipapp_bytes
 
 
 @pytest.fixture
@@ -49,7 +49,7 @@ def kept(target: Path) -> dict[str, bytes]:
 
 def saved(source: Path, target: Path) -> int:
     """Save in one go; give the exit status."""
-    return sync.main(["--once", str(source), str(target)])
+    return folder_sync.main(["--once", str(source), str(target)])
 
 
 def test_everything_is_saved_and_has_its_plain_name_in_the_end(source: Path, target: Path) -> None:
@@ -71,7 +71,7 @@ def test_names_are_bytes(source: Path, target: Path, name: bytes) -> None:
 def test_as_many_saves_stay_as_are_asked_for(source: Path, target: Path) -> None:
     for text in "123":
         (source / "a").write_text(text)
-        assert sync.main(["--once", "--keep", "2", str(source), str(target)]) == 0
+        assert folder_sync.main(["--once", "--keep", "2", str(source), str(target)]) == 0
 
     saves = parsed((target / MANIFEST).read_bytes(), MANIFEST).saves
     assert [(target / OBJECTS / save.files["a"].object).read_text() for save in saves] == ["2", "3"]
@@ -83,7 +83,7 @@ def test_as_many_saves_stay_as_are_asked_for(source: Path, target: Path) -> None
 )
 def test_words_that_it_does_not_know(words: list[str]) -> None:
     with pytest.raises(Failure, match="usage: sync"):
-        sync.main(words)
+        folder_sync.main(words)
 
 
 @pytest.mark.parametrize("inner", ["", "deep"])

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from runspec_inside.taken import GOES, Taken
-from runspec_inside.words import STOPPED
+from runspec_agent.base.job_env import STOPPED
+from runspec_agent.preemption.hold import GOES, Taken
 
 
 class Notes:

@@ -8,11 +8,12 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from runspec_inside import team as module, words
-from runspec_inside.bucket import Bucket
-from runspec_inside.process import Signals
-from runspec_inside.team import Team
-from runspec_inside.words import LOST, STOPPED, Failure
+from runspec_agent.base import job_env
+from runspec_agent.base.job_env import LOST, STOPPED, Failure
+from runspec_agent.base.process import Signals
+from runspec_agent.retry import multi_instance as module
+from runspec_agent.retry.multi_instance import Team
+from runspec_agent.store.base import Bucket
 
 AT = "runs/r/nodes/0/"
 LIST = "127.0.0.3,127.0.0.2,127.0.0.4"
@@ -22,8 +23,8 @@ Make = Callable[..., Team]
 @pytest.fixture
 def make(bucket: Bucket) -> Make:
     def node(number: int, names: str = LIST, main: str = "127.0.0.2:6000") -> Team:
-        env = {words.NODE_NAMES: names, words.MAIN: main, words.NODE_ID: f"node-{number}"}
-        return Team(bucket, AT, {**env, words.IS_MAIN: str(number == 0).lower()})
+        env = {job_env.NODE_NAMES: names, job_env.MAIN: main, job_env.NODE_ID: f"node-{number}"}
+        return Team(bucket, AT, {**env, job_env.IS_MAIN: str(number == 0).lower()})
 
     return node
 
@@ -151,4 +152,4 @@ def test_a_node_that_never_comes_is_not_waited_for_for_ever(
 
 def test_nodes_that_are_all_started_alike_are_no_team(bucket: Bucket) -> None:
     """Slurm names them, too, and tells each its rank."""
-    assert module.read(bucket, "runs/r/", {words.NODE_NAMES: "a,b"}) is None
+    assert module.read(bucket, "runs/r/", {job_env.NODE_NAMES: "a,b"}) is None

@@ -25,12 +25,12 @@ from typing import Any
 
 import pytest
 
-from runspec.inside import boot_py
-from runspec_inside import boot
-from runspec_inside.blob import BlobBucket
-from runspec_inside.boot import BUNDLES
-from runspec_inside.s3 import S3Bucket
-from runspec_inside.words import Failure
+from runspec_agent.base import boot
+from runspec_agent.base.boot import BUNDLES
+from runspec_agent.base.job_env import Failure
+from runspec_agent.store.blob import BlobBucket
+from runspec_agent.store.s3 import S3Bucket
+from runspec_jobs.provider.payload import boot_py
 from runspec_rehearsal.listening import HOST, Certificate
 from tests.e2e import certificates
 from tests.needs import need, need_root

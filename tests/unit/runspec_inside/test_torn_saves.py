@@ -18,8 +18,8 @@ from pathlib import Path
 
 import pytest
 
-from runspec_inside.bucket import Bucket
-from runspec_inside.manifest import MANIFEST, OBJECTS, PUBLISHED, Manifest, parsed
+from runspec_agent.store.base import Bucket
+from runspec_agent.store.manifest import MANIFEST, OBJECTS, PUBLISHED, Manifest, parsed
 from tests.faults.chosen import ALL
 from tests.unit.runspec_inside.stores import Call, Way
 from tests.unit.runspec_inside.test_agent import MODEL, Service, service as service  # a fixture

@@ -4,22 +4,22 @@ from __future__ import annotations
 
 import threading
 
-from runspec_inside import tries
-from runspec_inside.bucket import Bucket
+from runspec_agent.retry import attempts
+from runspec_agent.store.base import Bucket
 from tests.unit.runspec_inside.stores import Way
 
 AT = "runs/r/tries/0-0/"
 
 
 def test_numbers_go_on_from_1(bucket: Bucket) -> None:
-    assert [tries.number(bucket, AT) for _ in range(12)] == list(range(1, 13))
+    assert [attempts.number(bucket, AT) for _ in range(12)] == list(range(1, 13))
 
 
 def test_tasks_and_nodes_have_their_own(bucket: Bucket) -> None:
-    tries.number(bucket, AT)
+    attempts.number(bucket, AT)
 
-    assert tries.number(bucket, "runs/r/tries/0-1/") == 1
-    assert tries.number(bucket, "runs/r/tries/1-0/") == 1
+    assert attempts.number(bucket, "runs/r/tries/0-1/") == 1
+    assert attempts.number(bucket, "runs/r/tries/1-0/") == 1
 
 
 def test_no_two_have_the_same(bucket: Bucket) -> None:
@@ -29,7 +29,7 @@ def test_no_two_have_the_same(bucket: Bucket) -> None:
 
     def run() -> None:
         gate.wait()
-        found.append(tries.number(bucket, AT))
+        found.append(attempts.number(bucket, AT))
 
     threads = [threading.Thread(target=run) for _ in range(6)]
     for thread in threads:
@@ -43,4 +43,4 @@ def test_no_two_have_the_same(bucket: Bucket) -> None:
 def test_a_lost_reply_takes_one_number(bucket: Bucket, way: Way) -> None:
     way.breaks("lost", "PUT", "tries")
 
-    assert [tries.number(bucket, AT) for _ in range(2)] == [1, 2]
+    assert [attempts.number(bucket, AT) for _ in range(2)] == [1, 2]

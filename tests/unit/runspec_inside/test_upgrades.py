@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from runspec.inside import zipapp_bytes
-from runspec_inside.elastic.fence import Mark
-from runspec_inside.elastic.kept import Kept
-from runspec_inside.elastic.state import DONE, State
-from runspec_inside.folder import FolderBucket
+from runspec_agent.elastic.checkpoint import Kept
+from runspec_agent.elastic.fence import Mark
+from runspec_agent.elastic.policy import DONE, State
+from runspec_agent.store.folder import FolderBucket
+from runspec_jobs.provider.payload import zipapp_bytes
 from tests import frozen
 
 SLURM = frozen.FROZEN / "slurm/store/runs"

@@ -9,9 +9,10 @@ from types import SimpleNamespace
 
 import pytest
 
-from runspec_inside import boot, vault
-from runspec_inside.login import REFUSED
-from runspec_inside.words import Failure
+from runspec_agent.base import boot
+from runspec_agent.base.job_env import Failure
+from runspec_agent.secrets import key_vault
+from runspec_agent.store.managed_identity import REFUSED
 from runspec_rehearsal.azure.identity import Identity
 from runspec_rehearsal.azure.vault import Vault
 from tests.e2e import certificates
@@ -40,15 +41,15 @@ def there(identity: Identity, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
 def pauses(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     """The pauses between tries, which nobody waits for."""
     found: list[float] = []
-    monkeypatch.setattr(vault, "time", SimpleNamespace(sleep=found.append))
+    monkeypatch.setattr(key_vault, "time", SimpleNamespace(sleep=found.append))
     return found
 
 
 def job(there: Vault, identity: Identity, secret: str, who: str = OURS) -> dict[str, str]:
     listed = json.dumps({"HF_TOKEN": f"{there.url}/secrets/{secret}"})
     env = {
-        vault.LISTED: listed,
-        vault.AUDIENCE: "https://vault.azure.net",
+        key_vault.LISTED: listed,
+        key_vault.AUDIENCE: "https://vault.azure.net",
         "RUNSPEC_IDENTITY": who,
         "OTHER": "1",
     }
@@ -60,16 +61,16 @@ def test_a_secret_becomes_the_variable_and_the_list_is_gone(
 ) -> None:
     env = job(there, identity, "hf")
 
-    vault.fill(env)
+    key_vault.fill(env)
 
-    assert (env["HF_TOKEN"], env["OTHER"], vault.LISTED in env) == (SECRET, "1", False)
+    assert (env["HF_TOKEN"], env["OTHER"], key_vault.LISTED in env) == (SECRET, "1", False)
     assert [one.resource for one in identity.asked] == ["https://vault.azure.net"]
 
 
 def test_nobody_is_asked_where_no_secret_is_listed() -> None:
     env = {"OTHER": "1"}
 
-    vault.fill(env)
+    key_vault.fill(env)
 
     assert env == {"OTHER": "1"}
 
@@ -92,7 +93,7 @@ def test_a_secret_that_is_not_given_ends_the_job_in_a_line_that_names_the_variab
     why: str,
 ) -> None:
     with pytest.raises(Failure, match=f"HF_TOKEN.*{why}") as failure:
-        vault.fill(job(there, identity, secret, who))
+        key_vault.fill(job(there, identity, secret, who))
 
     assert (failure.value.code, pauses) == (code, [])
 
@@ -106,6 +107,6 @@ def test_a_vault_that_is_busy_is_asked_again(
     )
     env = job(there, identity, "hf")
 
-    vault.fill(env)
+    key_vault.fill(env)
 
     assert (env["HF_TOKEN"], pauses) == (SECRET, [0.5, 1.0])

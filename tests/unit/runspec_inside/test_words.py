@@ -6,7 +6,7 @@ import socket
 
 import pytest
 
-from runspec_inside.words import Failure, read
+from runspec_agent.base.job_env import Failure, read
 
 
 def test_a_job_on_one_node_needs_no_words_at_all() -> None:

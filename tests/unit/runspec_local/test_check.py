@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
-from runspec.provider import Facts, Spec, UsageError
+from runspec_jobs.provider import Facts, Spec, UsageError
 from runspec_local import check
 from runspec_local.options import LocalOptions
 from runspec_local.survey import examine, survey

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from runspec.provider import Address, Interactive, Relay, Unavailable
+from runspec_jobs.provider import Address, Interactive, Relay, Unavailable
 from runspec_local import entering, process
 
 JOB = {"run": "job-000001", "engine": "podman", "nodes": 2, "secrets": ["TOKEN"], "grace_s": 1}

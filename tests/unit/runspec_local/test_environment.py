@@ -17,7 +17,7 @@ from pathlib import Path
 
 import pytest
 
-from runspec.provider import RemoteError, Unavailable, UsageError
+from runspec_jobs.provider import RemoteError, Unavailable, UsageError
 from runspec_local import pythons, uv
 from runspec_local.environment import build, complete
 from runspec_local.pythons import find_python, search_path

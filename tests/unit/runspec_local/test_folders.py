@@ -8,7 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import BinaryIO
 
-from runspec.provider import File
+from runspec_jobs.provider import File
 from runspec_local.folders import is_whole, put, remove
 
 

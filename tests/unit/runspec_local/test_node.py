@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from runspec_inside import hostfile, meet
+from runspec_agent.rendezvous import hostfile, rendezvous
 from runspec_local.node import Node, host
 
 
@@ -74,7 +74,7 @@ def test_the_host_file_is_there_without_a_launcher(tmp_path: Path) -> None:
 
     node.prepare()
 
-    nodes = [meet.Node(rank, host(rank), "", "", 0) for rank in range(2)]
+    nodes = [rendezvous.Node(rank, host(rank), "", "", 0) for rank in range(2)]
     assert (node.meet / "hostfile").read_text() == hostfile.text(nodes, 3)
 
 

@@ -27,7 +27,7 @@ SPOIL = f"until (rm -rf {KEPT}; mkdir -p $(dirname {KEPT}); echo > {KEPT}) 2>/de
 def applied(folder: Path, spec: str) -> tuple[int, dict[str, object]]:
     (folder / "job.yaml").write_text(spec)
     done = subprocess.run(
-        [sys.executable, "-m", "runspec", "apply", "--json", "job.yaml"],
+        [sys.executable, "-m", "runspec_jobs", "apply", "--json", "job.yaml"],
         cwd=folder,
         env={"RUNSPEC_HOME": str(folder / "home"), "PATH": "/usr/bin:/bin"},
         capture_output=True,

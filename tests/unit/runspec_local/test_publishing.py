@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from runspec.provider import RemoteError
+from runspec_jobs.provider import RemoteError
 from runspec_local.publishing import publish
 
 NAMES = ["a b", "line\nend", "byte\udcff", "old/now-a-file"]

@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 import runspec_local
-from runspec.provider import NoAnswer, RemoteError, Request, Scope, State, Step
+from runspec_jobs.provider import NoAnswer, RemoteError, Request, Scope, State, Step
 from runspec_local import engine, process, reaper, supervisor
 from runspec_local.child import start_child
 from runspec_local.client import BOOTSTRAP, LocalClient

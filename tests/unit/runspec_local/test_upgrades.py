@@ -13,8 +13,8 @@ from typing import Any
 
 import pytest
 
-from runspec import record
-from runspec.cli.main import run
+from runspec_jobs.cli.app import run
+from runspec_jobs.state import run_record
 from runspec_local import process
 from tests.frozen import run_of, thawed
 from tests.profiles import own_profile
@@ -89,7 +89,7 @@ def test_all_of_an_older_versions_runs_are_listed(home: Path, capsys: Capture) -
 
 def test_runs_that_have_no_number_are_in_the_order_of_the_clock(home: Path) -> None:
     """New ones come after them, whatever the clock says."""
-    old = [of.name for of in record.all_runs()]
+    old = [of.name for of in run_record.all_runs()]
     Path("job.yaml").write_text(
         "apiVersion: runspec/v1\nname: job\nprovider: local\ncommand: ['true']\n"
     )
@@ -97,8 +97,8 @@ def test_runs_that_have_no_number_are_in_the_order_of_the_clock(home: Path) -> N
     assert run(["apply", "job.yaml"]) == 0
 
     assert old == ["ended", "failed", "array", "elastic", "running", "cut-off", "gone"]
-    assert [of.name for of in record.all_runs()] == [*old, "job"]
-    assert record.find("job").memory().number == 1
+    assert [of.name for of in run_record.all_runs()] == [*old, "job"]
+    assert run_record.find("job").memory().number == 1
 
 
 @pytest.mark.parametrize("name", ENDED)
@@ -184,7 +184,7 @@ def test_an_unchanged_job_file_means_its_run(
     alive: list[subprocess.Popen[str]], tmp_path: Path, capsys: Capture, name: str, state: str
 ) -> None:
     """The plan of then is another one, word for word; what failed is run again, as always."""
-    old = record.find(name)
+    old = run_record.find(name)
     own_profile().write_text(json.dumps({"providers": {"local": PROFILE}}))
     Path("job.yaml").write_bytes(old.job)
 
@@ -199,7 +199,7 @@ def test_an_unchanged_job_file_means_its_run(
 def test_another_job_file_is_refused_while_the_run_goes_on(
     alive: list[subprocess.Popen[str]], capsys: Capture
 ) -> None:
-    old = record.find("running")
+    old = run_record.find("running")
     own_profile().write_text(json.dumps({"providers": {"local": PROFILE}}))
     Path("job.yaml").write_bytes(old.job.replace(b"sleep 600", b"sleep 601"))
 

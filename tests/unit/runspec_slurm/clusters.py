@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from runspec.provider import Facts, Problem, Source, Spec
+from runspec_jobs.provider import Facts, Problem, Source, Spec
 from runspec_slurm.options import SlurmOptions
 from runspec_slurm.provider import PROVIDER
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from runspec.provider import Finding
+from runspec_jobs.provider import Finding
 from runspec_rehearsal.slurm import Cluster
 from runspec_slurm import cluster as clusters, doctor, node, survey
 from runspec_slurm.first import PROFILE

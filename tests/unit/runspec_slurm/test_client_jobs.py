@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from runspec.provider import NoAnswer, RemoteError, Request, Scope, State, Status, Step
+from runspec_jobs.provider import NoAnswer, RemoteError, Request, Scope, State, Status, Step
 from runspec_rehearsal.slurm import Cluster
 from runspec_slurm import litter, pace, reasons
 from runspec_slurm.client import SlurmClient

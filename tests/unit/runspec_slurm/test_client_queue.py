@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from runspec.provider import NoAnswer, RemoteError, Unavailable
+from runspec_jobs.provider import NoAnswer, RemoteError, Unavailable
 from runspec_slurm import pace, queue, reasons, survey
 from runspec_slurm.options import SlurmOptions
 from runspec_slurm.queue import Past, Queue, Row

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from runspec.provider import NodeStatus, State, Status, Unavailable
+from runspec_jobs.provider import NodeStatus, State, Status, Unavailable
 from runspec_slurm import looking, pace, queue, reasons, states
 from runspec_slurm.client import SlurmClient
 from runspec_slurm.looking import BATCH, Note, Try

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from runspec.provider import Conflict
+from runspec_jobs.provider import Conflict
 from runspec_slurm import pace, streams
 from runspec_slurm.looking import Looks
 from runspec_slurm.outputs import outputs

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from runspec.provider import Request
+from runspec_jobs.provider import Request
 from runspec_slurm.client import SlurmClient
 from runspec_slurm.options import SlurmOptions
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from runspec.provider import RunspecError, State
+from runspec_jobs.provider import RunspecError, State
 from runspec_slurm import pace, seats
 from runspec_slurm.client import SlurmClient
 from runspec_slurm.looking import Looks, Seen, Try

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
-from runspec.provider import Scope
+from runspec_jobs.provider import Scope
 from runspec_slurm import script, storage
 from runspec_slurm.argv import words as argv
 from runspec_slurm.options import SlurmOptions

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from runspec.provider import RemoteError
+from runspec_jobs.provider import RemoteError
 from runspec_slurm.publishing import publish
 from runspec_slurm.shelf import Shelf
 from runspec_slurm.transport import transport

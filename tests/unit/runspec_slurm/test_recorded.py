@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from runspec.provider import NoAnswer, RemoteError
+from runspec_jobs.provider import NoAnswer, RemoteError
 from runspec_slurm import queue, survey
 from runspec_slurm.queue import BETWEEN, Queue, Row
 from runspec_slurm.shelf import Shelf

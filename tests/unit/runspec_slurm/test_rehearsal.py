@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from runspec.provider import Unavailable
+from runspec_jobs.provider import Unavailable
 from runspec_slurm.rehearsal import stage
 from tests.needs import need
 from tests.slurm import PROGRAMS

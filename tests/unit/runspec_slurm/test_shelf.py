@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from runspec.bundle import bundle
-from runspec.provider import NoAnswer, RemoteError, Unavailable
+from runspec_jobs.load.bundle import bundle
+from runspec_jobs.provider import NoAnswer, RemoteError, Unavailable
 from runspec_slurm import pace
 from runspec_slurm.shelf import Entry, Shelf
 from runspec_slurm.transport import Done, Here

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from runspec.provider import Conflict, Unavailable
+from runspec_jobs.provider import Conflict, Unavailable
 from runspec_slurm import transport as transports
 from runspec_slurm.transport import Here, Ssh, Transport, transport
 from tests.processes import marked

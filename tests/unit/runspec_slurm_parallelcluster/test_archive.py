@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import pytest
 
-from runspec.provider import RemoteError
+from runspec_jobs.provider import RemoteError
 from runspec_slurm.parallelcluster import archive
 
 # A file's state is kept beside it; what is asked for is done at the third look, as by the service.

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
-from runspec.problems import dotted
+from runspec_jobs.diagnostics.problem import dotted
 from tests.unit.runspec_slurm_parallelcluster.clusters import SUBNET, options, problems, spec
 
 OTHER = "subnet-0123456789abcdef1"

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from runspec.provider import CredentialsError, NoAnswer, RemoteError, Unavailable
+from runspec_jobs.provider import CredentialsError, NoAnswer, RemoteError, Unavailable
 from runspec_slurm.parallelcluster import cli, tool
 from runspec_slurm.parallelcluster.cli import Cli, NotThere, StopFirst, failure
 from tests.unit.runspec_slurm_parallelcluster.clusters import options

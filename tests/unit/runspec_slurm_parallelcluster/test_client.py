@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from runspec.provider import (
+from runspec_jobs.provider import (
     Change,
     NoAnswer,
     RemoteError,

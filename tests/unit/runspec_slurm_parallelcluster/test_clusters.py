@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from runspec.provider import Conflict, RemoteError, Request, Step
+from runspec_jobs.provider import Conflict, RemoteError, Request, Step
 from runspec_slurm.parallelcluster import PROVIDER, clusters
 from runspec_slurm.parallelcluster.cli import NotThere, StopFirst
 from runspec_slurm.parallelcluster.clusters import Clusters

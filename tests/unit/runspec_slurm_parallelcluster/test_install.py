@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from runspec.provider import Unavailable
+from runspec_jobs.provider import Unavailable
 from runspec_slurm.parallelcluster import survey, tool
 from runspec_slurm.parallelcluster.naming import VERSION
 from tests.needs import need

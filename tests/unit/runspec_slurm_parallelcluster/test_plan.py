@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from runspec.provider import Scope, Step
+from runspec_jobs.provider import Scope, Step
 from runspec_slurm.parallelcluster import PROVIDER, config
 from runspec_slurm.parallelcluster.naming import TAG
 from tests.unit.runspec_slurm_parallelcluster.clusters import RUN, facts, options, spec

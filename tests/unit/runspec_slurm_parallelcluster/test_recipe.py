@@ -9,9 +9,10 @@ from typing import Any
 
 import pytest
 
-from runspec import gather, job, plan
-from runspec.cli import arguments, console
-from runspec.cli.main import run
+from runspec_jobs.cli import arguments, output
+from runspec_jobs.cli.app import run
+from runspec_jobs.load import inputs, source
+from runspec_jobs.plan import model
 
 ROOT = Path(__file__).resolve().parents[3]
 FOLDER = ROOT / "specs" / "parallelcluster"
@@ -30,8 +31,8 @@ def _trusted() -> None:
 
 def planned(name: str) -> dict[str, Any]:
     path = FOLDER / name
-    found = gather.gather(job.read_file(path), FOLDER, console.Told(quiet=True).progress)
-    made = plan.make(found.provider, found.spec, plan.PREVIEW, found.facts)
+    found = inputs.gather(source.read_file(path), FOLDER, output.Told(quiet=True).progress)
+    made = model.make(found.provider, found.spec, model.PREVIEW, found.facts)
     return {step.id: step for step in made.steps}
 
 

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from runspec.provider import NoAnswer, RunspecError, Unavailable
+from runspec_jobs.provider import NoAnswer, RunspecError, Unavailable
 from runspec_slurm.parallelcluster import cli, tool
 from runspec_slurm.parallelcluster.options import ParallelClusterOptions
 

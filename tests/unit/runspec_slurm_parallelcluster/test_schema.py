@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from runspec import job
-from runspec.provider import Spec
+from runspec_jobs.load import source
+from runspec_jobs.provider import Spec
 from runspec_slurm.parallelcluster import config, survey
 from tests.unit.runspec_slurm_parallelcluster.clusters import options, spec
 from tests.unit.runspec_slurm_parallelcluster.library import interpreter
@@ -60,7 +60,7 @@ WRONG: dict[str, tuple[dict[str, Any], str]] = {
 
 
 def read(path: Path) -> Spec:
-    found, wrong = job.validated(job.read_file(path))
+    found, wrong = source.validated(source.read_file(path))
     assert found is not None, wrong
     return found
 

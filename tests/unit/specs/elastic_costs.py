@@ -10,12 +10,12 @@ from typing import NamedTuple
 
 import yaml
 
-from runspec.simulate.curve import Curve
-from runspec.simulate.fleet import Dice
-from runspec.simulate.runs import Job, Outcome, elastic, gang
-from runspec.simulate.scaling import Scaling
-from runspec.simulate.trace import Trace
-from runspec.simulate.work import Costs
+from runspec_jobs.simulate.fleet import Dice
+from runspec_jobs.simulate.progress import Costs
+from runspec_jobs.simulate.runs import Job, Outcome, elastic, gang
+from runspec_jobs.simulate.scaling import Scaling
+from runspec_jobs.simulate.throughput import Curve
+from runspec_jobs.simulate.trace import Trace
 
 TRACES = Path(__file__).resolve().parents[3] / "docs" / "traces"
 IMAGENET_90 = 90 * 1_281_167

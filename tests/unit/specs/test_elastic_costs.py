@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from runspec.cli.main import run
+from runspec_jobs.cli.app import run
 from tests.unit.specs import elastic_costs
 
 ROOT = Path(__file__).resolve().parents[3]

@@ -35,7 +35,7 @@ class Noted(type(os.environ)):
         asked.add(key)
         return super().__getitem__(key)
 os.environ.__class__ = Noted
-from runspec.cli.main import run
+from runspec_jobs.cli.app import run
 codes = {name: run(["plan", name, "--provider", sys.argv[1], "--json"]) for name in sys.argv[2:]}
 opened = sorted(m for m in sys.modules if m.startswith(("azure.core", "azure.identity", "azure.batch",
     "azure.mgmt", "azure.storage", "obstore", "msrest")))

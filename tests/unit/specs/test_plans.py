@@ -19,10 +19,11 @@ import pytest
 from botocore import xform_name
 from botocore.validate import ParamValidator
 
-from runspec import job, plan, profile as profiles, registry
-from runspec.profile import Profile
-from runspec.provider import Facts, Request, Source, Spec, inside_boot, inside_zipapp
 from runspec_aws.naming import each
+from runspec_jobs.load import profile as profiles, registry, source
+from runspec_jobs.load.profile import Profile
+from runspec_jobs.plan import model as plan
+from runspec_jobs.provider import Facts, Request, Source, Spec, inside_boot, inside_zipapp
 from tests.unit.specs import arm_bodies, azure_bodies, batch_ai, parallel_clusters, slurm_clusters
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -41,7 +42,7 @@ MACHINE = {
 
 def read(path: Path, **fields: Any) -> Spec:
     """Give the example at *path*, with *fields* instead of its own."""
-    spec, problems = job.validated(job.read_file(path))
+    spec, problems = source.validated(source.read_file(path))
     assert spec is not None, problems
     return Spec.model_validate({**spec.model_dump(exclude_unset=True), **fields})
 

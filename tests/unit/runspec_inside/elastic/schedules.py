@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from runspec_inside.elastic.state import DONE, RUNNING, Bounds, Timing
+from runspec_agent.elastic.policy import DONE, RUNNING, Bounds, Timing
 from tests.unit.runspec_inside.elastic.world import Broken, Machine, World
 
 BEAT_S = 5.0

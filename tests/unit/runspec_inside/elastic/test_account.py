@@ -9,13 +9,13 @@ from typing import Any
 
 import pytest
 
-from runspec_inside.elastic import account as accounts
-from runspec_inside.elastic.account import Account
-from runspec_inside.elastic.course import View
-from runspec_inside.elastic.engine import Turn
-from runspec_inside.elastic.state import LATE, LEFT, RUNNING, SILENT, Node
-from runspec_inside.folder import FolderBucket
-from runspec_inside.words import Failure
+from runspec_agent.base.job_env import Failure
+from runspec_agent.elastic import change_cost as accounts
+from runspec_agent.elastic.change_cost import Account
+from runspec_agent.elastic.policy import LATE, LEFT, RUNNING, SILENT, Node
+from runspec_agent.elastic.protocol import View
+from runspec_agent.elastic.runtime import Turn
+from runspec_agent.store.folder import FolderBucket
 
 AT = "runs/r/elastic/0/"
 

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from runspec_inside.elastic.course import Course
-from runspec_inside.elastic.fence import Ask, Mark
-from runspec_inside.elastic.state import (
+from runspec_agent.base.job_env import Failure
+from runspec_agent.elastic.fence import Ask, Mark
+from runspec_agent.elastic.policy import (
     DONE,
     FORMING,
     IDLE,
@@ -18,7 +18,7 @@ from runspec_inside.elastic.state import (
     State,
     Timing,
 )
-from runspec_inside.words import Failure
+from runspec_agent.elastic.protocol import Course
 from tests.unit.runspec_inside.elastic.world import Machine, World
 
 TIMING = Timing.of(5.0, grace_s=10.0)

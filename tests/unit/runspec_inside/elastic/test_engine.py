@@ -10,8 +10,8 @@ import pytest
 
 BEGIN = """
 import os, sys, time
-from runspec_inside import process
-from runspec_inside.elastic.engine import Torchrun, Turn
+from runspec_agent.base import process
+from runspec_agent.elastic.runtime import Torchrun, Turn
 
 folder, program = sys.argv[1:]
 engine = Torchrun(["sh", "-c", program, "torchrun", folder], None, 1.0, folder, 1)

@@ -7,8 +7,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from runspec_inside.elastic import headway
-from runspec_inside.elastic.headway import RUN_S, Headway
+from runspec_agent.elastic import progress
+from runspec_agent.elastic.progress import RUN_S, Headway
 
 
 class Life:
@@ -17,7 +17,7 @@ class Life:
     def __init__(self, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         self.now = 0.0
         clock = SimpleNamespace(monotonic=lambda: self.now)
-        monkeypatch.setattr(headway, "time", clock)
+        monkeypatch.setattr(progress, "time", clock)
         self.path = folder / "progress"
         self.headway = Headway(str(self.path))
 

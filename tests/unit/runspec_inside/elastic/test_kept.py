@@ -8,11 +8,11 @@ from typing import Any, cast
 
 import pytest
 
-from runspec_inside.elastic.kept import Kept
-from runspec_inside.elastic.member import Member
-from runspec_inside.folder import FolderBucket
-from runspec_inside.manifest import MANIFEST, OBJECTS, Manifest, parsed
-from runspec_inside.words import Failure
+from runspec_agent.base.job_env import Failure
+from runspec_agent.elastic.checkpoint import Kept
+from runspec_agent.elastic.member import Member
+from runspec_agent.store.folder import FolderBucket
+from runspec_agent.store.manifest import MANIFEST, OBJECTS, Manifest, parsed
 
 AT = "runs/r/elastic/0/"
 OUT = "runs/r/outputs/out/0/0/"

@@ -11,15 +11,15 @@ from typing import Any, cast
 
 import pytest
 
-from runspec_inside.agent import Agent
-from runspec_inside.elastic import run as module
-from runspec_inside.elastic.course import View
-from runspec_inside.elastic.run import Elastic
-from runspec_inside.elastic.state import RUNNING, Node, Timing
-from runspec_inside.folder import FolderBucket
-from runspec_inside.place import Place
-from runspec_inside.process import Signals
-from runspec_inside.words import LOST, Failure
+from runspec_agent.base.job_env import LOST, Failure
+from runspec_agent.base.process import Signals
+from runspec_agent.base.task_identity import Place
+from runspec_agent.elastic import node as module
+from runspec_agent.elastic.node import Elastic
+from runspec_agent.elastic.policy import RUNNING, Node, Timing
+from runspec_agent.elastic.protocol import View
+from runspec_agent.job.agent import Agent
+from runspec_agent.store.folder import FolderBucket
 
 ONE, TWO = Node("1", 1, "h1"), Node("2", 1, "h2")
 

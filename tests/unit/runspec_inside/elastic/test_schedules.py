@@ -12,9 +12,9 @@ from typing import Any
 
 import pytest
 
-from runspec_inside.elastic import course as courses, fence, state as policy
-from runspec_inside.elastic.course import Course
-from runspec_inside.elastic.fence import FENCE, Ask, Mark, Work, looked
+from runspec_agent.elastic import fence, policy, protocol as courses
+from runspec_agent.elastic.fence import FENCE, Ask, Mark, Work, looked
+from runspec_agent.elastic.protocol import Course
 from tests.unit.runspec_inside.elastic import world as worlds
 from tests.unit.runspec_inside.elastic.schedules import scheduled
 from tests.unit.runspec_inside.elastic.world import Broken, Store

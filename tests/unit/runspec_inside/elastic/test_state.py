@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 import pytest
 
-from runspec_inside.elastic.state import (
+from runspec_agent.elastic.policy import (
     AGAIN,
     CHANGES,
     DONE,

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from runspec_inside.elastic.torch_handler import STOPPED, VIEW, Handler, Ranks, read, write
+from runspec_agent.elastic.torch_rendezvous import STOPPED, VIEW, Handler, Ranks, read, write
 
 TURN: dict[str, Any] = {
     "generation": 1,

@@ -11,10 +11,10 @@ import random
 from collections.abc import Callable
 from typing import Any
 
-from runspec_inside.elastic.course import STATE, Course, View
-from runspec_inside.elastic.fence import FENCE, Ask, Mark, Work, committed, looked
-from runspec_inside.elastic.state import DONE, RUNNING, Bounds, Node, State, Timing
-from runspec_inside.words import LOST, Failure
+from runspec_agent.base.job_env import LOST, Failure
+from runspec_agent.elastic.fence import FENCE, Ask, Mark, Work, committed, looked
+from runspec_agent.elastic.policy import DONE, RUNNING, Bounds, Node, State, Timing
+from runspec_agent.elastic.protocol import STATE, Course, View
 
 Then = Callable[[Any, Failure | None], None]
 TICK_S = 0.01

@@ -1,0 +1,39 @@
+"""The command line of the zipapp.
+
+`job [-- WORD...]`, `job --node`, `batch -- WORD...`, `enter RUN TASK RANK [-- WORD...]`, `launch -- WORD...`,
+`reach -- WORD...`, `relay HOST PORT`, `rsh HOST WORD...`, `sync --every SECONDS|--once FROM TO`.
+"""
+
+import importlib
+import sys
+
+from runspec_agent.base.job_env import Failure
+
+# Each verb's module is imported when it is asked for: a zipapp compiles every module anew, and tasks may be many.
+VERBS = {
+    "job": "job.agent",
+    "batch": "job.slurm_batch",
+    "enter": "job.exec_into",
+    "launch": "launch.launch",
+    "reach": "rendezvous.connectivity",
+    "relay": "job.port_relay",
+    "rsh": "launch.file_rsh",
+    "sync": "transfer.folder_sync",
+}
+
+
+def main() -> int:
+    verb, argv = sys.argv[1:2], sys.argv[2:]
+    try:
+        if not verb or verb[0] not in VERBS:
+            raise Failure("usage: runspec_agent {} ...".format("|".join(VERBS)))
+        module = importlib.import_module("{}.{}".format(__package__, VERBS[verb[0]]))
+        code: int = module.main(argv)
+        return code
+    except Failure as failure:
+        print("runspec: {}".format(failure), file=sys.stderr)
+        return failure.code
+
+
+if __name__ == "__main__":
+    sys.exit(main())

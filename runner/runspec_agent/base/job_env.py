@@ -1,0 +1,112 @@
+"""The environment contract of a job, read once: what the provider tells the nodes in RUNSPEC_* variables."""
+
+import os
+import socket
+from typing import Mapping, NamedTuple, Optional, Tuple, Type, TypeVar
+
+from runspec_agent.base.failure import LOST, STOPPED, USAGE, Failure
+
+__all__ = [
+    "IS_MAIN",
+    "LATE_S",
+    "LAUNCHES",
+    "LEASE_S",
+    "LOST",
+    "MAIN",
+    "NODE_ID",
+    "NODE_NAMES",
+    "STOPPED",
+    "TEAM_WORDS",
+    "USAGE",
+    "Failure",
+    "Words",
+    "current",
+    "read",
+]
+
+LAUNCHES = ("none", "mpi", "torchrun")
+# Where a service starts the nodes of a task together. What Azure Batch calls them:
+# https://learn.microsoft.com/en-us/azure/batch/batch-compute-node-environment-variables
+NODE_NAMES = "RUNSPEC_NODE_NAMES"  # addresses with commas, as AZ_BATCH_HOST_LIST has them
+MAIN = "RUNSPEC_MAIN"  # address:port of the main node, as AZ_BATCH_MASTER_NODE has it
+IS_MAIN = "RUNSPEC_IS_MAIN"  # "true" or "false", as AZ_BATCH_IS_CURRENT_NODE_MASTER has it
+NODE_ID = "RUNSPEC_NODE_ID"  # of the node, as AZ_BATCH_NODE_ID has it
+TEAM_WORDS = (NODE_NAMES, MAIN, IS_MAIN, NODE_ID)
+LATE_S = 3600.0  # for the last machine to come
+LEASE_S = 120.0  # a node whose beat has stood still for so long is gone
+
+Number = TypeVar("Number", int, float)
+
+
+class Words(NamedTuple):
+    run: str
+    attempt: (
+        int  # from 1; a number is used once, since the records of an attempt stay where they are
+    )
+    rank: int
+    nodes: int
+    host: str  # unique among the nodes
+    leader: Optional[str]  # the host of rank 0; None: found at the meeting
+    hostfile: Optional[str]
+    slots: int  # processes per node
+    launch: str
+    meet: Optional[str]  # a directory that all nodes share
+    meet_timeout_s: float
+    lease_s: float  # a node whose heartbeat has stood still for so long is gone
+    grace_s: float  # between SIGTERM and SIGKILL
+
+
+def read(env: Mapping[str, str]) -> Words:
+    """Raise Failure for a word that is not of its form, and for nodes that have nowhere to meet."""
+    words = Words(
+        run=env.get("RUNSPEC_RUN", ""),
+        attempt=_number(env, "ATTEMPT", 1, 1, int),
+        rank=_number(env, "RANK", 0, 0, int),
+        nodes=_number(env, "NODES", 1, 1, int),
+        host=env.get("RUNSPEC_HOST") or socket.gethostname(),
+        leader=env.get("RUNSPEC_LEADER") or None,
+        hostfile=env.get("RUNSPEC_HOSTFILE") or None,
+        slots=_number(env, "SLOTS", 1, 1, int),
+        launch=_choice(env, "LAUNCH", LAUNCHES),
+        meet=env.get("RUNSPEC_MEET") or None,
+        meet_timeout_s=_number(env, "MEET_TIMEOUT_S", 600.0, 0.0, float),
+        lease_s=_number(env, "LEASE_S", 30.0, 0.1, float),
+        grace_s=_number(env, "GRACE_S", 10.0, 0.0, float),
+    )
+    _check(words)
+    return words
+
+
+def current() -> Words:
+    return read(os.environ)
+
+
+def _check(words: Words) -> None:
+    if words.rank >= words.nodes:
+        raise Failure("RUNSPEC_RANK is {}, but RUNSPEC_NODES is {}".format(words.rank, words.nodes))
+    if any(letter.isspace() for letter in words.host):
+        raise Failure("RUNSPEC_HOST: '{}' has white space in it".format(words.host))
+    if words.nodes > 1 and words.launch != "none" and words.meet is None:
+        raise Failure(
+            "RUNSPEC_MEET, a directory that all nodes share, is needed for more than one node"
+        )
+
+
+def _number(
+    env: Mapping[str, str], name: str, default: Number, least: Number, kind: Type[Number]
+) -> Number:
+    text = env.get("RUNSPEC_" + name) or str(default)
+    try:
+        value = kind(text)
+    except ValueError:
+        raise Failure("RUNSPEC_{}: '{}' is not a number".format(name, text)) from None
+    if not value >= least:
+        raise Failure("RUNSPEC_{}: {} is less than {}".format(name, text, least))
+    return value
+
+
+def _choice(env: Mapping[str, str], name: str, choices: Tuple[str, ...]) -> str:
+    text = env.get("RUNSPEC_" + name) or choices[0]
+    if text not in choices:
+        raise Failure("RUNSPEC_{}: '{}' is not one of {}".format(name, text, ", ".join(choices)))
+    return text

@@ -1,0 +1,207 @@
+"""What an elastic job keeps: the outputs of its first node, in one place, from which every generation begins.
+
+What counts stands in a note of its own for each save, the manifests of all outputs together, and the fence names the
+note that counts: so a generation that is over can make nothing count any more. An output's own manifest, for those who
+read outputs, follows it.
+"""
+
+import json
+import os
+import threading
+from typing import Any, Callable, Dict, List, Mapping, Optional, Set
+
+from runspec_agent.base import files
+from runspec_agent.base.job_env import LOST, Failure
+from runspec_agent.elastic.member import Member
+from runspec_agent.store.base import Bucket
+from runspec_agent.store.manifest import MANIFEST, OBJECTS, Listed, Manifest, contents, of, parsed
+from runspec_agent.transfer.output_saver import Output, Saver, restore
+
+KEPT = "kept/"
+RESTORED = "restored/{}/"  # the nodes of a generation that have all of what it begins from
+OVER = "a later generation has begun: what this one wrote since its last save is not kept"
+Manifests = Dict[str, Manifest]
+
+
+class Kept:
+    """The outputs of one task. *prefix* is where its records lie, *below* where its outputs go."""
+
+    def __init__(self, bucket: Bucket, prefix: str, below: str, task: int) -> None:
+        self.bucket, self.prefix = bucket, prefix
+        self._prefix = below + "outputs/{}/" + "{}/0/".format(task)
+        self.folders: Dict[str, str] = {}
+        self._every_s: Dict[str, Optional[float]] = {}
+        self._keep: Dict[str, int] = {}
+
+    def add(self, name: str, path: str, every_s: Optional[float], keep: int = 1) -> None:
+        self.folders[name], self._every_s[name], self._keep[name] = path, every_s, keep
+
+    def listed(self, note: str) -> Manifests:
+        """Return what *note* names, for each output; nothing has been kept where it is empty."""
+        if not note:
+            return {}
+        found = self.bucket.get(self.prefix + KEPT + note)
+        if found is None:
+            raise Failure("what was kept as {} is gone".format(note), LOST)
+        try:
+            kept: Mapping[str, Any] = json.loads(found.decode("utf-8"))
+            return {name: of(one, note) for name, one in kept.items()}
+        except (ValueError, LookupError, TypeError) as error:
+            text = "what was kept as {} cannot be read: {}"
+            raise Failure(text.format(note, error), LOST) from error
+
+    def restore(self, note: str) -> None:
+        """Make the folders hold what *note* names, and nothing else: all nodes begin from the same.
+
+        Raises Failure where a file cannot be had as it was saved.
+        """
+        for name, manifest in self.listed(note).items():
+            if name in self.folders:
+                _drop(self.folders[name], manifest.files)
+                restore(self._output(name, manifest))
+
+    def _output(self, name: str, manifest: Manifest, objects: List[str] = []) -> Output:  # noqa: B006 - only read
+        folder, prefix = self.folders[name], self._prefix.format(name)
+        every_s, keep = self._every_s[name], self._keep[name]
+        output = Output(self.bucket, name, folder, prefix, every_s, keep)
+        output.know(manifest, objects)
+        return output
+
+    def has_restored(self, generation: int, rank: int, note: str) -> None:
+        """Say that node *rank* has all of *note*, from which *generation* begins."""
+        if note:
+            self.bucket.put(self.prefix + RESTORED.format(generation) + str(rank), b"1")
+
+    def saver(self, member: Member, generation: int, note: str, nodes: int = 1) -> "FencedSaver":
+        """Return what saves for *generation*, of so many *nodes*, which has begun from *note*."""
+        kept = self.listed(note)
+        saver = FencedSaver(self.bucket, member, generation, self.prefix + KEPT, note)
+        saver.begun = {name: kept.get(name, Manifest()) for name in self.folders}
+        prefix = self.prefix + RESTORED.format(generation)
+        saver.all_began = lambda: sum(1 for _ in self.bucket.listing(prefix)) >= nodes
+        for name, manifest in saver.begun.items():
+            at = self._prefix.format(name) + OBJECTS
+            objects = [found.key[len(at) :] for found in self.bucket.listing(at)]
+            self.bucket.sweep(at)
+            saver.outputs.append(self._output(name, manifest, objects))
+        return saver
+
+
+class FencedSaver(Saver):
+    """Saves for one generation, as long as that is the one that may write."""
+
+    def __init__(
+        self, bucket: Bucket, member: Member, generation: int, prefix: str, note: str
+    ) -> None:
+        super().__init__(bucket)
+        self.member, self.generation, self.prefix = member, generation, prefix
+        self.begun: Manifests = {}  # what there was when the generation began
+        self.all_began: Callable[[], bool] = lambda: True
+        self._note = self._begun_note = note  # the one that counts
+        self._old: List[str] = []  # notes that do not
+        self._holding = True  # whether a node may still read what the generation began from
+        self._followed: Set[str] = set()  # outputs
+        self._count = 0
+        self._committing = threading.Lock()
+
+    def has_new(self) -> bool:
+        """Say whether something counts now that did not when the generation began."""
+        return any(
+            contents(one.manifest.files) != contents(self.begun[one.name].files)
+            for one in self.outputs
+        )
+
+    def _may_save(self) -> None:
+        if not self.member.may_write(self.generation):
+            raise Failure(OVER, LOST)
+
+    def commit(self, output: Output, manifest: Manifest) -> None:
+        with self._committing:
+            self._count += 1
+            note = "{}-{}".format(self.generation, self._count)
+            all_of_them = {one.name: one.manifest for one in self.outputs}
+            all_of_them[output.name] = manifest
+            kept = {name: one.record() for name, one in all_of_them.items()}
+            self.bucket.put(self.prefix + note, json.dumps(kept).encode("utf-8"))
+            if not self.member.commit(self.generation, note):
+                raise Failure(OVER, LOST)
+            self._old += [self._note] if self._note else []
+            self._note = note
+            output.manifest = manifest
+        self._follow(output)
+        self._followed.add(output.name)
+
+    def _follow(self, output: Output) -> None:
+        """Have the output's own manifest say what counts, unless a later generation's does.
+
+        Who read the version of one before the fence was raised does not replace one that came after it.
+        """
+        key = output.prefix + MANIFEST
+        for _ in range(8):
+            found = self.bucket.fetch(key)
+            holder = parsed(None if found is None else found[0], key).holder
+            if _order(holder) > self.generation:
+                raise Failure(OVER, LOST)
+            self._writes += 1
+            mine = "{}-{}-{}".format(self.generation, self._holder, self._writes)
+            text = output.manifest._replace(holder=mine).to_bytes()
+            if self.bucket.swap(key, text, None if found is None else found[1]) is not None:
+                return
+        raise Failure("{} is written to by others all the time".format(key), LOST)
+
+    def collect(self, output: Output) -> None:
+        """Whoever saved last may have been killed before the output's own manifest followed, which names what goes.
+
+        What counts, counts, whether it can be tidied up or not: the next save does so.
+        """
+        if output.name not in self._followed:
+            self._follow(output)
+            self._followed.add(output.name)
+        try:
+            spared = self._spared(output)
+        except Failure:
+            return
+        output.collect(spared)
+
+    def _spared(self, output: Output) -> Set[str]:
+        """A slow node may still read what the generation began from: that stays until all have it."""
+        if self._holding and self._note != self._begun_note:
+            self._holding = bool(self._begun_note) and not self.all_began()
+        if self._holding:
+            return self.begun[output.name].objects
+        self._forget()
+        return set()
+
+    def _forget(self) -> None:
+        """Empty the notes that count no more: a job may delete outputs alone."""
+        with self._committing:
+            while self._old:
+                self.bucket.put(self.prefix + self._old[-1], b"")
+                self._old.pop()
+
+
+def _order(holder: str) -> int:
+    """Return the generation that wrote a manifest; none has written one of another form."""
+    first = holder.partition("-")[0]
+    return int(first) if first.isdigit() else 0
+
+
+def _drop(folder: str, entries: Listed) -> None:
+    """Remove what is not kept: a node that was not the first may have written its own.
+
+    And what is in the way of files: folders in their place, and links, through which others would be written.
+    """
+    wanted = {files.local(name) for name in entries}
+    for at, folders, names in os.walk(folder, topdown=False):
+        for name in names:
+            path = os.path.join(at, name)
+            if os.path.islink(path) or os.path.relpath(path, folder) not in wanted:
+                files.remove(path)
+        for name in folders:
+            path = os.path.join(at, name)
+            own = os.path.relpath(path, folder)
+            if os.path.islink(path):
+                if own in wanted or any(other.startswith(own + os.sep) for other in wanted):
+                    files.remove(path)
+            elif own in wanted:
+                files.remove_tree(path)

@@ -1,0 +1,153 @@
+"""A node's membership in an elastic job: a thread that takes `course` through the store of the run."""
+
+import random
+import threading
+import time
+from typing import Any, Callable, Dict, Mapping, Optional
+
+from runspec_agent.base.job_env import Failure
+from runspec_agent.elastic import fence
+from runspec_agent.elastic.fence import Ask, Work
+from runspec_agent.elastic.policy import Bounds, Node, Timing
+from runspec_agent.elastic.protocol import Course, View
+from runspec_agent.store.base import Bucket
+
+FOLDER_BEAT_S, STORE_BEAT_S = 1.0, 5.0
+
+
+def timing(env: Mapping[str, str], grace_s: float = 30.0) -> Timing:
+    """Return the times that go with `RUNSPEC_BEAT_S`, whose default is that of the store.
+
+    A beat is a put and a get of each node: 17,280 of each a day at 5 s.
+    """
+    folder = env.get("RUNSPEC_STORE", "").startswith("file://")
+    text = env.get("RUNSPEC_BEAT_S") or str(FOLDER_BEAT_S if folder else STORE_BEAT_S)
+    try:
+        beat_s = float(text)
+    except ValueError:
+        beat_s = 0.0
+    if not 0.05 <= beat_s <= 600:
+        raise Failure("RUNSPEC_BEAT_S: '{}' is not a number of seconds".format(text))
+    return Timing.of(beat_s, grace_s)
+
+
+class Member(threading.Thread):
+    """It joins with `start`. All methods are for any thread, and none but the last three waits for the store.
+
+    What the agent does: it looks at `view` several times a beat. While `view().rank` is a number it runs the program of
+    `view().generation`; as soon as it is None, or the generation is another one, it has the program stop and save, and
+    calls `ready` with the generation it sees. It calls `finish` where the program ended by itself, and ends where the
+    phase is "done".
+    """
+
+    def __init__(
+        self, bucket: Bucket, prefix: str, me: Node, bounds: Bounds, timing: Timing
+    ) -> None:
+        """*bucket* is this member's own: it waits no longer than a third of the lease. *prefix* ends with a slash."""
+        super().__init__(daemon=True, name="member")
+        bucket.hasten(timing.lease_s / 3)
+        self.bucket, self.prefix, self.timing = bucket, prefix, timing
+        self.requests: Dict[str, int] = {}  # by kind: put, fetch, swap, list
+        self.error: Optional[Failure] = None  # of the last pass
+        self._course = Course(
+            me, bounds, timing, time.monotonic, time.time, random.SystemRandom().random
+        )
+        self._lock = threading.Lock()
+        self._over = threading.Event()
+        self._woken = threading.Event()
+        self._does: Dict[str, Callable[[Ask], Any]] = {
+            "put": lambda ask: bucket.put(prefix + ask.key, ask.content),
+            "fetch": lambda ask: bucket.fetch(prefix + ask.key),
+            "swap": lambda ask: bucket.swap(prefix + ask.key, ask.content, ask.etag),
+            "list": lambda ask: [
+                (found.key[len(prefix + ask.key) :], found.etag)
+                for found in bucket.listing(prefix + ask.key)
+            ],
+        }
+
+    def view(self) -> View:
+        """Return what this node may do now."""
+        with self._lock:
+            return self._course.view()
+
+    def ready(self, generation: int, further: bool = False) -> None:
+        """Say that nothing of the program is running, and what it wrote is saved. *generation* is that of the view.
+
+        *further*: the generation that ran here last has got on, as its first node knows.
+        """
+        with self._lock:
+            self._course.ready(generation, further)
+        self._woken.set()
+
+    def finish(self, generation: int, code: int, further: bool = False) -> None:
+        """Say that the program of *generation* has ended by itself with *code*, and what it wrote is saved.
+
+        0 of rank 0 ends the job; 75 and 143 begin a new generation, unless that has often led to nothing; all else is a
+        failure, which counts when all others are heard from after it.
+        """
+        with self._lock:
+            self._course.finish(generation, code, further)
+        self._woken.set()
+
+    def leave(self, why: str = "") -> None:
+        """Say that this node will go, and *why*: others stop, and wait until it is `ready` or has been closed."""
+        with self._lock:
+            self._course.leave(why=why)
+        self._woken.set()
+
+    def close(self, seconds: float = 5.0) -> None:
+        """Say that this node is gone, if the store answers within *seconds*. The program is not running."""
+        self._over.set()
+        self._woken.set()
+        if self.is_alive():
+            self.join(seconds)
+        if not self.is_alive():
+            try:
+                self._drive(self._course.part())
+            except Failure as error:  # the lease ends, too
+                self.error = error
+
+    def may_write(self, generation: int) -> bool:
+        """Say whether *generation* may write now. It may not be so any more a moment later: only `commit` is sure.
+
+        Raise Failure when the store gives no answer.
+        """
+        return bool(self._drive(fence.looked())[0].generation == generation)
+
+    def commit(self, generation: int, note: str) -> bool:
+        """Have what *note* names count, unless a later generation has begun; a note is used once.
+
+        Raise Failure when the store gives no answer: then it is unknown, and a second call says.
+        """
+        return bool(self._drive(fence.committed(generation, note)))
+
+    def committed(self) -> str:
+        """Return the note that counts; "" where there is none."""
+        return str(self._drive(fence.looked())[0].note)
+
+    def run(self) -> None:
+        self._over.wait(self._course.first_s())
+        while not self._over.is_set():
+            self._woken.clear()
+            try:
+                self._drive(self._course.step())
+                self.error = None
+                pause_s = self._course.pause_s()
+            except (
+                Failure
+            ) as error:  # the next pass may do better, and `view` says when it is too long
+                self.error = error
+                pause_s = self.timing.beat_s / 2
+            self._woken.wait(pause_s)
+
+    def _drive(self, work: Work) -> Any:
+        """Do what *work* asks for, and return its result. The others wait for its thoughts only, not for the store."""
+        reply: Any = None
+        try:
+            while True:
+                with self._lock:
+                    ask = work.send(reply)
+                    self.requests[ask.verb] = self.requests.get(ask.verb, 0) + 1
+                reply = self._does[ask.verb](ask)
+        except StopIteration as end:
+            return end.value

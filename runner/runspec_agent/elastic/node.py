@@ -1,0 +1,368 @@
+"""One node of an elastic job, from its first look at the state to its last: while it is a member, it runs the program.
+
+`docs/inside.md` says what a program sees of that.
+"""
+
+import json
+import os
+import shlex
+import time
+from typing import TYPE_CHECKING, Any, Dict, List, Optional, Tuple
+
+from runspec_agent.base import files
+from runspec_agent.base.job_env import LOST, STOPPED, Failure, read
+from runspec_agent.base.process import STOPS, Pace, Signals
+from runspec_agent.base.task_identity import variable
+from runspec_agent.elastic.change_cost import Account
+from runspec_agent.elastic.checkpoint import FencedSaver, Kept
+from runspec_agent.elastic.member import Member, timing
+from runspec_agent.elastic.policy import DONE, Bounds, Node, State
+from runspec_agent.elastic.progress import Headway
+from runspec_agent.elastic.protocol import STATE, View
+from runspec_agent.elastic.runtime import Program, Torchrun, Turn, torchrun_words
+from runspec_agent.env import address, program_env
+from runspec_agent.transfer import inputs, workdir
+from runspec_agent.transfer.output_saver import Saver
+from runspec_agent.transfer.store_mirror import Mirror
+
+if TYPE_CHECKING:
+    from typing import Protocol  # novm - 3.8, for type checkers alone
+
+    from runspec_agent.base.task_identity import Place
+    from runspec_agent.store.base import Bucket
+
+    class Host(Protocol):
+        """The agent, as an elastic node needs it; the agent imports this module, and not the other way round."""
+
+        bucket: Bucket
+        env: Dict[str, str]
+        record: Dict[str, Any]
+        at: str
+        place: Place
+        folder: str
+        workdir: workdir.Workdir
+
+        def tell(self, text: str) -> None: ...
+        def notice(self) -> Optional[str]: ...
+
+
+LOOK_S = 0.2  # at the most between two looks
+SAVE_S = 120.0  # for a node to save what its program wrote, before the others go on without it
+START_S = 60.0  # for the first node to say where its generation meets
+QUICK_S = 2.0  # for the store to take what is told of a change
+STARTS = "starts/{}"
+
+
+class Elastic:
+    """What *agent* does for a record with `elastic`; *words* are the program's, if its record has none."""
+
+    def __init__(self, agent: "Host", words: List[str], signals: Signals) -> None:
+        self.agent, self.words, self.signals = agent, words, signals
+        self.bucket, self.env, self.record = agent.bucket, agent.env, agent.record
+        self.prefix = "{}elastic/{}/".format(agent.at, agent.place.task)
+        self.bounds = self.record["elastic"]
+        self.folder = os.path.join(agent.folder, "elastic")
+        self.kept = Kept(self.bucket, self.prefix, agent.at, agent.place.task)
+        self.own = Saver(self.bucket)
+        quick = self.bucket.apart()  # who waits for the store hears no signal, and stops no program
+        quick.hasten(QUICK_S)
+        self.account = Account(quick, self.prefix, self.folder)
+        self.headway = Headway(self.account.path)
+        self.turn: Optional[Turn] = None  # the generation whose program runs here
+        self.saver: Optional[FencedSaver] = None
+        self.mirror: Optional[Mirror] = None
+        self.told = False  # whether the program was told to stop
+        self.leaving = False
+        self._began = self._said = 0
+        self._further = False  # whether the generation that ran here last has got on
+        self._shown: Optional[View] = None
+
+    def run(self) -> int:
+        """Return what this node ends with: 0 or the job's code when that is over, STOPPED when it has to go."""
+        over = self._over()
+        if over is not None:
+            return over
+        self._prepare()
+        self.engine = self._engine()
+        self.member = self._member()
+        self.member.start()
+        self.own.start()
+        try:
+            self.engine.prepare(self._localized())
+            code = self._stay()
+        finally:
+            self.engine.kill()
+            self.member.close()
+            lost = self._lost_own(self.own.finish())
+        if code == 0 and not lost:
+            self._publish(self.own)
+        return 1 if lost and code == 0 else code
+
+    def _publish(self, saver: Saver) -> None:
+        for line in saver.publish():
+            self.agent.tell("not under plain names yet: {}".format(line))
+
+    def _over(self) -> Optional[int]:
+        """Return the code of a job that is over: who comes late has nothing to do."""
+        found = self.bucket.get(self.prefix + STATE)
+        state = None if found is None else State.of(found)
+        if state is None or state.phase != DONE:
+            return None
+        self.agent.tell("the job is over: there is nothing left to do")
+        return state.code
+
+    def _prepare(self) -> None:
+        """Get all that a program needs, so that the others do not wait for it once this node has joined."""
+        self.agent.workdir.mounted()
+        os.mkdir(self.folder, 0o755)
+        for output in self.record["outputs"]:
+            path = inputs.roomy(self.agent.workdir.below(output["path"]), self.env)
+            os.makedirs(path, exist_ok=True)
+            keep = output.get("keep", 1)
+            if output.get("from") == "all":
+                below = workdir.own(self.agent.at + "outputs/", output["name"], self.agent.place)
+                self.own.add(output["name"], path, below, output["sync_s"], keep)
+            else:
+                self.kept.add(output["name"], path, output["sync_s"], keep)
+            self.env[variable("OUTPUT", output["name"])] = path
+        program_env.fill(self.env, self.record, self.agent.place, self.folder)
+        hosts = os.path.join(self.folder, "hosts")
+        script = os.path.join(self.folder, "discovery.sh")
+        files.write(script, discovery(hosts), 0o755)
+        self.env.update(
+            RUNSPEC_MEMBERS=os.path.join(self.folder, "members.json"),
+            RUNSPEC_NOTICE=os.path.join(self.folder, "notice"),
+            RUNSPEC_PROGRESS=self.account.path,
+            RUNSPEC_DISCOVERY=script,
+        )
+
+    def _engine(self) -> Program:
+        grace_s, slots = self._grace_s(), self.record["slots"]
+        argv = self.words or [files.local(word) for word in self.record.get("argv") or ()]
+        start = ["/bin/sh", self.agent.workdir.unpacked()]
+        if self.record["launch"] != "torchrun":
+            return Program([*start, *argv], self.agent.workdir.cwd, grace_s)
+        own = torchrun_words(self.env["RUNSPEC_RUN"], self.bounds, slots, self.env["RUNSPEC_HOST"])
+        folder = os.path.join(self.folder, "torchrun")
+        os.mkdir(folder)
+        return Torchrun([*start, *own, *argv], self.agent.workdir.cwd, grace_s, folder, slots)
+
+    def _grace_s(self) -> float:
+        return read(
+            dict(self.env, RUNSPEC_LAUNCH="none")
+        ).grace_s  # where nodes meet is not known yet
+
+    def _member(self) -> Member:
+        place = self.agent.place
+        own = "{:05}-{}".format(place.rank, os.urandom(4).hex())  # new members come in this order
+        me = Node(own, self.record["slots"], self.env["RUNSPEC_HOST"])
+        bounds = Bounds(self.bounds["min"], self.bounds["max"], self.record["attempts"])
+        times = timing(os.environ, self._grace_s() + SAVE_S)
+        return Member(self.bucket.apart(), self.prefix, me, bounds, times)
+
+    def _stay(self) -> int:
+        pace = Pace(0.05, LOOK_S)
+        while True:
+            if not self.member.is_alive():  # by a mistake of ours, which it has printed
+                raise Failure("the membership of this node has ended", LOST)
+            for number in self.signals.wait(pace.pause_s()):
+                if number not in STOPS:  # of these it hears once, and can read why
+                    self.engine.send(number)
+            self._hear()
+            view = self.member.view()
+            self._show(view)
+            code = self.engine.look()
+            if code is not None:
+                self._ended(code)
+                pace.start()
+            self.account.look()
+            if self.turn is not None:
+                if self.leaving or view.rank is None or view.generation != self.turn.generation:
+                    self._stop()
+            elif view.phase == DONE:
+                self.agent.tell("the job is over: {}".format(view.why))
+                return view.code
+            elif self.leaving:
+                return STOPPED
+            else:
+                self._wait(view)
+
+    def _hear(self) -> None:
+        """Notice once that this node is to go, and have it known."""
+        why = self.agent.notice()
+        if self.leaving or not (self.signals.stopping or why):
+            return
+        self.leaving = True
+        text = why or "told to end"
+        files.write(self.env["RUNSPEC_NOTICE"], (text + "\n").encode(), 0o644)
+        self.member.leave(text)
+        self.agent.tell("this node leaves: {}".format(text))
+
+    def _stop(self) -> None:
+        """Have the program save and end, once; it is killed when its grace is over."""
+        if not self.told:
+            self.told = True
+            if self.leaving:
+                self.engine.end()
+            else:
+                self.engine.stop()
+
+    def _ended(self, code: int) -> None:
+        """Keep what the program wrote; what it has ended with counts where nobody told it to end."""
+        turn = self.turn
+        assert turn is not None, "BUG: nothing ran"
+        self.account.end()
+        if self.mirror is not None:
+            self.mirror.finish()
+        lines = self.saver.finish() if self.saver is not None else []
+        for line in lines:
+            self.agent.tell("not saved: {}".format(line))
+        lost = bool(lines) | self._lost_own(self.own.whole())
+        saver = self.saver
+        self._further = saver is not None and self.headway.made(saver.has_new())
+        self.turn = self.saver = self.mirror = None
+        if not self.told:
+            self.agent.tell(
+                "the program of generation {} ended with {}".format(turn.generation, code)
+            )
+            code = 1 if lost and code == 0 else code
+            if code == 0 and saver is not None:
+                self._publish(saver)
+            self.member.finish(turn.generation, code, self._further)
+
+    def _lost_own(self, lines: List[str]) -> bool:
+        """Say what could not be saved; return whether that is a failure. It is none where this node was replaced."""
+        for line in lines:
+            self.agent.tell("not saved: {}".format(line))
+        return bool(lines) and not self.own.replaced
+
+    def _wait(self, view: View) -> None:
+        """Take the part in a generation that it has, or say that it could."""
+        if view.rank is not None and view.generation > self._began:
+            self._begin(view)
+        elif view.rank is None and view.generation > self._said:
+            self._said = view.generation
+            self.member.ready(view.generation, self._further)
+
+    def _begin(self, view: View) -> None:
+        """Start the program of a generation, where all nodes have what the last one kept."""
+        self._began, self.told = view.generation, False
+        hosts = [node.host for node in view.members]
+        text = "generation {}: node {} of {}: {}"
+        rank = view.rank or 0
+        self.agent.tell(text.format(view.generation, rank, len(hosts), " ".join(hosts)))
+        start = self._start(view.generation, rank)
+        if start is None:
+            return
+        port, note = start
+        if not self._restored(view.generation, rank, note):
+            return
+        now = self.member.view()
+        if now.rank is None or now.generation != view.generation:  # the others have gone on
+            return
+        turn = Turn(view.generation, rank, hosts, port)
+        env = self._environment(turn, view)
+        if rank == 0:
+            self.saver = self.kept.saver(self.member, turn.generation, note, len(hosts))
+        self.account.begin(turn, view)
+        self.headway.begin()
+        self.turn = turn
+        try:
+            self.engine.start(turn, env)
+        except Failure as failure:
+            self.agent.tell(str(failure))
+            self._ended(failure.code)
+            return
+        if self.saver is not None:
+            self.saver.start()
+        if self.mirror is not None:
+            self.mirror.start()
+
+    def _restored(self, generation: int, rank: int, note: str) -> bool:
+        """Say whether this node has what its generation begins from: others may have gone on, and collected that."""
+        try:
+            self.kept.restore(note)
+            self.kept.has_restored(generation, rank, note)
+        except Failure:
+            now = self.member.view()
+            if now.rank is not None and now.generation == generation:
+                raise
+            return False
+        return True
+
+    def _start(self, generation: int, rank: int) -> Optional[Tuple[int, str]]:
+        """Return the port and what all begin from, as the first node says; None: the generation is over."""
+        key = self.prefix + STARTS.format(generation)
+        if rank == 0:
+            start = address.free_port(), self._committed()
+            self.bucket.put(key, json.dumps(start).encode("ascii"))
+            return start
+        until, pace = time.monotonic() + START_S, Pace(0.05, 1.0)
+        while time.monotonic() < until:
+            found = self.bucket.get(key)
+            if found is not None:
+                port, note = json.loads(found.decode("ascii"))
+                return int(port), str(note)
+            self.signals.wait(pace.pause_s())
+            view = self.member.view()
+            if self.signals.stopping or view.rank is None or view.generation != generation:
+                return None
+        text = "the first node does not say where generation {} meets"
+        self.agent.tell(text.format(generation))
+        self.member.finish(generation, LOST)
+        return None
+
+    def _committed(self) -> str:
+        """Return what counts of what was kept; the store may be silent for no longer than the others wait."""
+        until = time.monotonic() + self.member.timing.lease_s
+        while True:
+            try:
+                return self.member.committed()
+            except Failure:
+                if time.monotonic() > until:
+                    raise
+            self.signals.wait(LOOK_S)
+
+    def _environment(self, turn: Turn, view: View) -> Dict[str, str]:
+        slots = self.record["slots"]
+        lines = ["{} slots={}\n".format(node.host, node.slots) for node in view.members]
+        files.write(self.env["RUNSPEC_HOSTFILE"], "".join(lines).encode(), 0o644)
+        self.env.update(
+            RUNSPEC_GENERATION=str(turn.generation),
+            RUNSPEC_ATTEMPT=str(turn.generation),
+            RUNSPEC_RANK=str(turn.rank),
+            RUNSPEC_NODES=str(len(turn.hosts)),
+            RUNSPEC_WORLD_SIZE=str(len(turn.hosts) * slots),
+            RUNSPEC_LEADER=turn.hosts[0],
+            RUNSPEC_PORT=str(turn.port),
+        )
+        if self.record["launch"] == "mpi" and len(turn.hosts) > 1:
+            meet = os.path.join(self.folder, "meet-{}".format(turn.generation))
+            os.mkdir(meet, 0o700)
+            self.env["RUNSPEC_MEET"] = meet
+            prefix = "{}meet/{}/".format(self.prefix, turn.generation)
+            self.mirror = Mirror(self.bucket, meet, prefix)
+        return self._localized()
+
+    def _localized(self) -> Dict[str, str]:
+        return {name: files.local(value) for name, value in self.env.items()}
+
+    def _show(self, view: View) -> None:
+        """Keep the files about the members as they are now."""
+        if self._shown is not None and view[:4] == self._shown[:4]:
+            return
+        self._shown = view
+        lines = ["{}:{}\n".format(node.host, node.slots) for node in view.members]
+        files.write(os.path.join(self.folder, "hosts"), "".join(lines).encode(), 0o644)
+        record = {
+            "generation": view.generation,
+            "phase": view.phase,
+            "rank": view.rank,
+            "members": [{"host": node.host, "slots": node.slots} for node in view.members],
+        }
+        files.write(self.env["RUNSPEC_MEMBERS"], json.dumps(record).encode("ascii"), 0o644)
+
+
+def discovery(hosts: str) -> bytes:
+    """Return a script that prints the file *hosts*."""
+    return b"#!/bin/sh\nexec cat " + os.fsencode(shlex.quote(hosts)) + b"\n"

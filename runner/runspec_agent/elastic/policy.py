@@ -1,0 +1,294 @@
+"""Who belongs to an elastic job, and what it does next: records and policy, without a clock, a store or dice.
+
+One node leads: it alone writes the state, by conditional writes, and renews it with every beat. Who sees it stand still
+for the lease takes over with a new term. A generation is one set of members that run together. It forms until every
+member of the last one has stopped (or is gone), and then runs with those who said that they are ready.
+"""
+
+import json
+from typing import Any, Dict, List, Mapping, NamedTuple, Optional, Tuple
+
+from runspec_agent.base import record_formats
+from runspec_agent.base.job_env import LOST, STOPPED, Failure
+
+FORMING, RUNNING, DONE = "forming", "running", "done"
+READY, AGAIN, FINISHED, FAILED = "ready", "again", "done", "failed-"  # words of a generation
+ENDED = AGAIN + "-"  # by the program itself, with the code that follows
+FURTHER = "further"  # said before "ready": the generation before has got on
+LEAVING, GONE = "leaving", "gone"  # words of a node, whatever the generation
+LEFT, SILENT, LATE = "left", "silent", "late"  # a member said so, was silent, did not stop in time
+CALLS = 3  # last calls at the most, however many come during each of them
+CHANGES = 64  # of which the state tells
+IDLE = 10  # generations in a row whose program asked for the next one, and which have not got on
+STUCK = "{}: {} times in a row, on the same nodes and without getting any further"
+
+
+class Bounds(NamedTuple):
+    least: int
+    most: int
+    attempts: int = 1  # failures of the program that end the job
+
+
+class Timing(NamedTuple):
+    """Seconds, of each node's own clock. `limit_s` is shorter than the lease by more than clocks differ in rate."""
+
+    beat_s: float
+    lease_s: float  # who has not beaten for so long is gone
+    limit_s: float  # who has had no answer for so long stops its program
+    hurry_s: float  # between two looks while a generation forms
+    hurried_s: float  # for so long at the most
+    last_call_s: float  # for more nodes to come, before a generation begins with those that came
+    ready_s: float  # for the program to save and stop
+
+    @classmethod
+    def of(cls, beat_s: float, grace_s: float = 30.0) -> "Timing":
+        """Return what goes with a beat; *grace_s* is what a program has to save and end."""
+        lease_s = 3 * beat_s
+        return cls(
+            beat_s,
+            lease_s,
+            0.8 * lease_s,
+            beat_s / 5,
+            60.0,
+            max(beat_s, 3.0),
+            grace_s + lease_s,
+        )
+
+
+class Node(NamedTuple):
+    """*id* is of one process, never used again, and without a comma; new members are ordered by it."""
+
+    id: str
+    slots: int
+    host: str
+
+
+class Change(NamedTuple):
+    generation: int
+    phase: str
+    nodes: int
+    at: float  # Unix time, of the clock of who led
+    why: str
+
+
+class State(NamedTuple):
+    """What all go by. While a generation forms, *members* are those of the last one that ran."""
+
+    number: (
+        int  # of writes: no two states that were ever written are equal, so that their ETags differ
+    )
+    term: int
+    leader: str  # "": it went, and whoever comes first takes over
+    generation: int = 1
+    phase: str = FORMING
+    members: Tuple[Node, ...] = ()
+    failures: int = 0
+    code: int = 0
+    why: str = ""
+    changes: Tuple[Change, ...] = ()
+    stayed: int = 0  # so many of the members, the first ones, are of the generation before
+    went: Tuple[Tuple[Node, str], ...] = ()  # its other members, and what became of them
+    idle: int = 0  # generations in a row that have not got on
+
+    def rank(self, who: str) -> Optional[int]:
+        return next((n for n, member in enumerate(self.members) if member.id == who), None)
+
+    def to_bytes(self) -> bytes:
+        return json.dumps(self._asdict(), sort_keys=True).encode("ascii")
+
+    @classmethod
+    def of(cls, content: bytes) -> "State":
+        """Raise Failure for what is none."""
+        try:
+            read: Dict[str, Any] = json.loads(content.decode("ascii"))
+            found = record_formats.check(read, record_formats.ELASTIC, "the job's state")
+            found["members"] = tuple(Node(*member) for member in found["members"])
+            found["changes"] = tuple(Change(*change) for change in found["changes"])
+            found["went"] = tuple((Node(*node), how) for node, how in found["went"])
+            return cls(**found)
+        except (ValueError, TypeError, LookupError) as error:
+            raise Failure("the job's state cannot be read: {}".format(error)) from error
+
+
+class Seen(NamedTuple):
+    """A node as the leader sees it, by the leader's clock."""
+
+    node: Node
+    first: float
+    changed: float
+    word: str = ""  # LEAVING or GONE
+
+
+class Sight(NamedTuple):
+    """What the leader knows when it decides."""
+
+    now: float
+    since: float  # when it first knew the generation and phase
+    at: float  # Unix time, for people
+    seen: Mapping[str, Seen]
+    said: Mapping[
+        str, Mapping[str, float]
+    ]  # words of the generation, by node, and when each was first seen
+
+    def lives(self, who: str, timing: Timing) -> bool:
+        seen = self.seen.get(who)
+        changed = self.since if seen is None else seen.changed
+        return self.now - changed <= timing.lease_s and (seen is None or seen.word != GONE)
+
+    def says(self, who: str, word: str) -> bool:
+        return word in self.said.get(who, {})
+
+    def code_of(self, who: str, word: str) -> Optional[int]:
+        """Return the code that follows *word* in what *who* says."""
+        words = (said for said in self.said.get(who, {}) if said.startswith(word))
+        return next((int(said[len(word) :]) for said in words), None)
+
+    def stays(self, who: str, timing: Timing) -> bool:
+        seen = self.seen.get(who)
+        return self.lives(who, timing) and (seen is None or not seen.word)
+
+    def candidates(self, timing: Timing) -> List[Node]:
+        """Return who could be a member and runs nothing now."""
+        found = [
+            seen.node
+            for who, seen in self.seen.items()
+            if self.stays(who, timing) and self.says(who, READY)
+        ]
+        return sorted(found)
+
+
+def word_of(code: int) -> str:
+    """Return what a node says whose program ended with *code*."""
+    if code == 0:
+        return FINISHED
+    return "{}{}".format(ENDED if code in (LOST, STOPPED) else FAILED, code)
+
+
+def decide(state: State, sight: Sight, bounds: Bounds, timing: Timing) -> State:
+    """Return what the leader has to write: *state* itself, where nothing has changed."""
+    if state.phase == DONE:
+        return state
+    if state.members and sight.says(state.members[0].id, FINISHED):
+        return _told(state, sight, phase=DONE, code=0, why="the program has ended with 0")
+    if state.phase == RUNNING:
+        return _running(state, sight, bounds, timing)
+    return _forming(state, sight, bounds, timing)
+
+
+def newcomers(state: State, sight: Sight, bounds: Bounds, timing: Timing) -> List[Node]:
+    """Return who waits and for whom there is room."""
+    waiting = [node for node in sight.candidates(timing) if state.rank(node.id) is None]
+    return waiting[: bounds.most - len(state.members)]
+
+
+def _running(state: State, sight: Sight, bounds: Bounds, timing: Timing) -> State:
+    for member in state.members:
+        if not sight.lives(member.id, timing):
+            return _anew(state, sight, "{} is gone".format(member.host))
+        if not sight.stays(member.id, timing):
+            return _anew(state, sight, "{} is leaving".format(member.host))
+    for member in state.members:
+        if sight.says(member.id, AGAIN):
+            return _anew(state, sight, "{} begins again".format(member.host))
+        ended = sight.code_of(member.id, ENDED)
+        if ended is not None:
+            why = "the program of {} ended with {}".format(member.host, ended)
+            return _anew(state._replace(idle=state.idle + 1), sight, why)
+    failed = _failure(state, sight)
+    if failed is not None:
+        code, why = failed
+        state = state._replace(failures=state.failures + 1)
+        if state.failures >= bounds.attempts:
+            return _told(state, sight, phase=DONE, code=code, why=why)
+        return _anew(state, sight, why)
+    new = newcomers(state, sight, bounds, timing)
+    room = bounds.most - len(state.members)
+    settled = sight.now - sight.since >= timing.last_call_s
+    if new and settled and not _calling(new, sight, 0, room, timing):
+        return _anew(state, sight, "{} joined".format(", ".join(node.host for node in new)))
+    return state
+
+
+def _failure(state: State, sight: Sight) -> Optional[Tuple[int, str]]:
+    """Return code and reason of a failure that counts.
+
+    A program fails where another one's node has gone. So all others have to show first that they live.
+    """
+    failed: List[Tuple[float, int, str]] = []
+    silent: List[str] = []
+    for member in state.members:
+        words = sight.said.get(member.id, {})
+        found = [word for word in words if word.startswith(FAILED)]
+        if found:
+            failed.append((words[found[0]], int(found[0][len(FAILED) :]), member.host))
+        else:
+            silent.append(member.id)
+    if not failed:
+        return None
+    at, code, host = min(failed)
+    if any(who not in sight.seen or sight.seen[who].changed <= at for who in silent):
+        return None
+    return code, "the program of {} ended with {}".format(host, code)
+
+
+def _forming(state: State, sight: Sight, bounds: Bounds, timing: Timing) -> State:
+    if _waits(state, sight, timing):
+        return state
+    ready = sight.candidates(timing)
+    old = [member for member in state.members if member in ready]
+    new = [node for node in ready if state.rank(node.id) is None]
+    chosen = (old + new)[: bounds.most]
+    missing = bounds.least - len(old)
+    if len(chosen) < bounds.least or _calling(new, sight, missing, bounds.most - len(old), timing):
+        return state
+    if set(chosen) != set(state.members) or any(sight.says(m.id, FURTHER) for m in state.members):
+        state = state._replace(idle=0)
+    if state.idle >= IDLE:
+        return _told(state, sight, phase=DONE, code=1, why=STUCK.format(state.why, IDLE))
+    went = tuple(
+        (member, _fate(member, sight, timing)) for member in state.members if member not in chosen
+    )
+    stayed = len(state.members) - len(went)
+    return _told(state, sight, phase=RUNNING, members=tuple(chosen), stayed=stayed, went=went)
+
+
+def _fate(member: Node, sight: Sight, timing: Timing) -> str:
+    seen = sight.seen.get(member.id)
+    if seen is not None and seen.word:
+        return LEFT
+    return LATE if sight.lives(member.id, timing) else SILENT
+
+
+def _waits(state: State, sight: Sight, timing: Timing) -> bool:
+    """Say whether a member has yet to stop, or another node to say that it is here: that takes it no program."""
+    formed_s = sight.now - sight.since
+    known = (
+        {who for who in sight.seen if sight.stays(who, timing)}
+        if formed_s <= timing.lease_s / 2
+        else set()
+    )
+    members = {member.id for member in state.members} if formed_s <= timing.ready_s else set()
+    return any(sight.lives(who, timing) and not sight.says(who, READY) for who in known | members)
+
+
+def _calling(new: List[Node], sight: Sight, missing: int, room: int, timing: Timing) -> bool:
+    """Say whether more nodes may be on their way: one comes seldom alone, and each beginning costs all of them.
+
+    Nobody has come for a last call, or it has been extended often enough since there were as many as are *missing*.
+    """
+    if not new or len(new) >= room:
+        return False
+    came = sorted(sight.seen[node.id].first for node in new)
+    enough = came[max(0, missing - 1)]
+    last_s = timing.last_call_s
+    return sight.now - came[-1] < last_s and sight.now - enough < CALLS * last_s
+
+
+def _anew(state: State, sight: Sight, why: str) -> State:
+    return _told(state, sight, generation=state.generation + 1, phase=FORMING, why=why)
+
+
+def _told(state: State, sight: Sight, **new: Any) -> State:
+    found = state._replace(**new)
+    change = Change(found.generation, found.phase, len(found.members), sight.at, found.why)
+    return found._replace(changes=(*found.changes, change)[-CHANGES:])

@@ -1,0 +1,214 @@
+"""What runs a generation of an elastic job on this node: the program itself, an mpirun, or a torchrun that stays.
+
+An engine is started with what the generation is, told to stop, and looked at; it never waits.
+"""
+
+import os
+import signal
+import time
+from typing import Any, Dict, List, Mapping, NamedTuple, Optional
+
+from runspec_agent.base import files, process
+from runspec_agent.base.job_env import LOST, STOPPED
+from runspec_agent.base.process import Child
+from runspec_agent.elastic import torch_rendezvous
+from runspec_agent.elastic.torch_rendezvous import BACKEND, FOLDER, RUNNING, VIEW
+from runspec_agent.env.address import interface
+
+LATE_S = 15.0  # for torchrun to see that its workers are gone
+LOOK_S = 0.2  # how often torchrun looks
+RESTARTS = 1000000  # ours is the count: a generation that ends is none of torchrun's failures
+ENTRY = "[torchrun.handlers]\n{} = runspec_torchrun:creator\n".format(BACKEND)
+METADATA = "Metadata-Version: 2.1\nName: runspec-torchrun\nVersion: 1\n"
+
+
+class Turn(NamedTuple):
+    """One generation, as this node takes part in it."""
+
+    generation: int
+    rank: int
+    hosts: List[str]  # in the order of ranks
+    port: int  # that was free on the first of them
+
+
+class Program:
+    """A program that is started anew for each generation: `launch: none`, and `mpi` by our launcher."""
+
+    def __init__(self, argv: List[str], cwd: Optional[str], grace_s: float) -> None:
+        self.argv, self.cwd, self.grace_s = argv, cwd, grace_s
+        self.child: Optional[Child] = None
+
+    def prepare(self, env: Mapping[str, str]) -> None:
+        """Do what can be done before the first generation of this node."""
+
+    def start(self, turn: Turn, env: Mapping[str, str]) -> None:
+        self.child = Child(self.argv, env, self.cwd)
+
+    def stop(self) -> None:
+        """Tell the program to end; it is killed when its grace is over."""
+        if self.child is not None:
+            self.child.stop(self.grace_s)
+
+    def send(self, number: int) -> None:
+        if self.child is not None:
+            self.child.send(number)
+
+    def look(self) -> Optional[int]:
+        """Return the code of a program that has ended since the last look, once; nothing of it is left then."""
+        if self.child is None:
+            return None
+        process.reap((self.child,))
+        self.child.tick()
+        if self.child.code is None:
+            return None
+        code, self.child = self.child.exit_code, None
+        process.kill_rest()
+        return code
+
+    def end(self) -> None:
+        """Tell it to end for good."""
+        self.stop()
+
+    def kill(self) -> None:
+        if self.child is not None:
+            self.child.kill()
+        process.kill_rest()
+
+
+class Torchrun(Program):
+    """A torchrun that stays while generations pass: it starts the workers of each, and stops them.
+
+    *folder* is where it hears of them; see `torch_handler`. With a torchrun for each generation, everybody would wait
+    while it imports torch, before its workers do the same.
+    """
+
+    def __init__(
+        self, argv: List[str], cwd: Optional[str], grace_s: float, folder: str, slots: int
+    ) -> None:
+        super().__init__(argv, cwd, grace_s)
+        self.folder, self.slots = folder, slots
+        self._turn: Optional[Turn] = None
+        self._stop_at: Optional[float] = None  # when the workers were told to stop
+        _install(folder)
+
+    def prepare(self, env: Mapping[str, str]) -> None:
+        """Have torchrun import torch while this node waits: all others would wait for that, too."""
+        self.child = Child(self.argv, self._environment(env), self.cwd)
+
+    def start(self, turn: Turn, env: Mapping[str, str]) -> None:
+        self._turn, self._stop_at = turn, None
+        own = {name: value for name, value in env.items() if name.startswith("RUNSPEC_")}
+        if self.child is not None and self._has_ended(self.child):
+            self.child = None
+        if self.child is None:
+            files.remove(os.path.join(self.folder, torch_rendezvous.STOPPED))
+        self._write(
+            RUNNING, turn, dict(own, PYTHONPATH=env.get("PYTHONPATH"), RUNSPEC_LAUNCH="torchrun")
+        )
+        if self.child is None:
+            self.child = Child(self.argv, self._environment(env), self.cwd)
+
+    @staticmethod
+    def _has_ended(child: Child) -> bool:
+        """Say whether a torchrun has ended while it waited, as by a signal that was passed on to it."""
+        process.reap((child,))
+        return child.code is not None
+
+    def _environment(self, env: Mapping[str, str]) -> Dict[str, str]:
+        """Return torchrun's own: it finds the handler on the path of its Python."""
+        path = [self.folder] + ([env["PYTHONPATH"]] if env.get("PYTHONPATH") else [])
+        found = {"TORCH_DISABLE_SHARE_RDZV_TCP_STORE": "1"}  # see torchrun.env_for
+        loopback = env["RUNSPEC_HOST"].startswith("127.")  # all nodes are on one machine
+        # Else Gloo takes what this machine's name stands for, which may be an address that nobody else reaches.
+        own = "lo" if loopback else interface(env["RUNSPEC_HOST"])
+        if own is not None:
+            found.update(GLOO_SOCKET_IFNAME=own, TP_SOCKET_IFNAME=own)
+        if loopback:
+            found["NCCL_SOCKET_IFNAME"] = "lo"
+        found.update(env)
+        found["PYTHONPATH"] = os.pathsep.join(path)
+        found[FOLDER] = self.folder
+        found["RUNSPEC_LAUNCH"] = "none"  # inside.sh has no launcher to start
+        return found
+
+    def _write(self, phase: str, turn: Turn, env: Mapping[str, Optional[str]]) -> None:
+        view: Dict[str, Any] = {
+            "generation": turn.generation,
+            "phase": phase,
+            "rank": turn.rank,
+            "nodes": len(turn.hosts),
+            "slots": self.slots,
+            "leader": turn.hosts[0],
+            "port": turn.port,
+            "env": env,
+        }
+        torch_rendezvous.write(os.path.join(self.folder, VIEW), view)
+
+    def stop(self) -> None:
+        """Have torchrun stop its workers: by itself it would give those that do not listen 30 s."""
+        if self.child is not None and self._turn is not None and self._stop_at is None:
+            self._write("stopping", self._turn, {})
+            self._stop_at = time.monotonic()
+
+    def look(self) -> Optional[int]:
+        if self.child is None or self._turn is None:
+            return None
+        stopped = torch_rendezvous.read(os.path.join(self.folder, torch_rendezvous.STOPPED))
+        if stopped is not None and stopped["generation"] == self._turn.generation:
+            told, self._turn = self._stop_at is not None, None
+            if not stopped["met"]:
+                return LOST
+            return STOPPED if told else 1  # what its workers ended with, torchrun alone knows
+        code = super().look()
+        if code is not None:
+            self._turn = None
+        elif self._stop_at is not None:
+            self._hurry(time.monotonic() - self._stop_at, self.child.pid)
+        return code
+
+    def _hurry(self, waited_s: float, pid: int) -> None:
+        """Kill the workers when their grace is over, and torchrun, which is started anew, when that does not help."""
+        if waited_s > self.grace_s + LATE_S:
+            self.kill()
+        elif waited_s > self.grace_s:
+            for worker in process.descendants(pid):
+                try:
+                    os.kill(worker, signal.SIGKILL)
+                except OSError:  # it was faster
+                    pass
+
+    def end(self) -> None:
+        """Tell torchrun itself, which tells its workers."""
+        Program.stop(self)
+
+
+def _install(folder: str) -> None:
+    """Put the handler where Python finds it as it finds what is installed.
+
+    https://packaging.python.org/en/latest/specifications/entry-points/
+    """
+    known = os.path.join(folder, "runspec_torchrun-1.dist-info")
+    os.mkdir(known)
+    files.write(os.path.join(known, "entry_points.txt"), ENTRY.encode("ascii"))
+    files.write(os.path.join(known, "METADATA"), METADATA.encode("ascii"))
+    source = torch_rendezvous.__loader__.get_data(torch_rendezvous.__file__)  # type: ignore[union-attr] # in a zip, too
+    files.write(os.path.join(folder, "runspec_torchrun.py"), source)
+
+
+def torchrun_words(run: str, bounds: Mapping[str, int], slots: int, host: str) -> List[str]:
+    """Return the words before the program's own.
+
+    https://docs.pytorch.org/docs/stable/elastic/run.html
+    """
+    return [
+        "torchrun",
+        "--no-python",
+        "--nnodes={}:{}".format(bounds["min"], bounds["max"]),
+        "--nproc-per-node={}".format(slots),
+        "--rdzv-backend={}".format(BACKEND),
+        "--rdzv-endpoint=none",
+        "--rdzv-id={}".format(run),
+        "--max-restarts={}".format(RESTARTS),
+        "--monitor-interval={:g}".format(LOOK_S),
+        "--local-addr={}".format(host),
+    ]

@@ -1,0 +1,1 @@
+"""What a program finds in its environment, and the address of its node."""

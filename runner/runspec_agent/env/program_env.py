@@ -1,0 +1,30 @@
+"""The variables that a program finds, whatever runs it: docs/inside.md."""
+
+import os
+from typing import Any, Dict, Mapping
+
+from runspec_agent.base.job_env import LATE_S, LEASE_S
+from runspec_agent.base.task_identity import Place, values, variable
+from runspec_agent.env import address
+
+
+def fill(env: Dict[str, str], record: Mapping[str, Any], place: Place, folder: str) -> None:
+    """Put them into *env*; what the service has said already stays. *folder* is this node's own."""
+    for name, value in values(record["sweep"], place.task).items():
+        env[variable("SWEEP", name)] = value
+    env.update(
+        RUNSPEC_TASK=str(place.task),
+        RUNSPEC_RANK=str(place.rank),
+        RUNSPEC_ATTEMPT=str(place.attempt),
+        RUNSPEC_NODES=str(record["nodes"]),
+        RUNSPEC_SLOTS=str(record["slots"]),
+        RUNSPEC_LAUNCH=record["launch"],
+        RUNSPEC_HOSTFILE=os.path.join(folder, "hostfile"),
+    )
+    if record.get("global_batch"):
+        env["RUNSPEC_GLOBAL_BATCH"] = str(record["global_batch"])
+    env.setdefault("RUNSPEC_GRACE_S", "20")
+    # Machines come one by one, and the store may be slow.
+    env.setdefault("RUNSPEC_MEET_TIMEOUT_S", "{:g}".format(LATE_S))
+    env.setdefault("RUNSPEC_LEASE_S", "{:g}".format(LEASE_S))
+    env["RUNSPEC_HOST"] = address.own(env)

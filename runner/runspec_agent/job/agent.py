@@ -1,0 +1,423 @@
+"""`job [--node] [-- WORD...]`: the first process of a job on each node, where files come from a store.
+
+It claims the run, gets what the job reads, builds what it needs, starts the program by inside.sh, and saves what it
+writes. What there is to do stands in `runs/<run>/record.json`, which the provider has put there.
+"""
+
+import os
+import sys
+import time
+from typing import Dict, List, Optional, Tuple
+
+from runspec_agent.base import boot_folder, files, process, record_formats
+from runspec_agent.base.job_env import LOST, STOPPED, USAGE, Failure, read
+from runspec_agent.base.process import Child, Signals
+from runspec_agent.base.task_identity import place, rename, seat
+from runspec_agent.env import program_env
+from runspec_agent.preemption.azure import Events
+from runspec_agent.preemption.ec2 import Watch
+from runspec_agent.preemption.hold import Taken
+from runspec_agent.rendezvous import host_exchange, hostfile
+from runspec_agent.rendezvous.rendezvous import Node
+from runspec_agent.retry import attempts, exit_records, multi_instance, retry_rounds, stop_request
+from runspec_agent.retry.exit_barrier import Gang
+from runspec_agent.retry.failure_count import AGAIN, Failures
+from runspec_agent.retry.multi_instance import Team
+from runspec_agent.retry.retry_rounds import Round
+from runspec_agent.secrets import secrets_file
+from runspec_agent.store import base as store
+from runspec_agent.store.base import Bucket
+from runspec_agent.transfer import log_uploader
+from runspec_agent.transfer.log_uploader import Log
+from runspec_agent.transfer.output_saver import Saver
+from runspec_agent.transfer.store_mirror import Mirror
+from runspec_agent.transfer.workdir import Workdir
+
+CANCELLED = "cancelled"  # stands in the claim of a run that was cancelled before it began
+AT = "runs/{}/"
+WATCHES = {True: Watch, "azure": Events}  # who tells of the end of a spot machine
+LATE_S = 30.0  # at the most from when a service counts a try to when we do
+
+
+def main(argv: List[str]) -> int:
+    with boot_folder.folder(os.environ):
+        return _main(argv)
+
+
+def _main(argv: List[str]) -> int:
+    words = argv[1:] if argv[:1] in (["--"], ["--node"]) else argv
+    os.environ.setdefault("RUNSPEC_INSIDE", os.path.abspath(sys.argv[0]))
+    rename(os.environ)
+    bucket = store.connect()
+    if "RUNSPEC_VAULT" in os.environ:
+        from runspec_agent.secrets import key_vault  # with all that a network takes
+
+        key_vault.fill(os.environ)
+    secrets_file.fill(bucket, os.environ)
+    for name in ("RUNSPEC_SAS", "RUNSPEC_IDENTITY"):  # a program's variables may come into a log
+        os.environ.pop(name, None)
+    env = dict(os.environ)
+    crew = multi_instance.read(bucket, AT.format(env["RUNSPEC_RUN"]), env)
+    if crew is not None and crew.rank > 0:
+        crew.announce()
+    if argv[:1] == ["--node"] and (crew is None or crew.rank == 0 or not log_uploader.behind(env)):
+        return 0
+    process.adopt_orphans()
+    with Signals() as signals:
+        agent = Agent(bucket, env, crew)
+        why: Optional[str] = None
+        try:
+            code = agent.run(words, signals)
+        except Failure as failure:
+            why, code = str(failure), failure.code
+            _tell(why)
+        agent.keep()
+        agent.note(code, why)
+        return code
+
+
+class Agent:
+    """One node of one task, from the claim to the last save."""
+
+    def __init__(self, bucket: Bucket, env: Dict[str, str], crew: Optional[Team] = None) -> None:
+        self.began = time.monotonic()
+        self.bucket = bucket
+        self.env = env
+        self.at = AT.format(env["RUNSPEC_RUN"])
+        self.record = attempts.read_record(bucket, self.at)
+        self.crew = crew
+        if crew is not None:
+            env.update(RUNSPEC_RANK=str(crew.rank), RUNSPEC_HOST=crew.hosts[crew.rank])
+        self.place = place(env, self.record)
+        self.folder = files.fresh_folder("runspec-")
+        self.workdir = Workdir(bucket, self.record, env, self.folder)
+        self.index = self.place.task  # which may be a node of a task whose nodes come and go
+        self.ends: Optional[exit_records.Ends] = None
+        self.log: Optional[Log] = None
+        self.gang: Optional[Gang] = None
+        self.round: Optional[Round] = None
+        self.heed: Optional[stop_request.Heed] = None
+        self.watch: Optional[Watch] = None
+        self.taken: Optional[Taken] = None
+        self.leaving: Optional[Failure] = None  # why the program was told to end
+        self.saver: Optional[Saver] = None  # of what has no plain names yet
+
+    def run(self, words: List[str], signals: Signals) -> int:
+        try:
+            claim = self.at + "claim"
+            holder = record_formats.holder(self.bucket.claim(claim, self.place.job.encode()), claim)
+            if holder == self.place.job:
+                if self._stopped():
+                    _tell("{}, leaving".format(stop_request.WHY))
+                    return STOPPED
+                self._begin(signals)
+                if self.record.get("elastic"):
+                    return self._elastic(words, signals)
+                if self.record["shape"] == "array" and self.record["nodes"] > 1:
+                    return self._published(self._in_step(words, signals))
+                return self._published(self._judge(self._together(words, signals)))
+        finally:
+            files.remove_tree(self.folder)
+            if self.heed is not None:
+                self.heed.finish()
+            if self.crew is not None:
+                self.crew.finish()
+        if holder == CANCELLED:
+            _tell("cancelled, leaving")
+            return STOPPED
+        _tell("duplicate of {}, leaving".format(holder))
+        return 0
+
+    def _stopped(self) -> bool:
+        """Say whether this task is not wanted any more; only tasks of a sweep are stopped one by one."""
+        return bool(self.record["sweep"]) and stop_request.is_stopped(
+            self.bucket, self.at, self.index
+        )
+
+    def _begin(self, signals: Signals) -> None:
+        """Find out which try this is, and keep what it says from here on."""
+        if "stop_s" in self.record:
+            self.heed = stop_request.Heed(self._stopped, self.record["stop_s"])
+            self.heed.start()
+        if "RUNSPEC_ATTEMPT" not in self.env:
+            self.place = self.place._replace(attempt=self._number(signals))
+        self.ends = exit_records.of_node(self.bucket, self.at, self.place, self.env)
+        if self.ends is not None:
+            exit_records.Ears(self.ends, self.record["nodes"]).start()
+        if self.record.get("spot") == "azure":
+            key = "{}taken/{}/{}/".format(self.at, self.place.task, self.place.attempt)
+            self.taken = Taken(self.bucket, key, self.place.rank, self.say)
+        path = self.env.get("RUNSPEC_LOG")
+        if path:
+            key = "{}logs/{}/{}/{}.txt".format(self.at, *self.place[1:])
+            self.log = Log(self.bucket, path, key)
+            self.log.start()
+
+    def _number(self, signals: Signals) -> int:
+        """Return the number of this try, which the service does not tell; all nodes of a team have the same."""
+        crew = self.crew
+        if crew is not None and crew.rank > 0:
+            found = crew.number(signals)
+            crew.start()
+            return found
+        own = "{}tries/{}-{}/".format(self.at, self.place.task, self.place.rank)
+        found = attempts.number(self.bucket, own)
+        if crew is not None:
+            crew.open(found, signals)
+        return found
+
+    def tell(self, text: str) -> None:
+        """Say it without waiting: what is kept of the log follows."""
+        _tell(text)
+
+    def say(self, text: str) -> None:
+        """Say it, and keep all that was said."""
+        _tell(text)
+        self.keep(last=False)
+
+    def keep(self, last: bool = True) -> None:
+        """Keep all that was said; where that fails, there is no better place to say so."""
+        if self.log is not None:
+            try:
+                if last:
+                    self.log.finish()
+                else:
+                    self.log.once()
+            except (OSError, Failure) as error:
+                _tell("the log is not kept: {}".format(error))
+
+    def note(self, code: int, why: Optional[str]) -> None:
+        """Say how this node has ended, if it had anything to do here, and if there is somebody to be told."""
+        try:
+            if self.ends is not None:
+                self.ends.note(code, why or (str(self.leaving) if self.leaving else None))
+        except Failure as failure:
+            _tell("how it ended is not noted: {}".format(failure))
+
+    def _together(self, words: List[str], signals: Signals) -> int:
+        """Run this node, and tell the others how it ended, also when it has not come to the program."""
+        gang = self.gang = self._gang()
+        if gang is None:
+            return self._run(words, signals)
+        try:
+            code = self._run(words, signals)
+        except Failure as failure:
+            gang.end(failure.code, signals, wait=False)
+            raise
+        if self.place.rank > 0:
+            self.keep()  # when the first node has heard of the end, the service ends all
+        code = gang.end(code, signals, self.record["launch"] == "none")
+        return code if self.taken is None else self.taken.excused(code, signals)
+
+    def _elastic(self, words: List[str], signals: Signals) -> int:
+        """Run this node for as long as it is one of those that come and go: see `elastic.run`."""
+        from runspec_agent.elastic.node import (
+            Elastic,  # what no other job needs is not compiled for it
+        )
+
+        self.place = seat(self.place, self.record)
+        self.record = dict(self.record, nodes=self.record["elastic"]["max"])
+        self._listen()
+        try:
+            code = Elastic(self, words, signals).run()
+        finally:
+            if self.watch is not None:
+                self.watch.finish()
+        if self.taken is not None and isinstance(self.watch, Events):
+            self.taken.stay(self.watch, signals)
+        return code
+
+    def _listen(self) -> None:
+        """Hear of the end of a spot machine from here on."""
+        if self.record.get("spot"):
+            self.watch = WATCHES[self.record["spot"]](self.env)
+            self.watch.start()
+
+    def notice(self) -> Optional[str]:
+        """Return why this node is about to lose its machine, if it has been told."""
+        if self.watch is None or self.watch.notice is None:
+            return None
+        return "the machine is to be taken away at {}".format(self.watch.notice)
+
+    def _in_step(self, words: List[str], signals: Signals) -> int:
+        """Run this node of an array with the others, from round to round: see `rounds`."""
+        prefix = "{}rounds/{}/".format(self.at, self.place.task)
+        rank, nodes, attempt = self.place.rank, self.record["nodes"], self.place.attempt
+        last = attempt == self.record.get("tries")
+        found = self.round = retry_rounds.join(self.bucket, prefix, rank, nodes, attempt, last)
+        if found.verdict is not None:
+            _tell("{}: there is nothing left to do".format(found.verdict.why))
+            return found.verdict.code
+        if self.record.get("timeout_s"):
+            found.deadline = self.began + self.record["timeout_s"] - LATE_S
+        found.start()
+        try:
+            code = self._run(words, signals)
+            if code == STOPPED and not (signals.stopping or self.notice()):
+                code = AGAIN  # a launcher on another node was told to end
+            if not self._excused(code):
+                verdict = found.blame(signals)
+                code = self._judge(code) if verdict is None else verdict.code
+            code = found.end(code, signals)
+        except BaseException as error:  # whatever it is goes on; the others are to hear of it
+            found.end(error.code if isinstance(error, Failure) else 1, signals)
+            raise
+        return STOPPED if self.notice() and code == AGAIN else code
+
+    def _run(self, words: List[str], signals: Signals) -> int:
+        try:
+            saver, mirror = self._prepared(signals)
+            grace_s = read(self.env).grace_s
+            inside = self.workdir.unpacked()
+        except OSError as error:
+            raise Failure("the job cannot be made ready: {}".format(error), USAGE) from error
+        env = {name: files.local(value) for name, value in self.env.items()}
+        argv = words or [files.local(word) for word in self.record.get("argv") or ()]
+        child = Child(["/bin/sh", inside, *argv], env, self.workdir.cwd)
+        saver.start()
+        if mirror is not None:
+            mirror.start()
+        try:
+            code = self._program(child, signals, grace_s)
+        finally:
+            lost = saver.finish()
+            if mirror is not None:
+                mirror.finish()
+        for line in lost:
+            _tell("not saved: {}".format(line))
+        self.saver = None if lost else saver
+        if code == 0:
+            self._published(code)
+        if self.taken is not None and isinstance(self.watch, Events) and self.leaving is not None:
+            self.taken.stay(self.watch, signals)
+        return 1 if lost and code == 0 else code
+
+    def _published(self, code: int) -> int:
+        """Give what was saved its plain names, unless another try is to come; return *code*."""
+        saver, self.saver = self.saver, None
+        if saver is not None and code not in (AGAIN, STOPPED, LOST):
+            for line in saver.publish():
+                _tell("not under plain names yet: {}".format(line))
+        return code
+
+    def _program(self, child: Child, signals: Signals, grace_s: float) -> int:
+        """Stay with the program until it ends.
+
+        One that ended well after a notice may have saved half its work and left, as after any other
+        SIGTERM: it is tried again. One that ended well for the others' sake waits for them.
+        """
+        self._listen()
+        try:
+            code = process.run(child, signals, grace_s, lambda: self._leave(signals))
+        except Failure as left:
+            code = left.code
+        finally:
+            if self.watch is not None:
+                self.watch.finish()
+        told_by_others = self.leaving is not None and not self.notice()
+        return 0 if told_by_others and child.code == 0 else code
+
+    def _leave(self, signals: Signals) -> Optional[Failure]:
+        """Return why the program is to end now; said on the log, once. The other nodes hear of it."""
+        if self.leaving is None:
+            verdict = None if self.round is None else self.round.verdict
+            notice = self.notice()
+            if notice is not None:
+                self.leaving = Failure(notice, STOPPED)
+                if self.taken is not None:
+                    self.taken.note()
+            elif verdict is not None:
+                self.leaving = Failure(verdict.why, verdict.code)
+            elif self.crew is not None and self.crew.over:
+                self.leaving = Failure("the first node has ended", STOPPED)
+            if self.leaving is not None:
+                _tell("{}: the program is told to end".format(self.leaving))
+            if self.round is not None and signals.stopping:
+                self.round.propose(*self.round.stopped())
+            elif self.round is not None and self.leaving is not None:
+                self.round.propose(AGAIN, "node {} loses its machine".format(self.place.rank))
+        return self.leaving
+
+    def _prepared(self, signals: Signals) -> Tuple[Saver, Optional[Mirror]]:
+        self.workdir.mounted()
+        outputs = self.workdir.outputs(self.place, self.at + "outputs/")
+        mirror = self._words(signals)
+        if "reach" in self.record:
+            self._reach(signals)
+        return outputs, mirror
+
+    def _reach(self, signals: Signals) -> None:
+        from runspec_agent.rendezvous.connectivity import (
+            Reach,  # of smoke tests alone: every job would have to compile it
+        )
+
+        node = Node(self.place.rank, self.env["RUNSPEC_HOST"], "", "", 0)
+        prefix = "{}reach/{}/{}/".format(self.at, self.place.task, self._try())
+        own = Reach(self.bucket, prefix, node, self.record["nodes"], self._failed)
+        own.check(signals, self.record["reach"])
+
+    def _gang(self) -> Optional[Gang]:
+        if self.record["shape"] != "nodes":
+            return None
+        prefix = "{}gang/{}/{}/".format(self.at, self.place.task, self.place.attempt)
+        gang = Gang(self.bucket, prefix, self.place.rank, self.record["nodes"])
+        gang.start()
+        return gang
+
+    def _words(self, signals: Signals) -> Optional[Mirror]:
+        """Give the job its variables, and where its nodes meet if there are several."""
+        place = self.place._replace(attempt=self._try())
+        program_env.fill(self.env, self.record, place, self.folder)
+        if self.record["nodes"] == 1 or self.record["launch"] == "none":
+            self._roll(signals)
+            return None
+        meet = os.path.join(self.folder, "meet")
+        os.mkdir(meet, 0o700)
+        self.env["RUNSPEC_MEET"] = meet
+        return Mirror(self.bucket, meet, "{}meet/{}/".format(self.at, self.place.task))
+
+    def _try(self) -> int:
+        """Return which try this is: of nodes that are tried together, all have the same."""
+        return self.place.attempt if self.round is None else self.round.number
+
+    def _roll(self, signals: Signals) -> None:
+        """Have a host file and a leader where no launcher of ours makes them."""
+        node = Node(self.place.rank, self.env["RUNSPEC_HOST"], "", "", 0)
+        nodes = [node]
+        if self.crew is not None:
+            nodes = [Node(rank, host, "", "", 0) for rank, host in enumerate(self.crew.hosts)]
+        elif self.record["nodes"] > 1:
+            prefix = "{}hosts/{}/{}/".format(self.at, self.place.task, self._try())
+            nodes = host_exchange.call(
+                self.bucket, prefix, node, self.record["nodes"], signals, self._failed
+            )
+        hostfile.write(self.env["RUNSPEC_HOSTFILE"], nodes, self.record["slots"])
+        self.env["RUNSPEC_LEADER"] = nodes[0].host
+
+    def _failed(self) -> Optional[int]:
+        """Return the code of a node that has ended before all had come."""
+        if self.round is not None:
+            verdict = self.round.verdict
+            return None if verdict is None else verdict.code
+        return None if self.gang is None else self.gang.failed()
+
+    def _judge(self, code: int) -> int:
+        """Return *code*, or AGAIN for a failure after which the job is to be tried once more.
+
+        A machine that was taken away and a node that was lost are no failures of the job.
+        """
+        if self._excused(code):
+            return code
+        together = None if self.round is None else self.round.number
+        return Failures(self.bucket, self.at, self.record).judge(self.place, code, together)
+
+    def _excused(self, code: int) -> bool:
+        """Say whether *code* is no failure of this node."""
+        told = self.leaving is not None and code == self.leaving.code
+        return code in (0, STOPPED) or told or (code == LOST and self.record["launch"] != "none")
+
+
+def _tell(text: str) -> None:
+    line = text.replace("\n", "\\n")  # names of files may have more than one
+    print("runspec: {}".format(line), file=sys.stderr)
+    sys.stderr.flush()

@@ -1,0 +1,91 @@
+"""`enter RUN TASK RANK [-- WORD...]`: becomes WORD..., or a shell, where the program of a node on this machine works.
+
+It has the program's very environment, as the kernel shows it to whoever owns the process, and its folder. A program
+in a container is followed there by nsenter(1).
+"""
+
+import os
+import sys
+from typing import Dict, List, Optional
+
+from runspec_agent.base.job_env import Failure
+
+TERMINAL = ("TERM", "COLORTERM")  # of whoever sits at it
+OURS = "RUNSPEC_ENDS"  # what has it is the agent, and not the program: see workdir.OURS
+NOT_THERE = 69
+PLAIN = "/bin/sh"
+PROC = "/proc"
+
+
+def main(argv: List[str]) -> int:
+    if len(argv) < 3 or argv[3:4] not in ([], ["--"]):
+        raise Failure("usage: enter RUN TASK RANK [-- WORD...]")
+    run, task, rank = argv[:3]
+    marks = {"RUNSPEC_RUN": run, "RUNSPEC_TASK": task, "RUNSPEC_RANK": rank}
+    pid = program(marks)
+    env = None if pid is None else environment(pid)
+    if pid is None or env is None:
+        text = "task {}, node {} of {}: no program runs there (yet)".format(task, rank, run)
+        raise Failure(text, NOT_THERE)
+    env.update((name, os.environ[name]) for name in TERMINAL if name in os.environ)
+    become(pid, env, argv[4:])
+    return 0
+
+
+def program(marks: Dict[str, str]) -> Optional[int]:
+    """Return the first process of the program: its parent is none of the program's."""
+    found = []
+    for name in os.listdir(PROC):
+        env = environment(int(name)) if name.isdigit() else None
+        if env is not None and OURS not in env and marks.items() <= env.items():
+            found.append(int(name))
+    tops = [pid for pid in found if parent(pid) not in found and pid != os.getpid()]
+    return min(tops) if tops else None
+
+
+def environment(pid: int) -> Optional[Dict[str, str]]:
+    """Return what *pid* was started with, or None where that is not ours to see. proc(5)"""
+    try:
+        with open("{}/{}/environ".format(PROC, pid), "rb") as file:
+            pairs = file.read().split(b"\0")
+    except OSError:
+        return None
+    found = {}
+    for pair in pairs:
+        name, equals, value = os.fsdecode(pair).partition("=")
+        if equals:
+            found[name] = value
+    return found
+
+
+def parent(pid: int) -> Optional[int]:
+    """Return the parent of *pid*: field 4 of its stat, counted after the name. proc(5)"""
+    try:
+        with open("{}/{}/stat".format(PROC, pid), "rb") as file:
+            return int(file.read().rpartition(b")")[2].split()[1])
+    except OSError:
+        return None
+
+
+def become(pid: int, env: Dict[str, str], words: List[str]) -> None:
+    """Give this process to *words*; raises Failure where it cannot be."""
+    at = "{}/{}".format(PROC, pid)
+    shell = env.get("SHELL", "")
+    try:
+        if os.path.samestat(os.stat(at + "/root/."), os.stat("/.")):
+            os.chdir(at + "/cwd")
+            line = started(words) if words else [shell if os.access(shell, os.X_OK) else PLAIN]
+        else:
+            own = os.readlink(at + "/ns/user") == os.readlink("/proc/self/ns/user")
+            into = ["--mount"] if own else ["--user", "--preserve-credentials", "--mount"]
+            line = ["nsenter", "--target", str(pid), *into, "--root", "--wd", "--"]
+            line += started(words) if words else [PLAIN]
+        os.execvpe(line[0], line, env)
+    except OSError as error:
+        sys.stderr.flush()
+        raise Failure("cannot go there: {}".format(error), NOT_THERE) from error
+
+
+def started(words: List[str]) -> List[str]:
+    """Return what starts *words* as a shell does, and says what is not there with code 127."""
+    return [PLAIN, "-c", 'exec "$@"', PLAIN, *words]

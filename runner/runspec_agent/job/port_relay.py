@@ -1,0 +1,99 @@
+"""Carries one connection to a port of this node on standard input and output: `relay HOST PORT`.
+
+For a network that only this node is in. Each way, the stream is frames: a length of four bytes, the
+highest first, and so many bytes; the length 0 says that no more will come that way. What is said first
+is one frame: `ok`, or why there is no connection. An input that ends without a last frame was cut off:
+then the connection is, too.
+"""
+
+import os
+import socket
+import struct
+import threading
+from typing import List
+
+from runspec_agent.base.job_env import Failure
+
+HEAD = struct.Struct(">I")
+CHUNK_BYTES = 1 << 16
+CONNECT_S = 10.0
+LINGER = struct.pack("ii", 1, 0)  # close() resets: socket(7)
+IN, OUT = 0, 1
+
+
+def main(argv: List[str]) -> int:
+    if len(argv) != 2 or not argv[1].isdigit():
+        raise Failure("usage: relay HOST PORT")
+    try:
+        sock = socket.create_connection((argv[0], int(argv[1])), timeout=CONNECT_S)
+    except ConnectionRefusedError:
+        say(b"refused")
+        return 0
+    except OSError as exc:
+        say((exc.strerror or str(exc)).lower().encode())
+        return 0
+    sock.settimeout(None)
+    sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    say(b"ok")
+    broken = threading.Event()
+    back = threading.Thread(target=answer, args=(sock, broken), daemon=True)
+    back.start()
+    if not forward(sock, broken):
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, LINGER)
+        sock.close()
+        return 1
+    back.join()
+    return 0
+
+
+def say(data: bytes) -> None:
+    """Write one frame."""
+    left = HEAD.pack(len(data)) + data
+    while left:
+        left = left[os.write(OUT, left) :]
+
+
+def exactly(size: int) -> bytes:
+    """Read *size* bytes; fewer where the input ends."""
+    found = b""
+    while len(found) < size:
+        data = os.read(IN, size - len(found))
+        if not data:
+            break
+        found += data
+    return found
+
+
+def forward(sock: socket.socket, broken: threading.Event) -> bool:
+    """Pass on what comes in, to its end; say whether there was one."""
+    while True:
+        head = exactly(HEAD.size)
+        if len(head) < HEAD.size:
+            return False
+        size = HEAD.unpack(head)[0]
+        data = exactly(size)
+        if len(data) < size:
+            return False
+        try:
+            if size:
+                sock.sendall(data)
+            else:
+                sock.shutdown(socket.SHUT_WR)
+                return True
+        except OSError:
+            broken.set()  # it takes no more; what it had still to say is told by the other way
+            return True
+
+
+def answer(sock: socket.socket, broken: threading.Event) -> None:
+    """Pass on what the port says; a connection that was reset has no last frame."""
+    try:
+        while True:
+            data = sock.recv(CHUNK_BYTES)
+            if not data and broken.is_set():
+                os._exit(1)
+            say(data)
+            if not data:
+                return
+    except OSError:
+        os._exit(1)

@@ -1,0 +1,277 @@
+"""`batch -- WORD...`: the process that a batch script of Slurm becomes, on the first node and outside of any container.
+
+It starts WORD... (the job's agent, in a container or not, or srun, which starts one on each node), passes signals on,
+keeps the time, notes how the try has ended, and has the job queued again where it is to be tried once more.
+
+What Slurm 22.05 does, measured. "All" are all processes of the job on all nodes, in sessions of their own or not:
+
+* scancel JOB, scontrol requeue, the time limit, a lost node and the end of a preemption's GraceTime send SIGCONT and
+  SIGTERM to all, and SIGKILL KillWait later.
+* scancel --signal=TERM JOB, --signal=TERM@S and the beginning of a GraceTime reach the steps that srun has started,
+  and where there are none, nobody. All processes of a step are reached, and so the program before its agent, and
+  mpirun, which leaves its ranks no time. So what the nodes are to hear from here goes through the store.
+* scancel --signal=TERM --batch JOB and --signal=B:TERM@S reach this process alone.
+* SIGTERM at srun ends its step at once, so srun is never sent one here.
+* After scontrol requeue has ended with 0, the job is queued again whatever the script ends with, and at once.
+"""
+
+import json
+import os
+import pwd
+import subprocess
+import sys
+import time
+from typing import Dict, List, Mapping, Optional
+
+from runspec_agent.base import process, record_formats
+from runspec_agent.base.job_env import LOST, STOPPED, Failure, read
+from runspec_agent.base.process import Child, Signals
+from runspec_agent.base.task_identity import Place, place
+from runspec_agent.job import agent_fork
+from runspec_agent.retry import exit_records, stop_request
+from runspec_agent.retry.attempts import Lost, read_record
+from runspec_agent.retry.exit_records import Ends
+from runspec_agent.retry.failure_count import AGAIN
+from runspec_agent.retry.retry_rounds import TOO_LONG
+from runspec_agent.store import base
+from runspec_agent.store.base import Bucket
+
+CANCELLED = "cancelled"
+AT = "runs/{}/"
+SAVE_S = 120.0  # for the agents to save what there is, once their program has had its grace
+LOOK_S = 1.0  # between two looks at how the nodes have ended
+FIRST_S = 10.0  # for the first node to end by itself, when another has failed
+TRIES, PAUSE_S = 5, 3.0  # of a call of Slurm's controller, which may be busy or about to change
+LONGEST_S = 60.0  # of one such call
+
+
+def main(argv: List[str]) -> int:
+    words = argv[1:] if argv[:1] == ["--"] else argv
+    if not words:
+        raise Failure("batch: no command")
+    _name_owner()
+    process.adopt_orphans()
+    with Signals() as signals:
+        return Batch(base.connect(), dict(os.environ)).run(words, signals)
+
+
+class Batch:
+    """One try of one task. *env* has the words of the batch script, and Slurm's own."""
+
+    def __init__(self, bucket: Bucket, env: Dict[str, str]) -> None:
+        self.began = time.monotonic()
+        self.bucket, self.env = bucket, env
+        self.at = AT.format(env["RUNSPEC_RUN"])
+        self.record = read_record(bucket, self.at)
+        self.place: Place = place(env, self.record)
+        self.timeout_s = float(env.get("RUNSPEC_TIMEOUT_S") or "inf")
+        self.grace_s = read(env).grace_s
+        self.ends = Ends(bucket, self.at, self.place, "batch", exit_records.name(env))
+        self.lost = Lost(bucket, self.at, self.record, self.place)
+        self._next_look = self._failed_at = 0.0
+
+    def run(self, words: List[str], signals: Signals) -> int:
+        """Return what the script is to end with; the note says the same, and why."""
+        claim = self.at + "claim"
+        holder = record_formats.holder(self.bucket.claim(claim, self.place.job.encode()), claim)
+        if holder == CANCELLED:
+            _tell("cancelled, leaving")
+            return STOPPED
+        if holder != self.place.job:
+            _tell("duplicate of {}, leaving".format(holder))
+            return 0
+        if stop_request.is_stopped(self.bucket, self.at, self.place.task):
+            _tell("{}, leaving".format(stop_request.WHY))
+            self._note(STOPPED, stop_request.WHY)
+            return STOPPED
+        if self._succeeded():
+            _tell("an earlier try has succeeded: there is nothing left to do")
+            self._note(0, None)
+            return 0
+        why: Optional[str] = self.lost.too_often()
+        if why is not None:
+            code = LOST
+            _tell(why)
+        else:
+            try:
+                code, why = self._program(words, signals), None
+            except Failure as failure:
+                code, why = failure.code, str(failure)
+                _tell(why)
+        return self._ended(code, why, signals)
+
+    def _succeeded(self) -> bool:
+        """Say whether the try before was the last: who has the whole of an array queued again means what failed."""
+        before = self.place._replace(attempt=self.place.attempt - 1)
+        note = Ends(self.bucket, self.at, before, "", "").read("batch")
+        return note is not None and note["code"] == 0
+
+    def _program(self, words: List[str], signals: Signals) -> int:
+        many = os.path.basename(words[0]) == "srun"
+        if many:
+            child: Child = Step(words, self.env, self.ends)
+        else:
+            child = (
+                agent_fork.Forked(signals) if agent_fork.is_ours(words) else Child(words, self.env)
+            )
+        code = process.run(
+            child, signals, self.grace_s + SAVE_S, lambda: self._wrong(many and child.code is None)
+        )
+        first = self.ends.read("0") if many and code != STOPPED else None
+        return code if first is None else int(first["code"])
+
+    def _wrong(self, many: bool) -> Optional[Failure]:
+        """Return why the job is to end now: its time is over or, of several nodes, one that counts has ended."""
+        now = time.monotonic()
+        if now - self.began > self.timeout_s:
+            return Failure(
+                "it took longer than its timeout of {:g} s".format(self.timeout_s), TOO_LONG
+            )
+        if many and now >= self._next_look:
+            self._next_look = now + LOOK_S
+            return self._failed_node(now)
+        return None
+
+    def _failed_node(self, now: float) -> Optional[Failure]:
+        """The first node speaks for the job; when it does not, one that has failed leaves the rest nothing to do."""
+        failed = []
+        for found in self.bucket.listing(self.ends.folder):
+            who = found.key[len(self.ends.folder) :]
+            note = self.ends.read(who) if who.isdigit() else None
+            if note is not None and note["code"]:
+                failed.append((int(who), int(note["code"])))
+        if not failed or self.record["nodes"] == 1:
+            return None
+        self._failed_at = self._failed_at or now
+        rank, code = min(failed)
+        if rank > 0 and now - self._failed_at < FIRST_S:
+            return None
+        return Failure(
+            "node {} has ended with {}: the others are told to end".format(rank, code), code
+        )
+
+    def _ended(self, code: int, why: Optional[str], signals: Signals) -> int:
+        """Note the end, and have the job queued again if it is to be tried once more.
+
+        A node that was told to end when nobody had told the job is about to be taken away.
+        """
+        if code == STOPPED and signals.stopping:
+            why = why or "told to end"
+        elif code in (AGAIN, STOPPED) and self.lost.again():
+            why = self._requeued(why)
+            if why is None:
+                return AGAIN
+        elif code in (AGAIN, STOPPED):
+            why = why or "it has lost its nodes, and has no tries left"
+        elif self.record.get("elastic"):
+            self._call_off()
+        self._note(code, why)
+        return code
+
+    def _call_off(self) -> None:
+        """Take from the queue who has yet to come to a job that is over."""
+        most = self.record["elastic"]["max"]
+        task = self.place.task // most
+        found = self.bucket.get("{}elastic/{}/state".format(self.at, task))
+        if found is None or json.loads(found.decode("ascii")).get("phase") != "done":
+            return
+        names = "{}_[{}-{}]".format(
+            self.env["SLURM_ARRAY_JOB_ID"], task * most, task * most + most - 1
+        )
+        said = _controller(["scancel", "--state=PENDING", names], self.env)
+        if said is not None:
+            _tell("nodes that are not needed any more stay in the queue: {}".format(said))
+
+    def _requeued(self, why: Optional[str]) -> Optional[str]:
+        """Return None once the job is queued again, else why it is not."""
+        self._note(AGAIN, why, again=True)
+        said = _controller(["scontrol", "requeue", _name(self.env)], self.env)
+        if said is None:
+            return None
+        _tell("the job cannot be queued again: {}".format(said))
+        return "it was to be tried again, and cannot be queued: {}".format(said)
+
+    def _note(self, code: int, why: Optional[str], again: bool = False) -> None:
+        try:
+            self.ends.note(code, why, again=again)
+        except Failure as failure:
+            _tell("how it ended is not noted: {}".format(failure))
+
+
+class Step(Child):
+    """srun, which is sent nothing: what is meant for its tasks stands in the store, and their agents hear of it."""
+
+    def __init__(self, argv: List[str], env: Mapping[str, str], ends: Ends) -> None:
+        super().__init__(argv, env)
+        self._ends = ends
+        self._stopped = False
+
+    def send(self, number: int) -> None:
+        """Raises nothing: who is not told is killed in the end."""
+        again = number in process.STOPS and self._stopped  # Slurm may say it twice
+        self._stopped = self._stopped or number in process.STOPS
+        if self.code is None and not again:
+            try:
+                self._ends.tell(number)
+            except Failure as failure:
+                _tell("the nodes are not told: {}".format(failure))
+
+
+def _name_owner() -> None:
+    """Say whose job it is where nobody has logged in: a shell would start five programs for it, in each task."""
+    try:
+        owner = pwd.getpwuid(os.getuid())
+    except KeyError:
+        return
+    for name, value in (
+        ("HOME", owner.pw_dir),
+        ("USER", owner.pw_name),
+        ("LOGNAME", owner.pw_name),
+    ):
+        if not os.environ.get(name):
+            os.environ[name] = value
+
+
+def _name(env: Mapping[str, str]) -> str:
+    """Return what the controller calls this task: of an array, one task's SLURM_JOB_ID is that of the whole, too.
+
+    >>> _name({"SLURM_JOB_ID": "47", "SLURM_ARRAY_JOB_ID": "47", "SLURM_ARRAY_TASK_ID": "1"})
+    '47_1'
+    """
+    if env.get("SLURM_ARRAY_JOB_ID"):
+        return "{}_{}".format(env["SLURM_ARRAY_JOB_ID"], env["SLURM_ARRAY_TASK_ID"])
+    return env["SLURM_JOB_ID"]
+
+
+def _controller(argv: List[str], env: Mapping[str, str]) -> Optional[str]:
+    """Have Slurm do something; return None, or what it says when it does not."""
+    said = ""
+    for count in range(TRIES):
+        if count:
+            time.sleep(PAUSE_S)
+        try:
+            done = subprocess.run(
+                argv,
+                env=dict(env),
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.STDOUT,
+                timeout=LONGEST_S,
+                check=False,
+            )
+        except (OSError, subprocess.SubprocessError) as error:
+            said = str(error)
+            continue
+        if done.returncode == 0:
+            return None
+        said = done.stdout.decode("utf-8", "replace").strip() or "{} {}".format(
+            argv[0], done.returncode
+        )
+        if "disabled" in said:  # --no-requeue: no other try helps
+            break
+    return said
+
+
+def _tell(text: str) -> None:
+    print("runspec: {}".format(text.replace("\n", "\\n")), file=sys.stderr)
+    sys.stderr.flush()

@@ -1,0 +1,83 @@
+"""The `__main__` of the zipapp: it finds all other modules compiled, where `keep` has kept them so."""
+
+import marshal
+import os
+import sys
+import zipimport
+from importlib.machinery import ModuleSpec
+from importlib.util import MAGIC_NUMBER
+from types import ModuleType
+from typing import Any, Dict, Optional
+
+Codes = Dict[str, bytes]
+
+
+class Kept:
+    """An importer of *codes*, the compiled modules of *zipapp*."""
+
+    def __init__(self, codes: Codes, zipapp: str) -> None:
+        self.codes, self.zipapp = codes, zipapp
+
+    def find_spec(self, name: str, *_: Any) -> Optional[ModuleSpec]:
+        if name not in self.codes:
+            return None
+        package = any(other.startswith(name + ".") for other in self.codes)
+        inner = name.replace(".", "/") + ("/__init__.py" if package else ".py")
+        path = os.path.join(self.zipapp, inner)
+        spec = ModuleSpec(name, self, origin=path, is_package=package)  # type: ignore[arg-type]  # it is one by its methods
+        spec.has_location = True  # a module finds its zipapp by its __file__
+        return spec
+
+    def create_module(self, _: ModuleSpec) -> None:
+        return None
+
+    def exec_module(self, module: ModuleType) -> None:
+        exec(marshal.loads(self.codes[module.__name__]), module.__dict__)  # noqa: S102, S302 - what every import does
+
+    def get_source(self, name: str) -> Optional[str]:
+        """Return the text that a traceback shows lines of."""
+        *packages, module = name.split(".")
+        return zipimport.zipimporter(os.path.join(self.zipapp, *packages)).get_source(module)
+
+
+def named_by_digest(zipapp: str) -> bool:
+    """Say whether *zipapp* is one of a workspace, whose name stands for all that is in it."""
+    name, suffix = os.path.splitext(os.path.basename(zipapp))
+    return suffix == ".pyz" and len(name) == 64 and not name.strip("0123456789abcdef")
+
+
+def place(zipapp: str) -> str:
+    """Return where the modules are kept for this Python: code of one magic number is for no other."""
+    magic = int.from_bytes(MAGIC_NUMBER[:2], "little")
+    return "{}.{}-{}.kept".format(os.path.splitext(zipapp)[0], sys.implementation.cache_tag, magic)
+
+
+def read(path: str) -> Optional[Codes]:
+    """Return what is kept there; None where that is nothing, or no whole thing."""
+    try:
+        with open(path, "rb") as stream:
+            found: Codes = marshal.load(stream)  # noqa: S302 - who may change it may change the zipapp
+    except (OSError, EOFError, ValueError, TypeError):
+        return None
+    return found
+
+
+def begin(zipapp: str) -> None:
+    """Have the modules imported as they are kept; who finds none keeps them."""
+    codes = read(place(zipapp))
+    if codes is None:
+        from runspec_agent.job import bytecode_cache
+
+        codes = bytecode_cache.made(zipapp, place(zipapp))
+    sys.meta_path.insert(0, Kept(codes, zipapp))
+
+
+if __name__ == "__main__":
+    if named_by_digest(sys.argv[0]):
+        begin(os.path.abspath(sys.argv[0]))
+    from runspec_agent.__main__ import main
+
+    code = main()
+    for stream in (sys.stdout, sys.stderr):
+        stream.flush()
+    os._exit(code)  # to take an interpreter apart takes longer than what it may have had to do

@@ -1,0 +1,152 @@
+"""A remote shell without a server: requests, outputs and exit codes are files in the meeting directory.
+
+Containers and process groups have no sshd; mpirun starts its daemons through this instead. It behaves as ssh does:
+the words are joined with spaces and read by the remote sh.
+"""
+
+import os
+import signal
+import subprocess
+import sys
+from typing import BinaryIO, Dict, List, Mapping, Optional, Tuple
+
+from runspec_agent.base import files
+from runspec_agent.base.job_env import LOST, Failure, current
+from runspec_agent.base.process import Child, Pace, Signals
+from runspec_agent.rendezvous.rendezvous import Meeting
+
+WITH_VALUE = ("-l", "-p", "-o", "-i", "-F")  # of ssh's options, in case somebody's mpirun gives one
+ENDED_BY_SSH = 255  # what ssh answers when the connection is lost
+
+
+def parse(argv: List[str]) -> Tuple[str, str]:
+    """Return the host and the command.
+
+    >>> parse(["-x", "-l", "me", "node-1", "echo", "$HOME;", "ls -l"])
+    ('node-1', 'echo $HOME; ls -l')
+    """
+    words = list(argv)
+    while words and words[0].startswith("-"):
+        del words[: 2 if words[0] in WITH_VALUE else 1]
+    if len(words) < 2:
+        raise Failure("usage: rsh HOST WORD...")
+    return words[0], " ".join(words[1:])
+
+
+def main(argv: List[str]) -> int:
+    host, command = parse(argv)
+    words = current()
+    meeting = Meeting(words)
+    seats = meeting.seats()
+    ranks = {node.host: rank for rank, node in seats.items()}
+    if host not in ranks:
+        raise Failure(
+            "rsh: no node is called '{}'; there are {}".format(host, ", ".join(sorted(ranks))),
+            ENDED_BY_SSH,
+        )
+    if ranks[host] == words.rank:
+        os.execvp("sh", ["sh", "-c", command])
+    with Signals() as signals:
+        return _Request(meeting, ranks[host], seats[0].token, command).relay(signals)
+
+
+class _Request:
+    def __init__(self, meeting: Meeting, rank: int, token: str, command: str) -> None:
+        self.meeting = meeting
+        self.rank = rank
+        self.name = "{}-{}".format(rank, os.urandom(16).hex())
+        record = {"token": token, "command": os.fsencode(command).decode("latin-1")}
+        files.write_record(meeting.path("ask-{}.json".format(self.name)), record)
+
+    def relay(self, signals: Signals) -> int:
+        streams = [("out", sys.stdout.buffer), ("err", sys.stderr.buffer)]
+        offsets = {"out": 0, "err": 0}
+        pace = Pace()
+        while True:
+            if any(number != signal.SIGUSR1 for number in signals.wait(pace.pause_s())):
+                pace.start()
+                files.write(self.meeting.path("stop-" + self.name), b"")
+            done = files.read_record(self.meeting.path("done-{}.json".format(self.name)))
+            for kind, stream in streams:
+                offsets[kind] += _copy(
+                    self.meeting.path("{}-{}".format(kind, self.name)), offsets[kind], stream
+                )
+            if done is not None:
+                return int(done["code"])
+            if self.meeting.gone(self.rank) or self.meeting.ended(self.rank) is not None:
+                raise Failure("rsh: node {} is gone".format(self.rank), ENDED_BY_SSH)
+
+
+def _copy(path: str, offset: int, stream: BinaryIO) -> int:
+    """Return how many bytes there were after *offset*."""
+    try:
+        with open(path, "rb") as source:
+            source.seek(offset)
+            content = source.read()
+    except FileNotFoundError:
+        return 0
+    if content:
+        stream.write(content)
+        stream.flush()
+    return len(content)
+
+
+class Server:
+    """Runs what rank 0 asks of this node."""
+
+    def __init__(self, meeting: Meeting, token: str, env: Mapping[str, str]) -> None:
+        self.meeting = meeting
+        self.token = token
+        self.env = env
+        self.children: Dict[str, Child] = {}
+        self._prefix = "ask-{}-".format(meeting.words.rank)
+
+    def accept(self) -> bool:
+        """Start what has been asked for since the last time; return whether there was anything."""
+        before = len(self.children)
+        for entry in sorted(os.listdir(self.meeting.folder)):
+            if entry.startswith(self._prefix) and entry.endswith(".json"):
+                name = entry[len("ask-") : -len(".json")]
+                if name not in self.children:
+                    self._start(name, files.read_record(self.meeting.path(entry)))
+        return len(self.children) > before
+
+    def _start(self, name: str, record: Optional[files.Record]) -> None:
+        if record is None:
+            return
+        if not self.token or record.get("token") != self.token:
+            raise Failure(
+                "a request without the token lies in {}".format(self.meeting.folder), LOST
+            )
+        command = os.fsdecode(record["command"].encode("latin-1"))
+        with open(self.meeting.path("out-" + name), "ab") as out, open(
+            self.meeting.path("err-" + name), "ab"
+        ) as err:
+            self.children[name] = Child(
+                ["sh", "-c", command],
+                env=self.env,
+                stdin=subprocess.DEVNULL,
+                stdout=out.fileno(),
+                stderr=err.fileno(),
+            )
+
+    def running(self) -> List[Child]:
+        return [child for child in self.children.values() if child.code is None]
+
+    def answer(self) -> None:
+        """Write down the ends, and pass on the wishes to end."""
+        for name, child in self.children.items():
+            done = self.meeting.path("done-{}.json".format(name))
+            if child.code is not None:
+                if not os.path.exists(done):
+                    self._flush(name)
+                    files.write_record(done, {"code": child.exit_code})
+            elif os.path.exists(self.meeting.path("stop-" + name)):
+                child.stop(self.meeting.words.grace_s)
+            child.tick()
+
+    def _flush(self, name: str) -> None:
+        """Make what the program wrote readable on the other nodes before the record that says it is all there."""
+        for kind in ("out", "err"):
+            with open(self.meeting.path("{}-{}".format(kind, name)), "ab") as stream:
+                os.fsync(stream.fileno())

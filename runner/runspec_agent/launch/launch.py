@@ -1,0 +1,30 @@
+"""`launch -- WORD...`: from the words of the environment to the program on this node, and back to one exit code."""
+
+from typing import Callable, Dict, List
+
+from runspec_agent.base import process
+from runspec_agent.base.job_env import Failure, current
+from runspec_agent.base.process import Child, Signals
+from runspec_agent.launch import mpi, torchrun
+from runspec_agent.rendezvous.participant import Seat
+
+LAUNCH: Dict[str, Callable[[Seat, List[str]], int]] = {"mpi": mpi.run, "torchrun": torchrun.run}
+
+
+def main(argv: List[str]) -> int:
+    argv = argv[1:] if argv[:1] == ["--"] else argv
+    if not argv:
+        raise Failure("launch: no command")
+    words = current()
+    process.adopt_orphans()
+    with Signals() as signals:
+        if words.launch == "none":
+            return process.run(Child(argv), signals, words.grace_s)
+        seat = Seat(words, signals)
+        try:
+            code = LAUNCH[words.launch](seat, argv)
+        except Failure as failure:
+            seat.end(failure.code)
+            raise
+        seat.end(code)
+        return code

@@ -1,0 +1,292 @@
+"""One MPI job over all nodes: rank 0 runs mpirun, the others run what it asks of them through our remote shell.
+
+A stop goes to the ranks themselves, on all nodes, and not through mpirun: PRRTE 3 kills its ranks a second or two after
+it has passed a SIGTERM on, and a Hydra proxy at once, which is too soon to save anything.
+"""
+
+import os
+import shlex
+import shutil
+import signal
+import sys
+import tempfile
+import time
+from typing import Dict, List, Mapping, Optional, Set
+
+from runspec_agent.base import files, process
+from runspec_agent.base.job_env import LOST, STOPPED, Failure
+from runspec_agent.base.process import Child
+from runspec_agent.launch import mpirun, slurm
+from runspec_agent.launch.file_rsh import Server
+from runspec_agent.rendezvous import hostfile
+from runspec_agent.rendezvous.participant import Seat, gone
+from runspec_agent.rendezvous.rendezvous import one_stack
+
+FAILED_S = 5.0  # how long mpirun has to end by itself when one of its ranks has failed
+
+
+def run(seat: Seat, argv: List[str]) -> int:
+    # Without it Open MPI does not even tell its version: "Unable to get the user home directory".
+    os.environ.setdefault("HOME", _home())
+    folder = tempfile.mkdtemp(prefix="runspec-")
+    try:
+        if os.environ.get(slurm.PLUGIN):
+            return _by_srun(seat, argv, folder)
+        if seat.words.rank > 0:
+            seat.meet()
+            return _serve(seat, Ranks(folder), daemon_env(seat, argv, folder))
+        kind = mpirun.find()
+        seat.meet()
+        return _lead(seat, kind, argv, folder)
+    finally:
+        process.kill_rest()
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def _home() -> str:
+    found = os.path.expanduser("~")
+    return found if os.path.isabs(found) else "/"
+
+
+class Ranks:
+    """The user's processes on this node, which sign themselves in as *folder*/rank.<pid>."""
+
+    def __init__(self, folder: str) -> None:
+        self.folder = folder
+        self._told: Set[int] = set()
+
+    def here(self) -> Set[int]:
+        return self._signed() & process.descendants(os.getpid())
+
+    def _signed(self) -> Set[int]:
+        names = [name for name in os.listdir(self.folder) if name.startswith("rank.")]
+        return {int(name[len("rank.") :]) for name in names}
+
+    def send(self, number: int) -> bool:
+        """Return whether there was anybody."""
+        here = self.here()
+        self._told |= here
+        _send(here, number)
+        return bool(here)
+
+    def send_to_new(self, number: int) -> None:
+        """Tell those who have signed in since the last time."""
+        new = self.here() - self._told
+        self._told |= new
+        _send(new, number)
+
+    def succeeded(self) -> bool:
+        """Say whether all that there were on this node have ended with 0."""
+        ended = [name for name in os.listdir(self.folder) if name.startswith("start.sh.ended.")]
+        return len(ended) >= max(1, len(self._signed()))
+
+    def failed(self) -> Optional[int]:
+        """Return the code of a rank that has failed, where its mpirun does not look after that."""
+        paths = [os.path.join(self.folder, name) for name in os.listdir(self.folder)]
+        noted = [path for path in paths if os.path.basename(path).startswith("start.sh.failed.")]
+        codes = [int(files.read(path) or 0) for path in sorted(noted, key=os.path.getmtime)]
+        return next((code for code in codes if code), None)
+
+
+class Stepped(Ranks):
+    """Ranks that Slurm has started: they descend from its daemon, and are known by their environment."""
+
+    def here(self) -> Set[int]:
+        own = os.fsencode("RUNSPEC_RUN=" + os.environ["RUNSPEC_RUN"])
+        return {pid for pid in self._signed() if own in slurm.environment(pid)}
+
+
+def _send(pids: Set[int], number: int) -> None:
+    for pid in pids:
+        try:
+            os.kill(pid, number)
+        except ProcessLookupError:  # it has just ended
+            pass
+
+
+# --- rank 0 -----------------------------------------------------------------------------------------------------------
+
+
+class Led(Child):
+    """mpirun; what we send to it reaches this node's ranks instead, as soon as there are some."""
+
+    def __init__(self, argv: List[str], env: Mapping[str, str], ranks: Ranks) -> None:
+        super().__init__(argv, env, stdin=None)
+        self.ranks = ranks
+        self.stopped_with: Optional[int] = None
+
+    def send(self, number: int) -> None:
+        if not self.ranks.send(number):
+            super().send(number)
+
+    def stop(self, grace_s: float, number: int = signal.SIGTERM) -> None:
+        self.stopped_with = number
+        super().stop(grace_s, number)
+
+    def give_up(self, grace_s: float) -> None:
+        Child.send(self, signal.SIGTERM)
+        self._kill_in(grace_s)
+
+    def tick(self) -> None:
+        if self.stopped_with is not None:
+            self.ranks.send_to_new(self.stopped_with)
+        super().tick()
+
+
+def _lead(seat: Seat, kind: mpirun.Mpirun, argv: List[str], folder: str) -> int:
+    job = mpirun.Job(
+        hosts=tuple(node.host for node in seat.nodes),
+        slots=seat.words.slots,
+        hostfile=os.path.join(folder, "hosts"),
+        agent=os.path.join(folder, "rsh"),
+        loopback=one_stack(seat.nodes),
+        root=os.geteuid() == 0,
+    )
+    hostfile.write(job.hostfile, seat.nodes, seat.words.slots)
+    files.write(job.agent, agent_script(), 0o700)
+    env = dict(kind.defaults(job), **daemon_env(seat, argv, folder))
+    ranks = Ranks(folder)
+    code = _led(seat, kind.argv(job) + list(kind.start), slurm.hidden(env), ranks)
+    if code == 0 and not ranks.succeeded():
+        raise Failure("mpirun has ended with 0, and its ranks have not", LOST)
+    return code
+
+
+def _by_srun(seat: Seat, argv: List[str], folder: str) -> int:
+    """Have Slurm start the ranks of all nodes: each node says where its own begin, and that it is ready for them."""
+    start = os.path.join(folder, "start.sh")
+    files.write(
+        start, slurm.start_script(os.environ, folder, start_script(folder, os.getcwd(), argv))
+    )
+    seat.meet(start=start)
+    files.write(os.path.join(folder, slurm.READY), b"")
+    ranks = Stepped(folder)
+    if seat.words.rank > 0:
+        return _serve(seat, ranks, {})
+    words = slurm.srun(os.environ, len(seat.nodes), seat.words.slots)
+    code = _led(seat, words, slurm.env_of_srun(seat.env(), seat.nodes), ranks)
+    seat.tell_of_failure(ranks.failed())
+    return code if code == 0 or seat.stopping() else seat.failed() or code
+
+
+def _led(seat: Seat, argv: List[str], env: Mapping[str, str], ranks: Ranks) -> int:
+    child = Led(argv, env, ranks)
+    code = process.run(child, seat.signals, seat.words.grace_s, _Each(seat, child))
+    return STOPPED if seat.stopping() == signal.SIGTERM else code
+
+
+class _Each:
+    """What rank 0 looks after while mpirun runs: a stop goes round to all nodes, and a lost node is an end."""
+
+    def __init__(self, seat: Seat, child: Led) -> None:
+        self.seat = seat
+        self.child = child
+        self._failed_at: Optional[float] = None
+
+    def __call__(self) -> Optional[Failure]:
+        number = self.seat.stopping()
+        if number is None and self.child.stopped_with is not None:
+            self.seat.tell_to_stop(self.child.stopped_with)
+        elif number is not None and self.child.stopped_with is None:
+            self.child.stop(self.seat.words.grace_s, number)
+        failure = self.seat.watch() or self._failure()
+        return None if number is not None else failure
+
+    def _failure(self) -> Optional[Failure]:
+        self.seat.tell_of_failure(self.child.ranks.failed())
+        code = self.seat.failed()
+        if code is None:
+            return None
+        if self._failed_at is None:
+            self._failed_at = time.monotonic()
+        if time.monotonic() - self._failed_at < FAILED_S:
+            return None
+        return Failure("a rank has ended with code {}, which ends the others".format(code), code)
+
+
+# --- the other ranks --------------------------------------------------------------------------------------------------
+
+
+def _serve(seat: Seat, ranks: Ranks, env: Mapping[str, str]) -> int:
+    """Run what rank 0 asks for, until it ends or is gone; return the code for this node."""
+    assert seat.meeting is not None, "BUG: rank > 0 of one node"
+    server = Server(seat.meeting, seat.nodes[0].token, env)
+    pace = process.Pace()
+    while True:
+        for number in seat.signals.wait(pace.pause_s()):
+            pace.start()
+            if number in process.STOPS:
+                seat.tell_to_stop(number)
+            else:
+                ranks.send(number)
+        process.reap(server.children.values())
+        server.answer()
+        stopping = seat.stopping()
+        code = seat.meeting.ended(0)
+        if code is not None:
+            return code
+        if stopping is not None:
+            ranks.send_to_new(stopping)
+            if seat.grace_is_over():
+                return STOPPED
+        seat.tell_of_failure(ranks.failed())
+        seat.meeting.beat()
+        if seat.meeting.gone(0):
+            raise gone(seat.nodes[0], seat.words.lease_s)
+        if server.accept():
+            pace.start()
+
+
+# --- what a node hands to its ranks -----------------------------------------------------------------------------------
+
+
+def daemon_env(seat: Seat, argv: List[str], folder: str) -> Dict[str, str]:
+    """Return the environment of this node's ranks: its own, and the way to its own words and directory."""
+    start = os.path.join(folder, "start.sh")
+    env = slurm.without_pmi(seat.env())
+    script = own_tmpdir(env.get("TMPDIR")) + start_script(folder, os.getcwd(), argv)
+    files.write(start, slurm.shown(os.environ) + script if seat.words.rank == 0 else script)
+    # PRRTE 3 names its files there by its pid alone, leaves them when it is killed, and does not start where they are:
+    # "The PMIx server's listener thread failed to start".
+    env.update(RUNSPEC_START=start, TMPDIR=os.path.join(folder, "tmp"))
+    os.mkdir(env["TMPDIR"], 0o700)
+    if os.geteuid() == 0:
+        # https://docs.open-mpi.org/en/v5.0.x/man-openmpi/man1/mpirun.1.html: root only by two variables, for in a
+        # container there is often nobody else
+        for name in ("OMPI", "PRTE"):
+            env[name + "_ALLOW_RUN_AS_ROOT"] = env[name + "_ALLOW_RUN_AS_ROOT_CONFIRM"] = "1"
+    return env
+
+
+def own_tmpdir(path: Optional[str]) -> bytes:
+    """Return what gives a rank its own TMPDIR back, as its daemon has another.
+
+    >>> print((own_tmpdir("/my tmp") + own_tmpdir(None)).decode(), end="")
+    export TMPDIR='/my tmp'
+    unset TMPDIR
+    """
+    line = "unset TMPDIR\n" if path is None else "export TMPDIR={}\n".format(shlex.quote(path))
+    return os.fsencode(line)
+
+
+def start_script(folder: str, cwd: str, argv: List[str]) -> bytes:
+    """Return what a rank runs in place of the words that mpirun was given.
+
+    >>> print(start_script("/tmp/x", "/job", ["echo", "it is", ":"]).decode(), end="")
+    unset RUNSPEC_START
+    : >/tmp/x/rank.$$
+    cd /job && exec echo 'it is' :
+    """
+    words = " ".join(shlex.quote(word) for word in argv)
+    lines = "unset RUNSPEC_START\n: >{}/rank.$$\ncd {} && exec {}\n"
+    return os.fsencode(lines.format(shlex.quote(folder), shlex.quote(cwd), words))
+
+
+def agent_script() -> bytes:
+    """Return a program that is our `rsh`, by this same Python and zipapp, with nothing changed in its environment."""
+    place = os.path.abspath(__file__)[: -len("/runspec_agent/launch/mpi.py")]
+    code = "import sys; sys.path.insert(0, {!r}); from runspec_agent.__main__ import main; sys.exit(main())"
+    words = (sys.executable, "-IS", "-c", code.format(place), "rsh")
+    return os.fsencode(
+        '#!/bin/sh\nexec {} "$@"\n'.format(" ".join(shlex.quote(word) for word in words))
+    )

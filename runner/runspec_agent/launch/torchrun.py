@@ -1,0 +1,43 @@
+"""Starting a program by one torchrun on each node, all of one fixed group."""
+
+from typing import Dict, List, Mapping
+
+from runspec_agent.base import process
+from runspec_agent.base.job_env import Words
+from runspec_agent.base.process import Child
+from runspec_agent.env import address
+from runspec_agent.rendezvous.participant import Seat
+from runspec_agent.rendezvous.rendezvous import one_stack
+
+
+def run(seat: Seat, argv: List[str]) -> int:
+    seat.meet(port=address.free_port() if seat.words.rank == 0 else 0)
+    loopback = one_stack(seat.nodes)
+    leader = "127.0.0.1" if loopback else seat.words.leader or seat.nodes[0].host
+    command = argv_for(seat.words, leader, seat.nodes[0].port) + argv
+    return process.run(
+        Child(command, env_for(seat.env(), loopback)),
+        seat.signals,
+        seat.words.grace_s,
+        seat.watch,
+    )
+
+
+def argv_for(words: Words, leader: str, port: int) -> List[str]:
+    return [
+        "torchrun",
+        "--no-python",
+        "--nnodes={}".format(words.nodes),
+        "--nproc-per-node={}".format(words.slots),
+        "--node-rank={}".format(words.rank),
+        "--master-addr={}".format(leader),
+        "--master-port={}".format(port),
+    ]
+
+
+def env_for(env: Mapping[str, str], loopback: bool) -> Dict[str, str]:
+    # With a shared store the agent's server is also the workers', and a lost member is never noticed (torch 2.13).
+    defaults = {"TORCH_DISABLE_SHARE_RDZV_TCP_STORE": "1"}
+    if loopback:
+        defaults.update(GLOO_SOCKET_IFNAME="lo", NCCL_SOCKET_IFNAME="lo", TP_SOCKET_IFNAME="lo")
+    return dict(defaults, **env)

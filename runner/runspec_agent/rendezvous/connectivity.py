@@ -1,0 +1,278 @@
+"""`reach -- WORD...`: whether the nodes of a job can talk, before a program finds out that they cannot.
+
+Each node listens on a port of its own, which the system picks as it does for MPI's, and tries to connect to all the
+others. They hear of each other through the store of the run, which they reach in any case. The first node puts
+together what all have found, prints the pairs that cannot talk, and says to the others what becomes of the job. It has
+all in a list, so that requests grow no faster than the nodes.
+"""
+
+import errno
+import hmac
+import json
+import os
+import socket
+import sys
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
+from typing import Callable, Dict, List, NamedTuple, Optional, TypeVar
+
+from runspec_agent.base.job_env import LOST, STOPPED, Failure, current
+from runspec_agent.base.process import STOPS, Pace, Signals
+from runspec_agent.rendezvous import host_exchange
+from runspec_agent.rendezvous.rendezvous import Node
+from runspec_agent.store.base import Bucket
+from runspec_agent.store.folder import FolderBucket
+
+UNREACHED = 68  # EX_NOHOST of sysexits.h
+CONNECT_S = 10.0  # for a connection, and for each answer on it
+AT_ONCE = 32  # connections that a node tries at the same time
+HEAR_S = 300.0  # from when all nodes are known to when all have said what they found
+SHOWN = 100  # pairs in the log; a closed network of 100 nodes has 9900
+TOKEN_BYTES = 32  # the first half is asked for, and the second is the answer
+FOUND = "found/"  # RANK,COUNT: how many others a node could not reach
+VERDICT = "verdict"
+ANOTHER = "somebody else answers"
+NO_NAME = "its name is not known there"
+Found = TypeVar("Found")
+WORDS = {
+    errno.ECONNREFUSED: "refused",
+    errno.ECONNRESET: "reset",
+    errno.EPIPE: "reset",
+    errno.ETIMEDOUT: "timed out",
+    errno.EHOSTUNREACH: "unreachable",
+    errno.ENETUNREACH: "unreachable",
+    errno.EACCES: "unreachable: prohibited",
+    errno.EPERM: "unreachable: prohibited",
+}
+
+
+def main(argv: List[str]) -> int:
+    """Become WORD... once the nodes have found each other in the folder where they meet."""
+    words = current()
+    bucket = FolderBucket({"RUNSPEC_STORE": "file://{}".format(words.meet)})
+    with Signals() as signals:
+        node = Node(words.rank, words.host, "", "", 0)
+        Reach(bucket, "reach/", node, words.nodes).check(signals, "")
+    program = argv[1:] if argv[:1] == ["--"] else argv
+    os.execvp(program[0], program)
+
+
+class Seat(NamedTuple):
+    """Where a node listens, and what it asks for and answers."""
+
+    host: str
+    port: int
+    token: str
+
+    def text(self) -> str:
+        return "{},{},{}".format(self.port, self.token, self.host)
+
+    @classmethod
+    def of(cls, text: str) -> "Seat":
+        port, token, host = text.split(",", 2)
+        return cls(host, int(port), token)
+
+
+class Door(threading.Thread):
+    """What a node listens with. Who knows the first half of the token gets the second; nothing else is told."""
+
+    def __init__(self, host: str) -> None:
+        super().__init__(daemon=True)
+        self._token = os.urandom(TOKEN_BYTES).hex()
+        self._socket = _listening(host)
+        self.seat = Seat(host, self._socket.getsockname()[1], self._token)
+
+    def run(self) -> None:
+        while True:
+            try:
+                way, _ = self._socket.accept()
+            except OSError:  # closed
+                return
+            threading.Thread(target=self._answer, args=(way,), daemon=True).start()
+
+    def _answer(self, way: socket.socket) -> None:
+        question, answer = _halves(self._token)
+        with way:
+            way.settimeout(CONNECT_S)
+            try:
+                if hmac.compare_digest(_received(way, len(question)), question):
+                    way.sendall(answer)
+            except OSError:  # who has gone wants no answer
+                pass
+
+    def close(self) -> None:
+        try:
+            self._socket.shutdown(socket.SHUT_RDWR)  # wakes up who waits for a connection
+        except OSError:
+            pass
+        self._socket.close()
+
+
+def _listening(host: str) -> socket.socket:
+    """Listen where the others are told that this node is; on all addresses if that is none of this network's."""
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    found = socket.socket(family, socket.SOCK_STREAM)
+    try:
+        try:
+            found.bind((host, 0))
+        except (OSError, UnicodeError):
+            found.bind(("", 0))
+        found.listen(1024)
+    except OSError as error:
+        found.close()
+        raise Failure("this node cannot listen: {}".format(error), UNREACHED) from error
+    return found
+
+
+def _halves(token: str) -> List[bytes]:
+    middle = len(token) // 2
+    return [token[:middle].encode("ascii"), token[middle:].encode("ascii")]
+
+
+def _received(way: socket.socket, size: int) -> bytes:
+    found = b""
+    while len(found) < size:
+        block = way.recv(size - len(found))
+        if not block:
+            break
+        found += block
+    return found
+
+
+def tried(seat: Seat, timeout_s: float = CONNECT_S) -> Optional[str]:
+    """Return why *seat* cannot be reached from here; None: it can, and it is the one that listens there."""
+    question, answer = _halves(seat.token)
+    try:
+        with socket.create_connection((seat.host, seat.port), timeout_s) as way:
+            way.sendall(question)
+            return None if _received(way, len(answer)) == answer else ANOTHER
+    except (socket.gaierror, UnicodeError):
+        return NO_NAME
+    except socket.timeout:
+        return "timed out"
+    except OSError as error:
+        return WORDS.get(error.errno or 0) or str(error.strerror or error)
+
+
+class Reach:
+    """One node's part. *failed* gives the code of a node that has ended meanwhile."""
+
+    def __init__(
+        self,
+        bucket: Bucket,
+        prefix: str,
+        node: Node,
+        nodes: int,
+        failed: Callable[[], Optional[int]] = lambda: None,
+    ) -> None:
+        self.bucket, self.prefix = bucket, prefix
+        self.rank, self.host, self.nodes = node.rank, node.host, nodes
+        self.failed = failed
+
+    def check(self, signals: Signals, rule: str) -> None:
+        """Raise Failure UNREACHED on every node where any two cannot talk; *rule* says what is to be looked at."""
+        door = Door(self.host)
+        door.start()
+        try:
+            seats = self._seats(door.seat, signals)
+            own = self._tried(seats)
+            self._tell("{}{},{}".format(FOUND, self.rank, len(own)), own)
+            if self.rank == 0:
+                counts = self._counts(signals)
+                broken = sum(counts.values())
+                say(seats, self._pairs(counts), broken, rule)
+                self._tell(VERDICT, broken)
+            else:  # until then the others may try to reach this one
+                broken = self._verdict(signals)
+        finally:
+            door.close()
+        if broken:
+            text = "{} of {} connections between nodes do not work"
+            raise Failure(text.format(broken, self.nodes * (self.nodes - 1)), UNREACHED)
+
+    def _seats(self, own: Seat, signals: Signals) -> List[Seat]:
+        """Return where all nodes listen; the roll takes what they say for their hosts."""
+        node = Node(self.rank, own.text(), "", "", 0)
+        prefix = self.prefix + "seats/"
+        found = host_exchange.call(self.bucket, prefix, node, self.nodes, signals, self.failed)
+        return [Seat.of(other.host) for other in found]
+
+    def _tried(self, seats: List[Seat]) -> Dict[int, str]:
+        others = [rank for rank in range(self.nodes) if rank != self.rank]
+        with ThreadPoolExecutor(AT_ONCE) as threads:
+            found = zip(others, threads.map(lambda rank: tried(seats[rank]), others))
+            return {rank: why for rank, why in found if why is not None}
+
+    def _tell(self, name: str, value: object) -> None:
+        self.bucket.put(self.prefix + name, json.dumps(value).encode("ascii"))
+
+    def _counts(self, signals: Signals) -> Dict[int, int]:
+        """Wait for all nodes; return how many others each could not reach, which the names tell."""
+        prefix = self.prefix + FOUND
+
+        def looked() -> Optional[Dict[int, int]]:
+            names = (one.key[len(prefix) :].split(",") for one in self.bucket.listing(prefix))
+            found = {int(rank): int(count) for rank, count in names}
+            return found if len(found) == self.nodes else None
+
+        return self._waited(looked, signals)
+
+    def _pairs(self, counts: Dict[int, int]) -> Dict[int, Dict[int, str]]:
+        """Return who could not reach whom, and why; no more nodes are asked for than are shown."""
+        found: Dict[int, Dict[int, str]] = {}
+        left = SHOWN
+        for rank, count in sorted(counts.items()):
+            if count and left > 0:
+                left -= count
+                content = self.bucket.get("{}{}{},{}".format(self.prefix, FOUND, rank, count))
+                why = json.loads((content or b"{}").decode("ascii"))
+                found[rank] = {int(other): text for other, text in why.items()}
+        return found
+
+    def _verdict(self, signals: Signals) -> int:
+        def looked() -> Optional[int]:
+            content = self.bucket.get(self.prefix + VERDICT)
+            return None if content is None else int(content)
+
+        return self._waited(looked, signals)
+
+    def _waited(self, look: Callable[[], Optional[Found]], signals: Signals) -> Found:
+        """Wait for what others tell."""
+        began, pace = (
+            time.monotonic(),
+            Pace(host_exchange.looks_s(0.1, self.nodes), host_exchange.LOOK_S),
+        )
+        while True:
+            code = self.failed()  # asked first: who has said it all may end at once
+            found = look()
+            if found is not None:
+                return found
+            if any(number in STOPS for number in signals.wait(pace.pause_s())):
+                raise Failure("asked to stop while nodes tried to reach each other", STOPPED)
+            if code is not None:
+                raise Failure("a node failed while nodes tried to reach each other", code)
+            if time.monotonic() - began > HEAR_S:
+                raise Failure("not all nodes have said whom they reach", LOST)
+
+
+def say(seats: List[Seat], found: Dict[int, Dict[int, str]], broken: int, rule: str) -> None:
+    """Print pairs that cannot talk, of *broken* in all, and where to look."""
+    lines = [
+        "node {} ({}) -> node {} ({}) port {}: {}".format(
+            rank, seats[rank].host, other, seats[other].host, seats[other].port, why
+        )
+        for rank, pairs in sorted(found.items())
+        for other, why in sorted(pairs.items())
+    ]
+    for line in lines[:SHOWN]:
+        _print(line)
+    if broken > SHOWN:
+        _print("and {} more".format(broken - SHOWN))
+    if lines and rule:
+        _print("look at: {}".format(rule))
+
+
+def _print(text: str) -> None:
+    print("runspec: {}".format(text), file=sys.stderr)
+    sys.stderr.flush()

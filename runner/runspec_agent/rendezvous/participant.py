@@ -1,0 +1,124 @@
+"""A node's place in the job: it meets the others, tells them how it ended, and hears how they are."""
+
+import os
+import time
+from typing import Dict, Optional, Tuple
+
+from runspec_agent.base import process
+from runspec_agent.base.job_env import LOST, STOPPED, Failure, Words
+from runspec_agent.base.process import Signals
+from runspec_agent.rendezvous import hostfile
+from runspec_agent.rendezvous.rendezvous import POLL_S, Meeting, Node, complete, missing, stack
+
+SLACK_S = 1.0
+
+
+class Seat:
+    """This node among its like; a node alone needs no directory to meet in."""
+
+    def __init__(self, words: Words, signals: Signals) -> None:
+        self.words = words
+        self.signals = signals
+        self.meeting: Optional[Meeting] = Meeting(words) if words.nodes > 1 else None
+        self.nodes: Tuple[Node, ...] = ()
+        self._stopping: Optional[int] = None
+        self._grace_ends = 0.0
+        self._rank_failed: Optional[int] = None
+
+    def meet(self, port: int = 0, start: str = "") -> None:
+        """Wait for all nodes. Raise Failure when some do not come in time, or when we are asked to stop."""
+        token = os.urandom(16).hex() if self.words.rank == 0 else ""
+        if self.meeting is None:
+            self.nodes = (Node(0, self.words.host, stack(), token, port, start),)
+        else:
+            self.meeting.join(token, port, start)
+            self.nodes = self._wait(self.meeting)
+        if self.words.hostfile is not None:
+            hostfile.write(self.words.hostfile, self.nodes, self.words.slots)
+
+    def _wait(self, meeting: Meeting) -> Tuple[Node, ...]:
+        waited_s = 0.0
+        while True:
+            found = meeting.seats()
+            nodes = complete(meeting, found)
+            if nodes is not None:
+                return nodes
+            failed = self._failed(meeting)
+            if failed is not None:
+                raise failed
+            if waited_s >= self.words.meet_timeout_s:
+                raise missing(meeting, found)
+            if any(number in process.STOPS for number in self.signals.wait(POLL_S)):
+                raise Failure("asked to stop before all nodes had come", STOPPED)
+            meeting.beat()
+            waited_s += POLL_S
+
+    def _failed(self, meeting: Meeting) -> Optional[Failure]:
+        for rank in range(self.words.nodes):
+            code = meeting.ended(rank) if rank != self.words.rank else None
+            if code:
+                return Failure(
+                    "node {} ended with code {} before all nodes had come".format(rank, code), code
+                )
+        return None
+
+    def env(self) -> Dict[str, str]:
+        leader = self.words.leader or self.nodes[0].host
+        return dict(os.environ, RUNSPEC_LEADER=leader)
+
+    def end(self, code: int) -> None:
+        if self.meeting is not None:
+            self.meeting.end(code)
+
+    def tell_to_stop(self, number: int) -> None:
+        if self.meeting is not None:
+            self.meeting.tell_to_stop(number)
+        self._stop(number)
+
+    def tell_of_failure(self, code: Optional[int]) -> None:
+        """Let rank 0 know that a rank has ended with *code*; None: there is nothing to tell."""
+        if code is not None and self._rank_failed is None:
+            self._rank_failed = code
+            if self.meeting is not None:
+                self.meeting.tell_of_failure(code)
+
+    def failed(self) -> Optional[int]:
+        if self._rank_failed is None and self.meeting is not None:
+            self._rank_failed = self.meeting.failed()
+        return self._rank_failed
+
+    def stopping(self) -> Optional[int]:
+        """Return the signal that this node, or another, was asked to stop with."""
+        if self._stopping is None and self.meeting is not None:
+            self._stop(self.meeting.stopping())
+        return self._stopping
+
+    def _stop(self, number: Optional[int]) -> None:
+        if self._stopping is None and number is not None:
+            self._stopping = number
+            self._grace_ends = time.monotonic() + self.words.grace_s
+
+    def grace_is_over(self) -> bool:
+        """Say whether rank 0 should have ended the job by now; it has the same grace, by its own clock."""
+        return self._stopping is not None and time.monotonic() > self._grace_ends + SLACK_S
+
+    def watch(self) -> Optional[Failure]:
+        """Beat, and return what is wrong with the others: one is gone, or has ended without success."""
+        if self.meeting is None:
+            return None
+        self.meeting.beat()
+        for node in self.nodes:
+            if node.rank != self.words.rank:
+                code = self.meeting.ended(node.rank)
+                if code:
+                    return Failure(
+                        "node {} ({}) ended with code {}".format(node.rank, node.host, code), code
+                    )
+                if code is None and self.meeting.gone(node.rank):
+                    return gone(node, self.words.lease_s)
+        return None
+
+
+def gone(node: Node, lease_s: float) -> Failure:
+    text = "node {} ({}) has not been heard from for {:g} s: it is gone, or the shared directory is"
+    return Failure(text.format(node.rank, node.host, lease_s), LOST)

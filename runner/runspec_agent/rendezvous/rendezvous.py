@@ -1,0 +1,162 @@
+"""The nodes of one attempt find each other in a directory they share, and notice when one is gone.
+
+There is no server: each node writes only files with its own number in their names, each whole or not at all.
+"""
+
+import os
+import time
+from typing import Dict, List, NamedTuple, Optional, Tuple
+
+from runspec_agent.base import files
+from runspec_agent.base.job_env import LOST, Failure, Words
+
+POLL_S = 0.1
+BEAT_S = 1.0
+
+
+class Node(NamedTuple):
+    rank: int
+    host: str
+    stack: str  # nodes with equal, not empty, stacks reach each other over loopback
+    token: str  # of rank 0: what a request must carry
+    port: int  # of rank 0: free at the time of writing
+    start: str = ""  # what its ranks run, where something else than its own daemon starts them
+
+
+def stack() -> str:
+    """Return a name of this network stack: the machine's boot and the network namespace; "" where neither is known."""
+    try:
+        with open("/proc/sys/kernel/random/boot_id") as stream:
+            return stream.read().strip() + "/" + os.readlink("/proc/self/ns/net")
+    except OSError:
+        return ""
+
+
+def one_stack(nodes: Tuple[Node, ...]) -> bool:
+    """Say whether loopback is all the network that *nodes* need."""
+    return nodes[0].stack != "" and len({node.stack for node in nodes}) == 1
+
+
+class Meeting:
+    """One node's seat at `RUNSPEC_MEET/<attempt>/`; nobody else can read there, for requests are run as commands."""
+
+    def __init__(self, words: Words) -> None:
+        assert words.meet is not None, "BUG: a meeting without a place"
+        self.words = words
+        self.folder = os.path.join(words.meet, str(words.attempt))
+        self._beats = 0
+        self._next_beat = 0.0
+        self._seen: Dict[int, Tuple[Optional[bytes], float]] = {}
+
+    def path(self, name: str) -> str:
+        return os.path.join(self.folder, name)
+
+    def join(self, token: str = "", port: int = 0, start: str = "") -> None:
+        """Take the seat. *token* and *port* are rank 0's to give."""
+        self._open()
+        self.beat()
+        words = self.words
+        record = {"host": words.host, "stack": stack(), "token": token, "port": port}
+        record["start"] = start
+        path = self.path("rank-{}.json".format(words.rank))
+        files.write_record(path, record)
+        if os.stat(path).st_uid != os.stat(self.folder).st_uid:
+            raise Failure("the meeting directory {} belongs to somebody else".format(self.folder))
+
+    def _open(self) -> None:
+        os.makedirs(self.folder, mode=0o700, exist_ok=True)
+        os.chmod(self.folder, 0o700)
+
+    def seats(self) -> Dict[int, Node]:
+        found = {}
+        for rank in range(self.words.nodes):
+            record = files.read_record(self.path("rank-{}.json".format(rank)))
+            if record is not None:
+                found[rank] = Node(rank, *(record[name] for name in Node._fields[1:]))
+        return found
+
+    def beat(self) -> None:
+        """Show the others that this node is there; call it often, it writes once in a while."""
+        now = time.monotonic()
+        if now >= self._next_beat:
+            self._beats += 1
+            self._next_beat = now + min(BEAT_S, self.words.lease_s / 4)
+            files.write(
+                self.path("alive-{}".format(self.words.rank)), str(self._beats).encode("ascii")
+            )
+
+    def gone(self, rank: int) -> bool:
+        """Say whether *rank*'s heartbeat has stood still for the lease, by this node's clock, while we looked."""
+        now = time.monotonic()
+        content = files.read(self.path("alive-{}".format(rank)))
+        before, since = self._seen.get(rank, (None, now))
+        if rank not in self._seen or content != before:
+            self._seen[rank] = (content, now)
+            return False
+        return now - since > self.words.lease_s
+
+    def end(self, code: int) -> None:
+        """Tell the others, also those who wait for a node that will never join."""
+        self._open()
+        files.write_record(self.path("end-{}.json".format(self.words.rank)), {"code": code})
+
+    def tell_to_stop(self, number: int) -> None:
+        """Ask all nodes to end their program with this signal; the first asking counts."""
+        if self.stopping() is None:
+            files.write_record(self.path("stopping.json"), {"signal": number})
+
+    def stopping(self) -> Optional[int]:
+        record = files.read_record(self.path("stopping.json"))
+        return None if record is None else int(record["signal"])
+
+    def tell_of_failure(self, code: int) -> None:
+        """Say that a rank has ended with *code*; the first one counts."""
+        if self.failed() is None:
+            files.write_record(self.path("failed.json"), {"code": code})
+
+    def failed(self) -> Optional[int]:
+        record = files.read_record(self.path("failed.json"))
+        return None if record is None else int(record["code"])
+
+    def ended(self, rank: int) -> Optional[int]:
+        """Return the code that *rank* ended with, or None."""
+        record = files.read_record(self.path("end-{}.json".format(rank)))
+        return None if record is None else int(record["code"])
+
+
+def complete(meeting: Meeting, found: Dict[int, Node]) -> Optional[Tuple[Node, ...]]:
+    """Return all nodes in rank order, or None as long as somebody is missing. Raise Failure for a name used twice."""
+    if len(found) < meeting.words.nodes:
+        return None
+    nodes = tuple(found[rank] for rank in sorted(found))
+    ranks: Dict[str, int] = {}
+    for node in nodes:
+        other = ranks.setdefault(node.host, node.rank)
+        if other != node.rank:
+            text = "nodes {} and {} are both called '{}': RUNSPEC_HOST must differ"
+            raise Failure(text.format(other, node.rank, node.host))
+    return nodes
+
+
+def missing(meeting: Meeting, found: Dict[int, Node]) -> Failure:
+    ranks = [rank for rank in range(meeting.words.nodes) if rank not in found]
+    text = "{} of {} nodes did not come within {:g} s; missing: {}"
+    listed = ", ".join(_ranges(ranks))
+    return Failure(
+        text.format(len(ranks), meeting.words.nodes, meeting.words.meet_timeout_s, listed), LOST
+    )
+
+
+def _ranges(ranks: List[int]) -> List[str]:
+    """Return *ranks*, which are in order, as they are read best.
+
+    >>> _ranges([1, 3, 4, 5])
+    ['1', '3-5']
+    """
+    spans: List[List[int]] = []
+    for rank in ranks:
+        if spans and spans[-1][1] == rank - 1:
+            spans[-1][1] = rank
+        else:
+            spans.append([rank, rank])
+    return [str(a) if a == b else "{}-{}".format(a, b) for a, b in spans]

@@ -1,0 +1,115 @@
+"""The nodes of a gang end together: a service that looks at the main node alone would end the others with it."""
+
+import threading
+import time
+from typing import Dict, List, Optional, Tuple
+
+from runspec_agent.base.job_env import LEASE_S, LOST, STOPPED, Failure
+from runspec_agent.base.process import STOPS, Pace, Signals
+from runspec_agent.store.base import Bucket
+
+BEAT_S = 15.0
+FIRST_S = 3600.0  # for a node to begin: its machine may start late
+MOMENT_S = 20.0  # the same, where nobody waits for those who never came
+
+
+class Gang(threading.Thread):
+    """One node's part: it beats while it lives, says how it ended, and the first waits for all."""
+
+    def __init__(self, bucket: Bucket, prefix: str, rank: int, nodes: int) -> None:
+        super().__init__(daemon=True)
+        self.bucket, self.prefix, self.rank, self.nodes = bucket, prefix, rank, nodes
+        self._over = threading.Event()
+        self._woken = threading.Event()
+        self._beats = 0
+        self._codes: Dict[int, int] = {}
+        self._seen: Dict[str, Tuple[str, float]] = {}
+        self._answered = 0.0
+        self._silent = False
+
+    def run(self) -> None:
+        while not self._over.is_set():
+            try:
+                self.beat()
+            except Failure:  # the lease is longer than a beat
+                pass
+            self._over.wait(BEAT_S)
+
+    def beat(self) -> None:
+        self._beats += 1
+        self.bucket.put("{}alive-{}".format(self.prefix, self.rank), str(self._beats).encode())
+
+    def end(self, code: int, signals: Signals, wait: bool) -> int:
+        """Say that this node has ended with *code*; on the first node, return the code of all.
+
+        *wait*: for as long as the others live, and their failures count: one that is gone raises
+        Failure LOST. Else they are given the time to save what they wrote.
+        """
+        if self.rank > 0:
+            self.bucket.put("{}ended-{}".format(self.prefix, self.rank), str(code).encode())
+            self._over.set()
+            return code
+        self._over.set()
+        if code:
+            return code
+        return self._others(signals, wait)
+
+    def failed(self) -> Optional[int]:
+        """Return the code of a node that has failed already."""
+        self._take_in()
+        return next((self._codes[n] for n in sorted(self._codes) if self._codes[n]), None)
+
+    def _others(self, signals: Signals, wait: bool) -> int:
+        began, pace = time.monotonic(), Pace(0.25, BEAT_S)
+        self._answered = began
+        while True:
+            self._look()
+            failed = next((self._codes[n] for n in sorted(self._codes) if self._codes[n]), None)
+            if wait and failed is not None:
+                return failed
+            gone = self._gone(began, FIRST_S if wait else MOMENT_S)
+            if gone is not None and wait:
+                raise Failure("node {} is not to be heard from: it is gone".format(gone), LOST)
+            if gone is not None or len(self._codes) == self.nodes - 1:
+                return 0
+            if any(number in STOPS for number in signals.wait(pace.pause_s())):
+                return STOPPED
+
+    def _look(self) -> None:
+        """Take in who beats and who has ended. Raise Failure when the store is silent for too long."""
+        try:
+            self._take_in()
+        except Failure:
+            if time.monotonic() - self._answered > LEASE_S:
+                raise
+            self._silent = True
+
+    def _take_in(self) -> None:
+        found = list(self.bucket.listing(self.prefix))
+        self._answered = now = time.monotonic()
+        if self._silent:  # nobody could beat: their leases begin anew
+            self._seen = {name: (etag, now) for name, (etag, _) in self._seen.items()}
+            self._silent = False
+        for entry in found:
+            name = entry.key[len(self.prefix) :]
+            word, _, number = name.partition("-")
+            if word == "ended" and int(number) not in self._codes:
+                self._codes[int(number)] = int(self.bucket.get(entry.key) or b"0")
+            elif word == "alive" and self._seen.get(name, ("", 0.0))[0] != entry.etag:
+                self._seen[name] = (entry.etag, now)
+
+    def _gone(self, began: float, first_s: float) -> Optional[int]:
+        """Return a node that has not been heard from for its lease, or did not begin in time."""
+        for rank in self._others_ranks():
+            last = self._last_seen(rank)
+            waited_s = self._answered - (last or began)
+            if rank not in self._codes and waited_s > (LEASE_S if last else first_s):
+                return rank
+        return None
+
+    def _others_ranks(self) -> List[int]:
+        return [rank for rank in range(self.nodes) if rank != self.rank]
+
+    def _last_seen(self, rank: int) -> float:
+        """Return when its beat was seen to change; 0.0: there was none."""
+        return self._seen.get("alive-{}".format(rank), ("", 0.0))[1]

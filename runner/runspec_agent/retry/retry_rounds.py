@@ -1,0 +1,178 @@
+"""The nodes of an array go from try to try together, though the service tries each of them by itself.
+
+A try of all nodes is a round. What becomes of it is decided once, by a conditional write that every node goes by: all
+have succeeded, all try again, or the job has failed. So a node that loses its machine takes the others with it into
+the next round, where they meet anew, and none has left for good when another has to go on.
+"""
+
+import json
+import math
+import time
+from typing import NamedTuple, Optional
+
+from runspec_agent.base.job_env import LOST, STOPPED, Failure
+from runspec_agent.base.process import STOPS, Pace, Signals
+from runspec_agent.retry import exit_barrier
+from runspec_agent.retry.exit_barrier import Gang
+from runspec_agent.store.base import Bucket
+
+LOOK_S = 5.0  # at the most between two looks at the verdict
+AGAIN = LOST
+TOO_LONG = 124  # as timeout(1) ends
+VERDICT = "verdict"
+LAST = "last"  # names a node that is not tried again after this round, whatever becomes of it
+
+
+class Verdict(NamedTuple):
+    """What every node of a round is to end with: 0, AGAIN, or the code that the job has failed with."""
+
+    code: int
+    why: str
+
+
+class Round(Gang):
+    """One node's part in one round."""
+
+    def __init__(self, bucket: Bucket, prefix: str, rank: int, nodes: int, number: int) -> None:
+        super().__init__(bucket, "{}{}/".format(prefix, number), rank, nodes)
+        self.number = number
+        self.verdict: Optional[Verdict] = None
+        self.deadline = (
+            math.inf
+        )  # by time.monotonic(): who is told to end after it is not tried again
+        self._wish: Optional[Verdict] = None
+        self._next_beat = 0.0
+
+    def run(self) -> None:
+        while not self._over.is_set():
+            try:
+                self._pass()
+            except Failure:  # the next pass, or the end, says so
+                pass
+            self._woken.wait(LOOK_S)
+            self._woken.clear()
+
+    def _pass(self) -> None:
+        if self._wish is not None:
+            self.decide(*self._wish)
+        now = time.monotonic()
+        if now >= self._next_beat:
+            self._next_beat = now + exit_barrier.BEAT_S
+            self.beat()
+        self.look()
+
+    def look(self) -> Optional[Verdict]:
+        """Return the verdict, if there is one."""
+        if self.verdict is None:
+            found = self.bucket.get(self.prefix + VERDICT)
+            self.verdict = None if found is None else Verdict(*json.loads(found.decode("ascii")))
+        return self.verdict
+
+    def decide(self, code: int, why: str) -> Verdict:
+        """Return the verdict: this one, unless there was another before it."""
+        if self.verdict is None:
+            text = json.dumps([code, why]).encode("ascii")
+            found = self.bucket.claim(self.prefix + VERDICT, text)
+            self.verdict = Verdict(*json.loads(found.decode("ascii")))
+        return self.verdict
+
+    def propose(self, code: int, why: str) -> None:
+        """Have it decided soon; for those who have no time to wait for the store."""
+        if self._wish is None:
+            self._wish = Verdict(code, why)
+            self._woken.set()
+
+    def stopped(self) -> Verdict:
+        """Return what is to become of a round of which this node was told to end.
+
+        The others do not wait for one whose time is over: services try no such node again.
+        """
+        if time.monotonic() < self.deadline:
+            return Verdict(AGAIN, "node {} was told to end".format(self.rank))
+        return Verdict(TOO_LONG, "node {} took longer than its timeout".format(self.rank))
+
+    def blame(self, signals: Signals) -> Optional[Verdict]:
+        """Return the verdict that explains a failure of this node; None: it is the node's own.
+
+        A program fails where another has gone. So a failure counts once all who had come have shown that they live.
+        """
+        began, pace = time.monotonic(), Pace(0.25, LOOK_S)
+        self._answered = began
+        self._look()
+        known = self._answered
+        while self.look() is None:
+            silent = [
+                rank
+                for rank in self._others_ranks()
+                if rank not in self._codes and 0.0 < self._last_seen(rank) <= known
+            ]
+            if not silent:
+                return None
+            lost = self._gone(began, exit_barrier.FIRST_S)
+            if lost is not None:
+                return self.decide(AGAIN, "node {} is not to be heard from".format(lost))
+            if any(number in STOPS for number in signals.wait(pace.pause_s())):
+                return self.decide(*self.stopped())
+            self._look()
+        return self.verdict
+
+    def end(self, code: int, signals: Signals, wait: bool = True) -> int:
+        """Return what this node is to end with: its *code* or, where that is 0, what becomes of the round."""
+        try:
+            if code == 0:
+                self.bucket.put("{}ended-{}".format(self.prefix, self.rank), b"0")
+                return self._all(signals)
+            again = code in (AGAIN, STOPPED)
+            if code == STOPPED and signals.stopping:
+                verdict = self.decide(*self.stopped())
+            else:
+                why = "node {} ended with {}".format(self.rank, code)
+                verdict = self.decide(AGAIN if again else code, why)
+            return AGAIN if verdict.code == AGAIN and not again else code
+        finally:
+            self._over.set()
+            self._woken.set()
+
+    def _all(self, signals: Signals) -> int:
+        """Wait until all have ended, or the round is over otherwise."""
+        began, pace = time.monotonic(), Pace(0.25, LOOK_S)
+        self._answered = began
+        while self.look() is None:
+            self._look()
+            lost = self._gone(began, exit_barrier.FIRST_S)
+            if len(self._codes) == self.nodes:
+                self.decide(0, "all have ended")
+            elif lost is not None:
+                self.decide(AGAIN, "node {} is not to be heard from".format(lost))
+            elif any(number in STOPS for number in signals.wait(pace.pause_s())):
+                self.decide(*self.stopped())
+                return STOPPED
+        assert self.verdict is not None, "BUG: no verdict"
+        return self.verdict.code
+
+
+def join(
+    bucket: Bucket, prefix: str, rank: int, nodes: int, attempt: int, last: bool = False
+) -> Round:
+    """Return the round that *attempt* of this node belongs to. One with a verdict: there is nothing to do any more.
+
+    *last*: no other attempt will follow, so that the others need not wait for one.
+    """
+    number = 1
+    while True:
+        found = Round(bucket, prefix, rank, nodes, number)
+        verdict = found.look()
+        if verdict is None:
+            seat = "{}seat-{}".format(found.prefix, rank)
+            if bucket.claim(seat, str(attempt).encode()) == str(attempt).encode():
+                if last:
+                    bucket.put(found.prefix + LAST, str(rank).encode())
+                return found
+            verdict = found.decide(AGAIN, "node {} has lost its machine".format(rank))
+        if verdict.code != AGAIN:
+            return found
+        gone = bucket.get(found.prefix + LAST)
+        if gone is not None:
+            found.verdict = Verdict(1, "node {} has no tries left".format(gone.decode()))
+            return found
+        number += 1

@@ -1,0 +1,366 @@
+# The way into a job where there is neither python3 nor a role: any POSIX sh, and curl, python3 or wget.
+#
+#     RUNSPEC_FILES=URL sh -c "$(cat signed.sh)" "$(cat inside.sh)" WORD...
+#
+# It claims the run, gets what the job reads, has inside.sh run the words, and sends what the job wrote, as
+# runspec_agent.job.agent does elsewhere. What there is to do is a list of NAME=VALUE lines behind the signed URL in
+# RUNSPEC_FILES; whoever has such a URL can use it, so none is printed, or handed to the program.
+# It travels as inside.sh does, without comments and indents: the Python below has no blocks. Names begin with _rs_.
+
+_rs_tell() {
+  printf 'runspec: %s\n' "$1" >&2
+}
+
+_rs_die() {
+  _rs_tell "$2"
+  exit "$1"
+}
+
+_rs_has() {
+  command -v "$1" >/dev/null 2>&1
+}
+
+trap 'exit 143' TERM
+_rs_had=${LC_ALL+x} _rs_lc=${LC_ALL-}
+LC_ALL=C
+set -f
+
+# 1. The names of the contract. An array's children share the run, and so the id before the colon.
+for _rs_w in ${RUNSPEC_WORDS-}; do
+  eval "[ -z \"\${${_rs_w#*=}+x}\" ] || export ${_rs_w%%=*}=\"\$${_rs_w#*=}\""
+done
+_rs_list=${RUNSPEC_FILES-} _rs_job=${RUNSPEC_JOB-}
+_rs_job=${_rs_job%%[:#]*}
+unset RUNSPEC_FILES RUNSPEC_WORDS
+[ "$_rs_list" ] && [ "$_rs_job" ] || _rs_die 2 'RUNSPEC_FILES and RUNSPEC_JOB are needed'
+export RUNSPEC_TASK="${RUNSPEC_INDEX:-0}" RUNSPEC_RANK=0 RUNSPEC_ATTEMPT="${RUNSPEC_ATTEMPT:-1}"
+export RUNSPEC_NODES=1 RUNSPEC_LAUNCH=none
+
+# 2. What there is to ask the store with. Only GNU's wget can PUT, and only it calls itself so.
+_rs_tool= _rs_puts=1 _rs_own= _rs_taken= _rs_most=5368709120 _rs_ca=${SSL_CERT_FILE-}
+for _rs_w in curl python3 wget; do
+  [ "$_rs_tool" ] || ! _rs_has "$_rs_w" || _rs_tool=$_rs_w
+done
+[ "$_rs_tool" ] || _rs_die 69 'this image has no curl, wget or python3 to get files with'
+if [ "$_rs_tool" = wget ]; then
+  case $(wget --version 2>/dev/null) in
+    'GNU Wget'*) ;;
+    *) _rs_tool=plain _rs_puts= ;;
+  esac
+fi
+# busybox's wget checks no certificate, and nothing else says that the list is ours.
+case $_rs_tool$_rs_list in
+  plainhttps:*) _rs_die 69 'this wget checks no certificates: add curl, python3 or GNU wget' ;;
+esac
+_rs_top=${RUNSPEC_BELOW-}
+[ -z "$_rs_top" ] || _rs_top=$(cd -- "$_rs_top" && pwd) || _rs_die 2 "there is no folder '$RUNSPEC_BELOW'"
+_rs_top=${_rs_top%/}
+{ read -r _rs_w </proc/sys/kernel/random/uuid; } 2>/dev/null || _rs_w=$$
+_rs_dir=${TMPDIR:-/tmp}/runspec-$_rs_w
+trap 'rm -rf "$_rs_dir"' EXIT
+mkdir -p "${TMPDIR:-/tmp}" && mkdir -m 700 "$_rs_dir" || _rs_die 73 "cannot write below ${TMPDIR:-/tmp}"
+
+_rs_py='import os,shutil,sys,urllib.request as u
+class P(u.HTTPErrorProcessor): http_response=https_response=lambda s,q,r:r
+c,b,g,*h=sys.argv[1:]
+if c: os.environ["SSL_CERT_FILE"]=c
+h=dict(x.split(": ") for x in h)
+if b: h.update({"Content-Length":str(os.path.getsize(b)),"Content-Type":"application/octet-stream"})
+q=u.Request(sys.stdin.readline().strip(),open(b,"rb") if b else None,h,method="PUT" if b else "GET")
+r=u.build_opener(P).open(q,timeout=60)
+with open(g,"wb") as o: shutil.copyfileobj(r,o)
+print(r.status if r.headers["Content-Length"] in (None,str(os.path.getsize(g))) else "000")'
+
+# _rs_own: a header of every PUT, where the store wants one.
+# _rs_once URL SENT GOT [HEADER]: sets _rs_code to the status, 000 for an answer that did not come, or not whole, and
+# tls where the certificate was not trusted. _rs_ca is the file of those that are; without one the tool has its own.
+# SENT is the file to PUT; without one it is a GET. URLs go by stdin where that can be: others see argv.
+_rs_once() {
+  _rs_u=$1 _rs_b=$2 _rs_g=$3
+  shift 3
+  [ -z "$_rs_b" ] || set -- "$@" ${_rs_own:+"$_rs_own"}
+  case $_rs_tool in
+    curl)
+      set -- ${_rs_ca:+--cacert "$_rs_ca"} ${_rs_b:+-T "$_rs_b"} ${1:+-H "$1"} ${2:+-H "$2"}
+      _rs_code=$(printf 'url = "%s"\n' "$_rs_u" | curl -q -K - -g -s -o "$_rs_g" -w '%{http_code}' \
+        --connect-timeout 20 --speed-limit 1 --speed-time 60 "$@" 2>/dev/null) ||
+        case $? in 60 | 77) _rs_code=tls ;; *) _rs_code=000 ;; esac
+      ;;
+    python3)
+      _rs_code=$(printf '%s\n' "$_rs_u" | python3 -IS -c "$_rs_py" "$_rs_ca" "$_rs_b" "$_rs_g" "$@" 2>&1) ||
+        case $_rs_code in *VERIFY_FAILED*) _rs_code=tls ;; *) _rs_code=000 ;; esac
+      ;;
+    wget)
+      set -- ${_rs_ca:+--ca-certificate="$_rs_ca"} ${_rs_b:+--method=PUT --body-file="$_rs_b" --header=Content-Type:application/octet-stream} ${1:+--header="$1"} ${2:+--header="$2"}
+      _rs_w=$(printf '%s\n' "$_rs_u" | wget --no-config -i - -S -T 60 -t 1 --max-redirect=0 -O "$_rs_g" "$@" 2>&1)
+      _rs_status $? "$_rs_w"
+      ;;
+    plain)
+      # No -T: busybox 1.35 of Debian says it is none of its options, and crashes.
+      _rs_w=$(wget -S -O "$_rs_g" "$_rs_u" 2>&1)
+      _rs_status $? "$_rs_w"
+      ;;
+  esac
+}
+
+# _rs_status ENDED SAID: finds the status in what a wget says; a 200 counts only if it ended well. GNU's ends with 5 for
+# a certificate: https://www.gnu.org/software/wget/manual/html_node/Exit-Status.html
+_rs_status() {
+  _rs_code=000 _rs_p=
+  for _rs_w in $2; do
+    case $_rs_p in HTTP/*) _rs_code=$_rs_w ;; esac
+    _rs_p=$_rs_w
+  done
+  case $1:$_rs_code in 5:*) _rs_code=tls ;; 0:000) _rs_code=200 ;; 0:*) ;; *:2*) _rs_code=000 ;; esac
+}
+
+# _rs_cas: sets _rs_ca to the bundle of any system; false where there is none, or one was tried.
+_rs_cas() {
+  [ -z "$_rs_ca" ] || return 1
+  for _rs_w in ssl/certs/ca-certificates.crt pki/tls/certs/ca-bundle.crt ssl/ca-bundle.pem ssl/cert.pem; do
+    [ "$_rs_ca" ] || [ ! -s /etc/$_rs_w ] || _rs_ca=/etc/$_rs_w
+  done
+  [ "$_rs_ca" ]
+}
+
+# _rs_ask URL SENT GOT [HEADER]: the same, again while the store is busy or not to be reached.
+_rs_ask() {
+  for _rs_s in 1 2 4 8; do
+    _rs_once "$@"
+    case $_rs_code$_rs_taken in
+      tls*) _rs_cas || return 0 ;;
+      000* | 409 | 429* | 5*) sleep $_rs_s ;;
+      *) return ;;
+    esac
+  done
+  _rs_once "$@"
+}
+
+# _rs_why: sets _rs_w to what _rs_code means.
+_rs_why() {
+  case $_rs_code in
+    000) _rs_w='the store cannot be reached' ;;
+    tls) _rs_w="the store's certificate is not trusted: install ca-certificates, or set SSL_CERT_FILE or the clock" ;;
+    403) _rs_w='the store refuses (403): the signed URL has expired, or its signer has not the right' ;;
+    404) _rs_w='it is not there (404): the run may have been destroyed' ;;
+    *) _rs_w="the store answers $_rs_code" ;;
+  esac
+}
+
+_rs_fail() {
+  _rs_why
+  case $_rs_code in
+    403) _rs_die 77 "$1: $_rs_w" ;;
+    tls) _rs_die 69 "$1: $_rs_w" ;;
+    4*) _rs_die 2 "$1: $_rs_w" ;;
+    *) _rs_die 75 "$1: $_rs_w" ;;
+  esac
+}
+
+_rs_get() {
+  _rs_ask "$2" '' "$3"
+  [ "$_rs_code" = 200 ] || _rs_fail "cannot get $1"
+}
+
+_rs_unpack() {
+  tar -xf "$_rs_dir/tar" -C "$_rs_at" || _rs_die 75 "cannot unpack what belongs at $_rs_at"
+  rm -f "$_rs_dir/tar"
+}
+
+# _rs_compare DIGEST: dies where what lies at _rs_at is another folder; its digest is that of the list of its files, as
+# runspec_jobs.load.bundle makes it. Two short programs run for each file.
+_rs_compare() {
+  _rs_w=
+  for _rs_p in find ls sha256sum sort; do
+    _rs_has "$_rs_p" || _rs_w="this image has no $_rs_p"
+  done
+  case $(find "$_rs_at" -name '*
+*') in ?*) _rs_w='a name in it has two lines' ;; esac
+  [ -z "$_rs_w" ] || {
+    _rs_tell "not compared with what was uploaded: $_rs_at: $_rs_w"
+    return 0
+  }
+  _rs_w=$(
+    cd -- "$_rs_at" || exit
+    {
+      printf 'runspec.bundle/v1\n'
+      find . -type f | sort | while IFS= read -r _rs_p; do
+        # digest - mode links owner group bytes ...
+        set -- $(sha256sum <"$_rs_p" && ls -ln "$_rs_p")
+        case $3 in -??x*) _rs_w=x ;; *) _rs_w=- ;; esac
+        printf '%s %s %s %s\0' "$1" "$_rs_w" "$7" "${_rs_p#./}"
+      done
+    } | sha256sum
+  )
+  [ "${_rs_w%% *}" = "$1" ] ||
+    _rs_die 2 "what came is not the folder that was uploaded, at $_rs_at: runspec destroy --site, and apply again"
+}
+
+_rs_needs_tar() {
+  _rs_has tar || _rs_die 69 'this image has no tar, and the job has mounts or outputs'
+}
+
+# 3. The claim: of all the jobs that a lost reply may have made, one runs. _rs_claim PUT-URL GET-URL
+_rs_claim() {
+  if [ "$_rs_puts" ]; then
+    printf '%s' "$_rs_job" >"$_rs_dir/claim"
+    # What is there is a 412 of S3, whose 409 passes; of Azure, which wants a header, it is a 409.
+    _rs_taken=${_rs_own:+ taken}
+    _rs_ask "$1" "$_rs_dir/claim" "$_rs_dir/holder" 'If-None-Match: *'
+    _rs_taken=
+    case $_rs_code in
+      2*) return ;;
+      412 | 409) _rs_get 'the claim' "$2" "$_rs_dir/holder" ;;
+      *) _rs_fail 'cannot claim the run' ;;
+    esac
+  else
+    _rs_tell 'this wget cannot claim the run: a second job of it would run as well'
+    _rs_ask "$2" '' "$_rs_dir/holder"
+    [ "$_rs_code" = 200 ] || return 0
+  fi
+  _rs_w=
+  IFS= read -r _rs_w <"$_rs_dir/holder" || :
+  case $_rs_w in
+    "$_rs_job") ;;
+    cancelled) _rs_die 143 'cancelled, leaving' ;;
+    *) _rs_die 0 "duplicate of $_rs_w, leaving" ;;
+  esac
+}
+
+# 4. What the list says before the program runs; and after it, of the same list, what is to be sent.
+_rs_before() {
+  case $_rs_k in
+    header) _rs_own=$_rs_v ;;
+    most) _rs_most=$_rs_v ;;
+    claim) _rs_put=$_rs_v ;;
+    holder) _rs_claim "$_rs_put" "$_rs_v" ;;
+    slots) export RUNSPEC_SLOTS="$_rs_v" ;;
+    batch) export RUNSPEC_GLOBAL_BATCH="$_rs_v" ;;
+    mount | output) _rs_var=$_rs_v ;;
+    at)
+      _rs_at=$_rs_top$_rs_v
+      export "$_rs_var=$_rs_at"
+      ;;
+    link)
+      mkdir -p "$_rs_top$_rs_v" "${_rs_at%/*}" || _rs_die 73 "cannot make $_rs_at"
+      [ -L "$_rs_at" ] || ln -s "$_rs_top$_rs_v" "$_rs_at" || _rs_die 73 "cannot make $_rs_at"
+      ;;
+    get)
+      _rs_needs_tar
+      mkdir -p "$_rs_at" || _rs_die 73 "cannot make $_rs_at"
+      # Where there are files of the image's, or of an earlier try, nobody knows which of them came now.
+      [ -z "$(find "$_rs_at" -type f 2>/dev/null)" ] || _rs_sum=
+      _rs_get "what belongs at $_rs_at" "$_rs_v" "$_rs_dir/tar"
+      _rs_unpack
+      [ -z "$_rs_sum" ] || _rs_compare "$_rs_sum"
+      _rs_sum=
+      ;;
+    sum) _rs_sum=$_rs_v ;;
+    put)
+      [ "${_rs_v%% *}" = "$RUNSPEC_TASK" ] || return 0
+      _rs_needs_tar
+      [ "$_rs_puts" ] || _rs_die 69 'outputs are sent with curl, python3 or GNU wget'
+      mkdir -p "$_rs_at" || _rs_die 73 "cannot make $_rs_at"
+      ;;
+    back | again)
+      # What an earlier attempt has sent; the machine that it ran on may be gone. Where none has a number: again.
+      [ "${_rs_v%% *}" = "$RUNSPEC_TASK" ] || return 0
+      [ "$_rs_k" = again ] || [ "$RUNSPEC_ATTEMPT" -gt 1 ] || return 0
+      _rs_ask "${_rs_v#* }" '' "$_rs_dir/tar"
+      case $_rs_code in
+        200) _rs_unpack ;;
+        403 | 404) ;;
+        *) _rs_fail "cannot get what was saved of $_rs_at" ;;
+      esac
+      ;;
+    sweep)
+      # "VARIABLE COUNT", the fastest parameter first, and then its values. A newline is \n there.
+      _rs_var=${_rs_v% *} _rs_w=${_rs_v#* } _rs_i=0
+      _rs_pick=$((_rs_left % _rs_w)) _rs_left=$((_rs_left / _rs_w))
+      ;;
+    with)
+      # One more variable of the same place.
+      _rs_var=$_rs_v _rs_i=0
+      ;;
+    value)
+      if [ "$_rs_i" -eq "$_rs_pick" ]; then
+        _rs_w=$(printf '%b.' "$_rs_v")
+        export "$_rs_var=${_rs_w%.}"
+      fi
+      _rs_i=$((_rs_i + 1))
+      ;;
+  esac
+}
+
+_rs_after() {
+  case $_rs_k in
+    at) _rs_at=$_rs_top$_rs_v ;;
+    put) [ "${_rs_v%% *}" != "$RUNSPEC_TASK" ] || _rs_send "${_rs_v#* }" ;;
+  esac
+}
+
+# One PUT takes 5 GiB: https://docs.aws.amazon.com/AmazonS3/latest/userguide/qfacts.html
+_rs_send() {
+  mkdir -p "$_rs_at"
+  tar -cf "$_rs_dir/tar" -C "$_rs_at" . || _rs_lose 'not all of it could be read'
+  [ "$(wc -c <"$_rs_dir/tar")" -le "$_rs_most" ] ||
+    _rs_lose "it is larger than $((_rs_most / 1048576)) MiB, which a signed URL does not take"
+  _rs_ask "$1" "$_rs_dir/tar" "$_rs_dir/said"
+  rm -f "$_rs_dir/tar"
+  case $_rs_code in
+    2*) ;;
+    *)
+      _rs_why
+      _rs_lose "$_rs_w"
+      ;;
+  esac
+}
+
+_rs_lose() {
+  _rs_lost=1
+  _rs_tell "not saved: $_rs_at: $1"
+}
+
+_rs_walk() {
+  while IFS= read -r _rs_v <&3; do
+    _rs_k=${_rs_v%%=*} _rs_v=${_rs_v#*=}
+    "$1"
+  done 3<"$_rs_dir/list"
+}
+
+_rs_get 'the list of files' "$_rs_list" "$_rs_dir/list"
+_rs_left=$RUNSPEC_TASK _rs_lost= _rs_told= _rs_sum=
+_rs_walk _rs_before
+
+# 5. The program, as a child: outputs are to be sent after it. A SIGTERM is passed on, and makes the exit code 143.
+_rs_stop() {
+  [ -z "$_rs_told" ] || return 0
+  _rs_told=1
+  kill -TERM "$_rs_pid" 2>/dev/null
+  (
+    sleep "${RUNSPEC_GRACE_S:-20}"
+    kill -KILL "$_rs_pid"
+  ) >/dev/null 2>&1 &
+  _rs_timer=$!
+}
+
+set +f
+{ [ "$_rs_had" ] && LC_ALL=$_rs_lc || unset LC_ALL; } 2>/dev/null
+/bin/sh -c "$0" inside "$@" &
+_rs_pid=$! _rs_again=1
+trap '_rs_stop; _rs_again=1' TERM
+while [ "$_rs_again" ]; do
+  _rs_again=
+  wait "$_rs_pid" 2>/dev/null
+  _rs_code=$?
+done
+trap '' TERM
+LC_ALL=C
+set -f
+_rs_end=$_rs_code
+[ -z "$_rs_told" ] || { kill "$_rs_timer" 2>/dev/null; _rs_end=143; }
+
+# 6. What the job wrote, however it ended.
+_rs_walk _rs_after
+[ -z "$_rs_lost" ] || [ "$_rs_end" -ne 0 ] || _rs_end=1
+exit "$_rs_end"

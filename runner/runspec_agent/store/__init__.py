@@ -1,0 +1,1 @@
+"""The store of a run: S3, Azure Blob Storage, or a shared folder."""

@@ -1,0 +1,275 @@
+"""The store of a run, in a container of Azure Blob, by a signature (`RUNSPEC_SAS`) or `RUNSPEC_IDENTITY`.
+
+https://learn.microsoft.com/en-us/rest/api/storageservices/blob-service-rest-api
+"""
+
+import base64
+import calendar
+import hashlib
+import os
+import re
+import time
+from email.message import Message
+from http.client import HTTPException, HTTPResponse
+from typing import Any, Callable, Dict, Iterator, List, Mapping, Tuple
+from urllib.parse import parse_qsl, unquote
+from xml.etree import ElementTree
+
+from runspec_agent.base import boot
+from runspec_agent.base.boot import PASSING, Answer, Ask, Pairs
+from runspec_agent.base.job_env import LOST, USAGE, Failure
+from runspec_agent.store.base import Object, Opened, Window
+from runspec_agent.store.managed_identity import Login
+from runspec_agent.store.s3 import CUT_LIST, S3Bucket, S3Store, copy_of, parsed
+
+VERSION = "2021-12-02"  # from 2021-02-12 on lists can hold names that XML cannot
+SMALL_BYTES = (
+    4 << 20
+)  # up to here a file is one request, and in memory: it is checked before it goes
+# 50,000 blocks of 4,000 MiB at the most: https://learn.microsoft.com/en-us/rest/api/storageservices/put-block
+BLOCK_BYTES = 64 << 20
+BLOCKS = 50000
+# https://learn.microsoft.com/en-us/rest/api/storageservices/copy-blob-from-url
+COPY_BYTES = 256 << 20  # of one request
+COPY_URL_BYTES = 2048  # of the source's URL, with the signature
+LONGEST_S = 120.0
+REFUSED = 77  # EX_NOPERM of sysexits.h: trying again does not help
+# https://learn.microsoft.com/en-us/rest/api/storageservices/naming-and-referencing-containers--blobs--and-metadata
+CONTROLS = re.compile("[\\x00-\\x1f\\x7f\\x81]")
+WHOLE = (("x-ms-blob-type", "BlockBlob"),)
+
+
+class BlobStore(S3Store):
+    """`RUNSPEC_STORE`: https://ACCOUNT.blob.core.windows.net/CONTAINER/PREFIX, nothing in it escaped.
+
+    `RUNSPEC_BLOB_URL` is what of it comes before the container, where that is more than the host.
+    """
+
+    def __init__(self, env: Mapping[str, str] = os.environ) -> None:
+        where = env["RUNSPEC_STORE"].encode("utf-8", "surrogateescape").decode("utf-8")
+        scheme, _, rest = where.partition("://")
+        self.https = scheme == "https"
+        self.host, _, path = rest.partition("/")
+        below = env.get("RUNSPEC_BLOB_URL", "").partition("://")[2].partition("/")[2]
+        parts = path.split("/", 1 + len(below.split("/")) if below else 1)
+        self.bucket, self.prefix = "/".join(parts[:-1]), parts[-1]
+        self._sas = env.get("RUNSPEC_SAS", "").lstrip("?")
+        self._login = (
+            Login(env["RUNSPEC_IDENTITY"], env)
+            if not self._sas and env.get("RUNSPEC_IDENTITY")
+            else None
+        )
+        if self._login is None and not re.fullmatch(r"[!-~]+", self._sas):
+            raise Failure("RUNSPEC_SAS is not the query of a signature")
+
+    def send(self, ask: Ask, take: Callable[[HTTPResponse], Any] = boot.whole) -> Any:
+        """Return what *take* makes of the answer; tried again as often as S3 is, and no sooner than the store says.
+
+        https://learn.microsoft.com/en-us/rest/api/storageservices/common-rest-api-error-codes
+        """
+        for count in range(1, self.tries + 1):
+            pause_s = 0.25 * 2**count
+            try:
+                found = take(self._once(ask))
+                if found.status not in PASSING or count == self.tries:
+                    return found
+                pause_s = max(pause_s, _asked_s(found.headers))
+            except (OSError, HTTPException) as error:
+                if (
+                    count == self.tries
+                ):  # what went wrong may name the URL, and with it the signature
+                    text = str(error)
+                    raise OSError(text.replace(self._sas, "***") if self._sas else text) from None
+            time.sleep(pause_s)
+        raise AssertionError("BUG: the last try returns or raises")
+
+    def _path(self, ask: Ask) -> Tuple[str, str]:
+        if CONTROLS.search(ask.key):
+            raise Failure("Azure Blob takes no name with control characters in it")
+        path, query = super()._path(ask)
+        return path, query + "&" * bool(query and self._sas) + self._sas
+
+    def _signed(self, ask: Ask, path: str, query: str) -> Dict[str, str]:
+        found = {"Host": self.host, "x-ms-version": VERSION, **dict(ask.headers)}
+        if self._login is not None:
+            found["Authorization"] = "Bearer " + self._login.token()
+        return found
+
+    def source(self, key: str) -> Pairs:
+        """Return the headers that name *key* as the source of a copy, with the right to read it.
+
+        https://learn.microsoft.com/en-us/rest/api/storageservices/put-block-from-url#request-headers
+        """
+        path, query = self._path(Ask("GET", key))
+        scheme = "https" if self.https else "http"
+        url = "{}://{}{}{}".format(scheme, self.host, path, "?" * bool(query) + query)
+        if len(url) > COPY_URL_BYTES:
+            text = "the name {} is too long for Azure Blob to copy from: its URL has {} bytes of {}"
+            raise Failure(text.format(key, len(url), COPY_URL_BYTES))
+        if self._login is None:
+            return (("x-ms-copy-source", url),)
+        right = "Bearer " + self._login.token()
+        return ("x-ms-copy-source", url), ("x-ms-copy-source-authorization", right)
+
+    @property
+    def means(self) -> str:
+        """Return by what the store is asked."""
+        return "the signature of this run (RUNSPEC_SAS)" if self._sas else "RUNSPEC_IDENTITY"
+
+    def ended(self, now: float) -> str:
+        """Return when the signature ended, if it has by *now*."""
+        end = dict(parse_qsl(self._sas)).get("se", "")
+        try:
+            moment = calendar.timegm(time.strptime(end[:19], "%Y-%m-%dT%H:%M:%S"))
+        except ValueError:  # a day, or minutes only
+            return ""
+        return end if moment <= now else ""
+
+
+class BlobBucket(S3Bucket):
+    """What S3 does, over another protocol."""
+
+    new: Pairs = WHOLE
+    store: BlobStore
+
+    def _opened_store(self) -> BlobStore:
+        return BlobStore()
+
+    def put_file(self, key: str, opened: Opened, size: int, digest: str) -> None:
+        if size > SMALL_BYTES:
+            self._put_parts(key, opened, size, digest)
+            return
+        with Window(opened, 0, size) as stream:
+            content = stream.read()
+        _compare(hashlib.sha256(content), digest)
+        self.put(key, content)
+
+    def _put_parts(self, key: str, opened: Opened, size: int, digest: str) -> None:
+        """Send blocks from the disk; they become a file when all of it was what it should be.
+
+        Blocks that never do are gone after a week. Whoever else writes there at the time, such as a node that is
+        thought lost, has blocks of other names: those of one name would replace each other. All are of one length.
+        https://learn.microsoft.com/en-us/rest/api/storageservices/put-block-list
+        """
+        step = _step(size)
+        names: List[str] = []
+        own = os.urandom(8).hex()
+        together: Any = hashlib.sha256()
+        for start in range(0, size, step):
+            names.append(_block(own, len(names)))
+            wanted = min(step, size - start)
+            tried: List[_Summed] = []
+
+            def window(
+                start: int = start, wanted: int = wanted, together: Any = together
+            ) -> "_Summed":
+                tried.append(_Summed(opened, start, wanted, together.copy()))  # noqa: B023 - used at once
+                return tried[-1]  # noqa: B023
+
+            query = (("comp", "block"), ("blockid", names[-1]))
+            self._asked(Ask("PUT", key, query, window, (), wanted))
+            together = tried[-1].sum
+        _compare(together, digest)
+        self._put_list(key, names)
+
+    def _put_list(self, key: str, names: List[str]) -> None:
+        listed = "".join("<Latest>{}</Latest>".format(name) for name in names)
+        text = "<BlockList>{}</BlockList>".format(listed).encode("ascii")
+        self._asked(Ask("PUT", key, (("comp", "blocklist"),), text))
+
+    def copy(self, source: str, target: str, size: int) -> None:
+        """Copy by requests that end with the copy, and take a signature or a token for the source, too.
+
+        "Copy Blob" may end later, and takes no token for the source.
+        https://learn.microsoft.com/en-us/rest/api/storageservices/copy-blob-from-url
+        """
+        if size > COPY_BYTES:
+            self._copy_blocks(source, target, size)
+            return
+        headers = (("x-ms-requires-sync", "true"), *self.store.source(source))
+        answer = self._copied(source, Ask("PUT", target, (), b"", headers))
+        if answer.headers["x-ms-copy-status"] != "success":
+            raise Failure("the store gave up {}".format(copy_of(source, target)), LOST)
+
+    def _copy_blocks(self, source: str, target: str, size: int) -> None:
+        """https://learn.microsoft.com/en-us/rest/api/storageservices/put-block-from-url"""
+        step, own = _step(size), os.urandom(8).hex()
+        names: List[str] = []
+        for start in range(0, size, step):
+            names.append(_block(own, len(names)))
+            wanted = "bytes={}-{}".format(start, min(start + step, size) - 1)
+            headers = (("x-ms-source-range", wanted), *self.store.source(source))
+            query = (("comp", "block"), ("blockid", names[-1]))
+            self._copied(source, Ask("PUT", target, query, b"", headers))
+        self._put_list(target, names)
+
+    def listing(self, prefix: str) -> Iterator[Object]:
+        """https://learn.microsoft.com/en-us/rest/api/storageservices/list-blobs"""
+        begin = len(self.store.prefix) + 1
+        marker = ""
+        while True:
+            query = [("restype", "container"), ("comp", "list")]
+            query += [("prefix", self.store.prefix + "/" + prefix)]
+            query += [("marker", marker)] if marker else []
+            page = parsed(self._asked(Ask("GET", "", query)).body)
+            if page.find("Blobs") is None or page.find("NextMarker") is None:
+                raise Failure(CUT_LIST, LOST)  # both are in every page: the last has an empty mark
+            for found in page.iter("Blob"):
+                name, size = _name(found), found.findtext("Properties/Content-Length") or ""
+                if not name or not size.isdigit():
+                    raise Failure(CUT_LIST, LOST)
+                yield Object(name[begin:], int(size), found.findtext("Properties/Etag") or "")
+            marker = page.findtext("NextMarker") or ""
+            if not marker:
+                return
+
+    def _checked(self, answer: Answer, key: str) -> Answer:
+        """https://learn.microsoft.com/en-us/rest/api/storageservices/blob-service-error-codes"""
+        if answer.status in (201, 202, 206):
+            return answer
+        code = (
+            answer.body.partition(b"<Code>")[2].partition(b"</Code>")[0].decode("ascii", "replace")
+        )
+        if answer.status in (401, 403) and code.startswith(("Auth", "InvalidAuth")):
+            ended = self.store.ended(time.time() + boot.skew_s(answer))
+            why = ("it ended at {}".format(ended) if ended else code) + boot.skewed(answer)
+            raise Failure("the store does not take {}: {}".format(self.store.means, why), REFUSED)
+        return super()._checked(answer, key)
+
+
+class _Summed(Window):
+    """A part of a file that goes into *sum* as it is read."""
+
+    def __init__(self, opened: Opened, start: int, size: int, before: Any) -> None:
+        super().__init__(opened, start, size)
+        self.sum = before
+
+    def read(self, size: int = -1) -> bytes:
+        block = super().read(size)
+        self.sum.update(block)
+        return block
+
+
+def _step(size: int) -> int:
+    return max(BLOCK_BYTES, -(-size // BLOCKS))
+
+
+def _block(own: str, number: int) -> str:
+    return base64.b64encode("{}{:08}".format(own, number).encode("ascii")).decode("ascii")
+
+
+def _compare(found: Any, digest: str) -> None:
+    if found.hexdigest() != digest:
+        raise Failure("it changed while it was read", USAGE)
+
+
+def _asked_s(headers: Message) -> float:
+    """Return how long the store asks to be left alone; it may say it as a date, too, and does not."""
+    asked = headers["Retry-After"] or ""
+    return min(float(asked), LONGEST_S) if asked.isdigit() else 0.0
+
+
+def _name(found: ElementTree.Element) -> str:
+    name = found.find("Name")
+    text = "" if name is None else name.text or ""
+    return unquote(text) if name is not None and name.get("Encoded") == "true" else text

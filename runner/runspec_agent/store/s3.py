@@ -1,0 +1,290 @@
+"""The store of a run in S3: see `bucket`."""
+
+import copy
+import hashlib
+import time
+from http.client import HTTPException, HTTPResponse
+from typing import Any, Callable, Dict, Iterator, List, Optional, Tuple
+from urllib.parse import unquote_plus
+from xml.etree import ElementTree
+
+from runspec_agent.base import boot
+from runspec_agent.base.boot import Answer, Ask, Pairs
+from runspec_agent.base.job_env import LOST, Failure
+from runspec_agent.store.base import BLOCK, Bucket, Object, Opened, Stream, Window
+from runspec_agent.store.ranged_read import Body
+
+PART_BYTES = (
+    1 << 29
+)  # one PUT takes at most 5 GiB: https://docs.aws.amazon.com/AmazonS3/latest/userguide/qfacts.html
+PARTS = 10000  # at most: the same page
+NAMESPACE = "{http://s3.amazonaws.com/doc/2006-03-01/}"
+CUT_LIST = "the store's list of objects was cut off"
+CLAIMS = 5  # tries, while others claim at the same moment
+
+
+class S3Store(boot.Store):
+    def source(self, key: str) -> Pairs:
+        """Return the headers that name *key* as the source of a copy."""
+        return (("x-amz-copy-source", self._path(Ask("GET", key))[0]),)
+
+
+class S3Bucket(Bucket):
+    """Keys are below the prefix of `RUNSPEC_STORE`."""
+
+    new: Pairs = ()  # headers of every request that makes a whole object
+
+    def __init__(self) -> None:
+        self.store = self._opened_store()
+
+    def _opened_store(self) -> S3Store:
+        return S3Store()
+
+    def get(self, key: str) -> Optional[bytes]:
+        answer = self._send(Ask("GET", key))
+        if answer.status == 404:
+            return None
+        return self._checked(answer, key).body
+
+    def put(self, key: str, content: bytes) -> None:
+        self._checked(self._send(Ask("PUT", key, (), content, self.new)), key)
+
+    def claim(self, key: str, content: bytes) -> bytes:
+        headers = (("If-None-Match", "*"), *self.new)
+        for count in range(CLAIMS):
+            answer = self._send(Ask("PUT", key, (), content, headers))
+            if answer.status not in (409, 412):
+                self._checked(answer, key)
+                return content
+            found = self.get(key)  # somebody else's, or our own of a try whose reply was lost
+            if found is not None:
+                return found
+            time.sleep(0.1 * 2**count)  # 409: another claim is under way, and not yet to be seen
+        raise Failure("the claim {} has been taken away".format(key), LOST)
+
+    def fetch(self, key: str) -> Optional[Tuple[bytes, str]]:
+        answer = self._send(Ask("GET", key))
+        if answer.status == 404:
+            return None
+        self._checked(answer, key)
+        return answer.body, _version(answer, key)
+
+    def swap(self, key: str, content: bytes, version: Optional[str]) -> Optional[str]:
+        """https://docs.aws.amazon.com/AmazonS3/latest/userguide/conditional-writes.html
+
+        https://learn.microsoft.com/en-us/rest/api/storageservices/specifying-conditional-headers-for-blob-service-operations
+        """
+        condition = ("If-Match", version) if version is not None else ("If-None-Match", "*")
+        answer = self._send(Ask("PUT", key, (), content, (condition, *self.new)))
+        # 409: another is under way; 404: what had that version has been deleted.
+        if answer.status not in ((409, 412) if version is None else (404, 409, 412)):
+            version = self._checked(answer, key).headers["ETag"]
+            if version:
+                return str(version)
+        found = self.fetch(key)
+        return found[1] if found is not None and found[0] == content else None
+
+    def apart(self) -> Bucket:
+        own = copy.copy(self)
+        own.store = copy.copy(self.store)
+        return own
+
+    def hasten(self, seconds: float) -> None:
+        self.store.tries, self.store.timeout_s = 1, seconds
+
+    def opened(self, key: str) -> Stream:
+        def take(answer: HTTPResponse) -> Any:
+            return answer if answer.status in (200, 206) else boot.whole(answer)
+
+        def ask(headers: Dict[str, str]) -> HTTPResponse:
+            found = self._send(Ask("GET", key, headers=tuple(headers.items())), take)
+            if isinstance(found, Answer):
+                self._checked(found, key)
+            answer: HTTPResponse = found
+            return answer
+
+        return Body(key, ask)
+
+    def put_file(self, key: str, opened: Opened, size: int, digest: str) -> None:
+        if size > PART_BYTES:
+            self._put_parts(key, opened, size, digest)
+        else:
+            ask = Ask("PUT", key, (), lambda: Window(opened, 0, size), (), size, digest)
+            self._checked(self._send(ask), key)
+
+    def _put_parts(self, key: str, opened: Opened, size: int, digest: str) -> None:
+        self._in_parts(key, lambda upload: self._parts(key, upload, opened, size, digest))
+
+    def _in_parts(self, key: str, send: Callable[[str], List[str]]) -> None:
+        """Put an object together of the parts that *send* sends for an upload's id; it returns their ETags.
+
+        https://docs.aws.amazon.com/AmazonS3/latest/userguide/mpuoverview.html
+        """
+        begun = self._asked(Ask("POST", key, (("uploads", ""),)))
+        upload = _text(parsed(begun.body), "UploadId")
+        if not upload:
+            raise Failure("{}: the store's answer was cut off".format(key), LOST)
+        try:
+            self._complete(key, upload, send(upload))
+        except (OSError, Failure):
+            self._forget(key, upload)
+            raise
+
+    def _forget(self, key: str, upload: str) -> None:
+        """Parts that belong to nothing cost as much as a file, and are in no list."""
+        try:
+            self._send(Ask("DELETE", key, (("uploadId", upload),)))
+        except Failure:  # what went wrong before is told
+            pass
+
+    def _parts(self, key: str, upload: str, opened: Opened, size: int, digest: str) -> List[str]:
+        """Send the parts from the disk: of one in memory, and eight files at once, the job would have to die."""
+        etags: List[str] = []
+        together = hashlib.sha256()
+        for start in range(0, size, PART_BYTES):
+            wanted = min(PART_BYTES, size - start)
+
+            def window(start: int = start, wanted: int = wanted) -> Window:
+                return Window(opened, start, wanted)
+
+            found = _digest(window, wanted, together)
+            query = (("partNumber", str(len(etags) + 1)), ("uploadId", upload))
+            sent = self._asked(Ask("PUT", key, query, window, (), wanted, found))
+            etags.append(_version(sent, key))
+        if together.hexdigest() != digest:
+            raise Failure("it changed while it was read")
+        return etags
+
+    def _complete(self, key: str, upload: str, etags: List[str]) -> None:
+        listed = "".join(
+            "<Part><PartNumber>{}</PartNumber><ETag>{}</ETag></Part>".format(n, etag)
+            for n, etag in enumerate(etags, 1)
+        )
+        text = "<CompleteMultipartUpload>{}</CompleteMultipartUpload>".format(listed).encode()
+        done = self._asked(Ask("POST", key, (("uploadId", upload),), text))
+        if not parsed(done.body).tag.endswith(
+            "CompleteMultipartUploadResult"
+        ):  # a 200 may hold an error
+            raise Failure("{}: the store could not put its parts together".format(key), LOST)
+
+    def copy(self, source: str, target: str, size: int) -> None:
+        """Copy in one request up to PART_BYTES, as a file is put, and above in parts; S3 takes 5 GiB in one.
+
+        The source's tags are not copied: that would need `s3:GetObjectTagging` and `s3:PutObjectTagging`.
+        https://docs.aws.amazon.com/AmazonS3/latest/API/API_CopyObject.html
+        """
+        if size > PART_BYTES:
+            self._in_parts(target, lambda upload: self._copied_parts(source, target, upload, size))
+        else:
+            untagged = ("x-amz-tagging-directive", "REPLACE")
+            headers = (*self.store.source(source), untagged, *self.new)
+            answer = self._copied(source, Ask("PUT", target, (), b"", headers))
+            _result(answer, source, target, "CopyObjectResult")
+
+    def _copied_parts(self, source: str, target: str, upload: str, size: int) -> List[str]:
+        """https://docs.aws.amazon.com/AmazonS3/latest/API/API_UploadPartCopy.html"""
+        etags: List[str] = []
+        step = max(PART_BYTES, -(-size // PARTS))
+        for start in range(0, size, step):
+            query = (("partNumber", str(len(etags) + 1)), ("uploadId", upload))
+            wanted = "bytes={}-{}".format(start, min(start + step, size) - 1)
+            headers = (*self.store.source(source), ("x-amz-copy-source-range", wanted))
+            answer = self._copied(source, Ask("PUT", target, query, b"", headers))
+            found = _result(answer, source, target, "CopyPartResult")
+            etag = next((part.text for part in found if part.tag.endswith("ETag")), None)
+            if not etag:
+                raise Failure("{}: the store's answer has no ETag".format(target), LOST)
+            etags.append(etag)
+        return etags
+
+    def _copied(self, source: str, ask: Ask) -> Answer:
+        return self._checked(self._send(ask), copy_of(source, ask.key))
+
+    def delete(self, key: str) -> None:
+        answer = self._send(Ask("DELETE", key))
+        if answer.status != 404:
+            self._checked(answer, key)
+
+    def listing(self, prefix: str) -> Iterator[Object]:
+        begin = len(self.store.prefix) + 1
+        token = ""
+        while True:
+            # Keys may hold what XML cannot.
+            query = [("list-type", "2"), ("encoding-type", "url")]
+            query += [("prefix", self.store.prefix + "/" + prefix)]
+            query += [("continuation-token", token)] if token else []
+            page = parsed(self._asked(Ask("GET", "", query)).body)
+            for found in page.iter(NAMESPACE + "Contents"):
+                key = unquote_plus(_text(found, "Key"))
+                size = _text(found, "Size")
+                if not key or not size.isdigit():
+                    raise Failure(CUT_LIST, LOST)
+                yield Object(key[begin:], int(size), _text(found, "ETag"))
+            if _text(page, "IsTruncated") == "false":
+                return
+            token = _text(page, "NextContinuationToken")
+            if not token:
+                raise Failure(CUT_LIST, LOST)
+
+    def _asked(self, ask: Ask) -> Answer:
+        return self._checked(self._send(ask), ask.key)
+
+    def _send(self, ask: Ask, take: Callable[[HTTPResponse], Any] = boot.whole) -> Any:
+        try:
+            return self.store.send(ask, take)
+        except boot.Untrusted as error:
+            raise Failure(str(error), error.code) from error
+        except (OSError, ValueError, LookupError, HTTPException) as error:
+            raise Failure("the store cannot be reached: {}".format(error), LOST) from error
+
+    def _checked(self, answer: Answer, key: str) -> Answer:
+        if answer.status not in (200, 204):
+            code = answer.body.partition(b"<Code>")[2].partition(b"</Code>")[0]
+            text = "the store refuses {}: {} {}".format(
+                key or self.store.bucket, answer.status, code.decode("ascii", "replace")
+            )
+            raise Failure(text.rstrip() + boot.skewed(answer), LOST)
+        return answer
+
+
+def _version(answer: Answer, key: str) -> str:
+    version: Optional[str] = answer.headers["ETag"]
+    if not version:
+        raise Failure("{}: the store's answer has no ETag".format(key), LOST)
+    return version
+
+
+def parsed(content: bytes) -> ElementTree.Element:
+    try:
+        return ElementTree.fromstring(content.lstrip())  # S3 sends spaces while a copy takes time
+    except ElementTree.ParseError as error:
+        raise Failure("the store answers what is no XML: {}".format(error), LOST) from error
+
+
+def copy_of(source: str, target: str) -> str:
+    return "a copy of {} to {}".format(source, target)
+
+
+def _result(answer: Answer, source: str, target: str, tag: str) -> ElementTree.Element:
+    """Return the result of a copy; a 200 may hold an error."""
+    found = parsed(answer.body)
+    if not found.tag.endswith(tag):
+        code = next((part.text for part in found if part.tag.endswith("Code")), None)
+        what = copy_of(source, target)
+        raise Failure("the store gave up {}: {}".format(what, code or found.tag), LOST)
+    return found
+
+
+def _text(found: ElementTree.Element, name: str) -> str:
+    return found.findtext(NAMESPACE + name) or ""
+
+
+def _digest(window: Callable[[], Window], size: int, together: Any) -> str:
+    """Return the SHA-256 of *size* bytes, which go into that of the whole, too."""
+    own = hashlib.sha256()
+    with window() as stream:
+        for start in range(0, size, BLOCK):
+            block = stream.read(min(BLOCK, size - start))
+            own.update(block)
+            together.update(block)
+    return own.hexdigest()

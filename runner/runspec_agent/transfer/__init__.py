@@ -1,0 +1,1 @@
+"""Moving files between a node and the store: inputs, outputs, and logs."""

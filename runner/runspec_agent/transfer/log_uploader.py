@@ -1,0 +1,78 @@
+"""What a try has said, kept in the store: services keep it on the machine, and only that of the last try."""
+
+import os
+import sys
+import threading
+import time
+from typing import IO, Mapping
+
+from runspec_agent.base.job_env import Failure
+from runspec_agent.store.base import BLOCK, Bucket, Window
+
+EVERY_S = 30.0
+SHARE = 20  # a long log is put as a whole again, so no more often than this leaves most of the time free
+FILE = "stdout.txt"
+
+
+class Log(threading.Thread):
+    """Puts the file at *path* to *key* while it grows, and at the end."""
+
+    def __init__(self, bucket: Bucket, path: str, key: str) -> None:
+        super().__init__(daemon=True)
+        self.bucket, self.key, self.path = bucket, key, where(path)
+        self._over = threading.Event()
+        self._one = threading.Lock()
+        self._size = 0
+
+    def run(self) -> None:
+        pause_s = EVERY_S
+        while not self._over.wait(pause_s):
+            began = time.monotonic()
+            try:
+                self.once()
+            except (OSError, Failure):  # the next pass, or the end, tries again
+                pass
+            pause_s = max(EVERY_S, SHARE * (time.monotonic() - began))
+
+    def once(self) -> None:
+        """Put what there is now, if it is more than before."""
+        import hashlib
+
+        with self._one:
+            size = os.stat(self.path).st_size
+            if size == self._size:
+                return
+            digest = hashlib.sha256()
+            with Window(self._opened, 0, size) as stream:
+                for start in range(0, size, BLOCK):
+                    digest.update(stream.read(min(BLOCK, size - start)))
+            self.bucket.put_file(self.key, self._opened, size, digest.hexdigest())
+            self._size = size
+
+    def finish(self) -> None:
+        """Put the rest. Raise Failure or OSError when it cannot be kept."""
+        self._over.set()
+        self.once()
+
+    def _opened(self) -> IO[bytes]:
+        return open(self.path, "rb")
+
+
+def where(path: str) -> str:
+    """Return the file that `RUNSPEC_LOG` means: some services name the folder it is in."""
+    return os.path.join(path, FILE) if os.path.isdir(path) else path
+
+
+def behind(env: Mapping[str, str]) -> bool:
+    """Go on in the background, with the log for both streams: True there, False in the process that was called."""
+    sys.stdout.flush()
+    sys.stderr.flush()
+    if os.fork():
+        return False
+    os.setsid()
+    nothing = os.open(os.devnull, os.O_RDWR)
+    path = env.get("RUNSPEC_LOG")
+    said = os.open(where(path), os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644) if path else nothing
+    for handle, target in ((nothing, 0), (said, 1), (said, 2)):
+        os.dup2(handle, target)
+    return True

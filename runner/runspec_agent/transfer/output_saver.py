@@ -1,0 +1,359 @@
+"""Saving what a job writes into the object store while it runs, and once more at its end.
+
+A save is a whole set of files: see `manifest`. Whoever saves takes the place of the one before, whose manifest then has
+another version than it believes: a machine that was thought lost and wakes up can make nothing count any more.
+"""
+
+import json
+import os
+import sys
+import threading
+import time
+from typing import AbstractSet, Dict, List, Optional, Set
+
+from runspec_agent.base import files
+from runspec_agent.base.job_env import LOST, Failure
+from runspec_agent.store import parallel
+from runspec_agent.store.base import Bucket, Opened, file_digest
+from runspec_agent.store.manifest import MANIFEST, OBJECTS, PUBLISHED, Entry, Manifest, parsed
+from runspec_agent.transfer.snapshot import Snapshot, Unsettled, shown
+
+TRIES = 3  # of the last pass
+# Without a change: who writes two files of one checkpoint has then most probably written both. Or this part of the time
+# between two saves, where that is less; a program that writes all the time is waited for as long as between two.
+SETTLED_S, SETTLED_PART = 1.0, 0.2
+PATIENCE_S = 10.0
+TURNS = 8  # to take a place, while somebody else writes there
+OVER = "another machine has taken this node's place: what this one wrote since its last save is not kept"
+
+
+class Output:
+    """A folder, and where it goes. *keep*: how many saves stay."""
+
+    def __init__(
+        self,
+        bucket: Bucket,
+        name: str,
+        path: str,
+        prefix: str,
+        every_s: Optional[float],
+        keep: int = 1,
+    ) -> None:
+        self.bucket, self.name, self.path, self.prefix = bucket, name, path, prefix
+        self.every_s, self.keep = every_s, keep
+        self.manifest = Manifest()
+        self.version: Optional[str] = None  # of the manifest in the store
+        self.sure = True  # whether *manifest* is what counts, and not one whose reply was lost
+        self.snapshot = Snapshot(path, self._send)
+        self.one = threading.Lock()  # a save at a time
+        self.refused: Optional[Failure] = None  # why what no save names any more is not deleted
+        self._objects: Set[str] = set()  # those that are there
+        self._by_digest: Dict[str, str] = {}  # those whose content is known
+        self._owner = os.urandom(8).hex()
+        self._count = 0
+        self._sending: Set[str] = set()  # by the SHA-256 of their content
+        self._counting = threading.Condition()
+
+    def know(self, manifest: Manifest, objects: List[str]) -> None:
+        """Begin with *manifest*, and the names of all *objects* that are there."""
+        self.manifest = manifest
+        named = [e for save in manifest.saves for e in save.files.values() if e.object]
+        self._objects = {*objects, *(entry.object for entry in named)}
+        self._by_digest = {entry.sha256: entry.object for entry in named}
+        self.snapshot.know(manifest.files)
+
+    def key(self, name: str, entry: Entry) -> str:
+        """Return where the content of the file *name* lies."""
+        return self.prefix + (OBJECTS + entry.object if entry.object else name)
+
+    def _send(self, opened: Opened, size: int, digest: str) -> str:
+        """Return the object that has this content: one that is there, or is being sent, or a new one."""
+        with self._counting:
+            while digest in self._sending:
+                self._counting.wait()
+            there = self._by_digest.get(digest)
+            if there is not None:
+                return there
+            self._count += 1
+            made = "{}-{}".format(self._owner, self._count)
+            self._objects.add(made)  # part of it may be there
+            self._sending.add(digest)
+        try:
+            self.bucket.put_file(self.prefix + OBJECTS + made, opened, size, digest)
+            self._by_digest[digest] = made
+        finally:
+            with self._counting:
+                self._sending.remove(digest)
+                self._counting.notify_all()
+        return made
+
+    def collect(self, spared: Set[str]) -> None:
+        """Delete the objects that nothing names, *spared* but for those; what cannot be is, after the next save."""
+        needed = self.manifest.objects | spared
+        doomed = sorted(self._objects - needed)
+        if self.refused is not None:
+            doomed = doomed[:1]  # whoever may not delete is not asked for more
+        # Some may be gone, whatever the answer is.
+        self._by_digest = {sha: made for sha, made in self._by_digest.items() if made in needed}
+        try:
+            self.bucket.delete_all([self.prefix + OBJECTS + made for made in doomed])
+        except Failure as failure:
+            if self.refused is None:
+                text = "runspec: output '{}': what later saves have replaced stays: {}"
+                print(text.format(self.name, failure), file=sys.stderr)
+                sys.stderr.flush()
+            self.refused = failure
+            return
+        self.refused = None
+        self._objects.difference_update(doomed)
+
+
+class Saver:
+    """Saves outputs, each on its own, as long as nobody else has taken its place."""
+
+    def __init__(self, bucket: Bucket) -> None:
+        self.bucket = bucket
+        self.outputs: List[Output] = []
+        self.replaced = False  # whether what this node saves counts no more
+        self._holder = os.urandom(8).hex()
+        self._writes = 0
+        self._over = threading.Event()
+        self._threads: List[threading.Thread] = []
+
+    def add(
+        self,
+        name: str,
+        path: str,
+        prefix: str,
+        every_s: Optional[float],
+        keep: int = 1,
+        alone: bool = False,
+        restoring: bool = True,
+    ) -> None:
+        """Take the place at *prefix*; *restoring*: and bring back what was saved there.
+
+        *alone*: nobody can have had the place before, so that what is not there need not be taken. Raises Failure where
+        not all of it can be had.
+        """
+        output = Output(self.bucket, name, path, prefix, every_s, keep)
+        for _ in range(TURNS):
+            found = self.bucket.fetch(prefix + MANIFEST)
+            if found is None and alone:
+                break
+            # Whoever had the place can make none of these count once it is taken.
+            objects = [
+                o.key[len(prefix + OBJECTS) :] for o in self.bucket.listing(prefix + OBJECTS)
+            ]
+            content, output.version = found if found is not None else (None, None)
+            output.know(parsed(content, prefix + MANIFEST), objects)
+            if self._swapped(output, output.manifest):
+                break
+        else:
+            raise Failure("output '{}': its place is written to all the time".format(name), LOST)
+        if output.version is not None:
+            self.bucket.sweep(prefix + OBJECTS)
+        self.outputs.append(output)
+        if restoring:
+            restore(output)
+
+    def start(self) -> None:
+        for output in self.outputs:
+            if output.every_s is not None:
+                thread = threading.Thread(
+                    target=self._go_on, args=(output, output.every_s), daemon=True
+                )
+                thread.start()
+                self._threads.append(thread)
+
+    def _go_on(self, output: Output, every_s: float) -> None:
+        while not self._over.wait(every_s):
+            try:
+                self._settled(output)
+            except (Failure, OSError):  # the next pass, or the last one, says so
+                pass
+
+    def _settled(self, output: Output) -> None:
+        """Save what there was while nothing was written, or after a while whatever there is at one moment."""
+        every_s = output.every_s or 0.0
+        settled_s = min(SETTLED_S, every_s * SETTLED_PART)
+        until = time.monotonic() + min(PATIENCE_S, max(1.0, every_s))
+        while True:
+            output.snapshot.settle(self._over.wait, settled_s, until)
+            try:
+                self.once(output)
+                return
+            except Unsettled:
+                if self._over.wait(0.05):
+                    return
+
+    def finish(self) -> List[str]:
+        """Save all that is there; return a line for each thing that could not be saved."""
+        self._over.set()
+        for thread in self._threads:
+            thread.join()
+        return self.whole()
+
+    def whole(self) -> List[str]:
+        """Save all that is there now; return a line for each thing that could not be saved."""
+        lost: List[str] = []
+        for output in self.outputs:
+            lost += ["output '{}': {}".format(output.name, line) for line in self._last(output)]
+        return lost
+
+    def _last(self, output: Output) -> List[str]:
+        left: List[str] = []
+        for count in range(TRIES):
+            try:
+                left = self.once(output)
+            except (Failure, OSError) as failure:
+                left = [str(failure)]
+            if not left or self.replaced:
+                break
+            if count < TRIES - 1:
+                time.sleep(0.2)
+        return left
+
+    def once(self, output: Output) -> List[str]:
+        """Make a save of what is there, if that is not the last one; return what of it cannot be read.
+
+        Raises Failure where none was made: the one before counts.
+        """
+        with output.one:
+            self._may_save()
+            found = output.snapshot.taken(output.manifest.files)
+            if not (output.sure and output.manifest.saves and found == output.manifest.files):
+                made = output.manifest.plus(found, time.time(), output.keep)
+                output.sure = False
+                self.commit(output, made)
+                output.manifest, output.sure = made, True
+            self.collect(output)
+            return output.snapshot.wrong()
+
+    def _may_save(self) -> None:
+        if self.replaced:
+            raise Failure(OVER, LOST)
+
+    def collect(self, output: Output) -> None:
+        """Delete what no save of *output* names any more."""
+        output.collect(set())
+
+    def commit(self, output: Output, manifest: Manifest) -> None:
+        """Make *manifest* count. Raises Failure where it may not, or nobody knows whether it does."""
+        if self._swapped(output, manifest):
+            return
+        found = self.bucket.fetch(
+            output.prefix + MANIFEST
+        )  # our own, of a try whose reply was lost?
+        if found is not None and parsed(found[0], MANIFEST).holder.startswith(self._holder):
+            output.version = found[1]
+            if self._swapped(output, manifest):
+                return
+        self.replaced = True
+        raise Failure(OVER, LOST)
+
+    def _swapped(self, output: Output, manifest: Manifest) -> bool:
+        self._writes += 1  # no two manifests are equal: see Bucket.swap
+        text = manifest._replace(holder="{}-{}".format(self._holder, self._writes)).to_bytes()
+        new = self.bucket.swap(output.prefix + MANIFEST, text, output.version)
+        if new is not None:
+            output.version = new
+        return new is not None
+
+    def publish(self) -> List[str]:
+        """Give the files of the last saves their plain names, for other tools; nothing of ours begins from them.
+
+        Return a line for each output that could not be: whoever looks at the run next does the rest.
+        """
+        left: List[str] = []
+        for output in self.outputs:
+            try:
+                lines = published(output) if self._counts(output) else []
+            except Failure as failure:
+                lines = [str(failure)]
+            left += ["output '{}': {}".format(output.name, line) for line in lines]
+        return left
+
+    def _counts(self, output: Output) -> bool:
+        """Say whether the last save known here is what counts, and not that of a machine that came later."""
+        there = parsed(self.bucket.get(output.prefix + MANIFEST), output.prefix + MANIFEST)
+        return bool(there.saves) and there.saves == output.manifest.saves
+
+
+def published(output: Output) -> List[str]:
+    """Copy each file of the last save to its own path, remove what was there before and is no more, and note it.
+
+    Return a line for each name that the store does not take. Raises Failure where it does nothing at all.
+    """
+    bucket, save = output.bucket, output.manifest.saves[-1]
+    before = _published_before(bucket.get(output.prefix + PUBLISHED))
+    # Whoever comes after one that is killed has to know all names that there may be.
+    _note(output, 0, before | save.files.keys())
+    left: Dict[str, str] = {}
+
+    def copy(name: str) -> None:
+        entry = save.files[name]
+        try:
+            bucket.copy(output.key(name, entry), output.prefix + name, entry.size)
+        except Failure as failure:
+            if failure.code == LOST:
+                raise
+            left[name] = str(failure)
+
+    bucket.delete_all([output.prefix + name for name in sorted(before - save.files.keys())])
+    parallel.each(copy, [name for name, entry in save.files.items() if entry.object])
+    _note(output, save.number, save.files.keys() - left.keys())
+    return sorted("{}: {}".format(shown(name), why) for name, why in left.items())
+
+
+def _note(output: Output, number: int, names: AbstractSet[str]) -> None:
+    record = {"save": number, "files": sorted(names)}
+    output.bucket.put(output.prefix + PUBLISHED, json.dumps(record).encode("utf-8"))
+
+
+def _published_before(note: Optional[bytes]) -> Set[str]:
+    """Return the plain names that an earlier attempt may have made; a note that is none tells nothing."""
+    try:
+        return (
+            set() if note is None else {str(n) for n in json.loads(note.decode("utf-8"))["files"]}
+        )
+    except (ValueError, LookupError, TypeError):
+        return set()
+
+
+def restore(output: Output) -> None:
+    """Have the folder hold the files of the last save, which the machine of an earlier attempt may have taken with it.
+
+    Raises Failure where one of them cannot be had as it was saved.
+    """
+
+    def one(name: str) -> None:
+        target = files.local(os.path.join(output.path, name))
+        if not is_there(target, output.manifest.files[name]):
+            bring(output, name, target)
+
+    parallel.each(one, list(output.manifest.files))
+
+
+def bring(output: Output, name: str, target: str) -> None:
+    """Get a file of the last save. Raises Failure where it is not as it is listed."""
+    entry = output.manifest.files[name]
+    folder = os.path.dirname(target)
+    part = os.path.join(folder, ".rs-{}.part".format(os.urandom(8).hex()))
+    os.makedirs(folder, exist_ok=True)
+    try:
+        output.bucket.get_file(output.key(name, entry), part)
+        if file_digest(part) != (entry.size, entry.sha256):
+            text = "output '{}': {} is not what was saved"
+            raise Failure(text.format(output.name, shown(name)), LOST)
+        os.utime(part, ns=(entry.mtime_ns, entry.mtime_ns))
+        os.rename(part, target)
+    finally:
+        files.remove(part)
+
+
+def is_there(path: str, entry: Entry) -> bool:
+    try:
+        found = os.lstat(path)
+    except OSError:
+        return False
+    return (found.st_size, found.st_mtime_ns) == (entry.size, entry.mtime_ns)

@@ -1,0 +1,353 @@
+"""Reading an output folder as it was at one moment, while a program may write to it.
+
+A file is read, and counts as read as long as it looks the same. What a later look at the whole folder finds unchanged
+was all there at one moment, the beginning of that look.
+"""
+
+import errno
+import io
+import os
+import stat
+import time
+from typing import IO, Callable, Dict, Iterator, List, NamedTuple, Optional, Set, Tuple
+
+from runspec_agent.base import files
+from runspec_agent.base.job_env import LOST, Failure
+from runspec_agent.store import parallel
+from runspec_agent.store.base import Opened, file_digest
+from runspec_agent.store.manifest import OURS, Entry, Listed
+
+CLOCK_TICK_S = 0.02  # kernels stamp files by a clock that ticks every 1 to 10 ms: two writes in one tick look the same
+ROUNDS = 10  # of reading what has changed meanwhile
+SMALL_BYTES = 4 << 20  # up to here a file is read at once
+TOGETHER_BYTES = 64 << 20  # of small files in memory
+COPIED_BYTES = 1 << 30  # of files that change while they are saved
+
+Hidden = Dict[
+    str, Optional[str]
+]  # what cannot be looked at, and why; "" is the folder itself, None that it is gone
+GONE = (errno.ENOENT, errno.ENOTDIR, errno.ELOOP)  # ELOOP: a link to itself
+
+Version = Tuple[
+    int, int, Optional[int]
+]  # size, time of the last write, and of the last change where it is known
+Send = Callable[[Opened, int, str], str]
+
+
+class Seen(NamedTuple):
+    path: str  # with no link in it
+    version: Version
+
+
+class Held(NamedTuple):
+    """The content of a file at one moment."""
+
+    opened: Opened
+    size: int
+    digest: str
+
+
+class Restless(Failure):
+    """Files change faster than they can be read."""
+
+
+class Unsettled(Failure):
+    """Something was written since the folder had settled."""
+
+
+class Snapshot:
+    """The files of *folder*. *send* saves the content of one and returns the name of its object."""
+
+    def __init__(self, folder: str, send: Send) -> None:
+        self.folder, self._send = os.path.realpath(folder), send
+        self._read: Dict[str, Tuple[Version, Entry]] = {}
+        self._wrong: Dict[str, Tuple[Version, str]] = {}  # what cannot be read, and why
+        self._hidden: Hidden = {}
+        self._no_room = False  # for copies
+        self._quiet: Optional[Dict[str, Version]] = None  # what there was when it had settled
+
+    def know(self, files: Listed) -> None:
+        """Take *files* for read, as long as they look the same: who put them there gave them their times."""
+        self._read = {n: ((e.size, e.mtime_ns, None), e) for n, e in files.items() if e.object}
+
+    def wrong(self) -> List[str]:
+        """Return a line for each file that could not be read."""
+        found = {**self._hidden, **{name: why for name, (_, why) in self._wrong.items()}}
+        return sorted(
+            "{}: {}".format(shown(n) or self.folder, why) for n, why in found.items() if why
+        )
+
+    def settle(self, wait: Callable[[float], bool], settled_s: float, until: float) -> None:
+        """Have *wait* wait so many seconds until nothing was written for *settled_s*, or it returns True.
+
+        What is `taken` next is then what there was in that while. Not so where *until* has come, a time of the
+        monotonic clock: a program may write all the time.
+        """
+        self._quiet = None
+        while time.monotonic() < until:
+            seen = look(self.folder)[0]
+            newest = max((one.version[1] for one in seen.values()), default=0)
+            left_s = settled_s - (time.time() - newest / 1e9)
+            if not 0 < left_s <= settled_s:
+                self._quiet = {name: one.version for name, one in seen.items()}
+                return
+            if wait(left_s):
+                return
+
+    def taken(self, before: Listed) -> Listed:
+        """Read what is new; return what the folder held at one moment.
+
+        What cannot be read is not in it. Raises Failure where the store takes no more or that is something of the save
+        *before*, which then counts, Restless where there was no such moment, and Unsettled where there is something
+        else than there was when it had settled.
+        """
+        quiet, self._quiet = self._quiet, None
+        burst: Set[str] = set()
+        changed: List[str] = []
+        for count in range(ROUNDS):
+            seen, self._hidden = look(self.folder)
+            self._check_hidden(before, seen)
+            changed = [name for name, one in seen.items() if not self._has(name, one.version)]
+            if self._gone(seen) or not burst.issuperset(changed):
+                burst = self._renewed(seen, changed, count > 0)
+            else:
+                self._check_wrong(before)
+                self._check_quiet(quiet)
+                return {name: entry for name, (_, entry) in self._read.items()}
+        text = "files change faster than they can be saved, {} among them"
+        raise Restless(text.format(shown(changed[0]) if changed else "those that go"))
+
+    def _check_hidden(self, before: Listed, seen: Dict[str, Seen]) -> None:
+        """A disk that fails is no program that deletes."""
+        for place, why in self._hidden.items():
+            if any(
+                n not in seen and (n + "/").startswith(place + "/" * bool(place)) for n in before
+            ):
+                raise Failure(
+                    "{}: {}".format(shown(place) or self.folder, why or "it is gone"), LOST
+                )
+
+    def _check_wrong(self, before: Listed) -> None:
+        for name, (_, why) in self._wrong.items():
+            if name in before:
+                raise Failure("{}: {}".format(shown(name), why), LOST)
+
+    def _check_quiet(self, quiet: Optional[Dict[str, Version]]) -> None:
+        """A file that is cut to nothing before it is written anew has its old time for a moment."""
+        if quiet is None:
+            return
+        known = {n: one[0] for one_kind in (self._read, self._wrong) for n, one in one_kind.items()}
+        if {n: v[:2] for n, v in known.items()} != {n: v[:2] for n, v in quiet.items()}:
+            raise Unsettled("files were written meanwhile")
+
+    def _has(self, name: str, version: Version) -> bool:
+        known = self._read.get(name) or self._wrong.get(name)
+        return known is not None and known[0] in (version, (*version[:2], None))
+
+    def _gone(self, seen: Dict[str, Seen]) -> bool:
+        gone = [name for known in (self._read, self._wrong) for name in known if name not in seen]
+        for name in gone:
+            self._read.pop(name, None)
+            self._wrong.pop(name, None)
+        return bool(gone)
+
+    def _renewed(self, seen: Dict[str, Seen], names: List[str], again: bool) -> Set[str]:
+        """Read *names* anew; return those that were there together at one moment after all others were read.
+
+        *again*: they changed while they were read the last time, so that large ones are copied first, too.
+        """
+        for name in names:
+            self._read.pop(name, None)
+            self._wrong.pop(name, None)
+        held = _roomy(seen, names, COPIED_BYTES if again and not self._no_room else 0)
+        parallel.each(
+            lambda name: self._stream(name, seen[name]), [n for n in names if n not in held]
+        )
+        folder = ""
+        try:
+            if any(one.version[0] > SMALL_BYTES for one in held.values()):
+                folder = files.fresh_folder("runspec-save-")
+            return self._together(held, folder)
+        except OSError:
+            self._no_room = True
+            return set()
+        finally:
+            if folder:
+                files.remove_tree(folder)
+
+    def _stream(self, name: str, one: Seen) -> None:
+        def opened() -> IO[bytes]:
+            return open(one.path, "rb")
+
+        def read() -> None:
+            before = _ticked([one])[0]
+            size, digest = file_digest(one.path)
+            if size != before[0] or _version(one.path) != before:
+                return
+            try:
+                made = self._send(opened, size, digest)
+            except Failure:
+                if _version(one.path) == before:
+                    raise
+                return
+            if _version(one.path) == before:
+                self._read[name] = (before, Entry(size, before[1], digest, made))
+
+        self._tried(name, one, read)
+
+    def _together(self, held: Dict[str, Seen], folder: str) -> Set[str]:
+        """Read files one after the other, at once, and save those that did not change meanwhile."""
+        before = dict(zip(held, _ticked(list(held.values()))))
+        contents: Dict[str, Held] = {}
+        for name, one in held.items():
+
+            def read(name: str = name, one: Seen = one) -> None:
+                copy = os.path.join(folder, str(len(contents)))
+                contents[name] = _held(one, copy if one.version[0] > SMALL_BYTES else "")
+
+            self._tried(name, one, read)
+        same = [n for n, held_ in contents.items() if _still(held[n].path, before[n], held_.size)]
+
+        def save(name: str) -> None:
+            content, version = contents[name], before[name]
+            made = self._send(content.opened, content.size, content.digest)
+            entry = Entry(content.size, version[1], content.digest, made)
+            self._read[name] = (version, entry)
+
+        parallel.each(save, same)
+        return set(same) if len(same) == len(contents) else set()
+
+    def _tried(self, name: str, one: Seen, read: Callable[[], None]) -> None:
+        """Have *read* read a file. One that is gone by now is none; without room for a copy, it is streamed."""
+        try:
+            if name.split("/", maxsplit=1)[0] == OURS:
+                raise OSError("this name is taken")
+            read()
+        except OSError as error:
+            if error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EROFS):
+                self._no_room = True
+            elif error.errno not in GONE:
+                self._wrong[name] = (one.version, error.strerror or str(error))
+
+
+def _held(one: Seen, copy: str) -> Held:
+    """Return the content of a file, in memory or where a *copy* of it is to be."""
+    if copy:
+        import shutil  # of those alone that have it to do
+
+        shutil.copyfile(one.path, copy)
+        return Held(lambda: open(copy, "rb"), *file_digest(copy))
+    import hashlib
+
+    with open(one.path, "rb") as stream:
+        content = stream.read()
+    return Held(lambda: io.BytesIO(content), len(content), hashlib.sha256(content).hexdigest())
+
+
+def _still(path: str, version: Version, size: int) -> bool:
+    """Say whether a file is what it was, and *size* all of it."""
+    return _version(path) == version and size == version[0]
+
+
+def _roomy(seen: Dict[str, Seen], names: List[str], copied: int) -> Dict[str, Seen]:
+    """Choose files that are read at once: small ones that memory has room for, and *copied* bytes of others."""
+    found: Dict[str, Seen] = {}
+    in_memory = TOGETHER_BYTES
+    for name in names:
+        size = seen[name].version[0]
+        if size <= min(SMALL_BYTES, in_memory):
+            in_memory -= size
+        elif SMALL_BYTES < size <= copied:
+            copied -= size
+        else:
+            continue
+        found[name] = seen[name]
+    return found
+
+
+def look(folder: str) -> Tuple[Dict[str, Seen], Hidden]:
+    """Return the files of *folder* by their paths in it, and what cannot be looked at, with why.
+
+    Links count where they lead to a file inside.
+    """
+    inside = os.path.join(folder, "")
+    found: Dict[str, Seen] = {}
+    hidden: Hidden = {}
+
+    def refused(path: str, error: OSError) -> None:
+        own = os.path.relpath(path, folder)
+        if error.errno not in GONE or (own == "." and error.errno != errno.ENOENT):
+            hidden["" if own == "." else known_as(own)] = error.strerror or str(error)
+        elif own == ".":
+            hidden[""] = None
+
+    for path in regular_files(folder, refused):
+        real = os.path.realpath(os.path.join(folder, path))
+        if not real.startswith(inside):
+            continue
+        try:
+            status = os.stat(real)
+        except OSError as error:
+            refused(os.path.join(folder, path), error)
+            continue
+        if stat.S_ISREG(status.st_mode):
+            found[known_as(path)] = Seen(real, _version_of(status))
+    if os.path.realpath(folder) != folder:
+        hidden[""] = "it is a link to elsewhere by now"
+    return found, hidden
+
+
+def regular_files(source: str, refused: Callable[[str, OSError], None]) -> Iterator[str]:
+    """Yield paths from *source* of files and links, in order; folders that are links lead elsewhere or twice.
+
+    *refused* is told what cannot be looked at, and why.
+    """
+
+    def failed(error: OSError) -> None:
+        refused(os.fsdecode(error.filename or source), error)
+
+    for folder, folders, names in os.walk(source, onerror=failed):
+        folders.sort()
+        if folder == source and OURS in folders:
+            folders.remove(OURS)
+            refused(os.path.join(folder, OURS), OSError(errno.EEXIST, "this name is taken"))
+        for name in sorted(names):
+            path = os.path.join(folder, name)
+            try:
+                regular = stat.S_ISREG(os.stat(path).st_mode)
+            except OSError as error:
+                refused(path, error)
+                continue
+            if regular:
+                yield os.path.relpath(path, source)
+
+
+def known_as(path: str) -> str:
+    """Return *path* as a manifest has it: UTF-8, and bytes that are none are escaped."""
+    return os.fsencode(path).decode("utf-8", "surrogateescape")
+
+
+def shown(path: str) -> str:
+    return path.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")
+
+
+def _ticked(files: List[Seen]) -> List[Version]:
+    """Return the versions of *files* now, whose next write will make others of them."""
+    versions = [_version(one.path) for one in files]
+    newest = max((version[1] for version in versions), default=0)
+    if not 0 <= time.time() - newest / 1e9 < CLOCK_TICK_S:
+        return versions
+    time.sleep(CLOCK_TICK_S)
+    return [_version(one.path) for one in files]
+
+
+def _version(path: str) -> Version:
+    """Return what a file that is gone never has."""
+    try:
+        return _version_of(os.stat(path))
+    except OSError:
+        return (-1, 0, None)
+
+
+def _version_of(status: os.stat_result) -> Version:
+    return status.st_size, status.st_mtime_ns, status.st_ctime_ns

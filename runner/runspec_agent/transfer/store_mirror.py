@@ -1,0 +1,93 @@
+"""A folder that the nodes of a job share through the object store, where they have no disk in common.
+
+Each node writes files with its own number in their names, and everybody reads all: see `meet`.
+"""
+
+import os
+import threading
+from typing import Dict, Set, Tuple
+
+from runspec_agent.base import files
+from runspec_agent.base.job_env import Failure
+from runspec_agent.base.process import Pace
+from runspec_agent.store.base import Bucket, Object
+
+LOOK_S = 5.0  # at the most between two passes, for a job that has run for long
+BEATS = "alive-"  # of a heartbeat only the change counts: the version of the object will do
+ENDS = ("done-", "end-")  # who sees one of these reads the rest for the last time: see `rsh`
+
+
+class Mirror(threading.Thread):
+    """Makes *folder* and *prefix* equal, again and again: one list a pass, one request for what has changed."""
+
+    def __init__(self, bucket: Bucket, folder: str, prefix: str) -> None:
+        super().__init__(daemon=True)
+        self.bucket = bucket
+        self.folder = folder
+        self.prefix = prefix
+        self._over = threading.Event()
+        self._ours: Set[str] = set()
+        self._pushed: Dict[str, Tuple[int, int]] = {}
+        self._pulled: Dict[str, str] = {}
+
+    def run(self) -> None:
+        pace = Pace(0.25, LOOK_S)
+        while not self._over.wait(pace.pause_s()):
+            self._pass()
+
+    def finish(self) -> None:
+        """Stop, after what this node had to say has been said."""
+        self._over.set()
+        self.join()
+        self._pass()
+
+    def _pass(self) -> None:
+        try:
+            self._push()
+            self._pull()
+        except (OSError, Failure):  # the leases tell who cannot be heard from
+            pass
+
+    def _push(self) -> None:
+        found = [
+            os.path.relpath(os.path.join(folder, name), self.folder)
+            for folder, _, names in os.walk(self.folder)
+            for name in names
+        ]
+        for key in sorted(found, key=_order):
+            if not key.endswith(".part") and key not in self._pulled:
+                self._push_one(key)
+
+    def _push_one(self, key: str) -> None:
+        path = os.path.join(self.folder, key)
+        try:
+            found = os.stat(path)
+        except FileNotFoundError:  # by now
+            return
+        version = (found.st_mtime_ns, found.st_size)
+        content = None if self._pushed.get(key) == version else files.read(path)
+        if content is not None:
+            self._ours.add(key)
+            self.bucket.put(self.prefix + key, content)
+            self._pushed[key] = version
+
+    def _pull(self) -> None:
+        found = {o.key[len(self.prefix) :]: o for o in self.bucket.listing(self.prefix)}
+        for key in sorted(found, key=_order):
+            if key not in self._ours and self._pulled.get(key) != found[key].etag:
+                self._pull_one(key, found[key])
+
+    def _pull_one(self, key: str, found: Object) -> None:
+        beat = os.path.basename(key).startswith(BEATS)
+        content = found.etag.encode() if beat else self.bucket.get(found.key)
+        if content is None:
+            return
+        path = os.path.join(self.folder, key)
+        os.makedirs(os.path.dirname(path), mode=0o700, exist_ok=True)
+        self._pulled.setdefault(key, "")  # from here on it is not ours
+        files.write(path, content)
+        self._pulled[key] = found.etag
+
+
+def _order(key: str) -> Tuple[bool, str]:
+    return os.path.basename(key).startswith(ENDS), key

@@ -1,0 +1,1 @@
+"""Connections from this machine to the ports of nodes."""

@@ -1,0 +1,303 @@
+"""Connections to a port of a node, by whatever way its provider knows: each is two streams of bytes."""
+
+from __future__ import annotations
+
+import contextlib
+import socket
+import struct
+import subprocess
+import tempfile
+import threading
+import time
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Protocol
+
+from runspec_jobs.provider import Address, Forward, Relay, Way
+
+HEAD = struct.Struct(">I")  # of a frame: see runspec_agent.job.port_relay
+CHUNK_BYTES = 1 << 18
+CONNECT_S = 15.0
+LEAVE_S = 1.0  # for a program that has nothing more to do
+PAUSE_S = 0.02
+LINGER = struct.pack("ii", 1, 0)  # close() resets the connection: socket(7)
+# A program that stays is ended with us, however we end: the kernel closes what this shell reads.
+KEEPER = """exec 3<&0
+"$@" 3<&- </dev/null & program=$!
+trap 'kill $program' TERM INT HUP
+{ read -r _ <&3; kill $program; } 2>/dev/null & reader=$!
+wait $program
+kill $reader 2>/dev/null
+"""
+
+
+class Refused(OSError):
+    """Nothing listens there."""
+
+
+class End(Protocol):
+    """One end of a connection. Once anything has raised OSError, it is `broken`."""
+
+    broken: bool
+
+    def read(self) -> bytes:
+        """Give what comes next, and nothing at its end. Raises OSError where it was cut off before."""
+
+    def write(self, data: bytes) -> None: ...
+
+    def finish(self) -> None:
+        """Say that no more will be written; it may still be read."""
+
+    def cut(self) -> None:
+        """Wake up who reads it, whoever that is; what was written so far must not pass for whole."""
+
+    def close(self) -> None:
+        """Let it go. Called when nobody reads or writes it any more."""
+
+
+class Socket:
+    """A connection of this machine's."""
+
+    def __init__(self, sock: socket.socket) -> None:
+        self.broken = False
+        self._sock = sock
+        sock.settimeout(None)
+        if sock.family != socket.AF_UNIX:
+            sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+
+    def read(self) -> bytes:
+        with _noting(self):
+            return self._sock.recv(CHUNK_BYTES)
+
+    def write(self, data: bytes) -> None:
+        with _noting(self):
+            self._sock.sendall(data)
+
+    def finish(self) -> None:
+        with contextlib.suppress(OSError):
+            self._sock.shutdown(socket.SHUT_WR)
+
+    def deafen(self) -> None:
+        """Read no more: whoever does finds the end."""
+        with contextlib.suppress(OSError):
+            self._sock.shutdown(socket.SHUT_RD)
+
+    def cut(self) -> None:
+        self.broken = True
+        with contextlib.suppress(OSError):
+            if self._sock.family == socket.AF_UNIX:
+                self._sock.shutdown(socket.SHUT_RDWR)
+            else:
+                self._sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, LINGER)
+                self._sock.shutdown(socket.SHUT_RD)  # which sends nothing: close() resets it
+
+    def close(self) -> None:
+        self._sock.close()
+
+
+class Program:
+    """A connection that a program carries on its input and output, in frames."""
+
+    def __init__(self, argv: Sequence[str]) -> None:
+        """Start it; `begin` comes next."""
+        self.broken = False
+        pipe = subprocess.PIPE
+        self._said = tempfile.TemporaryFile()  # noqa: SIM115 - closed with it
+        self._process = subprocess.Popen(
+            argv,
+            stdin=pipe,
+            stdout=pipe,
+            stderr=self._said,
+            bufsize=0,
+            cwd="/",
+            start_new_session=True,
+        )
+
+    def begin(self) -> None:
+        """Wait until it is connected.
+
+        Raises Refused where nothing listens, and OSError with the reason where it does not work.
+        """
+        try:
+            self._await()
+        except OSError:
+            self.cut()
+            self.close()
+            raise
+
+    def _await(self) -> None:
+        try:
+            first = self.read()
+        except OSError as exc:
+            self._said.seek(0)
+            raise OSError(_last_line(self._said.read()) or "it ended at once") from exc
+        if first == b"refused":
+            raise Refused
+        if first != b"ok":
+            raise OSError(first.decode(errors="replace"))
+
+    def read(self) -> bytes:
+        with _noting(self):
+            (size,) = HEAD.unpack(self._exactly(HEAD.size))
+            return self._exactly(size)
+
+    def _exactly(self, size: int) -> bytes:
+        assert self._process.stdout, "BUG: it was asked for"
+        found = bytearray()
+        while len(found) < size:
+            data = self._process.stdout.read(size - len(found))
+            if not data:
+                raise ConnectionResetError("the program has ended")
+            found += data
+        return bytes(found)
+
+    def write(self, data: bytes) -> None:
+        assert self._process.stdin, "BUG: it was asked for"
+        left = memoryview(HEAD.pack(len(data)) + data)
+        with _noting(self):
+            while left:
+                left = left[self._process.stdin.write(left) or 0 :]
+
+    def finish(self) -> None:
+        with contextlib.suppress(OSError):
+            self.write(b"")
+
+    def cut(self) -> None:
+        self.broken = True
+        self._process.terminate()
+
+    def close(self) -> None:
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            self._process.wait(LEAVE_S)
+        _end(self._process)
+        self._said.close()
+
+
+class Kept:
+    """A program that stays and leads to the port from a socket of this machine."""
+
+    def __init__(self, way: Forward) -> None:
+        self.way = way
+        self._closing = False
+        self._folder = tempfile.TemporaryDirectory(prefix="runspec-")  # 0700; a path has 107 bytes
+        self._path, self._said = Path(self._folder.name, "s"), Path(self._folder.name, "said")
+        argv = [word.replace("{socket}", str(self._path)) for word in way.argv]
+        with self._said.open("wb") as said:
+            self._process = subprocess.Popen(
+                ["/bin/sh", "-c", KEEPER, "sh", *argv],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.DEVNULL,
+                stderr=said,
+                cwd="/",  # not in the folder of a job file, as for all that is started
+                start_new_session=True,
+            )
+
+    @property
+    def ended(self) -> bool:
+        return self._process.poll() is not None
+
+    def dial(self) -> Socket:
+        """Connect; a program that was just started may take a while to listen."""
+        until = time.monotonic() + CONNECT_S
+        while True:
+            sock = socket.socket(socket.AF_UNIX)
+            try:
+                sock.connect(str(self._path))
+                return Socket(sock)
+            except (FileNotFoundError, ConnectionRefusedError) as exc:
+                sock.close()
+                if self._closing or self.ended or time.monotonic() > until:
+                    raise OSError(self._why() or "it does not answer") from exc
+            time.sleep(PAUSE_S)
+
+    def _why(self) -> str:
+        try:
+            return _last_line(self._said.read_bytes())
+        except FileNotFoundError:
+            return ""
+
+    def close(self) -> None:
+        assert self._process.stdin, "BUG: it was asked for"
+        self._closing = True
+        self._process.stdin.close()  # which has the keeper end it
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            self._process.wait(LEAVE_S)
+        _end(self._process)
+        self._folder.cleanup()
+
+
+class Dialler:
+    """Makes connections by ways that may change; what a way keeps running is ended with `close`."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._kept: Kept | None = None
+        self._beginning: set[Program] = set()
+
+    def dial(self, way: Way) -> End:
+        """Raises Refused where nothing listens, and OSError where the way leads nowhere."""
+        match way:
+            case Address(host, port):
+                try:
+                    return Socket(socket.create_connection((host, port), timeout=CONNECT_S))
+                except ConnectionRefusedError as exc:
+                    raise Refused from exc
+            case Relay(argv):
+                return self._begun(Program(argv))
+            case Forward():
+                return self._keep(way).dial()
+
+    def _begun(self, program: Program) -> Program:
+        self._beginning.add(program)
+        try:
+            program.begin()
+        finally:
+            self._beginning.discard(program)
+        return program
+
+    def _keep(self, way: Forward) -> Kept:
+        with self._lock:
+            if self._kept is None or self._kept.way != way or self._kept.ended:
+                self._let_go()
+                self._kept = Kept(way)
+            return self._kept
+
+    def _let_go(self) -> None:
+        if self._kept is not None:
+            self._kept.close()
+            self._kept = None
+
+    def close(self) -> None:
+        for program in list(self._beginning):
+            program.cut()
+        with self._lock:
+            self._let_go()
+
+
+@contextlib.contextmanager
+def _noting(end: End) -> Iterator[None]:
+    try:
+        yield
+    except OSError:
+        end.broken = True
+        raise
+
+
+def _end(process: subprocess.Popen[bytes]) -> None:
+    """End *process*, which is the leader of its own group, and all that is left of the group."""
+    if process.poll() is None:
+        process.terminate()
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            process.wait(LEAVE_S)
+    if process.poll() is None:
+        process.kill()
+    process.wait()
+    for pipe in (process.stdin, process.stdout):
+        if pipe is not None:
+            with contextlib.suppress(OSError):
+                pipe.close()
+
+
+def _last_line(said: bytes) -> str:
+    lines = said.decode(errors="replace").split("\n")
+    return next((line.strip() for line in reversed(lines) if line.strip()), "")

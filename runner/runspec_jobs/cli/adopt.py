@@ -1,0 +1,190 @@
+"""`runspec adopt`, and `runspec list --remote`."""
+
+from __future__ import annotations
+
+from argparse import Namespace
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from runspec_jobs.cli import apply as applying, cleanup, output
+from runspec_jobs.engine import adopt as engine, apply
+from runspec_jobs.errors import OK, Conflict, Damaged, RunspecError, Unavailable, UsageError
+from runspec_jobs.load import inputs, registry
+from runspec_jobs.load.inputs import ProfileInUse
+from runspec_jobs.provider import Adopts, Client, Facts, Provider, State, Status
+from runspec_jobs.state import run_record
+from runspec_jobs.state.run_record import Record
+
+
+class OfAnother(UsageError):
+    """A run in the same store is one of another provider."""
+
+
+class Store(NamedTuple):
+    """Where runs of one provider can be adopted from: the account of this machine's profile."""
+
+    provider: Provider
+    client: Client
+    adopts: Adopts
+    own: ProfileInUse
+
+
+def adopt(args: Namespace) -> int:
+    """Put runs of a store on record; of several, one that cannot be adopted does not stop the others."""
+    store = _opened(args.provider)
+    if args.run is not None:
+        found = _adopt(args.run, store)
+        _say([found], args)
+        return OK
+    adopted: list[Record] = []
+    code = OK
+    for run in _not_here(store):
+        try:
+            adopted.append(_adopt(run, store))
+        except OfAnother:
+            continue
+        except (Conflict, Damaged, UsageError) as exc:
+            output.tell(exc.message)
+            code = code or exc.exit_code
+    _say(adopted, args)
+    if not adopted and code == OK and not args.json:
+        output.tell(f"there is no run to adopt from {args.provider}")
+    return code
+
+
+def _say(adopted: list[Record], args: Namespace) -> None:
+    if args.json:
+        output.out_json([{"run": of.run, "provider": args.provider} for of in adopted])
+        return
+    for of in adopted:
+        output.out(of.run)
+        output.tell(f"adopted {of.run}. {applying.ways(of.run)}")
+
+
+def _opened(name: str) -> Store:
+    """Open the store of the provider *name*. Raises Unavailable where it has none that other machines see."""
+    found = _store(name)
+    if found is None:
+        what = (
+            f"runs on '{name}' are of the machine that began them: there is no store to adopt from"
+        )
+        raise Unavailable(what, "see runspec list there")
+    return found
+
+
+def _store(name: str) -> Store | None:
+    provider, options = cleanup.configured(name)
+    client = provider.connect(Facts(options))
+    if not isinstance(client, Adopts):
+        return None
+    return Store(provider, client, client, inputs.profile_in_use(Path.cwd()))
+
+
+def _not_here(store: Store) -> list[str]:
+    """Return the runs of the store that are not on record here. Names in it that are none of ours are left out."""
+    here = {of.run for of in run_record.all_runs()}
+    return sorted(
+        run for run in store.adopts.kept_runs() if run_record.RUN.fullmatch(run) and run not in here
+    )
+
+
+def _adopt(run: str, store: Store) -> Record:
+    if not run_record.RUN.fullmatch(run):
+        what = f"'{run}' is no run: a run is adopted by its whole name, as in mnist-7k2m9p"
+        raise UsageError(what, "see runspec list --remote")
+    with run_record.name_lock(run[:-7], output.tell):
+        of = run_record.Record(run_record.runs_folder() / run)
+        if of.folder.exists():
+            _refuse_known(of)
+        else:
+            with run_record.site_lock(output.tell, shared=True):
+                of = _put_on_record(run, store)
+    with of.opened(output.tell) as journal:
+        engine.look(of.plan, journal, applying.connect(of)[1])
+    return of
+
+
+def _refuse_known(of: Record) -> None:
+    """Raise UsageError where a run is on record here. One whose apply was at work when it was adopted is completed."""
+    memory = of.memory()
+    if memory.deleted or apply.is_made(of.plan, memory):
+        gone = " and was destroyed" if memory.deleted else ""
+        raise UsageError(f"{of.run} is on record here already{gone}", "see runspec list --all")
+
+
+def _put_on_record(run: str, store: Store) -> Record:
+    name = store.provider.name
+    content = store.adopts.kept_state(run)
+    if content is None:
+        if run not in store.adopts.kept_runs():
+            what = f"there is no run '{run}' in the store of {name}"
+            raise UsageError(what, "see runspec list --remote")
+        what = f"{run} has no state in the store of {name}: an earlier version of runspec began it"
+        hint = f"act on it where it was begun; runspec gc {name} --yes --alive ends it from here"
+        raise Conflict(what, hint)
+    kept = engine.read(content, run)
+    if kept.provider != name:
+        what = f"{run} is a run on '{kept.provider}'"
+        raise OfAnother(what, f"runspec adopt {kept.provider} {run}")
+    found = engine.understood(kept, store.provider, store.own.found)
+    engine.demand_submitted(found, store.provider.connect(found.facts))
+    path = store.own.path
+    return engine.put_on_record(found, Path.cwd(), path and path.absolute())
+
+
+def remote() -> tuple[list[dict[str, Any]], int]:
+    """Return a row for each run in the stores of the profile that is not on record here, and the exit code.
+
+    A store that cannot be asked is told of, and does not hide the others.
+    """
+    rows: list[dict[str, Any]] = []
+    code = OK
+    for name in inputs.profile_in_use(Path.cwd()).found.providers:
+        try:
+            with registry.extras():
+                store = _store(name)
+                rows += _rows(store) if store is not None else []
+        except RunspecError as exc:
+            output.tell(f"{name}: {exc.message}")
+            code = code or exc.exit_code
+    return rows, code
+
+
+def _rows(store: Store) -> list[dict[str, Any]]:
+    rows = (_row(run, store) for run in _not_here(store))
+    return [row for row in rows if row is not None]
+
+
+def _row(run: str, store: Store) -> dict[str, Any] | None:
+    """Return what `list` shows of a run, or None for one of another provider.
+
+    One that cannot be adopted is told as such, and does not hide the others.
+    """
+    began = 0.0
+    try:
+        content = store.adopts.kept_state(run)
+        if content is None:
+            raise Damaged("an earlier version of runspec began it, and kept no state in the store")
+        kept = engine.read(content, run)
+        if kept.provider != store.provider.name:
+            return None
+        began = kept.born
+        status = _standing(run, store)
+        state, reason = str(status.state), status.reason
+    except Damaged as exc:
+        state, reason = "unreadable", exc.message
+    return {
+        "run": run,
+        "name": run[:-7],
+        "provider": store.provider.name,
+        "state": state,
+        "reason": reason,
+        "began": began,
+    }
+
+
+def _standing(run: str, store: Store) -> Status:
+    try:
+        return store.client.state(run)
+    except RunspecError as exc:
+        return Status(State.WAITING, f"not known now: {exc.message}")

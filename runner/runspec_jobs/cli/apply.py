@@ -1,0 +1,387 @@
+"""`runspec apply`: one run of a spec, however often and wherever it was interrupted."""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+import time
+from argparse import Namespace
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+
+from runspec_jobs.cli import early_stop, output, plan, publish, smoke
+from runspec_jobs.cli.log_printer import LogPrinter
+from runspec_jobs.diagnostics.render import plain
+from runspec_jobs.engine import adopt, apply as engine
+from runspec_jobs.errors import (
+    DETACHED,
+    OK,
+    Conflict,
+    CredentialsError,
+    Damaged,
+    JobFailed,
+    TimedOut,
+    UsageError,
+)
+from runspec_jobs.load import inputs
+from runspec_jobs.logs import follow
+from runspec_jobs.plan import model
+from runspec_jobs.provider import (
+    Adopts,
+    Client,
+    Facts,
+    Provider,
+    Remembers,
+    Spec,
+    State,
+    Status,
+    Talks,
+)
+from runspec_jobs.spec import placeholders
+from runspec_jobs.spec.types import seconds
+from runspec_jobs.state import run_group, run_record
+from runspec_jobs.state.journal import Journal, Memory
+from runspec_jobs.state.run_record import Record
+
+
+@dataclass(frozen=True)
+class Chosen:
+    """What apply found: the run it is about, and what is to be said of it."""
+
+    record: Record
+    client: Client
+    said: str
+    done: Status | None = None
+
+
+def apply(args: Namespace) -> int:
+    limit_s = wait_limit(args)
+    told = output.Told(quiet=args.json)
+    found = plan.load(args, told)
+    if found.profile is not None and not args.json:
+        output.tell(f"profile {found.profile}")
+    if found.spec.scaling is None:
+        run_group.forget(found.spec.name)  # from here on the name means this run
+        return _apply(found, args, told, limit_s)
+    run_group.keep(found.spec, found.text.data)
+    code = OK
+    for one in plan.each(found):
+        ended = _apply(one, args, told, limit_s)
+        if ended == DETACHED:
+            return ended
+        code = code or ended
+    if not args.json:
+        output.tell(f"compare the sizes: runspec report {found.spec.name}")
+    return code
+
+
+def _apply(found: inputs.Job, args: Namespace, told: output.Told, limit_s: float | None) -> int:
+    began = time.monotonic()
+    first = smoke.job_of(found) if args.smoke else None
+    client = found.provider.connect(found.facts)
+    if first is not None:
+        code = _smoke(first, client, args, told, limit_s)
+        if code is not None:
+            return code
+    chosen, done = _begin(found, client, args, told)
+    if done:
+        return _result(chosen.record, done, args)
+    if args.detach:
+        return _detached(chosen.record.run, args)
+    left_s = None if limit_s is None else limit_s - (time.monotonic() - began)
+    return watch(chosen.record, client, args, left_s if first is not None else limit_s)
+
+
+def _begin(
+    found: inputs.Job, client: Client, args: Namespace, told: output.Told, new: bool = False
+) -> tuple[Chosen, Status | None]:
+    """Start what *found* needs, if it needs anything; give the run, and how it ended if it has."""
+    with told, run_record.name_lock(found.spec.name, output.tell):
+        chosen = _choose(found, client, args.new or new, told)
+        if chosen.said and not args.json:
+            output.tell(chosen.said)
+        with run_record.site_lock(output.tell, shared=True):
+            ended = _make(chosen.record, found, client, told)
+    return chosen, chosen.done or ended
+
+
+def _smoke(
+    first: inputs.Job, client: Client, args: Namespace, told: output.Told, limit_s: float | None
+) -> int | None:
+    """Have the smoke test succeed, unless an equal one has; give the exit code where the job is not to begin."""
+    chosen, status = _begin(first, client, args, told)
+    if status is not None and status.state is State.GONE:  # nobody knows any more how it ended
+        chosen, status = _begin(first, client, args, told, new=True)
+    lines: list[str] = []
+    if status is None:
+
+        def heard(line: follow.Line) -> None:
+            if line.rank == 0:
+                lines.append(follow.text(line.text, plain))
+            printed(line)
+
+        with printing(chosen.record, args) as printed:
+            status = _followed(chosen.record, client, args, limit_s, heard)
+    if status is None:
+        return DETACHED
+    if status.state is State.SUCCEEDED:
+        return None
+    more = smoke.told(chosen.record.run, status, lines, as_json=args.json)
+    return _result(chosen.record, status, args, more)
+
+
+def _choose(found: inputs.Job, client: Client, new: bool, told: output.Told) -> Chosen:
+    """Find the run that this spec already has, or put down a new one. Hold the name's lock."""
+    preview = model.make(found.provider, found.spec, model.PREVIEW, found.facts)
+    if not new and (wrong := run_record.damaged(found.spec.name)):
+        raise wrong  # it may be alive
+    for age, old in enumerate(reversed([] if new else run_record.of_name(found.spec.name))):
+        chosen = _same(old, preview, client, found, told)
+        # How an older run ended says nothing any more: the newest failed, or was cancelled.
+        if chosen is not None and (age == 0 or chosen.done is None):
+            return chosen
+    made = model.make(found.provider, found.spec, run_record.new_token(), found.facts)
+    base, name = found.base.absolute(), found.spec.name
+    fresh = run_record.create(found.text.data, made, found.facts, base, name, found.profile)
+    return Chosen(fresh, client, f"run {made.run}")
+
+
+def _same(
+    old: Record, preview: model.Plan, client: Client, found: inputs.Job, told: output.Told
+) -> Chosen | None:
+    """Say what an earlier run means for this apply; None when it is over and a new one is due.
+
+    Raises Conflict when it is alive and of another spec.
+    """
+    memory, made = old.memory(), old.plan
+    succeeded = memory.status is not None and memory.status.state is State.SUCCEEDED
+    if memory.want == "destroy" or (memory.want == "cancel" and not succeeded):
+        return None
+    if not engine.is_made(made, memory):
+        return _unfinished(old, _is_equal(old, preview, found), preview, told)
+    same = made.provider == found.provider.name
+    old_client = reminded(client, old) if same else connect(old)[1]
+    status = memory.status or old_client.state(old.run)
+    if not status.state.terminal:
+        if _is_equal(old, preview, found):
+            return Chosen(old, client, f"run {old.run} is {status.state} already: starting nothing")
+        raise Conflict(
+            f"{old.run} is {status.state} with another spec: {_changed(made, preview)}",
+            f"runspec cancel {old.run}, or apply --new to start another beside it",
+        )
+    if status.state in (State.SUCCEEDED, State.GONE) and _is_equal(old, preview, found):
+        said = f"run {old.run} has {status.state} already: starting nothing (--new starts another)"
+        return Chosen(old, client, said, status)
+    return None
+
+
+def _is_equal(old: Record, preview: model.Plan, found: inputs.Job) -> bool:
+    """Return whether an earlier run is of the spec that *preview* plans.
+
+    An older version may have planned the same otherwise, so what that run was made from is planned anew.
+    """
+    if old.plan.digest == preview.digest:
+        return True
+    if old.plan.provider != found.provider.name:
+        return False
+    try:
+        anew = model.make(found.provider, old.spec, model.PREVIEW, old.facts(found.provider))
+    except (Damaged, LookupError):
+        return False  # this version refuses the spec or the options, or asks clusters for more
+    return anew.digest == preview.digest
+
+
+def _unfinished(old: Record, equal: bool, preview: model.Plan, told: output.Told) -> Chosen | None:
+    """An apply was cut off: the same spec goes on with it, another one leaves it if it made nothing."""
+    if equal:
+        return Chosen(old, connect(old)[1], f"run {old.run} goes on from where it was cut off")
+    with old.opened(output.tell) as journal:
+        of_run = {s.id for s in old.plan.steps if s.scope == "run"}
+        if of_run & journal.memory.begun:
+            raise Conflict(
+                f"{old.run} was begun with another spec: {_changed(old.plan, preview)}",
+                f"runspec destroy {old.run} first, or apply --new",
+            )
+        take_away(old, journal, told)
+    return None
+
+
+def take_away(of: Record, journal: Journal, told: output.Told) -> None:
+    """Destroy a run; one that began nothing needs no login, nor the provider it was meant for."""
+    if journal.memory.tried:
+        engine.destroy(of.plan, journal, engine.Hands(connect(of)[1], told))
+    else:
+        engine.abandon(journal, "destroy")
+
+
+def _changed(before: model.Plan, after: model.Plan) -> str:
+    paths = [change.path for change in model.differences(before, after)]
+    more = f" and {len(paths) - 3} more" if len(paths) > 3 else ""
+    return f"{', '.join(paths[:3])}{more} changed" if paths else f"provider {before.provider}"
+
+
+def connect(of: Record) -> tuple[Provider, Client, Facts]:
+    """Open the client of a run on record, with the facts it was made from."""
+    from runspec_jobs.load import registry
+
+    provider = registry.load(of.plan.provider)
+    facts = of.facts(provider)
+    return provider, reminded(provider.connect(facts), of), facts
+
+
+def reminded(client: Client, of: Record) -> Client:
+    """Give *client* with what is known of a run."""
+    if isinstance(client, Remembers):
+        client.remember(of.run, of.memory().answers)
+    return client
+
+
+def _make(old: Record, found: inputs.Job, client: Client, told: output.Told) -> Status | None:
+    """Carry out what is left of a run; give how it ended where somebody else has ended it."""
+    with old.opened(output.tell) as journal:
+        if journal.memory.want != "run":
+            return _ended_by_others(journal.memory)
+        if isinstance(client, Talks):
+            client.listen(told.line)
+        state = adopt.state(old, found.provider) if isinstance(client, Adopts) else None
+        engine.make(old.plan, journal, engine.Hands(client, told, found.bundles, state=state))
+    return None
+
+
+def _ended_by_others(memory: Memory) -> Status:
+    return memory.status or Status(State.CANCELLED, f"{memory.want} was asked for meanwhile")
+
+
+def wait_limit(args: Namespace) -> float | None:
+    """Give the seconds of `--timeout`, or None without it."""
+    if args.timeout is None:
+        return None
+    try:
+        return float(seconds(args.timeout))
+    except ValueError as exc:
+        what = f"--timeout: '{args.timeout}' is not a length of time"
+        raise UsageError(what, "write 90s, 10m, 2h or 1h30m") from exc
+
+
+def watch(
+    old: Record,
+    client: Client,
+    args: Namespace,
+    limit_s: float | None,
+    wanted: follow.Wanted = follow.every,
+) -> int:
+    """Follow a run to its end, and give the exit code."""
+    with printing(old, args) as printed:
+        status = _followed(old, client, args, limit_s, printed, wanted)
+    return DETACHED if status is None else _result(old, status, args)
+
+
+def _followed(
+    old: Record,
+    client: Client,
+    args: Namespace,
+    limit_s: float | None,
+    shown: Callable[[follow.Line], None],
+    wanted: follow.Wanted = follow.every,
+) -> Status | None:
+    """Give how a run ended. Ctrl-C leaves it alone, says how to come back, and gives None."""
+    try:
+        metric = None if args.verb == "logs" else old.spec.metric  # who looks at logs stops nothing
+        with (
+            output.interruptible() as sleep,
+            early_stop.stopper(old, client, metric) as stopper,
+            job_goes_on(old.run),
+        ):
+            status = follow.follow(
+                client,
+                old.run,
+                early_stop.both(shown, stopper),
+                wanted,
+                waits=lambda why: None if args.json else output.tell(f"{old.run} {why}"),
+                tell=output.tell,
+                timeout_s=limit_s,
+                answered=args.verb
+                != "logs",  # else it has just taken the run, or told how it stands
+                sleep=early_stop.watched(sleep, stopper),
+            )
+    except KeyboardInterrupt:
+        rehearsed = args.verb == "rehearse"
+        gone = "interrupted; what was rehearsed is ended and taken away"
+        output.tell(gone if rehearsed else f"detached; the job goes on. {ways(old.run)}")
+        return None
+    except TimedOut as exc:
+        raise TimedOut(exc.message, ways(old.run)) from None
+    with old.opened(output.tell) as journal:
+        if status.state is State.GONE and journal.memory.want != "run":
+            status = _ended_by_others(journal.memory)
+        engine.note_end(journal, status)
+        if args.verb == "apply" and old.spec.outputs:
+            publish.publish_ended(journal, old.run, client, status)
+    return status
+
+
+@contextlib.contextmanager
+def job_goes_on(run: str) -> Iterator[None]:
+    """Say at credentials that are refused meanwhile that they are needed here, and not by the job."""
+    try:
+        yield
+    except CredentialsError as exc:
+        more = f"; the job goes on. {ways(run)}"
+        raise CredentialsError(exc.message, f"{exc.hint or 'log in again'}{more}") from exc
+
+
+@contextlib.contextmanager
+def printing(old: Record, args: Namespace) -> Iterator[Callable[[follow.Line], None]]:
+    """Give what prints a line of a log, or a part of one. What `logs` pipes ends as the log does."""
+    if args.json and args.verb != "logs":
+        yield lambda line: None
+        return
+    exact = args.verb == "logs" and not args.json and not sys.stdout.isatty()
+    with LogPrinter(*shape(old), json=args.json, exact=exact) as printer:
+        yield printer.line
+
+
+def shape(old: Record) -> tuple[int, int]:
+    """Give how many nodes each task has, and how many tasks there are."""
+    found = old.spec
+    return found.cluster.nodes.max, placeholders.length(found.sweep)
+
+
+def spec(old: Record) -> Spec | None:
+    """Give the spec of a run; None where it cannot be read, or an older version took what this one refuses."""
+    try:
+        return old.spec
+    except Damaged:
+        return None
+
+
+def ways(run: str) -> str:
+    return f"follow: runspec logs -f {run}   stop: runspec cancel {run}"
+
+
+def _detached(run: str, args: Namespace) -> int:
+    if args.json:
+        output.out_json({"run": run, "state": "started"})
+    else:
+        output.out(run)
+        output.tell(ways(run))
+    return OK
+
+
+def _result(
+    old: Record, status: Status, args: Namespace, more: Mapping[str, object] | None = None
+) -> int:
+    if args.json:
+        output.out_json(
+            {
+                "run": old.run,
+                "provider": old.plan.provider,
+                "state": status.state,
+                "reason": status.reason,
+                "exit_code": status.exit_code,
+                **(more or {}),
+            }
+        )
+    else:
+        output.tell(f"{old.run} {status.state}{': ' + status.reason if status.reason else ''}")
+    return OK if status.state is State.SUCCEEDED else JobFailed.exit_code

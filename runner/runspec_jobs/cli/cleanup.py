@@ -1,0 +1,137 @@
+"""`runspec gc` and `policy`."""
+
+from __future__ import annotations
+
+import json
+import time
+from argparse import Namespace
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from runspec_jobs.cli import output, plan
+from runspec_jobs.diagnostics.render import plain
+from runspec_jobs.errors import OK, Damaged, Unavailable, UnknownOutcome, UsageError
+from runspec_jobs.load import inputs, registry
+from runspec_jobs.logs import outage
+from runspec_jobs.plan import model
+from runspec_jobs.provider import Client, Collects, Facts, Litter, Options, Permits, Provider
+from runspec_jobs.spec import validate
+from runspec_jobs.state import probe_leftovers, run_record
+
+END_S = 300.0
+
+
+class Row(NamedTuple):
+    """One thing that was found, as it is printed."""
+
+    what: str
+    run: str | None
+    alive: bool
+    removed: bool
+
+
+def gc(args: Namespace) -> int:
+    """Show what no record knows; with --yes, take it away."""
+    provider, options = configured(args.provider)
+    client = provider.connect(Facts(options))
+    if not isinstance(client, Collects):
+        raise Unavailable(f"'{args.provider}' leaves nothing that no record knows")
+    rows = list(_of_probes(provider, yes=args.yes))
+    records = run_record.all_runs()
+    unreadable = [of for of in records if _unreadable(of)]
+    kept = [of for of in records if of not in unreadable and not of.memory().deleted]
+    made = {text for of in kept for text in _texts(of)}
+    found = list(client.litter({of.run for of in (*kept, *unreadable)}, made))
+    gone = [one for one in found if args.yes and (args.alive or not one.alive)]
+    for of in unreadable:  # what runs share may be what this one was begun with
+        output.tell(f"{of.run} cannot be read, so what runs share stays (see runspec list)")
+        gone = [one for one in gone if one.run is not None]
+    for one in gone:
+        _remove(client, one)
+    rows += [Row(o.what, o.run, o.alive, removed=o in gone) for o in found]
+    if args.json:
+        output.out_json([row._asdict() for row in rows])
+        return OK
+    for row in rows:
+        output.out(f"{'removed' if row.removed else 'found  '} {plain(row.what)}")
+    if not rows:
+        output.tell("nothing is left over")
+    elif not args.yes:
+        output.tell(f"{len(rows)} things; runspec gc {args.provider} --yes takes them away")
+    return OK
+
+
+def _unreadable(of: run_record.Record) -> bool:
+    try:
+        of.memory()
+        list(_texts(of))
+    except Damaged:
+        return True
+    return False
+
+
+def configured(name: str) -> tuple[Provider, Options]:
+    """Give the provider of that name, and what the profile says of it."""
+    provider = registry.load(name)
+    own = inputs.profile_in_use(Path.cwd())
+    options, problems = validate.model(provider.options_model, own.settings(name))
+    if options is None:
+        raise UsageError(f"the profile: {problems[0].what}", problems[0].hint)
+    inputs.demand_trust(own, provider)
+    return provider, options
+
+
+def _of_probes(provider: Provider, *, yes: bool) -> Iterator[Row]:
+    """Give what sessions of `doctor --probe` that were killed have made; with *yes*, take it away first."""
+    if not probe_leftovers.sessions(provider.name):
+        return
+    with probe_leftovers.alone(provider.name) as free:
+        for session in probe_leftovers.sessions(provider.name):
+            made = session.made.copy()
+            if yes and free:
+                probe_leftovers.clean(session, provider, output.tell)
+            for one in made:
+                gone = one not in session.made
+                yield Row(f"{one.what}, of {session.name}", None, not free, removed=gone)
+
+
+def _texts(of: run_record.Record) -> Iterator[str]:
+    for step in of.plan.steps:
+        yield from _strings(model.step_json(step))
+
+
+def _strings(value: Any) -> Iterator[str]:
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, dict | list):
+        for item in value.values() if isinstance(value, dict) else value:
+            yield from _strings(item)
+
+
+def _remove(client: Client, one: Litter) -> None:
+    if one.run is not None and one.alive:
+        _end(client, one.run)
+    for request in one.remove:
+        client.call(request)
+
+
+def _end(client: Client, run: str) -> None:
+    """End *run* and wait until it has: what it saves at its end belongs to it, too."""
+    client.cancel(run)
+    end, looks = time.monotonic() + END_S, outage.pauses()
+    while not client.state(run).state.terminal:
+        if time.monotonic() > end:
+            raise UnknownOutcome(f"{run} has not ended yet", "run the same command again")
+        time.sleep(next(looks))
+
+
+def policy(args: Namespace) -> int:
+    """Print the least rights for the plan of a spec."""
+    found = plan.each(plan.load(args, output.Told()))[-1]
+    if not isinstance(found.provider, Permits):
+        raise Unavailable(f"'{found.provider.name}' cannot say which rights a plan needs")
+    made = model.make(found.provider, found.spec, model.PREVIEW, found.facts)
+    rights = found.provider.policy(made.steps, found.facts.options, of_job=args.job)
+    output.out(json.dumps(rights, indent=2))
+    return OK

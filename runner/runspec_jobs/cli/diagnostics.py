@@ -1,0 +1,34 @@
+"""Printing what is wrong with files."""
+
+from __future__ import annotations
+
+import sys
+from argparse import Namespace
+from collections.abc import Iterable
+
+from runspec_jobs.cli import output
+from runspec_jobs.diagnostics.render import Format, render
+from runspec_jobs.load.source import Text
+
+
+def print_all(texts: Iterable[Text], args: Namespace | None) -> None:
+    """Print every complaint about *texts*: for a person to standard error, else to standard output."""
+    form = wanted(args)
+    for text in texts:
+        print_one(text, form)
+
+
+def wanted(args: Namespace | None) -> Format:
+    if getattr(args, "json", False):
+        return Format.JSON
+    return Format(getattr(args, "output_format", "text"))
+
+
+def print_one(text: Text, form: Format) -> None:
+    if not text.complaints:
+        return
+    shown = render(text.complaints, form, text.lines)
+    if form is Format.TEXT:
+        print(shown, file=sys.stderr, flush=True)
+    else:
+        output.out(shown)

@@ -1,0 +1,155 @@
+"""Standard output for results, standard error for progress."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import os
+import signal
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any, Self
+
+from runspec_jobs.diagnostics.render import as_json, plain
+
+if TYPE_CHECKING:
+    from rich.progress import Progress as Bars, TaskID
+    from rich.status import Status as Spinner
+
+LONG_S = 0.3  # what is done sooner needs no bar
+BETWEEN_S = 0.1
+
+
+def tolerant() -> None:
+    """Have characters that the terminal cannot show written as escapes, instead of ending the program."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")
+
+
+def out(text: str) -> None:
+    """Print a result."""
+    print(text, flush=True)
+
+
+def write(text: str) -> None:
+    """Print a part of a result, as it is."""
+    print(text, end="", flush=True)
+
+
+def out_json(value: Any) -> None:
+    out(as_json(value))
+
+
+def tell(text: str) -> None:
+    """Print how it goes, for a person."""
+    print(f"runspec: {plain(text)}", file=sys.stderr, flush=True)
+
+
+@contextlib.contextmanager
+def interruptible() -> Iterator[Callable[[float], None]]:
+    """Give a sleep that Ctrl-C ends, and nothing else: raised anywhere, KeyboardInterrupt can get lost in a destructor.
+
+    A second Ctrl-C does not wait for the next sleep.
+    """
+    asked = threading.Event()
+
+    def on_interrupt(*_: object) -> None:
+        if asked.is_set():
+            raise KeyboardInterrupt
+        asked.set()
+
+    def sleep(seconds: float) -> None:
+        if asked.wait(seconds):
+            raise KeyboardInterrupt
+
+    before = signal.signal(signal.SIGINT, on_interrupt)
+    try:
+        yield sleep
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
+def interactive() -> bool:
+    """Say whether somebody watches progress on a terminal that can draw it."""
+    return sys.stderr.isatty() and os.environ.get("TERM") != "dumb"
+
+
+class Told:
+    """Tells a person how a plan is carried out: what moves on a terminal, lines elsewhere."""
+
+    def __init__(self, *, quiet: bool = False) -> None:
+        self.quiet = quiet
+        self._bars: Bars | None = None
+        self._spinner: Spinner | None = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def step(self, title: str) -> None:
+        self.close()
+        if not self.quiet:
+            tell(title)
+
+    def progress(self, title: str) -> Callable[[int, int], None]:
+        if self.quiet or not interactive():
+            return lambda done, whole: None
+        began, last = time.monotonic(), 0.0
+        task: TaskID | None = None
+
+        def move(done: int, whole: int) -> None:
+            nonlocal task, last
+            now = time.monotonic()
+            if now - began < LONG_S or (now - last < BETWEEN_S and done < whole):
+                return
+            last = now
+            if task is None:
+                task = self._open().add_task(plain(title), total=whole or None)
+            self._open().update(task, completed=done, total=whole or None)
+
+        return move
+
+    def line(self, text: str) -> None:
+        """Tell one line of what a tool prints while it works; on a terminal each takes the place of the last."""
+        if self.quiet:
+            return
+        if not interactive():
+            tell(f"  {text}")
+            return
+        if self._spinner is None:
+            from rich.console import Console
+
+            self._spinner = Console(stderr=True).status("")
+            self._spinner.start()
+        self._spinner.update(plain(text).replace("[", r"\["))
+
+    def _open(self) -> Bars:
+        if self._bars is None:
+            from rich.console import Console
+            from rich.progress import (
+                BarColumn,
+                DownloadColumn,
+                Progress,
+                TextColumn,
+                TransferSpeedColumn,
+            )
+
+            columns = (TextColumn("{task.description}"), BarColumn(), DownloadColumn())
+            console = Console(stderr=True)
+            self._bars = Progress(*columns, TransferSpeedColumn(), console=console, transient=True)
+            self._bars.start()
+        return self._bars
+
+    def close(self) -> None:
+        """Take what moves off the terminal."""
+        if self._spinner is not None:
+            self._spinner.stop()
+            self._spinner = None
+        if self._bars is not None:
+            self._bars.stop()
+            self._bars = None

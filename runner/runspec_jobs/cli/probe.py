@@ -1,0 +1,192 @@
+"""`runspec doctor PROVIDER --probe`: tries out against a real account what nobody could check."""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from argparse import Namespace
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from runspec_jobs.cli import output
+from runspec_jobs.cli.cleanup import configured
+from runspec_jobs.diagnostics.render import plain
+from runspec_jobs.errors import OK, Conflict, RunspecError, Unavailable, UsageError
+from runspec_jobs.provider import (
+    Client,
+    Facts,
+    Observation,
+    Options,
+    Probe,
+    Probes,
+    Provider,
+    Request,
+    Verdict,
+)
+from runspec_jobs.state import probe_leftovers
+from runspec_jobs.state.probe_leftovers import Left, Session
+
+PAGE = "docs/unverified.md"
+
+
+@dataclass(frozen=True)
+class Context:
+    """What a probe is given: see `runspec_jobs.provider.probe.ProbeContext`."""
+
+    session: Session
+    sleep: Callable[[float], None]
+
+    @property
+    def name(self) -> str:
+        return self.session.name
+
+    def note(self, what: str, by_hand: str, *remove: Request) -> None:
+        self.session.note(Left(what, by_hand, remove))
+
+    def tell(self, line: str) -> None:
+        output.tell(f"  {line}")
+
+
+def probe(args: Namespace) -> int:
+    """Carry out the probes of one provider, and print what each has seen."""
+    if args.provider is None:
+        raise UsageError("--probe is of one provider", "runspec doctor aws-batch --probe")
+    if args.node:
+        line = f"runspec doctor {args.provider} --node"
+        raise UsageError("--node does not go with --probe", f"{line} looks from a node alone")
+    provider, options = configured(args.provider)
+    if not isinstance(provider, Probes):
+        raise Unavailable(f"'{args.provider}' has no probes", f"see {PAGE}")
+    chosen = _chosen(tuple(provider.probes(options)), args.only)
+    _announce(provider.name, chosen)
+    if not args.yes:
+        _ask(provider.name)
+    with probe_leftovers.alone(provider.name) as free:
+        if not free:
+            raise Conflict("another session of probes is at work", "wait until it has ended")
+        _clean_up(provider)
+        return _carried_out(provider, options, chosen, json=args.json)
+
+
+def _chosen(probes: Sequence[Probe], only: str | None) -> list[Probe]:
+    if only is None:
+        return list(probes)
+    wanted = [word.strip() for word in only.split(",")]
+    if unknown := [word for word in wanted if word not in {one.id for one in probes}]:
+        raise UsageError(
+            f"there is no probe '{unknown[0]}'", f"one of {', '.join(one.id for one in probes)}"
+        )
+    before = {one.id: one.after for one in probes}
+    for word in wanted:
+        if (needed := before[word]) is not None and needed not in wanted:
+            wanted.append(needed)
+    return [one for one in probes if one.id in wanted]
+
+
+def _announce(name: str, probes: Sequence[Probe]) -> None:
+    for each in probes:
+        output.tell(f"{each.id:10} {_time(each.seconds):>7} {_money(each.usd)}  {each.title}")
+    seconds, usd = sum(each.seconds for each in probes), sum(each.usd for each in probes)
+    one = len(probes) == 1
+    output.tell(
+        f"{'1 probe makes' if one else f'{len(probes)} probes make'} things in your account of {name} "
+        f"and {'takes' if one else 'take'} them away again: "
+        f"about {_time(seconds)}, at most {_money(usd).strip()}"
+    )
+
+
+def _time(seconds: float) -> str:
+    return f"{seconds:.0f} s" if seconds < 120 else f"{seconds / 60:.0f} min"
+
+
+def _money(usd: float) -> str:
+    return f"{usd:.2f} USD" if usd >= 0.01 or usd == 0 else "<0.01 USD"
+
+
+def _ask(name: str) -> None:
+    if not sys.stdin.isatty():
+        what = "there is no terminal to ask at whether to carry them out"
+        raise UsageError(what, f"runspec doctor {name} --probe --yes")
+    print("carry them out? [y/N] ", end="", file=sys.stderr, flush=True)
+    if sys.stdin.readline().strip().lower() not in ("y", "yes"):
+        raise UsageError("nothing was made")
+
+
+def _clean_up(provider: Provider) -> None:
+    """Take away what sessions that were killed have made. Raises Unavailable where that cannot be done."""
+    for session in probe_leftovers.sessions(provider.name):
+        things = "1 thing" if len(session.made) == 1 else f"{len(session.made)} things"
+        output.tell(f"taking away {things} that {session.name} has left")
+        probe_leftovers.clean(session, provider, output.tell)
+        if session.made:
+            _by_hand(provider.name, session.made)
+            raise Unavailable("what an earlier session has made cannot be taken away")
+
+
+def _carried_out(
+    provider: Provider, options: Options, probes: Sequence[Probe], *, json: bool
+) -> int:
+    client = provider.connect(Facts(options))
+    name = f"probe-{os.urandom(5).hex()}"
+    session = Session.begin(provider.name, name, options.model_dump(mode="json"))
+    rows: list[dict[str, Any]] = []
+    cut_off = False
+    try:
+        with output.interruptible() as sleep:
+            for row in _observed(client, Context(session, sleep), probes):
+                rows.append(row)
+                if not json:
+                    _print(row)
+    except KeyboardInterrupt:
+        cut_off = True
+        output.tell("interrupted: what was made is taken away now")
+    finally:
+        try:
+            session.clean(client, output.tell)
+        finally:
+            _by_hand(provider.name, session.made)
+    if json:
+        left = [{"what": one.what, "by_hand": one.by_hand} for one in session.made]
+        output.out_json({"provider": provider.name, "probes": rows, "left": left})
+    if cut_off:
+        raise KeyboardInterrupt
+    output.tell(f"what has no probe, and how to find it out by hand: {PAGE}")
+    refuted = any(row["verdict"] == Verdict.REFUTED for row in rows)
+    return Unavailable.exit_code if refuted or session.made else OK
+
+
+def _observed(
+    client: Client, context: Context, probes: Sequence[Probe]
+) -> Iterator[dict[str, Any]]:
+    for one in probes:
+        context.sleep(0)  # a Ctrl-C that came within the last probe
+        output.tell(f"{one.id}: {one.title}")
+        began = time.monotonic()
+        try:
+            found = one.run(client, context)
+        except RunspecError as exc:
+            found = Observation(Verdict.UNKNOWN, exc.message)
+        seconds = round(time.monotonic() - began, 1)
+        yield {
+            "id": one.id,
+            "title": one.title,
+            "verdict": str(found.verdict),
+            "seen": found.seen,
+            "seconds": seconds,
+        }
+
+
+def _print(row: dict[str, Any]) -> None:
+    output.out(f"{row['verdict']:15} {row['id']:10} {plain(row['title'])}")
+    output.out(f"{'':26} seen: {plain(row['seen'])} ({row['seconds']:.1f} s)")
+
+
+def _by_hand(name: str, still: Sequence[Left]) -> None:
+    if not still:
+        return
+    things = "1 thing is" if len(still) == 1 else f"{len(still)} things are"
+    output.tell(f"{things} still there; runspec gc {name} --yes tries again, or:")
+    for one in still:
+        output.tell(f"  {one.by_hand}")

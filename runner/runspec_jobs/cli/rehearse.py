@@ -1,0 +1,113 @@
+"""`runspec rehearse`: the very plan of a cloud job, carried out against stand-ins on this machine."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import tempfile
+from argparse import Namespace
+from collections.abc import Iterator
+from pathlib import Path
+
+from runspec_jobs.cli import apply, cancel, fetch, output, status
+from runspec_jobs.document.nodes import flow
+from runspec_jobs.errors import Unavailable, UsageError
+from runspec_jobs.load import inputs, profile, registry, source
+from runspec_jobs.load.source import Wrong
+from runspec_jobs.provider import Rehearsal, Rehearses, Spec
+from runspec_jobs.state import run_record
+
+
+def rehearse(args: Namespace) -> int:
+    """Apply, fetch and destroy where nothing costs; give the exit code of the job."""
+    text, spec = _read(args)
+    if spec.scaling is not None:
+        what = "a spec with sizes is a run for each, and one is rehearsed"
+        raise UsageError(what, "take scaling away, and set cluster.nodes")
+    provider = registry.load(spec.provider)
+    if not isinstance(provider, Rehearses):
+        raise Unavailable(
+            f"there is nothing to rehearse for '{provider.name}'", "runspec apply runs it here"
+        )
+    own = inputs.profile_in_use(Path(args.file).parent)
+    options, wrong = inputs.settings(text, own, spec, provider)
+    if options is None:
+        raise Wrong(*wrong)  # before anything is started, and at the lines of the user's own files
+    settings, pool = own.settings(provider.name), spec.cluster.pool
+    with (
+        _folder(args) as folder,
+        provider.rehearse(profile.drawn(settings, pool), folder, args.engine) as stage,
+        _inside(stage, provider.name, folder, pool),
+    ):
+        told = Namespace(**vars(args) | {"detach": False, "new": True, "timeout": None})
+        code = apply.apply(told)
+        runs = [one.run for one in run_record.all_runs() if not one.memory().deleted]
+        if args.folder is not None:
+            _keep(runs[-1], folder, args)
+        for run in reversed(runs):  # the job's, and that of its smoke test
+            cancel.destroy(Namespace(run=run, site=False, json=args.json))
+        cancel.destroy(Namespace(run=None, site=True, json=args.json))
+    return code
+
+
+def _keep(run: str, folder: Path, args: Namespace) -> None:
+    """Save what the job wrote and printed: the stand-ins take theirs away."""
+    fetch.fetch(
+        Namespace(run=run, output=None, save=None, to=str(folder / "outputs"), json=args.json)
+    )
+    saved = folder / "logs"
+    saved.mkdir(exist_ok=True)
+    which = {"node": None, "task": None, "follow": False, "timeout": None}
+    status.logs(Namespace(**vars(args) | which | {"run": run, "save": str(saved)}))
+
+
+def _read(args: Namespace) -> tuple[source.Text, Spec]:
+    text = source.read_file(Path(args.file))
+    spec, problems = source.validated(text)
+    if spec is None:
+        if text.document is not None:
+            text.complain(problems)
+        raise Wrong(text)
+    return text, spec
+
+
+@contextlib.contextmanager
+def _folder(args: Namespace) -> Iterator[Path]:
+    """Give the folder that was named, or one that goes away."""
+    if args.folder is not None:
+        folder = Path(args.folder).absolute()
+        folder.mkdir(parents=True, exist_ok=True)
+        yield folder
+        return
+    output.tell("what the job writes goes away at its end: --folder FOLDER keeps it")
+    folder = Path(tempfile.mkdtemp(prefix="runspec-rehearsal-"))
+    try:
+        yield folder
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+@contextlib.contextmanager
+def _inside(
+    stage: Rehearsal, provider: str, folder: Path, pool: str | None = None
+) -> Iterator[None]:
+    """Lead this process to the stand-ins, away from the user's own runs and profile, and back again.
+
+    The stand-ins were told the settings of *pool* as if they were all jobs'.
+    """
+    path = folder / "profile.yaml"
+    settings = {**stage.options, **({"pools": {pool: {}}} if pool else {})}
+    path.write_text(flow({"providers": {provider: settings}}))
+    path.chmod(0o600)
+    output.tell(f"rehearsing on this machine, below {folder}")
+    for note in stage.notes:
+        output.tell(note)
+    before = dict(os.environ)
+    os.environ.update(stage.env)
+    os.environ.update(RUNSPEC_HOME=str(folder / "home"), RUNSPEC_PROFILE=str(path))
+    try:
+        yield
+    finally:
+        os.environ.clear()
+        os.environ.update(before)

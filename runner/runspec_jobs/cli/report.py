@@ -1,0 +1,356 @@
+"""`runspec report`: the tasks of a sweep in order, what changes of nodes have cost, or a job at several sizes."""
+
+from __future__ import annotations
+
+import json
+from argparse import Namespace
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from runspec_jobs.cli import apply, choose_run, early_stop, membership, output, status, table_view
+from runspec_jobs.cli.membership import Known
+from runspec_jobs.diagnostics.render import plain
+from runspec_jobs.engine import apply as engine
+from runspec_jobs.errors import DETACHED, OK, UsageError
+from runspec_jobs.load import source
+from runspec_jobs.load.source import Wrong
+from runspec_jobs.logs import follow, measure
+from runspec_jobs.provider import Client, NodeStatus, Spec, State, Status
+from runspec_jobs.report import elastic_costs, ranking, scaling_law, tables
+from runspec_jobs.report.metric_extraction import Measured
+from runspec_jobs.report.ranking import Placed, Task
+from runspec_jobs.report.scaling_law import Asked, Baseline, Point, Scaled, Series
+from runspec_jobs.spec.metric import Metric
+from runspec_jobs.spec.placeholders import tasks
+from runspec_jobs.state import atomic_io, run_group
+from runspec_jobs.state.run_record import Record
+
+POINTS_BYTES = 16 << 20
+OF_A_RUN = ("follow", "stop_rest", "timeout")
+ENDED_BADLY = (str(State.FAILED), str(State.CANCELLED))
+OF_SIZES = ("baseline", "price_per_node_hour", "samples")
+# Of the nodes of a task, the one that says most comes first.
+SAYS = (State.FAILED, State.CANCELLED, State.RUNNING, State.WAITING, State.SUCCEEDED)
+
+
+def report(args: Namespace) -> int:
+    asked = _asked(args)
+    if args.points is not None:
+        _refuse(args, ("run", "spec", *OF_A_RUN), "--points FILE has figures, and no run")
+        title, notes, series = _points(Path(args.points))
+        return _sizes(title, notes, series, asked, args)
+    if args.run is None:
+        raise UsageError("which run?", "name one (see runspec list), or say --points FILE")
+    if (group := run_group.find(args.run)) is not None:
+        _refuse(args, OF_A_RUN, f"{args.run} is a job at several sizes, each a run of its own")
+        return _sizes(group.name, (), [_measured(group, args)], asked, args)
+    _refuse(args, OF_SIZES, f"{args.run} has no sizes that could be compared")
+    return _run(choose_run.kept(args.run), args)
+
+
+def _refuse(args: Namespace, names: Sequence[str], what: str) -> None:
+    """Raise UsageError for the first of *names* that was said: it would be about nothing."""
+    for name in names:
+        if getattr(args, name):
+            said = args.run if name == "run" else f"--{name.replace('_', '-')}"
+            raise UsageError(f"{said}: {what}", "take it away")
+
+
+def _asked(args: Namespace) -> Asked:
+    return Asked(
+        _number(args.baseline, "--baseline"),
+        _number(args.price_per_node_hour, "--price-per-node-hour"),
+        _number(args.samples, "--samples"),
+    )
+
+
+def _number(text: str | None, option: str) -> float | None:
+    if text is None:
+        return None
+    try:
+        found = float(text)
+    except ValueError:
+        found = 0.0
+    if not scaling_law.sensible(found):
+        raise UsageError(f"{option}: '{text}' is not a number above 0")
+    return found
+
+
+def _metric(spec: Spec, args: Namespace) -> Metric:
+    """Give the metric of the spec, or of another one that was named."""
+    found = spec.metric
+    if args.spec is not None:
+        text = source.read_file(Path(args.spec))
+        other, problems = source.validated(text)
+        if other is None or any(p.severity == "error" for p in problems):
+            if text.document is not None:
+                text.complain(problems)
+            raise Wrong(text)
+        found = other.metric
+    if found is None:
+        hint = (
+            "add metric: {name, goal, pattern}, and say --spec FILE for a run that is there already"
+        )
+        raise UsageError("the spec does not say what is measured", hint)
+    return found
+
+
+# A run
+
+
+def _run(of: Record, args: Namespace) -> int:
+    """Report on one run: its tasks by what was measured, and the changes of its nodes."""
+    spec = of.spec
+    elastic = spec.cluster.nodes.elastic
+    if elastic and spec.metric is None and args.spec is None and not args.stop_rest:
+        return _changes_alone(of, args)
+    metric = _metric(spec, args)
+    _, client, _ = apply.connect(of)
+    if args.follow and not _follow(of, client, metric, args):
+        return DETACHED
+    status = _status(of)
+    found = ranking.ranked(metric, _each(of, client, spec, metric, status))
+    if args.stop_rest:
+        _stop_rest(of, client, found, status, len(found), args)
+    known = membership.known(of, of.memory())
+    _write_page(args, lambda: _pages().ranking_page(of.run, metric, found, _section(known)))
+    if args.json:
+        ranks = _ranks(of, status, metric, found)
+        output.out_json({**ranks, **membership.to_json(known)})
+    else:
+        table_view.show(tables.ranking(metric, found))
+        if known is not None:
+            output.out("")
+            _show(known)
+    return OK
+
+
+def _ranks(
+    of: Record, status: Status, metric: Metric, found: Sequence[Placed]
+) -> Mapping[str, Any]:
+    told = {"name": metric.name, "goal": metric.goal, "measured": tables.measured_by(metric)}
+    rows = [ranking.row(placed) for placed in found]
+    stopped = sorted(of.memory().stopped)
+    what = {"run": of.run, "state": status.state, "metric": told, "stopped": stopped}
+    return {**what, "tasks": rows}
+
+
+def _changes_alone(of: Record, args: Namespace) -> int:
+    """Report on an elastic job that measures nothing."""
+    if args.follow and not _follow(of, apply.connect(of)[1], None, args):
+        return DETACHED
+    known = membership.known(of, of.memory())
+    _write_page(args, lambda: _pages().page(of.run, _section(known)))
+    if args.json:
+        output.out_json({"run": of.run, "state": _status(of).state, **membership.to_json(known)})
+    else:
+        _show(known)
+    return OK
+
+
+def _show(known: Known | None) -> None:
+    if known is None:
+        output.tell("nothing of it was made")
+        return
+    if known.unknown:
+        output.out(plain(f"changes of nodes: {elastic_costs.NOT_KNOWN}: {known.unknown}"))
+        return
+    for name, text in tables.changes_facts(known.changes):
+        output.out(f"{name}: {text}")
+    table_view.show(tables.changes(known.changes, membership.when))
+
+
+def _section(known: Known | None) -> Iterable[str]:
+    if known is None:
+        return ()
+    found: Iterable[str] = _pages().changes_section(known.changes, known.unknown, membership.when)
+    return found
+
+
+def _status(of: Record) -> Status:
+    memory = of.memory()
+    return status.with_nodes(of, memory, status.standing(of, memory))
+
+
+def _follow(of: Record, client: Client, metric: Metric | None, args: Namespace) -> bool:
+    """Wait for the end without a word of what is printed; False when it was not waited for."""
+    limit_s = apply.wait_limit(args)
+    try:
+        with output.interruptible() as sleep, early_stop.stopper(of, client, metric) as stopper:
+            show = early_stop.both(lambda line: None, stopper)
+            slept = early_stop.watched(sleep, stopper)
+            status = follow.follow(
+                client, of.run, show, tell=output.tell, timeout_s=limit_s, sleep=slept
+            )
+    except KeyboardInterrupt:
+        output.tell(f"interrupted; the job goes on. {apply.ways(of.run)}")
+        return False
+    with of.opened(output.tell) as journal:
+        engine.note_end(journal, status)
+    return True
+
+
+def _each(of: Record, client: Client, spec: Spec, metric: Metric, status: Status) -> list[Task]:
+    values = tasks(spec)
+    if metric.file is not None:
+        saved = measure.saved(client, of.run, metric)
+        nothing = Measured(None, f"{metric.file} was not saved")
+        measured = [saved.get(number, nothing) for number in range(len(values))]
+    else:
+        watch = measure.printed(client, of.run, metric)
+        measured = [watch.measured(number) for number in range(len(values))]
+    stand = _standing(status)
+    return [
+        _task(number, one, measured[number], stand.get(number), status)
+        for number, one in enumerate(values)
+    ]
+
+
+def _task(
+    number: int, values: Mapping[str, str], found: Measured, node: NodeStatus | None, of: Status
+) -> Task:
+    if node is None:
+        known = of.state if not of.nodes else "not begun"
+        return Task(number, values, str(known), found)
+    if found.value is None:
+        reason = node.reason or (node.attempts[-1].reason if node.attempts else "")
+        found = found._replace(why="; ".join(text for text in (reason, found.why) if text))
+    return Task(number, values, str(node.state), found)
+
+
+def _standing(status: Status) -> dict[int, NodeStatus]:
+    """Give the node of each task that says most about it."""
+    found: dict[int, NodeStatus] = {}
+    for node in status.nodes:
+        before = found.get(node.task)
+        if before is None or SAYS.index(node.state) < SAYS.index(before.state):
+            found[node.task] = node
+    return found
+
+
+def _stop_rest(
+    of: Record,
+    client: Client,
+    found: Sequence[Placed],
+    status: Status,
+    count: int,
+    args: Namespace,
+) -> None:
+    kept = (p for p in found if p.place is not None and p.task.state not in ENDED_BADLY)
+    best = next(kept, None)  # of one that failed there is nothing to wait for
+    if best is None:
+        raise UsageError("no task has a number yet", "wait, or see runspec cancel")
+    rest = early_stop.left(status, count) - {best.task.number}
+    if rest:
+        early_stop.stop(of, client, rest, f"task {best.task.number} is the best so far")
+    if not args.json:
+        output.tell(f"{len(rest)} tasks are told to end; task {best.task.number} is the best")
+
+
+# Sizes
+
+
+def _sizes(
+    title: str, notes: Sequence[str], series: Sequence[Series], asked: Asked, args: Namespace
+) -> int:
+    found = [scaling_law.scaled(one, asked) for one in series]
+    for one in found:
+        if one.base is None and asked.base is not None:
+            sizes = ", ".join(f"{p.size:g}" for p in one.series.points if p.throughput)
+            raise UsageError(f"--baseline: no figure for {asked.base:g}", f"there are: {sizes}")
+    _write_page(args, lambda: _pages().scaling_page(title, found, notes))
+    if args.json:
+        told = [scaling_law.to_json(one) for one in found]
+        output.out_json({"format": FORMAT, "title": title, "notes": list(notes), "series": told})
+        return OK
+    output.out(plain(title))
+    for one in found:
+        _print_sizes(one)
+    return OK
+
+
+FORMAT = "runspec.scaling/v1"
+
+
+def _print_sizes(found: Scaled) -> None:
+    output.out(f"\n{plain(found.series.name)}")
+    for name, text in tables.scaling_facts(found):
+        output.out(f"  {name + ':':10} {plain(text)}")
+    table_view.show(tables.scaling(found))
+
+
+def _points(path: Path) -> tuple[str, list[str], list[Series]]:
+    """Read the figures that `--json` gives, or that somebody typed in."""
+    try:
+        with path.open("rb") as file:
+            found = json.loads(file.read(POINTS_BYTES))
+        if found["format"] != FORMAT:
+            raise ValueError(f"its format is not {FORMAT}")
+        series = [scaling_law.from_json(one) for one in found["series"]]
+        notes = [str(note) for note in found.get("notes", ())]
+        return str(found.get("title", path.stem)), notes, series
+    except OSError as exc:
+        raise UsageError(f"cannot read {path}: {(exc.strerror or str(exc)).lower()}") from exc
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as exc:
+        why = exc.args[0] if exc.args else "it is no JSON"
+        why = f"'{why}' is missing" if isinstance(exc, KeyError) else why
+        what = f"{path} has no figures: {why}"
+        raise UsageError(what, "specs/scaling/ has an example") from exc
+
+
+def _measured(group: Spec, args: Namespace) -> Series:
+    """Measure every size of a group by the newest run of it."""
+    metric = _metric(group, args)
+    points = [_point(size, of, metric) for size, of in run_group.runs(group).items()]
+    return Series(group.name, "nodes", tuple(points), _baseline(group, metric))
+
+
+def _point(size: int, of: Record | None, metric: Metric) -> Point:
+    if of is None:
+        return Point(size, None, "it was not applied")
+    _, client, _ = apply.connect(of)
+    status = _status(of)
+    (task,) = _each(of, client, of.spec, metric, status)
+    found = task.measured
+    if found.value is not None and not scaling_law.sensible(found.value):
+        found = Measured(None, f"{metric.name} is {found.value:g}")
+    why = found.why if found.value is None else ""
+    note = of.run if status.state is State.SUCCEEDED else f"{of.run} {status.state}"
+    return Point(size, found.value, why, note)
+
+
+def _baseline(group: Spec, metric: Metric) -> Baseline:
+    assert group.scaling is not None, "BUG: a group has sizes"
+    wanted = group.container.requirements
+    packages = wanted if isinstance(wanted, str) else ", ".join(wanted or ())
+    return Baseline(
+        gpus_per_node=group.cluster.gpus or 0,
+        processes_per_node=group.processes_per_node,
+        batch=group.scaling.batch,
+        data=group.scaling.data,
+        software=group.scaling.software or group.container.image or packages or None,
+        provider=group.provider,
+        metric=f"{metric.name}: {tables.measured_by(metric)}",
+    )
+
+
+# Ways to show it
+
+
+def _pages() -> Any:
+    from runspec_jobs.report import html  # few ask for a page
+
+    return html
+
+
+def _write_page(args: Namespace, page: Any) -> None:
+    if args.html is None:
+        return
+    path = Path(args.html)
+    if path.is_dir():
+        raise UsageError(f"--html: {path} is a folder", "name a file in it")
+    with atomic_io.told(path), atomic_io.replaced(path) as file:
+        file.write(page().encode())
+    if not args.json:
+        output.tell(f"wrote {path}")

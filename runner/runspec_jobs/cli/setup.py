@@ -1,0 +1,240 @@
+"""`runspec init`, `doctor`, `schema`, `providers` and `completion`."""
+
+from __future__ import annotations
+
+import json
+import re
+import shlex
+import sys
+from argparse import Namespace
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+from runspec_jobs.cli import diagnostics, output
+from runspec_jobs.diagnostics.render import placed, plain
+from runspec_jobs.errors import OK, Conflict, Lacking, RunspecError, Unavailable, UsageError
+from runspec_jobs.load import inputs, registry, source, trust
+from runspec_jobs.load.source import Wrong
+from runspec_jobs.provider import Doctor, DoctorOfNodes, Finding, Introduces, Options, paths
+from runspec_jobs.spec import validate
+from runspec_jobs.spec.types import NAME
+from runspec_jobs.state import atomic_io
+
+FIRST = """\
+# yaml-language-server: $schema={schema}
+apiVersion: runspec/v1
+name: {name}
+provider: {provider}               # the one field to change to run it elsewhere
+
+cluster:
+  nodes: 1                    # these are per node: cpus, memory, gpus, disk
+  cpus: 1
+
+outputs:
+  - {{name: results, path: /job/results, sync: 30s}}    # kept, also when the job fails
+
+env: {{GREETING: hello}}
+
+run: |
+  echo "$GREETING from $RUNSPEC_RUN"
+  date > "${{outputs.results}}/when.txt"
+"""
+
+
+def init(args: Namespace) -> int:
+    if args.provider not in [*registry.installed(), *registry.EXPECTED]:
+        raise UsageError(*registry.missing(args.provider))
+    path = Path(args.file)
+    name = re.sub(r"[^a-z0-9-]+", "-", path.name.split(".")[0].lower()).strip("-")
+    name = name if re.fullmatch(NAME, name) else "job"
+    schema = path.parent / ".runspec" / "job.schema.json"
+    text = FIRST.format(name=name, provider=args.provider, schema=f".runspec/{schema.name}")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with path.open("x", encoding="utf-8") as file:
+            file.write(text)
+        schema.parent.mkdir(exist_ok=True)
+        with atomic_io.replaced(schema) as written:
+            written.write(_schema_text().encode())
+    except FileExistsError as exc:
+        raise Conflict(f"{path} is there already", "name another: runspec init FILE") from exc
+    except OSError as exc:
+        raise UsageError(f"cannot write {path}: {(exc.strerror or str(exc)).lower()}") from exc
+    first = _introduced(args.provider)
+    there = paths.find_profile(path.parent)
+    made = path.parent / paths.PROFILE if first is not None and there is None else None
+    if made is not None:
+        data = (first or "").encode()
+        try:
+            with made.open("xb") as new:
+                new.write(data)
+        except OSError as exc:
+            raise UsageError(f"cannot write {made}: {(exc.strerror or str(exc)).lower()}") from exc
+        trust.add(made, data)
+    if args.json:
+        output.out_json({"file": str(path), "schema": str(schema), "profile": made and str(made)})
+        return OK
+    output.tell(f"wrote {path}, and {schema} for editors")
+    if made is not None:
+        trust_it = f"runspec trust {shlex.quote(str(made))}"
+        output.tell(
+            f"fill in {made}, and then: {trust_it}; runspec doctor {args.provider} looks at it"
+        )
+    elif first is not None and there is not None and not _tells(there.path, args.provider):
+        output.tell(
+            f"{there.path} says nothing of {args.provider}; put in what it needs, which follows"
+        )
+        output.out(first.rstrip("\n"))
+    output.tell(f"next: runspec {'apply' if first is None else 'plan'} {path}")
+    return OK
+
+
+def _introduced(name: str) -> str | None:
+    """Give the first profile of a provider that needs one: it is not to be applied before that is right."""
+    provider = registry.load(name) if name in registry.installed() else None
+    return provider.first_profile() if isinstance(provider, Introduces) else None
+
+
+def _tells(path: Path, name: str) -> bool:
+    """Say whether the profile at *path* has settings of *name*; a wrong one is for `plan` to tell of."""
+    try:
+        return name in inputs.profile_in(source.read_file(path)).providers
+    except (RunspecError, Wrong):
+        return True
+
+
+def _models() -> dict[str, type[Options]]:
+    """Give the options models of the providers that come with runspec itself."""
+    own = {"runspec-jobs"}
+    points = registry.installed().items()
+    return {
+        name: registry.load(name).options_model
+        for name, point in points
+        if point.dist is not None and point.dist.name in own
+    }
+
+
+def _schema_text() -> str:
+    from runspec_jobs.plan.schema import job_schema
+
+    return json.dumps(job_schema(_models()), indent=2) + "\n"
+
+
+def schema(args: Namespace) -> int:
+    from runspec_jobs.plan.schema import full_schema, reference
+
+    if args.reference:
+        sys.stdout.write(reference(full_schema(_models())))
+    else:
+        sys.stdout.write(_schema_text())
+    return OK
+
+
+def providers(args: Namespace) -> int:
+    rows = []
+    for name, point in registry.installed().items():
+        row = {"name": name, "package": registry.package(point), "works": True, "why": ""}
+        try:
+            registry.load(name)
+        except RunspecError as exc:
+            row |= {"works": False, "why": exc.message}
+        rows.append(row)
+    if args.json:
+        output.out_json(rows)
+        return OK
+    for row in rows:
+        output.out(
+            f"{row['name']:18} {row['package']}{'' if row['works'] else '  ' + str(row['why'])}"
+        )
+    for name in registry.EXPECTED:
+        if name not in registry.installed():
+            output.out(f"{name:18} not there yet")
+    return OK
+
+
+def doctor(args: Namespace) -> int:
+    """Tell each finding as it is made: some take their time."""
+    if args.probe:
+        from runspec_jobs.cli import probe
+
+        return probe.probe(args)
+    if args.only or args.yes:
+        raise UsageError("--only and --yes go with --probe")
+    names = [args.provider] if args.provider else list(registry.installed())
+    found = []
+    for about, finding in _findings(names, node=args.node):
+        found.append((about, finding))
+        if not args.json:
+            output.out(f"{'ok ' if finding.ok else 'BAD'} {about}: {plain(finding.what)}")
+            if finding.hint and not finding.ok:
+                output.out(f"      hint: {plain(finding.hint)}")
+    if args.json:
+        output.out_json([{"about": about, **finding._asdict()} for about, finding in found])
+    return OK if all(finding.ok for _, finding in found) else Unavailable.exit_code
+
+
+def _findings(names: Iterable[str], *, node: bool) -> Iterator[tuple[str, Finding]]:
+    for finding in _profile():
+        yield "profile", finding
+    for name in names:
+        try:
+            with registry.extras():
+                for finding in _examine(name, node=node):
+                    yield name, finding
+        except Lacking as exc:
+            yield name, Finding(exc.message, False, exc.hint)
+
+
+def _profile() -> list[Finding]:
+    place = paths.find_profile(Path.cwd())
+    if place is None:
+        return [Finding("there is none (runspec init --provider NAME writes one)", True)]
+    try:
+        inputs.profile_in_use(Path.cwd())
+    except Wrong as exc:
+        diagnostics.print_all(exc.texts, None)
+        return [Finding(f"{place.path} is wrong", False, "see above")]
+    except RunspecError as exc:
+        return [Finding(exc.message, False, exc.hint)]
+    return [Finding(f"{place.path} can be read", True)]
+
+
+def _examine(name: str, *, node: bool) -> Iterable[Finding]:
+    provider = registry.load(name)
+    if not isinstance(provider, Doctor):
+        return [Finding("it cannot look for trouble by itself", True)]
+    own = inputs.profile_in_use(Path.cwd())
+    text, at = own.text, ("providers", name)
+    options, problems = validate.model(provider.options_model, own.settings(name), at)
+    if options is not None:
+        inputs.demand_trust(own, provider)
+        return _looked(provider, options, node=node)
+    assert text is not None and text.document is not None, "BUG: nobody's settings are wrong"
+    complaints = placed(text.name, text.document, problems)
+    return [
+        Finding(f"{c.file}:{c.line}:{c.column}: {c.path}: {c.what}", False, c.hint)
+        for c in complaints
+    ]
+
+
+def _looked(provider: Doctor, options: Options, *, node: bool) -> Iterator[Finding]:
+    """Give what a provider finds; from a node only where nothing stops a job before that."""
+    well = True
+    for finding in provider.examine(options):
+        well = well and finding.ok
+        yield finding
+    if not node:
+        return
+    if not isinstance(provider, DoctorOfNodes):
+        yield Finding("it has no nodes to look from", True)
+    elif not well:
+        yield Finding("no node was asked for: mend the rest first", False)
+    else:
+        yield from provider.examine_node(options)
+
+
+def completion(args: Namespace) -> int:
+    from argcomplete.shell_integration import shellcode
+
+    sys.stdout.write(shellcode(["runspec"], shell=args.shell))
+    return OK

@@ -1,0 +1,221 @@
+"""`runspec list`, `status` and `logs`."""
+
+from __future__ import annotations
+
+import time
+from argparse import Namespace
+from pathlib import Path
+from typing import Any
+
+from runspec_jobs.cli import apply, choose_run, membership, node_table, output
+from runspec_jobs.diagnostics.render import plain
+from runspec_jobs.engine import apply as engine
+from runspec_jobs.errors import OK, Damaged, JobFailed, Lacking, RunspecError, TimedOut, UsageError
+from runspec_jobs.load import registry
+from runspec_jobs.logs import follow as log, save
+from runspec_jobs.logs.outage import Outage
+from runspec_jobs.provider import Client, State, Status
+from runspec_jobs.state import run_record
+from runspec_jobs.state.journal import Memory
+from runspec_jobs.state.run_record import Record
+
+SAVE_PAUSE_S = 0.2
+UNREADABLE, NOT_STARTED = "unreadable", "not-started"  # in place of a state
+
+
+def list_runs(args: Namespace) -> int:
+    if args.remote:
+        return _list_remote(args)
+    listed = [_listed(of) for of in run_record.all_runs()]
+    rows = [row for row in listed if args.all or row["state"] != "destroyed"]
+    if not rows and not args.json:
+        output.tell(_none(destroyed=len(listed)))
+    _print_rows(rows, args)
+    return OK
+
+
+def _list_remote(args: Namespace) -> int:
+    from runspec_jobs.cli import adopt  # only here: it would cost each start of the other verbs
+
+    rows, code = adopt.remote()
+    if not rows and not args.json:
+        output.tell("no runs of other machines in the stores that the profile names")
+    _print_rows(rows, args)
+    return code
+
+
+def _print_rows(rows: list[dict[str, Any]], args: Namespace) -> None:
+    if args.json:
+        output.out_json(rows)
+        return
+    for row in rows:
+        began = time.strftime("%Y-%m-%d %H:%M", time.localtime(row["began"]))
+        output.out(f"{row['run']:48} {row['provider']:14} {row['state']:11} {began}")
+        if row["state"] == UNREADABLE:
+            output.out(f"  why: {plain(row['reason'])}")
+
+
+def _none(*, destroyed: int) -> str:
+    """Return what is said in place of a list without rows."""
+    if destroyed == 0:
+        return "no runs yet: runspec apply job.yaml starts one"
+    return (
+        "no runs: 1 was destroyed, --all shows it"
+        if destroyed == 1
+        else f"no runs: {destroyed:,} were destroyed, --all shows them"
+    )
+
+
+def _listed(of: Record) -> dict[str, Any]:
+    """Give the row of a run; one that is damaged is told as such, and does not hide the others."""
+    try:
+        memory = of.memory()
+        try:
+            with registry.extras():
+                return _row(of, memory, standing(of, memory))
+        except Lacking as exc:
+            return _row(of, memory, Status(State.WAITING, f"not known now: {exc.message}"))
+    except Damaged as exc:
+        known = {"run": of.run, "name": of.name, "provider": "-", "state": UNREADABLE}
+        return {**known, "reason": exc.message, "began": 0.0}
+
+
+def _row(of: Record, memory: Memory, status: Status) -> dict[str, Any]:
+    return {
+        "run": of.run,
+        "name": of.name,
+        "provider": of.plan.provider,
+        "state": _shown_state(of, memory, status),
+        "reason": status.reason,
+        "began": memory.born,
+    }
+
+
+def _shown_state(of: Record, memory: Memory, status: Status) -> str:
+    if memory.deleted:
+        return "destroyed"
+    begun = memory.status is not None or engine.is_made(of.plan, memory)
+    return status.state if begun else NOT_STARTED
+
+
+def standing(of: Record, memory: Memory) -> Status:
+    """Give how a run stands: as kept once it has ended, else as its service says."""
+    if memory.status is not None or memory.deleted:
+        return memory.status or Status(State.GONE)
+    if not engine.is_made(of.plan, memory):
+        if memory.refused:
+            return Status(State.WAITING, f"its apply was refused: {memory.refused}")
+        hint = "the same apply goes on with it"
+        return Status(State.WAITING, f"its apply was cut off or is still at work; {hint}")
+    try:
+        _, client, _ = apply.connect(of)
+        return client.state(of.run)
+    except Damaged:
+        raise
+    except RunspecError as exc:
+        return Status(State.WAITING, f"not known now: {exc.message}")
+
+
+def status(args: Namespace) -> int:
+    of = choose_run.run(args.run)
+    memory = of.memory()
+    stands = standing(of, memory)
+    found = with_nodes(of, memory, stands)
+    changed = membership.known(of, memory)
+    told = {**found._asdict(), "nodes": node_table.rows(found.nodes), "want": memory.want}
+    row = {**told, **_row(of, memory, found), **membership.to_json(changed)}
+    if args.json:
+        output.out_json(row)
+        return OK
+    output.out(f"{of.run} {row['state']}")
+    if found.reason:
+        output.out(f"  why: {plain(found.reason)}")
+    if found.exit_code is not None:
+        output.out(f"  exit code: {found.exit_code}")
+    for line in (*node_table.lines(found.nodes), *membership.lines(changed)):
+        output.out(line)
+    return OK
+
+
+def with_nodes(of: Record, memory: Memory, found: Status) -> Status:
+    """Add what the service still knows of each node to a status that was kept."""
+    if found.nodes or memory.deleted or not engine.is_made(of.plan, memory):
+        return found
+    try:
+        with registry.extras():
+            _, client, _ = apply.connect(of)
+            return found._replace(nodes=client.state(of.run).nodes)
+    except RunspecError:
+        return found
+
+
+def logs(args: Namespace) -> int:
+    limit_s = apply.wait_limit(args)
+    of = choose_run.kept(args.run)
+    count, tasks = apply.shape(of)
+    there("--node", args.node, count, "nodes")
+    there("--task", args.task, tasks, "tasks")
+    _, client, _ = apply.connect(of)
+    wanted = log.chosen(args.node, args.task)
+    if args.save:
+        return _save(of, client, args, limit_s, wanted)
+    if args.follow:
+        return apply.watch(of, client, args, limit_s, wanted)
+    with apply.printing(of, args) as show:
+        for line in log.everything(client, of.run, wanted):
+            show(line)
+    return OK
+
+
+def there(option: str, number: int | None, count: int, what: str) -> None:
+    if number is not None and not 0 <= number < count:
+        raise UsageError(
+            f"{option}: there is no {number}", f"it has {count} {what}, counted from 0"
+        )
+
+
+def _save(
+    of: Record, client: Client, args: Namespace, limit_s: float | None, wanted: log.Wanted
+) -> int:
+    """Save a copy of every stream, while the run goes on if that was asked for."""
+    count, tasks = apply.shape(of)
+    source = log.tail(client)
+    pause_s = max(SAVE_PAUSE_S, source.poll_s)
+    status: Status | None = None
+    began = time.monotonic()
+
+    def pause(least_s: float) -> None:
+        if limit_s is not None and time.monotonic() - began > limit_s:
+            what = (
+                f"the logs of {of.run} are not whole after {limit_s:g} s; the same command goes on"
+            )
+            raise TimedOut(what, apply.ways(of.run))
+        sleep(max(pause_s, least_s))
+
+    def over() -> bool:
+        nonlocal status
+        status = client.state(of.run) if args.follow else None
+        return status is None or status.state.terminal
+
+    with output.interruptible() as sleep, apply.job_goes_on(of.run):
+        saved = save.save(
+            lambda: [s for s in source.streams(of.run) if wanted(s)],
+            lambda s: save.name(s, Path(args.save), count, tasks),
+            over,
+            pause,
+            Outage(output.tell, patient=args.follow),
+        )
+    if args.json:
+        rows = [
+            {"path": str(path), "bytes": size, "node": s.rank, "task": s.task}
+            for s, path, size in saved
+        ]
+        output.out_json(rows)
+    else:
+        for _, path, size in saved:
+            output.tell(f"saved {path} ({size:,} bytes)")
+    if status is None:
+        return OK
+    with of.opened() as journal:
+        engine.note_end(journal, status)
+    return OK if status.state is State.SUCCEEDED else JobFailed.exit_code

@@ -1,0 +1,49 @@
+"""`runspec validate`: what pre-commit calls."""
+
+from __future__ import annotations
+
+import sys
+from argparse import Namespace
+from pathlib import Path
+
+from runspec_jobs.cli import diagnostics, output
+from runspec_jobs.diagnostics.render import Complaint, Format
+from runspec_jobs.document import reader
+from runspec_jobs.errors import OK, RunspecError, UsageError
+from runspec_jobs.load import source
+
+
+def validate(args: Namespace) -> int:
+    form = diagnostics.wanted(args)
+    failed = 0
+    for name in args.files:
+        text = _checked(name)
+        failed += text.failed
+        if not (args.quiet and not text.failed):
+            diagnostics.print_one(text, form)
+    count = len(args.files)
+    if form is not Format.TEXT:
+        return UsageError.exit_code if failed else OK
+    if failed:
+        output.tell(f"{failed} of {count} specs are wrong" if count > 1 else "the spec is wrong")
+        return UsageError.exit_code
+    if not args.quiet:
+        right = f"{count} specs are right" if count > 1 else "the spec is right"
+        output.tell(f"{right}; the profile was not looked at (runspec plan does)")
+    return OK
+
+
+def _checked(name: str) -> source.Text:
+    """Read and check one file; what stops that is a complaint about it, so that the rest go on."""
+    try:
+        if name == "-":
+            text = source.read("<stdin>", sys.stdin.buffer.read(reader.TEXT_BYTES + 1))
+        else:
+            text = source.read_file(Path(name))
+        _, problems = source.validated(text)
+        if text.document is not None:
+            text.complain(problems)
+    except RunspecError as exc:
+        text = source.Text(name, b"")
+        text.complaints = [Complaint(name, 0, 0, 1, "", exc.message, exc.hint)]
+    return text

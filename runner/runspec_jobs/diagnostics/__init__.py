@@ -1,0 +1,1 @@
+"""Problems of a spec or a profile, and how they are printed."""

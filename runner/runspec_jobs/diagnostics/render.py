@@ -1,0 +1,179 @@
+"""Problems as text with carets, as JSON lines, or as annotations of a pull request."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Sequence
+from enum import StrEnum
+from typing import Any, NamedTuple
+
+from runspec_jobs.diagnostics.problem import Problem, dotted
+from runspec_jobs.document import reader
+from runspec_jobs.document.reader import Document, Flaw
+from runspec_jobs.document.syntax_errors import OPEN_QUOTES
+
+PRIVATE_NAME = re.compile(r"(?i)(key|password|secret|token)s?['\"]?\s*:")
+WIDTH = 160  # characters of a source line shown around the caret
+
+
+class Format(StrEnum):
+    """How problems are printed."""
+
+    TEXT = "text"
+    JSON = "json"
+    GITHUB = "github"
+
+
+class Complaint(NamedTuple):
+    """A problem at its place in a file; line and column count from 1, 0 where there is none.
+
+    From column *veil* on, if it has one, its line is not to be shown.
+    """
+
+    file: str
+    line: int
+    column: int
+    length: int
+    path: str
+    what: str
+    hint: str | None
+    severity: str = "error"
+    veil: int = 0
+
+
+def placed(file: str, document: Document, problems: Iterable[Problem]) -> list[Complaint]:
+    """Give *problems* of *document* as complaints about *file*, in the order of its lines."""
+    return sorted((_placed(file, document, p) for p in problems), key=lambda c: (c.line, c.column))
+
+
+def _placed(file: str, document: Document, problem: Problem) -> Complaint:
+    path, mark = document.nearest(problem.path)
+    length = 1
+    if path:
+        if problem.at == "key" and path == problem.path and isinstance(path[-1], str):
+            mark = document.key_mark(path) or mark
+            length = len(path[-1])
+        else:
+            mark = document.value_mark(path) or mark
+            end = document.value_end(path)
+            length = end.column - mark.column if end and end.line == mark.line else 1
+    where = dotted(problem.path)
+    return Complaint(
+        file,
+        mark.line,
+        mark.column,
+        max(1, length),
+        where,
+        problem.what,
+        problem.hint,
+        problem.severity,
+        (mark.column + (length if problem.at == "key" else 0)) if problem.private else 0,
+    )
+
+
+def flawed(file: str, flaws: Iterable[Flaw]) -> list[Complaint]:
+    """Give the flaws of a text that could not be read as complaints about *file*."""
+    return [_flawed(file, flaw) for flaw in flaws]
+
+
+def _flawed(file: str, flaw: Flaw) -> Complaint:
+    """What stands in quotes that are never closed may be anything, a secret too."""
+    line, column = flaw.mark.line, flaw.mark.column
+    veil = column + 1 if flaw.what.startswith(OPEN_QUOTES) else 0
+    return Complaint(file, line, column, 1, "", flaw.what, flaw.hint, veil=veil)
+
+
+def render(complaints: Sequence[Complaint], form: Format, text: str = "") -> str:
+    """Give *complaints* in *form*; *text* is the file they are about, for its lines."""
+    match form:
+        case Format.JSON:
+            return "\n".join(_json(c) for c in complaints)
+        case Format.GITHUB:
+            return "\n".join(_github(c) for c in complaints)
+        case Format.TEXT:
+            lines = _veiled(reader.lines(text), complaints)
+            return "\n".join(_text(c, lines) for c in complaints)
+
+
+def _veiled(lines: list[str], complaints: Iterable[Complaint]) -> list[str]:
+    """Give *lines* without what is private in them."""
+    for c in complaints:
+        if 0 < c.line <= len(lines):
+            line = lines[c.line - 1]
+            named = None if c.path else PRIVATE_NAME.search(line)  # no YAML: no value has a path
+            veil = min(c.veil or len(line) + 1, named.end() + 1 if named else len(line) + 1)
+            lines[c.line - 1] = line if veil > len(line) else f"{line[: veil - 1]}***"
+    return lines
+
+
+def _json(c: Complaint) -> str:
+    shown = {name: value for name, value in c._asdict().items() if name != "veil"}
+    return as_json(shown)
+
+
+def as_json(value: Any, indent: int | None = None) -> str:
+    """Return *value* as JSON in which control characters, and those that turn the direction of text, are escapes."""
+    text = json.dumps(value, ensure_ascii=False, indent=indent)
+    if text.isprintable():
+        return text
+    return "".join(c if c.isprintable() or c == "\n" else json.dumps(c)[1:-1] for c in text)
+
+
+def _text(c: Complaint, lines: Sequence[str]) -> str:
+    file = plain(c.file)
+    place = f"{file}:{c.line}:{c.column}: " if c.line else f"{file}: "
+    note = "note: " if c.severity == "note" else ""
+    out = [f"{place}{note}{plain(c.path) + ': ' if c.path else ''}{plain(c.what)}"]
+    if 0 < c.line <= len(lines):
+        out += _caret(c, lines[c.line - 1])
+    if c.hint:
+        out.append(f"  hint: {plain(c.hint)}")
+    return "\n".join(out)
+
+
+def _caret(c: Complaint, line: str) -> list[str]:
+    start = max(0, c.column - 1 - WIDTH // 2)
+    shown = line[start : start + WIDTH]
+    before = columns(_as_shown(shown[: c.column - 1 - start]))
+    end = columns(_as_shown(shown[: c.column - 1 - start + c.length]))
+    return [
+        f"{c.line:5} | {_as_shown(shown)}",
+        f"      | {' ' * before}{'^' * max(1, end - before)}",
+    ]
+
+
+def _as_shown(text: str) -> str:
+    return plain(text.replace("\t", " "))
+
+
+def plain(text: str) -> str:
+    """Give *text* with control characters made visible, so that none reaches a terminal."""
+    if text.isprintable():
+        return text
+    return "".join(c if c.isprintable() else repr(c)[1:-1] for c in text)
+
+
+def columns(text: str) -> int:
+    """Give how many columns of a terminal *text* takes.
+
+    >>> columns("日本"), columns("e\u0301"), columns("\u2764\ufe0f")
+    (4, 1, 2)
+    """
+    if text.isascii():
+        return len(text)
+    from rich.cells import cell_len  # slow to import, and seldom needed
+
+    return cell_len(text)
+
+
+def _github(c: Complaint) -> str:
+    """https://docs.github.com/actions/reference/workflow-commands-for-github-actions"""
+    message = f"{c.path + ': ' if c.path else ''}{c.what}{'; ' + c.hint if c.hint else ''}"
+    for raw, escaped in (("%", "%25"), ("\r", "%0D"), ("\n", "%0A")):
+        message = message.replace(raw, escaped)
+    file = c.file
+    for raw, escaped in (("%", "%25"), ("\r", "%0D"), ("\n", "%0A"), (":", "%3A"), (",", "%2C")):
+        file = file.replace(raw, escaped)
+    kind = "notice" if c.severity == "note" else "error"
+    return plain(f"::{kind} file={file},line={max(c.line, 1)},col={max(c.column, 1)}::{message}")

@@ -1,0 +1,1 @@
+"""YAML documents in and out, with the position of everything in them."""

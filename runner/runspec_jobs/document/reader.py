@@ -1,0 +1,334 @@
+"""Reads YAML that strangers wrote: what is wrong with it is told with its place, and nothing hangs.
+
+The tree is built from libyaml's events, one by one and without recursion, so that a limit that is
+passed ends the reading there; libyaml's own constructor crashes on deep nesting.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import Any, NamedTuple, NoReturn
+
+import yaml
+
+from runspec_jobs.document.nodes import (
+    Document,
+    Map,
+    Mark,
+    Seq,
+    Span,
+    Text,
+    Value,
+    kind,
+    last_span,
+    moved,
+    resolve,
+)
+from runspec_jobs.document.syntax_errors import Flaw, inside, syntax_flaw
+
+__all__ = [
+    "Document",
+    "Flaw",
+    "Map",
+    "Mark",
+    "Seq",
+    "Text",
+    "Value",
+    "YamlError",
+    "kind",
+    "lines",
+    "read",
+    "resolve",
+]
+
+# Every limit leaves room for a hundred ordinary specs. The worst text found within all of them is
+# read in a tenth of a second; most hostile ones are refused in a hundredth.
+TEXT_BYTES = 1024 * 1024
+SCALAR_CHARACTERS = 256 * 1024  # a script in a block scalar; argv and env hold less
+NODES = 20_000  # 3 us each, 15 us on a bad day; a large spec has 300
+DEPTH = 64  # libyaml's events are quadratic in depth; what walks the tree may recurse
+ALIASES = 100
+EXPANDED_NODES = 40_000  # with every alias written out, as whoever walks the tree sees it
+BLANKS = 1000  # libyaml clears a buffer as long as the longest gap at each of the other gaps
+FLAWS = 20  # more help no one, and finding the first of two equal keys is a walk
+
+ALLOWED = bytes([*b"\t\n\r", *range(0x20, 0x7F)])
+# What YAML forbids, lone surrogates, and the line ends of YAML 1.1 that editors do not show.
+REFUSED = (
+    "[^\t\n\r\x20-\x7e\xa0-\u2027\u202a-\ud7ff\ue000-\ufefe\uff00-\ufffd\U00010000-\U0010ffff]"
+)
+WHITE = bytes(0x20 if byte in b"\t\n\r " else 0x78 for byte in range(256))
+TAG_DIRECTIVE = re.compile(rb"(?:^|[\r\n])%TAG")
+LINE_END = re.compile(r"\r\n|\r|\n")
+UNUSABLE = re.compile("[\0\ud800-\udfff]")  # in an argument, a path or the environment
+STR_TAG = "tag:yaml.org,2002:str"
+
+
+class YamlError(Exception):
+    """The text cannot be read; *flaws* are what is wrong with it, from the top down."""
+
+    def __init__(self, *flaws: Flaw) -> None:
+        self.flaws = tuple(sorted(flaws, key=lambda flaw: (flaw.mark.line, flaw.mark.column)))
+        super().__init__(self.flaws[0].what)
+
+
+if yaml.__with_libyaml__:
+    from yaml._yaml import CParser
+
+    parser: Callable[[bytes], Any] = CParser
+else:  # many times slower, and as safe
+    parser = yaml.SafeLoader
+
+
+def read(text: str | bytes) -> Document:
+    """Read the one document of *text*; raise YamlError, and nothing else, if there is none."""
+    text, data = _decoded(text)
+    _check_text(text, data)
+    value = _Builder(text).build(data)
+    if isinstance(value, Text) and value.plain and not value:
+        raise YamlError(Flaw(Mark(1, 1), "the file is empty"))
+    return Document(value)
+
+
+def lines(text: str | bytes) -> list[str]:
+    """Give the lines that marks count in *text*; bytes that are not UTF-8 are replaced."""
+    if isinstance(text, bytes):
+        text = text.decode("utf-8", "replace")
+    return LINE_END.split(text.removeprefix("\ufeff"))
+
+
+def _decoded(text: str | bytes) -> tuple[str, bytes]:
+    if len(text) > TEXT_BYTES:
+        raise YamlError(Flaw(Mark(1, 1), "the file is larger than 1 MiB"))
+    if isinstance(text, str):
+        text = text.removeprefix("\ufeff")
+        return text, text.encode("utf-8", "surrogatepass")
+    if text[:2] in (b"\xff\xfe", b"\xfe\xff"):
+        raise YamlError(Flaw(Mark(1, 1), "the file is UTF-16 or UTF-32", "save it as UTF-8"))
+    data = text.removeprefix(b"\xef\xbb\xbf")
+    try:
+        return data.decode("utf-8"), data
+    except UnicodeDecodeError as exc:
+        mark = _mark_after(data[: exc.start].decode("utf-8"))
+        what = f"the byte 0x{data[exc.start]:02x} is not UTF-8 text"
+        raise YamlError(Flaw(mark, what, "save the file as UTF-8")) from None
+
+
+def _check_text(text: str, data: bytes) -> None:
+    """Refuse what is wrong before any syntax, and what is known to make libyaml slow."""
+    if len(data) > TEXT_BYTES:
+        raise YamlError(Flaw(Mark(1, 1), "the file is larger than 1 MiB"))
+    if data.translate(None, ALLOWED) and (found := _refused(text)):
+        raise YamlError(*found)
+    if len(data) > BLANKS and (at := data.translate(WHITE).find(b" " * BLANKS)) >= 0:
+        if not data.strip():
+            raise YamlError(Flaw(Mark(1, 1), "the file is empty"))
+        mark = _mark_after(data[:at].decode("utf-8"))
+        raise YamlError(Flaw(mark, f"{BLANKS} blanks or empty lines in a row", "take them out"))
+    if b"%TAG" in data and (at_tag := TAG_DIRECTIVE.search(data)):
+        mark = _mark_after(data[: at_tag.end() - 4].decode("utf-8"))
+        raise YamlError(Flaw(mark, "tags are not read here", "take the %TAG line out"))
+
+
+def _refused(text: str) -> list[Flaw]:
+    flaws = []
+    for found in re.finditer(REFUSED, text):
+        char = found[0]
+        in_vain = char == "\ufeff" or UNUSABLE.match(char)
+        hint = "take it out" if in_vain else f'write "\\u{ord(char):04x}" in double quotes'
+        mark = _mark_after(text[: found.start()])
+        flaws.append(Flaw(mark, f"the character {_name(char)}", hint))
+        if len(flaws) == FLAWS:
+            break
+    return flaws
+
+
+def _name(char: str) -> str:
+    return "NUL" if char == "\0" else f"U+{ord(char):04X}"
+
+
+def _mark_after(text: str) -> Mark:
+    before = LINE_END.split(text)
+    return Mark(len(before), len(before[-1]) + 1)
+
+
+class _Frame(NamedTuple):
+    """What is put aside while a collection is read."""
+
+    node: Map | Seq
+    key: Text | None
+    anchor: str | None
+    deepest: int
+    size: int
+
+
+class _Anchored(NamedTuple):
+    value: Value
+    height: int
+    size: int
+
+
+class _Builder:
+    """Turns events into a tree."""
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+        self.flaws: list[Flaw] = []
+        self.node: Map | Seq = Seq()  # the collection being read; the outermost holds the document
+        self.key: Text | None = None  # the key whose value comes next
+        self.outer: list[_Frame] = []
+        self.deepest = 0  # how deep self.node goes, from the root, with aliases written out
+        self.anchors: dict[str, _Anchored | None] = {}  # None until the node is complete
+        self.nodes = self.repeated = self.aliases = self.documents = 0
+
+    def build(self, data: bytes) -> Value:
+        take: dict[type, Callable[[Any], None]] = {
+            yaml.ScalarEvent: self.scalar,
+            yaml.MappingStartEvent: self.open,
+            yaml.SequenceStartEvent: self.open,
+            yaml.MappingEndEvent: self.close,
+            yaml.SequenceEndEvent: self.close,
+            yaml.AliasEvent: self.alias,
+            yaml.DocumentStartEvent: self.document,
+        }
+        next_event = parser(data).get_event
+        try:
+            while (event := next_event()) is not None:
+                if method := take.get(type(event)):
+                    method(event)
+        except yaml.MarkedYAMLError as exc:
+            self.flaws.append(syntax_flaw(exc, self.text))
+        except (yaml.YAMLError, ValueError, OverflowError):  # of the Python parser's escapes
+            self.flaws.append(Flaw(Mark(1, 1), "this is not YAML"))
+        if self.flaws:
+            raise YamlError(*self.flaws)
+        return self.node[0] if isinstance(self.node, Seq) and self.node else Text("")
+
+    def document(self, event: Any) -> None:
+        self.documents += 1
+        if self.documents > 1:
+            hint = "keep one per file: take the '---' out"
+            self.stop(_span(event), "a second document begins", hint)
+
+    def scalar(self, event: Any) -> None:
+        text = str.__new__(Text, event.value)
+        text.plain = not event.style and event.tag is None
+        text.span = span = _span(event)
+        if not text and not event.style:
+            first, last = event.start_mark, event.end_mark
+            text.span = span = (*inside(first, self.text), *inside(last, self.text))
+        if len(text) > SCALAR_CHARACTERS:
+            self.stop(span, f"a text of more than {SCALAR_CHARACTERS} characters", "use a file")
+        if event.tag is not None and event.tag != STR_TAG:
+            self.flaw(span, *_tagged(event.tag))
+        if event.style == '"' and (found := UNUSABLE.search(text)):
+            self.flaw(span, f"an escape for {_name(found[0])}", "no program takes it: take it out")
+        if event.anchor is not None:
+            self.anchors[event.anchor] = _Anchored(text, 0, 1)
+        self.put(text, span)
+
+    def open(self, event: Any) -> None:
+        node: Map | Seq = Map() if isinstance(event, yaml.MappingStartEvent) else Seq()
+        node.span = _span(event)
+        size = self.nodes + self.repeated
+        self.outer.append(_Frame(self.node, self.key, event.anchor, self.deepest, size))
+        self.deepest = len(self.outer)
+        self.node, self.key = node, None
+        self.check_depth(node.span)
+        if event.tag is not None:
+            self.flaw(node.span, *_tagged(event.tag))
+        if event.anchor is not None:
+            self.anchors[event.anchor] = None
+
+    def close(self, event: Any) -> None:
+        node, frame = self.node, self.outer.pop()
+        bracket = event.end_mark.index > event.start_mark.index
+        node.span = (*node.span[:2], *(_span(event) if bracket else last_span(node))[2:])
+        if frame.anchor is not None:
+            size = self.nodes + self.repeated - frame.size + 1
+            height = self.deepest - len(self.outer)
+            self.anchors[frame.anchor] = _Anchored(node, height, size)
+        self.node, self.key = frame.node, frame.key
+        self.deepest = max(self.deepest, frame.deepest)
+        self.put(node, node.span)
+
+    def alias(self, event: Any) -> None:
+        span = _span(event)
+        self.aliases += 1
+        if self.aliases > ALIASES:
+            self.stop(span, f"more than {ALIASES} aliases", "write the values out")
+        known = self.anchors.get(event.anchor)
+        if known is None:
+            self.flaw(span, *_unknown(event.anchor, event.anchor in self.anchors))
+            known = _Anchored(Text(""), 0, 1)
+        self.deepest = max(self.deepest, len(self.outer) + known.height)
+        self.check_depth(span)
+        self.repeated += known.size - 1
+        self.put(moved(known.value, span), span)
+
+    def put(self, value: Value, span: Span) -> None:
+        self.nodes += 1
+        if self.nodes > NODES:
+            self.stop(span, f"more than {NODES} keys and values")
+        if self.nodes + self.repeated > EXPANDED_NODES:
+            self.stop(span, f"more than {EXPANDED_NODES} keys and values, with aliases written out")
+        node = self.node
+        if isinstance(node, Seq):
+            node.append(value)
+        elif self.key is None:
+            self.key = self.checked_key(node, value, span)
+        else:
+            node[self.key] = value
+            self.key = None
+
+    def checked_key(self, node: Map, key: Value, span: Span) -> Text:
+        if not isinstance(key, Text):
+            self.flaw(span, "a key that is a list or a mapping", "put it in quotes")
+            return Text("", span=span)
+        if key in node:
+            first = next(other for other in node if other == key)
+            line = first.mark.line if isinstance(first, Text) else 0
+            what = f"'{_short(key)}' is here a second time; the first is on line {line}"
+            self.flaw(span, what, "keep one of them")
+        elif key == "<<" and key.plain:
+            self.flaw(span, "merge keys are not read here", "write the keys out")
+        return key
+
+    def check_depth(self, span: Span) -> None:
+        if self.deepest > DEPTH:
+            self.stop(span, f"more than {DEPTH} lists and mappings inside each other")
+
+    def flaw(self, span: Span, what: str, hint: str | None = None) -> None:
+        self.flaws.append(Flaw(Mark(span[0] + 1, span[1] + 1), what, hint))
+        if len(self.flaws) >= FLAWS:
+            raise YamlError(*self.flaws)
+
+    def stop(self, span: Span, what: str, hint: str | None = None) -> NoReturn:
+        self.flaw(span, what, hint)
+        raise YamlError(*self.flaws)
+
+
+def _tagged(tag: str) -> tuple[str, str]:
+    short = _short(tag.replace("tag:yaml.org,2002:", "!!"))
+    return f"the tag '{short}' is not read here", "take it out"
+
+
+def _unknown(anchor: str, is_open: bool) -> tuple[str, str]:
+    name = _short(anchor)
+    if is_open:
+        return f"'*{name}' stands inside the very value it repeats", "write the value out"
+    return (
+        f"no '&{name}' stands before '*{name}'",
+        f'text that begins with * needs quotes: "*{name}"',
+    )
+
+
+def _span(event: Any) -> Span:
+    start, end = event.start_mark, event.end_mark
+    return start.line, start.column, end.line, end.column
+
+
+def _short(word: str) -> str:
+    shown = word if word.isprintable() else repr(word)[1:-1]
+    return shown if len(shown) <= 60 else shown[:59] + "…"

@@ -1,0 +1,1 @@
+"""Carrying out plans: apply, undo, adopt, and the secrets that requests need."""

@@ -1,0 +1,39 @@
+"""Secrets: names until the last moment, read here and nowhere else."""
+
+from __future__ import annotations
+
+import os
+
+from runspec_jobs.errors import CredentialsError
+from runspec_jobs.provider.paths import expanded
+
+LOCAL_SOURCES = ("env", "file")
+
+
+def value(source: str) -> str:
+    """Give the secret that lives at *source*: `env:NAME` or `file:/path`.
+
+    The end of the last line of a file is not part of it. Raises CredentialsError, which names
+    the source and never the value.
+    """
+    found = _read(source)
+    if "\0" in found:
+        raise CredentialsError(f"the secret {source} holds a NUL, which no variable can")
+    return found
+
+
+def _read(source: str) -> str:
+    kind, _, place = source.partition(":")
+    if kind == "env":
+        if place not in os.environ:
+            raise CredentialsError(
+                f"the secret {source} is not set", f"export {place} before you apply"
+            )
+        return os.environ[place]
+    if kind == "file":
+        try:
+            return expanded(place).read_text(encoding="utf-8").removesuffix("\n")
+        except (OSError, UnicodeDecodeError) as exc:
+            reason = getattr(exc, "strerror", None) or "it is not text"
+            raise CredentialsError(f"the secret {source} cannot be read: {reason.lower()}") from exc
+    raise CredentialsError(f"nothing here can read a secret by '{kind}:'", "use env: or file:")

@@ -1,0 +1,316 @@
+"""Walking over a folder that a job mounts: what is taken along, and what stands in the way.
+
+Links are followed only to files inside the folder, what looks like a secret is refused, and every
+file is opened name after name below the folder, so that a name swapped for a link in the meantime
+leads nowhere.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import stat
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from enum import Enum
+from itertools import takewhile
+from pathlib import Path
+from typing import Self
+
+from runspec_jobs.errors import UsageError
+from runspec_jobs.load.ignore import IGNORE, Judge, Rule, Verdict, rules
+
+MIB = 1024**2
+GIB = 1024**3
+MAX_FILES = 100_000
+MAX_BYTES = 10 * GIB
+MAX_DEPTH = 100  # one open descriptor for each
+MAX_PATH_BYTES = 3_000  # with the mount's target before it, below the 4,096 of Linux
+MAX_IGNORE_BYTES = MIB
+MAX_NAMED = 20  # names in one complaint
+
+OPEN_FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+OPEN_FILE = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC  # a FIFO must not hang us
+SWAPPED = (errno.ELOOP, errno.ENOTDIR, errno.ENOENT, errno.ENXIO)
+
+LIST_IT = f"list them in {IGNORE}"
+
+
+class Trouble(Enum):
+    """Why something cannot be taken along, and what to do about it."""
+
+    SECRET = (
+        "these look like secrets",
+        f"name them under secrets: instead, or allow each by a line '!NAME' in {IGNORE}",
+    )
+    OUTSIDE = ("links that leave the folder", f"copy what they point to into it, or {LIST_IT}")
+    NOWHERE = ("links that point nowhere", f"remove them, or {LIST_IT}")
+    TO_FOLDER = ("links to folders", f"put the folders in their place, or {LIST_IT}")
+    TO_LEFT_OUT = ("links to what is left out", f"put the files in their place, or {LIST_IT}")
+    SPECIAL = ("neither files nor folders", f"remove them, or {LIST_IT}")
+    UNREADABLE = ("these cannot be read", f"chmod u+r makes them readable; or {LIST_IT}")
+    NAME = ("names that are not UTF-8", f"rename them, or {LIST_IT} with ? for such bytes")
+    DEEP = (
+        f"paths of more than {MAX_PATH_BYTES:,} bytes or {MAX_DEPTH} folders",
+        f"move them up, or {LIST_IT}",
+    )
+    CHANGED = ("these change while they are read", f"wait until they are written, or {LIST_IT}")
+    IGNORE_FILE = ("no regular UTF-8 files of 1 MiB at most", "write a pattern on each line")
+
+
+class BundleError(UsageError):
+    """A folder that cannot be taken along; *problems* are all reasons, each with its hint."""
+
+    def __init__(self, problems: Sequence[tuple[str, str | None]]) -> None:
+        what, hint = problems[0]
+        more = f" (and {len(problems) - 1} more)" if len(problems) > 1 else ""
+        super().__init__(what + more, hint)
+        self.problems = tuple(problems)
+
+
+def shown(path: str) -> str:
+    return "'" + "".join(c if c.isprintable() else _escaped(c) for c in path) + "'"
+
+
+def _escaped(character: str) -> str:
+    return "".join(f"\\x{byte:02x}" for byte in os.fsencode(character))
+
+
+class Opener:
+    """Opens what lies below one folder, name after name, never through a link.
+
+    The folders on the way to the last one stay open, so that neighbours cost one call each.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self._fds = [os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)]
+        self._names: list[str] = []
+        top = os.fstat(self._fds[0])
+        self.identity = (top.st_dev, top.st_ino)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for fd in self._fds:
+            os.close(fd)
+
+    def folder(self, path: str) -> int:
+        """Give a descriptor of the folder *path*, good until the next call; "" is the top."""
+        names = path.split("/") if path else []
+        pairs = zip(self._names, names, strict=False)
+        common = sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], pairs))
+        while len(self._names) > common:
+            os.close(self._fds.pop())
+            self._names.pop()
+        for name in names[common:]:
+            self._fds.append(os.open(name, OPEN_FOLDER, dir_fd=self._fds[-1]))
+            self._names.append(name)
+        return self._fds[-1]
+
+    def open(self, path: str) -> int:
+        """Open the regular file *path* for reading; the descriptor is the caller's."""
+        folder, _, name = path.rpartition("/")
+        fd = os.open(name, OPEN_FILE, dir_fd=self.folder(folder))
+        if not stat.S_ISREG(os.fstat(fd).st_mode):
+            os.close(fd)
+            raise OSError(errno.ENXIO, "not a regular file")
+        return fd
+
+
+@dataclass(frozen=True)
+class Found:
+    path: str
+    place: str
+    bytes: int
+
+
+_Folder = tuple[str, Verdict]
+
+
+@dataclass
+class Walk:
+    """Finds what is taken along from the folder of *opener*, which really lies at *real*."""
+
+    opener: Opener
+    real: str
+    judge: Judge = field(default_factory=Judge)
+    found: list[Found] = field(default_factory=list)
+    troubles: dict[Trouble, list[str]] = field(default_factory=dict)
+
+    def run(self) -> None:
+        self.judge = Judge((*self._rules(".gitignore"), *self._rules(IGNORE)))
+        for name in self.real.split("/"):
+            if self.judge.verdict(name, folder=True) is Verdict.SECRET:
+                self.trouble(Trouble.SECRET, self.real)
+        folders: list[_Folder] = [("", Verdict.TAKEN)]
+        while folders and len(self.found) <= MAX_FILES:
+            path, verdict = folders.pop()
+            for name, status in self._entries(path):
+                folders += self._look(f"{path}/{name}" if path else name, status, verdict)
+        self.found.sort(key=lambda found: found.path)
+
+    def trouble(self, kind: Trouble, path: str, detail: str = "") -> None:
+        self.troubles.setdefault(kind, []).append(shown(path) + (f" ({detail})" if detail else ""))
+
+    def unreadable(self, path: str, exc: OSError) -> None:
+        if exc.errno in SWAPPED:
+            self.trouble(Trouble.CHANGED, path)
+        elif exc.errno == errno.EACCES:
+            self.trouble(Trouble.UNREADABLE, path)
+        else:
+            self.trouble(Trouble.UNREADABLE, path, (exc.strerror or str(exc)).lower())
+
+    def complain(self) -> None:
+        """Raise BundleError when anything is in the way."""
+        kinds = [kind for kind in Trouble if kind in self.troubles]
+        problems: list[tuple[str, str | None]] = [
+            (_complaint(kind, self.troubles[kind]), kind.value[1]) for kind in kinds
+        ]
+        problems += _too_much(self.found)
+        if problems:
+            raise BundleError(problems)
+
+    def _rules(self, name: str) -> tuple[Rule, ...]:
+        try:
+            with os.fdopen(self.opener.open(name), "rb") as file:
+                data = file.read(MAX_IGNORE_BYTES + 1)
+            if len(data) > MAX_IGNORE_BYTES:
+                raise ValueError(f"above {MAX_IGNORE_BYTES:,} bytes")
+            return rules(data.decode(), ours=name == IGNORE)
+        except FileNotFoundError:
+            return ()
+        except (OSError, ValueError):
+            self.trouble(Trouble.IGNORE_FILE, name)
+            return ()
+
+    def _entries(self, path: str) -> list[tuple[str, os.stat_result]]:
+        try:
+            with os.scandir(self.opener.folder(path)) as entries:
+                return sorted((e.name, e.stat(follow_symlinks=False)) for e in entries)
+        except OSError as exc:
+            self.unreadable(path + "/", exc)
+            return []
+
+    def _look(self, path: str, status: os.stat_result, above: Verdict) -> list[_Folder]:
+        """Note what is at *path* as found or as trouble; give it back when it is to be walked."""
+        folder = stat.S_ISDIR(status.st_mode)
+        verdict = self.judge.verdict(path, folder=folder, above=above)
+        if verdict is Verdict.LEFT_OUT:
+            return []
+        length = _utf8_bytes(path)
+        if verdict is Verdict.SECRET:
+            self.trouble(Trouble.SECRET, path + "/" * folder)
+        elif length is None:
+            self.trouble(Trouble.NAME, path)
+        elif length > MAX_PATH_BYTES or path.count("/") > MAX_DEPTH:
+            self.trouble(Trouble.DEEP, path)
+        elif folder:
+            return [(path, verdict)]
+        else:
+            self._take(path, status)
+        return []
+
+    def _take(self, path: str, status: os.stat_result) -> None:
+        try:
+            if stat.S_ISLNK(status.st_mode):
+                self._take_link(path)
+            elif not stat.S_ISREG(status.st_mode):
+                self.trouble(Trouble.SPECIAL, path)
+            else:
+                self._take_file(path, path, status.st_size)
+        except OSError as exc:
+            self.unreadable(path, exc)
+
+    def _take_link(self, path: str) -> None:
+        try:
+            real = os.path.realpath(f"{self.real}/{path}", strict=True)
+        except OSError as exc:
+            if exc.errno not in SWAPPED:
+                raise
+            self.trouble(Trouble.NOWHERE, path)
+            return
+        top = self.real.rstrip("/") + "/"
+        status = os.stat(real, follow_symlinks=False)
+        if not f"{real}/".startswith(top):
+            self.trouble(Trouble.OUTSIDE, path, f"to {shown(real)}")
+        elif stat.S_ISDIR(status.st_mode):
+            self.trouble(Trouble.TO_FOLDER, path)
+        elif not stat.S_ISREG(status.st_mode):
+            self.trouble(Trouble.SPECIAL, path)
+        else:
+            self._take_linked(path, real.removeprefix(top), status.st_size)
+
+    def _take_linked(self, path: str, place: str, size: int) -> None:
+        verdict = self.judge.verdict_from_top(place)
+        if verdict is Verdict.SECRET:
+            self.trouble(Trouble.SECRET, path, f"a link to {shown(place)}")
+        elif verdict is Verdict.LEFT_OUT:
+            self.trouble(Trouble.TO_LEFT_OUT, path, f"to {shown(place)}")
+        else:
+            self._take_file(path, place, size)
+
+    def _take_file(self, path: str, place: str, size: int) -> None:
+        folder, _, name = place.rpartition("/")
+        if os.access(name, os.R_OK, dir_fd=self.opener.folder(folder), effective_ids=True):
+            self.found.append(Found(path, place, size))
+        else:
+            self.trouble(Trouble.UNREADABLE, path)
+
+
+def _utf8_bytes(path: str) -> int | None:
+    try:
+        return len(path.encode())
+    except UnicodeEncodeError:
+        return None
+
+
+def _complaint(kind: Trouble, names: Sequence[str]) -> str:
+    more = f" and {len(names) - MAX_NAMED:,} more" if len(names) > MAX_NAMED else ""
+    return f"{kind.value[0]}: {', '.join(names[:MAX_NAMED])}{more}"
+
+
+def _too_much(found: Sequence[Found]) -> list[tuple[str, str | None]]:
+    hint = f"list what the job does not need in {IGNORE}, or mount large data as store://"
+    size = sum(file.bytes for file in found)
+    if len(found) > MAX_FILES:
+        most, _ = _heaviest((file.path, 1) for file in found)
+        return [(f"more than {MAX_FILES:,} files, most of them in {shown(most)}", hint)]
+    if size > MAX_BYTES:
+        most, most_bytes = _heaviest((file.path, file.bytes) for file in found)
+        limit = f"{_gib(size)}, above the {_gib(MAX_BYTES)} that are uploaded with a job"
+        return [(f"{limit}; {_gib(most_bytes)} of it in {shown(most)}", hint)]
+    return []
+
+
+def _heaviest(weights: Iterable[tuple[str, int]]) -> tuple[str, int]:
+    tops: dict[str, int] = defaultdict(int)
+    for path, weight in weights:
+        tops[path.split("/", 1)[0]] += weight
+    return max(tops.items(), key=lambda top: top[1])
+
+
+def _gib(size: int) -> str:
+    return f"{size / GIB:.1f} GiB"
+
+
+@contextlib.contextmanager
+def opened(folder: Path) -> Iterator[Opener]:
+    try:
+        opener = Opener(folder)
+    except OSError as exc:
+        raise BundleError([_no_folder(folder, exc)]) from exc
+    with opener:
+        yield opener
+
+
+def _no_folder(folder: Path, exc: OSError) -> tuple[str, str | None]:
+    name = shown(str(folder))
+    match exc.errno:
+        case errno.ENOENT:
+            return f"there is no folder {name}", None
+        case errno.ENOTDIR:
+            return f"{name} is not a folder", "mount the folder it lies in"
+    return f"{name} cannot be opened: {(exc.strerror or str(exc)).lower()}", None

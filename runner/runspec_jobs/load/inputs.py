@@ -1,0 +1,276 @@
+"""From a job file to all that planning needs: spec, provider, options and facts."""
+
+from __future__ import annotations
+
+import os
+import shlex
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from runspec_jobs.diagnostics.problem import Problem
+from runspec_jobs.errors import Unavailable, UsageError
+from runspec_jobs.load import profile, registry, source, trust
+from runspec_jobs.load.bundle import FolderBundle, bundle
+from runspec_jobs.load.folder_scan import MIB, BundleError, Opener
+from runspec_jobs.load.source import Text, UntrustedProfile, Wrong, WrongProvider, read_file
+from runspec_jobs.provider import Bundle, Facts, Options, Progress, Provider, Spec, Survey, paths
+from runspec_jobs.spec import validate
+from runspec_jobs.spec.requirements import RequirementsError, requirement_lines
+from runspec_jobs.spec.scaling import of_size, text_of_size
+
+MAX_REQUIREMENTS_BYTES = MIB
+
+Watch = Callable[[str], Progress]  # who is told of bytes being read, by title
+
+
+@dataclass(frozen=True)
+class Job:
+    """A spec with all that it takes to plan it; *bundles* give the content of its folders.
+
+    *profile* is the file that its options come from, if there is one.
+    """
+
+    text: Text
+    base: Path
+    spec: Spec
+    provider: Provider
+    facts: Facts
+    bundles: Mapping[str, Callable[[], Bundle]]
+    profile: Path | None = None
+
+
+@dataclass(frozen=True)
+class ProfileInUse:
+    """The profile that counts for a folder, read once; without a *place* there is none."""
+
+    found: profile.Profile = field(default_factory=profile.Profile)
+    place: paths.ProfilePlace | None = None
+    text: Text | None = None
+
+    @property
+    def path(self) -> Path | None:
+        return None if self.place is None else self.place.path
+
+    def settings(self, name: str) -> Mapping[str, Any]:
+        """Give the settings of the provider *name*."""
+        return self.found.providers.get(name, {})
+
+
+def gather(text: Text, base: Path, watch: Watch, provider_name: str | None = None) -> Job:
+    """Give the job in *text*, whose relative paths start from *base*, with all its facts.
+
+    Raises Wrong with every problem found, Unavailable when the provider is not installed.
+    """
+    spec = spec_in(text)
+    if provider_name:
+        spec = spec.model_copy(update={"provider": provider_name})
+    provider = _provider(text, spec, provider_name)
+    own = profile_in_use(base)
+    options, wrong_options = settings(text, own, spec, provider)
+    lines, problems = _requirements(spec, base)
+    bundles, wrong = _bundles(spec, base, watch)
+    early = [] if options is None else _early(provider, spec, options)
+    if options is None or early:
+        text.complain([*problems, *wrong, *early])
+        raise Wrong(*wrong_options)
+    facts = Facts(
+        options,
+        {name: bundle.source for name, bundle in bundles.items()},
+        lines,
+        provider.survey(spec, options) if isinstance(provider, Survey) else {},
+    )
+    text.complain([*problems, *wrong, *source.checked(provider, spec, facts)])
+    if text.failed:
+        raise Wrong(text)
+    return Job(
+        text,
+        base,
+        spec,
+        provider,
+        facts,
+        {name: partial(_given, bundle) for name, bundle in bundles.items()},
+        own.path and own.path.absolute(),
+    )
+
+
+def _early(provider: Provider, spec: Spec, options: Options) -> list[Problem]:
+    """Give the errors that can be told before a survey runs any command."""
+    found = source.checked(provider, spec, Facts(options, complete=False))
+    return [problem for problem in found if problem.severity == "error"]
+
+
+def at_size(found: Job, size: int) -> Job:
+    """Give *found* for *size* nodes, with the text that a run of it keeps."""
+    assert found.text.document is not None, "BUG: a job without a document"
+    spec = of_size(found.spec, size)
+    data = text_of_size(found.text.document.value, size)
+    facts = found.facts
+    if isinstance(found.provider, Survey):
+        facts = facts._replace(survey=found.provider.survey(spec, facts.options))
+    text = Text(found.text.name, data, found.text.document)
+    return replace(found, text=text, spec=spec, facts=facts)
+
+
+def _given(bundle: FolderBundle) -> Bundle:
+    return bundle
+
+
+def spec_in(text: Text) -> Spec:
+    """Give the spec that *text* holds. Raises Wrong with all that is wrong with it."""
+    if text.document is not None:
+        spec, problems = validate.spec(text.document)
+        text.complain(problems)
+        if spec is not None:
+            return spec
+    raise Wrong(text)
+
+
+def _provider(text: Text, spec: Spec, named: str | None) -> Provider:
+    try:
+        return registry.load(spec.provider)
+    except Unavailable as exc:
+        if named:
+            raise
+        text.complain([Problem(("provider",), exc.message, exc.hint)])
+        raise WrongProvider(text) from exc
+
+
+def profile_in_use(folder: Path) -> ProfileInUse:
+    """Read the profile that counts for *folder*. Raises Wrong with all that is wrong with it."""
+    place = paths.find_profile(folder)
+    if place is None:
+        return ProfileInUse()
+    text = read_file(place.path)
+    return ProfileInUse(profile_in(text), place, text)
+
+
+def settings(
+    text: Text, own: ProfileInUse, spec: Spec, provider: Provider
+) -> tuple[Options | None, list[Text]]:
+    """Give the options, and the texts that hold what is wrong with them.
+
+    Raises UntrustedProfile where the profile sets what the user has yet to trust it with.
+    """
+    options, in_spec, in_profile = profile.options(
+        provider.options_model, spec.provider, spec, own.found
+    )
+    text.complain(in_spec)
+    if own.text is not None:
+        own.text.complain(in_profile)
+    elif in_profile:
+        text.complain(in_profile)
+    if options is not None:
+        demand_trust(own, provider)
+    return options, [text, *([own.text] if own.text else [])]
+
+
+def demand_trust(own: ProfileInUse, provider: Provider) -> None:
+    """Raise UntrustedProfile where *own* sets what only the user may set, and the user has not trusted it."""
+    if own.place is None or own.text is None or own.place.own:
+        return
+    at = ("providers", provider.name)
+    found = profile.of_user_alone(provider.options_model, own.settings(provider.name), at)
+    if not found or trust.is_trusted(own.place.path, own.text.data):
+        return
+    where = trust.place(own.place.path)
+    names = list(dict.fromkeys(f"'{path[-1]}'" for path in found))
+    changed = "; it has changed since you did" if where in trust.trusted() else ""
+    what = (
+        f"{listed(names)} count{'s' * (len(names) == 1)} only in a profile that you trust{changed}"
+    )
+    hint = f"read it; to trust it as it is: runspec trust {shlex.quote(where)}"
+    private = any(profile.is_private(str(part)) for part in found[0])
+    own.text.complain([Problem(found[0], what, hint, at="key", private=private)])
+    raise UntrustedProfile(own.text)
+
+
+def listed(words: Sequence[str]) -> str:
+    """Give *words* as a list for a person.
+
+    >>> listed(["a"]), listed(["a", "b", "c"])
+    ('a', 'a, b and c')
+    """
+    return " and ".join([*([", ".join(words[:-1])] if words[1:] else []), words[-1]])
+
+
+def profile_in(settings: Text) -> profile.Profile:
+    """Give the profile that *settings* hold. Raises Wrong with all that is wrong with it."""
+    if settings.document is not None:
+        found, problems = profile.read(settings.document.value)
+        settings.complain(problems)
+        if found is not None:
+            return found
+    raise Wrong(settings)
+
+
+def _requirements(spec: Spec, base: Path) -> tuple[tuple[str, ...], list[Problem]]:
+    """Give the lines of the requirements, from their file when they are in one."""
+    named = spec.container.requirements
+    where = ("container", "requirements")
+    try:
+        if isinstance(named, str):
+            return requirement_lines(_beside(base, named)), []
+        return requirement_lines("\n".join(named or ())), []
+    except NotOfCheckout as exc:
+        return (), [Problem(where, exc.message, exc.hint)]
+    except (OSError, UnicodeDecodeError) as exc:
+        reason = getattr(exc, "strerror", None) or "it is not text"
+        return (), [Problem(where, f"cannot read {named}: {reason.lower()}")]
+    except RequirementsError as exc:
+        place = f"{named}:" if isinstance(named, str) else "line "
+        return (), [Problem(where, f"{place}{n}: {what}", hint) for n, what, hint in exc.problems]
+
+
+class NotOfCheckout(UsageError):
+    """A file that a job file names, and that its author did not bring along."""
+
+
+def _beside(base: Path, named: str) -> str:
+    """Return the text of the file *named* of the checkout around *base*; neither `..` nor a link leads out of it."""
+    top = paths.checkout(base)
+    real = (base / named).resolve()
+    if not real.is_relative_to(top):
+        hint = "copy it beside the job file, or write the requirements here"
+        raise NotOfCheckout(f"{named} is a file outside of {top}", hint)
+    with Opener(top) as opener, os.fdopen(opener.open(str(real.relative_to(top))), "rb") as file:
+        data = file.read(MAX_REQUIREMENTS_BYTES + 1)
+    if len(data) > MAX_REQUIREMENTS_BYTES:
+        raise NotOfCheckout(f"{named} is larger than {MAX_REQUIREMENTS_BYTES:,} bytes")
+    return data.decode()
+
+
+def _bundles(spec: Spec, base: Path, watch: Watch) -> tuple[dict[str, FolderBundle], list[Problem]]:
+    found, problems = {}, []
+    for i, mount in enumerate(spec.mounts):
+        if mount.scheme != "file":
+            continue
+        problems += _led_away(i, mount.source, base)
+        try:
+            found[mount.name] = open_bundle(mount.source, base, watch)
+        except BundleError as exc:
+            where = ("mounts", i, "source")
+            problems += [Problem(where, what, hint) for what, hint in exc.problems]
+    return found, problems
+
+
+def _led_away(i: int, source: str, base: Path) -> list[Problem]:
+    """Give a note where links lead the folder of a mount out of the checkout, which its source does not show."""
+    if source.startswith(("/", "~")):
+        return []
+    written = os.path.normpath(base.resolve() / source)
+    real = os.path.realpath(base / source)
+    if real == written or Path(real).is_relative_to(paths.checkout(base)):
+        return []
+    what = f"{source} is, by a link, {real}, which is uploaded"
+    return [Problem(("mounts", i, "source"), what, severity="note")]
+
+
+def open_bundle(source: str, base: Path, watch: Watch) -> FolderBundle:
+    """Read and hash the folder that a mount's *source* names.
+
+    Raises BundleError when it holds what must not be uploaded, or is no folder.
+    """
+    return bundle(base / Path(source).expanduser(), progress=watch(f"read {source}"))

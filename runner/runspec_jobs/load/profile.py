@@ -1,0 +1,116 @@
+"""The profile: settings that belong to an account and not to a job, by provider name."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from pydantic import Field
+
+from runspec_jobs.diagnostics.problem import Path, Problem, did_you_mean
+from runspec_jobs.document.nodes import Value
+from runspec_jobs.provider import Options
+from runspec_jobs.spec.base import Model
+from runspec_jobs.spec.field_marks import of_user
+from runspec_jobs.spec.model import Spec
+from runspec_jobs.spec.types import Name
+from runspec_jobs.spec.validate import PRIVATE, model
+
+MOVE = "move it to runspec-profile.yaml or ~/.config/runspec/profile.yaml"
+
+
+class Profile(Model):
+    """One file: `providers: {local: {...}, aws-batch: {...}}`."""
+
+    providers: Mapping[Name, Mapping[str, Any]] = Field(
+        default={}, description="The settings of each provider, by name."
+    )
+
+
+def options(
+    kind: type[Options], name: str, spec: Spec, profile: Profile, *, complete: bool = True
+) -> tuple[Options | None, list[Problem], list[Problem]]:
+    """Give the options for *spec* on the provider *name*: its own settings over its pool's over the profile's.
+
+    Also gives the problems of the spec and those of the profile, each with its path there. Where the profile
+    is not *complete*, a pool may be one that it does not know.
+    """
+    own, common = spec.providers.get(name, {}), profile.providers.get(name, {})
+    at = ("providers", name)
+    pools = _pools(own if "pools" in own else common)
+    drawn = pools.get(spec.cluster.pool or "", {})
+    found, problems = model(kind, {**common, **drawn, **own}, at)
+    problems = [p for p in problems if len(p.path) < 3 or p.path[2] not in {*drawn} - {*own}]
+    not_of_spec = of_user_alone(kind, own, at)
+    problems = [p for p in problems if not _within(p.path, not_of_spec)]
+    problems += [_belongs_to_a_profile(path) for path in not_of_spec]
+    for pool, settings in pools.items():
+        problems += _of_pool(kind, {**common, **own}, (*at, "pools", pool), settings)
+    in_spec = [p for p in problems if len(p.path) > 2 and p.path[2] in own]
+    in_profile = [p for p in problems if p not in in_spec]
+    if complete and kind.has_pools and (spec.cluster.pool or "") not in {"", *pools}:
+        in_spec.append(_no_pool(name, spec.cluster.pool or "", pools))
+    if found is None or in_spec or in_profile:
+        return None, in_spec, in_profile
+    return found.model_copy(update={"pools": {}}), [], []
+
+
+def of_user_alone(kind: type[Options], settings: Mapping[str, Any], at: Path) -> list[Path]:
+    """Give the path of everything in *settings* of a provider, its pools too, that only the user may set."""
+    found = list(of_user(kind, settings, at))
+    for name, pool in _pools(settings).items():
+        found += of_user(kind, pool, (*at, "pools", name))
+    return found
+
+
+def _within(path: Path, others: list[Path]) -> bool:
+    return any(path[: len(other)] == other for other in others)
+
+
+def _belongs_to_a_profile(path: Path) -> Problem:
+    name = str(path[-1])
+    what = f"'{name}' belongs to a profile, not to a job file"
+    return Problem(path, what, MOVE, at="key", private=is_private(name))
+
+
+def is_private(name: str) -> bool:
+    """Say whether the value of the setting *name* may be a secret, put where only its place belongs."""
+    return any(word in name.lower() for word in PRIVATE)
+
+
+def drawn(settings: Mapping[str, Any], pool: str | None) -> dict[str, Any]:
+    """Give *settings* of a provider as jobs of *pool* have them, without pools."""
+    found = {**settings, **_pools(settings).get(pool or "", {})}
+    found.pop("pools", None)
+    return found
+
+
+def _pools(settings: Mapping[str, Any]) -> Mapping[str, Mapping[str, Any]]:
+    """Give the pools in *settings*; what has another shape is told of by their model."""
+    pools = settings.get("pools", {})
+    if not isinstance(pools, Mapping):
+        return {}
+    return {name: pool for name, pool in pools.items() if isinstance(pool, Mapping)}
+
+
+def _of_pool(
+    kind: type[Options], others: Mapping[str, Any], at: Path, settings: Mapping[str, Any]
+) -> list[Problem]:
+    """Give what is wrong with the *settings* of a pool, among the *others* of its provider."""
+    if "pools" in settings:
+        return [Problem((*at, "pools"), "a pool has no pools", "take it away", at="key")]
+    _, problems = model(kind, {**others, **settings})
+    return [p._replace(path=(*at, *p.path)) for p in problems if p.path and p.path[0] in settings]
+
+
+def _no_pool(provider: str, name: str, pools: Mapping[str, Any]) -> Problem:
+    hint = did_you_mean(name, pools) or (
+        f"add providers: {{{provider}: {{pools: {{{name}: {{...}}}}}}}} to the profile"
+    )
+    what = f"the profile has no pool '{name}' for {provider}"
+    return Problem(("cluster", "capacity"), what, hint)
+
+
+def read(value: Value) -> tuple[Profile | None, list[Problem]]:
+    """Give the profile in *value*, or None, and what is wrong with it."""
+    return model(Profile, value)

@@ -1,0 +1,75 @@
+"""Which profiles of checkouts the user has trusted: each by its absolute path and the digest of its bytes.
+
+A file that moves or changes is not trusted any more, as with direnv's `allow`: https://direnv.net/man/direnv.1.html
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+from runspec_jobs.errors import UsageError
+from runspec_jobs.provider import paths
+from runspec_jobs.state import atomic_io
+
+FILE = "trusted.json"
+
+
+def place(path: Path) -> str:
+    """Return the absolute path of the file *path*: of the folder as it really lies; the file may be a link."""
+    return str(path.absolute().parent.resolve() / path.name)
+
+
+def digest(data: bytes) -> str:
+    return f"sha256:{hashlib.sha256(data).hexdigest()}"
+
+
+def trusted() -> Mapping[str, str]:
+    """Return the digest of each file that is trusted, by path. Raises UsageError where the list is damaged."""
+    path = paths.home() / FILE
+    try:
+        found = json.loads(path.read_bytes())
+    except FileNotFoundError:
+        return {}
+    except (OSError, ValueError) as exc:
+        hint = "remove it, and trust again what you trust"
+        raise UsageError(f"cannot read {path}, the list of trusted profiles", hint) from exc
+    if not isinstance(found, dict):
+        hint = "remove it, and trust again what you trust"
+        raise UsageError(f"{path} is no list of trusted profiles", hint)
+    return found
+
+
+def is_trusted(path: Path, data: bytes) -> bool:
+    """Say whether the file *path* was trusted when it held *data*."""
+    return trusted().get(place(path)) == digest(data)
+
+
+def add(path: Path, data: bytes) -> None:
+    """Trust the file *path* as long as it holds *data*."""
+    with _changed() as found:
+        found[place(path)] = digest(data)
+
+
+def remove(path: Path) -> bool:
+    """Trust the file *path* no more; say whether it was trusted."""
+    with _changed() as found:
+        return found.pop(place(path), None) is not None
+
+
+@contextlib.contextmanager
+def _changed() -> Iterator[dict[str, str]]:
+    """Yield what is trusted, to be changed, and write it."""
+    folder = paths.home()
+    with atomic_io.told(folder):
+        atomic_io.make_folder(folder)
+    with atomic_io.locked(folder / "trusted.lock", "another runspec trust"):
+        found = dict(trusted())
+        yield found
+        with atomic_io.told(folder / FILE):
+            atomic_io.write(
+                folder / FILE, json.dumps(found, indent=1, sort_keys=True).encode() + b"\n"
+            )

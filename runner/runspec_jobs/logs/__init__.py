@@ -1,0 +1,1 @@
+"""Following, saving, and measuring what jobs print."""

@@ -1,0 +1,119 @@
+"""What the tasks of a run have come to, by what they print or have saved, whichever service has it."""
+
+from __future__ import annotations
+
+import signal
+from types import TracebackType
+from typing import Self
+
+from runspec_jobs.errors import Unavailable, UsageError
+from runspec_jobs.logs import follow
+from runspec_jobs.provider import Client, OutputFile, Outputs
+from runspec_jobs.provider.saved_outputs import newest
+from runspec_jobs.report.metric_extraction import LINE_CHARACTERS, Finder, Measured, in_file
+from runspec_jobs.spec.metric import Metric
+
+LINE_S = 5.0  # of the processor, that a pattern may take with one line
+FILE_BYTES = 16 << 20
+LINE_BYTES = 4 * LINE_CHARACTERS  # no character of UTF-8 has more than four
+SILENT = Measured(None, "it printed nothing")
+
+
+class Watch:
+    """Takes in the lines of a run as they come, and knows by then what each task has come to."""
+
+    def __init__(self, metric: Metric) -> None:
+        self.metric = metric
+        self._of: dict[int, dict[int, Finder]] = {}
+
+    def line(self, found: follow.Line) -> None:
+        ranks = self._of.setdefault(found.task, {})
+        if found.rank not in ranks:
+            ranks[found.rank] = Finder(self.metric)
+        shown = found.text.rstrip(b"\r").rpartition(b"\r")[2]  # a progress bar may be long
+        ranks[found.rank].line(shown[:LINE_BYTES].decode("utf-8", "replace"))
+
+    def measured(self, task: int) -> Measured:
+        """Give what the first node says that has a number, or why the first one has none."""
+        found = [finder.measured() for _, finder in sorted(self._of.get(task, {}).items())]
+        return next((one for one in found if one.value is not None), found[0] if found else SILENT)
+
+
+class Bounded:
+    """Ends a pattern that takes too long with one line: what can be ambiguous in a text is not all seen before.
+
+    A timer counts the processor's time; nothing is paid for a line. Works where signals do: in the first thread.
+    """
+
+    def __init__(self, limit_s: float = LINE_S) -> None:
+        self.limit_s = limit_s
+        self._busy, self._lines, self._before = False, 0, 0
+
+    def __enter__(self) -> Self:
+        self._handler = signal.signal(signal.SIGVTALRM, self._late)
+        signal.setitimer(signal.ITIMER_VIRTUAL, self.limit_s, self.limit_s)
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        exc: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        signal.setitimer(signal.ITIMER_VIRTUAL, 0)
+        signal.signal(signal.SIGVTALRM, self._handler)
+
+    def line(self, watch: Watch, found: follow.Line) -> None:
+        """Have *watch* take in a line, in time."""
+        self._lines += 1
+        self._busy = True
+        try:
+            watch.line(found)
+        finally:
+            self._busy = False
+
+    def file(self, metric: Metric, text: str) -> Measured:
+        """Measure a file, in time."""
+        self._lines += 1
+        self._busy = True
+        try:
+            return in_file(metric, text)
+        finally:
+            self._busy = False
+
+    def _late(self, *_: object) -> None:
+        if self._busy and self._lines == self._before:
+            what = f"metric.pattern took more than {self.limit_s:g} s"
+            raise UsageError(what, "make it simpler: say what stands between the parts")
+        self._before = self._lines
+
+
+def printed(client: Client, run: str, metric: Metric) -> Watch:
+    """Give a watch that has seen all that *run* has printed so far."""
+    watch = Watch(metric)
+    with Bounded() as bounded:
+        for line in follow.everything(client, run, follow.every):
+            bounded.line(watch, line)
+    return watch
+
+
+def saved(client: Client, run: str, metric: Metric) -> dict[int, Measured]:
+    """Give what the files of *run* say that the metric names, by task; the first node's counts."""
+    if not isinstance(client, Outputs):
+        raise Unavailable("this provider cannot give outputs back", "have the job print it")
+    assert metric.file is not None, "BUG: no file is named"
+    output, _, path = metric.file.partition("/")
+    found: dict[int, Measured] = {}
+    with Bounded() as bounded:
+        for file in newest(client.outputs(run)):  # by task and rank
+            if (file.output, file.path) == (output, path) and file.task not in found:
+                found[file.task] = _in(file, metric, bounded)
+    return found
+
+
+def _in(file: OutputFile, metric: Metric, bounded: Bounded) -> Measured:
+    if file.bytes > FILE_BYTES:
+        return Measured(None, f"{metric.file} has {file.bytes:,} bytes, above {FILE_BYTES:,}")
+    with file.open() as stream:
+        data = stream.read(FILE_BYTES)
+    return bounded.file(metric, data.decode("utf-8-sig", "replace"))

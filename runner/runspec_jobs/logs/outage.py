@@ -1,0 +1,106 @@
+"""Services that do not answer for a while: told once, and lived through by whoever follows a run."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future
+from dataclasses import dataclass, field
+from typing import TypeVar
+
+from runspec_jobs.errors import NoAnswer, RemoteError, RunspecError, Unavailable
+
+FIRST_PAUSE_S, GROWS, LONGEST_PAUSE_S = 0.2, 1.5, 5.0
+
+Answered = TypeVar("Answered")
+
+
+def passes(exc: RunspecError) -> bool:
+    """Say whether *exc* may pass by itself: credentials that are refused and what is not there do not."""
+    return isinstance(exc, NoAnswer | Unavailable) or (
+        isinstance(exc, RemoteError) and exc.transient
+    )
+
+
+def pauses(first_s: float = FIRST_PAUSE_S, longest_s: float = LONGEST_PAUSE_S) -> Iterator[float]:
+    """Give seconds to wait between two requests, each half as long again as the one before, up to *longest_s*.
+
+    >>> import itertools
+    >>> [round(pause_s, 2) for pause_s in itertools.islice(pauses(1, 4), 5)]
+    [1, 1.5, 2.25, 3.38, 4]
+    """
+    pause_s = first_s
+    while True:
+        yield pause_s
+        pause_s = min(longest_s, pause_s * GROWS)
+
+
+@dataclass
+class Outage:
+    """Knows which parts of a service answer, and tells once when one ceases to, and when all do again.
+
+    Before a first answer an error is raised: it says more of a name that is wrong than of a service that is down.
+    """
+
+    tell: Callable[[str], None]
+    patient: bool = True
+    wall: Callable[[], float] = time.time
+    answered: bool = False
+    _silent: set[str] = field(default_factory=set)
+    _pauses: Iterator[float] = field(default_factory=pauses)
+
+    @property
+    def pause_s(self) -> float:
+        """How long to wait until the service is asked again; 0 while all of it answers."""
+        return next(self._pauses) if self._silent else 0.0
+
+    def over(self, part: str) -> None:
+        """Note that *part* has answered."""
+        self.answered = True
+        if part in self._silent:
+            self._silent.remove(part)
+            if not self._silent:
+                self._pauses = pauses()
+                self.tell("the service answers again")
+
+    def begun(self, part: str, exc: RunspecError) -> None:
+        """Note that *part* has not answered. Raises *exc* where it will not pass by itself."""
+        if not (self.patient and self.answered and passes(exc)):
+            raise exc
+        if not self._silent:
+            since = time.strftime("%H:%M:%S", time.localtime(self.wall()))
+            self.tell(f"the service does not answer since {since} ({exc.message}); still trying")
+        self._silent.add(part)
+
+    def lived_through(
+        self, part: str, ask: Callable[[], Answered], sleep: Callable[[float], None]
+    ) -> Answered:
+        """Give what *ask* gives, asked again while *part* does not answer."""
+        while True:
+            try:
+                found = ask()
+            except RunspecError as exc:
+                self.begun(part, exc)
+            else:
+                self.over(part)
+                return found
+            sleep(self.pause_s)
+
+
+Start = Callable[[Callable[[], Answered]], Future[Answered]]
+
+
+def in_thread(ask: Callable[[], Answered]) -> Future[Answered]:
+    """Begin to ask, and give what will have the answer: meanwhile, other things can be done."""
+    future: Future[Answered] = Future()
+    threading.Thread(target=answer, args=(ask, future), daemon=True).start()
+    return future
+
+
+def answer(ask: Callable[[], Answered], future: Future[Answered]) -> None:
+    """Ask, and put what came of it into *future*."""
+    try:
+        future.set_result(ask())
+    except BaseException as exc:  # noqa: BLE001 - it is raised where the answer is taken
+        future.set_exception(exc)

@@ -1,0 +1,115 @@
+"""What jobs print, saved to files byte for byte."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import BinaryIO
+
+from runspec_jobs.logs.outage import Outage
+from runspec_jobs.provider import Stream
+from runspec_jobs.state import atomic_io
+
+
+def name(stream: Stream, target: Path, nodes: int, tasks: int) -> Path:
+    """Give where *stream* of a run of *tasks* with *nodes* each is saved: *target*, or a file in it."""
+    if nodes == tasks == 1 and not target.is_dir():
+        return target
+    task = f"task-{stream.task}-" if tasks > 1 else ""
+    return target / f"{task}node-{stream.rank}.log"
+
+
+class Copy:
+    """A byte-exact copy of *stream*, being made at *path*.
+
+    Until it is finished it is `PATH.partial`, and `PATH.cursor` says how far it is good, so that it
+    can be killed at any time and taken up again.
+    """
+
+    def __init__(self, stream: Stream, path: Path) -> None:
+        self.stream, self.path = stream, path
+        self._partial = path.with_name(f"{path.name}.partial")
+        self._cursor = path.with_name(f"{path.name}.cursor")
+        with atomic_io.told(path):
+            path.parent.mkdir(parents=True, exist_ok=True)
+            self._position, size = _taken_up(self._cursor)
+            handle = os.open(self._partial, os.O_RDWR | os.O_CREAT, atomic_io.PRIVATE_FILE)
+            self._file: BinaryIO = open(handle, "r+b")  # noqa: SIM115 - closed by close
+            self._file.truncate(size)
+            self._file.seek(size)
+
+    def close(self) -> None:
+        self._file.close()
+
+    def advance(self) -> None:
+        """Copy what is new; the place in the stream and the size of the copy are kept together."""
+        while (chunk := self.stream.read(self._position)).data:
+            with atomic_io.told(self.path):
+                self._file.write(chunk.data)
+                self._file.flush()
+                os.fsync(self._file.fileno())
+                self._position = chunk.position
+                kept = {"position": self._position, "size": self._file.tell()}
+                atomic_io.write(self._cursor, json.dumps(kept).encode())
+
+    def finish(self) -> int:
+        """Read the stream once more, mend what the copy has otherwise, and name it; give its size."""
+        self._file.seek(0)
+        position = None
+        while (chunk := self.stream.read(position)).data:
+            at = self._file.tell()
+            with atomic_io.told(self.path):
+                if self._file.read(len(chunk.data)) != chunk.data:
+                    self._file.seek(at)
+                    self._file.write(chunk.data)
+            position = chunk.position
+        with atomic_io.told(self.path):
+            self._file.truncate()
+            self._file.flush()
+            os.fsync(self._file.fileno())
+            os.replace(self._partial, self.path)
+            self._cursor.unlink(missing_ok=True)
+        return self._file.tell()
+
+
+def _taken_up(cursor: Path) -> tuple[str | None, int]:
+    try:
+        found = json.loads(cursor.read_bytes())
+        return found["position"], int(found["size"])
+    except (FileNotFoundError, ValueError, LookupError, TypeError):
+        return None, 0
+
+
+def save(
+    streams: Callable[[], Iterable[Stream]],
+    place: Callable[[Stream], Path],
+    over: Callable[[], bool],
+    pause: Callable[[float], None],
+    outage: Outage,
+) -> list[tuple[Stream, Path, int]]:
+    """Copy every one of *streams*, which may become more, until *over* says that no more will come.
+
+    Gives each stream, where it is and its size. *pause* is told how many seconds an outage asks for.
+    """
+    copies: dict[tuple[int, int], Copy] = {}
+
+    def advance() -> bool:
+        last = over()
+        for stream in streams():
+            key = (stream.task, stream.rank)
+            if key not in copies:
+                copies[key] = Copy(stream, place(stream))
+            copies[key].advance()
+        return last
+
+    try:
+        while not outage.lived_through("service", advance, pause):
+            pause(0.0)
+        found = [copy for _, copy in sorted(copies.items())]
+        sizes = [outage.lived_through("logs", copy.finish, pause) for copy in found]
+        return [(c.stream, c.path, size) for c, size in zip(found, sizes, strict=True)]
+    finally:
+        for copy in copies.values():
+            copy.close()

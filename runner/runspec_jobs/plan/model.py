@@ -1,0 +1,164 @@
+"""A plan: every request of a run, word for word, and what two plans differ in.
+
+Pure: equal arguments give equal bytes.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from runspec_jobs.provider import Answer, Facts, Provider, Request, Scope, Spec, Step
+
+FORMAT = "runspec.plan/v1"
+PREVIEW = "000000"  # stands for the run's token while there is no run
+
+# Mappings with one such key stand for what is not known while planning.
+REF, SECRET, FILE, SIGNED = "$ref", "$secret", "$file", "$signed"
+
+
+@dataclass(frozen=True)
+class Plan:
+    """The steps of one run. *digest* is of all it would do under any run id."""
+
+    provider: str
+    run: str
+    digest: str
+    steps: tuple[Step, ...]
+
+
+def make(provider: Provider, spec: Spec, token: str, facts: Facts) -> Plan:
+    """Plan *spec* as the run that *token* names. The spec has been checked."""
+    run, preview = f"{spec.name}-{token}", f"{spec.name}-{PREVIEW}"
+    steps = tuple(provider.plan(spec, run, facts))
+    neutral = steps if run == preview else tuple(provider.plan(spec, preview, facts))
+    return Plan(provider.name, run, digest(neutral), steps)
+
+
+def digest(steps: Iterable[Step]) -> str:
+    """Give the digest of *steps*, in hexadecimal after "sha256:"."""
+    text = canonical([step_json(step) for step in steps])
+    return f"sha256:{hashlib.sha256(text.encode()).hexdigest()}"
+
+
+def canonical(value: Any) -> str:
+    """Give the one JSON text that equal values share."""
+    return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+
+
+def to_json(plan: Plan) -> dict[str, Any]:
+    """Give *plan* as `plan --json` prints it and the record of a run keeps it."""
+    return {
+        "format": FORMAT,
+        "provider": plan.provider,
+        "run": plan.run,
+        "digest": plan.digest,
+        "steps": [step_json(step) for step in plan.steps],
+    }
+
+
+def step_json(step: Step) -> dict[str, Any]:
+    """Give *step* as JSON; `settle_s` only where the service's lists lag."""
+    found: dict[str, Any] = {"id": step.id, "title": step.title, "scope": str(step.scope)}
+    found["do"] = step.do._asdict()
+    found["undo"] = step.undo._asdict() if step.undo else None
+    return found | ({"settle_s": step.settle_s} if step.settle_s else {})
+
+
+def from_json(value: Mapping[str, Any]) -> Plan:
+    """Give the plan that `to_json` wrote."""
+    steps = tuple(
+        Step(
+            step["id"],
+            step["title"],
+            Scope(step["scope"]),
+            Request(**step["do"]),
+            Request(**step["undo"]) if step["undo"] else None,
+            step.get("settle_s", 0.0),
+        )
+        for step in value["steps"]
+    )
+    return Plan(value["provider"], value["run"], value["digest"], steps)
+
+
+def marked(value: Any, mark: str) -> Iterator[str]:
+    """Give what stands behind *mark* anywhere in *value*.
+
+    >>> list(marked({"a": [{"$ref": "queue.arn"}]}, "$ref"))
+    ['queue.arn']
+    """
+    if isinstance(value, Mapping):
+        if len(value) == 1 and isinstance(value.get(mark), str):
+            yield value[mark]
+            return
+        value = list(value.values())
+    if isinstance(value, list | tuple):
+        for item in value:
+            yield from marked(item, mark)
+
+
+def fill(value: Any, known: Mapping[str, Mapping[str, Any]]) -> Any:
+    """Give *value* with every mark in *known* replaced: `{"$ref": {"queue.arn": "arn:..."}}`.
+
+    >>> fill({"a": {"$ref": "queue.arn"}}, {"$ref": {"queue.arn": "arn:1"}})
+    {'a': 'arn:1'}
+    """
+    if isinstance(value, Mapping):
+        if len(value) == 1:
+            mark, name = next(iter(value.items()))
+            if mark in known and isinstance(name, str):
+                return known[mark][name]
+        return {key: fill(item, known) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [fill(item, known) for item in value]
+    return value
+
+
+def answers_known(request: Request, answers: Mapping[str, Answer]) -> dict[str, Any]:
+    """Give the value of every `$ref` in *request* from the *answers* of earlier steps."""
+    found: dict[str, Any] = {}
+    for ref in marked(request.params, REF):
+        step, *path = ref.split(".")
+        value: Any = answers[step]
+        for part in path:
+            value = value[int(part)] if isinstance(value, list) else value[part]
+        found[ref] = value
+    return found
+
+
+@dataclass(frozen=True)
+class Change:
+    """One field of a plan that differs; None where there was, or is, none."""
+
+    path: str
+    before: Any
+    after: Any
+
+
+def differences(before: Plan, after: Plan) -> list[Change]:
+    """Give the fields that differ, whatever the run ids are."""
+    old = {s.id: _neutral(step_json(s), before.run) for s in before.steps}
+    new = {s.id: _neutral(step_json(s), after.run) for s in after.steps}
+    changes: list[Change] = []
+    for step in [*old, *(step for step in new if step not in old)]:
+        changes += _differences(step, old.get(step), new.get(step))
+    return changes
+
+
+def _neutral(value: Any, run: str) -> Any:
+    text = json.dumps(value)
+    return json.loads(text.replace(json.dumps(run)[1:-1], "RUN"))
+
+
+def _differences(path: str, before: Any, after: Any) -> Iterator[Change]:
+    if isinstance(before, dict) and isinstance(after, dict):
+        for key in [*before, *(key for key in after if key not in before)]:
+            yield from _differences(f"{path}.{key}", before.get(key), after.get(key))
+    elif isinstance(before, list) and isinstance(after, list) and len(before) == len(after):
+        for i, (one, other) in enumerate(zip(before, after, strict=True)):
+            yield from _differences(f"{path}[{i}]", one, other)
+    elif before != after:
+        yield Change(path, before, after)

@@ -1,0 +1,196 @@
+"""The JSON Schema of specs, and the reference page: both made from the models."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from runspec_jobs.provider import Options
+from runspec_jobs.spec.field_marks import KEY, USER
+from runspec_jobs.spec.model import Spec
+from runspec_jobs.spec.types import DURATION, SAVES, SECONDS
+
+DRAFT = "http://json-schema.org/draft-07/schema#"  # what editors' YAML servers read
+LOCATION = "#/definitions/"
+HEADER = """\
+# Spec reference
+
+This page lists every field of a spec (a job file) and of a profile. `runspec schema --reference` generates it from the
+models in the code: change the descriptions there, and not this page.
+
+The first table has the top-level fields of a spec. A type that is a link has a table of its own below. A scalar is a
+string, a number or a boolean.
+
+In `command`, `run` and `smoke`, `${mounts.NAME}`, `${outputs.NAME}` and `${sweep.NAME}` are replaced by the path of a
+mount, the path of an output and the value of a parameter. `$${mounts.NAME}` gives the text `${mounts.NAME}` itself.
+
+The settings of providers have a column `set by`. A spec and a profile may set a field that is marked `anyone`. Only a
+profile may set a field that is marked `user`: see [profiles](profile.md).
+
+See also [which files of a mounted folder are uploaded](mounts.md) and [what a job finds around it](inside.md).
+"""
+
+
+def job_schema(options: Mapping[str, type[Options]]) -> dict[str, Any]:
+    """Give the JSON Schema of a spec; *options* are the models of the providers it knows.
+
+    What only the user may set is not in it: it belongs to a profile.
+    """
+    schema: dict[str, Any] = _for_anyone(full_schema(options))
+    needed = _referred(schema["properties"], schema["definitions"])
+    schema["definitions"] = {k: v for k, v in schema["definitions"].items() if k in needed}
+    return schema
+
+
+def full_schema(options: Mapping[str, type[Options]]) -> dict[str, Any]:
+    """Give the schema of a spec with all settings of the providers, those of profiles too, each with its mark."""
+    found = Spec.model_json_schema(ref_template=LOCATION + "{model}")
+    definitions = found.pop("$defs", {})
+    providers = {}
+    for name, model in options.items():
+        schema = model.model_json_schema(ref_template=LOCATION + "{model}")
+        definitions |= schema.pop("$defs", {})
+        providers[name] = _block(schema)
+    found["properties"]["providers"] = {
+        "type": "object",
+        "description": found["properties"]["providers"]["description"],
+        "properties": providers,
+        "additionalProperties": {"type": "object"},
+    }
+    found["oneOf"] = [{"required": ["command"]}, {"required": ["run"]}]
+    found["definitions"] = definitions
+    schema = {"$schema": DRAFT, "title": "runspec job", **_clean(found)}
+    schema["title"] = "runspec job"
+    return schema
+
+
+def _for_anyone(value: Any) -> Any:
+    """Leave out of a schema what only the user may set, and every mark."""
+    if isinstance(value, list):
+        return [_for_anyone(item) for item in value]
+    if not isinstance(value, dict):
+        return value
+    kept = {k: v for k, v in value.items() if not (isinstance(v, dict) and v.get(KEY) == USER.who)}
+    return {k: _for_anyone(v) for k, v in kept.items() if k != KEY}
+
+
+def _referred(value: Any, definitions: Mapping[str, Any]) -> set[str]:
+    """Give the names of the *definitions* that *value* needs, directly or by others."""
+    found: set[str] = set()
+    waiting = [value]
+    while waiting:
+        one = waiting.pop()
+        if isinstance(one, list):
+            waiting += one
+        elif isinstance(one, dict):
+            waiting += one.values()
+            name = str(one.get("$ref", "")).removeprefix(LOCATION)
+            if name and name not in found:
+                found.add(name)
+                waiting.append(definitions[name])
+    return found
+
+
+def _block(schema: dict[str, Any]) -> dict[str, Any]:
+    schema.pop("title", None)
+    return schema
+
+
+def _clean(value: Any) -> Any:
+    """Leave out what an editor has no use for, and null, which no field of a spec takes.
+
+    Draft 7 reads nothing beside a `$ref`, so one with company goes into an `allOf`.
+    """
+    if isinstance(value, list):
+        return [_clean(item) for item in value]
+    if not isinstance(value, dict):
+        return value
+    found = {k: _clean(v) for k, v in value.items() if not _noise(k, v)}
+    kinds = [kind for kind in found.pop("anyOf", []) if kind != {"type": "null"}]
+    if len(kinds) == 1:
+        found = {**kinds[0], **found}
+    elif kinds:
+        found["anyOf"] = kinds
+    if "patternProperties" in found:
+        found["additionalProperties"] = False
+    if "$ref" in found and len(found) > 1:
+        found = {"allOf": [{"$ref": found.pop("$ref")}], **found}
+    return found
+
+
+def _noise(key: str, value: Any) -> bool:
+    if key == "default":
+        return value in (None, [], {}) or isinstance(value, dict)
+    return key == "title" and isinstance(value, str)
+
+
+def reference(schema: Mapping[str, Any]) -> str:
+    """Give the reference page of *schema*, as Markdown."""
+    definitions = schema["definitions"]
+    lines = [*HEADER.splitlines(), "", *_table(schema, definitions)]
+    for name, part in definitions.items():
+        if part.get("type") == "object":
+            described = part.get("description", "")
+            lines += ["", f"## {name}", "", described, "", *_table(part, definitions)]
+    for name, part in schema["properties"]["providers"]["properties"].items():
+        described = part.get("description", "")
+        lines += ["", f"## providers: {name}", "", described, "", *_table(part, definitions)]
+    return "\n".join(lines) + "\n"
+
+
+def _table(part: Mapping[str, Any], definitions: Mapping[str, Any]) -> Iterator[str]:
+    marked = any(KEY in field for field in part["properties"].values())
+    yield f"| key | type | default | {'set by | ' * marked}description |"
+    yield f"| --- | --- | --- | {'--- | ' * marked}--- |"
+    for name, field in part["properties"].items():
+        default = "required" if name in part.get("required", ()) else _default(field)
+        what = field.get("description", "").replace("|", "\\|")
+        mark = f"{field.get(KEY, '')} | " * marked
+        yield f"| `{name}` | {_type(field, definitions)} | {default} | {mark}{what} |"
+
+
+def _default(field: Mapping[str, Any]) -> str:
+    """Return the default of a field as a spec writes it."""
+    value = field.get("default")
+    if value in (None, {}, [], "") or isinstance(value, dict):
+        return ""
+    if field.get("pattern") == DURATION:
+        value = _duration(value)
+    elif field.get("pattern") == SAVES:
+        value = "last" if value == 1 else f"last {value}"
+    elif isinstance(value, bool):
+        value = str(value).lower()
+    return f"`{value}`"
+
+
+def _duration(seconds: int) -> str:
+    """Return a duration as a spec writes it, in the largest unit that divides it.
+
+    >>> _duration(43200), _duration(90)
+    ('12h', '90s')
+    """
+    unit = next(unit for unit, length in SECONDS.items() if seconds % length == 0)
+    return f"{seconds // SECONDS[unit]}{unit}"
+
+
+def _type(field: Mapping[str, Any], definitions: Mapping[str, Any]) -> str:
+    """Return the type of a field in a few words, without `|`, which would end the cell."""
+    if "$ref" in field:
+        name = field["$ref"].removeprefix(LOCATION)
+        if definitions[name].get("type") != "object":  # it has no section on the page
+            return _type(definitions[name], definitions)
+        return f"[{name}](#{name.lower()})"
+    for key in ("anyOf", "oneOf", "allOf"):
+        if key in field:
+            return " or ".join(_type(kind, definitions) for kind in field[key])
+    if "const" in field or "enum" in field:
+        return ", ".join(f"`{word}`" for word in field.get("enum", [field.get("const")]))
+    if examples := field.get("examples"):
+        return "such as " + ", ".join(f"`{word}`" for word in examples)
+    if field.get("type") == "array":
+        return f"list of {_type(field.get('items', {}), definitions)}"
+    if field.get("type") == "object":
+        inner = list(field.get("patternProperties", {}).values())
+        return f"mapping to {_type(inner[0], definitions)}" if inner else "mapping"
+    kind = field.get("type", "value")
+    return "scalar" if isinstance(kind, list) else str(kind)

@@ -1,0 +1,84 @@
+"""What travels into the job: the texts of inside.sh, signed.sh and boot.py, and the zipapp of runspec_agent."""
+
+from __future__ import annotations
+
+import ast
+import io
+import re
+import zipfile
+from collections.abc import Iterator
+from pathlib import Path
+
+FOLDER = Path(__file__).parents[2] / "runspec_agent"
+OLDEST = (1980, 1, 1, 0, 0, 0)  # the first moment a zip can name
+START = "job/zipapp_main.py"  # what the zipapp begins with
+
+
+def inside_sh() -> str:
+    """Return inside.sh without comments and indents: the form that travels inside requests."""
+    return _stripped("inside.sh")
+
+
+def signed_sh() -> str:
+    """Return signed.sh in the same form."""
+    return _stripped("signed.sh")
+
+
+def inside_sh_file() -> bytes:
+    """Return inside.sh as it is, with its comments."""
+    return (FOLDER / "inside.sh").read_bytes()
+
+
+def inside_signed() -> tuple[str, str]:
+    """Return the texts of signed.sh and of inside.sh, which it is given as its `$0`, as they travel."""
+    return signed_sh(), inside_sh()
+
+
+def _stripped(name: str) -> str:
+    text = (FOLDER / name).read_text("utf-8")
+    lines = (line.strip() for line in text.splitlines())
+    return "".join(f"{line}\n" for line in lines if line and not line.startswith("#"))
+
+
+def boot_py() -> str:
+    """Return boot.py in the form that travels inside requests: without comments, docstrings and deep indents."""
+    text = (FOLDER / "base/boot.py").read_text("utf-8")
+    left_out = set(_documenting(ast.parse(text)))
+    lines = (
+        line
+        for number, line in enumerate(text.splitlines(), 1)
+        if number not in left_out and line.strip() and not line.lstrip().startswith("#")
+    )
+    return "".join(re.sub(r"^ +", lambda m: " " * (len(m[0]) // 4), line) + "\n" for line in lines)
+
+
+def _documenting(tree: ast.Module) -> Iterator[int]:
+    """Yield the numbers of the lines of docstrings, except where a body has nothing else."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef) and len(node.body) > 1:
+            first = node.body[0]
+            if ast.get_docstring(node) is not None:
+                yield from range(first.lineno, (first.end_lineno or first.lineno) + 1)
+
+
+def zipapp_bytes() -> bytes:
+    """Return the zipapp, the same bytes on every machine: in plans it is named by its hash.
+
+    Nothing is compressed, since what zlib makes of it differs from build to build.
+    """
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(buffer, "w", zipfile.ZIP_STORED) as archive:
+        _add(archive, "__main__.py", (FOLDER / START).read_bytes())
+        for source in sorted(FOLDER.rglob("*.py")):
+            name = source.relative_to(FOLDER).as_posix()
+            if name != START:
+                _add(archive, f"runspec_agent/{name}", source.read_bytes())
+        _add(archive, "runspec_agent/inside.sh", inside_sh().encode())
+    return b"#!/usr/bin/env python3\n" + buffer.getvalue()
+
+
+def _add(archive: zipfile.ZipFile, name: str, content: bytes) -> None:
+    info = zipfile.ZipInfo(name, OLDEST)
+    info.create_system = 3  # unix, wherever we are
+    info.external_attr = 0o644 << 16
+    archive.writestr(info, content)

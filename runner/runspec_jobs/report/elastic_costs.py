@@ -1,0 +1,161 @@
+"""What the changes of an elastic job's nodes have cost in all, and each of them in words. All pure."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from itertools import groupby
+from typing import Any, NamedTuple
+
+from runspec_jobs.provider import Change, Who
+
+NOT_KNOWN = "not known"
+WITH_NEXT = "with the next one's"
+When = Callable[[float], str]  # gives Unix time as a reader has it
+NAMED = 8  # nodes that came, left or were lost at once; of more, how many there are
+
+
+class Cost(NamedTuple):
+    """A change, and whether the next one has its cost: no step was done in between, so nothing else ended the gap."""
+
+    change: Change
+    with_next: bool
+
+
+class Total(NamedTuple):
+    """All changes but the beginnings of tasks: what they cost as far as it is known, and of how many it is not.
+
+    None where it is known of none. Where not *exact*, the seconds are the most, and the steps the least.
+    """
+
+    changes: int
+    gap_s: float | None
+    gap_unknown: int
+    lost_steps: int | None
+    lost_unknown: int
+    exact: bool
+
+
+def costs(found: Sequence[Change]) -> list[Cost]:
+    """Give *found*, which are in order, with what becomes of those after which no step was done."""
+    told: list[Cost] = []
+    for one in found:
+        ended = one.gap_s is not None or one.first_step is not None
+        told.append(Cost(one, not ended and _spanned(one.task, one.generation, found)))
+    return told
+
+
+def _spanned(task: int, generation: int, found: Sequence[Change]) -> bool:
+    """Say whether the seconds of a later change begin before *generation*: no step of it is known."""
+    later = (one for one in found if (one.task, one.generation) > (task, generation))
+    known = next((one for one in later if one.gap_s is not None), None)
+    if known is None or known.task != task or known.since is None:
+        return False
+    return known.since < generation
+
+
+def total(found: Sequence[Change]) -> Total:
+    """Add up *found*, which are in order. Generations that nobody wrote down, or that were not read, count."""
+    count = unread = 0
+    for task, of_task in groupby(found, lambda one: one.task):
+        told = list(of_task)
+        numbers = range(2, told[-1].generation + 1)
+        missing = set(numbers).difference(one.generation for one in told)
+        count += len(numbers)
+        unread += sum(not _spanned(task, number, told) for number in missing)
+    own = [cost.change for cost in costs(found) if cost.change.before and not cost.with_next]
+    gaps = [one.gap_s for one in own if one.gap_s is not None]
+    steps = [one.lost_steps for one in own if one.lost_steps is not None]
+    return Total(
+        count,
+        round(sum(gaps), 3) if gaps else None,
+        len(own) - len(gaps) + unread,
+        sum(steps) if steps else None,
+        len(own) - len(steps) + unread,
+        all(one.exact for one in own),
+    )
+
+
+def row(one: Change) -> dict[str, Any]:
+    """Give a change as JSON."""
+    who = {name: [w._asdict() for w in getattr(one, name)] for name in ("came", "left", "lost")}
+    return {**one._asdict(), **who}
+
+
+def to_json(found: Sequence[Change]) -> dict[str, Any]:
+    return {"changes": list(map(row, found)), "changes_total": total(found)._asdict()}
+
+
+def nodes(one: Change) -> str:
+    return f"{one.before} to {one.nodes}" if one.before else str(one.nodes)
+
+
+def who(one: Change) -> str:
+    """Say who came and went, and why; where nobody did, why the program began again."""
+    parts = [
+        f"{name} {_named(getattr(one, name))}"
+        for name in ("came", "left", "lost")
+        if getattr(one, name)
+    ]
+    return "; ".join(parts) or one.why
+
+
+def _named(found: Sequence[Who]) -> str:
+    told = [f"node {w.node} ({w.host}{', ' + w.why if w.why else ''})" for w in found[:NAMED]]
+    more = len(found) - NAMED
+    return ", ".join(told) + (f" and {more:,} more" if more > 0 else "")
+
+
+def seconds(cost: Cost) -> float | str | None:
+    """Give a change's seconds without a step, or words for them; None for a beginning, which is no change."""
+    return _amount(cost, cost.change.gap_s, "at most")
+
+
+def steps(cost: Cost) -> float | str | None:
+    """Give how many steps were done again after a change, as `seconds` does."""
+    return _amount(cost, cost.change.lost_steps, "at least")
+
+
+def _amount(cost: Cost, value: float | None, bound: str) -> float | str | None:
+    if not cost.change.before:
+        return None
+    if value is None:
+        return WITH_NEXT if cost.with_next else NOT_KNOWN
+    return value if cost.change.exact else f"{bound} {value:g}"
+
+
+def in_all(found: Total) -> tuple[str, str]:
+    """Say how many seconds and steps all changes have cost."""
+    most, least = ("", "") if found.exact else ("at most ", "at least ")
+    gap = None if found.gap_s is None else f"{most}{found.gap_s:,.1f} s"
+    again = None if found.lost_steps is None else f"{least}{found.lost_steps:,}"
+    return _sum(gap, found.gap_unknown), _sum(again, found.lost_unknown)
+
+
+def _sum(known: str | None, unknown: int) -> str:
+    if known is None:
+        return NOT_KNOWN
+    return f"{known}, and of {unknown:,} {NOT_KNOWN}" if unknown else known
+
+
+def lines(found: Sequence[Change], most: int, when: When) -> Iterator[str]:
+    """Give lines for a reader: the sum, and the last *most* changes."""
+    if not found:
+        return
+    count = total(found).changes
+    gap, again = in_all(total(found))
+    if count:
+        yield f"  changes of nodes: {count:,}; without a step: {gap}; steps done again: {again}"
+    if len(found) > most:
+        yield f"  these are the last {most} generations: --json has all"
+    yield from (_line(cost, when) for cost in costs(found)[-most:])
+
+
+def _line(cost: Cost, when: When) -> str:
+    one, gap = cost.change, seconds(cost)
+    told = [who(one)] if who(one) else []
+    if one.before:
+        unit = "" if one.gap_s is None else " s"
+        told.append(f"without a step: {gap if isinstance(gap, str) else f'{gap:.1f}'}{unit}")
+        told.append(f"steps done again: {steps(cost)}")
+    begun = f"  task {one.task} generation {one.generation}, {when(one.at)}, {nodes(one)} nodes"
+    return ": ".join((begun, "; ".join(told))) if told else begun

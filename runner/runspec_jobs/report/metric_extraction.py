@@ -1,0 +1,161 @@
+"""From what a task printed or wrote to the one number that counts, or to why there is none."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import math
+import re
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, NamedTuple
+
+from runspec_jobs.report.log_tables import COLUMNS, called, plain, table
+from runspec_jobs.spec.metric import Metric
+from runspec_jobs.spec.regex_safety import GROUP
+
+LINE_CHARACTERS = 4096  # of a line that are looked at: the time of a pattern grows with them
+NO_NUMBER = "what was found is not a number"
+Finds = Callable[[str], float | str | None]
+
+
+class Measured(NamedTuple):
+    """The number of a task, or *why* it has none. It was chosen *among* so many."""
+
+    value: float | None
+    why: str = ""
+    among: int = 0
+
+
+class Finder:
+    """Finds the numbers of one log, line by line."""
+
+    def __init__(self, metric: Metric) -> None:
+        self.metric = metric
+        self.numbers: list[float] = []
+        self.nothing = "it printed nothing"
+        self._wrong = ""
+        self._found = self._in_table(metric) if metric.reader else self._by_pattern(metric)
+
+    def line(self, text: str) -> None:
+        """Take in the next line as it is shown in the end; of one that is too long, the beginning."""
+        if (found := self._found(plain(text)[:LINE_CHARACTERS])) is None:
+            return
+        try:
+            self.numbers.append(float(found))
+        except ValueError:
+            self._wrong = NO_NUMBER
+
+    def measured(self) -> Measured:
+        """Give the number that counts by now."""
+        if self._wrong:
+            return Measured(None, self._wrong)
+        return chosen(self.metric, self.numbers, self.nothing)
+
+    def _by_pattern(self, metric: Metric) -> Finds:
+        assert metric.pattern is not None, "BUG: rules let a metric through that nothing finds"
+        pattern = re.compile(metric.pattern)
+        group = GROUP if GROUP in pattern.groupindex else 1
+
+        def find(line: str) -> str | None:
+            self.nothing = "no line matches the pattern"
+            match = pattern.search(line)
+            return match[group] if match is not None else None
+
+        return find
+
+    def _in_table(self, metric: Metric) -> Finds:
+        assert metric.reader is not None, "BUG: no table without a reader"
+        read = table(metric.reader)
+        column = called(metric.reader, metric.column or COLUMNS[metric.reader])
+        self.nothing = f"no table of {metric.reader} in it"
+
+        def find(line: str) -> float | None:
+            row = read.row(line)
+            if row is not None and column not in row:
+                self.nothing = f"its {metric.reader} table has no column '{column}'"
+            return None if row is None else row.get(column)
+
+        return find
+
+
+def in_text(metric: Metric, lines: Iterable[str]) -> Measured:
+    """Measure what *lines* say: those of a log, or of a file of text."""
+    finder = Finder(metric)
+    for line in lines:
+        finder.line(line)
+    return finder.measured()
+
+
+def in_file(metric: Metric, text: str) -> Measured:
+    """Measure what the file says that the metric names."""
+    match metric.table:
+        case ".json":
+            return _in_json(metric, [text])
+        case ".jsonl":
+            return _in_json(metric, text.splitlines())
+        case ".csv":
+            return _in_csv(metric, text)
+        case _:
+            return in_text(metric, text.splitlines())
+
+
+def _in_json(metric: Metric, texts: Iterable[str]) -> Measured:
+    found: list[Any] = []
+    for text in texts:
+        if not text.strip():
+            continue
+        try:
+            value = json.loads(text)
+        except (ValueError, RecursionError):
+            return Measured(None, f"{metric.file} is no JSON")
+        found += _at(value, metric.key or "")
+    return _chosen(metric, found, f"{metric.file} has no '{metric.key}'")
+
+
+def _at(value: Any, key: str) -> list[Any]:
+    """Give what stands at the dotted *key*; of a list, each item."""
+    for part in key.split("."):
+        if isinstance(value, dict) and part in value:
+            value = value[part]
+        elif isinstance(value, list) and part.isdecimal() and int(part) < len(value):
+            value = value[int(part)]
+        else:
+            return []
+    return value if isinstance(value, list) else [value]
+
+
+def _in_csv(metric: Metric, text: str) -> Measured:
+    try:
+        found = list(csv.DictReader(io.StringIO(text)))
+    except csv.Error:
+        return Measured(None, f"{metric.file} is no CSV")
+    named = [row[metric.column] for row in found if row.get(metric.column)]
+    return _chosen(metric, named, f"{metric.file} has no column '{metric.column}'")
+
+
+def _chosen(metric: Metric, found: Sequence[Any], nothing: str) -> Measured:
+    numbers = []
+    for value in found:
+        try:
+            numbers.append(float(value))
+        except (TypeError, ValueError):
+            return Measured(None, NO_NUMBER)
+    return chosen(metric, numbers, nothing)
+
+
+def chosen(metric: Metric, numbers: Sequence[float], nothing: str) -> Measured:
+    """Give the number that counts. One that is none (nan) counts only where it is the last."""
+    if not numbers:
+        return Measured(None, nothing)
+    real = [number for number in numbers if math.isfinite(number)]
+    if not real or (metric.take == "last" and not math.isfinite(numbers[-1])):
+        return Measured(None, f"it is {numbers[-1]}", len(numbers))
+    best = max(real) if metric.goal == "max" else min(real)
+    of = {"last": real[-1], "best": best, "median": _median(real)}
+    return Measured(of[metric.take], among=len(numbers))
+
+
+def _median(numbers: Sequence[float]) -> float:
+    ordered, half = sorted(numbers), len(numbers) // 2
+    return ordered[half] if len(ordered) % 2 else (ordered[half - 1] + ordered[half]) / 2

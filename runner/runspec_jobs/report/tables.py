@@ -1,0 +1,154 @@
+"""What reports say, in words and rows: the same on a screen and on a page. All pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import NamedTuple
+
+from runspec_jobs.provider import Change
+from runspec_jobs.report import elastic_costs
+from runspec_jobs.report.ranking import Placed
+from runspec_jobs.report.scaling_law import Scaled, Series
+from runspec_jobs.spec.metric import Metric
+
+Cell = float | str | None
+NOT_SAID = "not said"
+
+
+class Table(NamedTuple):
+    """Rows under titles; a cell is a number, words, or nothing."""
+
+    titles: tuple[str, ...]
+    rows: tuple[tuple[Cell, ...], ...]
+
+
+def drawn(tasks: Sequence[Mapping[str, str]]) -> Table:
+    """Give the values of each task."""
+    names = list(tasks[0]) if tasks else []
+    return Table(("task", *names), tuple((i, *one.values()) for i, one in enumerate(tasks)))
+
+
+def ranking(metric: Metric, found: Sequence[Placed]) -> Table:
+    """Give the tasks of a sweep in order, with all their values."""
+    names = list(found[0].task.values) if found else []
+    rows = tuple(
+        (
+            p.place,
+            p.task.number,
+            *(p.task.values[name] for name in names),
+            p.task.measured.value,
+            p.task.state,
+            p.task.measured.why,
+        )
+        for p in found
+    )
+    return Table(("place", "task", *names, metric.name, "state", "why"), rows)
+
+
+def changes(found: Sequence[Change], when: elastic_costs.When) -> Table:
+    """Give the changes of nodes in order, and what each has cost."""
+    rows = tuple(
+        (
+            cost.change.task,
+            cost.change.generation,
+            when(cost.change.at),
+            elastic_costs.nodes(cost.change),
+            elastic_costs.seconds(cost),
+            elastic_costs.steps(cost),
+            elastic_costs.who(cost.change),
+        )
+        for cost in elastic_costs.costs(found)
+    )
+    cost = "s without a step", "steps done again"
+    return Table(("task", "generation", "when", "nodes", *cost, "who, and why"), rows)
+
+
+def changes_facts(found: Sequence[Change]) -> Iterator[tuple[str, str]]:
+    """Give what all changes of nodes have cost."""
+    total = elastic_costs.total(found)
+    yield "changes of nodes", f"{total.changes:,}"
+    if total.changes:
+        gap, again = elastic_costs.in_all(total)
+        yield "without a step", gap
+        yield "steps done again", again
+
+
+def measured_by(metric: Metric) -> str:
+    """Say in a line how the number was found."""
+    if metric.table is not None:
+        return f"{metric.key or metric.column} in {metric.file}, {metric.take}"
+    where = metric.file or "the log"
+    how = f"the pattern {metric.pattern}" if metric.pattern else f"the {metric.reader} table"
+    column = f", column {metric.column}" if metric.column else ""
+    return f"{how} in {where}{column}, {metric.take}"
+
+
+def scaling(found: Scaled) -> Table:
+    """Give the sizes in order; columns about prices and times are there where somebody asked for them."""
+    asked = found.asked
+    priced, timed = asked.price_per_node_hour is not None, asked.samples is not None
+    titles = [found.series.unit, "samples/s", "speed-up", "efficiency %", "by the law"]
+    titles += ["cost per million"] if priced else []
+    titles += ["hours"] if timed else []
+    titles += ["cost"] if priced and timed else []
+    rows = []
+    for row in found.rows:
+        percent = None if row.efficiency is None else round(row.efficiency * 100, 2)
+        cells: list[Cell] = [row.size, row.throughput, row.speedup, percent, row.expected]
+        cells += [row.cost_per_million] if priced else []
+        cells += [row.hours] if timed else []
+        cells += [row.cost] if priced and timed else []
+        rows.append((*cells, "; ".join(text for text in (row.why, row.note) if text)))
+    return Table((*titles, "remarks"), tuple(rows))
+
+
+def scaling_facts(found: Scaled) -> Iterator[tuple[str, str]]:
+    """Give what the figures are of, and the law that fits them."""
+    series = found.series
+    yield "baseline", _baseline(found)
+    yield "batch", NOT_SAID if series.baseline.batch is None else f"{series.baseline.batch:,}"
+    yield "data", series.baseline.data or NOT_SAID
+    yield "software", series.baseline.software or NOT_SAID
+    if series.baseline.provider:
+        yield "provider", series.baseline.provider
+    if series.baseline.metric:
+        yield "measured", series.baseline.metric
+    yield "law", _law(found)
+    if found.asked.price_per_node_hour is not None:
+        yield "price", f"{found.asked.price_per_node_hour:g} per node and hour, given by who asked"
+    if found.asked.samples is not None:
+        yield "samples", f"{found.asked.samples:,.0f}; hours without a measured speed are the law's"
+    if series.source:
+        yield "source", series.source
+
+
+def _baseline(found: Scaled) -> str:
+    if found.base is None:
+        return "none: no size has a number to compare with"
+    return f"{found.base:g} {_unit(found.series, found.base)}{_node(found.series)}"
+
+
+def _unit(series: Series, count: float) -> str:
+    return series.unit.removesuffix("s") if count == 1 else series.unit
+
+
+def _node(series: Series) -> str:
+    of = series.baseline
+    gpus = (
+        "GPUs a node: not said" if of.gpus_per_node is None else f"{of.gpus_per_node} GPUs a node"
+    )
+    each = of.processes_per_node
+    return f"; {gpus}" + (f", {each} processes a node" if each is not None else "")
+
+
+def _law(found: Scaled) -> str:
+    law = found.fit
+    if law is None:
+        return "none: it takes two sizes with a number"
+    one = f"{law.base:g} {_unit(found.series, law.base)}"
+    told = (
+        f"T(n) = n r / (1 + a (n - 1)), n in units of {one}: r = {law.rate:,.4g} samples/s, "
+        f"a = {law.lost:.5f}, parallel part {law.parallel:.3%}; fitted to {law.points} sizes, "
+        f"at most {law.worst:.1%} off"
+    )
+    return f"{told}; faster than linear" if law.lost < 0 else told

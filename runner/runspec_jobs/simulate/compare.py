@@ -1,0 +1,106 @@
+"""What is compared: the job as its spec has it, as a gang on the same machines, and on machines that stay."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import NamedTuple
+
+from runspec_jobs.diagnostics.problem import Problem
+from runspec_jobs.simulate.fleet import Dice
+from runspec_jobs.simulate.runs import Job, Outcome, elastic, gang
+from runspec_jobs.simulate.trace import Trace
+from runspec_jobs.spec.model import Capacity, Spec
+
+STAYS = "on-demand"
+POOLS: Mapping[Capacity, tuple[str, ...]] = {
+    Capacity.ON_DEMAND: (STAYS,),
+    Capacity.SPOT: ("spot",),
+    Capacity.SPOT_THEN_ON_DEMAND: ("spot", STAYS),
+}
+
+
+class Case(NamedTuple):
+    """One thing to simulate, on *least* to *most* nodes; of a gang they are the same."""
+
+    kind: str
+    least: int
+    most: int
+    job: Job
+
+    def run(self, trace: Trace, dice: Dice) -> Outcome:
+        if self.kind == "elastic":
+            return elastic(self.job, self.least, self.most, trace, dice)
+        return gang(self.job, self.most, trace, dice)
+
+
+class Spread(NamedTuple):
+    """A figure over many runs: its mean, and what a tenth of them is below and above."""
+
+    mean: float
+    low: float
+    high: float
+
+
+class Result(NamedTuple):
+    """What became of a case in *runs* runs. The time is of those that finished, all else is of all of them."""
+
+    case: Case
+    runs: int
+    finished: int
+    why: str
+    time_s: Spread | None
+    cost: Spread
+    mean_s: float
+    node_h: float
+    losses: float
+    redone_s: float
+    idle_s: float
+
+
+def wanted(spec: Spec, trace: Trace) -> tuple[dict[str, int], list[Problem]]:
+    """Give the most nodes of each pool of *trace* that *spec* may take, by its capacity."""
+    asked = (spec.cluster.pool,) if spec.cluster.pool else POOLS[spec.cluster.capacity]
+    there = {name: spec.cluster.nodes.max for name in asked if name in trace.pools}
+    if there:
+        return there, []
+    names = " or ".join(f"'{name}'" for name in asked)
+    what = f"there is no pool {names}, and the spec asks for {spec.cluster.bought}"
+    return {}, [Problem(("pools",), what, "name one so, or say which: --take POOL=NODES", at="key")]
+
+
+def cases(spec: Spec, job: Job, trace: Trace, fixed: int | None) -> Iterator[Case]:
+    """Give what to compare; the last one is what the others are compared with."""
+    nodes = spec.cluster.nodes
+    yield Case("elastic", nodes.min if nodes.elastic else 1, nodes.max, job)
+    count = fixed or nodes.max
+    enough = sum(job.take.values()) >= count
+    take = job.take if enough else dict.fromkeys(job.take, count)
+    yield Case("fixed", count, count, job._replace(take=take))
+    if STAYS in trace.pools and set(job.take) != {STAYS}:
+        yield Case("fixed", count, count, job._replace(take={STAYS: count}))
+
+
+def result(case: Case, trace: Trace, dices: Iterable[Dice]) -> Result:
+    """Simulate *case* once with each of *dices*."""
+    all_ = [case.run(trace, dice) for dice in dices]
+    done = [one for one in all_ if not one.why]
+    count = len(all_)
+    return Result(
+        case,
+        count,
+        len(done),
+        next((one.why for one in all_ if one.why), ""),
+        _spread([one.time_s for one in done]) if done else None,
+        _spread([one.cost for one in all_]),
+        sum(one.time_s for one in all_) / count,
+        sum(one.node_s for one in all_) / 3600 / count,
+        sum(one.losses for one in all_) / count,
+        sum(one.redone_s for one in all_) / count,
+        sum(one.idle_s for one in all_) / count,
+    )
+
+
+def _spread(values: list[float]) -> Spread:
+    ordered = sorted(values)
+    last = len(ordered) - 1
+    return Spread(sum(ordered) / len(ordered), ordered[last // 10], ordered[last - last // 10])

@@ -1,0 +1,139 @@
+"""The machines of a simulated job: taken from pools, paid for, and taken away again."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from runspec_jobs.simulate.trace import Event, Pool, Trace
+
+Dice = Callable[[], float]  # gives a number from 0 to 1, without 1
+NEVER = math.inf
+
+
+class Lost(NamedTuple):
+    """A machine that is gone; *told* says whether its node knew beforehand."""
+
+    node: int
+    told: bool
+
+
+class Changes(NamedTuple):
+    """What became of machines at one moment, by the numbers of their nodes."""
+
+    up: tuple[int, ...] = ()
+    lost: tuple[Lost, ...] = ()
+
+
+@dataclass
+class Machine:
+    """One machine that is held, for the task *slot*."""
+
+    node: int
+    slot: int
+    pool: str
+    up_s: float
+    ends_s: float
+    up: bool = False
+
+
+@dataclass
+class Place:
+    """A pool as it is now."""
+
+    settings: Pool
+    most: int
+    price: float
+    nodes: int
+    held: int = 0
+    back_s: list[float] = field(default_factory=list)  # when what was lost can be had again
+
+    @property
+    def free(self) -> bool:
+        return self.held < min(self.most, self.nodes - len(self.back_s))
+
+
+class Fleet:
+    """Machines for *slots* tasks, each tried *tries* times in all, from pools in the order of *take*."""
+
+    def __init__(
+        self, trace: Trace, take: Mapping[str, int], slots: int, tries: float, dice: Dice
+    ) -> None:
+        self.places = {
+            name: Place(pool, take[name], pool.price, pool.nodes)
+            for name, pool in ((name, trace.pools[name]) for name in take)
+        }
+        self.events = [event for event in trace.events if event.pool in take]
+        self.left = dict.fromkeys(range(slots), tries)
+        self.machines: list[Machine] = []
+        self.dice = dice
+        self.made = 0
+        self.cost = 0.0
+        self.node_s = 0.0
+
+    def next_s(self) -> float:
+        """Give when something happens next by itself."""
+        moments = [machine.ends_s for machine in self.machines]
+        moments += [machine.up_s for machine in self.machines if not machine.up]
+        moments += [event.time for event in self.events[:1]]
+        moments += [back for place in self.places.values() for back in place.back_s]
+        return min(moments, default=NEVER)
+
+    def pay(self, seconds: float) -> None:
+        """Pay for what is held, for *seconds*."""
+        for place in self.places.values():
+            self.cost += place.held * place.price * seconds / 3600
+            self.node_s += place.held * seconds
+
+    def at(self, now_s: float) -> Changes:
+        """Let happen what happens at *now_s*."""
+        lost = [self._lose(m, now_s) for m in list(self.machines) if m.ends_s <= now_s]
+        while self.events and self.events[0].time <= now_s:
+            lost += self._event(self.events.pop(0), now_s)
+        for place in self.places.values():
+            place.back_s = [back for back in place.back_s if back > now_s]
+        self._take(now_s)
+        up = [m for m in self.machines if not m.up and m.up_s <= now_s]
+        for machine in up:
+            machine.up = True
+        return Changes(tuple(m.node for m in up), tuple(one for one in lost if one))
+
+    def _event(self, event: Event, now_s: float) -> list[Lost | None]:
+        place = self.places[event.pool]
+        place.price = place.price if event.price is None else event.price
+        place.nodes = place.nodes if event.nodes is None else event.nodes
+        newest = [machine for machine in self.machines if machine.pool == event.pool][::-1]
+        lost = [self._lose(machine, now_s) for machine in newest[: event.lost or 0]]
+        left = newest[event.lost or 0 :]
+        too_many = max(0, len(left) - place.nodes)
+        return lost + [self._lose(machine, now_s, fewer=True) for machine in left[:too_many]]
+
+    def _lose(self, machine: Machine, now_s: float, *, fewer: bool = False) -> Lost | None:
+        """Take *machine* away, with its place in the pool if there are *fewer*; give what its job sees of that."""
+        self.machines.remove(machine)
+        place = self.places[machine.pool]
+        place.held -= 1
+        if place.settings.wait and not fewer:
+            place.back_s.append(now_s + self._drawn(place.settings.wait))
+        return Lost(machine.node, place.settings.notice > 0) if machine.up else None
+
+    def _take(self, now_s: float) -> None:
+        """Take a machine for each task that has none, where there is one."""
+        busy = {machine.slot for machine in self.machines}
+        idle = [slot for slot, left in self.left.items() if left > 0 and slot not in busy]
+        for name, place in self.places.items():
+            while idle and place.free:
+                self._give(idle.pop(0), name, place, now_s)
+
+    def _give(self, slot: int, name: str, place: Place, now_s: float) -> None:
+        rate = place.settings.losses_per_hour
+        ends_s = now_s + self._drawn(3600 / rate) if rate else NEVER
+        self.machines.append(Machine(self.made, slot, name, now_s + place.settings.boot, ends_s))
+        self.made += 1
+        self.left[slot] -= 1
+        place.held += 1
+
+    def _drawn(self, mean_s: float) -> float:
+        return -mean_s * math.log(1 - self.dice())

@@ -1,0 +1,109 @@
+"""The members of a simulated elastic job: the policy is that of real ones, `runspec_agent.elastic.policy`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from runspec_agent.elastic.policy import (
+    CALLS,
+    GONE,
+    READY,
+    RUNNING,
+    Bounds,
+    Node,
+    Seen,
+    Sight,
+    State,
+    Timing,
+    decide,
+)
+from runspec_jobs.simulate.fleet import NEVER, Changes, Lost
+from runspec_jobs.simulate.progress import Work
+
+SAID: Mapping[str, float] = {READY: 0.0}
+
+
+class Elastic:
+    """Nodes that come and go.
+
+    Someone always leads, and looks as often as a leader does. A program stops at once when it is asked to, or when
+    a member has gone; what stopping and starting take is in the costs of the work.
+    """
+
+    def __init__(self, work: Work, bounds: Bounds, timing: Timing) -> None:
+        self.work, self.bounds, self.timing = work, bounds, timing
+        self.why = ""
+        self.state = State(number=0, term=1, leader="")
+        self.since_s = 0.0
+        self.seen: dict[str, Seen] = {}
+        self.silent: set[str] = set()  # members that are gone
+        self.lost = False  # since it ran last
+        self.starts_s = NEVER
+        self.looks_s = NEVER
+        self.quiet_s = 0.0  # from then on, no time-out of the policy can be running
+
+    def step(self, now_s: float, changes: Changes) -> None:
+        for node in changes.up:
+            name = f"{node:09}"
+            self.seen[name] = Seen(Node(name, 1, name), now_s, now_s)
+        for lost in changes.lost:
+            self._gone(now_s, lost)
+        if changes.up or changes.lost:
+            self._wake(now_s)
+        if self.looks_s <= now_s:
+            self._look(now_s)
+        if self.starts_s <= now_s:
+            self.work.start(now_s, len(self.state.members))
+            self.starts_s = NEVER
+
+    def next_s(self) -> float:
+        return min(self.starts_s, self.looks_s)
+
+    def _gone(self, now_s: float, lost: Lost) -> None:
+        name = f"{lost.node:09}"
+        if self.state.rank(name) is None:
+            del self.seen[name]
+            return
+        self.seen[name] = self.seen[name]._replace(changed=now_s, word=GONE if lost.told else "")
+        self.silent.add(name)
+        self.work.stop(now_s, told=lost.told)
+        self.starts_s = NEVER
+        self.lost = True
+
+    def _wake(self, now_s: float) -> None:
+        timing = self.timing
+        longest_s = timing.lease_s + timing.ready_s + (CALLS + 1) * timing.last_call_s
+        self.quiet_s = now_s + longest_s + 2 * timing.beat_s
+        self.looks_s = min(self.looks_s, now_s + timing.hurry_s)
+
+    def _look(self, now_s: float) -> None:
+        """Do what a leader does with each beat, and what the nodes do at its word."""
+        there = {name: SAID for name in self.seen if name not in self.silent}
+        seen = {**self.seen, **{name: self.seen[name]._replace(changed=now_s) for name in there}}
+        sight = Sight(now_s, self.since_s, now_s, seen, there)
+        found = decide(self.state, sight, self.bounds, self.timing)
+        if found is not self.state:
+            self._told(now_s, found)
+        pause_s = self.timing.beat_s if self.state.phase == RUNNING else self.timing.hurry_s
+        over = now_s >= self.quiet_s or self._settled()
+        self.looks_s = NEVER if over else now_s + pause_s
+
+    def _settled(self) -> bool:
+        """Say whether all run that could: then nothing is waited for."""
+        count = len(self.state.members)
+        everyone = count in (len(self.seen), self.bounds.most)
+        return self.state.phase == RUNNING and everyone and not self.silent
+
+    def _told(self, now_s: float, found: State) -> None:
+        self.state, self.since_s = found, now_s
+        self._wake(now_s)
+        if found.phase != RUNNING:
+            self.work.stop(now_s, told=True)
+            self.starts_s = NEVER
+            return
+        costs = self.work.costs
+        first = found.generation == 1
+        gap_s = 0.0 if first else costs.loss_s if self.lost else costs.join_s
+        self.starts_s, self.lost = now_s + gap_s, False
+        self.seen = {name: seen for name, seen in self.seen.items() if name not in self.silent}
+        self.silent.clear()

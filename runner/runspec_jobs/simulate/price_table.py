@@ -1,0 +1,91 @@
+"""A trace as a table, CSV: what price lists and spreadsheets give."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from runspec_jobs.diagnostics.problem import did_you_mean
+from runspec_jobs.document.nodes import Document, Map, Mark, Seq, Text
+from runspec_jobs.document.reader import TEXT_BYTES, Flaw, YamlError, lines
+
+POOL = ("price", "nodes", "boot", "notice", "losses_per_hour", "wait")
+COLUMNS = ("time", "pool", "lost", *POOL)
+
+
+def read(data: bytes) -> Document:
+    """Give the table as the document that a trace in YAML would be, each value at its place in the table.
+
+    The first row of a pool says what it is at the beginning; each later one is an event. What follows # in the first
+    line says where the table is from. Raises YamlError.
+    """
+    if len(data) > TEXT_BYTES:
+        raise YamlError(Flaw(Mark(1, 1), "the file is larger than 1 MiB"))
+    every = lines(data)
+    rows = [_cells(n, line) for n, line in enumerate(every) if line and line[0] != "#"]
+    if not rows:
+        raise YamlError(Flaw(Mark(1, 1), "the file is empty", "begin with time,pool,price,nodes"))
+    names, body = rows[0], rows[1:]
+    if flaws := [*_header(names), *_lengths(len(names), body)]:
+        raise YamlError(*flaws)
+    if flaws := list(_late(names, body)):
+        raise YamlError(*flaws)
+    value = _tree(names, body)
+    if every[0].startswith("# "):
+        value[Text("about")] = Text(every[0][2:])
+    return Document(value)
+
+
+def _cells(number: int, line: str) -> list[Text]:
+    cells, start = [], 0
+    for cell in line.split(","):
+        first = start + len(cell) - len(cell.lstrip())
+        word = cell.strip()
+        cells.append(Text(word, span=(number, first, number, first + len(word))))
+        start += len(cell) + 1
+    return cells
+
+
+def _header(names: list[Text]) -> Iterator[Flaw]:
+    for name in names:
+        if name not in COLUMNS:
+            yield Flaw(name.mark, f"unknown column '{name}'", did_you_mean(name, COLUMNS))
+        elif names.count(name) > 1:
+            yield Flaw(name.mark, f"'{name}' is there twice", "keep one of them")
+    for due in ("time", "pool"):
+        if due not in names:
+            yield Flaw(names[0].mark, f"there is no column '{due}'")
+
+
+def _lengths(count: int, body: list[list[Text]]) -> Iterator[Flaw]:
+    for row in body:
+        if len(row) != count:
+            yield Flaw(row[0].mark, f"{len(row)} values below {count} columns")
+
+
+def _late(names: Sequence[str], body: list[list[Text]]) -> Iterator[Flaw]:
+    """A pool whose first row is not of the beginning would be there from the beginning all the same."""
+    seen = set()
+    for row in body:
+        time, pool = row[names.index("time")], row[names.index("pool")]
+        if pool and pool not in seen and time not in ("0", "0s"):
+            yield Flaw(
+                time.mark, f"the first row of '{pool}' is not of time 0", "say how it begins"
+            )
+        seen.add(pool)
+
+
+def _tree(names: Sequence[str], body: list[list[Text]]) -> Map:
+    pools, events = Map(), Seq()
+    for row in body:
+        cells = {Text(k, span=v.span): v for k, v in zip(names, row, strict=True) if v}
+        pool = row[names.index("pool")]
+        first = bool(pool) and pool not in pools
+        made = Map({k: v for k, v in cells.items() if not (first and k in ("time", "pool"))})
+        made.span = (*row[0].span[:2], *row[-1].span[2:])
+        if first:
+            pools[pool] = made
+        else:
+            events.append(made)
+    whole = Map({Text("pools"): pools, Text("events"): events})
+    pools.span = events.span = whole.span = (0, 0, 0, 0)
+    return whole

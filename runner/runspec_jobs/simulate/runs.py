@@ -1,0 +1,130 @@
+"""A simulated run from beginning to end, event by event: a pure function of its arguments."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import NamedTuple, Protocol
+
+from runspec_agent.elastic.policy import Bounds, Timing
+from runspec_jobs.simulate.fleet import NEVER, Changes, Dice, Fleet
+from runspec_jobs.simulate.members import Elastic
+from runspec_jobs.simulate.progress import Costs, Work
+from runspec_jobs.simulate.throughput import Curve
+from runspec_jobs.simulate.trace import Trace
+
+PATIENCE = 100  # times as long as on all nodes without any loss: what takes longer is given up
+
+
+class Job(NamedTuple):
+    """What is to be done, and on what: *take* is how many nodes of which pool at most, the first ones first."""
+
+    samples: float
+    curve: Curve
+    costs: Costs
+    take: Mapping[str, int]
+    tries: float = NEVER
+
+
+class Outcome(NamedTuple):
+    """What became of a run. *why* is empty if it finished; times are in seconds."""
+
+    why: str
+    time_s: float
+    cost: float
+    node_s: float
+    losses: int
+    redone_s: float
+    idle_s: float
+
+
+ELASTIC_TIMING = Timing.of(5.0)
+
+
+class Side(Protocol):
+    """How a job answers to what becomes of its machines."""
+
+    work: Work
+    why: str
+
+    def step(self, now_s: float, changes: Changes) -> None:
+        """Take in *changes*, and do what is due at *now_s*."""
+
+    def next_s(self) -> float:
+        """Give when something is due by itself, beside the end of the work."""
+
+
+class Gang:
+    """A fixed number of nodes that all have to be there: what becomes of one becomes of all."""
+
+    def __init__(self, work: Work, nodes: int, tries: float) -> None:
+        self.work, self.nodes, self.tries = work, nodes, tries
+        self.why = ""
+        self.up: set[int] = set()
+        self.starts_s = NEVER
+        self.restarts = 0
+
+    def step(self, now_s: float, changes: Changes) -> None:
+        began = self.work.speed > 0 or self.starts_s < NEVER
+        if changes.lost:
+            self.work.stop(now_s, told=all(lost.told for lost in changes.lost))
+            self.up -= {lost.node for lost in changes.lost}
+            self.starts_s = NEVER
+            self.restarts += began
+            if self.restarts >= self.tries:
+                self.why = f"all {self.tries} tries were reclaimed"
+        self.up |= set(changes.up)
+        if not self.work.speed and self.starts_s == NEVER and len(self.up) == self.nodes:
+            self.starts_s = now_s + (self.work.costs.loss_s if self.restarts else 0.0)
+        if self.starts_s <= now_s:
+            self.work.start(now_s, self.nodes)
+            self.starts_s = NEVER
+
+    def next_s(self) -> float:
+        return self.starts_s
+
+
+def gang(job: Job, nodes: int, trace: Trace, dice: Dice) -> Outcome:
+    """Give what becomes of *job* on *nodes* that are always the same number."""
+    fleet = Fleet(trace, job.take, nodes, NEVER, dice)
+    side = Gang(Work(job.samples, job.curve, job.costs), nodes, job.tries)
+    return _ended(side, fleet, _limit_s(job, nodes))
+
+
+def elastic(
+    job: Job, least: int, most: int, trace: Trace, dice: Dice, timing: Timing = ELASTIC_TIMING
+) -> Outcome:
+    """Give what becomes of *job* on *least* to *most* nodes that come and go."""
+    fleet = Fleet(trace, job.take, most, job.tries, dice)
+    side = Elastic(Work(job.samples, job.curve, job.costs), Bounds(least, most), timing)
+    return _ended(side, fleet, _limit_s(job, most))
+
+
+def _limit_s(job: Job, nodes: int) -> float:
+    return PATIENCE * job.samples / job.curve.samples_per_s(nodes)
+
+
+def _ended(side: Side, fleet: Fleet, limit_s: float) -> Outcome:
+    """Let happen one thing after the other until the work is done, or will never be."""
+    now_s = idle_s = 0.0
+    losses = 0
+    while True:
+        changes = fleet.at(now_s)
+        losses += len(changes.lost)
+        if side.work.finished:
+            break
+        side.step(now_s, changes)
+        next_s = min(side.next_s(), side.work.next_s(now_s), fleet.next_s())
+        if not side.why and next_s > limit_s:
+            side.why = (
+                "too few machines or tries are left"
+                if next_s == NEVER
+                else "it takes 100 times too long"
+            )
+        if side.why:
+            break
+        fleet.pay(next_s - now_s)
+        idle_s += 0.0 if side.work.speed else next_s - now_s
+        side.work.advance(next_s - now_s)
+        now_s = next_s
+    work = side.work
+    return Outcome(side.why, now_s, fleet.cost, fleet.node_s, losses, work.redone_s, idle_s)

@@ -1,0 +1,1 @@
+"""The spec: its models, and the rules that its fields must satisfy."""

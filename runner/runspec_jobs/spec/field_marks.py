@@ -1,0 +1,101 @@
+"""Who may set a field of a provider's options: its user alone, in a profile, or anyone, in a job file too.
+
+A job file is data that may come from a stranger. What names a host, an endpoint, a command, an interpreter, a place of
+secrets, keys or data, an account or a role is for the user's profile; what chooses within the user's own account is for
+anyone. `User[...]` and `Anyone[...]` around a field's type say which.
+"""
+
+from __future__ import annotations
+
+from collections import abc
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Annotated, Any, TypeVar, get_args, get_origin
+
+from pydantic import BaseModel, GetJsonSchemaHandler
+
+from runspec_jobs.diagnostics.problem import Path
+
+T = TypeVar("T")
+KEY = "x-set-by"  # in the JSON Schema of a provider's options
+
+
+@dataclass(frozen=True)
+class SetBy:
+    """The mark of a field; its JSON Schema shows it."""
+
+    who: str
+
+    def __get_pydantic_json_schema__(self, core: Any, handler: GetJsonSchemaHandler) -> Any:
+        return {**handler(core), KEY: self.who}
+
+
+USER, ANYONE = SetBy("user"), SetBy("anyone")
+User = Annotated[T, USER]
+"""A field that only a profile sets, which the user wrote or has trusted."""
+Anyone = Annotated[T, ANYONE]
+"""A field that a job file may set as well."""
+
+
+def unmarked(kind: type[BaseModel]) -> list[str]:
+    """Return the fields of *kind*, and of every model in it, that have not exactly one mark."""
+    found = []
+    for one in _with_nested(kind):
+        for name, field in one.model_fields.items():
+            if len([mark for mark in field.metadata if isinstance(mark, SetBy)]) != 1:
+                found.append(f"{one.__name__}.{name}")
+    return found
+
+
+def of_user(kind: type[BaseModel], settings: Any, at: Path = ()) -> Iterator[Path]:
+    """Yield the path of everything in *settings* for a *kind*, as a file has them, that only the user may set.
+
+    A field without a mark counts as the user's. Keys that *kind* does not know are left out.
+    """
+    if not isinstance(settings, Mapping):
+        return
+    for name, value in settings.items():
+        field = kind.model_fields.get(str(name))
+        if field is None:
+            continue
+        if ANYONE not in field.metadata:
+            yield (*at, name)
+            continue
+        yield from _nested(field.annotation, value, (*at, name))
+
+
+def _nested(annotation: Any, value: Any, at: Path) -> Iterator[Path]:
+    """Yield what `of_user` does for the models in *value*, which is of the type *annotation*."""
+    kinds = get_args(annotation)
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        yield from of_user(annotation, value, at)
+    elif get_origin(annotation) is abc.Mapping:
+        for name, item in value.items() if isinstance(value, Mapping) else ():
+            yield from _nested(kinds[1], item, (*at, name))
+    elif get_origin(annotation) is tuple:
+        for number, item in enumerate(value if isinstance(value, list) else ()):
+            yield from _nested(kinds[0], item, (*at, number))
+    else:  # a union, or a type with more said of it
+        for kind in kinds:
+            yield from _nested(kind, value, at)
+
+
+def models_in(annotation: Any) -> Iterator[type[BaseModel]]:
+    """Yield the models that *annotation* names."""
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        yield annotation
+    for inner in getattr(annotation, "__args__", ()):
+        yield from models_in(inner)
+
+
+def _with_nested(kind: type[BaseModel]) -> Iterator[type[BaseModel]]:
+    """Yield *kind* and every model in its fields, each once."""
+    seen, waiting = set(), [kind]
+    while waiting:
+        one = waiting.pop(0)
+        if one not in seen:
+            seen.add(one)
+            yield one
+            waiting += [
+                m for field in one.model_fields.values() for m in models_in(field.annotation)
+            ]

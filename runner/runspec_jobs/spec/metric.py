@@ -1,0 +1,129 @@
+"""`metric` and `scaling`: what is measured of a job, and at which sizes."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from pydantic import BeforeValidator, Field, WithJsonSchema
+
+from runspec_jobs.spec.base import Model
+from runspec_jobs.spec.sweep import Number
+from runspec_jobs.spec.types import Positive, Word
+
+TABLES = (".csv", ".json", ".jsonl")
+SIZES = 50
+
+
+class Stop(Model):
+    """A condition that stops the other tasks of a sweep. Write one of the fields."""
+
+    below: Number | None = Field(
+        default=None,
+        description="Stop the others as soon as the metric of a task is below this number.",
+    )
+    above: Number | None = Field(
+        default=None,
+        description="Stop the others as soon as the metric of a task is above this number.",
+    )
+
+    def reached(self, value: float) -> bool:
+        """Say whether *value* is enough."""
+        if self.below is not None:
+            return value < float(self.below)
+        return self.above is not None and value > float(self.above)
+
+
+class Metric(Model):
+    """A number that the job prints or writes, by which tasks are ranked or numbers of nodes are compared."""
+
+    name: Word = Field(description="Name of the metric in reports.")
+    goal: Literal["min", "max"] = Field(
+        description="Whether the smallest (`min`) or the largest (`max`) value is the best."
+    )
+    pattern: Word | None = Field(
+        default=None,
+        description="Regular expression that finds the number in a line of the log: its only group, or "
+        "its group called `value`, is the number.",
+    )
+    reader: Literal["horovod", "mxnet", "chainer"] | None = Field(
+        default=None, description="Framework whose table in the log is read, instead of `pattern`."
+    )
+    column: Word | None = Field(
+        default=None,
+        description="Column of the table, or of a `.csv` file. The default for tables is `speed` for "
+        "Horovod and MXNet, and `validation/main/accuracy` for Chainer.",
+    )
+    file: Word | None = Field(
+        default=None,
+        description="File to read instead of the log, as `OUTPUT/path` in an output: `.json`, `.jsonl`, "
+        "`.csv`, or text.",
+    )
+    key: Word | None = Field(
+        default=None, description="Where the number is in a JSON file, such as `val.accuracy`."
+    )
+    take: Literal["last", "best", "median"] = Field(
+        default="last", description="Which number counts if there are several."
+    )
+    stop: Stop | None = Field(
+        default=None,
+        description="Stops the rest of a sweep when a task is good enough, while `apply` or `report "
+        "--follow` watches the run.",
+    )
+
+    @property
+    def table(self) -> str | None:
+        """The kind of file that needs neither pattern nor reader, or None."""
+        return next((end for end in TABLES if (self.file or "").lower().endswith(end)), None)
+
+    def better(self, one: float, other: float) -> bool:
+        return one > other if self.goal == "max" else one < other
+
+
+class Scaling(Model):
+    """The numbers of nodes that the job is run on, one run each, and what the figures describe."""
+
+    nodes: Annotated[tuple[Positive, ...], Field(min_length=1, max_length=SIZES)] = Field(
+        description="The numbers of nodes: `[1, 2, 4, 8]`."
+    )
+    batch: Positive | None = Field(
+        default=None, description="Number of samples in one step, on all nodes together."
+    )
+    data: Literal["synthetic", "real"] | None = Field(
+        default=None, description="Whether the samples are `synthetic` or `real`."
+    )
+    software: Word | None = Field(
+        default=None, description="The software that was measured, with versions."
+    )
+
+
+def _sizes(value: Any) -> Any:
+    return {"nodes": value} if isinstance(value, list | tuple) else value
+
+
+SCALING_SCHEMA: dict[str, Any] = {
+    "oneOf": [
+        {
+            "type": "array",
+            "minItems": 1,
+            "maxItems": SIZES,
+            "items": {"type": "integer", "minimum": 1},
+        },
+        {
+            "type": "object",
+            "additionalProperties": False,
+            "required": ["nodes"],
+            "properties": {
+                "nodes": {
+                    "type": "array",
+                    "minItems": 1,
+                    "maxItems": SIZES,
+                    "items": {"type": "integer", "minimum": 1},
+                },
+                "batch": {"type": "integer", "minimum": 1},
+                "data": {"enum": ["synthetic", "real"]},
+                "software": {"type": "string", "minLength": 1},
+            },
+        },
+    ]
+}
+Sizes = Annotated[Scaling, BeforeValidator(_sizes), WithJsonSchema(SCALING_SCHEMA)]

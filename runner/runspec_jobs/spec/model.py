@@ -1,0 +1,393 @@
+"""The spec, version 1: what a user may write in a job file, as frozen models.
+
+Shapes and limits of single values live here; what holds between fields is in `rules`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from enum import StrEnum
+from typing import Annotated, Any, Literal, Self
+
+from pydantic import (
+    BeforeValidator,
+    ConfigDict,
+    Discriminator,
+    Field,
+    Tag,
+    WithJsonSchema,
+    model_validator,
+)
+
+from runspec_jobs.diagnostics.problem import did_you_mean
+from runspec_jobs.document.nodes import Text, kind
+from runspec_jobs.spec.base import Model
+from runspec_jobs.spec.metric import Metric, Sizes
+from runspec_jobs.spec.sweep import Sweep
+from runspec_jobs.spec.types import (
+    Bytes,
+    Folder,
+    Free,
+    Image,
+    Key,
+    Name,
+    Positive,
+    Saves,
+    Seconds,
+    SecretName,
+    Tries,
+    Variable,
+    Word,
+    compiled,
+    problem,
+    whole,
+)
+
+SOURCE = r"^(\.{1,2}(/|$)|/|~/|store://.|shared://.)"
+
+
+class Capacity(StrEnum):
+    """How the machines are bought."""
+
+    ON_DEMAND = "on-demand"
+    SPOT = "spot"
+    SPOT_THEN_ON_DEMAND = "spot-then-on-demand"
+
+
+class Launch(StrEnum):
+    """Who starts the processes of a job of many nodes."""
+
+    NONE = "none"
+    MPI = "mpi"
+    TORCHRUN = "torchrun"
+
+
+class Nodes(Model):
+    """How many nodes: `2`, or `{min: 1, max: 12}` for an elastic job, whose nodes may join and leave."""
+
+    min: Positive = Field(description="The smallest number of nodes that the job runs on.")
+    max: Positive = Field(description="The largest number of nodes that the job uses.")
+
+    @model_validator(mode="before")
+    @classmethod
+    def _number(cls, value: Any) -> Any:
+        if isinstance(value, Text):
+            if kind(value) != "int":
+                raise problem(f"'{value}' is not a number of nodes", "write 2 or {min: 1, max: 4}")
+            value = whole(value)
+            if value < 1:
+                raise problem(f"{value} nodes are none", "write at least 1")
+        return {"min": value, "max": value} if isinstance(value, int) else value
+
+    @model_validator(mode="after")
+    def _order(self) -> Self:
+        if self.min > self.max:
+            raise problem(f"min is {self.min}, above max, which is {self.max}")
+        return self
+
+    @property
+    def elastic(self) -> bool:
+        return self.min != self.max
+
+
+NODES_SCHEMA = {
+    "oneOf": [
+        {"type": "integer", "minimum": 1},
+        {
+            "type": "object",
+            "additionalProperties": False,
+            "required": ["min", "max"],
+            "properties": {
+                "min": {"type": "integer", "minimum": 1},
+                "max": {"type": "integer", "minimum": 1},
+            },
+        },
+    ]
+}
+
+
+# Words of Azure Batch AI (VmPriority), which files of its tool have:
+# https://github.com/Azure/azure-rest-api-specs/tree/main/specification/batchai
+OF_OTHERS = {"lowpriority": "spot", "dedicated": "on-demand"}
+
+
+POOL = r"^pool:[a-z][a-z0-9_-]{0,39}$"
+BOUGHT = (*(str(c) for c in Capacity), "low-priority")  # the last is read as spot
+
+
+def _bought(value: Any) -> Any:
+    if value == "low-priority":
+        return "spot"
+    if not isinstance(value, str) or value in BOUGHT or compiled(POOL).fullmatch(value):
+        return value
+    kinds = "on-demand, spot, spot-then-on-demand or pool:NAME"
+    mine = OF_OTHERS.get(value.lower())
+    hint = f"did you mean '{mine}'?" if mine else did_you_mean(value, BOUGHT)
+    raise problem(f"'{value}' is not {kinds}", hint)
+
+
+class Cluster(Model):
+    """The machines of the job. `cpus`, `memory`, `gpus`, `gpu_type` and `disk` are for each node."""
+
+    model_config = ConfigDict(serialize_by_alias=True)
+
+    nodes: Annotated[Nodes, WithJsonSchema(NODES_SCHEMA)] = Field(
+        default=Nodes(min=1, max=1),
+        description="How many nodes the job has: a number, or `{min, max}` for an elastic job, whose "
+        "nodes may join and leave.",
+    )
+    bought: Annotated[
+        str,
+        BeforeValidator(_bought),
+        WithJsonSchema({"oneOf": [{"enum": [*BOUGHT]}, {"type": "string", "pattern": POOL}]}),
+    ] = Field(
+        default="on-demand",
+        alias="capacity",
+        description="How the machines are bought: `on-demand`, `spot`, or `spot-then-on-demand`, which "
+        "uses on-demand machines where there are no spot machines. `low-priority` means "
+        "`spot`. `pool:NAME` uses existing machines, which the profile describes under "
+        "`pools`.",
+    )
+    cpus: Positive | None = Field(default=None, description="Number of processor cores.")
+    memory: Bytes | None = Field(default=None, description="Main memory, such as `16GiB`.")
+    gpus: Positive | None = Field(default=None, description="Number of GPUs.")
+    gpu_type: Word | None = Field(default=None, description="Type of the GPUs, such as `V100`.")
+    disk: Bytes | None = Field(default=None, description="Scratch disk space, such as `100GiB`.")
+    placement: Literal["close"] | None = Field(
+        default=None,
+        description="`close` places the nodes in the same zone, with the lowest network latency that the "
+        "service offers.",
+    )
+
+    @property
+    def pool(self) -> str | None:
+        """The pool that the machines are drawn from, and given back to."""
+        return self.bought.partition(":")[2] or None
+
+    @property
+    def capacity(self) -> Capacity:
+        """How the machines are bought; those of a pool are there, and nobody takes them away."""
+        return Capacity.ON_DEMAND if self.pool else Capacity(self.bought)
+
+
+class Container(Model):
+    """What the job runs in: a container image, or Python packages where there is no container engine."""
+
+    image: Image | None = Field(
+        default=None,
+        description="The container image. Name it with a tag or, so that it is always the same image, "
+        "with a digest.",
+    )
+    python: Word | None = Field(
+        default=None,
+        description="The Python versions that `requirements` work with, such as `>=3.9,<3.12`. Used "
+        "where runspec builds an environment without an image.",
+    )
+    requirements: (
+        Annotated[
+            Annotated[Word, Tag("file")] | Annotated[tuple[Word, ...], Tag("list")],
+            Discriminator(lambda value: "list" if isinstance(value, list | tuple) else "file"),
+        ]
+        | None
+    ) = Field(
+        default=None,
+        description="Python packages: the path of a requirements file beside the spec, or a list. They "
+        "are installed in addition to the image, or into a new environment where the job "
+        "runs without a container.",
+    )
+    build_constraints: tuple[Word, ...] = Field(
+        default=(),
+        description="Version constraints for building source packages, as pip's build constraints: "
+        "`[setuptools<74]`.",
+    )
+    shm: Bytes | None = Field(
+        default=None, description="Size of the shared memory `/dev/shm`, such as `8GiB`."
+    )
+
+
+class Mount(Model):
+    """Data that the job reads, placed at `target` on every node."""
+
+    name: Key = Field(description="Name of the mount: `${mounts.NAME}` in the command is its path.")
+    source: Annotated[
+        Word, WithJsonSchema({"type": "string", "pattern": SOURCE, "minLength": 1})
+    ] = Field(
+        description="Where the data is: a folder, relative to the spec (`./mnist`), a place in the "
+        "profile's object store (`store://datasets/mnist`) or in a shared file system "
+        "(`shared://workspace`)."
+    )
+    target: Folder = Field(
+        description="Absolute path of the mount in the job. Without a container it is below a folder of "
+        "the job: use `${mounts.NAME}`."
+    )
+    mode: Literal["ro", "rw"] | None = Field(
+        default=None,
+        description="`ro` (read-only) or `rw` (read-write). The default is `rw` for shared file systems "
+        "and `ro` for all other sources.",
+    )
+
+    @model_validator(mode="after")
+    def _known_source(self) -> Self:
+        if not compiled(SOURCE).match(self.source):
+            raise problem(
+                f"'{self.source}' is no place that can be mounted",
+                "write ./folder, store://place or shared://place",
+            )
+        if self.scheme != "file" and ".." in self.source.split("/"):
+            raise problem(f"'{self.source}' leaves its root")
+        return self
+
+    @property
+    def scheme(self) -> Literal["file", "store", "shared"]:
+        """Where the source lies: a folder here, the object store, or a shared file system."""
+        if self.source.startswith("store://"):
+            return "store"
+        return "shared" if self.source.startswith("shared://") else "file"
+
+    @property
+    def place(self) -> str:
+        """The source without its scheme."""
+        return self.source.split("://", 1)[-1]
+
+    @property
+    def read_only(self) -> bool:
+        return (self.mode or ("rw" if self.scheme == "shared" else "ro")) == "ro"
+
+
+class Output(Model):
+    """A folder that the job writes. runspec saves it to the store, even if the job fails."""
+
+    model_config = ConfigDict(serialize_by_alias=True)
+
+    name: Key = Field(
+        description="Name of the output: `${outputs.NAME}` in the command is its path."
+    )
+    path: Folder = Field(
+        description="Absolute path of the folder in the job. Without a container it is below a folder of "
+        "the job: use `${outputs.NAME}`."
+    )
+    sync: Seconds | None = Field(
+        default=None,
+        description="How often the folder is saved while the job runs, such as `60s`. It is always saved "
+        "when the job ends.",
+    )
+    origin: Literal["first", "all"] | None = Field(
+        default=None,
+        alias="from",
+        description="Which nodes' copies of the folder are saved: `first` for the first node (rank 0) "
+        "only, `all` for every node, each in a place of its own. The default is `first` for "
+        "elastic jobs and `all` for all others.",
+    )
+    keep: Saves = Field(
+        default=1,
+        description="How many saves are kept: `last` for the last one, `last 3` for the last three.",
+    )
+
+
+class Retry(Model):
+    """How many attempts the job may make."""
+
+    attempts: Tries = Field(
+        default=1, description="Largest number of attempts, the first included, if the job fails."
+    )
+    spot_attempts: Tries = Field(
+        default=5,
+        description="Largest number of attempts, the first included, that may be lost because a machine "
+        "was reclaimed or failed. A lost attempt is not a failure and does not count against "
+        "`attempts`.",
+    )
+
+
+class Spec(Model):
+    """One job."""
+
+    apiVersion: Literal["runspec/v1"] = Field(description="Version of the spec format.")
+    name: Name = Field(description="Name of the job. The name of every run begins with it.")
+    provider: Name = Field(
+        description="Where the job runs. Change this one field to run the job elsewhere."
+    )
+    cluster: Cluster = Field(default=Cluster(), description="The machines that the job needs.")
+    container: Container = Field(
+        default=Container(), description="The image or the packages that the job runs in."
+    )
+    mounts: tuple[Mount, ...] = Field(default=(), description="Data that the job reads.")
+    outputs: tuple[Output, ...] = Field(
+        default=(), description="Folders that the job writes and that are saved."
+    )
+    env: Mapping[Variable, Free] = Field(
+        default={},
+        description="Environment variables. A value reaches the job exactly as it is written: `3.10` "
+        "stays `3.10`.",
+    )
+    secrets: Mapping[Variable, SecretName] = Field(
+        default={},
+        description="Environment variables whose values are secret: the name of a variable, and the name "
+        "under which the profile says where its value is stored.",
+    )
+    launch: Launch = Field(
+        default=Launch.NONE,
+        description="How processes are started: `none` starts the command once on every node, `mpi` "
+        "starts it with mpirun, `torchrun` with torchrun.",
+    )
+    processes_per_node: Positive = Field(
+        default=1,
+        description="Number of processes on each node, for `launch: mpi` and `launch: torchrun`.",
+    )
+    global_batch: Positive | None = Field(
+        default=None,
+        description="Number of samples in one step of the whole job, however many processes share them. "
+        "The job finds it as `RUNSPEC_GLOBAL_BATCH`.",
+    )
+    command: tuple[Free, ...] | None = Field(
+        default=None,
+        min_length=1,
+        description="The program and its arguments. No shell reads them. Write either `command` or `run`.",
+    )
+    run: Word | None = Field(
+        default=None, description="A shell script for /bin/sh, instead of `command`."
+    )
+    smoke: (
+        Annotated[
+            Annotated[Word, Tag("script")]
+            | Annotated[tuple[Free, ...], Field(min_length=1), Tag("list")],
+            Discriminator(lambda value: "list" if isinstance(value, list | tuple) else "script"),
+        ]
+        | None
+    ) = Field(
+        default=None,
+        description="A test that `apply --smoke` runs on every node before the job: a program and its "
+        "arguments, or a shell script for /bin/sh. The job starts if the test ends with exit "
+        "code 0.",
+    )
+    sweep: Sweep = Field(
+        default={},
+        description="Parameters and their values. The job has one task for each combination; "
+        "`${sweep.NAME}` in the command is the task's value. The n-th values of the "
+        "parameters under `list` go together. The values of those under `random` are drawn "
+        "at random.",
+    )
+    max_parallel: Positive | None = Field(
+        default=None, description="Largest number of tasks of a sweep that run at the same time."
+    )
+    metric: Metric | None = Field(
+        default=None,
+        description="The number by which `runspec report` ranks the tasks of a sweep, or compares "
+        "numbers of nodes.",
+    )
+    scaling: Sizes | None = Field(
+        default=None,
+        description="Numbers of nodes to compare: `[1, 2, 4]`, or `{nodes, batch, data, software}`. "
+        "`apply` starts one run for each, `NAME-n1`, `NAME-n2` and so on; `runspec report "
+        "NAME` compares them.",
+    )
+    retry: Retry = Field(
+        default=Retry(),
+        description="How many attempts the job may make, counted by failures and by lost machines.",
+    )
+    timeout: Seconds | None = Field(
+        default=None, description="Longest time that one attempt may run; runspec then stops it."
+    )
+    providers: Mapping[Name, Mapping[str, Any]] = Field(
+        default={},
+        description="Settings of single providers, by name. They override those of the profile.",
+    )

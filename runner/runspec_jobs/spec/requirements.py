@@ -1,0 +1,124 @@
+"""The lines of a requirements file, and nothing else that pip lets one hold.
+
+Options, files and folders would make a plan depend on what it does not carry, and variables and
+passwords would put secrets into it; so each of them is an error with a way out.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+
+from runspec_jobs.errors import UsageError
+
+HASH = re.compile(r"\s+--hash[= ](?:sha256|sha384|sha512):[0-9a-f]+")
+URL = re.compile(r"[a-z][a-z0-9+.-]*://", re.IGNORECASE)
+PASSWORD = re.compile(r"[a-z+]+://(?!git@)[^/@\s]+@", re.IGNORECASE)
+TARGET = re.compile(r"(?:[\w.\[\],-]+\s*@\s*)?(?P<target>[^\s;]*)")
+LOCAL = re.compile(r"file:|[.~/]|[A-Za-z]:[\\/]|.*/|.*\.(?:whl|zip|tar\.gz|txt)$", re.IGNORECASE)
+COMMENT = re.compile(r"(?:^|\s+)#.*$")
+
+INDEX = "set UV_DEFAULT_INDEX or UV_INDEX in the environment of runspec instead"
+OPTIONS = {
+    "-r": "write its lines here",
+    "--requirement": "write its lines here",
+    "-c": "write the versions here, as requirements",
+    "--constraint": "write the versions here, as requirements",
+    "-e": "put the package into a folder that is mounted, or onto an index",
+    "--editable": "put the package into a folder that is mounted, or onto an index",
+    "-i": INDEX,
+    "--index-url": INDEX,
+    "--extra-index-url": INDEX,
+    "-f": "set UV_FIND_LINKS in the environment of runspec instead",
+    "--find-links": "set UV_FIND_LINKS in the environment of runspec instead",
+    "--no-index": "set UV_NO_INDEX in the environment of runspec instead",
+}
+
+
+class RequirementsError(UsageError):
+    """Lines that cannot be used; *problems* are all of them: line, what, and a hint."""
+
+    def __init__(self, problems: Sequence[tuple[int, str, str | None]]) -> None:
+        line, what, hint = problems[0]
+        more = f" (and {len(problems) - 1} more)" if len(problems) > 1 else ""
+        super().__init__(f"line {line}: {what}{more}", hint)
+        self.problems = tuple(problems)
+
+
+def requirement_lines(text: str) -> tuple[str, ...]:
+    """Give the requirements of a requirements file, each on one line, in order.
+
+    Raises RequirementsError with every line that is something else. The format:
+    https://pip.pypa.io/en/stable/reference/requirements-file-format/
+
+    >>> requirement_lines("numpy==1.26.4  # the last 1.x\\n\\nsix")
+    ('numpy==1.26.4', 'six')
+    """
+    kept, problems = [], []
+    for number, line in _logical_lines(text):
+        problem = _problem(line)
+        if problem:
+            problems.append((number, *problem))
+        kept.append(line)
+    if problems:
+        raise RequirementsError(problems)
+    return tuple(kept)
+
+
+def _logical_lines(text: str) -> Iterator[tuple[int, str]]:
+    """Give each line with its number, comments gone and continued lines joined, as pip does."""
+    parts: list[str] = []
+    first = 1
+    lines = text.removeprefix("\ufeff").splitlines()
+    for number, line in enumerate(lines, 1):
+        first = first if parts else number
+        continued = line.endswith("\\") and not COMMENT.fullmatch(line)
+        parts.append(line.removesuffix("\\") if continued else line)
+        if continued and number < len(lines):
+            continue
+        whole = " ".join(COMMENT.sub("", _joined(parts)).split())
+        parts = []
+        if whole:
+            yield first, whole
+
+
+def _joined(parts: Sequence[str]) -> str:
+    """A comment that ends a continued line is a comment still."""
+    *before, last = parts
+    return "".join(before) + (f" {last}" if COMMENT.match(last) else last)
+
+
+def _problem(line: str) -> tuple[str, str | None] | None:
+    """Say what is wrong with *line*, and what to do about it."""
+    if line.startswith("-"):
+        option = re.split(r"[\s=]", line, maxsplit=1)[0]
+        return f"'{option}' is an option, not a requirement", OPTIONS.get(option)
+    bare = HASH.sub("", line)
+    if options := re.search(r"\s(--?[a-z][a-z-]*)", bare):
+        return f"'{options[1]}' is an option; only --hash may follow a requirement", None
+    if "${" in line:
+        return "variables are not filled in", "write the value, if it is no secret"
+    if PASSWORD.search(line):
+        return "a URL with a password in it", "set UV_INDEX or use a netrc file"
+    if _is_local(bare):
+        return f"'{bare}' is a file or folder of this machine", OPTIONS["-e"]
+    return None if URL.match(bare) else _not_named(bare)
+
+
+def _is_local(bare: str) -> bool:
+    found = TARGET.match(bare)
+    target = found["target"] if found else bare
+    return bool(LOCAL.match(target)) and (not URL.match(target) or target.startswith("file:"))
+
+
+def _not_named(bare: str) -> tuple[str, str | None] | None:
+    from packaging.requirements import InvalidRequirement, Requirement  # when needed: it takes time
+
+    try:
+        Requirement(bare)
+    except InvalidRequirement as exc:
+        single = re.fullmatch(r"([\w.\[\]-]+)\s*=\s*([\w.*]+)", bare)
+        hint = f"write {single[1]}=={single[2]}" if single else "write it as numpy==1.26.4"
+        why = str(exc).partition("\n")[0]
+        return f"'{bare}' is not a requirement: {why[:1].lower()}{why[1:]}", hint
+    return None

@@ -1,0 +1,228 @@
+"""What must hold between the fields of a spec, whatever the provider."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+
+from runspec_jobs.diagnostics.problem import Path, Problem, did_you_mean
+from runspec_jobs.errors import UsageError
+from runspec_jobs.spec.metric_rules import wrong_metric, wrong_scaling
+from runspec_jobs.spec.model import Launch, Spec
+from runspec_jobs.spec.placeholders import (
+    SMOKE,
+    length,
+    places,
+    smoke_name,
+    swept,
+    unknown_places,
+    variable,
+)
+from runspec_jobs.spec.python_versions import python_fits
+from runspec_jobs.spec.sweep import MAX_TASKS, Random
+from runspec_jobs.spec.types import NAME, compiled
+
+RESERVED = "RUNSPEC_"
+
+
+def broken(spec: Spec) -> Iterator[Problem]:
+    """Give every rule that *spec* breaks."""
+    yield from _something_to_run(spec)
+    yield from _python(spec)
+    yield from _names(spec)
+    yield from _targets(spec)
+    yield from _environment(spec)
+    yield from _places(spec)
+    yield from _sweep(spec)
+    yield from _launch(spec)
+    yield from _smoke(spec)
+    yield from wrong_metric(spec)
+    yield from wrong_scaling(spec)
+
+
+def _something_to_run(spec: Spec) -> Iterator[Problem]:
+    if spec.command is not None and spec.run is not None:
+        yield Problem(("run",), "both 'command' and 'run' are there", "keep one of them", at="key")
+    if spec.command is None and spec.run is None:
+        yield Problem((), "nothing to run", "add command: [program, argument] or run: |")
+    for key, words in (("command", spec.command or ()), ("smoke", _listed(spec.smoke))):
+        if words and not words[0]:
+            yield Problem((key, 0), "the program's name is empty")
+    for where, text in _texts(spec):
+        if "\0" in text:
+            yield Problem(where, "a NUL character cannot be part of a command")
+
+
+def _python(spec: Spec) -> Iterator[Problem]:
+    if spec.container.python is not None:
+        try:
+            python_fits("3", spec.container.python)
+        except UsageError as exc:
+            yield Problem(("container", "python"), exc.message, exc.hint)
+
+
+def _names(spec: Spec) -> Iterator[Problem]:
+    for kind, names in (
+        ("mounts", [m.name for m in spec.mounts]),
+        ("outputs", [o.name for o in spec.outputs]),
+        ("sweep", swept(spec.sweep)),
+    ):
+        seen: dict[str, str] = {}
+        for i, name in enumerate(names):
+            same = seen.setdefault(variable(kind, name), name)
+            where: Path = _parameter(spec, i) if kind == "sweep" else (kind, i, "name")
+            if same != name:
+                yield Problem(where, f"'{name}' and '{same}' are the same variable in the job")
+        for name in (name for name, times in Counter(names).items() if times > 1):
+            last = len(names) - 1 - names[::-1].index(name)
+            where = _parameter(spec, last) if kind == "sweep" else (kind, last, "name")
+            yield Problem(where, f"'{name}' is there twice")
+
+
+def _targets(spec: Spec) -> Iterator[Problem]:
+    folders: list[tuple[Path, str]] = [
+        *((("mounts", i, "target"), m.target) for i, m in enumerate(spec.mounts)),
+        *((("outputs", i, "path"), o.path) for i, o in enumerate(spec.outputs)),
+    ]
+    for i, (where, folder) in enumerate(folders):
+        for _, other in folders[:i]:
+            if f"{folder}/".startswith(f"{other}/") or f"{other}/".startswith(f"{folder}/"):
+                yield Problem(where, f"{folder} and {other} lie in each other")
+                break
+
+
+def _environment(spec: Spec) -> Iterator[Problem]:
+    for name in spec.env:
+        if name.upper().startswith(RESERVED) and name != SMOKE:
+            yield Problem(("env", name), f"{RESERVED}* belongs to runspec", "rename it", at="key")
+        if name in spec.secrets:
+            yield Problem(("secrets", name), f"'{name}' is in env too", "keep one", at="key")
+        if "\0" in spec.env[name]:
+            yield Problem(("env", name), "a NUL character cannot be part of a variable")
+    for name in spec.secrets:
+        if name.upper().startswith(RESERVED):
+            yield Problem(("secrets", name), f"{RESERVED}* belongs to runspec", at="key")
+
+
+def _texts(spec: Spec) -> Iterable[tuple[Path, str]]:
+    yield from (((("command", i), word)) for i, word in enumerate(spec.command or ()))
+    if spec.run is not None:
+        yield ("run",), spec.run
+    if isinstance(spec.smoke, str):
+        yield ("smoke",), spec.smoke
+    yield from (((("smoke", i), word)) for i, word in enumerate(_listed(spec.smoke)))
+
+
+def _listed(smoke: str | tuple[str, ...] | None) -> tuple[str, ...]:
+    return smoke if isinstance(smoke, tuple) else ()
+
+
+def _places(spec: Spec) -> Iterator[Problem]:
+    known = {
+        "mounts": [m.name for m in spec.mounts],
+        "outputs": [o.name for o in spec.outputs],
+        "sweep": swept(spec.sweep),
+    }
+    for where, text in _texts(spec):
+        for kind, name in places(text):
+            if name not in known[kind]:
+                hint = did_you_mean(name, known[kind])
+                yield Problem(where, f"there is no '{name}' in {kind}", hint)
+        yield from _unknown_places(where, text, known)
+    for name, text in spec.env.items():
+        if list(places(text)):
+            what = "${...} is filled in only in command, run and smoke"
+            hint = "the same value is in the job's RUNSPEC_* variables"
+            yield Problem(("env", name), what, hint)
+        yield from _unknown_places(("env", name), text, known)
+    for i, mount in enumerate(spec.mounts):
+        if list(places(mount.source)) or list(unknown_places(mount.source)):
+            what = "${...} is filled in only in command, run and smoke"
+            yield Problem(("mounts", i, "source"), what, "write the path itself")
+
+
+def _unknown_places(
+    where: Path, text: str, known: Mapping[str, Iterable[str]]
+) -> Iterator[Problem]:
+    """Give what is wrong with `${word.word}` in *text*, which no shell has either."""
+    for kind, name in unknown_places(text):
+        written = f"{{{kind}.{name}}}"
+        what = f"'${written}' is not a placeholder"
+        hint = f"{_meant(kind, name, known)} To have this text as it is, write $${written}"
+        yield Problem(where, what, hint)
+
+
+def _meant(kind: str, name: str, known: Mapping[str, Iterable[str]]) -> str:
+    """Say what `${kind.name}` was probably meant to be."""
+    if kind in ("env", "secrets"):
+        return f"the job has {name} as an environment variable."
+    near = did_you_mean(f"{kind}.{name}", (f"{k}.{n}" for k in known for n in known[k]))
+    return near or "placeholders are ${mounts.NAME}, ${outputs.NAME} and ${sweep.NAME}."
+
+
+def _parameter(spec: Spec, number: int) -> Path:
+    """Give where the parameter of that number stands in the sweep."""
+    found: list[Path] = []
+    for name, part in spec.sweep.items():
+        if isinstance(part, Random):
+            found += [("sweep", name, "draw", inner) for inner in part.draw]
+        elif isinstance(part, Mapping):
+            found += [("sweep", name, inner) for inner in part]
+        else:
+            found.append(("sweep", name))
+    return found[number]
+
+
+def _sweep(spec: Spec) -> Iterator[Problem]:
+    for name, part in spec.sweep.items():
+        if isinstance(part, Random):
+            yield from _draws(("sweep", name, "draw"), part)
+        elif isinstance(part, Mapping):
+            yield from _lengths(("sweep", name), part)
+    count = length(spec.sweep)
+    if count > MAX_TASKS:
+        what = f"{count:,} tasks, above {MAX_TASKS:,}"
+        yield Problem(("sweep",), what, "AWS Batch allows 10,000 in one array", at="key")
+    if spec.max_parallel is not None and not spec.sweep:
+        yield Problem(("max_parallel",), "there is no sweep to bound", "take it away", at="key")
+
+
+def _lengths(where: Path, part: Mapping[str, tuple[str, ...]]) -> Iterator[Problem]:
+    (first, values), *others = part.items()
+    for name, own in others:
+        if len(own) != len(values):
+            what = f"'{name}' has {len(own):,} values, '{first}' {len(values):,}"
+            yield Problem((*where, name), what, "lists that go together are equally long")
+
+
+def _draws(where: Path, part: Random) -> Iterator[Problem]:
+    for name, how in part.draw.items():
+        (kind,) = how.model_fields_set
+        ends = how.bounds
+        if ends is not None and ends[0] > ends[1]:
+            yield Problem((*where, name, kind), "the first number is above the second")
+        elif how.log_uniform is not None and ends is not None and ends[0] <= 0:
+            hint = "write uniform, or begin above 0"
+            yield Problem((*where, name, kind), "there is no logarithm of 0 or less", hint)
+
+
+def _launch(spec: Spec) -> Iterator[Problem]:
+    processes = spec.cluster.nodes.max * spec.processes_per_node
+    if spec.global_batch is not None and spec.global_batch < processes:
+        what = f"{processes} processes cannot share {spec.global_batch} samples"
+        yield Problem(("global_batch",), what, "make it larger, or take fewer nodes")
+    if spec.processes_per_node > 1 and spec.launch is Launch.NONE:
+        what = "nothing starts several processes a node with launch: none"
+        yield Problem(("processes_per_node",), what, "set launch: mpi or torchrun", at="key")
+    if spec.cluster.gpu_type is not None and spec.cluster.gpus is None:
+        yield Problem(
+            ("cluster", "gpu_type"), "a kind of GPU, but no number", "add gpus: 1", at="key"
+        )
+
+
+def _smoke(spec: Spec) -> Iterator[Problem]:
+    if spec.smoke is not None and not compiled(NAME).match(smoke_name(spec.name)):
+        what = (
+            f"with -smoke, the name of its smoke test, '{spec.name}' is longer than 40 characters"
+        )
+        yield Problem(("name",), what, "make it shorter")

@@ -1,0 +1,223 @@
+"""What `sweep` may hold: values of parameters, lists that go together, and what is drawn at random."""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Annotated, Any
+
+from pydantic import (
+    BeforeValidator,
+    ConfigDict,
+    Discriminator,
+    Field,
+    Tag,
+    WithJsonSchema,
+    model_validator,
+)
+from pydantic_core import CoreSchema
+
+from runspec_jobs.document.nodes import Text, kind, resolve
+from runspec_jobs.spec.base import Model
+from runspec_jobs.spec.types import KEY, Free, Key, Natural, Whole, compiled, problem, whole
+
+if TYPE_CHECKING:
+    from runspec_jobs.spec.sampling import Draw
+
+MAX_TASKS = 10_000  # children of one AWS Batch array job; the same bound everywhere
+RANGE = r"^-?[0-9]{1,9}\.\.-?[0-9]{1,9}$"
+NUMBER_CHARACTERS = 40
+LIST, RANDOM = "list", "random"  # parts of a sweep, where they hold a mapping
+
+
+def _values(value: Any) -> Any:
+    if isinstance(value, str):
+        if not compiled(RANGE).fullmatch(value):
+            raise problem(f"'{value}' is not a range", "write 1..50, or a list of values")
+        first, last = (int(end) for end in value.split(".."))
+        if not 0 <= last - first < MAX_TASKS:
+            raise problem(f"'{value}' has {max(0, last - first + 1):,} values, not 1 to 10,000")
+        return tuple(str(n) for n in range(first, last + 1))
+    if isinstance(value, Mapping):
+        hint = "write [0.1, 0.01] or 1..50; only list: and random: take mappings"
+        raise problem("a list or a range belongs here", hint)
+    return value
+
+
+VALUES_SCHEMA: dict[str, Any] = {
+    "oneOf": [
+        {"type": "string", "pattern": RANGE},
+        {
+            "type": "array",
+            "minItems": 1,
+            "items": {"type": ["string", "number", "boolean"]},
+        },
+    ]
+}
+Values = Annotated[
+    tuple[Free, ...],
+    Field(min_length=1),
+    BeforeValidator(_values),
+    WithJsonSchema(VALUES_SCHEMA),
+]
+
+
+def _number(value: Any) -> Any:
+    """Give a number as text that reads as the same one everywhere: as it was written, in base ten."""
+    if isinstance(value, Text):
+        if kind(value) not in ("int", "float"):
+            raise problem(f"'{value}' is not a number")
+        text = str(resolve(value)) if kind(value) == "int" else str(value)
+    elif isinstance(value, int | float) and not isinstance(value, bool):
+        text = repr(value)
+    else:
+        return value
+    if len(text) > NUMBER_CHARACTERS or not math.isfinite(float(text)):
+        raise problem(f"'{str(value)[:NUMBER_CHARACTERS]}' is not a number that can be drawn")
+    return text
+
+
+Number = Annotated[str, BeforeValidator(_number), WithJsonSchema({"type": "number"})]
+
+
+def _two(value: Any) -> Any:
+    if isinstance(value, list) and len(value) != 2:
+        raise problem("two numbers belong here", "write [LOWEST, HIGHEST]")
+    return value
+
+
+def _pair(of: str) -> WithJsonSchema:
+    return WithJsonSchema({"type": "array", "items": {"type": of}, "minItems": 2, "maxItems": 2})
+
+
+Numbers = Annotated[tuple[Number, Number], BeforeValidator(_two), _pair("number")]
+Wholes = Annotated[tuple[Whole, Whole], BeforeValidator(_two), _pair("integer")]
+
+
+class Distribution(Model):
+    """A distribution from which one parameter is drawn. Write one of the fields."""
+
+    model_config = ConfigDict(json_schema_extra={"minProperties": 1, "maxProperties": 1})
+
+    uniform: Numbers | None = Field(
+        default=None, description="A number between two numbers, all equally likely: `[0, 0.5]`."
+    )
+    log_uniform: Numbers | None = Field(
+        default=None,
+        description="A number between two numbers above 0, all orders of magnitude equally likely: "
+        "`[1e-5, 1e-1]`.",
+    )
+    integer: Wholes | None = Field(
+        default=None, description="A whole number between two numbers, both included: `[1, 8]`."
+    )
+    choice: Values | None = Field(
+        default=None, description="One value of a list, or of a range `a..b`."
+    )
+
+    @model_validator(mode="after")
+    def _one(self) -> Distribution:
+        if len(self.model_fields_set) != 1:
+            words = "uniform, log_uniform, integer or choice"
+            raise problem(f"one of {words} belongs here", "write {uniform: [0, 1]}")
+        return self
+
+    @property
+    def bounds(self) -> tuple[float, float] | None:
+        """The least and the greatest number; None for a choice."""
+        ends = self.uniform or self.log_uniform or self.integer
+        return None if ends is None else (float(ends[0]), float(ends[1]))
+
+    def drawn(self, draw: Draw) -> str:
+        """Give what comes of *draw*."""
+        if self.uniform is not None:
+            return draw.uniform(*self.uniform)
+        if self.log_uniform is not None:
+            return draw.log_uniform(*self.log_uniform)
+        if self.integer is not None:
+            return draw.integer(*self.integer)
+        assert self.choice is not None, "BUG: a distribution that is none"
+        return self.choice[draw.below(len(self.choice))]
+
+
+Trials = Annotated[int, Field(ge=1, le=MAX_TASKS), BeforeValidator(whole)]
+
+
+class Random(Model):
+    """Parameter values drawn at random. The same seed gives the same values on every machine."""
+
+    trials: Trials = Field(
+        description="Number of draws. Each is one task, or one part of the product with other parameters."
+    )
+    seed: Natural = Field(
+        default=0, description="Seed of the draws. Another seed gives other values."
+    )
+    draw: Annotated[Mapping[Key, Distribution], Field(min_length=1)] = Field(
+        description="How each parameter is drawn."
+    )
+
+    @functools.cached_property
+    def rows(self) -> tuple[tuple[str, ...], ...]:
+        """The values of each trial, in the order of *draw*."""
+        from runspec_jobs.spec.sampling import Draw  # needs `decimal`, and few specs draw
+
+        return tuple(
+            tuple(how.drawn(Draw(self.seed, trial, name)) for name, how in self.draw.items())
+            for trial in range(self.trials)
+        )
+
+
+class _Listed(dict[str, Any]):
+    """The mapping that stands under `list`."""
+
+
+class _Drawn(dict[str, Any]):
+    """The mapping that stands under `random`."""
+
+
+def _parts(value: Any) -> Any:
+    """Tell the mappings under `list` and `random` from those that belong nowhere."""
+    if not isinstance(value, Mapping):
+        return value
+    kinds = {LIST: _Listed, RANDOM: _Drawn}
+    return {
+        key: kinds[key](part) if key in kinds and isinstance(part, Mapping) else part
+        for key, part in value.items()
+    }
+
+
+def _which(value: Any) -> str:
+    return "=together" if isinstance(value, _Listed) else "=drawn" if _drawn(value) else "=values"
+
+
+def _drawn(value: Any) -> bool:
+    return isinstance(value, _Drawn | Random)
+
+
+Together = Annotated[Mapping[Key, Values], Field(min_length=1)]
+Part = Annotated[
+    Annotated[Values, Tag("=values")]
+    | Annotated[Together, Tag("=together")]
+    | Annotated[Random, Tag("=drawn")],
+    Discriminator(_which),
+]
+OTHER_KEY = rf"^(?!({LIST}|{RANDOM})$){KEY[1:]}"
+
+
+class _Schema:
+    """Has an editor see which part of a sweep may be what: pydantic tells apart by what is there."""
+
+    @staticmethod
+    def __get_pydantic_json_schema__(core: CoreSchema, handler: Any) -> dict[str, Any]:
+        found: dict[str, Any] = handler(core)
+        (part,) = found.pop("patternProperties").values()
+        values, together, drawn = part["oneOf"]
+        found["patternProperties"] = {OTHER_KEY: values}
+        found["properties"] = {
+            LIST: {"oneOf": [*values["oneOf"], together]},
+            RANDOM: {"oneOf": [*values["oneOf"], drawn]},
+        }
+        return found
+
+
+Sweep = Annotated[Mapping[Key, Part], BeforeValidator(_parts), _Schema]

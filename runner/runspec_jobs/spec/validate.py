@@ -1,0 +1,139 @@
+"""From a parsed file to a spec or an options model: every problem in it, in the user's words."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any, TypeVar
+
+from pydantic import BaseModel, ValidationError
+from pydantic_core import ErrorDetails
+
+from runspec_jobs.diagnostics.problem import Path, Problem, did_you_mean
+from runspec_jobs.document.reader import Document, Value
+from runspec_jobs.spec.field_marks import models_in
+from runspec_jobs.spec.model import Spec
+from runspec_jobs.spec.placeholders import unescaped
+from runspec_jobs.spec.rules import broken
+
+M = TypeVar("M", bound=BaseModel)
+UNKNOWN = "unknown key '"
+PRIVATE = ("key", "password", "secret", "token", "sas")  # what such a name has may be one
+
+
+def spec(document: Document) -> tuple[Spec | None, list[Problem]]:
+    """Give the spec that *document* holds, or None, and all that is wrong with it."""
+    found, problems = model(Spec, document.value)
+    if found is None:
+        known = _without(document.value, [p.path for p in problems if p.what.startswith(UNKNOWN)])
+        rest, _ = model(Spec, known)
+        return None, [*problems, *(broken(rest) if rest is not None else ())]
+    problems = list(broken(found))
+    if problems:
+        return None, problems
+    env = {name: unescaped(value) for name, value in found.env.items()}
+    return (found if env == found.env else found.model_copy(update={"env": env})), []
+
+
+def _without(value: Any, paths: Iterable[Path]) -> Any:
+    """Give *value* without the keys at *paths*, so that what is left can be looked at."""
+    gone = set(paths)
+
+    def kept(value: Any, at: Path) -> Any:
+        if isinstance(value, Mapping):
+            return {k: kept(v, (*at, k)) for k, v in value.items() if (*at, k) not in gone}
+        if isinstance(value, list):
+            return [kept(item, (*at, n)) for n, item in enumerate(value)]
+        return value
+
+    return kept(value, ())
+
+
+def model(
+    kind: type[M], value: Value | Mapping[str, Any], at: Path = ()
+) -> tuple[M | None, list[Problem]]:
+    """Give *value*, which stands at the path *at*, as a *kind*, or None, and what is wrong."""
+    if not isinstance(value, Mapping):
+        return None, [Problem(at, "a mapping belongs here", "write key: value lines")]
+    try:
+        return kind.model_validate(value), []
+    except ValidationError as exc:
+        errors = exc.errors(include_url=False)
+    return None, sorted((_problem(kind, value, at, e) for e in errors), key=lambda p: str(p.path))
+
+
+def _problem(kind: type[BaseModel], value: Any, at: Path, error: ErrorDetails) -> Problem:
+    """Translate one error of pydantic's; types that have no words here keep pydantic's."""
+    path, is_key = real(value, error["loc"])
+    context = error.get("ctx", {})
+    match error["type"]:
+        case "missing":
+            name = error["loc"][-1]
+            return Problem((*at, *path, name), f"'{name}' is missing", at="key")
+        case "extra_forbidden":
+            return _unknown(kind, (*at, *path), path)
+        case "literal_error" | "enum":
+            return _choice((*at, *path), error["input"], context["expected"])
+        case "runspec":
+            what, hint = context["what"], context["hint"]
+        case "greater_than_equal":
+            what, hint = f"{error['input']} is below {context['ge']}", None
+        case "less_than_equal":
+            what, hint = f"{error['input']} is above {context['le']}", None
+        case "string_type":
+            what, hint = "a single value belongs here", None
+        case "int_type":
+            what, hint = "a whole number belongs here", None
+        case "tuple_type" | "list_type":
+            what, hint = "a list belongs here", "write [one, two]"
+        case "model_type" | "dict_type" | "mapping_type" | "model_attributes_type":
+            what, hint = "a mapping belongs here", "write key: value lines"
+        case "too_short" | "string_too_short":
+            what, hint = "it is empty", None
+        case _:
+            what, hint = error["msg"][:1].lower() + error["msg"][1:], None
+    private = bool(context.get("private"))
+    return Problem((*at, *path), what, hint, at="key" if is_key else "value", private=private)
+
+
+def _unknown(kind: type[BaseModel], full: Path, path: Path) -> Problem:
+    name = str(path[-1])
+    hint = did_you_mean(name, _known(kind, path[:-1]))
+    private = any(word in name.lower() for word in PRIVATE)
+    return Problem(full, f"{UNKNOWN}{name}'", hint, at="key", private=private)
+
+
+def _choice(path: Path, given: Any, expected: str) -> Problem:
+    words = [word.strip("'") for word in expected.replace(" or ", ", ").split(", ")]
+    shown = f"'{given}'" if isinstance(given, str) else "this"
+    listed = " or ".join(words) if len(words) < 3 else f"{', '.join(words[:-1])} or {words[-1]}"
+    return Problem(path, f"{shown} is not {listed}", did_you_mean(str(given), words))
+
+
+def real(value: Any, loc: Iterable[str | int]) -> tuple[Path, bool]:
+    """Give the path in *value* that pydantic's *loc* means, and whether it means a key.
+
+    A loc also holds tags of unions and "[key]", which are no part of the file.
+    """
+    path: list[str | int] = []
+    parts = list(loc)
+    is_key = bool(parts) and parts[-1] == "[key]"
+    for part in parts[:-1] if is_key else parts:
+        if _holds(value, part):
+            value = value[part]
+            path.append(part)
+    return tuple(path), is_key
+
+
+def _holds(value: Any, part: str | int) -> bool:
+    if isinstance(value, Mapping):
+        return part in value
+    return isinstance(value, list | tuple) and isinstance(part, int) and part < len(value)
+
+
+def _known(kind: type[BaseModel], path: Path) -> list[str]:
+    """Give the keys that the model at *path* inside *kind* knows."""
+    for part in path:
+        if part not in kind.model_fields:  # the number of an item, or a name that the user chose
+            continue
+        kind = next(iter(models_in(kind.model_fields[str(part)].annotation)), kind)
+    return [field.alias or name for name, field in kind.model_fields.items()]

@@ -1,0 +1,1 @@
+"""What runspec keeps on this machine: journals, records of runs, and groups of runs."""

@@ -1,0 +1,186 @@
+"""The journal of a run: what was begun and what came of it, one checksummed line per event.
+
+A line is on the disk before the call it announces is made. The state of a run is the fold of
+its lines; a torn last line is dropped. The first line names the format. A newer version that goes on with an older
+journal names its own in a line before the first one that older versions would misread.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+import zlib
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from runspec_jobs import record_formats
+from runspec_jobs.errors import Damaged
+from runspec_jobs.provider import Answer, State, Status
+from runspec_jobs.state import atomic_io
+
+FORMAT = "runspec.journal/v1"
+Event = Mapping[str, Any]
+
+
+@dataclass
+class Memory:
+    """What the journal of a run says."""
+
+    want: str = "run"  # run | cancel | destroy
+    tried: set[str] = field(default_factory=set)  # begun at some time, refused or not
+    begun: set[str] = field(default_factory=set)  # and not refused since
+    answers: dict[str, Answer] = field(default_factory=dict)
+    stopped: set[int] = field(default_factory=set)  # tasks that were not needed any more
+    undone: set[str] = field(default_factory=set)
+    refused: str = ""  # why the last call was, as long as no other was begun
+    status: Status | None = None  # only once it is terminal
+    deleted: bool = False
+    born: float = 0.0
+    number: int = 0  # among the runs of this machine, in the order they were begun; 0: not known
+
+    def learn(self, event: Event) -> None:
+        """Take in the next event."""
+        match event["event"]:
+            case "born":
+                self.born = event["at"]
+                self.number = event.get("number", 0)
+            case "begun":
+                self.begun.add(event["step"])
+                self.tried.add(event["step"])
+                self.refused = ""
+            case "refused":
+                self.begun.discard(event["step"])
+                self.refused = event["why"]
+            case "done":
+                self.begun.add(event["step"])
+                self.tried.add(event["step"])
+                self.answers[event["step"]] = event["answer"]
+            case "want":
+                self.want = event["want"]
+            case "stop":
+                self.stopped.update(event["tasks"])
+            case "undone":
+                self.undone.add(event["step"])
+            case "ended":
+                self.status = Status(State(event["state"]), event["reason"], event["exit_code"])
+            case "deleted":
+                self.deleted = True
+
+
+class Journal:
+    """The journal in *folder*, open for writing. Hold the run's lock while it is."""
+
+    def __init__(self, folder: Path) -> None:
+        self.path = folder / "journal.jsonl"
+        with atomic_io.told(self.path):
+            flags = os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC
+            self._fd = os.open(self.path, flags, atomic_io.PRIVATE_FILE)
+            events, whole = parse(self.path.read_bytes(), str(self.path))
+            os.ftruncate(self._fd, whole)
+        self.memory = fold(events)
+
+    def add(self, event: str, **fields: Any) -> None:
+        """Put one event on the disk before anything else happens.
+
+        Raises Unavailable when the disk is full or read-only; then nothing was added.
+        """
+        found = {"event": event, "at": round(time.time(), 3), **fields}
+        before = os.fstat(self._fd).st_size
+        with atomic_io.told(self.path):
+            try:
+                atomic_io.write_all(self._fd, line(found))
+                os.fsync(self._fd)
+            except OSError:
+                os.ftruncate(self._fd, before)
+                raise
+        self.memory.learn(found)
+
+    def close(self) -> None:
+        os.close(self._fd)
+
+
+def read(folder: Path) -> Memory:
+    """Give what the journal in *folder* says, without touching it.
+
+    Raises Damaged when that cannot be told.
+    """
+    path = folder / "journal.jsonl"
+    events, _ = parse(content(path), str(path))
+    if not events or events[0].get("event") != "born":
+        raise Damaged(f"{path}: its beginning is missing", hint(folder))
+    try:
+        return fold(events)
+    except (LookupError, TypeError, ValueError) as exc:
+        raise Damaged(
+            f"{path}: this version of runspec cannot read it: {exc}", hint(folder)
+        ) from exc
+
+
+def content(path: Path) -> bytes:
+    """Give what is in a file of a run's record. Raises Damaged when it cannot be read."""
+    try:
+        return path.read_bytes()
+    except OSError as exc:
+        why = (
+            "it is missing"
+            if isinstance(exc, FileNotFoundError)
+            else (exc.strerror or str(exc)).lower()
+        )
+        raise Damaged(f"{path}: {why}", hint(path.parent)) from exc
+
+
+def hint(folder: Path) -> str:
+    """Say what may be done about a run whose record, in *folder*, is damaged."""
+    return (
+        f"restore the file, or move {folder} away: runspec then forgets this run, and does not "
+        "end it; apply --new starts another"
+    )
+
+
+def fold(events: list[Event]) -> Memory:
+    """Give what *events* come to."""
+    memory = Memory()
+    for event in events:
+        memory.learn(event)
+    return memory
+
+
+def line(event: Event) -> bytes:
+    """Give the line of *event*: its JSON with the checksum of the rest in front."""
+    body = json.dumps(event, ensure_ascii=False)
+    return f'{{"crc": "{zlib.crc32(body.encode()):08x}", {body[1:]}\n'.encode()
+
+
+def parse(data: bytes, name: str) -> tuple[list[Event], int]:
+    """Give the events in *data* and how many of its bytes are whole lines.
+
+    Raises Damaged when a line before the last is: no crash does that. Raises Newer at the first line that names a
+    format which this version does not know: what follows may be of any form.
+    """
+    events: list[Event] = []
+    whole = 0
+    lines = data.split(b"\n")[:-1]  # what follows the last end of line was never whole
+    for number, text in enumerate(lines, 1):
+        event = _event(text)
+        if event is None:
+            if any(_event(later) for later in lines[number:]):
+                raise Damaged(f"{name}:{number}: damaged line", hint(Path(name).parent))
+            break
+        record_formats.check(event, FORMAT, name)
+        events.append(event)
+        whole += len(text) + 1
+    return events, whole
+
+
+def _event(text: bytes) -> Event | None:
+    head, mark, body = text.partition(b'", ')
+    if not mark or not head.startswith(b'{"crc": "'):
+        return None
+    body = b"{" + body
+    if head[9:] != b"%08x" % zlib.crc32(body):
+        return None
+    event: Event = json.loads(body)
+    return event

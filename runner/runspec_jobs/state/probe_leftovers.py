@@ -1,0 +1,143 @@
+"""What probes have made and not yet taken away: written down before it is made, one file for each session."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import json
+import os
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, NamedTuple, Self
+
+from runspec_jobs import record_formats
+from runspec_jobs.errors import Conflict, NoAnswer, RemoteError, RunspecError
+from runspec_jobs.provider import Client, Facts, Provider, Request
+from runspec_jobs.provider.paths import home
+from runspec_jobs.state import atomic_io
+
+FORMAT = "runspec.probes/v1"
+CLEAN_S = 900.0  # for all of a session: a pool or a queue takes minutes to go
+PAUSE_S = 2.0
+
+
+class Left(NamedTuple):
+    """One thing that a probe has made, or was about to make."""
+
+    what: str
+    by_hand: str
+    remove: tuple[Request, ...]
+
+
+class Session:
+    """The things of one session of probes. *options* are those of the account that they are in."""
+
+    def __init__(self, path: Path, options: Any, made: list[Left]) -> None:
+        self.path, self.options, self.made = path, options, made
+
+    @classmethod
+    def begin(cls, provider: str, name: str, options: Any) -> Self:
+        folder = place(provider)
+        with atomic_io.told(folder):
+            atomic_io.make_folder(folder)
+        found = cls(folder / f"{name}.json", options, [])
+        found._write()
+        return found
+
+    @classmethod
+    def read(cls, path: Path) -> Self:
+        found = json.loads(path.read_bytes())
+        record_formats.check(found, FORMAT, str(path))
+        made = [
+            Left(one["what"], one["by_hand"], tuple(Request(**call) for call in one["remove"]))
+            for one in found["made"]
+        ]
+        return cls(path, found["options"], made)
+
+    @property
+    def name(self) -> str:
+        return self.path.stem
+
+    def note(self, left: Left) -> None:
+        """Put *left* on the disk before it is made."""
+        self.made.append(left)
+        self._write()
+
+    def clean(self, client: Client, tell: Callable[[str], None]) -> None:
+        """Take away all that was noted, the latest first. What is still there stays in `made` and on the disk."""
+        end = time.monotonic() + CLEAN_S
+        for left in reversed(self.made.copy()):
+            why = _removed(client, left, end)
+            if why is None:
+                self.made.remove(left)
+                self._write()
+            else:
+                tell(f"{left.what} is still there: {why}")
+        if not self.made:
+            with atomic_io.told(self.path):
+                self.path.unlink(missing_ok=True)
+
+    def _write(self) -> None:
+        made = [
+            {
+                "what": one.what,
+                "by_hand": one.by_hand,
+                "remove": [call._asdict() for call in one.remove],
+            }
+            for one in self.made
+        ]
+        with atomic_io.told(self.path):
+            found = {**record_formats.written(FORMAT), "options": self.options, "made": made}
+            atomic_io.write(self.path, json.dumps(found).encode())
+
+
+def _removed(client: Client, left: Left, end: float) -> str | None:
+    """Take *left* away; give why not, or None when it is gone. What is still in use is asked for again."""
+    for request in left.remove:
+        while True:
+            try:
+                client.call(request)
+                break
+            except (Conflict, NoAnswer, RemoteError) as exc:
+                passes = not isinstance(exc, RemoteError) or exc.transient
+                if not passes or time.monotonic() > end:
+                    return exc.message
+            except RunspecError as exc:
+                return exc.message
+            time.sleep(PAUSE_S)
+    return None
+
+
+def place(provider: str) -> Path:
+    return home() / "probes" / provider
+
+
+def sessions(provider: str) -> list[Session]:
+    """Give the sessions that have something left, the oldest first."""
+    found = sorted(place(provider).glob("probe-*.json"), key=lambda path: path.stat().st_mtime)
+    return [Session.read(path) for path in found]
+
+
+def clean(session: Session, provider: Provider, tell: Callable[[str], None]) -> None:
+    """Take away what a session that was killed has made, in the account that it was made in."""
+    options = provider.options_model.model_validate(session.options)
+    session.clean(provider.connect(Facts(options)), tell)
+
+
+@contextlib.contextmanager
+def alone(provider: str) -> Iterator[bool]:
+    """Hold the lock of *provider*'s probes; gives False, and holds nothing, while a session is at work."""
+    folder = place(provider)
+    with atomic_io.told(folder):
+        atomic_io.make_folder(folder)
+        fd = os.open(folder / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, atomic_io.PRIVATE_FILE)
+    try:
+        try:
+            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            yield False
+        else:
+            yield True
+    finally:
+        os.close(fd)

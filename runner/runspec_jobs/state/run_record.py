@@ -1,0 +1,352 @@
+"""The records of runs on this machine: one folder each, enough to take a run up after any crash."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import re
+import secrets
+import shutil
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from pydantic import ValidationError
+
+from runspec_jobs import record_formats
+from runspec_jobs.diagnostics.problem import did_you_mean
+from runspec_jobs.document import reader
+from runspec_jobs.errors import Damaged, UsageError
+from runspec_jobs.plan import model
+from runspec_jobs.provider import Facts, Provider, Source, Spec, paths
+from runspec_jobs.spec import validate
+from runspec_jobs.state import atomic_io, journal
+
+TOKEN = "[0-9a-z]{6}"
+RUN = re.compile(rf"[a-z][a-z0-9-]*-{TOKEN}")
+FACTS, SEQUENCE = "runspec.facts/v1", "runspec.sequence/v1"
+# What reading a file raises that runspec has not written so.
+NOT_OURS = (FileNotFoundError, ValueError, LookupError, TypeError, AttributeError, reader.YamlError)
+SUGGESTED = 3  # at most
+ALPHABET = "0123456789abcdefghjkmnpqrstvwxyz"  # no i, l, o, u: read aloud without doubt
+
+
+@dataclass(frozen=True)
+class Record:
+    """The folder of one run: `job.yaml`, `plan.json`, `facts.json`, `journal.jsonl`, `lock`."""
+
+    folder: Path
+
+    @property
+    def run(self) -> str:
+        return self.folder.name
+
+    @property
+    def name(self) -> str:
+        """The name of the spec it is a run of."""
+        return self.run[:-7]
+
+    @property
+    def plan(self) -> model.Plan:
+        with self._read("plan.json") as data:
+            found = json.loads(data)
+            record_formats.check(found, model.FORMAT, str(self.folder / "plan.json"))
+            return model.from_json(found)
+
+    @property
+    def job(self) -> bytes:
+        """The text of the spec, as it was applied."""
+        with self._read("job.yaml") as data:
+            return data
+
+    @property
+    def spec(self) -> Spec:
+        """The spec, as it was applied."""
+        with self._read("job.yaml") as data:
+            found, problems = validate.spec(reader.read(data))
+        if found is None:
+            what = f"{self.folder / 'job.yaml'}: this version of runspec refuses it: {problems[0].what}"
+            raise Damaged(what, "use the version of runspec that has begun this run")
+        return found
+
+    def facts(self, provider: Provider) -> Facts:
+        """Give what the plan was made from; bundles and requirements are in the plan itself."""
+        with self._read("facts.json") as data:
+            found = json.loads(data)
+            record_formats.check(found, FACTS, str(self.folder / "facts.json"))
+            return Facts(
+                options=self._options(provider, found),
+                sources={name: Source(**source) for name, source in found["sources"].items()},
+                requirements=tuple(found["requirements"]),
+                survey=found["survey"],
+            )
+
+    def _options(self, provider: Provider, found: Mapping[str, Any]) -> Any:
+        """Return the options that the run was planned with. Raises Damaged where this version refuses them."""
+        try:
+            return provider.options_model.model_validate(found["options"])
+        except ValidationError as exc:
+            wrong = exc.errors(include_url=False, include_input=False)[0]
+            where = ".".join(map(str, wrong["loc"]))
+            by = f"runspec {found['runspec']}" if "runspec" in found else "the version"
+            raise Damaged(
+                f"{self.folder / 'facts.json'}: this version of runspec refuses {where}: {wrong['msg'].lower()}",
+                f"use {by} that has begun this run",
+            ) from exc
+
+    @property
+    def base(self) -> Path:
+        """The folder that the spec's relative paths start from."""
+        with self._read("facts.json") as data:
+            return Path(json.loads(data)["base"])
+
+    def memory(self) -> journal.Memory:
+        """Give what its journal says. Raises Damaged when that cannot be told."""
+        return journal.read(self.folder)
+
+    @contextlib.contextmanager
+    def _read(self, name: str) -> Iterator[bytes]:
+        """Give the content of a file, and raise Damaged where it is none that runspec has written."""
+        try:
+            yield journal.content(self.folder / name)
+        except NOT_OURS as exc:
+            raise Damaged(
+                f"{self.folder / name}: it is damaged", journal.hint(self.folder)
+            ) from exc
+
+    @contextlib.contextmanager
+    def opened(self, waiting: atomic_io.Waiting = atomic_io.silent) -> Iterator[journal.Journal]:
+        """Hold the run's lock and its journal; *waiting* is told when another process holds them."""
+        with atomic_io.locked(
+            self.folder / "lock", f"another runspec at work on {self.run}", waiting
+        ):
+            opened = journal.Journal(self.folder)
+            try:
+                yield opened
+            finally:
+                opened.close()
+
+
+def runs_folder() -> Path:
+    return paths.home() / "runs"
+
+
+@contextlib.contextmanager
+def name_lock(name: str, waiting: atomic_io.Waiting = atomic_io.silent) -> Iterator[None]:
+    """Keep two applies of one name apart while they decide whether a run is needed."""
+    folder = paths.home() / "names"
+    with atomic_io.told(folder):
+        atomic_io.make_folder(folder)
+    with atomic_io.locked(folder / f"{name}.lock", f"another apply of '{name}'", waiting):
+        yield
+
+
+@contextlib.contextmanager
+def site_lock(waiting: atomic_io.Waiting, *, shared: bool) -> Iterator[None]:
+    """Keep whoever takes away what runs share apart from all who make or find it."""
+    folder = paths.home()
+    with atomic_io.told(folder):
+        atomic_io.make_folder(folder)
+    what = "a destroy --site" if shared else "an apply, or another destroy --site"
+    with atomic_io.locked(folder / "site.lock", what, waiting, shared=shared):
+        yield
+
+
+def new_token() -> str:
+    return "".join(secrets.choice(ALPHABET) for _ in range(6))
+
+
+def create(
+    text: bytes, made: model.Plan, facts: Facts, base: Path, name: str, profile: Path | None = None
+) -> Record:
+    """Put the record of a run on the disk, whole, before any call is made for it.
+
+    *profile* is the file that the options come from. Hold the name's lock.
+    """
+    with _created(text, made, facts, base, name, profile) as started:
+        started.add("born", **_born(made), number=_next_number())
+    return Record(runs_folder() / made.run)
+
+
+def adopt(
+    text: bytes,
+    made: model.Plan,
+    facts: Facts,
+    base: Path,
+    name: str,
+    profile: Path | None,
+    born: float,
+    events: Iterable[Mapping[str, Any]],
+) -> Record:
+    """Put the record of a run on the disk that another machine has begun, *born* there in seconds since 1970.
+
+    *events* are put into its journal. Hold the name's lock.
+    """
+    with _created(text, made, facts, base, name, profile) as started:
+        started.add("born", **_born(made), number=_number_at(born), at=born)
+        for event in events:
+            started.add(**event)
+    return Record(runs_folder() / made.run)
+
+
+@contextlib.contextmanager
+def _created(
+    text: bytes, made: model.Plan, facts: Facts, base: Path, name: str, profile: Path | None
+) -> Iterator[journal.Journal]:
+    """Yield the journal of a record that gets its name at the end, whole."""
+    runs = runs_folder()
+    fresh = runs / f".new-{name}"
+    with atomic_io.told(fresh):
+        atomic_io.make_folder(runs)
+        shutil.rmtree(fresh, ignore_errors=True)
+        os.mkdir(fresh, atomic_io.PRIVATE_FOLDER)
+        atomic_io.write(fresh / "job.yaml", text)
+        atomic_io.write(
+            fresh / "plan.json",
+            _json({**model.to_json(made), **record_formats.written(model.FORMAT)}),
+        )
+        atomic_io.write(fresh / "facts.json", _json(_facts_json(facts, base, profile)))
+        started = journal.Journal(fresh)
+        yield started
+        started.close()
+        atomic_io.sync_folder(fresh)
+        os.rename(fresh, runs / made.run)
+        atomic_io.sync_folder(runs)
+
+
+def _born(made: model.Plan) -> dict[str, Any]:
+    return {"run": made.run, "digest": made.digest, **record_formats.written(journal.FORMAT)}
+
+
+def _next_number() -> int:
+    """Give the next number of a run on this machine: clocks may go back, and two runs be begun at once."""
+    path = paths.home() / "sequence"
+    with atomic_io.locked(path, "another apply"):
+        content = path.read_bytes()
+        if content.startswith(b"runspec."):
+            its = content.split(b"\n", 1)[0].decode("ascii", "replace")
+            raise record_formats.newer(str(path), its, SEQUENCE)
+        if found := re.fullmatch(rb"(\d{19})\n", content):
+            number = int(found[1]) + 1
+        else:
+            known = (r.memory().number for r in _records(RUN) if not unreadable(r))
+            number = max(known, default=0) + 1
+        atomic_io.overwrite(path, b"%019d\n" % number)
+    return number
+
+
+def _number_at(born: float) -> int:
+    """Give the number of the last run of this machine before *born*: what another machine began comes after it."""
+    known = (r.memory() for r in _records(RUN) if not unreadable(r))
+    return max((memory.number for memory in known if memory.born <= born), default=0)
+
+
+def _facts_json(facts: Facts, base: Path, profile: Path | None) -> Mapping[str, Any]:
+    return {
+        **record_formats.written(FACTS),
+        "base": str(base),
+        "profile": profile and str(profile),
+        "options": facts.options.model_dump(mode="json"),
+        "sources": {name: source._asdict() for name, source in facts.sources.items()},
+        "requirements": list(facts.requirements),
+        "survey": facts.survey,
+    }
+
+
+def _json(value: Any) -> bytes:
+    return json.dumps(value, indent=1, ensure_ascii=False).encode() + b"\n"
+
+
+def all_runs() -> list[Record]:
+    """Give every record, the oldest first; damaged ones before all."""
+    return sorted(_records(RUN), key=_age)
+
+
+def _records(pattern: re.Pattern[str]) -> list[Record]:
+    runs = runs_folder()
+    if not runs.is_dir():
+        return []
+    return [Record(f) for f in runs.iterdir() if pattern.fullmatch(f.name)]
+
+
+def _age(record: Record) -> tuple[int, float, str]:
+    """Give what records are sorted by: their numbers; before there were any, the clock."""
+    try:
+        memory = record.memory()
+    except Damaged:
+        return 0, 0.0, record.run
+    return memory.number, memory.born, record.run
+
+
+def unreadable(record: Record) -> Damaged | None:
+    """Give what is wrong with the journal of a run; None if nothing is."""
+    try:
+        record.memory()
+    except Damaged as exc:
+        return exc
+    return None
+
+
+def of_name(name: str) -> list[Record]:
+    """Give the records of runs of the spec called *name* that are not destroyed, oldest first.
+
+    What cannot be read is left out.
+    """
+    return [r for r in _named(name) if not unreadable(r) and not r.memory().deleted]
+
+
+def damaged(name: str) -> Damaged | None:
+    """Give what is wrong with the journal of a run of the spec called *name*, if one of them has a damaged one."""
+    return next(filter(None, map(unreadable, _named(name))), None)
+
+
+def _named(name: str) -> list[Record]:
+    found = _records(re.compile(rf"{re.escape(name)}-{TOKEN}"))
+    return sorted(found, key=_age)
+
+
+def find(run: str) -> Record:
+    """Give the record of *run*, or of the newest run of the spec of that name.
+
+    Raises UsageError when there is none.
+    """
+    exact = _records(re.compile(re.escape(run)))
+    if exact and RUN.fullmatch(run):
+        return exact[0]
+    if found := of_name(run) or _named(run):
+        return found[-1]
+    records = _records(RUN)
+    if sizes := sorted(
+        {r.name for r in records if re.fullmatch(rf"{re.escape(run)}-n\d+", r.name)}
+    ):
+        raise UsageError(f"'{run}' is a run for each size", f"name one: {', '.join(sizes)}")
+    hint = _meant(run, records) or ("see runspec list" if records else "nothing was applied yet")
+    raise UsageError(f"there is no run '{run}'", hint)
+
+
+def _meant(typed: str, records: Sequence[Record]) -> str | None:
+    """Return the hint that names what begins with *typed*, specs before runs, or else what is near to it."""
+    names, runs = {r.name for r in records}, {r.run for r in records}
+    for known in (names, runs):
+        begun = sorted(one for one in known if typed and one.startswith(typed))
+        if len(begun) == 1:
+            return f"did you mean '{begun[0]}'?"
+        if begun:
+            more = ", ..." if len(begun) > SUGGESTED else ""
+            return f"did you mean one of {', '.join(begun[:SUGGESTED])}{more}?"
+    return did_you_mean(typed, [*runs, *names])
+
+
+def newest(name: str) -> Record | None:
+    """Give the record that was begun last of the spec called *name*, destroyed or not; None if there is none."""
+    found = _named(name)
+    return found[-1] if found else None
+
+
+def kept(found: Record) -> Record:
+    """Give *found*. Raises UsageError when it was destroyed."""
+    if found.memory().deleted:
+        raise UsageError(f"{found.run} was destroyed: nothing of it is left", "see runspec list")
+    return found

@@ -1,0 +1,468 @@
+"""The promises of the other half, each a test: what is made is found, made once, and taken away."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator
+from functools import partial
+
+import pytest
+
+from runspec_jobs.engine import apply
+from runspec_jobs.plan.model import FILE, marked
+from runspec_jobs.provider import (
+    Answer,
+    Client,
+    Conflict,
+    OutputFile,
+    Outputs,
+    Publishes,
+    Request,
+    Spec,
+    Stage,
+    State,
+    Step,
+    Tail,
+    Talks,
+)
+from runspec_jobs.spec.placeholders import tasks
+from runspec_jobs.testing.faults import FAULTS, Changing, Flaky, Strike
+from runspec_jobs.testing.trial import Quiet, Trial, persist, token
+from runspec_jobs.testing.world import FILES, World
+
+NOBODY = "nobody-000000"  # a run that never was
+EMPTY, NOTE = "made/0/0/empty", "made/0/0/.runspec/published"  # of `World.writing`
+LINES = ["first", "", "  two  spaces ", "%s \\n $HOME `x` 'y'", "grüße ✓", "x" * 5000, "last"]
+
+Trials = Callable[..., Trial]
+Wrap = Callable[[Client], Client]
+
+
+class ClientContract:
+    """What is asked of a client, where there is something for it to talk to."""
+
+    @pytest.fixture
+    def trials(self, world: World) -> Iterator[Trials]:
+        """Makes runs; what is left of them at the end is taken away."""
+        if not world.answers:
+            pytest.skip("there is no service here for its client")
+        made: list[Trial] = []
+
+        def trial(spec: Spec, number: int = 1, wrap: Wrap = lambda client: client) -> Trial:
+            made.append(Trial(world, spec, token(number), wrap))
+            return made[-1]
+
+        yield trial
+        for left in made:
+            persist(left.destroy)
+
+    # What is made is found; what is taken away is not.
+
+    def test_a_run_is_found_once_it_is_made_ends_well_and_leaves_nothing(
+        self, trials: Trials, spec: Spec
+    ) -> None:
+        trial = trials(spec)
+        assert trial.found() == {step.id: None for step in trial.plan.steps}
+
+        trial.make()
+        assert trial.found() == trial.answers()
+
+        status = trial.wait()
+        assert (status.state, status.exit_code) == (State.SUCCEEDED, 0), status
+        assert trial.client.state(trial.run) == status, "a run that has ended has changed"
+
+        trial.destroy()
+        assert trial.left() == []
+        assert trial.client.state(trial.run).state is State.GONE
+
+    def test_another_client_finds_it_too(self, trials: Trials, world: World) -> None:
+        """A run is taken up by another process, perhaps on another machine."""
+        trial = trials(world.example("single"))
+        trial.make()
+
+        other = world.connect(world.facts(world.example("single")))
+
+        assert {step.id: other.find(step) for step in trial.plan.steps} == trial.answers()
+
+    def test_taking_away_twice_is_no_mistake(self, trials: Trials, world: World) -> None:
+        trial = trials(world.example(largest(world)))
+        trial.make()
+        trial.wait()
+        answers = trial.answers()
+        requests = [s.undo for s in reversed(trial.plan.steps) if s.undo is not None]
+
+        for request in requests:
+            ready = apply.ready(request, answers)
+            trial.client.call(ready)
+            trial.client.call(ready)
+
+        assert trial.left() == []
+
+    def test_a_run_is_taken_away_while_it_runs(self, trials: Trials, world: World) -> None:
+        trial = trials(world.sleeping())
+        trial.make()
+        trial.until(lambda status: status.state is State.RUNNING)
+
+        trial.destroy()
+
+        assert trial.client.state(trial.run).state is State.GONE
+
+    # A run that nobody knows.
+
+    def test_a_run_that_never_was_is_gone(self, trials: Trials, world: World) -> None:
+        assert trials(world.example("single")).client.state(NOBODY).state is State.GONE
+
+    def test_ending_a_run_that_never_was_is_no_mistake(self, trials: Trials, world: World) -> None:
+        client = trials(world.example("single")).client
+
+        client.cancel(NOBODY)
+
+        assert client.state(NOBODY).state is State.GONE
+
+    def test_a_run_that_never_was_has_no_streams_and_no_outputs(
+        self, trials: Trials, world: World
+    ) -> None:
+        client = trials(world.example("single")).client
+
+        assert not isinstance(client, Tail) or list(client.streams(NOBODY)) == []
+        assert not isinstance(client, Outputs) or list(client.outputs(NOBODY)) == []
+
+    # How a run ends.
+
+    def test_a_job_that_exits_with_7_has_failed_with_7(self, trials: Trials, world: World) -> None:
+        trial = trials(world.printing(["no"], 7))
+        trial.make()
+
+        status = trial.wait()
+
+        assert (status.state, status.exit_code) == (State.FAILED, 7)
+        assert status.reason, "nobody says why"
+
+    def test_a_job_has_the_exit_code_of_the_node_that_failed_by_itself(
+        self, trials: Trials, world: World
+    ) -> None:
+        """Other nodes may be ended for it: 143 is not what went wrong."""
+        if {"nodes", "limits"} & set(world.refuses):
+            pytest.skip("it has no nodes that end together")
+        trial = trials(world.second_node_failing(3))
+        trial.make()
+
+        status = trial.wait()
+
+        assert (status.state, status.exit_code) == (State.FAILED, 3), status
+
+    def test_each_try_is_told_with_its_own_exit_code(self, trials: Trials, world: World) -> None:
+        """Of nodes that a provider tells at all; a try that is over says the same from then on."""
+        if "limits" in world.refuses:
+            pytest.skip("it tries nothing again")
+        trial = trials(world.failing([3, 7]))
+        trial.make()
+
+        status = trial.wait()
+
+        assert (status.state, status.exit_code) == (State.FAILED, 7)
+        (node,) = status.nodes
+        assert node.attempt == 2
+        assert [(a.number, a.exit_code, a.reclaimed) for a in node.attempts] == [
+            (1, 3, False),
+            (2, 7, False),
+        ]
+        assert all(attempt.reason for attempt in node.attempts), "nobody says why"
+        assert trial.client.state(trial.run) == status
+
+    def test_a_job_can_be_ended(self, trials: Trials, world: World) -> None:
+        trial = trials(world.sleeping())
+        trial.make()
+        trial.until(lambda status: status.state is State.RUNNING)
+
+        status = trial.cancel()
+
+        assert status.state is State.CANCELLED
+        assert trial.client.state(trial.run) == status
+
+    def test_ending_a_job_that_has_ended_changes_nothing(
+        self, trials: Trials, world: World
+    ) -> None:
+        trial = trials(world.printing(["done"]))
+        trial.make()
+        status = trial.wait()
+
+        trial.client.cancel(trial.run)
+
+        assert trial.client.state(trial.run) == status
+
+    # What it prints.
+
+    def test_every_line_is_in_the_log(self, trials: Trials, world: World) -> None:
+        trial = reading(trials(world.printing(LINES)))
+        trial.make()
+        trial.wait()
+
+        log = trial.log().decode().splitlines()
+
+        expected = [line for line in LINES if line or world.blank_lines]
+        assert [line for line in log if line in expected] == expected
+
+    def test_the_log_of_a_job_that_failed_is_kept(self, trials: Trials, world: World) -> None:
+        trial = reading(trials(world.printing(LINES, 7)))
+        trial.make()
+        trial.wait()
+
+        assert LINES[-1].encode() in trial.log()
+
+    def test_a_log_read_twice_is_the_same(self, trials: Trials, world: World) -> None:
+        """From any position, and by another client."""
+        spec = world.printing(LINES)
+        trial = reading(trials(spec))
+        trial.make()
+        trial.wait()
+        other = world.connect(world.facts(spec))
+        assert isinstance(trial.client, Tail)
+        assert isinstance(other, Tail)
+        (one,), (two,) = trial.client.streams(trial.run), other.streams(trial.run)
+
+        position: str | None = None
+        while True:
+            chunk = one.read(position)
+            assert two.read(position) == chunk == one.read(position)
+            position = chunk.position
+            if not chunk.data:
+                break
+
+    def test_each_task_prints_into_a_stream_of_its_own(self, trials: Trials, world: World) -> None:
+        name = "sweep"
+        if name in world.refuses:
+            pytest.skip("it runs no sweeps")
+        spec = world.example(name)
+        trial = reading(trials(spec))
+        trial.make()
+        trial.wait()
+
+        logs = [trial.log(task).decode().split() for task in range(len(tasks(spec)))]
+
+        assert [log[-2:] for log in logs] == [list(values.values()) for values in tasks(spec)]
+
+    def test_each_node_prints_into_a_stream_of_its_own(self, trials: Trials, world: World) -> None:
+        if "nodes" in world.refuses:
+            pytest.skip("it runs on one node")
+        trial = reading(trials(world.example("nodes")))
+        trial.make()
+        trial.wait()
+
+        assert isinstance(trial.client, Tail)
+        streams = trial.client.streams(trial.run)
+
+        assert [(stream.task, stream.rank) for stream in streams] == [(0, 0), (0, 1)]
+        assert [b"hello" in trial.log(0, rank) for rank in range(2)] == [True, True]
+
+    # What it leaves.
+
+    @pytest.mark.parametrize("exit_code", [0, 7])
+    def test_outputs_come_back_byte_for_byte(
+        self, trials: Trials, world: World, exit_code: int
+    ) -> None:
+        if "outputs" in world.refuses:
+            pytest.skip("it keeps no outputs")
+        trial = trials(world.writing(exit_code))
+        assert isinstance(trial.client, Outputs), "it takes outputs and cannot give them back"
+        trial.make()
+        trial.wait()
+
+        found = trial.client.outputs(trial.run)
+
+        assert [(f.output, f.task, f.rank) for f in found] == [("made", 0, 0)] * len(found)
+        assert {file.path: content(file) for file in found} == world.written()
+        assert {f.path: f.bytes for f in found} == {k: len(v) for k, v in world.written().items()}
+        assert [f.path for f in found] == sorted(world.written())
+
+    @pytest.mark.parametrize("exit_code", [0, 7])
+    def test_a_run_that_has_ended_has_plain_names_and_is_not_copied_twice(
+        self, trials: Trials, world: World, exit_code: int
+    ) -> None:
+        """Its agents published it, and a client finds nothing to do: what was taken away since does not come back."""
+        if "outputs" in world.refuses:
+            pytest.skip("it keeps no outputs")
+        trial = trials(world.writing(exit_code))
+        trial.make()
+        trial.wait()
+        client = publisher(trial)
+
+        assert list(client.publish(trial.run)) == []
+        found = dict(world.plain(trial.client, trial.run))
+        world.discard(trial.client, trial.run, [EMPTY])
+        assert list(client.publish(trial.run)) == []
+
+        assert found == {f"made/0/0/{path}": data for path, data in world.written().items()}
+        assert EMPTY not in world.plain(trial.client, trial.run)
+
+    def test_a_client_publishes_what_a_killed_agent_did_not(
+        self, trials: Trials, world: World
+    ) -> None:
+        """It is as if the agent had been killed after some copies of its last save and before the note."""
+        if "outputs" in world.refuses:
+            pytest.skip("it keeps no outputs")
+        trial = trials(world.writing())
+        trial.make()
+        trial.wait()
+        client = publisher(trial)
+        world.discard(trial.client, trial.run, [EMPTY, NOTE])
+
+        assert list(client.publish(trial.run)) == []
+
+        found = world.plain(trial.client, trial.run)
+        assert found == {f"made/0/0/{path}": data for path, data in world.written().items()}
+
+    def test_an_output_is_kept_of_all_nodes_each_by_itself_or_of_the_first(
+        self, trials: Trials, world: World
+    ) -> None:
+        """Of all, if nothing is said."""
+        if {"nodes", "outputs"} & set(world.refuses):
+            pytest.skip("it keeps no outputs of several nodes")
+        trial = trials(world.writing_on_all())
+        assert isinstance(trial.client, Outputs), "it takes outputs and cannot give them back"
+        trial.make()
+        assert trial.wait().state is State.SUCCEEDED
+
+        found = trial.client.outputs(trial.run)
+
+        of_all = [(name, rank) for name in ("every", "usual") for rank in range(2)]
+        assert [(f.output, f.rank, f.path, content(f)) for f in found] == [
+            (name, rank, "rank", f"{rank}\n".encode())
+            for name, rank in sorted([*of_all, ("lead", 0)])
+        ]
+
+    # What it reads.
+
+    def test_half_a_folder_is_no_folder(self, trials: Trials, world: World) -> None:
+        """A folder that changes while it is put there is not found, and the next try is whole."""
+        if "mounts" in world.refuses:
+            pytest.skip("it takes no folders")
+        spec = world.example("mounts")
+        trial = trials(spec)
+        client, step = trial.client, step_with_folder(trial)
+        assert isinstance(client, Stage), "it takes folders and cannot stage them"
+        answers: dict[str, Answer] = {}
+        for one in trial.plan.steps[: trial.plan.steps.index(step)]:
+            found = client.find(one)
+            answers[one.id] = client.call(apply.ready(one.do, answers)) if found is None else found
+        request, bundle = apply.ready(step.do, answers), world.bundles(spec)["code"]()
+
+        for at in range(len(bundle.files)):
+            with pytest.raises(Conflict):
+                client.stage(request, Changing(bundle, at), Quiet().progress(""))
+            assert client.find(step) is None
+        answer = client.stage(request, bundle, Quiet().progress(""))
+
+        assert client.find(step) == answer
+        trial.make()
+        assert trial.wait().state is State.SUCCEEDED
+        assert not isinstance(client, Tail) or FILES["hello.txt"] in trial.log()
+
+    def test_a_client_that_talks_takes_a_listener(self, trials: Trials, world: World) -> None:
+        trial = trials(world.example("single"))
+        if not isinstance(trial.client, Talks):
+            pytest.skip("it says nothing meanwhile")
+        said: list[str] = []
+
+        trial.client.listen(said.append)
+        trial.make()
+
+        assert [line for line in said if not line.strip()] == []
+
+    # Wherever it goes wrong.
+
+    @pytest.mark.parametrize("fault", FAULTS)
+    def test_each_thing_is_made_once_and_taken_away_wherever_a_call_goes_wrong(
+        self, trials: Trials, world: World, fault: str
+    ) -> None:
+        """For every call of making a run and of taking it away, counted."""
+        made_once_and_taken_away(trials, world, FAULTS[fault])
+
+    def test_each_thing_is_made_once_and_taken_away_wherever_the_service_fails(
+        self, trials: Trials, world: World
+    ) -> None:
+        if not world.faults():
+            pytest.skip("this service cannot be told to fail")
+        for number, (name, strike) in enumerate(world.faults().items(), 1):
+            reaches = partial(world.reaches, name)
+            made_once_and_taken_away(trials, world, strike, number, reaches)
+
+
+def made_once_and_taken_away(
+    trials: Trials,
+    world: World,
+    strike: Strike,
+    series: int = 0,
+    reaches: Callable[[Request], bool] = lambda request: True,
+) -> None:
+    """Let *strike* decide on each call in turn that it *reaches*, once while making and once while taking away.
+
+    Services keep the names of jobs that have ended, so each *series* has runs of its own.
+    """
+    spec = world.example(largest(world))
+    trial, flaky = flaky_trial(trials, spec, 1000 * series)
+    trial.make()
+    making, undoing = len(flaky.sent), sum(step.undo is not None for step in trial.plan.steps)
+    trial.destroy()
+    wanted = [at for at, request in enumerate(flaky.sent) if reaches(request)]
+    assert wanted, "nothing that it can change was called"
+    # Making is one list of calls, and taking away another: a call of each is struck in one run.
+    turns = {at if at < making else at - making for at in wanted}
+    for at in sorted(turns):
+        trial, flaky = flaky_trial(trials, spec, 1000 * series + at + 1)
+
+        flaky.next(at, strike)
+        persist(trial.make)
+        made = Counter((r.service, r.operation) for r in flaky.sent)
+        assert made <= Counter((s.do.service, s.do.operation) for s in trial.plan.steps)
+        assert trial.found() == trial.answers()
+        assert trial.wait().state is State.SUCCEEDED
+        assert not isinstance(trial.client, Tail) or trial.log().count(b"hello") == 1
+        assert flaky.begun > at or at >= making, "this call was never reached"
+
+        flaky.next(at, strike)
+        persist(trial.destroy)
+        assert trial.left() == []
+        assert flaky.begun > at or at >= undoing, "this call was never reached"
+
+
+def flaky_trial(trials: Trials, spec: Spec, number: int) -> tuple[Trial, Flaky]:
+    made: list[Flaky] = []
+
+    def wrap(client: Client) -> Client:
+        made.append(Flaky(client))
+        return made[0]
+
+    return trials(spec, number, wrap), made[0]
+
+
+def largest(world: World) -> str:
+    """Give the example with the most steps: a folder comes first, then the job."""
+    return "single" if "mounts" in world.refuses else "mounts"
+
+
+def content(file: OutputFile) -> bytes:
+    with file.open() as opened:
+        return opened.read()
+
+
+def step_with_folder(trial: Trial) -> Step:
+    return next(step for step in trial.plan.steps if list(marked(step.do.params, FILE)))
+
+
+def reading(trial: Trial) -> Trial:
+    if not isinstance(trial.client, Tail):
+        pytest.skip("it reads no logs")
+    return trial
+
+
+def publisher(trial: Trial) -> Publishes:
+    """Give the client of a run that has ended; skip the test where what jobs save has no objects of its own."""
+    assert isinstance(trial.client, Outputs), "it takes outputs and cannot give them back"
+    found = list(trial.client.outputs(trial.run))
+    assert found, "nothing was saved"
+    if not any("/.runspec/objects/" in f"/{file.key}" for file in found):
+        pytest.skip("its jobs write to plain names, or one tar")
+    if not isinstance(trial.client, Publishes):
+        pytest.skip("its client publishes nothing yet")
+    return trial.client

@@ -1,0 +1,399 @@
+"""The promises of the pure half, each a test; `ProviderContract` asks those of the client as well."""
+
+from __future__ import annotations
+
+import copy
+import json
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, Phase, given, settings
+from pydantic import ValidationError
+
+from runspec_jobs.load import registry
+from runspec_jobs.plan import model
+from runspec_jobs.provider import Doctor, Facts, Options, Problem, Provider, Spec, Step, Survey
+from runspec_jobs.spec.field_marks import unmarked
+from runspec_jobs.spec.types import NAME
+from runspec_jobs.testing import elsewhere, promises
+from runspec_jobs.testing.following import FollowingContract
+from runspec_jobs.testing.sealed import sealed
+from runspec_jobs.testing.strategies import specs
+from runspec_jobs.testing.world import EXAMPLES, SECRET, World
+
+# Packages that talk to a service; their import belongs into `connect`.
+SDKS = frozenset(
+    "aiohttp azure boto3 botocore docker google grpc httpx kubernetes moto msal msrest obstore "
+    "oss2 paramiko requests s3fs urllib3".split()
+)
+NETWORK = frozenset(
+    "asyncio ftplib http.client smtplib socket socketserver ssl telnetlib urllib.request "
+    "xmlrpc.client".split()
+)
+EXAMPLES_DRAWN = 25
+
+# What a job may ask for, by name: a provider does it, or says that it does not.
+ASKS: dict[str, dict[str, Any]] = {
+    "cpus": {"cluster": {"cpus": 4096}},
+    "memory": {"cluster": {"memory": "900000GiB"}},
+    "disk": {"cluster": {"disk": "900000GiB"}},
+    "gpus": {"cluster": {"gpus": 64}},
+    "many nodes": {"cluster": {"nodes": 3}},
+    "elastic nodes": {"cluster": {"nodes": {"min": 1, "max": 3}}},
+    "spot": {"cluster": {"capacity": "spot"}},
+    "image": {"container": {"image": "localhost/runspec-testing:1"}},
+    "requirements": {"container": {"requirements": ["numpy==2.0.0"]}},
+    "store": {"mounts": [{"name": "data", "source": "store://sets/data", "target": "/job/data"}]},
+    "shared": {"mounts": [{"name": "all", "source": "shared://all", "target": "/job/all"}]},
+    "output": {"outputs": [{"name": "made", "path": "/job/made"}]},
+    "env": {"env": {"GREETING": "hello"}},
+    "secret": {"secrets": {"TOKEN": "token"}},
+    "mpi": {"launch": "mpi"},
+    "torchrun": {"launch": "torchrun"},
+    "sweep": {"sweep": {"lr": [0.1, 0.2]}},
+    "attempts": {"retry": {"attempts": 7}},
+    "timeout": {"timeout": "47m"},
+}
+
+drawn = settings(
+    max_examples=EXAMPLES_DRAWN,
+    derandomize=True,  # a contract says the same thing every day
+    database=None,
+    deadline=None,
+    suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
+    phases=(Phase.generate, Phase.shrink),
+)
+
+
+class ProviderContract(FollowingContract):
+    """Subclass it in a test module and give `world`; pytest does the rest."""
+
+    @pytest.fixture
+    def world(self) -> World:
+        raise NotImplementedError(
+            "give a fixture `world` that returns a runspec_jobs.testing.World"
+        )
+
+    @pytest.fixture(autouse=True)
+    def canary(self, monkeypatch: pytest.MonkeyPatch) -> str:
+        """The value of every secret here; it must be seen nowhere."""
+        value = "canary-5f1d0c-in-a-coal-mine"
+        monkeypatch.setenv(SECRET, value)
+        return value
+
+    @pytest.fixture(params=EXAMPLES)
+    def spec(self, request: pytest.FixtureRequest, world: World) -> Spec:
+        """Each example that the provider does not refuse."""
+        if request.param in world.refuses:
+            pytest.skip(f"{world.provider.name} says that it cannot run '{request.param}'")
+        return world.example(request.param)
+
+    # What it is called, and its settings.
+
+    def test_its_name_is_a_name_and_that_of_its_entry_point(self, world: World) -> None:
+        name = world.provider.name
+
+        assert re.fullmatch(NAME, name)
+        assert name in registry.installed(), "is its package installed, with its entry point?"
+        assert type(registry.load(name)) is type(world.provider)
+
+    def test_its_settings_all_have_defaults(self, world: World) -> None:
+        assert issubclass(world.provider.options_model, Options)
+        world.provider.options_model.model_validate({})
+
+    def test_its_settings_are_frozen(self, world: World) -> None:
+        options = world.provider.options_model()
+
+        with pytest.raises(ValidationError, match="frozen"):
+            options.secrets = {}
+
+    def test_its_settings_know_every_key(self, world: World) -> None:
+        with pytest.raises(ValidationError, match="extra"):
+            world.provider.options_model.model_validate({"no_such_setting": "1"})
+
+    def test_its_settings_come_back_equal_from_the_record_of_a_run(
+        self, world: World, spec: Spec
+    ) -> None:
+        options = world.facts(spec).options
+
+        text = json.dumps(options.model_dump(mode="json"))
+
+        assert world.provider.options_model.model_validate(json.loads(text)) == options
+
+    def test_its_settings_can_be_shown_to_editors(self, world: World) -> None:
+        schema = world.provider.options_model.model_json_schema()
+
+        assert [k for k, v in schema["properties"].items() if not v.get("description")] == []
+
+    def test_its_settings_say_who_may_set_them(self, world: World) -> None:
+        """Each field is `User[...]` or `Anyone[...]`, those of models within it too."""
+        assert unmarked(world.provider.options_model) == []
+
+    def test_what_it_surveys_is_plain_and_needs_no_credentials(
+        self, world: World, spec: Spec, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        if not isinstance(world.provider, Survey):
+            pytest.skip("it surveys nothing")
+        for name in [n for n in os.environ if n.startswith(("AWS_", "AZURE_", "GOOGLE_"))]:
+            monkeypatch.delenv(name)
+
+        survey = world.facts(spec).survey
+
+        assert json.loads(json.dumps(survey, allow_nan=False)) == survey
+
+    def test_what_it_finds_wrong_with_the_machine_has_a_way_out(self, world: World) -> None:
+        if not isinstance(world.provider, Doctor):
+            pytest.skip("it examines nothing")
+
+        findings = list(world.provider.examine(world.facts(world.example("single")).options))
+
+        assert [f for f in findings if not f.what or not (f.ok or f.hint)] == []
+
+    # What it says of a spec.
+
+    @pytest.mark.parametrize("complete", [True, False], ids=["all facts", "the spec alone"])
+    def test_it_says_nothing_against_what_it_can_do(
+        self, world: World, spec: Spec, complete: bool
+    ) -> None:
+        found = problems(world.provider, spec, facts_for(world, spec, complete))
+
+        assert [p for p in found if p.severity == "error"] == []
+
+    def test_what_it_cannot_do_is_an_error_with_a_way_out(self, world: World) -> None:
+        for name in world.refuses:
+            spec = world.example(name)
+
+            found = problems(world.provider, spec, world.facts(spec))
+
+            assert any(p.severity == "error" for p in found), f"it runs '{name}' after all"
+            promises.problems_are_told_well(found, spec, world.provider.options_model)
+
+    @pytest.mark.parametrize("name", ASKS)
+    def test_nothing_a_job_asks_for_is_dropped_in_silence(self, world: World, name: str) -> None:
+        plain, asking = world.spec(command=["true"]), world.spec(command=["true"], **ASKS[name])
+
+        heard = told(world, plain) != told(world, asking)
+
+        assert heard or name in world.overlooks, f"nothing comes of {ASKS[name]}"
+        assert not (heard and name in world.overlooks), "it is heard: take it out of overlooks"
+
+    @pytest.mark.parametrize("nodes", [2, {"min": 1, "max": 2}], ids=["fixed", "elastic"])
+    @pytest.mark.parametrize("launch", ["none", "mpi"])
+    def test_of_which_nodes_an_output_is_kept_is_heard(
+        self, world: World, launch: str, nodes: Any
+    ) -> None:
+        """What is done where nothing is said is one of the two ways; the other one is another plan, or refused."""
+
+        def plan_of(**how: str) -> Any:
+            output = {"name": "made", "path": "/job/made", **how}
+            of = {"cluster": {"nodes": nodes}, "launch": launch, "outputs": [output]}
+            return told(world, world.spec(command=["train"], **of))[1]
+
+        usual = plan_of()
+        if usual is None:
+            pytest.skip("it says that it cannot run such a job")
+
+        same = {which: plan_of(**{"from": which}) == usual for which in ("first", "all")}
+
+        elastic = nodes != 2
+        assert same == {"first": elastic, "all": not elastic}
+
+    @pytest.mark.parametrize("complete", [True, False], ids=["all facts", "the spec alone"])
+    def test_it_can_say_what_it_thinks_of_any_valid_spec(
+        self, world: World, complete: bool
+    ) -> None:
+        @drawn
+        @given(specs(world.provider.name))
+        def holds(spec: Spec) -> None:
+            found = problems(world.provider, spec, facts_for(world, spec, complete))
+
+            promises.problems_are_told_well(found, spec, world.provider.options_model)
+
+        holds()
+
+    def test_whatever_spec_it_accepts_has_a_plan_that_keeps_every_promise(
+        self, world: World
+    ) -> None:
+        @drawn
+        @given(specs(world.provider.name))
+        def holds(spec: Spec) -> None:
+            facts = world.facts(spec)
+            if not any(p.severity == "error" for p in problems(world.provider, spec, facts)):
+                made = planned(world.provider, spec, facts)
+
+                promises.every_one_of_a_plan(made.steps, made.run, spec, facts)
+                assert planned(world.provider, spec, facts) == made
+
+        holds()
+
+    # What it plans.
+
+    def test_equal_arguments_give_equal_plans(self, world: World, spec: Spec) -> None:
+        first = text_of(planned(world.provider, spec, world.facts(spec)))
+
+        again = text_of(planned(world.provider, copy.deepcopy(spec), world.facts(spec)))
+
+        assert first == again
+
+    def test_another_process_makes_the_same_plans(self, world: World, tmp_path: Path) -> None:
+        """With another hash seed, home folder, working directory and environment, and later."""
+        jobs = [(spec, world.facts(spec)) for spec in accepted(world)]
+
+        found = plans_elsewhere(world, tmp_path, *jobs)
+
+        expected = [text_of(planned(world.provider, *job)) for job in jobs]
+        assert found["plans"] == expected
+
+    def test_validating_and_planning_import_no_sdk_and_no_network(
+        self, world: World, tmp_path: Path
+    ) -> None:
+        spec = accepted(world)[0]
+
+        modules = set(plans_elsewhere(world, tmp_path, (spec, world.facts(spec)))["modules"])
+
+        assert {name.partition(".")[0] for name in modules} & SDKS == set()
+        assert modules & NETWORK == set()
+
+    def test_checking_and_planning_reach_for_nothing_outside(
+        self, world: World, spec: Spec
+    ) -> None:
+        """No clock, no dice, no disk, no environment, no network, no other program."""
+        provider, facts = world.provider, world.facts(spec)
+        list(provider.check(spec, facts))
+        provider.plan(spec, "job-000001", facts)
+
+        with sealed(type(provider).__module__.partition(".")[0]) as touched:
+            list(provider.check(spec, facts))
+            provider.plan(spec, "job-000001", facts)
+
+        assert touched == []
+
+    def test_checking_and_planning_change_no_argument(self, world: World, spec: Spec) -> None:
+        facts = world.facts(spec)
+        before = copy.deepcopy((spec, facts))
+
+        list(world.provider.check(spec, facts))
+        world.provider.plan(spec, "job-000001", facts)
+
+        assert (spec, facts) == before
+
+    def test_params_are_json_values(self, world: World, spec: Spec) -> None:
+        promises.values_are_json(steps_of(world, spec))
+
+    def test_steps_have_ids_and_titles_of_their_own(self, world: World, spec: Spec) -> None:
+        promises.ids_are_unique(steps_of(world, spec))
+        promises.titles_are_words(steps_of(world, spec))
+
+    def test_refs_point_to_earlier_steps(self, world: World, spec: Spec) -> None:
+        promises.refs_point_back(steps_of(world, spec))
+
+    def test_folders_come_from_the_mounts(self, world: World, spec: Spec) -> None:
+        promises.folders_are_those_of_the_spec(steps_of(world, spec), spec)
+
+    def test_what_is_made_for_a_run_holds_its_id(self, world: World, spec: Spec) -> None:
+        promises.run_steps_hold_the_run(steps_of(world, spec, "job-abc234"), "job-abc234")
+
+    def test_what_runs_share_does_not_depend_on_the_run(self, world: World, spec: Spec) -> None:
+        one, other = steps_of(world, spec, "job-abc234"), steps_of(world, spec, "other-zzzzzz")
+
+        promises.site_steps_are_shared(one, other)
+
+    def test_two_runs_of_a_spec_differ_in_the_run_id_alone(self, world: World, spec: Spec) -> None:
+        facts = world.facts(spec)
+        one = model.make(world.provider, spec, "abc234", facts)
+
+        other = model.make(world.provider, spec, "zzzzzz", facts)
+
+        assert one.digest == other.digest
+        assert model.differences(one, other) == []
+
+    def test_a_secret_is_only_ever_named(self, world: World, spec: Spec, canary: str) -> None:
+        facts = world.facts(spec)
+        made = planned(world.provider, spec, facts)
+
+        promises.secrets_are_marks(made.steps, spec, facts)
+        assert canary not in text_of(made)
+        assert canary not in str(list(world.provider.check(spec, facts)))
+
+    def test_a_plan_comes_back_equal_from_the_record_of_a_run(
+        self, world: World, spec: Spec
+    ) -> None:
+        made = planned(world.provider, spec, world.facts(spec))
+
+        there = model.from_json(json.loads(json.dumps(model.to_json(made))))
+
+        assert there == made
+
+
+def facts_for(world: World, spec: Spec, complete: bool) -> Facts:
+    """Give the facts of apply and plan, or those of `runspec validate`."""
+    if complete:
+        return world.facts(spec)
+    return Facts(world.provider.options_model(), complete=False)
+
+
+def problems(provider: Provider, spec: Spec, facts: Facts) -> list[Problem]:
+    return list(provider.check(spec, facts))
+
+
+def planned(provider: Provider, spec: Spec, facts: Facts) -> model.Plan:
+    return model.make(provider, spec, "000001", facts)
+
+
+def steps_of(world: World, spec: Spec, run: str = "job-000001") -> tuple[Step, ...]:
+    return tuple(world.provider.plan(spec, run, world.facts(spec)))
+
+
+def text_of(made: model.Plan) -> str:
+    return model.canonical(model.to_json(made))
+
+
+def accepted(world: World) -> list[Spec]:
+    return [world.example(name) for name in EXAMPLES if name not in world.refuses]
+
+
+def told(world: World, spec: Spec) -> tuple[Any, ...]:
+    """Give all that *spec* comes to: what is said of it, and the plan if there is one."""
+    facts = world.facts(spec)
+    found = problems(world.provider, spec, facts)
+    if any(problem.severity == "error" for problem in found):
+        return found, None
+    return found, list(world.provider.plan(spec, "job-000001", facts))
+
+
+def plans_elsewhere(world: World, folder: Path, *jobs: tuple[Spec, Facts]) -> dict[str, Any]:
+    """Plan *jobs* in another process that shares nothing with this one but the packages."""
+    asked = {"provider": world.provider.name, "jobs": [_job(*job) for job in jobs]}
+    folder = folder / "elsewhere"
+    folder.mkdir()
+    env = {
+        "HOME": str(folder),
+        "PATH": os.defpath,
+        "PYTHONHASHSEED": "4711",
+        "PYTHONPATH": os.pathsep.join(path for path in sys.path if path),
+        "TZ": "Asia/Kathmandu",
+    }
+    command = [sys.executable, "-P", str(Path(elsewhere.__file__))]
+    text = json.dumps(asked)
+    done = subprocess.run(
+        command, input=text, env=env, cwd=folder, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    found: dict[str, Any] = json.loads(done.stdout)
+    return found
+
+
+def _job(spec: Spec, facts: Facts) -> dict[str, Any]:
+    return {
+        "token": "000001",
+        "spec": spec.model_dump(mode="json"),
+        "options": facts.options.model_dump(mode="json"),
+        "sources": {name: source._asdict() for name, source in facts.sources.items()},
+        "requirements": facts.requirements,
+        "survey": facts.survey,
+    }

@@ -1,0 +1,39 @@
+"""Plans in a process of its own, with another hash seed, home and folder. A script, never imported.
+
+It takes jobs as JSON from standard input and gives their plans and the modules that came with
+the provider. It imports nothing of pytest, or nobody could tell what the provider imports.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from typing import Any
+
+from runspec_jobs.load import registry
+from runspec_jobs.plan import model
+from runspec_jobs.provider import Facts, Source, Spec
+
+
+def main() -> None:
+    asked: dict[str, Any] = json.load(sys.stdin)
+    registry.installed()
+    before = set(sys.modules)
+    provider = registry.load(asked["provider"])
+    plans = []
+    for job in asked["jobs"]:
+        facts = Facts(
+            provider.options_model.model_validate(job["options"]),
+            {name: Source(**source) for name, source in job["sources"].items()},
+            tuple(job["requirements"]),
+            job["survey"],
+        )
+        spec = Spec.model_validate(job["spec"])
+        list(provider.check(spec, facts))
+        made = model.make(provider, spec, job["token"], facts)
+        plans.append(model.canonical(model.to_json(made)))
+    json.dump({"plans": plans, "modules": sorted(set(sys.modules) - before)}, sys.stdout)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,151 @@
+"""Clients around a client: one that keeps what was called, and one whose call number *at* goes wrong."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any, BinaryIO
+
+from runspec_jobs.provider import (
+    Answer,
+    Bundle,
+    Client,
+    Conflict,
+    File,
+    NoAnswer,
+    Progress,
+    RemoteError,
+    Request,
+    Stage,
+    Status,
+    Step,
+)
+
+Send = Callable[[], Answer]
+Strike = Callable[[Send], Answer]  # what becomes of one call, which it may send
+
+
+class LightsOut(BaseException):
+    """This process was killed: nothing in it may catch this and go on."""
+
+
+@dataclass
+class Recorder:
+    """Hands everything on to *client* and keeps every request that was answered."""
+
+    client: Client
+    sent: list[Request] = field(default_factory=list)
+
+    def call(self, request: Request) -> Answer:
+        return self._send(request, lambda: self.client.call(request))
+
+    def stage(self, request: Request, bundle: Bundle, progress: Progress) -> Answer:
+        assert isinstance(self.client, Stage), "this client cannot stage"
+        stage = self.client.stage
+        return self._send(request, lambda: stage(request, bundle, progress))
+
+    def find(self, step: Step) -> Answer | None:
+        return self.client.find(step)
+
+    def settled(self, step: Step) -> bool:
+        return self.client.settled(step)
+
+    def state(self, run: str) -> Status:
+        return self.client.state(run)
+
+    def cancel(self, run: str) -> None:
+        self.client.cancel(run)
+
+    def _send(self, request: Request, send: Send) -> Answer:
+        answer = send()
+        self.sent.append(request)
+        return answer
+
+
+@dataclass
+class Flaky(Recorder):
+    """As a `Recorder`, but *strike* decides what becomes of call number *at*, from 0."""
+
+    at: int = -1
+    strike: Strike = field(default=lambda send: send())
+    begun: int = 0
+
+    def next(self, at: int, strike: Strike) -> None:
+        """From now on, have *strike* decide on call number *at*."""
+        self.begun, self.at, self.strike = 0, at, strike
+
+    def _send(self, request: Request, send: Send) -> Answer:
+        self.begun += 1
+        kept = partial(super()._send, request, send)
+        return self.strike(kept) if self.begun == self.at + 1 else kept()
+
+
+def _lost(send: Send) -> Answer:
+    send()
+    raise NoAnswer("the connection was closed")
+
+
+def _unsent(_: Send) -> Answer:
+    raise NoAnswer("the connection was closed")
+
+
+def _busy(_: Send) -> Answer:
+    raise RemoteError("too many requests", transient=True)
+
+
+def _killed_before(_: Send) -> Answer:
+    raise LightsOut
+
+
+def _killed_after(send: Send) -> Answer:
+    send()
+    raise LightsOut
+
+
+FAULTS: Mapping[str, Strike] = {
+    "its reply is lost": _lost,
+    "it never arrives": _unsent,
+    "it is refused for now": _busy,
+    "we are killed before it": _killed_before,
+    "we are killed after it": _killed_after,
+}
+
+
+@dataclass(frozen=True)
+class Changing:
+    """A bundle whose file number *at* is found changed when half of it has been read."""
+
+    bundle: Bundle
+    at: int
+
+    @property
+    def digest(self) -> str:
+        return self.bundle.digest
+
+    @property
+    def files(self) -> Sequence[File]:
+        return self.bundle.files
+
+    def open(self, file: File) -> BinaryIO:
+        if file != self.files[self.at]:
+            return self.bundle.open(file)
+        with self.bundle.open(file) as whole:
+            return io.BufferedReader(_Half(whole.read()[: file.bytes // 2]))
+
+
+class _Half(io.RawIOBase):
+    """The first half of a file, and then no end but a Conflict, as `Bundle.open` says."""
+
+    def __init__(self, data: bytes) -> None:
+        self.data = io.BytesIO(data)
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        count = self.data.readinto(buffer)
+        if not count:
+            raise Conflict("the file has changed")
+        return count

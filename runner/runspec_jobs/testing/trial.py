@@ -1,0 +1,182 @@
+"""One run of one spec, made and taken away by the engine itself, as often as it takes."""
+
+from __future__ import annotations
+
+import contextlib
+import copy
+import dataclasses
+import os
+import string
+import time
+from collections.abc import Callable, Iterator
+
+from runspec_jobs.engine import adopt, apply
+from runspec_jobs.errors import RemoteError, UnknownOutcome
+from runspec_jobs.load.profile import Profile
+from runspec_jobs.plan import model
+from runspec_jobs.provider import Adopts, Answer, Client, Facts, Progress, Scope, Spec, Status, Tail
+from runspec_jobs.state import atomic_io
+from runspec_jobs.state.journal import Journal
+from runspec_jobs.testing.faults import LightsOut
+from runspec_jobs.testing.world import World
+
+PAUSE_S = 0.05
+DIGITS = string.digits + string.ascii_lowercase  # see record.TOKEN
+AGAIN = 5  # times that a command is given until it must have gone through
+
+
+def token(number: int) -> str:
+    """Give the token of a run that this process alone has: jobs of all that test here are processes of one machine.
+
+    A way into a job finds it by its run.
+    """
+    return f"{_three(os.getpid())}{_three(number)}"
+
+
+def _three(number: int) -> str:
+    """Write *number* in three of the digits of a token.
+
+    >>> _three(1), _three(46_655), _three(46_656)
+    ('001', 'zzz', '000')
+    """
+    return "".join(DIGITS[number // 36**place % 36] for place in (2, 1, 0))
+
+
+class Quiet:
+    """Nobody is told anything."""
+
+    def step(self, title: str) -> None:
+        pass
+
+    def progress(self, title: str) -> Progress:
+        return lambda done, whole: None
+
+
+class Trial:
+    """A run of *spec* in *world*; *wrap* puts something around the client that makes it."""
+
+    def __init__(
+        self,
+        world: World,
+        spec: Spec,
+        token: str,
+        wrap: Callable[[Client], Client] = lambda client: client,
+    ) -> None:
+        facts = self.facts = world.facts(spec)
+        self.world = world
+        self.plan = model.make(world.provider, spec, token, facts)
+        self.client = world.connect(facts)
+        self.hands = apply.Hands(
+            wrap(self.client), Quiet(), world.bundles(spec), sleep=lambda s: time.sleep(min(s, 0.1))
+        )
+        self.folder = world.folder / "journals" / self.plan.run
+        atomic_io.make_folder(self.folder)
+
+    @property
+    def run(self) -> str:
+        return self.plan.run
+
+    def keep(self, text: bytes) -> None:
+        """Have the store keep the state of the run, whose file holds *text*, when it is made."""
+        state = adopt.text(text, self.plan, self.facts, time.time())
+        self.hands = dataclasses.replace(self.hands, state=state)
+
+    def adopted(self) -> Trial:
+        """Give the run as another machine takes it up, with the same settings, into the state folder of this process.
+
+        Raises as `runspec adopt` does.
+        """
+        options, provider = self.facts.options, self.world.provider
+        store = self.world.connect(Facts(options))
+        assert isinstance(store, Adopts), "this client keeps no states"
+        content = store.kept_state(self.run)
+        assert content is not None, "nothing was kept of it"
+        own = Profile(providers={provider.name: options.model_dump(mode="json")})
+        found = adopt.understood(adopt.read(content, self.run), provider, own)
+        other = copy.copy(self)
+        other.plan, other.client = found.plan, self.world.connect(found.facts)
+        other.hands = dataclasses.replace(self.hands, client=other.client, bundles={}, state=None)
+        other.folder = adopt.put_on_record(found, self.world.folder, None).folder
+        with other.journal() as journal:
+            adopt.look(other.plan, journal, other.client)
+        return other
+
+    def make(self) -> None:
+        with self.journal() as journal:
+            apply.make(self.plan, journal, self.hands)
+
+    def cancel(self) -> Status:
+        """End the run, asking as often as it takes."""
+        with self.journal() as journal:
+            return apply.cancel(self.plan, journal, self.hands)
+
+    def destroy_run(self) -> None:
+        """Take away the run, and leave what it shares with others."""
+        with self.journal() as journal:
+            apply.destroy(self.plan, journal, self.hands)
+
+    def destroy(self) -> None:
+        """Take away the run and then what it shares with others."""
+        self.destroy_run()
+        with self.journal() as journal:
+            site = [step for step in self.plan.steps if step.scope is Scope.SITE]
+            apply.undo(site, journal, self.hands)
+
+    def answers(self) -> dict[str, Answer]:
+        """Give the answer of every step that was made, as the journal has it."""
+        with self.journal() as journal:
+            return dict(journal.memory.answers)
+
+    def found(self) -> dict[str, Answer | None]:
+        """Give what the client finds of every step."""
+        return {step.id: self.client.find(step) for step in self.plan.steps}
+
+    def left(self) -> list[str]:
+        """Give the steps that can be taken away and are still found."""
+        found = self.found()
+        return [s.id for s in self.plan.steps if s.undo and found[s.id] is not None]
+
+    def wait(self) -> Status:
+        """Wait until the run has ended; give how."""
+        return self.until(lambda status: status.state.terminal)
+
+    def until(self, there: Callable[[Status], bool]) -> Status:
+        """Wait until the run is as *there* wants it."""
+        end = time.monotonic() + self.world.limit_s
+        while not there(status := self.client.state(self.run)):
+            assert time.monotonic() < end, f"{status} after {self.world.limit_s:g} s"
+            time.sleep(PAUSE_S)
+        return status
+
+    def log(self, task: int = 0, rank: int = 0) -> bytes:
+        """Give all that one node has printed so far."""
+        assert isinstance(self.client, Tail), "this client reads no logs"
+        for stream in self.client.streams(self.run):
+            if (stream.task, stream.rank) == (task, rank):
+                chunk = stream.read(None)
+                data = chunk.data
+                while (chunk := stream.read(chunk.position)).data:
+                    data += chunk.data
+                return data
+        return b""
+
+    @contextlib.contextmanager
+    def journal(self) -> Iterator[Journal]:
+        journal = Journal(self.folder)
+        try:
+            yield journal
+        finally:
+            journal.close()
+
+
+def persist(command: Callable[[], None]) -> int:
+    """Give *command* again until it goes through, as a user would; give how often it was given."""
+    for times in range(1, AGAIN + 1):
+        try:
+            command()
+        except (UnknownOutcome, RemoteError, LightsOut):
+            if times == AGAIN:
+                raise
+        else:
+            return times
+    raise AssertionError("BUG: the last time neither went through nor raised")
