@@ -83,7 +83,7 @@ def test_what_it_cannot_do_is_told_with_its_place(venv: Path, tmp_path: Path) ->
     done = ran(venv / "runspec", "validate", job)
 
     assert done.returncode == 2
-    assert "job.yaml:5:1: timeout: tiny knows nothing of 'timeout'" in done.stderr
+    assert "job.yaml:5:1: timeout: tiny does not support 'timeout'" in done.stderr
 
 
 def test_the_contract_is_kept(venv: Path, package: Path) -> None:
