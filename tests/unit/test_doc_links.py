@@ -1,0 +1,52 @@
+"""Every link between the pages leads to a file and, where it names one, to a heading or an anchor in it."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+PAGES = [*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md")]
+FENCED = re.compile(r"^```.*?^```", re.MULTILINE | re.DOTALL)
+LINK = re.compile(r"\]\((?!https?://)([^)\s]+)\)")
+HEADING = re.compile(r"^#+ (.+)$", re.MULTILINE)
+ANCHOR = re.compile(r'<a id="([^"]+)"></a>')
+
+
+def anchor(heading: str) -> str:
+    """Return the anchor that GitHub gives a heading.
+
+    >>> anchor("`launch`: how nodes start")
+    'launch-how-nodes-start'
+    """
+    return re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-")
+
+
+def is_there(page: Path, link: str) -> bool:
+    path, _, name = link.partition("#")
+    target = page.parent / path if path else page
+    if not target.exists():
+        return False
+    text = FENCED.sub("", target.read_text()) if name else ""
+    return not name or name in {*map(anchor, HEADING.findall(text)), *ANCHOR.findall(text)}
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_every_link_leads_somewhere(page: Path) -> None:
+    links = LINK.findall(FENCED.sub("", page.read_text()))
+
+    assert [link for link in links if not is_there(page, link)] == []
+
+
+def test_every_page_can_be_reached_from_the_readme() -> None:
+    found, waiting = set[Path](), [ROOT / "README.md"]
+    while waiting:
+        page = waiting.pop()
+        found.add(page)
+        links = (link.partition("#")[0] for link in LINK.findall(FENCED.sub("", page.read_text())))
+        linked = {(page.parent / link).resolve() for link in links if link.endswith(".md")}
+        waiting += [path for path in linked - found if path.is_file()]
+
+    assert [page.name for page in PAGES if page not in found] == []
