@@ -2,6 +2,10 @@
 
 Left out are the caches and checkouts of `LEFT_OUT` and what `.gitignore` and then `.runspecignore`
 at the top of the folder name, by the rules of https://git-scm.com/docs/gitignore.
+
+The patterns are read here, and not by pathspec, because pathspec 1.1.1 reads them otherwise than git. Of 1,000 drawn
+lists of plain patterns it judges 79 differently, and these rules none. It raises on `!` and `[z-a]`, does not know
+`[[:digit:]]`, lets `[!x]` match a slash, and needs nine seconds for a pattern of five stars and a name of 240 bytes.
 """
 
 from __future__ import annotations
@@ -63,6 +67,7 @@ _TOKEN = re.compile(
 _MEMBER = re.compile(
     r"\[:(?P<kind>[^\]]*):\]|\\?(?P<first>.)(?:-(?!$)(?:\\(?=.))?(?P<last>.))?", re.DOTALL
 )
+_SPECIAL = re.compile(r"[*?\[\\].*", re.DOTALL)
 _GLOBS = {"folders": "(?:.*/)?", "all": ".*", "some": "[^/]*", "one": "[^/]"}
 _FAR = {"folders": "(?:.*?/)??", "all": ".*?"}  # gaps that go over folders, as short as they can be
 _KINDS = {
@@ -127,7 +132,9 @@ def _regex(glob: str) -> str:
     """
     parts: list[str] = []
     gaps: list[str] = []  # before each of *parts* but the first
-    inner: list[tuple[str, str]] = []
+    literal = _SPECIAL.sub("", glob)  # git compares it first: "**" after it begins a pattern
+    glob = glob.removeprefix(literal)
+    inner = [("plain", re.escape(literal))]
     at = 0
     while at < len(glob):
         token = _TOKEN.match(glob, at)

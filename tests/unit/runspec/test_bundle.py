@@ -161,12 +161,35 @@ ATOMS = [
     "\\",
 ]
 ATOMS += ["/", "/", "/", "\\*", "\\a", ".", "-", "[[:alpha:]]", "[[:nope:]]", "[a-]", "[z-a]", "]"]
-ATOMS += ["[\\]a]", "[a\\-c]", "[[:digit:]a-c]", "[a-c-e]", "[!z-a]", "[.-0]a", "^", "$", "+", "("]
+ATOMS += [
+    "[a/]",
+    "[\\]a]",
+    "[a\\-c]",
+    "[[:digit:]a-c]",
+    "[a-c-e]",
+    "[!z-a]",
+    "[.-0]a",
+    "^",
+    "$",
+    "+",
+    "(",
+]
 PATTERNS = st.builds(
     lambda bang, atoms, end: bang + "".join(atoms) + end,
     st.sampled_from(["", "", "!", "\\!", "#", "\\#"]),
     st.lists(st.sampled_from(ATOMS), max_size=6),
     st.sampled_from(["", "", "/", " ", "\\ ", "  \\  ", "\t", "\r"]),
+)
+PLAIN = st.builds(  # what people write, which names something of the tree below more often
+    lambda bang, top, names, end: f"{bang}{top}{'/'.join(names)}{end}",
+    st.sampled_from(["", "", "!"]),
+    st.sampled_from(["", "/"]),
+    st.lists(
+        st.sampled_from(["a", "b", "foo", "c", "*", "?", "[ab]", "f*", "**", "a**", "c?**"]),
+        min_size=1,
+        max_size=3,
+    ),
+    st.sampled_from(["", "/"]),
 )
 FOLDERS = ["a", "a/b", "a/b/a", "a/foo", "foo", "foo/foo", "foo/a/b", "c", "c/b/a/foo", "ab"]
 FILES = ["1", "foo/1", "a.b", "]", "a]", "-", "a-", "^", "$", "+", "(", "*", "a*", "\\", "a\\"]
@@ -219,11 +242,18 @@ def we_ignore(lines: list[str], path: str) -> bool:
     )
 
 
-@settings(max_examples=60, deadline=None)
-@given(lines=st.lists(PATTERNS, min_size=1, max_size=4))
+@settings(max_examples=120, deadline=None)
+@given(lines=st.lists(PATTERNS, min_size=1, max_size=4) | st.lists(PLAIN, min_size=1, max_size=4))
 @example(lines=["a/**", "!a/b"])
 @example(lines=["a/", "!a/b"])
+@example(lines=["a/", "!a/c"])  # a file below a folder that is left out stays out
+@example(lines=["a/*", "!a/c"])
+@example(lines=["foo/", "!/foo/"])  # brings back the one at the top alone
 @example(lines=["**/b/**/foo"])
+@example(lines=["a**/foo"])
+@example(lines=["c[!x]a", "c[/]a", "c[.-0]a"])  # no set matches a slash
+@example(lines=["!", "a", "/", "!/", "//", "**/"])
+@example(lines=["[[:digit:]]"])
 @example(lines=["[!z-a]"])
 @example(lines=["/*", "!/foo/", "/foo/*", "!/foo/a"])
 @example(lines=["[[:alpha:]-z]", "[[:alpha:]", "a\\", "\\#a", "\\!a", "a\\ "])
