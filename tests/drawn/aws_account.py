@@ -18,7 +18,7 @@ from tests.drawn import aws_models
 from tests.drawn.aws_errors import Refusal, refusals
 from tests.drawn.drawing import odd
 from tests.drawn.schema import LACKS, Lack, Lacking, Schema, Ways, anchored, lacking, values
-from tests.drawn.wire import Asked, Reply, Server
+from tests.support.http_server import ReceivedRequest, Reply, Server
 
 REGION, BUCKET, PREFIX = "eu-central-1", "jobs", "p"
 RUN, JOB, QUEUE = "job-20261123-abcdef", "7f1c0d3e-0000-4000-8000-000000000001", "q"
@@ -155,7 +155,7 @@ class Account:
     def called(self, operation: str) -> list[Call]:
         return [call for call in self.calls if call.operation == operation]
 
-    def answered(self, asked: Asked) -> Reply:
+    def answered(self, asked: ReceivedRequest) -> Reply:
         """Return the reply to a request, and remember the call."""
         call = read(asked)
         number = len(self.called(call.operation))
@@ -194,7 +194,7 @@ def _least(schema: Schema) -> Any:
     return schema.enum[0] if schema.enum else plain.get(schema.kind, "x")
 
 
-def read(asked: Asked) -> Call:
+def read(asked: ReceivedRequest) -> Call:
     """Return the call that a request is; the signature names the service."""
     scope = asked.headers.get("authorization", "").partition("Credential=")[2].split("/")
     service = {"elasticfilesystem": "efs", "servicequotas": "service-quotas"}.get(
@@ -228,7 +228,7 @@ S3 = (
 )
 
 
-def _on_s3(asked: Asked) -> str:
+def _on_s3(asked: ReceivedRequest) -> str:
     if asked.method == "HEAD":
         return "HeadObject" if asked.path.count("/") > 1 else "HeadBucket"
     if "x-amz-copy-source" in asked.headers:

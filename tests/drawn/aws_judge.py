@@ -38,7 +38,7 @@ from runspec_rehearsal.aws import models
 from tests.drawn.aws_account import BUCKET, REGION, Account, Drawn, World, drawn, opened
 from tests.drawn.aws_cases import OPTIONS, Case, Place, bad, right_error
 from tests.drawn.aws_truths import CHILDREN, TRUTHS
-from tests.drawn.wire import Asked
+from tests.support.http_server import ReceivedRequest
 
 # Once each: the SDK's own retries, and its waits between them, are no part of what is tried here.
 ONCE = Config(retries={"mode": "standard", "total_max_attempts": 1}, read_timeout=60)
@@ -194,7 +194,7 @@ def at_once(account: Account) -> Callable[..., AWSResponse | None]:
     return answer
 
 
-def asked(request: Any) -> Asked:
+def asked(request: Any) -> ReceivedRequest:
     """Return a prepared request of botocore's as the server would have read it."""
     split = urlsplit(request.url)
     body = request.body or b""
@@ -204,4 +204,4 @@ def asked(request: Any) -> Asked:
     }
     query = dict(parse_qsl(split.query, keep_blank_values=True))
     plain = body.encode() if isinstance(body, str) else bytes(body)
-    return Asked(request.method, split.path, query, said, plain)
+    return ReceivedRequest(request.method, split.path, query, said, plain)

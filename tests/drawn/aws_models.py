@@ -15,7 +15,7 @@ from botocore.model import OperationModel, Shape
 
 from runspec_rehearsal.aws.models import operation_model, service
 from tests.drawn.schema import Schema
-from tests.drawn.wire import Reply
+from tests.support.http_server import Reply
 
 KINDS: Mapping[str, Any] = {
     "structure": "object",

@@ -20,7 +20,7 @@ from tests.drawn.aws_account import (
     Account,
     Params,
 )
-from tests.drawn.wire import Reply
+from tests.support.http_server import Reply
 
 Truth = Callable[[Account, Params], Any]
 LOG = "jobdef/default/0123456789abcdef"

@@ -17,7 +17,7 @@ from runspec_azure.subscription import Subscription, survey
 from runspec_jobs.provider import Facts
 from tests.drawn.azure_cloud import Cloud, Truth, path_of
 from tests.drawn.azure_table import operations, reply
-from tests.drawn.wire import Asked, Reply, Server
+from tests.support.http_server import ReceivedRequest, Reply, Server
 from tests.unit.runspec_azure.arm import SUBSCRIPTION, Azure, Login, OverHttp
 from tests.unit.runspec_azure.subscription import IDENTITY, options, spec
 from tests.unit.runspec_azure_batchai import jobs
@@ -68,7 +68,7 @@ class Workspace:
     def _deleting(self, operation: str) -> Truth:
         look = operation.replace("_Delete", "_Get")
 
-        def answer(asked: Asked) -> Reply:
+        def answer(asked: ReceivedRequest) -> Reply:
             error = {"error": {"code": "ResourceNotFound", "message": "no"}}
             self.cloud.truth[look] = lambda _: reply(404, error)
             return Reply(202)

@@ -15,7 +15,7 @@ from runspec_azure.doctor import examine
 from runspec_jobs.provider import Facts, Request, RunspecError, Spec
 from tests.drawn.azure_cloud import Cloud, Truth, ranged
 from tests.drawn.azure_table import reply
-from tests.drawn.wire import Asked, Reply, Server
+from tests.support.http_server import ReceivedRequest, Reply, Server
 from tests.unit.runspec_azure.subscription import options, spec
 
 RUN = "n-abc123"
@@ -154,7 +154,7 @@ class Account:
         found = self.phase.tasks[number]
         return {**found, **DONE} if self.phase.job is OVER else found
 
-    def _task(self, asked: Asked) -> Reply:
+    def _task(self, asked: ReceivedRequest) -> Reply:
         return reply(200, self.now(int(asked.path.rpartition("-")[2])))
 
     def client(self) -> AzureClient:
@@ -172,15 +172,15 @@ class Account:
 DONE = {"state": "completed", "executionInfo": {**OK_INFO, **GOOD}}
 
 
-def content_of(asked: Asked) -> bytes:
+def content_of(asked: ReceivedRequest) -> bytes:
     return OTHER if "/nodes/" in asked.path else TEXT
 
 
-def head(asked: Asked) -> Reply:
+def head(asked: ReceivedRequest) -> Reply:
     return Reply(200, {"Content-Length": str(len(content_of(asked)))})
 
 
-def file_part(asked: Asked, content_type: str = "application/octet-stream") -> Reply:
+def file_part(asked: ReceivedRequest, content_type: str = "application/octet-stream") -> Reply:
     found = ranged(
         content_of(asked), asked.headers.get("ocp-range"), {"Content-Type": content_type}
     )
@@ -285,7 +285,7 @@ def _heads(account: Account) -> st.SearchStrategy[Truth]:
     def grown(first: int) -> Truth:
         asked_before: list[int] = []
 
-        def answer(asked: Asked) -> Reply:
+        def answer(asked: ReceivedRequest) -> Reply:
             whole = len(content_of(asked))
             asked_before.append(1)
             count = min(first, whole) if len(asked_before) == 1 else whole
@@ -300,7 +300,7 @@ def _parts(account: Account) -> st.SearchStrategy[Truth]:
     """Draw the content type, and how much of what was asked for comes at once."""
 
     def of(content_type: str, most: int) -> Truth:
-        def answer(asked: Asked) -> Reply:
+        def answer(asked: ReceivedRequest) -> Reply:
             found = file_part(asked, content_type)
             return found._replace(body=found.body[:most])
 

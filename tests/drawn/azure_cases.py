@@ -19,7 +19,7 @@ from tests.drawn import drawing
 from tests.drawn.azure_cloud import Truth
 from tests.drawn.azure_table import JSON, Operation, reply
 from tests.drawn.schema import LACKS, anchored, grown, lacking, values
-from tests.drawn.wire import Asked, Reply
+from tests.support.http_server import ReceivedRequest, Reply
 
 LASTING = 1000  # times: whoever tries again gets the same answer
 # https://learn.microsoft.com/rest/api/batchservice/batch-status-and-error-codes
@@ -175,7 +175,7 @@ def _paged(draw: Any, operation: Operation, value: Mapping[str, Any]) -> Case:
     ]
     name = str(operation.next)
 
-    def answer(asked: Asked) -> Reply:
+    def answer(asked: ReceivedRequest) -> Reply:
         number = int(asked.query.get("page", 0))
         page = {**value, "value": parts[number]}
         page.pop(name, None)

@@ -10,7 +10,7 @@ from urllib.parse import quote, unquote, urlsplit
 from xml.sax.saxutils import escape
 
 from tests.drawn.azure_table import operation_of, reply
-from tests.drawn.wire import Asked, Reply
+from tests.support.http_server import ReceivedRequest, Reply
 
 STORE = "/acct/jobs"  # an account at an address is the first part of the path, as at Azurite
 XML = {"Content-Type": "application/xml"}
@@ -18,7 +18,7 @@ MOMENT = "Mon, 01 Jun 2026 00:00:00 GMT"
 
 BATCHED = re.compile(r"Content-ID: (\d+).*?DELETE ([^ ?]+)", re.DOTALL | re.IGNORECASE)
 
-Truth = Callable[[Asked], Reply]
+Truth = Callable[[ReceivedRequest], Reply]
 
 
 class Cloud:
@@ -44,7 +44,7 @@ class Cloud:
         """Have *operation* answered by *answer* so often, and as it is after that."""
         self.drawn, self.often, self.served = (operation, answer), often, 0
 
-    def answer(self, asked: Asked) -> Reply:
+    def answer(self, asked: ReceivedRequest) -> Reply:
         operation = blob_operation(asked) or operation_of(asked)
         if operation is None:
             self.unknown.append(f"{asked.method} {asked.path}")
@@ -63,7 +63,7 @@ class Cloud:
         """Have *operation* answer with *value* as JSON."""
         self.truth[operation] = lambda _: reply(status, value)
 
-    def _blob(self, operation: str, asked: Asked) -> Reply:
+    def _blob(self, operation: str, asked: ReceivedRequest) -> Reply:
         name = unquote(asked.path[len(STORE) + 1 :])
         if operation == "Container_ListBlobs":
             return Reply(200, XML, listed(self.blobs, asked.query).encode())
@@ -93,7 +93,7 @@ class Cloud:
             )
         return Reply(201, {"ETag": '"0x1"', "Last-Modified": MOMENT})
 
-    def _copy(self, operation: str, name: str, asked: Asked) -> Reply:
+    def _copy(self, operation: str, name: str, asked: ReceivedRequest) -> Reply:
         """https://learn.microsoft.com/rest/api/storageservices/copy-blob-from-url and .../put-block-from-url"""
         where = urlsplit(asked.headers["x-ms-copy-source"])
         if "sig=" not in where.query and "x-ms-copy-source-authorization" not in asked.headers:
@@ -110,7 +110,7 @@ class Cloud:
         self.blocks.setdefault(name, {})[asked.query["blockid"]] = part.body
         return Reply(201)
 
-    def _together(self, name: str, asked: Asked) -> Reply:
+    def _together(self, name: str, asked: ReceivedRequest) -> Reply:
         """https://learn.microsoft.com/rest/api/storageservices/put-block-list"""
         there = self.blocks.pop(name, {})
         wanted = re.findall("<Latest>([^<]+)</Latest>", asked.body.decode())
@@ -119,7 +119,7 @@ class Cloud:
         self.blobs[name] = b"".join(there[one] for one in wanted)
         return Reply(201, {"ETag": '"0x1"', "Last-Modified": MOMENT})
 
-    def _batch(self, asked: Asked) -> Reply:
+    def _batch(self, asked: ReceivedRequest) -> Reply:
         """https://learn.microsoft.com/rest/api/storageservices/blob-batch"""
         parts = []
         for number, path in BATCHED.findall(asked.body.decode()):
@@ -131,7 +131,7 @@ class Cloud:
         kind = {"Content-Type": "multipart/mixed; boundary=b"}
         return Reply(202, kind, f"{''.join(parts)}--b--\r\n".encode())
 
-    def _read(self, name: str, asked: Asked) -> Reply:
+    def _read(self, name: str, asked: ReceivedRequest) -> Reply:
         if name not in self.blobs:
             return refused(404, "BlobNotFound")
         return ranged(self.blobs[name], asked.headers.get("range"))
@@ -188,7 +188,7 @@ def listed(blobs: Mapping[str, bytes], query: Mapping[str, str], marker: str = "
     )
 
 
-def blob_operation(asked: Asked) -> str | None:
+def blob_operation(asked: ReceivedRequest) -> str | None:
     """Return which operation of Blob storage a request is, by the names of its REST API."""
     if not asked.path.startswith(STORE.rpartition("/")[0] + "/") and asked.path != "/acct":
         return None

@@ -14,7 +14,7 @@ from tests.drawn import drawing
 from tests.drawn.azure_cases import LASTING
 from tests.drawn.azure_cloud import XML, Cloud, Truth, listed, refused
 from tests.drawn.schema import LACKS, UNKNOWN_NAME, lacking
-from tests.drawn.wire import Asked, Reply
+from tests.support.http_server import ReceivedRequest, Reply
 
 # https://learn.microsoft.com/rest/api/storageservices/common-rest-api-error-codes and .../blob-service-error-codes
 BLOB_ERRORS = (
@@ -72,7 +72,7 @@ class Machine(Cloud):
         super().__init__()
         self.paths = paths
 
-    def answer(self, asked: Asked) -> Reply:
+    def answer(self, asked: ReceivedRequest) -> Reply:
         name = self.paths.get(asked.path)
         if name is None:
             return super().answer(asked)
@@ -129,7 +129,7 @@ def of_bytes(
     """Return a strategy for answers with what lies at a key, which *truth* gives: ranges of it, too."""
 
     def typed(content_type: str, more: Mapping[str, str]) -> Case:
-        def answer(asked: Asked) -> Reply:
+        def answer(asked: ReceivedRequest) -> Reply:
             found = truth(asked)
             return found._replace(headers={**found.headers, **more, "Content-Type": content_type})
 
@@ -146,7 +146,7 @@ def of_effects(truth: Truth) -> st.SearchStrategy[Case]:
     """Return a strategy for answers to what is put: it is done, or refused, or it is done and nobody hears of it."""
 
     def unheard(often: int) -> Case:
-        def answer(asked: Asked) -> Reply:
+        def answer(asked: ReceivedRequest) -> Reply:
             truth(asked)
             return Reply(0)
 
@@ -284,7 +284,7 @@ def _paged(blobs: Mapping[str, bytes], names: Sequence[str], at: Sequence[int], 
     ends = [*at, len(names)]
     parts = [names[a:b] for a, b in zip([0, *at], ends, strict=True)]
 
-    def answer(asked: Asked) -> Reply:
+    def answer(asked: ReceivedRequest) -> Reply:
         number = int(asked.query.get("marker") or 0)
         page = {name: blobs[name] for name in parts[number]}
         marker = str(number + 1) if number + 1 < len(parts) else ""

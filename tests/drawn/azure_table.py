@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 from tests.drawn.azure_facts import TABLE
 from tests.drawn.schema import Schema
-from tests.drawn.wire import Asked, Reply
+from tests.support.http_server import ReceivedRequest, Reply
 
 JSON = "application/json; odata=minimalmetadata"
 # https://learn.microsoft.com/rest/api/batchservice/batch-status-and-error-codes
@@ -100,7 +100,7 @@ def _patterns() -> list[tuple[str, re.Pattern[str], str]]:
     return sorted(found, key=lambda row: -len(row[1].pattern))
 
 
-def operation_of(asked: Asked) -> str | None:
+def operation_of(asked: ReceivedRequest) -> str | None:
     """Return the name of the operation that a request is, or None for one that is in no table."""
     # The next page of a list that is asked for by POST is got by GET.
     methods = (asked.method, "POST") if "page" in asked.query else (asked.method,)

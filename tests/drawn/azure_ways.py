@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from tests.drawn.azure_cases import Case, cases, judged, outcome
 from tests.drawn.azure_cloud import Cloud, Truth
 from tests.drawn.azure_table import operations
-from tests.drawn.wire import Server
+from tests.support.http_server import Server
 
 
 class Account(Protocol):

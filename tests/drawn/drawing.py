@@ -17,7 +17,7 @@ from hypothesis import HealthCheck, Phase, given, seed, settings, strategies as 
 from hypothesis.internal.conjecture import providers
 from hypothesis.internal.constants_ast import Constants
 
-from tests.drawn.wire import Reply
+from tests.support.http_server import Reply
 
 Thing = TypeVar("Thing")
 COUNT = int(os.environ.get("RUNSPEC_DRAWN", "200"))

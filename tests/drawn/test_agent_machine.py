@@ -18,7 +18,7 @@ from runspec_agent.preemption.ec2 import Watch
 from runspec_agent.store.s3 import S3Bucket
 from tests.drawn.drawing import COUNT, cut, odd, tried
 from tests.drawn.schema import LACKS, lacking
-from tests.drawn.wire import DROPPED, Asked, Reply, Server
+from tests.support.http_server import DROPPED, ReceivedRequest, Reply, Server
 
 pytestmark = pytest.mark.slow
 JSON = {"Content-Type": "application/json"}
@@ -93,7 +93,7 @@ def machine(monkeypatch: pytest.MonkeyPatch) -> Iterator[Server]:
 
 
 def answering(part: str, reply: Reply) -> Any:
-    def answer(asked: Asked) -> Reply:
+    def answer(asked: ReceivedRequest) -> Reply:
         which = part_of(asked.path)
         if which == part:
             return reply
@@ -152,7 +152,7 @@ def test_whatever_the_machine_answers_once_its_notice_is_heard_after_it(
     def check(reply: Reply) -> None:
         rest = [reply]
 
-        def answer(asked: Asked) -> Reply:
+        def answer(asked: ReceivedRequest) -> Reply:
             first = part_of(asked.path) == part and rest
             return rest.pop() if first else answering("", reply)(asked)
 

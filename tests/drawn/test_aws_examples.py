@@ -10,7 +10,7 @@ from tests.drawn.aws_judge import Example, Region
 from tests.drawn.drawing import HTML
 from tests.drawn.schema import UNKNOWN_ENUM
 from tests.drawn.test_aws import account as account  # a fixture
-from tests.drawn.wire import Reply
+from tests.support.http_server import Reply
 
 NO_TEXT = Drawn("odd", reply=Reply(500, {"Content-Type": "application/json"}, b"\xff\xfe"))
 PAGE = Drawn("odd", reply=Reply(429, {"Content-Type": "text/html"}, HTML))

@@ -29,7 +29,7 @@ from tests.drawn.azure_storage import (
     of_list,
 )
 from tests.drawn.drawing import COUNT, tried
-from tests.drawn.wire import Asked, Reply, Server
+from tests.support.http_server import ReceivedRequest, Reply, Server
 
 pytestmark = pytest.mark.slow  # hundreds of answers each
 PREFIX, KEY = "p", "k"
@@ -153,7 +153,7 @@ def notice(job: Job) -> Any:
 
 
 def blob_read(machine: Machine) -> st.SearchStrategy[Case]:
-    def truth(asked: Asked) -> Reply:
+    def truth(asked: ReceivedRequest) -> Reply:
         return ranged(DATA, asked.headers.get("range"))
 
     return of_bytes(truth, ranged(DATA, None))

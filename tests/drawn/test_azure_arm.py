@@ -20,7 +20,7 @@ from tests.drawn.azure_facts import BATCH_AI_OPERATIONS, SDK_OPERATIONS
 from tests.drawn.azure_storage import Case, of_bytes
 from tests.drawn.azure_ways import Way, check, drawn
 from tests.drawn.drawing import COUNT, tried
-from tests.drawn.wire import Asked, Reply, Server
+from tests.support.http_server import ReceivedRequest, Reply, Server
 
 GONE: Any = (State.GONE, None, [])
 JOB = Way("running", arm.state, (GONE,))
@@ -117,7 +117,7 @@ def test_a_log_behind_a_signed_link_is_read_whole_or_an_error_says_what_is_wrong
     account = Workspace(server, "over")
     server.wrong.clear()
 
-    def truth(asked: Asked) -> Reply:
+    def truth(asked: ReceivedRequest) -> Reply:
         return ranged(TEXT, asked.headers.get("range"))
 
     def check(case: Case) -> None:

@@ -17,7 +17,7 @@ from tests.drawn.azure_batch import Account
 from tests.drawn.azure_facts import BATCH_OPERATIONS
 from tests.drawn.azure_ways import Way, check, drawn
 from tests.drawn.drawing import COUNT, tried
-from tests.drawn.wire import Server
+from tests.support.http_server import Server
 
 KEY = "c2VjcmV0IGtleQ=="
 RUN = batch.RUN

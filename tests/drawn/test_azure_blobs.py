@@ -16,7 +16,7 @@ from tests.drawn.azure_cases import outcome
 from tests.drawn.azure_cloud import ranged
 from tests.drawn.azure_storage import Case, of_bytes, of_effects, of_list
 from tests.drawn.drawing import COUNT, tried
-from tests.drawn.wire import Asked, Reply, Server
+from tests.support.http_server import ReceivedRequest, Reply, Server
 
 pytestmark = pytest.mark.slow  # hundreds of answers each
 KEY = "runspec/k"
@@ -58,7 +58,7 @@ def remove(blobs: Blobs, account: Account) -> bool:
 
 
 def reading(account: Account) -> st.SearchStrategy[Case]:
-    def truth(asked: Asked) -> Reply:
+    def truth(asked: ReceivedRequest) -> Reply:
         return ranged(DATA, asked.headers.get("range"))
 
     return of_bytes(truth, ranged(DATA, None))

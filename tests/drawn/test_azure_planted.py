@@ -17,7 +17,7 @@ from tests.drawn import azure_arm as arm, azure_batch as batch
 from tests.drawn.azure_ways import Way, check, drawn
 from tests.drawn.drawing import goes_wrong
 from tests.drawn.planted import Fault, planted
-from tests.drawn.wire import Server
+from tests.support.http_server import Server
 
 pytestmark = pytest.mark.slow  # hundreds of answers until one is taken for what it is not
 

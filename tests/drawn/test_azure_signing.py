@@ -19,8 +19,8 @@ from tests.drawn.azure_cases import outcome
 from tests.drawn.azure_cloud import XML
 from tests.drawn.azure_storage import DELEGATED, Case, delegation, of_delegation
 from tests.drawn.drawing import COUNT, tried
-from tests.drawn.wire import Asked, Reply, Server
 from tests.e2e import certificates
+from tests.support.http_server import ReceivedRequest, Reply, Server
 from tests.unit.runspec_azure.arm import Login
 from tests.unit.runspec_azure.subscription import options
 
@@ -89,9 +89,9 @@ def test_whatever_is_answered_a_signature_is_by_the_whole_key_or_an_error_says_w
 ) -> None:
     def check(drawn: tuple[Case, Mapping[str, str | None]]) -> None:
         case, key = drawn
-        served: list[Asked] = []
+        served: list[ReceivedRequest] = []
 
-        def answer(asked: Asked) -> Reply:
+        def answer(asked: ReceivedRequest) -> Reply:
             served.append(asked)
             return case.answer(asked) if len(served) <= case.often else TRUTH
 

@@ -11,7 +11,7 @@ from obstore.store import S3Store
 
 from runspec_aws.errors import LOGIN, RIGHTS, moved, translated
 from runspec_jobs.provider import CredentialsError, NoAnswer, RemoteError, RunspecError
-from tests.drawn.wire import Reply, Server
+from tests.support.http_server import Reply, Server
 
 
 def answered(code: str, status: int, operation: str = "SubmitJob") -> Exception:

@@ -11,7 +11,7 @@ from runspec_azure import answers
 from runspec_jobs.provider import NoAnswer, RemoteError, State
 from tests.drawn.azure_batch import RUN, Account
 from tests.drawn.azure_table import reply
-from tests.drawn.wire import Server
+from tests.support.http_server import Server
 
 
 @pytest.fixture

@@ -9,7 +9,7 @@ import pytest
 
 from runspec_jobs.provider import NoAnswer, State, Status
 from tests.drawn.azure_arm import RUN, Subscribed, Workspace, counted
-from tests.drawn.wire import Reply, Server
+from tests.support.http_server import Reply, Server
 
 
 @pytest.fixture

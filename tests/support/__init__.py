@@ -1,0 +1,1 @@
+"""What several rooms of tests share: servers, proxies and programs."""
