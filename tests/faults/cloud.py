@@ -37,7 +37,7 @@ class Cloud(World):
 
     provider: ClassVar[str]
     sdk: ClassVar[str]
-    """Whose wire it is: see `drive.WIRES`."""
+    """Whose wire it is: see `drive.wired`."""
     text: ClassVar[str]
     """The spec."""
     sent_once: ClassVar[Mapping[str, Sequence[str]]]

@@ -124,9 +124,7 @@ SAFEGUARDS: Mapping[str, Callable[[], None]] = {
 
 def wired(sdk: str) -> Any:
     """Give the module that has the wire of *sdk*."""
-    return importlib.import_module(
-        {"aws": "tests.faults.wire"}.get(sdk, f"tests.faults.wire_{sdk}")
-    )
+    return importlib.import_module(f"tests.faults.wire_{sdk}")
 
 
 # One case

@@ -13,8 +13,8 @@ from tests.faults.cells import sample, spread
 from tests.faults.cloud import CELLS, New
 from tests.faults.shapes import SINGLE
 from tests.faults.struck import Case, traced
-from tests.faults.wire import FAULTS
 from tests.faults.world import QUICK, Driver
+from tests.support.fault_proxy import FAULTS
 
 LAGS = {"lists lag 0 s": 0.0, "lists lag 2 s": 2.0}
 

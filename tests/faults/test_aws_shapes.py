@@ -13,8 +13,8 @@ from tests.faults.cells import spread
 from tests.faults.cloud import New
 from tests.faults.shapes import SHAPES, SINGLE
 from tests.faults.struck import Case, traced
-from tests.faults.wire import FAULTS
 from tests.faults.world import QUICK, Driver
+from tests.support.fault_proxy import FAULTS
 
 RECORD, FILES = "PUT /faults/*/record.json", "PUT /faults/*/files"
 SUBMIT, END, EMPTY = "POST /v1/submitjob", "POST /v1/terminatejob", "POST /faults"

@@ -13,8 +13,8 @@ from tests.faults.cells import spread
 from tests.faults.cloud import LAST, MORE, New
 from tests.faults.shapes import SINGLE
 from tests.faults.struck import Case, traced
-from tests.faults.wire_azure import FAULTS
 from tests.faults.world import QUICK, Driver
+from tests.support.fault_proxy import FAULTS
 
 pytestmark = pytest.mark.slow
 

@@ -23,8 +23,8 @@ from tests.faults.cells import spread
 from tests.faults.cloud import New
 from tests.faults.shapes import ON_AZURE, ON_BATCH_AI, SINGLE, Shape
 from tests.faults.struck import Case, traced
-from tests.faults.wire_azure import FAULTS
 from tests.faults.world import QUICK, Driver
+from tests.support.fault_proxy import FAULTS
 
 pytestmark = [pytest.mark.slow, pytest.mark.parametrize("mpi", ["openmpi"], indirect=True)]
 

@@ -14,7 +14,7 @@ import shlex
 import tempfile
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from runspec_jobs.load import registry
 from runspec_slurm import (
@@ -34,9 +34,9 @@ from runspec_slurm import (
 )
 from runspec_slurm.transport import Done
 from tests.faults.boundaries import Boundaries
+from tests.support.fault_proxy import HANG_S, CountedRequests
 
 SETTLE_S = 2.5  # longer than squeue lags in these tests
-HANG_S = 1.0  # until who waits for an answer has had enough
 LOST = 255
 OCTAL = re.compile(r"\\0([0-7]{3})")
 BANNER = b"Welcome to the cluster!\n\n*** maintenance: 1 April 8:00 | a|b|c ***\nclaim 1\n7 7\n"
@@ -121,7 +121,7 @@ squeue "$@" | awk -F'\\037' -v now="$(date +%s)" -v lag=LAG -v field="$field" '$
 """
 
 
-class Asked(NamedTuple):
+class Command(NamedTuple):
     """A command as the client has it: *line* is run by `sh -c`, here or behind ssh."""
 
     ssh: tuple[str, ...]
@@ -139,17 +139,17 @@ class Asked(NamedTuple):
     def argv(self) -> list[str]:
         return [*self.ssh, transport.remote(self.words)] if self.ssh else list(self.words)
 
-    def by(self, *words: str) -> Asked:
+    def by(self, *words: str) -> Command:
         """Give it with another program in front."""
         return self._replace(words=(*words, *self.words))
 
-    def with_script(self, begin: str) -> Asked:
+    def with_script(self, begin: str) -> Command:
         """Give it with *begin* before the script, run by bash."""
         script = f"{begin}{self.script}"
         return self._replace(words=("bash", "--posix", "-c", script, *self.words[3:]))
 
 
-def asked(argv: Sequence[str]) -> Asked:
+def asked(argv: Sequence[str]) -> Command:
     """Take a command line apart: behind ssh, the words are in the last one's last, as `remote` writes them.
 
     >>> words = "/bin/sh", "-c", "it's\\n!", "sh", "a\\\\b"
@@ -157,9 +157,9 @@ def asked(argv: Sequence[str]) -> Asked:
     True
     """
     if argv[0] != "ssh":
-        return Asked((), tuple(argv))
+        return Command((), tuple(argv))
     line = OCTAL.sub(lambda found: chr(int(found[1], 8)), shlex.split(argv[-1])[-1])
-    return Asked(tuple(argv[:-1]), tuple(shlex.split(line)[1:]))
+    return Command(tuple(argv[:-1]), tuple(shlex.split(line)[1:]))
 
 
 def named(script: str, args: Sequence[str]) -> str:
@@ -186,9 +186,8 @@ class SlurmWire:
         lag_s: float = 0.0,
         counts: bool = False,
     ) -> None:
-        self.steps, self.at, self.fault = steps, at, fault
+        self.steps, self.requests = steps, CountedRequests(steps, at, fault)
         self.lag_s, self.counts = lag_s, counts
-        self.count = 0
         self.bin = Path(steps.world) / "bin"
         self.real = transport.carried_out
 
@@ -208,17 +207,14 @@ class SlurmWire:
         what = named(one.script, one.args)
         if self.steps.muted and what.partition(" ")[0] != "GET":
             return self._unmuted(argv, content, timeout_s)
-        self.count += 1
-        self.steps.step("send", what)
         inside: dict[str, int] = {}
-        if self.fault is not None and self.count == self.at:
-            found = self._struck(self.fault, one, content, timeout_s)
-        elif self.counts:
+        with self.requests.one(what, inside) as fault:
+            if fault is not None:
+                return self._struck(fault, one, content, timeout_s)
+            if not self.counts:
+                return self._run(one, content, timeout_s)
             found, inside["inside"] = self._counted(one, content, timeout_s)
-        else:
-            found = self._run(one, content, timeout_s)
-        self.steps.step("sent", what, **inside)
-        return found
+            return found
 
     def _unmuted(
         self, argv: Sequence[str], content: Iterable[bytes] | None, timeout_s: float
@@ -232,7 +228,7 @@ class SlurmWire:
 
     def _run(
         self,
-        one: Asked,
+        one: Command,
         content: Iterable[bytes] | None,
         timeout_s: float,
         stands_in: tuple[str, str] | None = None,
@@ -250,14 +246,14 @@ class SlurmWire:
         return self.real(one.argv, content, timeout_s)
 
     def _counted(
-        self, one: Asked, content: Iterable[bytes] | None, timeout_s: float
+        self, one: Command, content: Iterable[bytes] | None, timeout_s: float
     ) -> tuple[Done, int]:
-        file = self.bin / f"count-{self.count}"
+        file = self.bin / f"count-{self.requests.count}"
         found = self._run(one.with_script(COUNTS.format(file=file)), content, timeout_s)
         return found, int(file.read_text()) if file.exists() else 0
 
     def _struck(
-        self, fault: str, one: Asked, content: Iterable[bytes] | None, timeout_s: float
+        self, fault: str, one: Command, content: Iterable[bytes] | None, timeout_s: float
     ) -> Done:
         if fault.startswith("dies at "):
             begin = DIES.format(step=fault.rpartition(" ")[2], caller=os.getpid())
@@ -280,8 +276,8 @@ class SlurmWire:
         return Done(LOST, out, "Connection to 127.0.0.1 closed by remote host.")
 
 
-def installed(steps: Boundaries, **how: object) -> None:
-    SlurmWire(steps, **how).install()  # type: ignore[arg-type] # JSON from another process
+def installed(steps: Boundaries, **how: Any) -> None:
+    SlurmWire(steps, **how).install()
 
 
 def warm() -> None:
