@@ -79,7 +79,7 @@ def test_in_the_machines_network_the_way_out_is_the_address(service: Way, answer
     assert asked(service, answer) == OUT
 
 
-@pytest.mark.parametrize("kind", ["500", "reset"])
+@pytest.mark.parametrize("kind", ["500", "reset before"])
 def test_a_service_that_fails_is_done_without(service: Way, kind: str) -> None:
     """It is asked once."""
     service.breaks(kind, times=9)

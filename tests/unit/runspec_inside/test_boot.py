@@ -228,7 +228,7 @@ def test_threads_never_see_half_of_new_credentials(
 # Tries
 
 
-@pytest.mark.parametrize("kind", ["429", "500", "502", "503", "504", "reset", "cut"])
+@pytest.mark.parametrize("kind", ["429", "500", "502", "503", "504", "reset before", "truncated"])
 def test_what_passes_is_tried_again(
     bucket: S3Bucket, way: Way, pauses: list[float], kind: str
 ) -> None:
@@ -264,7 +264,7 @@ def test_a_busy_store_is_given_up(bucket: S3Bucket, way: Way, pauses: list[float
 
 def test_a_store_that_hangs_up_is_given_up(bucket: S3Bucket, way: Way) -> None:
     """With what the system says."""
-    way.breaks("reset", times=100)
+    way.breaks("reset before", times=100)
 
     with pytest.raises(OSError, match=r"reset|closed|aborted"):
         bucket.store.send(Ask("GET", "a"))
@@ -351,7 +351,7 @@ def test_a_store_that_is_not_there_is_a_reason_to_try_again(
     way: Way, pauses: list[float], monkeypatch: pytest.MonkeyPatch, capsys: Any
 ) -> None:
     """Exit 75, which the service's retry strategy knows."""
-    way.breaks("reset", times=100)
+    way.breaks("reset before", times=100)
     monkeypatch.setenv("RUNSPEC_INSIDE_SHA256", DIGEST)
 
     with pytest.raises(SystemExit) as end:

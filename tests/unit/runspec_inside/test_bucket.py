@@ -90,7 +90,7 @@ def test_who_has_claimed_comes_in_again(bucket: Bucket) -> None:
 
 def test_a_claim_whose_reply_is_lost_is_known_again(bucket: Bucket, way: Way) -> None:
     """The second try finds what the first has put."""
-    way.breaks("lost", "PUT", "claim")
+    way.breaks("reset after", "PUT", "claim")
 
     assert bucket.claim("claim", b"me") == b"me"
 
@@ -147,7 +147,7 @@ def test_files_come_back_byte_for_byte(
     assert way.count("PUT", one) == (-(-size // PART) if size > PART else 0)
 
 
-@pytest.mark.parametrize("fault", ["503", "reset", "lost"])
+@pytest.mark.parametrize("fault", ["503", "reset before", "reset after"])
 def test_a_part_is_sent_again(bucket: Bucket, way: Way, parts: Parts, fault: str) -> None:
     """From where it begins."""
     _, second = parts(PART)
@@ -261,7 +261,7 @@ def test_a_file_whose_reply_is_cut_is_asked_for_again(
     """And is whole then."""
     content = os.urandom(3_000_000)
     put(bucket, "file", content)
-    way.breaks("cut", "GET", "file", times=2)
+    way.breaks("truncated", "GET", "file", times=2)
 
     bucket.get_file("file", str(tmp_path / "back"))
 
@@ -353,8 +353,8 @@ CALLS: dict[str, Callable[[Bucket], Any]] = {
 
 @pytest.mark.parametrize(
     ("call", "fault"),
-    [(c, k) for c in CALLS for k in ("403", "503", "reset")]
-    + [(c, "cut") for c in ("get", "opened", "get_file", "listing")],
+    [(c, k) for c in CALLS for k in ("403", "503", "reset before")]
+    + [(c, "truncated") for c in ("get", "opened", "get_file", "listing")],
 )
 def test_whatever_the_store_does_is_a_failure_that_may_be_tried_again(
     bucket: Bucket, way: Way, call: str, fault: str

@@ -135,7 +135,7 @@ def test_a_copy_of_nothing_changes_nothing(bucket: Bucket) -> None:
 
 
 @pytest.mark.parametrize("size", [1, PART + 1])
-@pytest.mark.parametrize("fault", ["503", "reset", "lost"])
+@pytest.mark.parametrize("fault", ["503", "reset before", "reset after"])
 @pytest.mark.usefixtures("parts")
 def test_a_copy_is_asked_for_again(bucket: Bucket, way: Way, fault: str, size: int) -> None:
     content = os.urandom(size)
@@ -239,7 +239,7 @@ def test_a_copy_that_did_not_end_is_an_error(
 
 
 @BLOB
-@pytest.mark.parametrize("fault", ["403", "409", "503", "reset"])
+@pytest.mark.parametrize("fault", ["403", "409", "503", "reset before"])
 @pytest.mark.parametrize("size", [1, PART + 1])
 @pytest.mark.usefixtures("parts")
 def test_no_failure_of_a_copy_shows_the_signature(
@@ -455,7 +455,7 @@ def test_what_is_not_there_can_be_deleted(bucket: Bucket) -> None:
 
 def test_a_deletion_whose_reply_is_lost_is_one(bucket: Bucket, way: Way) -> None:
     bucket.put("a", b"1")
-    way.breaks("lost", "DELETE")
+    way.breaks("reset after", "DELETE")
 
     bucket.delete("a")
 

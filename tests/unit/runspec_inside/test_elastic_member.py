@@ -132,7 +132,7 @@ def test_a_commit_whose_reply_is_lost_is_known_by_asking_again(make: Make, way: 
     member = make(0)
     eventually(lambda: together([member]))
     generation = member.view().generation
-    way.breaks("lost", "PUT", "/fence")
+    way.breaks("reset after", "PUT", "/fence")
 
     with pytest.raises(Failure):
         member.commit(generation, "a")

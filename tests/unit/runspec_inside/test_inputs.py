@@ -159,7 +159,7 @@ def test_a_tar_that_breaks_off_is_taken_up_where_it_stopped(
 ) -> None:
     """Again and again, and what has come does not come once more."""
     content = tar({str(n): os.urandom(2000) for n in range(50)})
-    way.breaks("cut", "GET", "x.tar", times=4)
+    way.breaks("truncated", "GET", "x.tar", times=4)
 
     folder = got(bucket, content, tmp_path / "in")
 
@@ -179,7 +179,7 @@ def test_a_tar_that_has_changed_meanwhile_is_not_mixed(
     monkeypatch.setattr(
         "runspec_agent.store.ranged_read.time.sleep", lambda s: bucket.put("blobs/x.tar", other)
     )
-    way.breaks("cut", "GET", "x.tar")
+    way.breaks("truncated", "GET", "x.tar")
 
     with pytest.raises(Failure, match=r"the store refuses blobs/x\.tar: 412") as failure:
         got(bucket, tar({str(n): os.urandom(2000) for n in range(50)}), tmp_path / "in")
@@ -192,8 +192,8 @@ def test_a_store_that_stays_away_may_be_tried_again(
 ) -> None:
     """Exit 75: the job may be put somewhere else."""
     content = tar({str(n): os.urandom(2000) for n in range(50)})
-    way.breaks("cut", "GET", "x.tar")
-    way.breaks("reset", "GET", "x.tar", times=100)
+    way.breaks("truncated", "GET", "x.tar")
+    way.breaks("reset before", "GET", "x.tar", times=100)
 
     with pytest.raises(Failure, match="the store cannot be reached") as failure:
         got(bucket, content, tmp_path / "in")
@@ -261,7 +261,7 @@ def test_a_busy_store_is_asked_again_for_each(bucket: Bucket, way: Way, tmp_path
     for n in range(5):
         bucket.put(f"store/data/{n}", os.urandom(1000))
     way.breaks("503", "GET", "data/", times=3)
-    way.breaks("cut", "GET", "data/3")
+    way.breaks("truncated", "GET", "data/3")
 
     assert {len(content) for content in tree(copied(bucket, tmp_path / "in")).values()} == {1000}
 

@@ -186,7 +186,7 @@ def test_who_finishes_still_says_its_last_word(two: list[Mirror]) -> None:
     assert not two[0].is_alive()
 
 
-@pytest.mark.parametrize("kind", ["403", "reset", "503", "cut"])
+@pytest.mark.parametrize("kind", ["403", "reset before", "503", "truncated"])
 def test_a_store_that_fails_meanwhile_is_survived(two: list[Mirror], way: Way, kind: str) -> None:
     """What could not be said is said later."""
     for mirror in two:

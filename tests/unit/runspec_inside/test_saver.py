@@ -338,7 +338,7 @@ def test_a_manifest_that_cannot_be_written_is_named(bucket: Bucket, source: Path
     assert len(left) == 1 and "manifest.json: 403 Told" in left[0]
 
 
-@pytest.mark.parametrize("kind", ["503", "reset"])
+@pytest.mark.parametrize("kind", ["503", "reset before"])
 def test_an_upload_that_breaks_off_is_in_no_manifest(
     bucket: Bucket, source: Path, way: Way, kind: str
 ) -> None:
@@ -365,8 +365,8 @@ def test_a_commit_whose_reply_is_lost_is_our_own(bucket: Bucket, source: Path, w
     saver = opened(bucket, source)
     once(saver)
     (source / "a").write_text("new")
-    way.breaks("lost", "PUT", "manifest.json", times=1)
-    way.breaks("reset", "", "manifest.json", times=20)
+    way.breaks("reset after", "PUT", "manifest.json", times=1)
+    way.breaks("reset before", "", "manifest.json", times=20)
     with pytest.raises(Failure):
         once(saver)
     way.mend()

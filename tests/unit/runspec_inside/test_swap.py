@@ -126,7 +126,7 @@ def test_of_many_who_find_nothing_one_writes(bucket: Bucket) -> None:
 def test_a_write_whose_reply_is_lost_is_known_again(bucket: Bucket, way: Way, new: bool) -> None:
     """The second try is refused, since the first one changed the version."""
     version = None if new else bucket.swap("a", b"1", None)
-    way.breaks("lost", "PUT", "/a")
+    way.breaks("reset after", "PUT", "/a")
 
     found = bucket.swap("a", b"2", version)
 
@@ -140,7 +140,7 @@ def test_a_lost_reply_whose_write_was_written_over_is_none(
 ) -> None:
     """Whether it was there in between, nobody can say any more; who writes next has seen it."""
     assert isinstance(bucket, S3Bucket)
-    way.breaks("lost", "PUT", "/a")
+    way.breaks("reset after", "PUT", "/a")
     send = store_of(bucket)._once
     sent: list[object] = []
 
@@ -183,7 +183,7 @@ def test_any_other_refusal_is_a_failure(bucket: Bucket, way: Way, status: str) -
 
 
 @OBJECTS
-@pytest.mark.parametrize("fault", ["503", "reset", "lost"])
+@pytest.mark.parametrize("fault", ["503", "reset before", "reset after"])
 def test_who_is_in_a_hurry_asks_once(bucket: Bucket, way: Way, fault: str) -> None:
     """A beat is soon followed by the next; to wait for this one would be to miss that."""
     bucket.hasten(2.0)

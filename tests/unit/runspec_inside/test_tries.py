@@ -41,6 +41,6 @@ def test_no_two_have_the_same(bucket: Bucket) -> None:
 
 
 def test_a_lost_reply_takes_one_number(bucket: Bucket, way: Way) -> None:
-    way.breaks("lost", "PUT", "tries")
+    way.breaks("reset after", "PUT", "tries")
 
     assert [attempts.number(bucket, AT) for _ in range(2)] == [1, 2]
