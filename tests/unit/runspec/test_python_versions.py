@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+
 import pytest
 
 from runspec_jobs.errors import UsageError
@@ -85,3 +88,20 @@ def test_a_spec_with_no_specifier_is_refused_for_every_provider(specifier: str) 
 
     assert told.path == ("container", "python")
     assert told.what == f"'{specifier}' does not say which Python versions"
+
+
+@pytest.mark.parametrize("python, loaded", [("", "False"), ("container: {python: '3.11'}", "True")])
+def test_the_library_is_loaded_where_a_specifier_is_read_and_not_before(
+    python: str, loaded: str
+) -> None:
+    """Loading it takes 9 ms of processor time, which most commands do not need."""
+    program = (
+        "import sys; from runspec_jobs.document import reader; from runspec_jobs.spec import validate;"
+        "assert validate.spec(reader.read(sys.argv[1]))[0]; print('packaging.version' in sys.modules)"
+    )
+
+    done = subprocess.run(
+        [sys.executable, "-c", program, SHORT + python], capture_output=True, text=True
+    )
+
+    assert (done.stdout.strip(), done.returncode) == (loaded, 0), done.stderr
