@@ -15,7 +15,6 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import runspec_local
 from runspec_jobs.provider import (
     Answer,
     Bundle,
@@ -264,7 +263,7 @@ class LocalClient:
                 yield folder
 
     def _supervise(self, folder: Path, secrets: bytes) -> None:
-        home = str(Path(runspec_local.__file__).parent.parent)
+        home = str(Path(__file__).parents[1])
         line = [sys.executable, "-I", "-S", "-c", BOOTSTRAP, home, str(folder)]
         with durable.private_log(folder / "supervisor.log") as log:
             supervisor = subprocess.Popen(
