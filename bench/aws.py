@@ -13,8 +13,8 @@ from typing import Any
 from bench.installs import ours, packaged, peer
 from bench.measure import Command
 from bench.rows import Bench, Row
-from runspec_aws.rehearsal import SETTINGS
-from runspec_rehearsal.aws.region import Objects, Region
+from runspec_aws.emulator import SETTINGS
+from runspec_emulators.aws.region import Objects, Region
 
 GROUP = "/aws/batch/job"
 LINES = 100_000

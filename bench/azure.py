@@ -17,11 +17,11 @@ from typing import Any
 from bench.installs import ROOT, ours
 from bench.measure import Command, Sample
 from bench.rows import Bench, Row
-from runspec_azure.batch import rehearsal as batch
-from runspec_azure.batchai import rehearsal as batchai
-from runspec_rehearsal.azure.batch.server import AzureBatch
-from runspec_rehearsal.azure.batchai import BatchAI
-from runspec_rehearsal.azure.blob import Blobs
+from runspec_azure.batch import emulator as batch
+from runspec_azure.batchai import emulator as batchai
+from runspec_emulators.azure.batch.server import AzureBatch
+from runspec_emulators.azure.batchai import BatchAI
+from runspec_emulators.azure.blob import Blobs
 
 CHILDREN = 1_000
 REQUEST = re.compile(r'"(GET|HEAD|PUT|POST|DELETE) (/\S*) HTTP')

@@ -17,7 +17,7 @@ from typing import Any
 from bench.installs import ROOT, ours, packaged, peer
 from bench.measure import Command, Sample, Timing, in_rounds
 from bench.rows import Bench, Row
-from runspec_rehearsal.slurm import Cluster, Shape
+from runspec_emulators.slurm import Cluster, Shape
 
 LINE = "a line of the job"
 TASKS, QUICK_TASKS, QUICK_ROUNDS = 1_000, 40, 5

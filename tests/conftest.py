@@ -16,7 +16,7 @@ import botocore.session
 import pytest
 from hypothesis import settings
 
-from runspec_rehearsal.azure.blob import package
+from runspec_emulators.azure.blob import package
 from tests.dealt import dealt
 
 # Real builds share the real cache, or every test would fetch the world again.

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from runspec_rehearsal.slurm import Cluster, Machines, Shape
+from runspec_emulators.slurm import Cluster, Machines, Shape
 from tests.needs import need, need_root
 
 PROGRAMS = ("slurmctld", "slurmd", "sinfo", "munged")

@@ -6,11 +6,12 @@ import math
 import re
 from collections.abc import Iterator
 
-from runspec_aws import definition, lustre, signed
-from runspec_aws.instances import GPU_TYPES, KNOWN
-from runspec_aws.needs import candidates, largest, needs, on_fargate
+from runspec_aws import job, signed
+from runspec_aws.infrastructure import lustre
 from runspec_aws.options import AwsOptions
-from runspec_aws.shape import LARGEST_ARRAY, MAX_ATTEMPTS, Shape, children, shape
+from runspec_aws.resources.instance_types import GPU_TYPES, KNOWN
+from runspec_aws.resources.job_kind import LARGEST_ARRAY, MAX_ATTEMPTS, Shape, children, shape
+from runspec_aws.resources.request import candidates, largest, needs, on_fargate
 from runspec_jobs.provider import Capacity, Facts, Problem, Spec, argv, did_you_mean
 
 LEAST_TIMEOUT_S = 60  # https://docs.aws.amazon.com/batch/latest/userguide/job_timeouts.html
@@ -323,8 +324,8 @@ def _size(spec: Spec, facts: Facts) -> Iterator[Problem]:
         for m in spec.mounts
     ):
         return
-    count = definition.size(spec, facts)
-    if count > definition.MAX_BYTES:
+    count = job.size(spec, facts)
+    if count > job.MAX_BYTES:
         path = "run" if spec.command is None else "command"
-        what = f"{count:,} bytes with it, and AWS Batch takes {definition.MAX_BYTES:,}"
+        what = f"{count:,} bytes with it, and AWS Batch takes {job.MAX_BYTES:,}"
         yield Problem((path,), what, "put it into a file of a mount", at="key")

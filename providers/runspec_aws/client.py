@@ -6,15 +6,16 @@ import time
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any
 
-from runspec_aws import finding, objects, publishing
+from runspec_aws import lookup, publish
 from runspec_aws.errors import translated
-from runspec_aws.jobs import Jobs
-from runspec_aws.litter import Collector
+from runspec_aws.logs import Logs
 from runspec_aws.naming import each, s3
 from runspec_aws.options import AwsOptions
-from runspec_aws.session import Session
-from runspec_aws.storage import INSIDE_SHA256
-from runspec_aws.streams import Logs
+from runspec_aws.orphans import Collector
+from runspec_aws.session.clients import Session
+from runspec_aws.status.jobs import Jobs
+from runspec_aws.store import objects
+from runspec_aws.store.layout import INSIDE_SHA256
 from runspec_jobs.provider import (
     Answer,
     Bundle,
@@ -78,7 +79,7 @@ class AwsClient:
             for part in each(request):
                 self._undo(part)
             return {}
-        if finding.undoes(request):
+        if lookup.undoes(request):
             return self._undo(request)
         answer = self._send(request)
         if request.operation == "submit_job":
@@ -95,22 +96,22 @@ class AwsClient:
         kept = KEPT.get(request.operation, ())
         if any(key not in found for key in kept):
             raise NoAnswer(f"{what}: the reply was cut off")
-        return {key: found[key] for key in kept} or finding.named(request)
+        return {key: found[key] for key in kept} or lookup.named(request)
 
     def _undo(self, request: Request) -> Answer:
         """Take something away, after what has begun with it has ended; wait until it is gone."""
-        if not finding.there(self.session, request):
+        if not lookup.there(self.session, request):
             return {}
         if request.operation in ("update_job_queue", "delete_job_queue"):
             self.jobs.refuse_if_used(request.params["jobQueue"])
-        self._await(lambda: not finding.busy(self.session, request), request)
+        self._await(lambda: not lookup.busy(self.session, request), request)
         try:
             self._send(request)
         except RemoteError:  # "not found" says a second try whose first was heard, too
-            if finding.there(self.session, request) and not finding.leaving(self.session, request):
+            if lookup.there(self.session, request) and not lookup.leaving(self.session, request):
                 raise
         if request.operation.startswith(("delete", "deregister")):
-            self._await(lambda: not finding.there(self.session, request), request)
+            self._await(lambda: not lookup.there(self.session, request), request)
         return {}
 
     def _await(self, done: Callable[[], bool], request: Request) -> None:
@@ -124,14 +125,14 @@ class AwsClient:
     def find(self, step: Step) -> Answer | None:
         if step.do.operation == "submit_job":
             return self.jobs.find(step.do.params["jobName"])
-        return finding.find(self.session, step.do)
+        return lookup.find(self.session, step.do)
 
     def settled(self, step: Step) -> bool:
-        return finding.settled(self.session, step.do)
+        return lookup.settled(self.session, step.do)
 
     def stage(self, request: Request, bundle: Bundle, progress: Progress) -> Answer:
         self.files.put_folder(request.params["Key"], bundle, progress)
-        return finding.named(request)
+        return lookup.named(request)
 
     def state(self, run: str) -> Status:
         return self.jobs.status(run)
@@ -169,7 +170,7 @@ class AwsClient:
         return self.files.outputs(run)
 
     def publish(self, run: str) -> Sequence[str]:
-        return publishing.publish(self.files, run)
+        return publish.publish(self.files, run)
 
 
 def _body(value: Any) -> Any:

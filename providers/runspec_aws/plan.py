@@ -5,20 +5,22 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from runspec_aws import definition, environments, signed, storage, times
+from runspec_aws import job, signed, timing
+from runspec_aws.infrastructure import compute_environments
 from runspec_aws.naming import batch, tags
 from runspec_aws.options import AwsOptions
-from runspec_aws.shape import Shape, children, shape
+from runspec_aws.resources.job_kind import Shape, children, shape
+from runspec_aws.store import layout
 from runspec_jobs.provider import Facts, Scope, Spec, Step, tasks
 
 
 def steps(spec: Spec, run: str, facts: Facts) -> tuple[Step, ...]:
     listed = [signed.step(spec, run, facts)] if facts.options.files == "signed" else []
     return (
-        *storage.steps(spec, facts),
-        *environments.steps(spec, facts.options),
-        definition.step(spec, facts),
-        storage.record(spec, run, facts),
+        *layout.steps(spec, facts),
+        *compute_environments.steps(spec, facts.options),
+        job.step(spec, facts),
+        layout.record(spec, run, facts),
         *listed,
         _submit(spec, run, facts),
     )
@@ -48,7 +50,7 @@ def _submit(spec: Spec, run: str, facts: Facts) -> Step:
         f"submit {_count(spec)}",
         Scope.RUN,
         batch("submit_job", **params),
-        settle_s=times.SETTLE_S,
+        settle_s=timing.SETTLE_S,
     )
 
 

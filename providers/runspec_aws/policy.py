@@ -7,7 +7,7 @@ from typing import Any
 
 from runspec_aws.naming import each
 from runspec_aws.options import OWN_GROUP, AwsOptions
-from runspec_aws.partition import partition
+from runspec_aws.session.partition import partition
 from runspec_jobs.provider import Request, Step
 
 VERSION = "2012-10-17"

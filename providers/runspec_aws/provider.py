@@ -40,24 +40,24 @@ class AwsBatchProvider:
         return (policy.job_policy if of_job else policy.policy)(steps, options)
 
     def first_profile(self) -> str:
-        from runspec_aws.first import PROFILE
+        from runspec_aws.profile_template import PROFILE
 
         return PROFILE
 
     def examine(self, options: Any) -> Iterable[Finding]:
-        from runspec_aws.doctor import examine
+        from runspec_aws.doctor.findings import examine
 
         return examine(options)
 
     def probes(self, options: Any) -> Sequence[Probe]:
-        from runspec_aws import probes
+        from runspec_aws.probes import probes
 
         return probes.probes(options)
 
     def rehearse(
         self, options: Mapping[str, Any], folder: Path, engine: str | None
     ) -> AbstractContextManager[Rehearsal]:
-        from runspec_aws.rehearsal import stage
+        from runspec_aws.emulator import stage
 
         return stage(options, folder, engine)
 

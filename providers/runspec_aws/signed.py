@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from runspec_aws.naming import s3
 from runspec_aws.options import AwsOptions
-from runspec_aws.storage import SHARED, key
+from runspec_aws.store.layout import SHARED, key
 from runspec_jobs.provider import (
     OUTPUT_TAR,
     Facts,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from runspec_jobs.provider import Capacity, Facts, Problem, Spec, did_you_mean
-from runspec_local.node import UNMOUNTABLE
+from runspec_local.supervisor.node import UNMOUNTABLE
 
 READABLE = ("env:", "file:")
 

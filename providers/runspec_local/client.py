@@ -33,27 +33,15 @@ from runspec_jobs.provider import (
     inside_sh,
     inside_zipapp,
 )
-from runspec_local import (
-    durable,
-    elastic,
-    engine,
-    entering,
-    environment,
-    events,
-    image,
-    process,
-    publishing,
-    reading,
-    reaper,
-    refusals,
-)
-from runspec_local.folders import is_whole, put, remove
+from runspec_local import errors, publish, shell, status
+from runspec_local.infrastructure import environment, image
+from runspec_local.session import container_engine
+from runspec_local.store import is_whole, put, remove
+from runspec_local.supervisor import durable, elastic, events, process, reaper
 
 READY_S = 30.0
 LEAVE_S = 10.0  # for a supervisor to go, beyond the grace of its nodes
-BOOTSTRAP = (
-    "import sys; sys.path.insert(0, sys.argv.pop(1)); from runspec_local.reaper import main; main()"
-)
+BOOTSTRAP = "import sys; sys.path.insert(0, sys.argv.pop(1)); from runspec_local.supervisor.reaper import main; main()"
 
 
 class _NotReached(RemoteError):
@@ -92,7 +80,7 @@ class LocalClient:
             case "remove_folder" | "remove_environment":
                 remove(Path(params["path"]))
             case "remove_image":
-                engine.engine(params["engine"], "rmi", "--force", params["image"])
+                container_engine.engine(params["engine"], "rmi", "--force", params["image"])
             case "remove_run":
                 self._remove_run(params["run"], Path(params["folder"]))
             case other:
@@ -117,10 +105,10 @@ class LocalClient:
                 path = Path(params["path"])
                 return {"environment": params["path"]} if environment.complete(path) else None
             case "pull_image":
-                there = engine.has_image(params["engine"], params["image"])
+                there = container_engine.has_image(params["engine"], params["image"])
                 return {"image": params["image"]} if there else None
             case "build_image":
-                there = engine.has_image(params["engine"], params["image"])
+                there = container_engine.has_image(params["engine"], params["image"])
                 return {"environment": params["image"]} if there else None
             case "start":
                 started = Path(params["folder"], "started.json").exists()
@@ -131,7 +119,7 @@ class LocalClient:
         return True
 
     def state(self, run: str) -> Status:
-        return reading.status(self._folder(run))
+        return status.status(self._folder(run))
 
     def cancel(self, run: str) -> None:
         with self._in_words():
@@ -142,7 +130,7 @@ class LocalClient:
         if not folder.exists():
             return
         (folder / "cancel").touch(mode=0o600)
-        who = reading.supervisor(folder)
+        who = status.supervisor(folder)
         if who is not None and process.alive(who):
             self._signal(folder, signal.SIGTERM)
         else:
@@ -159,28 +147,28 @@ class LocalClient:
                 self._signal(folder, signal.SIGHUP)
 
     def streams(self, run: str) -> Sequence[Stream]:
-        return reading.streams(self._folder(run))
+        return status.streams(self._folder(run))
 
     def outputs(self, run: str) -> Sequence[OutputFile]:
-        return reading.outputs(self._folder(run))
+        return status.outputs(self._folder(run))
 
     def publish(self, run: str) -> Sequence[str]:
         with self._in_words():
-            return publishing.publish(self._folder(run))
+            return publish.publish(self._folder(run))
 
     def changes(self, run: str) -> Sequence[Change]:
-        return reading.changes(self._folder(run))
+        return status.changes(self._folder(run))
 
     def shell(
         self, run: str, task: int, rank: int, words: Sequence[str], *, terminal: bool
     ) -> Interactive:
         with self._in_words():
             at = (task, rank)
-            return entering.shell(self._folder(run), at, words, os.environ, terminal=terminal)
+            return shell.shell(self._folder(run), at, words, os.environ, terminal=terminal)
 
     def tunnel(self, run: str, task: int, rank: int, port: int) -> Way:
         with self._in_words():
-            return entering.tunnel(self._folder(run), (task, rank), port)
+            return shell.tunnel(self._folder(run), (task, rank), port)
 
     @contextlib.contextmanager
     def _in_words(self) -> Iterator[None]:
@@ -188,9 +176,9 @@ class LocalClient:
         try:
             yield
         except TimeoutError as exc:
-            raise _NotReached(refusals.described(exc, self.root), transient=True) from exc
+            raise _NotReached(errors.described(exc, self.root), transient=True) from exc
         except OSError as exc:
-            raise RemoteError(refusals.described(exc, self.root), refusals.way_out(exc)) from exc
+            raise RemoteError(errors.described(exc, self.root), errors.way_out(exc)) from exc
 
     def _make_root(self) -> None:
         """Make the folder of all that lies here: its owner's alone, as jobs and outputs are."""
@@ -211,9 +199,11 @@ class LocalClient:
         return {"environment": params["path"]}
 
     def _pull(self, params: Mapping[str, Any]) -> Answer:
-        done = engine.engine(params["engine"], "pull", params["image"], timeout_s=3600)
+        done = container_engine.engine(params["engine"], "pull", params["image"], timeout_s=3600)
         if done.returncode:
-            what = f"cannot get the image {params['image']}: {engine.last_line(done.stderr)}"
+            what = (
+                f"cannot get the image {params['image']}: {container_engine.last_line(done.stderr)}"
+            )
             raise RemoteError(what, "is its name right, and are you logged in to its registry?")
         return {"image": params["image"]}
 
@@ -254,7 +244,7 @@ class LocalClient:
         """Give the folders of earlier runs of the same spec whose supervisors were killed."""
         for folder in (self.root / "runs").glob(f"{run.rpartition('-')[0]}-*"):
             try:
-                who = reading.supervisor(folder)
+                who = status.supervisor(folder)
             except RunspecError:
                 continue  # nobody knows; it does not stand in the way of another
             if who is None or folder.name == run or process.alive(who):
@@ -287,7 +277,9 @@ class LocalClient:
         if not ready:
             raise NoAnswer(f"the supervisor did not answer in {READY_S:.0f} s")
         if not os.read(answer, 16):
-            why = engine.last_line((folder / "supervisor.log").read_text(errors="replace"))
+            why = container_engine.last_line(
+                (folder / "supervisor.log").read_text(errors="replace")
+            )
             raise RemoteError(f"the supervisor did not start: {why}", f"see {folder}")
 
     def _remove_run(self, run: str, folder: Path) -> None:
@@ -311,7 +303,7 @@ class LocalClient:
             os.close(lock)
 
     def _await_lock(self, lock: int, folder: Path) -> None:
-        until = time.monotonic() + reading.job(folder).get("grace_s", 0) + LEAVE_S
+        until = time.monotonic() + status.job(folder).get("grace_s", 0) + LEAVE_S
         self._signal(folder, signal.SIGTERM)
         while not process.locked(lock):
             over_s = time.monotonic() - until
@@ -323,19 +315,19 @@ class LocalClient:
 
     def _signal(self, folder: Path, number: int) -> None:
         """Signal the supervisor of the run in *folder*, if there is one."""
-        who = reading.supervisor(folder)
+        who = status.supervisor(folder)
         if who is not None and process.alive(who):
             with contextlib.suppress(ProcessLookupError):
                 os.kill(who["pid"], number)
 
     def _end(self, run: str) -> None:
         """End all that is left of *run* whether its supervisor lives or not."""
-        job = reading.job(self._folder(run))
+        job = status.job(self._folder(run))
         reaper.settle(self._folder(run))
         process.end_all(run, job.get("grace_s", 0))
         if job.get("engine", "process") != "process":
-            for container in engine.containers_of(job["engine"], run):
-                engine.remove_container(job["engine"], container)  # the newest first
+            for container in container_engine.containers_of(job["engine"], run):
+                container_engine.remove_container(job["engine"], container)  # the newest first
 
 
 def _write(path: Path, content: bytes, mode: int) -> None:

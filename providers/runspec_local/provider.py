@@ -24,18 +24,18 @@ class LocalProvider:
         return plan.steps(spec, run, facts)
 
     def survey(self, spec: Spec, options: Any) -> Mapping[str, Any]:
-        from runspec_local.survey import survey  # looks at this machine: not for the pure half
+        from runspec_local.discover import survey  # looks at this machine: not for the pure half
 
         return survey(spec, options)
 
     def examine(self, options: Any) -> Iterable[Finding]:
-        from runspec_local.survey import examine
+        from runspec_local.discover import examine
 
         return examine(options)
 
     def connect(self, facts: Facts) -> Client:
         from runspec_local.client import LocalClient
-        from runspec_local.survey import root
+        from runspec_local.discover import root
 
         # Without a spec nothing was surveyed: gc looks at what is there, whatever made it.
         return LocalClient(facts.survey.get("root") or root(facts.options))

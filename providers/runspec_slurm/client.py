@@ -26,16 +26,17 @@ from runspec_jobs.provider import (
     Way,
     inside_zipapp,
 )
-from runspec_slurm import interactive, outputs, publishing, seats
-from runspec_slurm.jobs import Jobs
-from runspec_slurm.litter import Collector
-from runspec_slurm.looking import Looks
+from runspec_slurm import publish, shell
+from runspec_slurm.logs import Logs
+from runspec_slurm.lookup.jobs import Jobs
 from runspec_slurm.naming import INSIDE_SHA256, of_run
 from runspec_slurm.options import SlurmOptions
+from runspec_slurm.orphans import Collector
 from runspec_slurm.queue import Queue
-from runspec_slurm.shelf import Shelf
-from runspec_slurm.streams import Logs
-from runspec_slurm.transport import Transport, transport
+from runspec_slurm.session.transport import Transport, transport
+from runspec_slurm.status.workspace_poll import Looks
+from runspec_slurm.store import elastic_records, outputs
+from runspec_slurm.store.workspace import Shelf
 
 RECORD = "/record.json"
 STATE = "state.json"  # of a run, for other machines
@@ -118,7 +119,7 @@ class SlurmClient:
         self.jobs.stop(run, tasks)
 
     def changes(self, run: str) -> Sequence[Change]:
-        return seats.changes(self.shelf, run)
+        return elastic_records.changes(self.shelf, run)
 
     def remember(self, run: str, answers: Mapping[str, Answer]) -> None:
         if "job" in answers:
@@ -142,7 +143,7 @@ class SlurmClient:
         return self.logs.streams(run)
 
     def publish(self, run: str) -> Sequence[str]:
-        return publishing.publish(self.shelf, run)
+        return publish.publish(self.shelf, run)
 
     def outputs(self, run: str) -> Sequence[OutputFile]:
         found = outputs.outputs(self.shelf, run)
@@ -153,13 +154,13 @@ class SlurmClient:
     def shell(
         self, run: str, task: int, rank: int, words: Sequence[str], *, terminal: bool
     ) -> Interactive:
-        node = interactive.node(self.jobs, self.shelf, run, task, rank)
+        node = shell.node(self.jobs, self.shelf, run, task, rank)
         python = self.options.python
-        return interactive.shell(self.shelf, node, python, words, terminal=terminal)
+        return shell.shell(self.shelf, node, python, words, terminal=terminal)
 
     def tunnel(self, run: str, task: int, rank: int, port: int) -> Way:
-        node = interactive.node(self.jobs, self.shelf, run, task, rank)
-        return interactive.tunnel(self.shelf, node, self.options.python, port)
+        node = shell.node(self.jobs, self.shelf, run, task, rank)
+        return shell.tunnel(self.shelf, node, self.options.python, port)
 
 
 def named(argv: Sequence[str]) -> str:

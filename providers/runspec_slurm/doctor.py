@@ -6,12 +6,12 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from runspec_jobs.provider import Finding, RunspecError
-from runspec_slurm.clean import CLEAN
+from runspec_slurm.discover.cluster import asked
 from runspec_slurm.options import SlurmOptions
 from runspec_slurm.queue import Queue
-from runspec_slurm.shelf import WHERE, Shelf
-from runspec_slurm.survey import asked
-from runspec_slurm.transport import Done, Transport, transport
+from runspec_slurm.session.clean_environment import CLEAN
+from runspec_slurm.session.transport import Done, Transport, transport
+from runspec_slurm.store.workspace import WHERE, Shelf
 
 COMMANDS = ("sbatch", "squeue", "scancel", "scontrol", "sinfo", "srun")
 HAVE = f'{CLEAN}\nfor c; do command -v "$c" >/dev/null || printf \'%s \' "$c"; done\n'

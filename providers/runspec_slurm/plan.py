@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from runspec_jobs.provider import Facts, Request, Scope, Spec, Step, nodes_each, tasks_in_all
-from runspec_slurm import argv, script, storage
+from runspec_slurm.job import sbatch_argv, script
+from runspec_slurm.store import layout
 
 # A job whose submission had no answer may still be on its way: sbatch waits for the controller for MessageTimeout
 # (10 s by default), and a controller that was stopped takes what came meanwhile when it goes on.
@@ -13,9 +14,9 @@ SETTLE_S = 20.0
 
 def steps(spec: Spec, run: str, facts: Facts) -> tuple[Step, ...]:
     return (
-        *storage.steps(spec, facts),
-        storage.record(spec, run, facts),
-        *storage.secrets(spec, run, facts),
+        *layout.steps(spec, facts),
+        layout.record(spec, run, facts),
+        *layout.secrets(spec, run, facts),
         _job(spec, run, facts),
     )
 
@@ -23,7 +24,7 @@ def steps(spec: Spec, run: str, facts: Facts) -> tuple[Step, ...]:
 def _job(spec: Spec, run: str, facts: Facts) -> Step:
     """Give the one call that starts the job. sbatch has no client token: the job's name is the run."""
     params = {
-        "argv": list(argv.words(spec, run, facts)),
+        "argv": list(sbatch_argv.words(spec, run, facts)),
         "script": script.text(spec, run, facts),
     }
     do, undo = Request("slurm", "sbatch", params), Request("slurm", "scancel", {"name": run})

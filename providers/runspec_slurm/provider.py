@@ -8,7 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from runspec_jobs.provider import Client, Facts, Finding, Options, Problem, Rehearsal, Spec, Step
-from runspec_slurm import check, plan
+from runspec_slurm import plan
+from runspec_slurm.check import check
 from runspec_slurm.options import SlurmOptions
 
 
@@ -23,7 +24,7 @@ class SlurmProvider:
         return check.problems(spec, facts)
 
     def survey(self, spec: Spec, options: Any) -> Mapping[str, Any]:
-        from runspec_slurm.survey import survey
+        from runspec_slurm.discover.cluster import survey
 
         return survey(spec, options)
 
@@ -33,7 +34,7 @@ class SlurmProvider:
         return examine(options)
 
     def examine_node(self, options: Any) -> Iterable[Finding]:
-        from runspec_slurm.node import examine
+        from runspec_slurm.discover.node import examine
 
         return examine(options)
 
@@ -41,14 +42,14 @@ class SlurmProvider:
         return plan.steps(spec, run, facts)
 
     def first_profile(self) -> str:
-        from runspec_slurm.first import PROFILE
+        from runspec_slurm.profile_template import PROFILE
 
         return PROFILE
 
     def rehearse(
         self, options: Mapping[str, Any], folder: Path, engine: str | None
     ) -> AbstractContextManager[Rehearsal]:
-        from runspec_slurm.rehearsal import stage
+        from runspec_slurm.emulator import stage
 
         return stage(options, folder, engine)
 

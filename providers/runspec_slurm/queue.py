@@ -8,9 +8,9 @@ from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from runspec_jobs.provider import NoAnswer, RemoteError, Unavailable
-from runspec_slurm.clean import CLEAN
-from runspec_slurm.shelf import CHANGED, Shelf, part_name
-from runspec_slurm.transport import Done
+from runspec_slurm.session.clean_environment import CLEAN
+from runspec_slurm.session.transport import Done
+from runspec_slurm.store.workspace import CHANGED, Shelf, part_name
 
 NO_COMMAND = 127
 # https://slurm.schedmd.com/job_state_codes.html

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from runspec_slurm import pace
+from runspec_slurm import timing
 from runspec_slurm.queue import Row
 
 # https://slurm.schedmd.com/job_reason_codes.html
@@ -75,7 +75,7 @@ NEVER = "the job it comes after did not end as it should"
 NOT_SHOWN = "it was submitted just now, and Slurm does not show it yet"
 NOT_KNOWN = (
     "not known: Slurm does not know it, or no more, and it has left no word of its end, which may be on its way; it "
-    f"counts as failed when nothing has come of it for {pace.DOUBT_MIN} minutes"
+    f"counts as failed when nothing has come of it for {timing.DOUBT_MIN} minutes"
 )
 FORGOTTEN = (
     "Slurm has forgotten it, and it left no word of how it ended: it may never have begun, or its node was lost. "

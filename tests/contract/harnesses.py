@@ -14,17 +14,17 @@ from typing import Any, ClassVar, Protocol
 import pytest
 
 from runspec_aws.client import AwsClient
-from runspec_aws.rehearsal import SETTINGS
-from runspec_azure.batch import rehearsal
+from runspec_aws.emulator import SETTINGS
+from runspec_azure.batch import emulator
 from runspec_azure.batch.client import AzureClient
+from runspec_emulators.aws.region import Objects, Region
+from runspec_emulators.azure.batch.server import AzureBatch
+from runspec_emulators.azure.batchai import BatchAI
+from runspec_emulators.azure.blob import Blobs
 from runspec_jobs.load import registry
 from runspec_jobs.provider import Answer, Client, Facts, Spec
 from runspec_jobs.testing import EXAMPLES, Strike, World
 from runspec_jobs.testing.world import SECRET
-from runspec_rehearsal.aws.region import Objects, Region
-from runspec_rehearsal.azure.batch.server import AzureBatch
-from runspec_rehearsal.azure.batchai import BatchAI
-from runspec_rehearsal.azure.blob import Blobs
 from tests.contract.slurm import parallelcluster, slurm
 from tests.needs import need
 
@@ -175,8 +175,8 @@ def rehearsed(folder: Path) -> None:
         atexit.register(AwsWorld.region.close)
     for name, value in AwsWorld.region.env.items():
         AwsWorld.patch.setenv(name, value)
-    AwsWorld.patch.setattr("runspec_aws.times.SETTLE_S", 0.5)
-    AwsWorld.patch.setattr("runspec_aws.times.QUIET_S", 0.1)
+    AwsWorld.patch.setattr("runspec_aws.timing.SETTLE_S", 0.5)
+    AwsWorld.patch.setattr("runspec_aws.timing.QUIET_S", 0.1)
 
 
 class AzureWorld(World):
@@ -228,16 +228,16 @@ def azure_batch(folder: Path, monkeypatch: pytest.MonkeyPatch) -> World:
         atexit.register(AzureWorld.blobs.close)
     if AzureWorld.account is not None:
         AzureWorld.account.close()
-    AzureWorld.account = AzureBatch(folder, rehearsal.ACCOUNT, machine_env={"RUNSPEC_BELOW": "."})
-    monkeypatch.setenv(rehearsal.BATCH_KEY, AzureWorld.account.key)
-    monkeypatch.setenv(rehearsal.STORAGE_KEY, AzureWorld.blobs.key)
+    AzureWorld.account = AzureBatch(folder, emulator.ACCOUNT, machine_env={"RUNSPEC_BELOW": "."})
+    monkeypatch.setenv(emulator.BATCH_KEY, AzureWorld.account.key)
+    monkeypatch.setenv(emulator.STORAGE_KEY, AzureWorld.blobs.key)
     for name in ("POLL_S", "FRESH_S", "SLOW_S"):
-        monkeypatch.setattr(f"runspec_azure.batch.times.{name}", 0.1)
-    ways = rehearsal.ways(AzureWorld.account.url, AzureWorld.blobs.url, AzureWorld.blobs.account)
+        monkeypatch.setattr(f"runspec_azure.batch.timing.{name}", 0.1)
+    ways = emulator.ways(AzureWorld.account.url, AzureWorld.blobs.url, AzureWorld.blobs.account)
     return AzureWorld(
         registry.load("azure-batch"),
         folder,
-        options={**rehearsal.SETTINGS, **ways, **SHARED, "prefix": folder.name},
+        options={**emulator.SETTINGS, **ways, **SHARED, "prefix": folder.name},
     )
 
 
@@ -284,7 +284,7 @@ def azure_batch_ai(folder: Path, monkeypatch: pytest.MonkeyPatch) -> World:
         BatchAiWorld.stand = None
     BatchAiWorld.patch = monkeypatch
     for name in ("POLL_S", "FRESH_S"):
-        monkeypatch.setattr(f"runspec_azure.batchai.times.{name}", 0.1)
+        monkeypatch.setattr(f"runspec_azure.batchai.timing.{name}", 0.1)
     return BatchAiWorld(
         registry.load("azure-batch-ai"),
         folder,

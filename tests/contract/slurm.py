@@ -16,13 +16,13 @@ from typing import Any, ClassVar, NamedTuple
 
 import pytest
 
+from runspec_emulators.slurm import Cluster, Partition
 from runspec_jobs.load import registry
 from runspec_jobs.provider import Answer, Client, Facts, Request
 from runspec_jobs.testing import Strike, World
-from runspec_rehearsal.slurm import Cluster, Partition
 from runspec_slurm.client import SlurmClient
 from runspec_slurm.parallelcluster.client import ParallelClusterClient
-from runspec_slurm.shelf import Shelf
+from runspec_slurm.store.workspace import Shelf
 from tests import pcluster
 from tests.needs import need
 from tests.slurm import PROGRAMS
@@ -151,7 +151,7 @@ def world(name: str, folder: Path, monkeypatch: pytest.MonkeyPatch, **how: Any) 
     """Give the world of a provider; whoever only plans has no cluster to ask, and looks for none by DNS."""
     SlurmWorld.patch = monkeypatch
     monkeypatch.setenv("SLURM_CONF", os.devnull)
-    monkeypatch.setattr("runspec_slurm.pace.NOTES_S", 0.5)
+    monkeypatch.setattr("runspec_slurm.timing.NOTES_S", 0.5)
     options = {
         "workspace": str(folder / "workspace"),
         "python": sys.executable,

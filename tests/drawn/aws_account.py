@@ -13,7 +13,7 @@ from urllib.parse import parse_qs
 
 from hypothesis import strategies as st
 
-from runspec_rehearsal.aws import models
+from runspec_emulators.aws import models
 from tests.drawn import aws_models
 from tests.drawn.aws_errors import Refusal, refusals
 from tests.drawn.drawing import odd

@@ -9,11 +9,15 @@ from typing import Any, NamedTuple
 
 from hypothesis import strategies as st
 
-from runspec_aws import doctor
 from runspec_aws.client import AwsClient
-from runspec_aws.environments import ENVIRONMENT as ENVIRONMENTS, QUEUE as QUEUES, taken_away
-from runspec_aws.jobs import STATES
+from runspec_aws.doctor import findings
+from runspec_aws.infrastructure.compute_environments import (
+    ENVIRONMENT as ENVIRONMENTS,
+    QUEUE as QUEUES,
+    taken_away,
+)
 from runspec_aws.options import AwsOptions
+from runspec_aws.status.jobs import STATES
 from runspec_jobs.provider import (
     Conflict,
     CredentialsError,
@@ -354,7 +358,7 @@ OFFERED = worlds(pages=pages("m5.large", "c5.large"))
 
 def examined(**more: Any) -> Callable[[Place], Any]:
     options = AwsOptions.model_validate({**OPTIONS, **more})
-    return lambda place: list(doctor.examine(options))
+    return lambda place: list(findings.examine(options))
 
 
 def all_well(account: Account, found: Any) -> bool:

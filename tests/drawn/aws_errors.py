@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from functools import cache
 from typing import Literal, NamedTuple
 
-from runspec_rehearsal.aws.models import operation_model
+from runspec_emulators.aws.models import operation_model
 from tests.drawn.aws_models import protocol
 
 Means = Literal["login", "rights", "busy", "server", "other"]

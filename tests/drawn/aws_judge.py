@@ -19,22 +19,15 @@ from hypothesis import strategies as st
 from obstore.store import S3Store
 from urllib3 import HTTPResponse
 
-from runspec_aws import (
-    asking,
-    children,
-    client,
-    doctor,
-    finding,
-    jobs,
-    litter,
-    objects,
-    session,
-    streams,
-)
+from runspec_aws import client, logs, lookup, orphans
 from runspec_aws.client import AwsClient
+from runspec_aws.doctor import findings
 from runspec_aws.options import AwsOptions
+from runspec_aws.session import clients
+from runspec_aws.status import array_children, jobs, poll
+from runspec_aws.store import objects
+from runspec_emulators.aws import models
 from runspec_jobs.provider import RunspecError
-from runspec_rehearsal.aws import models
 from tests.drawn.aws_account import BUCKET, REGION, Account, Drawn, World, drawn, opened
 from tests.drawn.aws_cases import OPTIONS, Case, Place, bad, right_error
 from tests.drawn.aws_truths import CHILDREN, TRUTHS
@@ -44,7 +37,7 @@ from tests.support.http_server import ReceivedRequest
 ONCE = Config(retries={"mode": "standard", "total_max_attempts": 1}, read_timeout=60)
 SERVICES = ("batch", "logs", "s3", "ec2", "iam", "sts", "ecr", "service-quotas", "fsx")
 PART_BYTES = 4096
-WITH_CLOCK = (asking, client, finding, jobs, litter, streams)
+WITH_CLOCK = (poll, client, lookup, jobs, orphans, logs)
 
 
 class Example(NamedTuple):
@@ -82,7 +75,7 @@ class Clock(SimpleNamespace):
 class Region:
     """An account with clients of it, which share one session, as its making costs more than an example."""
 
-    def __init__(self, account: Account, own: session.Session, folder: Path) -> None:
+    def __init__(self, account: Account, own: clients.Session, folder: Path) -> None:
         self.account, self.session, self.folder = account, own, folder
 
     def judge(self, case: Case, example: Example) -> None:
@@ -134,9 +127,9 @@ def region(patch: pytest.MonkeyPatch, folder: Path) -> Iterator[Region]:
     clock = Clock()
     for module in WITH_CLOCK:
         patch.setattr(module, "time", clock)
-    patch.setattr(session, "PATIENT", ONCE)
-    patch.setattr(doctor, "QUOTAS", {"on-demand": "L-1216C47A"})
-    for module in (asking, children, jobs):  # so that a large array has more than two children
+    patch.setattr(clients, "PATIENT", ONCE)
+    patch.setattr(findings, "QUOTAS", {"on-demand": "L-1216C47A"})
+    for module in (poll, array_children, jobs):  # so that a large array has more than two children
         patch.setattr(module, "AT_ONCE", CHILDREN - 2)
     patch.setattr(jobs, "SHOWN", CHILDREN - 2)
     patch.setattr(objects, "PART_BYTES", PART_BYTES)
@@ -151,8 +144,8 @@ def region(patch: pytest.MonkeyPatch, folder: Path) -> Iterator[Region]:
             "AWS_EC2_METADATA_DISABLED": "true",
         }.items():
             patch.setenv(name, value)
-        own = session.Session(AwsOptions.model_validate(OPTIONS))
-        for module in (client, doctor):
+        own = clients.Session(AwsOptions.model_validate(OPTIONS))
+        for module in (client, findings):
             patch.setattr(module, "Session", lambda options: own)
         own._session.events.register("before-send", at_once(account))
         for service in SERVICES:  # while the endpoint is in the environment

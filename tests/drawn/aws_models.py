@@ -13,7 +13,7 @@ from xml.sax.saxutils import escape
 
 from botocore.model import OperationModel, Shape
 
-from runspec_rehearsal.aws.models import operation_model, service
+from runspec_emulators.aws.models import operation_model, service
 from tests.drawn.schema import Schema
 from tests.support.http_server import Reply
 

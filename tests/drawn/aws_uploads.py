@@ -9,7 +9,7 @@ from xml.etree import ElementTree
 
 from hypothesis import strategies as st
 
-from runspec_aws import objects, resuming
+from runspec_aws.store import objects, resume
 from runspec_jobs.load.bundle import bundle
 from runspec_jobs.provider import Bundle, Request, RunspecError, tar_blocks
 from tests.drawn.aws_account import BUCKET, Account
@@ -40,7 +40,7 @@ def folder(place: Place) -> Bundle:
 
 def pieces_of(made: Bundle) -> dict[int, bytes]:
     whole = tar_blocks(made, lambda done, whole: None)
-    return dict(enumerate(resuming.parts(whole, objects.PART_BYTES), 1))
+    return dict(enumerate(resume.parts(whole, objects.PART_BYTES), 1))
 
 
 def stage(place: Place, made: Bundle) -> None:

@@ -8,10 +8,10 @@ from typing import Any, NamedTuple
 
 from hypothesis import strategies as st
 
-from runspec_azure.batch import probe_jobs
 from runspec_azure.batch.client import AzureClient
+from runspec_azure.batch.doctor import examine
+from runspec_azure.batch.probes import jobs
 from runspec_azure.batch.provider import PROVIDER
-from runspec_azure.doctor import examine
 from runspec_jobs.provider import Facts, Request, RunspecError, Spec
 from tests.drawn.azure_cloud import Cloud, Truth, ranged
 from tests.drawn.azure_table import reply
@@ -248,8 +248,8 @@ class Context:
 
 def evaluate(account: Account) -> Any:
     """Carry out the probe that asks what formulas give."""
-    bench = probe_jobs.Bench(account.options)
-    return probe_jobs.formulas_are_taken(account.client(), Context(), bench).verdict
+    bench = jobs.Bench(account.options)
+    return jobs.formulas_are_taken(account.client(), Context(), bench).verdict
 
 
 def find(step: str) -> Callable[[Account], Any]:

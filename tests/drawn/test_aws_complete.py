@@ -10,7 +10,7 @@ from pathlib import Path
 from botocore import xform_name
 
 import runspec_aws
-from runspec_rehearsal.aws import models
+from runspec_emulators.aws import models
 from tests.drawn.aws_cases import CASES
 from tests.drawn.aws_truths import TRUTHS
 from tests.drawn.aws_uploads import UPLOADS
@@ -21,7 +21,6 @@ BY_OBSTORE = {
     "CreateMultipartUpload"
 }  # named nowhere in our code: obstore begins an upload in parts
 # A probe of `doctor --probe`: what it asks is told to a person as it is, and nothing follows from it.
-PROBES = ("probes.py", "probe_jobs.py", "probe_store.py")
 
 
 def test_every_operation_that_the_code_names_is_drawn() -> None:
@@ -64,6 +63,6 @@ def texts_of_code() -> set[str]:
 
 
 def nodes() -> Iterator[ast.AST]:
-    for path in Path(runspec_aws.__file__).parent.glob("*.py"):
-        if path.name not in PROBES:
+    for path in Path(runspec_aws.__file__).parent.rglob("*.py"):
+        if path.parent.name != "probes":
             yield from ast.walk(ast.parse(path.read_text()))

@@ -7,9 +7,10 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from runspec_aws import errors, finding, jobs, streams
+from runspec_aws import errors, logs, lookup
 from runspec_aws.client import AwsClient
-from runspec_aws.objects import Objects
+from runspec_aws.status import jobs
+from runspec_aws.store.objects import Objects
 from tests.drawn.aws_cases import CASES
 from tests.drawn.aws_judge import Region, examples
 from tests.drawn.drawing import goes_wrong
@@ -54,13 +55,13 @@ PLANTED = {
         "ListObjectsV2, destroy",
     ),
     "an answer without its list is an empty one": Planted(
-        finding._definition,
+        lookup._definition,
         'got(found, "jobDefinitions")',
         'found.get("jobDefinitions")',
         "DescribeJobDefinitions, find",
     ),
     "a null list is a crash": Planted(
-        finding._any,
+        lookup._any,
         "got(answer, kind.listed)",
         "answer.get(kind.listed)",
         "DescribeJobQueues, find",
@@ -69,10 +70,10 @@ PLANTED = {
         AwsClient._send, "any(key not in found for key in kept)", "False", "SubmitJob, call"
     ),
     "an error that nobody knows means that nothing is there": Planted(
-        finding.absent, "code_of(exc) in codes", "code_of(exc)", "GetObject, state"
+        lookup.absent, "code_of(exc) in codes", "code_of(exc)", "GetObject, state"
     ),
     "an empty page of a log ends it": Planted(
-        streams.CloudStream.read, "after != token", "False", "GetLogEvents, logs"
+        logs.CloudStream.read, "after != token", "False", "GetLogEvents, logs"
     ),
     "a body that is no text is a crash": Planted(
         errors._while_parsing, "return any(", "return not any(", "TerminateJob, cancel"

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from runspec_azure.batchai import client, times
+from runspec_azure.batchai import client, timing
 from runspec_jobs.provider import State
 from tests.drawn import azure_arm as arm
 from tests.drawn.azure_arm import Subscribed, Workspace
@@ -92,9 +92,9 @@ def server() -> Iterator[Server]:
 @pytest.fixture(autouse=True)
 def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
     """Nobody waits: not between two tries, and not for what is being deleted."""
-    monkeypatch.setattr(times, "POLL_S", 0.0)
+    monkeypatch.setattr(timing, "POLL_S", 0.0)
     monkeypatch.setattr(client, "GONE_S", 0.3)
-    monkeypatch.setattr("runspec_azure.batchai.arm.LOOKS", 2)
+    monkeypatch.setattr("runspec_azure.batchai.session.LOOKS", 2)
     pause = time.sleep
     monkeypatch.setattr(time, "sleep", lambda wanted_s: pause(min(wanted_s, 0.002)))
     monkeypatch.setattr(logging.root.manager, "disable", logging.CRITICAL)  # thousands of lines

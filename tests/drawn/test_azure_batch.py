@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from runspec_azure import session
-from runspec_azure.batch import times
+from runspec_azure.batch import timing
+from runspec_azure.session import clients
 from runspec_jobs.provider import State
 from tests.drawn import azure_batch as batch
 from tests.drawn.azure_batch import Account
@@ -85,9 +85,9 @@ def server() -> Iterator[Server]:
 @pytest.fixture(autouse=True)
 def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
     """Nobody waits: not between two tries, and not for what was asked just now to become old."""
-    monkeypatch.setattr(times, "POLL_S", 0.0)
-    monkeypatch.setattr(times, "GONE_S", 0.3)
-    monkeypatch.setattr(session, "TRIES", 2)
+    monkeypatch.setattr(timing, "POLL_S", 0.0)
+    monkeypatch.setattr(timing, "GONE_S", 0.3)
+    monkeypatch.setattr(clients, "TRIES", 2)
     pause = time.sleep
     monkeypatch.setattr(time, "sleep", lambda wanted_s: pause(min(wanted_s, 0.002)))
     monkeypatch.setenv("KEY", KEY)

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from runspec_azure.batchai import arm
-from runspec_azure.session import OPERATIONS
+from runspec_azure.batchai import session
+from runspec_azure.session.clients import OPERATIONS
 from tests.drawn import azure_facts
 from tests.drawn.azure_facts import TABLE
 from tests.drawn.azure_table import operations
@@ -66,7 +66,7 @@ def test_every_operation_of_azure_batch_is_in_the_table() -> None:
 
 def test_every_operation_by_an_sdk_is_in_the_table() -> None:
     """By the calls of the SDKs' groups of operations that are in the code, and by the tables of `arm`."""
-    called = set(arm.SENT) | {f"{kind}_Get" for kind in arm.GOT} | set(by_sdks())
+    called = set(session.SENT) | {f"{kind}_Get" for kind in session.GOT} | set(by_sdks())
     known = {name for name, one in operations().items() if name not in OPERATIONS}
 
     assert called - known == set()

@@ -9,9 +9,10 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from runspec_azure import answers, errors, session
-from runspec_azure.batch import client, streams, tasks, times
+from runspec_azure import errors
+from runspec_azure.batch import client, logs, status, timing
 from runspec_azure.batchai import client as batchai
+from runspec_azure.session import clients, responses
 from runspec_jobs.provider import State
 from tests.drawn import azure_arm as arm, azure_batch as batch
 from tests.drawn.azure_ways import Way, check, drawn
@@ -35,38 +36,40 @@ RUNNING = Way("running", batch.state, ((State.GONE, None, []),))
 LOGS = Way("running", batch.logs)
 FAULTS = {
     "null is taken for a value": Planted(
-        Fault(answers.given, "value.items() if one is not None}", "value.items()}"),
+        Fault(responses.given, "value.items() if one is not None}", "value.items()}"),
         "Task_List",
         RUNNING,
     ),
     "a missing member is expected": Planted(
-        Fault(answers._complete, 'found.get(key, "") == ""', "False"), "Job_Get", RUNNING
+        Fault(responses._complete, 'found.get(key, "") == ""', "False"), "Job_Get", RUNNING
     ),
     "a new word of an enumeration is expected to be known": Planted(
         Fault(
-            tasks.Tasks._node, 'STATES.get(task["state"], State.WAITING)', 'STATES[task["state"]]'
+            status.Tasks._node, 'STATES.get(task["state"], State.WAITING)', 'STATES[task["state"]]'
         ),
         "Task_List",
         RUNNING,
     ),
     "an empty page ends a list": Planted(
-        Fault(answers.listed, '"odata.nextLink", ""))', '"odata.nextLink", "")) if found else ""'),
+        Fault(
+            responses.listed, '"odata.nextLink", ""))', '"odata.nextLink", "")) if found else ""'
+        ),
         "Task_List",
         RUNNING,
     ),
     "a refusal is taken for nothing there": Planted(
-        Fault(tasks.Tasks._all, "status_of(exc) == 404", "status_of(exc) >= 400"),
+        Fault(status.Tasks._all, "status_of(exc) == 404", "status_of(exc) >= 400"),
         "Task_List",
         RUNNING,
     ),
     "a log is text": Planted(
-        Fault(session.Session.part, ".content", ".content.decode(errors='replace').encode()"),
+        Fault(clients.Session.part, ".content", ".content.decode(errors='replace').encode()"),
         "File_GetPropertiesFromTask",
         LOGS,
     ),
     "a log goes on behind what was asked for": Planted(
         Fault(
-            streams.TaskStream._read,
+            logs.TaskStream._read,
             'Chunk(data, f"{at}:{done + len(data)}")',
             'Chunk(data, f"{at}:{done + BLOCK_BYTES}")',
         ),
@@ -93,7 +96,7 @@ FAULTS = {
         RUNNING,
     ),
     "every page of a list is expected to be one": Planted(
-        Fault(answers.collected, "(AttributeError, TypeError)", "ZeroDivisionError"),
+        Fault(responses.collected, "(AttributeError, TypeError)", "ZeroDivisionError"),
         "FileServers_ListByWorkspace",
         Way("running", arm.file_servers, ([],)),
         arm.Workspace,
@@ -113,8 +116,8 @@ def test_a_fault_in_the_client_is_found(
 ) -> None:
     pause = time.sleep
     monkeypatch.setattr(time, "sleep", lambda wanted_s: pause(min(wanted_s, 0.002)))
-    monkeypatch.setattr(times, "POLL_S", 0.0)
-    monkeypatch.setattr(session, "TRIES", 2)
+    monkeypatch.setattr(timing, "POLL_S", 0.0)
+    monkeypatch.setattr(clients, "TRIES", 2)
     monkeypatch.setattr(batchai, "GONE_S", 0.3)
     monkeypatch.setattr(logging.root.manager, "disable", logging.CRITICAL)
     monkeypatch.setenv("KEY", "c2VjcmV0IGtleQ==")

@@ -11,9 +11,9 @@ from urllib.parse import parse_qs, urlsplit
 import pytest
 from azure.storage.blob import UserDelegationKey, generate_blob_sas
 
-from runspec_azure.blobs import Blobs
-from runspec_azure.session import Session
-from runspec_azure.signing import Signer
+from runspec_azure.session.clients import Session
+from runspec_azure.signed import Signer
+from runspec_azure.store.blobs import Blobs
 from runspec_jobs.provider import CredentialsError
 from tests.drawn.azure_cases import outcome
 from tests.drawn.azure_cloud import XML

@@ -12,10 +12,11 @@ import boto3
 import pytest
 
 from runspec_agent.store.manifest import MANIFEST, parsed
-from runspec_aws import errors, session, times
-from runspec_aws.rehearsal import ACCOUNT as ACCOUNT, SETTINGS
+from runspec_aws import errors, timing
+from runspec_aws.emulator import ACCOUNT as ACCOUNT, SETTINGS
+from runspec_aws.session import clients
+from runspec_emulators.aws.region import Objects, Region
 from runspec_jobs.cli.app import run
-from runspec_rehearsal.aws.region import Objects, Region
 from tests.drawn.aws_truths import TRUTHS
 from tests.profiles import own_profile
 
@@ -40,8 +41,8 @@ Capture = pytest.CaptureFixture[str]
 
 def prepared(objects: Objects, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Region]:
     """Give a region with an empty folder, a profile, and quick waits."""
-    monkeypatch.setattr(times, "SETTLE_S", 1.0)
-    monkeypatch.setattr(times, "QUIET_S", 0.2)
+    monkeypatch.setattr(timing, "SETTLE_S", 1.0)
+    monkeypatch.setattr(timing, "QUIET_S", 0.2)
     found = Region(
         tmp_path / "region", REGION, objects, terminate_grace_s=2.0, secrets={SECRET: "s3cret"}
     )
@@ -63,7 +64,7 @@ def recorded(monkeypatch: pytest.MonkeyPatch) -> set[str]:
         called.add(event["model"].name)
         errors.checked(parsed, **event)
 
-    monkeypatch.setattr(session, "checked", checked)
+    monkeypatch.setattr(clients, "checked", checked)
     return called
 
 

@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 
-from runspec_azure.batch import rehearsal, times
+from runspec_azure.batch import emulator, timing
+from runspec_emulators.azure.batch.server import AzureBatch
+from runspec_emulators.azure.blob import Blobs
 from runspec_jobs.cli.app import run
-from runspec_rehearsal.azure.batch.server import AzureBatch
-from runspec_rehearsal.azure.blob import Blobs
 from tests.needs import need
 from tests.profiles import own_profile
 
@@ -36,12 +36,12 @@ def prepared(
     """Give an account with an empty folder, a profile, and quick waits."""
     more = more or {"machine_env": {"RUNSPEC_BELOW": "."}}
     for name in ("POLL_S", "FRESH_S", "SLOW_S"):
-        monkeypatch.setattr(times, name, 0.2)
-    with AzureBatch(tmp_path / "account", rehearsal.ACCOUNT, **more) as found:
-        monkeypatch.setenv(rehearsal.BATCH_KEY, found.key)
-        monkeypatch.setenv(rehearsal.STORAGE_KEY, blobs.key)
+        monkeypatch.setattr(timing, name, 0.2)
+    with AzureBatch(tmp_path / "account", emulator.ACCOUNT, **more) as found:
+        monkeypatch.setenv(emulator.BATCH_KEY, found.key)
+        monkeypatch.setenv(emulator.STORAGE_KEY, blobs.key)
         monkeypatch.chdir(tmp_path)
-        ways = rehearsal.ways(found.url, blobs.url, blobs.account)
+        ways = emulator.ways(found.url, blobs.url, blobs.account)
         settings = {"container": CONTAINER, **ways, "prefix": tmp_path.name}
         text = json.dumps({"providers": {"azure-batch": settings}})
         own_profile().write_text(text)

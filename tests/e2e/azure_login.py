@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
-from runspec_azure.batch import rehearsal, times
-from runspec_rehearsal.azure.batch.server import AzureBatch
-from runspec_rehearsal.azure.blob import Blobs
-from runspec_rehearsal.azure.identity import Identity
-from runspec_rehearsal.listening import Certificate
+from runspec_azure.batch import emulator, timing
+from runspec_emulators.azure.batch.server import AzureBatch
+from runspec_emulators.azure.blob import Blobs
+from runspec_emulators.azure.identity import Identity
+from runspec_emulators.listening import Certificate
 from tests.e2e.azure import CONTAINER
 from tests.profiles import own_profile
 
@@ -34,7 +34,7 @@ def account(
 ) -> Iterator[AzureBatch]:
     """Give an account, a profile that names no key, and a login."""
     for name in ("POLL_S", "FRESH_S", "SLOW_S"):
-        monkeypatch.setattr(times, name, 0.2)
+        monkeypatch.setattr(timing, name, 0.2)
     trust = str(certificate.authority)
     for name in ("SSL_CERT_FILE", "REQUESTS_CA_BUNDLE"):
         monkeypatch.setenv(name, trust)
@@ -44,12 +44,12 @@ def account(
     machine = {"RUNSPEC_BELOW": ".", "SSL_CERT_FILE": trust}
     with AzureBatch(
         tmp_path / "account",
-        rehearsal.ACCOUNT,
+        emulator.ACCOUNT,
         certificate=certificate,
         identity=identity,
         machine_env=machine,
     ) as found:
-        ways = rehearsal.ways(found.url, encrypted.url, encrypted.account)
+        ways = emulator.ways(found.url, encrypted.url, encrypted.account)
         keys = [key for key in ways if key.endswith("_key")]
         settings = {"container": CONTAINER, **ways, "prefix": tmp_path.name}
         profile({k: v for k, v in settings.items() if k not in keys})

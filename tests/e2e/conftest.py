@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from runspec_rehearsal.aws.region import Objects, Region
-from runspec_rehearsal.azure.blob import Blobs
-from runspec_rehearsal.listening import Certificate
+from runspec_emulators.aws.region import Objects, Region
+from runspec_emulators.azure.blob import Blobs
+from runspec_emulators.listening import Certificate
 from tests.e2e import certificates
 from tests.e2e.aws import BUCKET, REGION, prepared
 from tests.e2e.azure import CONTAINER

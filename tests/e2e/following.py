@@ -15,7 +15,7 @@ from typing import Any
 
 import boto3
 
-from runspec_rehearsal.aws.region import Region
+from runspec_emulators.aws.region import Region
 from tests.e2e.aws import PROFILE, REGION
 from tests.waiting import LIMIT_S as LIMIT_S, until as until
 

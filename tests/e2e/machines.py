@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from runspec_rehearsal.slurm import Machines
+from runspec_emulators.slurm import Machines
 
 WAIT_S = 240
 

@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
+from runspec_emulators.slurm import Cluster
 from runspec_jobs.cli.app import run
-from runspec_rehearsal.slurm import Cluster
 from tests.needs import need
 from tests.profiles import own_profile
 from tests.slurm import PROGRAMS

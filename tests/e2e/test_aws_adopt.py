@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from runspec_emulators.aws.region import Region
 from runspec_jobs.cli.app import run
 from runspec_jobs.state import run_record
-from runspec_rehearsal.aws.region import Region
 from tests.e2e.aws import Capture, await_job, calls, jobs, left, write
 
 pytestmark = pytest.mark.slow

@@ -15,9 +15,9 @@ from typing import Any
 import boto3
 import pytest
 
-from runspec_aws import times
+from runspec_aws import timing
+from runspec_emulators.aws.region import KEYS, Objects
 from runspec_jobs.cli.app import run
-from runspec_rehearsal.aws.region import KEYS, Objects
 from tests.e2e.aws import BUCKET, REGION, SECRET, Capture, account, profile, stored, write
 
 pytestmark = pytest.mark.slow
@@ -31,8 +31,8 @@ def moto(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     server.make_bucket(BUCKET, REGION)
     for name, value in {**KEYS, "AWS_ENDPOINT_URL": server.url}.items():
         monkeypatch.setenv(name, value)
-    monkeypatch.setattr(times, "SETTLE_S", 1.0)
-    monkeypatch.setattr(times, "QUIET_S", 0.2)
+    monkeypatch.setattr(timing, "SETTLE_S", 1.0)
+    monkeypatch.setattr(timing, "QUIET_S", 0.2)
     monkeypatch.chdir(tmp_path)
     profile(tmp_path, **account())
     yield

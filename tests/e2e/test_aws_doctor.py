@@ -9,9 +9,9 @@ from typing import Any
 import boto3
 import pytest
 
-from runspec_aws.network import ENDPOINTS
+from runspec_aws.doctor.network import ENDPOINTS
+from runspec_emulators.aws.region import Region
 from runspec_jobs.cli.app import run
-from runspec_rehearsal.aws.region import Region
 from tests.e2e.aws import (
     ACCOUNT,
     REGION,

@@ -11,9 +11,9 @@ from typing import Any
 import boto3
 import pytest
 
+from runspec_emulators.aws.region import Region
 from runspec_jobs.cli.app import run
 from runspec_jobs.provider.elastic_tasks import NOT_NEEDED
-from runspec_rehearsal.aws.region import Region
 from tests.e2e.aws import BUCKET, REGION, Capture, calls, jobs, write
 from tests.e2e.elastic import accounted, fixed, generations, sgd, stepped, went
 from tests.e2e.elastic_sgd import OWN

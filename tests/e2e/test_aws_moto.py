@@ -18,9 +18,9 @@ from pathlib import Path
 import boto3
 import pytest
 
-from runspec_aws import times
+from runspec_aws import timing
+from runspec_emulators.aws.region import KEYS, Objects
 from runspec_jobs.cli.app import run
-from runspec_rehearsal.aws.region import KEYS, Objects
 from tests.e2e.aws import BUCKET, PROFILE, REGION, Capture, account, write
 from tests.e2e.test_podman import IMAGE, podman as podman
 from tests.profiles import own_profile
@@ -46,7 +46,7 @@ def moto(
     objects.make_bucket(BUCKET, REGION)
     for name, value in {**KEYS, "AWS_ENDPOINT_URL": objects.url}.items():
         monkeypatch.setenv(name, value)
-    monkeypatch.setattr(times, "QUIET_S", 3.0)
+    monkeypatch.setattr(timing, "QUIET_S", 3.0)
     monkeypatch.chdir(tmp_path)
     settings = {**PROFILE, "image": IMAGE, **account()}
     own_profile().write_text(json.dumps({"providers": {"aws-batch": settings}}))

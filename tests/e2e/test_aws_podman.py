@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from runspec_aws import times
+from runspec_aws import timing
+from runspec_emulators.aws.region import Objects, Region
 from runspec_jobs.cli.app import run
-from runspec_rehearsal.aws.region import Objects, Region
 from tests.e2e.aws import BUCKET, PROFILE, REGION, Capture, await_job, ended, jobs, write
 from tests.e2e.test_podman import IMAGE, podman as podman
 from tests.profiles import own_profile
@@ -26,7 +26,7 @@ def region(
 ) -> Iterator[Region]:
     for name, value in podman.items():
         monkeypatch.setenv(name, value)
-    monkeypatch.setattr(times, "QUIET_S", 0.2)
+    monkeypatch.setattr(timing, "QUIET_S", 0.2)
     objects = Objects(tmp_path / "objects")
     objects.make_bucket(BUCKET, REGION)
     found = Region(tmp_path / "region", REGION, objects, engine="podman", terminate_grace_s=2.0)

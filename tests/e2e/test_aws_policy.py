@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from runspec_aws import times
+from runspec_aws import timing
+from runspec_emulators.aws.region import Objects, Region
 from runspec_jobs.cli.app import run
-from runspec_rehearsal.aws.region import Objects, Region
 from tests.e2e import asking
 from tests.e2e.aws import BUCKET, REGION, Capture, calls, profile, write
 from tests.e2e.iam import Asked, allows, covers
@@ -27,8 +27,8 @@ def seen(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def region(seen: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Region]:
-    monkeypatch.setattr(times, "SETTLE_S", 1.0)
-    monkeypatch.setattr(times, "QUIET_S", 0.2)
+    monkeypatch.setattr(timing, "SETTLE_S", 1.0)
+    monkeypatch.setattr(timing, "QUIET_S", 0.2)
     recording = {"MOTO_ENABLE_RECORDING": "true", "MOTO_RECORDER_FILEPATH": str(seen)}
     objects = Objects(tmp_path / "objects", recording)
     objects.make_bucket(BUCKET, REGION)

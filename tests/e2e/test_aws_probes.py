@@ -17,16 +17,17 @@ from typing import Any
 
 import pytest
 
-from runspec_aws import probe_jobs, session as sessions
 from runspec_aws.options import AwsOptions
-from runspec_aws.probes import probes
+from runspec_aws.probes import jobs
+from runspec_aws.probes.probes import probes
+from runspec_aws.session import clients as sessions
+from runspec_emulators.aws.errors import ServiceError, refused
+from runspec_emulators.aws.jobs import Job
+from runspec_emulators.aws.region import Region
+from runspec_emulators.aws.schedule import Scheduler
 from runspec_jobs.cli.app import run
 from runspec_jobs.errors import CredentialsError
 from runspec_jobs.state import probe_leftovers
-from runspec_rehearsal.aws.errors import ServiceError, refused
-from runspec_rehearsal.aws.jobs import Job
-from runspec_rehearsal.aws.region import Region
-from runspec_rehearsal.aws.schedule import Scheduler
 from tests.e2e.aws import Capture, calls, left, profile
 from tests.waiting import until
 
@@ -36,7 +37,7 @@ ALL = {probe.id: "confirmed" for probe in probes(AwsOptions())}
 
 @pytest.fixture(autouse=True)
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(probe_jobs, "PAUSE_S", 0.1)
+    monkeypatch.setattr(jobs, "PAUSE_S", 0.1)
     monkeypatch.setattr(probe_leftovers, "PAUSE_S", 0.1)
 
 
@@ -77,7 +78,7 @@ def test_what_holds_is_confirmed_and_nothing_is_left(
     region: Region, tmp_path: Path, capsys: Capture
 ) -> None:
     """Moto takes every signature, so one belief about signed URLs is refuted here."""
-    keys = dict.fromkeys(probe_jobs.KEYS, "x")
+    keys = dict.fromkeys(jobs.KEYS, "x")
     with answering(json.dumps(keys).encode()) as url:
         settings = {"credentials_uri": url, "terminate_grace_s": 60.0}
         region.control("PUT", "settings", settings)
@@ -126,14 +127,14 @@ def test_a_service_that_behaves_otherwise_is_seen(
     ending = Scheduler.terminate
 
     def terminate(self: Scheduler, job: Job, reason: str) -> None:
-        if job.status in ("RUNNING", "STARTING") or reason != probe_jobs.REASON:
+        if job.status in ("RUNNING", "STARTING") or reason != jobs.REASON:
             ending(self, job, reason)
 
     monkeypatch.setattr(Scheduler, "terminate", terminate)
-    monkeypatch.setattr("runspec_rehearsal.aws.retries.again", lambda *_: False)
-    monkeypatch.setattr("runspec_rehearsal.aws.environments.refused", reworded)
-    monkeypatch.setattr("runspec_rehearsal.aws.submit.check_multinode", lambda *_: None)
-    monkeypatch.setattr(probe_jobs, "SHOWN_S", 3.0)
+    monkeypatch.setattr("runspec_emulators.aws.retries.again", lambda *_: False)
+    monkeypatch.setattr("runspec_emulators.aws.environments.refused", reworded)
+    monkeypatch.setattr("runspec_emulators.aws.submit.check_multinode", lambda *_: None)
+    monkeypatch.setattr(jobs, "SHOWN_S", 3.0)
 
     only = "aws-20,aws-21,aws-22,aws-23,aws-24,aws-25,aws-27,aws-28,aws-29"
     found = probed(capsys, "--only", only)

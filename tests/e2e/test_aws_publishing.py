@@ -9,11 +9,11 @@ import boto3
 import pytest
 from boto3.s3.transfer import TransferConfig
 
-from runspec_aws import publishing
-from runspec_aws.objects import Objects as Files
+from runspec_aws import publish
 from runspec_aws.options import AwsOptions
-from runspec_aws.session import Session
-from runspec_rehearsal.aws.region import Region
+from runspec_aws.session.clients import Session
+from runspec_aws.store.objects import Objects as Files
+from runspec_emulators.aws.region import Region
 from tests.e2e.aws import BUCKET, REGION
 
 pytestmark = pytest.mark.slow
@@ -25,7 +25,7 @@ def test_a_large_object_is_copied_by_parts(region: Region, monkeypatch: pytest.M
     of_test = TransferConfig(
         multipart_threshold=PART_BYTES, multipart_chunksize=PART_BYTES, use_threads=False
     )
-    monkeypatch.setattr(publishing, "PARTS", of_test)
+    monkeypatch.setattr(publish, "PARTS", of_test)
     content, s3 = os.urandom(2 * PART_BYTES + 7), boto3.client("s3", region_name=REGION)
     top = "p/runs/r/outputs/model/0/0"
     files = [
@@ -39,7 +39,7 @@ def test_a_large_object_is_copied_by_parts(region: Region, monkeypatch: pytest.M
     s3.put_object(Bucket=BUCKET, Key=f"{top}/.runspec/manifest.json", Body=manifest)
     options = AwsOptions.model_validate({"region": REGION, "bucket": BUCKET})
 
-    left = publishing.publish(Files(Session(options), "p"), "r")
+    left = publish.publish(Files(Session(options), "p"), "r")
 
     assert left == ["'model/0/0/byte\\udcff' is no key in S3"]
     found = s3.get_object(Bucket=BUCKET, Key=f"{top}/large")

@@ -7,8 +7,8 @@ from pathlib import Path
 import boto3
 import pytest
 
+from runspec_emulators.aws.region import Region
 from runspec_jobs.cli.app import run
-from runspec_rehearsal.aws.region import Region
 from tests.e2e.aws import (
     REGION,
     Capture,

@@ -13,9 +13,9 @@ from typing import Any
 
 import pytest
 
-from runspec_aws import times
+from runspec_aws import timing
+from runspec_emulators.aws.region import Objects, Region
 from runspec_jobs.cli.app import run
-from runspec_rehearsal.aws.region import Objects, Region
 from tests.e2e import aws
 from tests.e2e.aws import REGION, Capture, await_job, calls, ended, jobs, left, write
 from tests.e2e.test_podman import CONFIGURATION, STORAGE
@@ -32,8 +32,8 @@ OUTPUT = {"name": "model", "path": "/job/model"}
 def stand(
     objects: Objects, folder: Path, monkeypatch: pytest.MonkeyPatch, **settings: Any
 ) -> Region:
-    monkeypatch.setattr(times, "SETTLE_S", 1.0)
-    monkeypatch.setattr(times, "QUIET_S", 0.2)
+    monkeypatch.setattr(timing, "SETTLE_S", 1.0)
+    monkeypatch.setattr(timing, "QUIET_S", 0.2)
     found = Region(folder / "region", REGION, objects, terminate_grace_s=3.0, **settings)
     for name, value in found.env.items():
         monkeypatch.setenv(name, value)
@@ -228,7 +228,7 @@ def boxed(
 def test_an_image_with_busybox_and_curl_is_enough(
     boxed: Region, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Capture
 ) -> None:
-    monkeypatch.setattr("runspec_aws.definition.image", lambda *_: f"{IMAGE}-curl")
+    monkeypatch.setattr("runspec_aws.job.image", lambda *_: f"{IMAGE}-curl")
     (tmp_path / "code").mkdir()
     (tmp_path / "code" / ("n" * 120)).write_text("here\n")
     job = write(
@@ -254,7 +254,7 @@ def test_an_image_with_busybox_and_curl_is_enough(
 def test_busybox_alone_gets_files_and_says_what_it_cannot(
     boxed: Region, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Capture
 ) -> None:
-    monkeypatch.setattr("runspec_aws.definition.image", lambda *_: IMAGE)
+    monkeypatch.setattr("runspec_aws.job.image", lambda *_: IMAGE)
     (tmp_path / "code").mkdir()
     (tmp_path / "code" / "x").write_text("here\n")
     mounts = [{"name": "code", "source": "./code", "target": "/job/code"}]

@@ -10,8 +10,8 @@ import boto3
 import pytest
 from botocore.exceptions import ClientError
 
+from runspec_emulators.aws.region import Region
 from runspec_jobs.cli.app import run
-from runspec_rehearsal.aws.region import Region
 from tests.e2e.aws import REGION, Capture, calls, profile, write
 
 pytestmark = pytest.mark.slow

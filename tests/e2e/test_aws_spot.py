@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
+from runspec_emulators.aws.region import Objects, Region
 from runspec_jobs.cli.app import run
-from runspec_rehearsal.aws.region import Objects, Region
 from tests.e2e import test_launch
 from tests.e2e.aws import Capture, ended, jobs, prepared, write
 

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
+from runspec_emulators.aws.region import Region
 from runspec_jobs.cli.app import run
-from runspec_rehearsal.aws.region import Region
 from tests.e2e.aws import Capture, calls, jobs, write
 
 pytestmark = pytest.mark.slow

@@ -15,8 +15,8 @@ from typing import Any
 import boto3
 import pytest
 
+from runspec_emulators.aws.region import Objects, Region
 from runspec_jobs.cli.app import run
-from runspec_rehearsal.aws.region import Objects, Region
 from tests.e2e.aws import BUCKET, REGION, Capture, write
 
 pytestmark = pytest.mark.slow

@@ -14,10 +14,10 @@ import pytest
 
 from runspec_azure.batch.client import AzureClient
 from runspec_azure.batch.options import BatchOptions
+from runspec_emulators.azure.batch.server import AzureBatch
+from runspec_emulators.azure.blob import Blobs
 from runspec_jobs.cli.app import run
 from runspec_jobs.provider import AlreadyExists, Conflict, Request, Scope, Step
-from runspec_rehearsal.azure.batch.server import AzureBatch
-from runspec_rehearsal.azure.blob import Blobs
 from tests.e2e import azure
 from tests.e2e.azure import (
     Capture,

@@ -9,12 +9,12 @@ import pytest
 
 from runspec_azure.batch.client import AzureClient
 from runspec_azure.batch.options import BatchOptions
+from runspec_emulators.azure.batch.server import AzureBatch
+from runspec_emulators.azure.identity import Identity
+from runspec_emulators.azure.vault import Vault
+from runspec_emulators.listening import Certificate
 from runspec_jobs.cli.app import run
 from runspec_jobs.provider import AlreadyExists, Conflict, Request, Scope, Step
-from runspec_rehearsal.azure.batch.server import AzureBatch
-from runspec_rehearsal.azure.identity import Identity
-from runspec_rehearsal.azure.vault import Vault
-from runspec_rehearsal.listening import Certificate
 from tests.e2e.azure import Capture, calls, said, write
 from tests.e2e.azure_login import (
     IDENTITIES,

@@ -19,12 +19,12 @@ from azure.storage.blob import BlobServiceClient
 from runspec_azure.batch.client import AzureClient
 from runspec_azure.batch.options import BatchOptions
 from runspec_azure.batchai.options import BatchAiOptions
-from runspec_azure.batchai.store import Store
+from runspec_azure.batchai.store.container import Store
+from runspec_emulators.azure.batch.server import AzureBatch
+from runspec_emulators.azure.blob import Blobs
+from runspec_emulators.azure.identity import Identity
 from runspec_jobs.cli.app import run
 from runspec_jobs.load.bundle import bundle
-from runspec_rehearsal.azure.batch.server import AzureBatch
-from runspec_rehearsal.azure.blob import Blobs
-from runspec_rehearsal.azure.identity import Identity
 from tests.e2e.azure import CONTAINER, Capture, said, tasks, wait, write
 from tests.e2e.azure_login import (
     JOB,

@@ -12,10 +12,10 @@ from pathlib import Path
 
 import pytest
 
-from runspec_azure.batch.streams import BLOCK_BYTES
+from runspec_azure.batch.logs import BLOCK_BYTES
+from runspec_emulators.azure.batch.server import AzureBatch
+from runspec_emulators.azure.blob import Blobs
 from runspec_jobs.cli.app import run
-from runspec_rehearsal.azure.batch.server import AzureBatch
-from runspec_rehearsal.azure.blob import Blobs
 from tests.e2e import azure
 from tests.e2e.azure import CONTAINER, Capture, calls, said, tasks, wait, write
 from tests.needs import need

@@ -10,11 +10,11 @@ from typing import Any
 
 import pytest
 
-from runspec_azure.batchai import rehearsal
+from runspec_azure.batchai import emulator
+from runspec_emulators.azure.batch.server import AzureBatch
+from runspec_emulators.azure.batchai import BatchAI
+from runspec_emulators.azure.blob import Blobs
 from runspec_jobs.cli.app import run
-from runspec_rehearsal.azure.batch.server import AzureBatch
-from runspec_rehearsal.azure.batchai import BatchAI
-from runspec_rehearsal.azure.blob import Blobs
 from tests.e2e import azure
 from tests.e2e.azure import CONTAINER, Capture
 from tests.e2e.test_podman import IMAGE, podman as podman
@@ -78,11 +78,11 @@ def batch_ai(blobs: Blobs, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> I
     url = blobs.url.replace(blobs.account, "{account}")
     account = {blobs.account: blobs.key}
     with BatchAI(tmp_path / "cloud", engine="podman", blob_url=url, accounts=account) as found:
-        for name, value in {**found.env, rehearsal.KEY: blobs.key}.items():
+        for name, value in {**found.env, emulator.KEY: blobs.key}.items():
             monkeypatch.setenv(name, value)
         monkeypatch.chdir(tmp_path)
-        settings = {**rehearsal.SETTINGS, "container": CONTAINER}
-        settings |= rehearsal.ways(found.url, blobs, settings)
+        settings = {**emulator.SETTINGS, "container": CONTAINER}
+        settings |= emulator.ways(found.url, blobs, settings)
         own_profile().write_text(json.dumps({"providers": {"azure-batch-ai": settings}}))
         yield found
 

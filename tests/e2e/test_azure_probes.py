@@ -12,19 +12,19 @@ from typing import Any
 
 import pytest
 
-from runspec_azure.batch import probe_jobs, probe_store
 from runspec_azure.batch.options import BatchOptions
-from runspec_azure.batch.probes import probes
+from runspec_azure.batch.probes import jobs, store
+from runspec_azure.batch.probes.probes import probes
+from runspec_emulators.azure.batch import files, formula
+from runspec_emulators.azure.batch.answers import Answer
+from runspec_emulators.azure.batch.requests import Request
+from runspec_emulators.azure.batch.running import Runner
+from runspec_emulators.azure.batch.server import AzureBatch
+from runspec_emulators.azure.batch.tasks import Task
+from runspec_emulators.azure.batch.world import OPERATIONS, World
+from runspec_emulators.azure.blob import Blobs
 from runspec_jobs.cli.app import run
 from runspec_jobs.state import probe_leftovers
-from runspec_rehearsal.azure.batch import files, formula
-from runspec_rehearsal.azure.batch.answers import Answer
-from runspec_rehearsal.azure.batch.requests import Request
-from runspec_rehearsal.azure.batch.running import Runner
-from runspec_rehearsal.azure.batch.server import AzureBatch
-from runspec_rehearsal.azure.batch.tasks import Task
-from runspec_rehearsal.azure.batch.world import OPERATIONS, World
-from runspec_rehearsal.azure.blob import Blobs
 from tests.e2e.azure import Capture, blobs as blobs, calls, prepared
 from tests.waiting import until
 
@@ -34,7 +34,7 @@ ALL = {probe.id: "confirmed" for probe in probes(BatchOptions())}
 
 @pytest.fixture
 def account(blobs: Blobs, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[AzureBatch]:
-    monkeypatch.setattr(probe_jobs, "PAUSE_S", 0.1)
+    monkeypatch.setattr(jobs, "PAUSE_S", 0.1)
     monkeypatch.setattr(probe_leftovers, "PAUSE_S", 0.1)
     yield from prepared(blobs, tmp_path, monkeypatch, enable_s=30.0)
 
@@ -69,15 +69,15 @@ def test_blobs_that_overlook_conditions_and_rights_are_seen(
     account: AzureBatch, monkeypatch: pytest.MonkeyPatch, capsys: Capture
 ) -> None:
     """Conditions are lost on the way, every signature has all rights, and a block is a blob at once."""
-    sent, made = probe_store.http, probe_store.url_of
+    sent, made = store.http, store.url_of
 
     def bare(method: str, url: str, headers: dict[str, str], body: bytes = b"") -> Any:
         kept = {name: value for name, value in headers.items() if not name.startswith("If-")}
         blob, comp, _ = url.partition("&comp=block&")
-        return sent(method, blob, kept | (probe_store.BLOCK if comp else {}), body)
+        return sent(method, blob, kept | (store.BLOCK if comp else {}), body)
 
-    monkeypatch.setattr(probe_store, "http", bare)
-    monkeypatch.setattr(probe_store, "url_of", lambda client, key, rights="": made(client, key))
+    monkeypatch.setattr(store, "http", bare)
+    monkeypatch.setattr(store, "url_of", lambda client, key, rights="": made(client, key))
 
     found = probed(capsys, "--only", "azure-2,azure-3,azure-4,azure-9")
 
@@ -91,7 +91,7 @@ def test_a_service_that_behaves_otherwise_is_seen(
     """It knows no round(), takes formulas at any time, and leaves alone what waits."""
     account.control("PUT", "settings", {"enable_s": 0.0, "autoscale_s": 3600.0})
     monkeypatch.delitem(formula.FUNCTIONS, "round")
-    monkeypatch.setattr(probe_jobs, "SHOWN_S", 2.0)
+    monkeypatch.setattr(jobs, "SHOWN_S", 2.0)
     ending = Runner.terminate
 
     def terminate(self: Runner, task: Task) -> None:

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from runspec_azure.batch import times
+from runspec_azure.batch import timing
+from runspec_emulators.azure.batch.server import AzureBatch
+from runspec_emulators.azure.blob import Blobs
 from runspec_jobs.cli.app import run
-from runspec_rehearsal.azure.batch.server import AzureBatch
-from runspec_rehearsal.azure.blob import Blobs
 from tests.e2e import azure
 from tests.e2e.azure import (
     Capture,
@@ -32,7 +32,7 @@ FAST = {"second_s": 0.005, "sample_s": 0.15, "autoscale_s": 1.5}
 
 @pytest.fixture
 def account(blobs: Blobs, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[AzureBatch]:
-    monkeypatch.setattr(times, "WOKEN_S", 1.0)
+    monkeypatch.setattr(timing, "WOKEN_S", 1.0)
     for found in azure.prepared(blobs, tmp_path, monkeypatch):
         found.control("PUT", "settings", FAST)
         yield found
@@ -64,7 +64,7 @@ def test_a_pool_without_machines_is_woken_by_a_job_and_for_all_of_it(
     write("true")
     said(capsys, "apply", "job.yaml")
     asleep(account)
-    monkeypatch.setattr(times, "WOKEN_S", LATE_S)
+    monkeypatch.setattr(timing, "WOKEN_S", LATE_S)
     write("sleep 2", sweep={"n": [1, 2, 3]})
 
     found = said(capsys, "apply", "job.yaml")
@@ -79,7 +79,7 @@ def test_a_pool_that_a_sweep_makes_has_machines_for_all_of_it(
 ) -> None:
     """Its resize takes longer than to submit, as it does at the service, and no evaluation follows."""
     account.control("PUT", "settings", {"resize_s": 3.0, "autoscale_s": NEVER_S})
-    monkeypatch.setattr(times, "WOKEN_S", LATE_S)
+    monkeypatch.setattr(timing, "WOKEN_S", LATE_S)
     write("sleep 1", sweep={"n": [1, 2, 3, 4]})
 
     found = said(capsys, "apply", "job.yaml")

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
+from runspec_emulators.azure.batch.server import AzureBatch
+from runspec_emulators.azure.blob import Blobs
 from runspec_jobs.cli.app import run
-from runspec_rehearsal.azure.batch.server import AzureBatch
-from runspec_rehearsal.azure.blob import Blobs
 from tests.e2e import azure
 from tests.e2e.azure import (
     Capture,

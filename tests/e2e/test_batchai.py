@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
+from runspec_emulators.azure.batchai import BatchAI
 from runspec_jobs.cli.app import run
-from runspec_rehearsal.azure.batchai import BatchAI
 from tests.e2e.test_launch import mpi as mpi  # a fixture
 from tests.unit.runspec_azure_batchai.files import HANDS_ON, KEY
 

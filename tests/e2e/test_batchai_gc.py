@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
+from runspec_emulators.azure.batchai import BatchAI
+from runspec_emulators.azure.blob import Blobs
 from runspec_jobs.cli.app import run
-from runspec_rehearsal.azure.batchai import BatchAI
-from runspec_rehearsal.azure.blob import Blobs
 from tests.e2e.batchai import operations, subscription, write
 from tests.needs import need
 from tests.profiles import own_profile

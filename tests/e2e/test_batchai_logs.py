@@ -14,8 +14,8 @@ from pathlib import Path
 
 import pytest
 
-from runspec_azure.batchai import rehearsal, streams
-from runspec_rehearsal.azure.batchai import BatchAI
+from runspec_azure.batchai import emulator, logs
+from runspec_emulators.azure.batchai import BatchAI
 from tests.e2e.azure import wait
 from tests.profiles import own_profile
 
@@ -37,8 +37,8 @@ out.write({LAST!r})
 """
 LONG = "日本語" * 300_000
 PROFILE = {
-    "subscription": rehearsal.SUBSCRIPTION,
-    **{k: v for k, v in rehearsal.SETTINGS.items() if k != "container"},
+    "subscription": emulator.SUBSCRIPTION,
+    **{k: v for k, v in emulator.SETTINGS.items() if k != "container"},
     "storage_account": "rehearsal",
     "secrets": {"storage-key": "env:STORAGE_KEY"},
 }
@@ -99,7 +99,7 @@ def test_a_million_lines_are_saved_whole_by_a_reader_that_is_killed(
     assert hashlib.sha256(target.read_bytes()).digest() == hashlib.sha256(expected).digest()
     outcomes = Counter(call["outcome"] for call in cloud.control("GET", "calls"))
     assert outcomes["503"] > 5 and outcomes["403"] > 0, outcomes
-    borders = [expected[n] for n in range(streams.PART, len(expected), streams.PART)]
+    borders = [expected[n] for n in range(logs.PART, len(expected), logs.PART)]
     assert [byte for byte in borders if byte & 0xC0 == 0x80]  # some are within a character
 
 
@@ -110,7 +110,7 @@ def test_no_character_is_cut_where_parts_of_a_log_meet(cloud: BatchAI) -> None:
 
     shown = runspec("logs", "--follow", run).stdout.decode()
 
-    assert len(LONG.encode()) > 2 * streams.PART
+    assert len(LONG.encode()) > 2 * logs.PART
     assert shown.replace("\n", "") == LONG
 
 

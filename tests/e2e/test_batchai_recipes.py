@@ -17,8 +17,8 @@ import pytest
 from azure.mgmt.batchai import BatchAI as Client
 from azure.mgmt.resource.resources import ResourceManagementClient
 
+from runspec_emulators.azure.batchai import BatchAI
 from runspec_jobs.cli.app import run
-from runspec_rehearsal.azure.batchai import BatchAI
 from tests.unit.runspec_azure_batchai.files import KEY, RECIPES
 from tests.unit.runspec_rehearsal_batchai.hand import USER, Bearer
 from tests.unit.runspec_rehearsal_batchai.test_toolkits import FAKE_MPIRUN

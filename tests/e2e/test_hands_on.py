@@ -15,9 +15,9 @@ from typing import Any, NamedTuple
 import pytest
 from azure.storage.blob import ContainerClient
 
-from runspec_azure.batchai import rehearsal
-from runspec_rehearsal.azure.batchai import BatchAI
-from runspec_rehearsal.azure.blob import Blobs
+from runspec_azure.batchai import emulator
+from runspec_emulators.azure.batchai import BatchAI
+from runspec_emulators.azure.blob import Blobs
 from tests.conftest import CACHES
 from tests.needs import need
 from tests.slurm import PROGRAMS
@@ -143,7 +143,7 @@ def profile(cloud: BatchAI, blobs: Blobs) -> str:
 providers:
   azure-batch-ai:
     arm_url: {cloud.url}
-    subscription: {rehearsal.SUBSCRIPTION}
+    subscription: {emulator.SUBSCRIPTION}
     location: eastus
     storage_account: {blobs.account}
     blob_url: {blobs.url}

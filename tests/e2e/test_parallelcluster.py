@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from runspec_rehearsal.slurm import Cluster, Partition
+from runspec_emulators.slurm import Cluster, Partition
 from tests import pcluster
 from tests.needs import need
 from tests.profiles import own_profile

@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 
+from runspec_emulators.slurm import Cluster
 from runspec_jobs.cli.app import run
 from runspec_jobs.state import probe_leftovers
-from runspec_rehearsal.slurm import Cluster
 from runspec_slurm.parallelcluster import probes
 from tests import pcluster
 from tests.needs import need

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from runspec_rehearsal.slurm import Cluster, Shape
+from runspec_emulators.slurm import Cluster, Shape
 from tests.e2e.slurm import Project, project as project  # a fixture
 from tests.needs import need
 from tests.slurm import PROGRAMS

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from runspec_rehearsal.slurm import Cloud
+from runspec_emulators.slurm import Cloud
 from tests.e2e.slurm import Capture, Project, prepared
 from tests.needs import need
 from tests.saved import saved

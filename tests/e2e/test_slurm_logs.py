@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 
-from runspec_rehearsal.slurm import Cluster
+from runspec_emulators.slurm import Cluster
 from tests.e2e.following import Saver, program, runspec, until
 from tests.profiles import own_profile
 from tests.slurm import slurm

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from runspec_rehearsal.slurm import Machines, Shape
+from runspec_emulators.slurm import Machines, Shape
 from tests.e2e.machines import WAIT_S, Desk, ended, told
 from tests.e2e.test_launch import mpi as mpi  # a fixture
 from tests.slurm import (

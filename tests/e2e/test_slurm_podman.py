@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from runspec_rehearsal.slurm import Cluster
+from runspec_emulators.slurm import Cluster
 from tests.e2e.slurm import Capture, Project, prepared
 from tests.e2e.test_podman import IMAGE, podman as podman  # a fixture
 from tests.needs import need

@@ -17,7 +17,7 @@ from typing import Any
 
 import pytest
 
-from runspec_rehearsal.aws.region import Region
+from runspec_emulators.aws.region import Region
 from tests import processes
 from tests.needs import lack, need
 from tests.profiles import own_profile

@@ -15,14 +15,14 @@ from typing import Any
 import boto3
 import pytest
 
-from runspec_azure.batch import rehearsal, times as azure_times
+from runspec_azure.batch import emulator, timing as azure_times
+from runspec_emulators.aws.region import Region
+from runspec_emulators.azure.batch.server import AzureBatch
+from runspec_emulators.azure.batchai import BatchAI
+from runspec_emulators.azure.blob import Blobs
+from runspec_emulators.slurm import Cluster
 from runspec_jobs.cli.app import run
 from runspec_jobs.state import run_record
-from runspec_rehearsal.aws.region import Region
-from runspec_rehearsal.azure.batch.server import AzureBatch
-from runspec_rehearsal.azure.batchai import BatchAI
-from runspec_rehearsal.azure.blob import Blobs
-from runspec_rehearsal.slurm import Cluster
 from tests import frozen
 from tests.e2e.aws import BUCKET, REGION
 from tests.e2e.azure import CONTAINER, blobs as blobs  # a fixture
@@ -155,7 +155,7 @@ def of_then(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Have the next job get the id that the journal of a run has."""
     job = run_record.find(name).memory().answers["job"]["jobId"]
     ids = SimpleNamespace(uuid4=lambda: job)
-    monkeypatch.setattr("runspec_rehearsal.aws.submit.uuid", ids)
+    monkeypatch.setattr("runspec_emulators.aws.submit.uuid", ids)
 
 
 def unsaved(name: str) -> None:
@@ -219,7 +219,7 @@ def azure(
     for name in ("POLL_S", "FRESH_S", "SLOW_S"):
         monkeypatch.setattr(azure_times, name, 0.2)
     with AzureBatch(
-        tmp_path / "account", rehearsal.ACCOUNT, machine_env={"RUNSPEC_BELOW": "."}
+        tmp_path / "account", emulator.ACCOUNT, machine_env={"RUNSPEC_BELOW": "."}
     ) as account:
         marks = {
             "@BOOT_PY@": frozen.boot_text(),
@@ -228,8 +228,8 @@ def azure(
         }
         home = thawed("azure-batch", tmp_path, marks) / "home"
         monkeypatch.setenv("RUNSPEC_HOME", str(home))
-        monkeypatch.setenv(rehearsal.BATCH_KEY, account.key)
-        monkeypatch.setenv(rehearsal.STORAGE_KEY, blobs.key)
+        monkeypatch.setenv(emulator.BATCH_KEY, account.key)
+        monkeypatch.setenv(emulator.STORAGE_KEY, blobs.key)
         monkeypatch.chdir(tmp_path)
         login = {"account_name": blobs.account, "account_key": blobs.key}
         container = BlobServiceClient(blobs.url, credential=login).get_container_client(CONTAINER)

@@ -10,8 +10,8 @@ from typing import Any, ClassVar
 
 import boto3
 
-from runspec_aws.rehearsal import SETTINGS
-from runspec_rehearsal.aws.region import Objects, Region
+from runspec_aws.emulator import SETTINGS
+from runspec_emulators.aws.region import Objects, Region
 from tests.faults.cloud import Cloud, New, new_cloud
 
 REGION, BUCKET = "eu-central-1", "faults"

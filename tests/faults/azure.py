@@ -9,9 +9,9 @@ from typing import Any, ClassVar
 
 from azure.storage.blob import ContainerClient
 
-from runspec_azure.batch import rehearsal
-from runspec_rehearsal.azure.batch import AzureBatch
-from runspec_rehearsal.azure.blob import Blobs
+from runspec_azure.batch import emulator
+from runspec_emulators.azure.batch import AzureBatch
+from runspec_emulators.azure.blob import Blobs
 from tests.faults.cloud import Cloud, New, new_cloud
 
 SPEC = """\
@@ -89,19 +89,19 @@ class AzureCloud(Stored):
         super().open()
         self.account = AzureBatch(
             self.folder / "account",
-            rehearsal.ACCOUNT,
+            emulator.ACCOUNT,
             machine_env={"RUNSPEC_BELOW": "."},
             list_lag_s=self.lag_s,
             second_s=0.01,  # a pool grows with its tasks within seconds
         )
 
     def settings(self) -> Mapping[str, Any]:
-        ways = rehearsal.ways(self.account.url, self.store.url, self.store.account)
+        ways = emulator.ways(self.account.url, self.store.url, self.store.account)
         own = {"container": self.container, "prefix": "ours"}
         return {**ways, **own, "secrets": {"token": "env:CANARY"}}
 
     def environment(self) -> dict[str, str]:
-        keys = {rehearsal.BATCH_KEY: self.account.key, rehearsal.STORAGE_KEY: self.store.key}
+        keys = {emulator.BATCH_KEY: self.account.key, emulator.STORAGE_KEY: self.store.key}
         return {**super().environment(), **keys}
 
     def hidden(self) -> Iterator[tuple[str, bytes]]:

@@ -9,9 +9,9 @@ from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar
 
-from runspec_azure.batchai.rehearsal import KEY, SUBSCRIPTION
-from runspec_rehearsal.azure.batchai import BatchAI
-from runspec_rehearsal.azure.blob import Blobs
+from runspec_azure.batchai.emulator import KEY, SUBSCRIPTION
+from runspec_emulators.azure.batchai import BatchAI
+from runspec_emulators.azure.blob import Blobs
 from tests.faults.azure import Stored
 from tests.faults.cloud import New, new_cloud
 

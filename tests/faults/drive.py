@@ -23,7 +23,7 @@ from runspec_jobs.cli import app
 from runspec_jobs.load import registry
 from runspec_jobs.plan import model
 from runspec_jobs.state import atomic_io, journal, run_record
-from runspec_local import client, folders
+from runspec_local import client, store
 from runspec_local.client import LocalClient
 from tests.faults.boundaries import Boundaries, tree
 
@@ -107,7 +107,7 @@ def without_whole_folders() -> None:
         return self if name.startswith(".new-") else real(self, name)
 
     Path.with_name = with_name  # type: ignore[method-assign, assignment]
-    folders._name = lambda fresh, path: None
+    store._name = lambda fresh, path: None
 
 
 SAFEGUARDS: Mapping[str, Callable[[], None]] = {

@@ -12,7 +12,7 @@ from tests.faults.boundaries import Boundaries
 
 
 def supervise(wanted: Mapping[str, Any]) -> None:
-    from runspec_local import process, reaper, supervisor
+    from runspec_local.supervisor import process, reaper, supervisor
 
     while wanted.get("gate") and not os.path.exists(wanted["gate"]):
         time.sleep(0.01)
@@ -40,7 +40,7 @@ def unclaimed(folder: Path) -> bool:
     """Say that the run is ours, whoever else runs it."""
     import json
 
-    from runspec_local.process import identity
+    from runspec_local.supervisor.process import identity
 
     temporary = folder / f".started.json.{os.getpid()}"
     temporary.write_text(json.dumps(identity()))

@@ -10,7 +10,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar
 
-from runspec_rehearsal.slurm import Cluster
+from runspec_emulators.slurm import Cluster
 from runspec_slurm.queue import ENDED
 from tests.faults.cloud import Cloud, New, new_cloud
 from tests.unit.runspec_slurm.login import Login

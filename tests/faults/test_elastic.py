@@ -14,7 +14,7 @@ from typing import Any, ClassVar, NamedTuple
 
 import pytest
 
-from runspec_rehearsal.slurm import Cluster, Shape as Machine
+from runspec_emulators.slurm import Cluster, Shape as Machine
 from tests.faults import cells
 from tests.faults.aws import AwsCloud
 from tests.faults.azure import AzureCloud

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from runspec_rehearsal.slurm import Cluster, Shape as Machine
+from runspec_emulators.slurm import Cluster, Shape as Machine
 from tests.faults import chosen, cloud
 from tests.faults.cells import sample, spread
 from tests.faults.cloud import LAST, MORE, New

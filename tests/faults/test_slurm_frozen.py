@@ -16,7 +16,7 @@ from functools import partial
 
 import pytest
 
-from runspec_rehearsal.slurm import Cluster, Shape as Machine
+from runspec_emulators.slurm import Cluster, Shape as Machine
 from tests.faults import chosen
 from tests.faults.cloud import Cloud, New, applied
 from tests.faults.conftest import drivers

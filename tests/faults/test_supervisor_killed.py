@@ -13,8 +13,9 @@ from typing import Any
 import pytest
 
 from runspec_jobs.provider import Request, State
-from runspec_local import process, reading
+from runspec_local import status
 from runspec_local.client import LocalClient
+from runspec_local.supervisor import process
 from tests.faults import chosen
 from tests.unit.runspec_local.test_supervisor import job
 from tests.waiting import until
@@ -43,7 +44,7 @@ def started(client: LocalClient, root: Path, number: int, program: str) -> Path:
 
 def kill(folder: Path) -> None:
     """Kill the supervisor of a run, and wait until it is dead: no apply starts another run before."""
-    who: Any = reading.supervisor(folder)
+    who: Any = status.supervisor(folder)
     os.kill(who["pid"], signal.SIGKILL)
     until(lambda: not process.alive(who))
 

@@ -11,8 +11,9 @@ import boto3
 from botocore.httpsession import URLLib3Session
 from botocore.loaders import JSONFileLoader
 
-from runspec_aws import objects, times
+from runspec_aws import timing
 from runspec_aws.client import AwsClient
+from runspec_aws.store import objects
 from runspec_jobs.load import registry
 from tests.faults.boundaries import Boundaries
 from tests.support.fault_proxy import (
@@ -82,7 +83,7 @@ def warm() -> None:
 
 def installed(steps: Boundaries, at: int | None, fault: str | None) -> None:
     """Count the requests of this process; number *at*, from 1, goes wrong as *fault* says."""
-    times.SETTLE_S, times.QUIET_S = SETTLE_S, 0.2
+    timing.SETTLE_S, timing.QUIET_S = SETTLE_S, 0.2
     AwsClient.poll_s = 0.2
     steps.watch(AwsClient)
     if fault == "hang after":

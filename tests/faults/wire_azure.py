@@ -14,10 +14,11 @@ from urllib.parse import parse_qs, urlsplit
 
 from requests.adapters import HTTPAdapter
 
-from runspec_azure import blobs
-from runspec_azure.batch import job, times
+from runspec_azure.batch import timing
 from runspec_azure.batch.client import AzureClient
-from runspec_azure.batchai import client as batchai, times as batchai_times
+from runspec_azure.batch.job import job
+from runspec_azure.batchai import client as batchai, timing as batchai_times
+from runspec_azure.store import blobs
 from runspec_jobs.load import registry
 from tests.faults.boundaries import Boundaries
 from tests.support.fault_proxy import (
@@ -117,7 +118,7 @@ def warm() -> None:
 
 def installed(steps: Boundaries, at: int | None, fault: str | None) -> None:
     """Count the requests of this process; number *at*, from 1, goes wrong as *fault* says."""
-    times.POLL_S = times.FRESH_S = times.SLOW_S = 0.2
+    timing.POLL_S = timing.FRESH_S = timing.SLOW_S = 0.2
     batchai_times.POLL_S = batchai_times.FRESH_S = 0.2
     job.AT_ONCE = 2  # so that three tasks are two collections
     steps.watch(AzureClient)

@@ -17,22 +17,13 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from runspec_jobs.load import registry
-from runspec_slurm import (
-    client,
-    doubt,
-    jobs,
-    litter,
-    looking,
-    pace,
-    plan,
-    queue,
-    shelf,
-    survey,
-    together,
-    transport,
-    whose,
-)
-from runspec_slurm.transport import Done
+from runspec_slurm import client, orphans, plan, queue, timing
+from runspec_slurm.discover import cluster
+from runspec_slurm.lookup import jobs, ownership
+from runspec_slurm.session import transport
+from runspec_slurm.session.transport import Done
+from runspec_slurm.status import unknown_outcomes, workspace_poll
+from runspec_slurm.store import batch_fetch, workspace
 from tests.faults.boundaries import Boundaries
 from tests.support.fault_proxy import HANG_S, CountedRequests
 
@@ -52,29 +43,29 @@ KINDS: Mapping[str, str] = {
     queue.ACCOUNT: "GET sacct",
     jobs.LET_NOBODY: "PUT claim of nobody",
     jobs.LET_STOP: "PUT stop of tasks",
-    shelf.PUT: "PUT {}",
-    shelf.ARRIVE: "PUT content of {}",
-    shelf.NAME: "PUT name of {}",
-    shelf.FORGET: "DELETE part of {}",
-    shelf.CLAIM: "PUT new {}",
-    shelf.REMOVE: "DELETE {}",
-    shelf.REMOVE_TREE: "DELETE folder {}",
-    shelf.READ: "GET {}",
-    shelf.SIZE: "GET size of {}",
-    shelf.PART: "GET part of {}",
-    shelf.PARTS: "GET parts",
-    shelf.FOLDERS: "GET folders of {}",
-    shelf.LIST: "GET list of {}",
-    shelf.LIST_LIKE: "GET list like of {}",
-    shelf.HOLDS_RUNS: "GET runs there",
-    looking.LOOK: "GET look",
-    looking.NOTES: "GET notes",
-    together.TOGETHER: "GET together",
-    whose.TIMES: "GET times",
-    doubt.DOUBT: "PUT missing",
-    litter.UNFINISHED: "GET unfinished",
-    litter.RUNS: "GET runs",
-    survey.ASK: "GET survey",
+    workspace.PUT: "PUT {}",
+    workspace.ARRIVE: "PUT content of {}",
+    workspace.NAME: "PUT name of {}",
+    workspace.FORGET: "DELETE part of {}",
+    workspace.CLAIM: "PUT new {}",
+    workspace.REMOVE: "DELETE {}",
+    workspace.REMOVE_TREE: "DELETE folder {}",
+    workspace.READ: "GET {}",
+    workspace.SIZE: "GET size of {}",
+    workspace.PART: "GET part of {}",
+    workspace.PARTS: "GET parts",
+    workspace.FOLDERS: "GET folders of {}",
+    workspace.LIST: "GET list of {}",
+    workspace.LIST_LIKE: "GET list like of {}",
+    workspace.HOLDS_RUNS: "GET runs there",
+    workspace_poll.LOOK: "GET look",
+    workspace_poll.NOTES: "GET notes",
+    batch_fetch.TOGETHER: "GET together",
+    ownership.TIMES: "GET times",
+    unknown_outcomes.DOUBT: "PUT missing",
+    orphans.UNFINISHED: "GET unfinished",
+    orphans.RUNS: "GET runs",
+    cluster.ASK: "GET survey",
 }
 # Before a script, so that the shell dies with its caller before the simple command of that number; it counts all that
 # it is made of, but for those in subshells. $$ is the shell itself: bash(1), DEBUG.
@@ -165,7 +156,7 @@ def asked(argv: Sequence[str]) -> Command:
 def named(script: str, args: Sequence[str]) -> str:
     """Give a command a name that is the same in every run.
 
-    >>> named(shelf.READ, ["/w", "runs/faults-a1b2c3/record.json"])
+    >>> named(workspace.READ, ["/w", "runs/faults-a1b2c3/record.json"])
     'GET runs/*/record.json'
     """
     kind = next((name for text, name in KINDS.items() if script.endswith(text)), "GET something")
@@ -192,8 +183,8 @@ class SlurmWire:
         self.real = transport.carried_out
 
     def install(self) -> None:
-        plan.SETTLE_S, pace.NOTES_S, pace.ASK_LAST_S = SETTLE_S, 0.5, 0.5
-        pace.LOOK_SSH_S = 0.3
+        plan.SETTLE_S, timing.NOTES_S, timing.ASK_LAST_S = SETTLE_S, 0.5, 0.5
+        timing.LOOK_SSH_S = 0.3
         transport.Here.near = (
             False  # the same commands here and behind ssh; what is read near, no fault changes
         )
@@ -284,4 +275,4 @@ def warm() -> None:
     """Have all that the provider imports in memory before anything is forked."""
     registry.load("slurm")
     importlib.import_module("runspec_slurm.client")
-    importlib.import_module("runspec_slurm.survey")
+    importlib.import_module("runspec_slurm.discover.cluster")

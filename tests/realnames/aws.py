@@ -8,12 +8,12 @@ from typing import Any
 
 import boto3
 
-from runspec_aws.partition import partition
-from runspec_rehearsal import control, inherited
-from runspec_rehearsal.aws.control import metadata
-from runspec_rehearsal.aws.region import Objects
-from runspec_rehearsal.aws.server import serve
-from runspec_rehearsal.aws.settings import Settings
+from runspec_aws.session.partition import partition
+from runspec_emulators import control, inherited
+from runspec_emulators.aws.control import metadata
+from runspec_emulators.aws.region import Objects
+from runspec_emulators.aws.server import serve
+from runspec_emulators.aws.settings import Settings
 from tests.realnames import signature
 from tests.realnames.front import Backend, Route
 from tests.realnames.metadata import Metadata
@@ -103,7 +103,7 @@ class Aws:
         yield Route("*", Backend(self.objects.port))
 
     def control(self, region: str, method: str, path: str, value: Any = None) -> Any:
-        """Tell the stand-in of a region something: see `runspec_rehearsal.aws.control`."""
+        """Tell the stand-in of a region something: see `runspec_emulators.aws.control`."""
         return control.tell(self.servers[region].url, method, path, value)
 
     def keys(self, region: str, bucket: str, prefix: str) -> list[str]:

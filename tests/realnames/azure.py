@@ -8,15 +8,15 @@ from pathlib import Path
 from typing import Any, NamedTuple
 from urllib.parse import parse_qs, urlsplit
 
-from runspec_rehearsal import answering, inherited, listening
-from runspec_rehearsal.azure.audiences import Cloud
-from runspec_rehearsal.azure.batch import metadata
-from runspec_rehearsal.azure.batch.server import AzureBatch
-from runspec_rehearsal.azure.batchai import BatchAI
-from runspec_rehearsal.azure.blob import Blobs
-from runspec_rehearsal.azure.entra import Entra
-from runspec_rehearsal.azure.identity import MACHINE, Identity
-from runspec_rehearsal.azure.vault import Vault
+from runspec_emulators import answering, inherited, listening
+from runspec_emulators.azure.audiences import Cloud
+from runspec_emulators.azure.batch import metadata
+from runspec_emulators.azure.batch.server import AzureBatch
+from runspec_emulators.azure.batchai import BatchAI
+from runspec_emulators.azure.blob import Blobs
+from runspec_emulators.azure.entra import Entra
+from runspec_emulators.azure.identity import MACHINE, Identity
+from runspec_emulators.azure.vault import Vault
 from tests.e2e import certificates
 from tests.realnames.front import Backend, Route
 
@@ -134,7 +134,7 @@ class Azure:
         }
 
     def control(self, method: str, what: str, value: Any = None) -> Any:
-        """Tell the stand-in something: see `runspec_rehearsal.azure.batch.control`."""
+        """Tell the stand-in something: see `runspec_emulators.azure.batch.control`."""
         return self.batch.control(method, what, value)
 
     def close(self) -> None:

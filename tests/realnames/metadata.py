@@ -11,9 +11,9 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from runspec_rehearsal import answering, listening
-from runspec_rehearsal.aws import imds
-from runspec_rehearsal.aws.control import METADATA
+from runspec_emulators import answering, listening
+from runspec_emulators.aws import imds
+from runspec_emulators.aws.control import METADATA
 
 ROLE = "machine"
 ROLE_PATH = "latest/meta-data/iam/security-credentials/"

@@ -15,8 +15,8 @@ from typing import Any
 
 import pytest
 
-from runspec_aws.partition import partition
-from runspec_aws.rehearsal import ACCOUNT, SETTINGS
+from runspec_aws.emulator import ACCOUNT, SETTINGS
+from runspec_aws.session.partition import partition
 from tests.needs import need
 from tests.profiles import own_profile
 from tests.realnames import aws

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from azure.storage.blob import generate_container_sas
 
-from runspec_rehearsal.azure.audiences import Cloud
+from runspec_emulators.azure.audiences import Cloud
 from tests.profiles import own_profile
 from tests.realnames import azure
 from tests.realnames.azure import BATCHAI, CONTAINER, FILES, HOSTS, IDENTITY, STORAGE, SUBSCRIPTION

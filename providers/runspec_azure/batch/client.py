@@ -8,17 +8,19 @@ from datetime import UTC, datetime, timedelta
 from functools import cached_property
 from typing import Any
 
-from runspec_azure import publishing
-from runspec_azure.batch import job, scale, times
-from runspec_azure.batch.litter import Collector
+from runspec_azure import publish
+from runspec_azure.batch import timing
+from runspec_azure.batch.infrastructure import autoscale
+from runspec_azure.batch.job import job
+from runspec_azure.batch.logs import Logs
 from runspec_azure.batch.options import BatchOptions
-from runspec_azure.batch.stops import Stops
-from runspec_azure.batch.streams import Logs
-from runspec_azure.batch.tasks import Tasks
-from runspec_azure.blobs import Blobs
+from runspec_azure.batch.orphans import Collector
+from runspec_azure.batch.status import Tasks
+from runspec_azure.batch.task_stop import Stops
 from runspec_azure.errors import code_of, status_of
-from runspec_azure.session import Session
-from runspec_azure.stores import INSIDE_SHA256, STATE
+from runspec_azure.session.clients import Session
+from runspec_azure.store.blobs import Blobs
+from runspec_azure.store.layout import INSIDE_SHA256, STATE
 from runspec_jobs.provider import (
     AlreadyExists,
     Answer,
@@ -59,7 +61,7 @@ class AzureClient:
 
     @property
     def poll_s(self) -> float:
-        return times.POLL_S
+        return timing.POLL_S
 
     def __init__(self, options: BatchOptions) -> None:
         self.session = Session(options)
@@ -72,7 +74,7 @@ class AzureClient:
     @cached_property
     def signer(self) -> Any:
         """What only looks has no need of the SDK that signs, which takes long to load."""
-        from runspec_azure.signing import Signer
+        from runspec_azure.signed import Signer
 
         return Signer(self.blobs)
 
@@ -159,10 +161,10 @@ class AzureClient:
                 raise Conflict(f"{what}: it would lose its machines", "end it first, or wait")
 
     def _await(self, done: Callable[[], bool], request: Request) -> None:
-        pause_s, end = PAUSE_S, time.monotonic() + times.GONE_S
+        pause_s, end = PAUSE_S, time.monotonic() + timing.GONE_S
         while not done():
             if time.monotonic() > end:
-                raise NoAnswer(f"{request.operation}: not done in {times.GONE_S:.0f} s")
+                raise NoAnswer(f"{request.operation}: not done in {timing.GONE_S:.0f} s")
             time.sleep(pause_s)
             pause_s = min(LONGEST_PAUSE_S, pause_s * 1.5)
 
@@ -188,7 +190,7 @@ class AzureClient:
         if do.operation == "Job_Add":
             return self._same("Job_Get", {"jobId": body["id"]}, do, ("poolInfo", "metadata"))
         if do.operation == "Pool_EnableAutoScale":
-            mark = body["autoScaleFormula"][scale.CLOCK].partition("\n")[0]
+            mark = body["autoScaleFormula"][autoscale.CLOCK].partition("\n")[0]
             return {} if _awake(self._got("Pool_Get", path) or {}, mark) else None
         if do.operation == "Task_AddCollection":
             there = self.tasks.ids(path["jobId"])
@@ -291,7 +293,7 @@ class AzureClient:
         return self.blobs.outputs(run)
 
     def publish(self, run: str) -> Sequence[str]:
-        return publishing.publish(self.blobs, run)
+        return publish.publish(self.blobs, run)
 
 
 def _exists(request: Request, exc: RemoteError) -> bool:
@@ -314,10 +316,10 @@ def _timed(value: Any) -> Any:
         return [_timed(one) for one in value]
     if not isinstance(value, Mapping):
         return value
-    if value.keys() != {scale.CLOCK}:
+    if value.keys() != {autoscale.CLOCK}:
         return {key: _timed(one) for key, one in value.items()}
-    until = datetime.now(UTC) + timedelta(seconds=times.WOKEN_S)
-    return value[scale.CLOCK].replace(scale.CLOCK, f"{until:%Y-%m-%dT%H:%M:%SZ}")
+    until = datetime.now(UTC) + timedelta(seconds=timing.WOKEN_S)
+    return value[autoscale.CLOCK].replace(autoscale.CLOCK, f"{until:%Y-%m-%dT%H:%M:%SZ}")
 
 
 def named(do: Request) -> Answer:

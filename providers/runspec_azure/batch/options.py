@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 
 from pydantic import BeforeValidator, Field, WithJsonSchema
 
-from runspec_azure import clouds
+from runspec_azure.session import clouds
 from runspec_jobs.provider import (
     Anyone,
     Key,

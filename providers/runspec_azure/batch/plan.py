@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from runspec_azure import stores
-from runspec_azure.batch import job, pool, scale, signed
+from runspec_azure.batch import signed
+from runspec_azure.batch.infrastructure import autoscale, pool
+from runspec_azure.batch.job import job
+from runspec_azure.store import layout
 from runspec_jobs.provider import Facts, Spec, Step, argv, nodes_each, reach, tasks_in_all
 
 STOP_S = 5  # between two looks of an agent at whether its task is stopped
@@ -22,10 +24,10 @@ def steps(spec: Spec, run: str, facts: Facts) -> tuple[Step, ...]:
         **reach(spec, pool.rule(facts.options)),
     }
     return (
-        *stores.steps(spec, facts),
+        *layout.steps(spec, facts),
         *pool.steps(spec, facts),
-        *scale.wake(spec, run, facts, pool.name(spec, facts)),
-        stores.record(spec, run, facts, shape=job.shape(spec), **own),
+        *autoscale.wake(spec, run, facts, pool.name(spec, facts)),
+        layout.record(spec, run, facts, shape=job.shape(spec), **own),
         *(signed.steps(spec, run, facts) if facts.options.files == "signed" else ()),
         *job.steps(spec, run, facts),
     )

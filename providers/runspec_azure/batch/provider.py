@@ -7,7 +7,8 @@ from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
-from runspec_azure.batch import check, plan, policy
+from runspec_azure.batch import plan, policy
+from runspec_azure.batch.check import check
 from runspec_azure.batch.options import BatchOptions
 from runspec_jobs.provider import (
     Client,
@@ -34,17 +35,17 @@ class AzureBatchProvider:
     def survey(self, spec: Spec, options: Any) -> Mapping[str, Any]:
         if not (options.subscription and options.batch_url):
             return {}  # without either there is nobody to ask
-        from runspec_azure.subscription import survey
+        from runspec_azure.discover.subscription import survey
 
         return survey(options)
 
     def examine(self, options: Any) -> Iterable[Finding]:
-        from runspec_azure.doctor import examine
+        from runspec_azure.batch.doctor import examine
 
         return examine(options)
 
     def probes(self, options: Any) -> Sequence[Probe]:
-        from runspec_azure.batch import probes
+        from runspec_azure.batch.probes import probes
 
         return probes.probes(options)
 
@@ -55,14 +56,14 @@ class AzureBatchProvider:
         return policy.policy(steps, options, of_job=of_job)
 
     def first_profile(self) -> str:
-        from runspec_azure.batch.first import PROFILE
+        from runspec_azure.batch.profile_template import PROFILE
 
         return PROFILE
 
     def rehearse(
         self, options: Mapping[str, Any], folder: Path, engine: str | None
     ) -> AbstractContextManager[Rehearsal]:
-        from runspec_azure.batch.rehearsal import stage
+        from runspec_azure.batch.emulator import stage
 
         return stage(options, folder, engine)
 

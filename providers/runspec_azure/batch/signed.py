@@ -9,9 +9,9 @@ import shlex
 from collections.abc import Iterator
 from typing import Any
 
-from runspec_azure import stores
 from runspec_azure.batch.options import BatchOptions
 from runspec_azure.naming import blob
+from runspec_azure.store import layout
 from runspec_jobs.provider import (
     OUTPUT_TAR,
     Facts,
@@ -42,12 +42,12 @@ def mark(rights: str, where: str) -> dict[str, str]:
 
 
 def files_key(run: str, options: BatchOptions) -> str:
-    return stores.key(options, "runs", run, "files")
+    return layout.key(options, "runs", run, "files")
 
 
 def start(run: str, options: BatchOptions) -> dict[str, Any]:
     """Give the file that the job begins with, as a task has it."""
-    where = stores.key(options, "runs", run, START)
+    where = layout.key(options, "runs", run, START)
     return {"httpUrl": mark(READ, where), "filePath": START}
 
 
@@ -60,7 +60,7 @@ def steps(spec: Spec, run: str, facts: Facts) -> Iterator[Step]:
     words = ("/bin/sh", "-c", *inside_signed(), *argv(spec))
     text = f"exec {shlex.join(words)}\n"
     container = options.container or ""
-    where = stores.key(options, "runs", run, START)
+    where = layout.key(options, "runs", run, START)
     yield Step(
         "start",
         "write down what the job runs",
@@ -75,15 +75,15 @@ def steps(spec: Spec, run: str, facts: Facts) -> Iterator[Step]:
 def lines(spec: Spec, run: str, facts: Facts) -> Iterator[Line]:
     """Give the list that signed.sh reads, one NAME=VALUE in each line."""
     options: BatchOptions = facts.options
-    claim = stores.key(options, "runs", run, "claim")
+    claim = layout.key(options, "runs", run, "claim")
 
     def mount(one: Mount) -> Iterator[Line]:
         source = facts.sources[one.name]
         yield f"sum={source.digest.removeprefix('sha256:')}"
-        yield ["get=", mark(READ, stores.key(options, "blobs", blob_name(source)))]
+        yield ["get=", mark(READ, layout.key(options, "blobs", blob_name(source)))]
 
     def output(name: str, task: int) -> Iterator[Line]:
-        where = stores.key(options, "runs", run, "outputs", name, str(task), "0", OUTPUT_TAR)
+        where = layout.key(options, "runs", run, "outputs", name, str(task), "0", OUTPUT_TAR)
         yield [f"put={task} ", mark(WRITE, where)]
         yield [f"again={task} ", mark(READ, where)]  # no try knows that it is one
 

@@ -5,9 +5,12 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from runspec_azure.batchai import cluster as clusters, job, quota, sizes, toolkits, volumes, words
+from runspec_azure.batchai import infrastructure as clusters, resources
+from runspec_azure.batchai.discover import quota
+from runspec_azure.batchai.job import command_line, job, toolkits
 from runspec_azure.batchai.naming import made_up_place
 from runspec_azure.batchai.options import BatchAiOptions
+from runspec_azure.batchai.store import volumes
 from runspec_jobs.provider import (
     Capacity,
     Facts,
@@ -99,9 +102,9 @@ def _cluster(spec: Spec, options: BatchAiOptions) -> Iterator[Problem]:
 
 def _machine(spec: Spec, options: BatchAiOptions) -> Iterator[Problem]:
     cluster = spec.cluster
-    size = sizes.KNOWN.get((options.vm_size or "").upper())
+    size = resources.KNOWN.get((options.vm_size or "").upper())
     if options.vm_size:
-        key = sizes.lacking(spec, size) if size else ""
+        key = resources.lacking(spec, size) if size else ""
         if size and key and not (key == "gpus" and not cluster.gpus):
             what = f"{options.vm_size} of the profile has less"
             yield Problem(
@@ -109,11 +112,11 @@ def _machine(spec: Spec, options: BatchAiOptions) -> Iterator[Problem]:
             )
         return
     kind = cluster.gpu_type
-    if kind and kind.upper() not in sizes.GPU_TYPES:
-        known = ", ".join(sizes.GPU_TYPES)
-        hint = did_you_mean(kind, sizes.GPU_TYPES) or f"there were: {known}"
+    if kind and kind.upper() not in resources.GPU_TYPES:
+        known = ", ".join(resources.GPU_TYPES)
+        hint = did_you_mean(kind, resources.GPU_TYPES) or f"there were: {known}"
         yield Problem(("cluster", "gpu_type"), f"Batch AI had no '{kind}'", hint)
-    elif sizes.fits(spec) is None:
+    elif resources.fits(spec) is None:
         for key, most in (("gpus", 4), ("cpus", 64), ("memory", 448 << 30), ("disk", 2948 << 30)):
             asked = getattr(cluster, key)
             if asked is not None and asked > most:
@@ -193,7 +196,7 @@ def _program(spec: Spec, options: BatchAiOptions) -> Iterator[Problem]:
 
 
 def _script(spec: Spec, name: str, where: Path, options: BatchAiOptions) -> Iterator[Problem]:
-    interpreter, *rest = words.program(spec, {}, options)
+    interpreter, *rest = command_line.program(spec, {}, options)
     script = rest[0] if rest else ""
     if not script or script[0] in "-'\"" or "python" not in interpreter.rpartition("/")[2]:
         what = f"{name} starts a Python script, and this is not one"

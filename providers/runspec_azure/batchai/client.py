@@ -8,13 +8,15 @@ import time
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any
 
-from runspec_azure.batchai import keeping, litter, quota, states, streams, times, volumes
-from runspec_azure.batchai.arm import Arm
+from runspec_azure.batchai import logs, lookup, orphans, status, timing
+from runspec_azure.batchai.attempts import TRIES
+from runspec_azure.batchai.discover import quota
 from runspec_azure.batchai.naming import batchai, each, output_id
 from runspec_azure.batchai.options import BatchAiOptions
-from runspec_azure.batchai.store import Store
-from runspec_azure.batchai.tries import TRIES
-from runspec_azure.batchai.volumes import STORE
+from runspec_azure.batchai.session import Arm
+from runspec_azure.batchai.store import volumes
+from runspec_azure.batchai.store.container import Store
+from runspec_azure.batchai.store.volumes import STORE
 from runspec_jobs.provider import (
     Answer,
     Bundle,
@@ -49,13 +51,13 @@ class BatchAiClient:
 
     @property
     def poll_s(self) -> float:
-        return times.POLL_S
+        return timing.POLL_S
 
     def __init__(self, options: BatchAiOptions) -> None:
         self.options = options
         self.arm = Arm(options)
         self.store = Store(options)
-        self.files = streams.Files(self.arm)
+        self.files = logs.Files(self.arm)
         self._ran: set[str] = set()
         self._jobs: dict[str, list[str]] = {}
         self._seen: tuple[str, float, list[tuple[int, Any]]] = ("", 0.0, [])
@@ -85,9 +87,9 @@ class BatchAiClient:
         if kind == "Jobs":
             self._forget(path["jobName"])
         found = self.arm.look(kind, path)
-        if found is None or (kind in TAGGED and not keeping.ours(found)):
+        if found is None or (kind in TAGGED and not lookup.ours(found)):
             return
-        keeping.refuse(self.arm, kind, path)
+        lookup.refuse(self.arm, kind, path)
         self.arm.send(request)
         self._await(lambda: self.arm.look(kind, path) is None, request.operation)
 
@@ -115,7 +117,7 @@ class BatchAiClient:
         if found is None:
             return False
         if provisioning(found) == "failed":
-            errors = [states.told(error) for error in getattr(found, "errors", None) or ()]
+            errors = [status.told(error) for error in getattr(found, "errors", None) or ()]
             raise RemoteError(
                 f"{found.name} was not made: {'; '.join(errors) or 'no reason given'}"
             )
@@ -138,7 +140,7 @@ class BatchAiClient:
     def _found(self, run: str) -> list[tuple[int, Any]]:
         """Give the jobs of *run* by task, as they were a moment ago at most."""
         name, at, found = self._seen
-        if name != run or not found or time.monotonic() - at > times.FRESH_S:
+        if name != run or not found or time.monotonic() - at > timing.FRESH_S:
             found = self._asked(run)
             self._seen = (run, time.monotonic(), found)
         return found
@@ -162,44 +164,44 @@ class BatchAiClient:
         nodes = [self._node(task, job) for task, job in found]
         waits = all(node.state is State.WAITING for node in nodes)
         why = self._waits(found[0][1]) if waits else ""
-        if any(node.reason == states.LOST for node in nodes):
-            why = f"{states.LOST}; {why}"
-        return states.status(nodes, why)
+        if any(node.reason == status.LOST for node in nodes):
+            why = f"{status.LOST}; {why}"
+        return status.status(nodes, why)
 
     def _node(self, task: int, job: Any) -> NodeStatus:
-        node = states.node(task, job, self._tries(job))
+        node = status.node(task, job, self._tries(job))
         if node.state is State.RUNNING:
             self._ran.add(job.name)
-        if node.state is State.WAITING and (job.name in self._ran or states.requeued(job)):
-            return node._replace(reason=states.LOST)
+        if node.state is State.WAITING and (job.name in self._ran or status.requeued(job)):
+            return node._replace(reason=status.LOST)
         return node
 
     def _tries(self, job: Any) -> Mapping[int, int]:
         """Give the exit codes of the tries of *job* that are over, which its shell wrote down."""
         line = getattr(job.custom_toolkit_settings, "command_line", None) or ""
-        over = states.node(0, job).state.terminal
+        over = status.node(0, job).state.terminal
         if TRIES not in line or str(job.execution_state) == "queued":
             return {}
         at, known, last = self._codes.get(job.name, (-math.inf, {}, False))
-        pause_s = times.LISTED_S * max(1, len(self._codes))  # all jobs share what may be asked
+        pause_s = timing.LISTED_S * max(1, len(self._codes))  # all jobs share what may be asked
         if not last and (over or time.monotonic() - at > pause_s):
-            known = streams.codes(self.files, self._path(job.name)) or known
+            known = logs.codes(self.files, self._path(job.name)) or known
             self._codes[job.name] = (time.monotonic(), known, over)
         return known
 
     def _waits(self, job: Any) -> str:
         at, why = self._why
         if time.monotonic() - at > WHY_S:
-            name = states.cluster_of(job)
+            name = status.cluster_of(job)
             path = batchai("Clusters_Get", self.options, {"clusterName": name}).params["path"]
-            why = states.waits(self.arm.look("Clusters", path)) if name else ""
+            why = status.waits(self.arm.look("Clusters", path)) if name else ""
             self._why = (time.monotonic(), why)
         return why
 
     def cancel(self, run: str) -> None:
         self._seen = ("", 0.0, [])
         for task, job in self._found(run):
-            if not states.node(task, job).state.terminal:
+            if not status.node(task, job).state.terminal:
                 names = {"experimentName": self.options.experiment, "jobName": job.name}
                 self.arm.send(batchai("Jobs_Terminate", self.options, names))
         self._seen = ("", 0.0, [])
@@ -221,14 +223,14 @@ class BatchAiClient:
             self.store.remove(volumes.state(FIRST.sub("", job), self.options))
 
     def litter(self, runs: Collection[str], made: Collection[str]) -> Iterable[Litter]:
-        return litter.Collector(self.arm, self.store).litter(runs, made)
+        return orphans.Collector(self.arm, self.store).litter(runs, made)
 
     def streams(self, run: str) -> Sequence[Stream]:
         made = [stream for task, job in self._found(run) for stream in self._streams_of(task, job)]
         return sorted(made, key=lambda stream: (stream.task, stream.rank))
 
     def _streams_of(self, task: int, job: Any) -> Sequence[Stream]:
-        state = states.node(task, job).state
+        state = status.node(task, job).state
         waits = state is State.WAITING
         return self.files.streams(task, self._path(job.name), over=state.terminal, waits=waits)
 
@@ -236,7 +238,7 @@ class BatchAiClient:
         made = [
             file
             for task, job in self._found(run)
-            for file in streams.outputs(self.files, task, self._path(job.name), self._names(job))
+            for file in logs.outputs(self.files, task, self._path(job.name), self._names(job))
         ]
         return sorted(made, key=lambda file: (file.output, file.task, file.rank, file.path))
 

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from runspec_azure.batchai import quota, sizes, states
-from runspec_azure.batchai.arm import Arm
+from runspec_azure.batchai import resources, status
+from runspec_azure.batchai.discover import quota
 from runspec_azure.batchai.naming import batchai
 from runspec_azure.batchai.options import BatchAiOptions
-from runspec_azure.batchai.store import Store
-from runspec_azure.findings import Usage, asked, free, sizes as offered
+from runspec_azure.batchai.session import Arm
+from runspec_azure.batchai.store.container import Store
+from runspec_azure.discover.findings import Usage, asked, free, sizes as offered
 from runspec_jobs.provider import Finding, RunspecError
 
 NEEDED = ("subscription", "location", "storage_account", "container")
@@ -73,7 +74,7 @@ def _cluster(arm: Arm, options: BatchAiOptions) -> Finding:
         return Finding(
             f"there is no cluster {name} in the workspace {options.workspace}", False, hint
         )
-    errors = [states.told(error) for error in found.errors or ()]
+    errors = [status.told(error) for error in found.errors or ()]
     what = f"cluster {name} of {found.vm_size}, {found.vm_priority}"
     if errors:
         return Finding(
@@ -84,7 +85,7 @@ def _cluster(arm: Arm, options: BatchAiOptions) -> Finding:
 
 def _quotas(options: BatchAiOptions, usages: Mapping[str, Usage]) -> Iterator[Finding]:
     """Of one kind of machines there may be none: a job asks for the one or for the other."""
-    size = sizes.KNOWN.get((options.vm_size or "").upper())
+    size = resources.KNOWN.get((options.vm_size or "").upper())
     least = size.cpus if size else 1
     rooms = {kind: usages.get(quota.whole(kind)) for kind in KINDS}
     enough = any(room and room.limit - room.used >= least for room in rooms.values())
@@ -93,7 +94,7 @@ def _quotas(options: BatchAiOptions, usages: Mapping[str, Usage]) -> Iterator[Fi
     for kind, room in rooms.items():
         if room:
             yield free(room, f"{KINDS[kind]} vCPUs", 0 if enough else least, MORE)
-    families = [size.family] if size else dict.fromkeys(one.family for one in sizes.SIZES)
+    families = [size.family] if size else dict.fromkeys(one.family for one in resources.SIZES)
     for family in families:
         both = {kind: usages.get(quota.of_family(family, kind)) for kind in KINDS}
         some = size is None or any(r and r.limit - r.used >= least for r in both.values())
@@ -105,7 +106,7 @@ def _quotas(options: BatchAiOptions, usages: Mapping[str, Usage]) -> Iterator[Fi
 
 def _sizes(arm: Arm, options: BatchAiOptions) -> Iterator[Finding]:
     named = options.vm_size
-    size = sizes.KNOWN.get((named or "").upper())
+    size = resources.KNOWN.get((named or "").upper())
     if named and size is None:
         yield Finding(f"{named} is no size that is known here: its quota is not looked at", True)
         return
@@ -115,5 +116,5 @@ def _sizes(arm: Arm, options: BatchAiOptions) -> Iterator[Finding]:
     if there is None:
         yield finding
         return
-    names = [size.name] if size else list(sizes.KNOWN)
+    names = [size.name] if size else list(resources.KNOWN)
     yield from offered(names, there, str(options.location), needed=size is not None)

@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import BeforeValidator, Field, WithJsonSchema, model_validator
 
-from runspec_azure import clouds
+from runspec_azure.session import clouds
 from runspec_jobs.provider import (
     Anyone,
     Key,

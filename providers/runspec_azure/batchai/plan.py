@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from runspec_azure.batchai import cluster, job, volumes
+from runspec_azure.batchai import infrastructure
+from runspec_azure.batchai.job import job
+from runspec_azure.batchai.job.toolkits import sent
 from runspec_azure.batchai.naming import batchai, cluster_id, group, in_turn
 from runspec_azure.batchai.options import BatchAiOptions
-from runspec_azure.batchai.toolkits import sent
+from runspec_azure.batchai.store import volumes
 from runspec_jobs.provider import Capacity, Facts, Request, Scope, Spec, Step, tasks
 
 OURS = {"runspec": "made"}  # the tag of what runspec made, and may take away
@@ -69,12 +71,12 @@ def _workspace(options: BatchAiOptions) -> Step:
 
 
 def _cluster(spec: Spec, options: BatchAiOptions) -> Step:
-    name = {"clusterName": cluster.name(spec, options)}
-    most = cluster.most_nodes(spec, options)
+    name = {"clusterName": infrastructure.name(spec, options)}
+    most = infrastructure.most_nodes(spec, options)
     low = "" if spec.cluster.capacity is Capacity.ON_DEMAND else ", low priority"
     upto = "" if options.scale == "manual" else "up to "
-    title = f"make a cluster: {upto}{most} of {cluster.size(spec, options)}{low}"
-    body = {"properties": cluster.properties(spec, options)}
+    title = f"make a cluster: {upto}{most} of {infrastructure.size(spec, options)}{low}"
+    body = {"properties": infrastructure.properties(spec, options)}
     return Step(
         "cluster",
         title,
@@ -106,7 +108,7 @@ def _job(spec: Spec, run: str, number: int, values: Mapping[str, str], facts: Fa
         "experimentName": options.experiment,
         "jobName": job_name(spec, run, number),
     }
-    where = cluster_id(options, cluster.name(spec, options))
+    where = cluster_id(options, infrastructure.name(spec, options))
     body = {"properties": job.properties(spec, run, number, values, where, facts)}
     nodes = spec.cluster.nodes.max
     title = f"start a job of {nodes} node{'s' * (nodes > 1)}, {sent(spec, options)}"

@@ -36,7 +36,7 @@ class BatchAiProvider:
     def survey(self, spec: Spec, options: Any) -> Mapping[str, Any]:
         if not (options.arm_url and options.subscription and options.location) or options.cluster:
             return {}  # there is nobody to ask, or nothing to ask for
-        from runspec_azure.batchai.survey import survey
+        from runspec_azure.batchai.discover.survey import survey
 
         return survey(spec, options)
 
@@ -49,24 +49,24 @@ class BatchAiProvider:
         return plan.steps(spec, run, facts)
 
     def export(self, steps: Sequence[Step]) -> Exported:
-        from runspec_azure.batchai.exporting import exported
+        from runspec_azure.batchai.importing.export import exported
 
         return exported(steps)
 
     def imports(self, job: Foreign, cluster: Foreign | None) -> Imported:
-        from runspec_azure.batchai.importing import imported
+        from runspec_azure.batchai.importing.importing import imported
 
         return imported(job, cluster)
 
     def first_profile(self) -> str:
-        from runspec_azure.batchai.first import PROFILE
+        from runspec_azure.batchai.profile_template import PROFILE
 
         return PROFILE
 
     def rehearse(
         self, options: Mapping[str, Any], folder: Path, engine: str | None
     ) -> AbstractContextManager[Rehearsal]:
-        from runspec_azure.batchai.rehearsal import stage
+        from runspec_azure.batchai.emulator import stage
 
         return stage(options, folder, engine)
 

@@ -31,11 +31,11 @@ from runspec_jobs.provider import (
     state_folder,
 )
 from runspec_slurm.client import SlurmClient
-from runspec_slurm.parallelcluster import archive, onward
-from runspec_slurm.parallelcluster.cli import Cli, NotThere
-from runspec_slurm.parallelcluster.clusters import Clusters, address_of
+from runspec_slurm.parallelcluster import job, store
+from runspec_slurm.parallelcluster.lookup import Clusters, address_of
 from runspec_slurm.parallelcluster.naming import each
 from runspec_slurm.parallelcluster.options import ParallelClusterOptions
+from runspec_slurm.parallelcluster.session.pcluster import Cli, NotThere
 
 # With these nothing is left to do on a cluster that is gone.
 CONTENT = frozenset("remove remove_run remove_tree scancel".split())
@@ -135,8 +135,8 @@ class ParallelClusterClient:
                 "StrictHostKeyChecking=accept-new",
                 f"UserKnownHostsFile={self._known_hosts()}",
             ]
-        follows = {"host": onward.login(own, address), "ssh_options": tuple(words)}
-        return onward.access(own).model_copy(update=follows)
+        follows = {"host": job.login(own, address), "ssh_options": tuple(words)}
+        return job.access(own).model_copy(update=follows)
 
     def _known_hosts(self) -> Path:
         """Give a list of hosts of this cluster alone: the next one may have its address, and is another."""
@@ -197,7 +197,7 @@ class ParallelClusterClient:
         self.cluster = name
         way = self.slurm().way
         for folder in folders:
-            archive.archive(
+            store.archive(
                 folder,
                 lambda script, args, longest_s: way.run(script, args, timeout_s=longest_s),
                 self.told,

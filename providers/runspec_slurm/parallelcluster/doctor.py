@@ -7,11 +7,11 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from runspec_jobs.provider import Finding, RunspecError
-from runspec_slurm.parallelcluster import tool
-from runspec_slurm.parallelcluster.cli import Cli, NotThere
-from runspec_slurm.parallelcluster.clusters import address_of
+from runspec_slurm.parallelcluster.lookup import address_of
 from runspec_slurm.parallelcluster.naming import VERSION
 from runspec_slurm.parallelcluster.options import ParallelClusterOptions
+from runspec_slurm.parallelcluster.session import install
+from runspec_slurm.parallelcluster.session.pcluster import Cli, NotThere
 
 NOBODY = "runspec-is-anybody-there"  # a cluster that there is none of: who says so has been reached
 
@@ -28,7 +28,7 @@ def examine(options: ParallelClusterOptions) -> Iterator[Finding]:
         what = f"the key {options.ssh_key} is {'here' if found else 'not here'}"
         yield Finding(what, found, "mend ssh_key of the profile")
     try:
-        pcluster = tool.found(options)
+        pcluster = install.found(options)
     except RunspecError as exc:
         yield Finding(exc.message, False, exc.hint)
         return

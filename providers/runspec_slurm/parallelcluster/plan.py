@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from runspec_jobs.provider import Facts, Request, Scope, Spec, Step
-from runspec_slurm.parallelcluster import config, machines
+from runspec_slurm.parallelcluster.infrastructure import config, queues
 from runspec_slurm.parallelcluster.naming import call, in_turn
 from runspec_slurm.parallelcluster.options import ParallelClusterOptions
 
@@ -40,7 +40,7 @@ def _cluster(spec: Spec, options: ParallelClusterOptions) -> Step:
     found = config.configuration(spec, options)
     kinds = [
         f"up to {queue.max_count} of {'/'.join(queue.instance_types)} ({queue.capacity})"
-        for queue in machines.queues(spec, options).values()
+        for queue in queues.queues(spec, options).values()
     ]
     return Step(
         "cluster",

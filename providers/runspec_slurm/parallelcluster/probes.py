@@ -15,7 +15,7 @@ from runspec_jobs.provider import (
     Verdict,
 )
 from runspec_slurm.parallelcluster.client import ParallelClusterClient
-from runspec_slurm.parallelcluster.clusters import DONE, address_of
+from runspec_slurm.parallelcluster.lookup import DONE, address_of
 
 PAUSE_S = 2.0
 MACHINE_S = 1200.0  # for a machine to come and the job to end

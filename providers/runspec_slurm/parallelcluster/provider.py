@@ -18,8 +18,11 @@ from runspec_jobs.provider import (
     Spec,
     Step,
 )
-from runspec_slurm import check as slurm_check, plan as slurm_plan
-from runspec_slurm.parallelcluster import check, config, onward, plan
+from runspec_slurm import plan as slurm_plan
+from runspec_slurm.check import check as slurm_check
+from runspec_slurm.parallelcluster import job, plan
+from runspec_slurm.parallelcluster.check import check
+from runspec_slurm.parallelcluster.infrastructure import config
 from runspec_slurm.parallelcluster.options import ParallelClusterOptions
 
 
@@ -32,10 +35,10 @@ class ParallelClusterProvider:
 
     def check(self, spec: Spec, facts: Facts) -> Iterable[Problem]:
         yield from check.problems(spec, facts)
-        yield from slurm_check.problems(spec, onward.facts(spec, facts))
+        yield from slurm_check.problems(spec, job.facts(spec, facts))
 
     def survey(self, spec: Spec, options: Any) -> Mapping[str, Any]:
-        from runspec_slurm.parallelcluster.survey import survey
+        from runspec_slurm.parallelcluster.discover.survey import survey
 
         return survey(spec, options)
 
@@ -51,18 +54,18 @@ class ParallelClusterProvider:
 
     def plan(self, spec: Spec, run: str, facts: Facts) -> Sequence[Step]:
         name = config.name(spec, facts.options)
-        then = slurm_plan.steps(spec, run, onward.facts(spec, facts))
+        then = slurm_plan.steps(spec, run, job.facts(spec, facts))
         return (*plan.steps(spec, facts), *(plan.on(name, step) for step in then))
 
     def first_profile(self) -> str:
-        from runspec_slurm.parallelcluster.first import PROFILE
+        from runspec_slurm.parallelcluster.profile_template import PROFILE
 
         return PROFILE
 
     def rehearse(
         self, options: Mapping[str, Any], folder: Path, engine: str | None
     ) -> AbstractContextManager[Rehearsal]:
-        from runspec_slurm.parallelcluster.rehearsal import stage
+        from runspec_slurm.parallelcluster.emulator import stage
 
         return stage(options, folder, engine)
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from runspec_aws.instances import KNOWN
+from runspec_aws.resources.instance_types import KNOWN
 from tests.unit.runspec_aws.account import PROFILE, problems, spec
 from tests.unit.runspec_aws.test_plan import container, resources, steps
 

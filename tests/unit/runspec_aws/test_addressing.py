@@ -11,9 +11,9 @@ from urllib.parse import urlsplit
 import obstore
 import pytest
 
-from runspec_aws.objects import Objects
 from runspec_aws.options import AwsOptions
-from runspec_aws.session import Session
+from runspec_aws.session.clients import Session
+from runspec_aws.store.objects import Objects
 
 ENDPOINT = "https://s3.example.com:9000"
 PLAIN = "http://127.0.0.1:9000"

@@ -199,6 +199,6 @@ def test_a_setting_that_cannot_be_is_refused_when_it_is_read(options: dict[str, 
 def test_every_setting_is_looked_at(name: str) -> None:
     """One that changes nothing is a promise that is not kept."""
     folder = Path(check.__file__).parent
-    text = "".join(path.read_text() for path in folder.glob("*.py"))
+    text = "".join(path.read_text() for path in folder.rglob("*.py"))
 
     assert re.search(rf"\boptions\.{name}\b", text)

@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from runspec_aws import asking
-from runspec_aws.asking import Asking
-from runspec_aws.children import ALL_S, Children
 from runspec_aws.errors import Part
+from runspec_aws.status import poll
+from runspec_aws.status.array_children import ALL_S, Children
+from runspec_aws.status.poll import Asking
 from runspec_jobs.provider import NoAnswer
 
 COUNT = 1000
@@ -65,7 +65,7 @@ class Service:
 
 @pytest.fixture
 def service(monkeypatch: pytest.MonkeyPatch) -> Service:
-    monkeypatch.setattr(asking, "FRESH_S", 0.0)
+    monkeypatch.setattr(poll, "FRESH_S", 0.0)
     return Service()
 
 

@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from runspec_aws.jobs import Jobs
-from runspec_aws.objects import Objects
-from runspec_aws.tries import Try, over
+from runspec_aws.attempts import Try, over
+from runspec_aws.status.jobs import Jobs
+from runspec_aws.store.objects import Objects
 from runspec_jobs.provider import elastic_tasks
 from tests.changes import at, record
 

@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 from types import SimpleNamespace
 from typing import Any
 
-from runspec_aws.litter import Collector
+from runspec_aws.orphans import Collector
 from runspec_jobs.provider import Litter
 
 

@@ -13,7 +13,7 @@ import pytest
 import yaml
 from pydantic import ValidationError
 
-from runspec_aws import lustre
+from runspec_aws.infrastructure import lustre
 from runspec_aws.options import AwsOptions
 from tests.unit.runspec_aws.account import PROFILE, SHARED, problems, spec
 from tests.unit.runspec_aws.test_plan import container, resources, steps

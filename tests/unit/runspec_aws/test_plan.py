@@ -10,10 +10,12 @@ from hypothesis import given, strategies as st
 
 from runspec_agent.base import task_identity
 from runspec_agent.retry import failure_count
-from runspec_aws import definition, environments, needs, plan, reasons
-from runspec_aws.instances import KNOWN
+from runspec_aws import job as definition, plan, reasons
+from runspec_aws.infrastructure import compute_environments
 from runspec_aws.options import AwsOptions
-from runspec_aws.shape import Shape, child, children, shape
+from runspec_aws.resources import request
+from runspec_aws.resources.instance_types import KNOWN
+from runspec_aws.resources.job_kind import Shape, child, children, shape
 from runspec_jobs.provider import Facts, Source, Spec, Step, tasks
 from tests.unit.runspec_aws.account import PROFILE, SECRET, SHARED, spec
 
@@ -129,11 +131,11 @@ def test_fargate_is_asked_for_what_it_knows(capacity: str, kind: str) -> None:
 
 @given(st.integers(1, 16), st.integers(1, 120))
 def test_a_size_of_fargate_is_never_less_than_was_asked_for(cpus: int, gib: int) -> None:
-    size = needs.on_fargate(spec(cluster={"cpus": cpus, "memory": f"{gib}GiB"}))
+    size = request.on_fargate(spec(cluster={"cpus": cpus, "memory": f"{gib}GiB"}))
 
     assert size is not None
     have, memory_mib = float(size[0]), size[1]
-    low, high, step = next(row[1:] for row in needs.FARGATE if row[0] == have)
+    low, high, step = next(row[1:] for row in request.FARGATE if row[0] == have)
     assert have >= cpus
     assert memory_mib >= gib * 1024
     assert low <= memory_mib <= high
@@ -144,7 +146,7 @@ def test_a_size_of_fargate_is_never_less_than_was_asked_for(cpus: int, gib: int)
 def test_the_smallest_machine_that_is_picked_holds_a_node(cpus: int, gib: int) -> None:
     wanted = spec(cluster={"cpus": cpus, "memory": f"{gib}GiB"})
 
-    found = needs.candidates(wanted, AwsOptions())
+    found = request.candidates(wanted, AwsOptions())
 
     assert found
     assert all(i.cpus >= cpus and i.usable_mib >= gib * 1024 and not i.gpus for i in found)
@@ -375,7 +377,7 @@ def test_a_job_that_waits_in_vain_is_given_up_where_the_profile_says_when() -> N
 
     assert bound["jobStateTimeLimitActions"] == [
         {"reason": reason, "state": "RUNNABLE", "action": "CANCEL", "maxTimeSeconds": 1800}
-        for reason in environments.HOPELESS
+        for reason in compute_environments.HOPELESS
     ]
     names = {
         steps(spec(), **profile)["queue"].do.params["jobQueueName"]
@@ -386,7 +388,7 @@ def test_a_job_that_waits_in_vain_is_given_up_where_the_profile_says_when() -> N
 
 
 def test_every_reason_that_a_job_is_given_up_for_has_words() -> None:
-    for reason in environments.HOPELESS:
+    for reason in compute_environments.HOPELESS:
         said = f"Canceled by JobStateTimeLimit action due to reason: {reason}"
 
         told = reasons.ended({"statusReason": said})

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from botocore.exceptions import ClientError
 
-from runspec_aws import resuming
+from runspec_aws.store import resume
 from runspec_jobs.provider import RemoteError
 
 
@@ -63,16 +63,16 @@ def test_parts_that_are_there_are_not_sent_again() -> None:
     """By content: one that is another is sent."""
     s3 = S3({1: b"aaa", 2: b"xxx", 4: b"d"})
 
-    resuming.finish(session(s3), "k", "u", BLOCKS, 3)
+    resume.finish(session(s3), "k", "u", BLOCKS, 3)
 
     assert s3.sent == {2: b"bbb", 3: b"ccc", 4: b"dd"}
     assert s3.put == [1, 2, 3, 4]
 
 
 def test_some_parts_travel_together() -> None:
-    s3 = S3({}, together=resuming.AT_ONCE)
+    s3 = S3({}, together=resume.AT_ONCE)
 
-    resuming.finish(session(s3), "k", "u", BLOCKS, 3)
+    resume.finish(session(s3), "k", "u", BLOCKS, 3)
 
     assert s3.put == [1, 2, 3, 4]
 
@@ -86,10 +86,10 @@ def test_no_more_parts_are_in_memory_than_travel() -> None:
             held.append(n - len(s3.sent))
             yield b"%03d" % n
 
-    resuming.finish(session(s3), "k", "u", blocks(), 3)
+    resume.finish(session(s3), "k", "u", blocks(), 3)
 
     assert s3.put == list(range(1, 51))
-    assert max(held) <= resuming.AT_ONCE + 1
+    assert max(held) <= resume.AT_ONCE + 1
 
 
 def test_an_upload_that_lacks_a_part_is_not_put_together() -> None:
@@ -97,11 +97,11 @@ def test_an_upload_that_lacks_a_part_is_not_put_together() -> None:
     s3.refuses = 2
 
     with pytest.raises(RemoteError, match="upload part 2 of k"):
-        resuming.finish(session(s3), "k", "u", BLOCKS, 3)
+        resume.finish(session(s3), "k", "u", BLOCKS, 3)
 
     assert s3.put == []
 
 
 def test_a_store_that_never_had_an_upload_has_none() -> None:
     """rclone's, for one, says so with an error."""
-    assert resuming.unfinished(session(S3({})), "k") == []
+    assert resume.unfinished(session(S3({})), "k") == []

@@ -13,10 +13,10 @@ from pathlib import Path
 
 import pytest
 
-from runspec_aws import session as sessions
 from runspec_aws.client import AwsClient
 from runspec_aws.errors import LOGIN, RIGHTS
 from runspec_aws.options import AwsOptions
+from runspec_aws.session import clients as sessions
 from runspec_jobs.load.bundle import bundle
 from runspec_jobs.provider import CredentialsError
 from tests.unit.runspec_aws.account import PROFILE
@@ -99,8 +99,8 @@ def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Store]:
     serving = threading.Thread(target=found.serve_forever, daemon=True)
     serving.start()
     monkeypatch.setenv("AWS_ENDPOINT_URL", f"http://127.0.0.1:{found.server_port}")
-    monkeypatch.setattr("runspec_aws.objects.AT_ONCE", 1)
-    monkeypatch.setattr("runspec_aws.objects.PART_BYTES", 5 << 20)
+    monkeypatch.setattr("runspec_aws.store.objects.AT_ONCE", 1)
+    monkeypatch.setattr("runspec_aws.store.objects.PART_BYTES", 5 << 20)
     (tmp_path / "data").mkdir()
     (tmp_path / "data" / "large").write_bytes(bytes(PARTS * (5 << 20) - (1 << 20)))
     yield found

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from runspec_aws import definition, plan, policy, signed
+from runspec_aws import job, plan, policy, signed
 from runspec_aws.client import AwsClient
 from runspec_aws.options import AwsOptions
 from runspec_jobs.provider import Facts, Problem, Source, Spec, Step, tar_stream
@@ -108,7 +108,7 @@ def test_the_container_needs_a_shell_and_no_role() -> None:
 
 
 def test_what_the_shell_is_given_leaves_room_for_the_users_words() -> None:
-    assert definition.MAX_BYTES - definition.size(spec(), facts(spec())) > 10 * 1024
+    assert job.MAX_BYTES - job.size(spec(), facts(spec())) > 10 * 1024
 
 
 def test_batch_would_replace_nothing_of_the_shells_text() -> None:

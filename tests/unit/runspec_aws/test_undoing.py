@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from runspec_aws import finding
+from runspec_aws import lookup
 from runspec_aws.client import AwsClient
 from runspec_jobs.errors import RemoteError
 from runspec_jobs.provider import Request
@@ -60,4 +60,4 @@ def test_what_stays_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_status_is_known_of_what_has_one_alone() -> None:
     other = Request("ec2", "delete_launch_template", {})
 
-    assert not finding.leaving(Queue("DELETING"), other)  # type: ignore[arg-type]
+    assert not lookup.leaving(Queue("DELETING"), other)  # type: ignore[arg-type]

@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 from botocore.awsrequest import AWSResponse
 
-from runspec_aws.objects import Objects
 from runspec_aws.options import AwsOptions
-from runspec_aws.session import Session
+from runspec_aws.session.clients import Session
+from runspec_aws.store.objects import Objects
 from runspec_jobs.provider import RemoteError
 from tests.unit.runspec_aws.account import PROFILE
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from runspec_azure.batch import check
+from runspec_azure.batch.check import check
 from runspec_azure.batch.options import BatchOptions
 from runspec_jobs.provider import Facts, Problem, Source, Spec
 from runspec_jobs.testing import documents

@@ -8,7 +8,7 @@ from urllib.parse import parse_qs
 
 import pytest
 
-from runspec_azure import signing
+from runspec_azure import signed as signing
 from runspec_azure.batch.client import AzureClient
 from runspec_jobs.provider import UsageError
 from tests.unit.runspec_azure.subscription import options, problems, spec

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from runspec_azure import answers
+from runspec_azure.session import responses
 from runspec_jobs.provider import NoAnswer, RemoteError, State
 from tests.drawn.azure_batch import RUN, Account
 from tests.drawn.azure_table import reply
@@ -38,7 +38,7 @@ def test_a_list_that_is_null_has_nothing(answer: Any, account: Account) -> None:
 @pytest.mark.parametrize("answer", [{}, {"values": []}, [], 1, None])
 def test_an_answer_that_is_no_list_is_no_answer(answer: Any) -> None:
     with pytest.raises(NoAnswer, match="Task_List: the reply was cut off"):
-        answers.listed("Task_List", answer)
+        responses.listed("Task_List", answer)
 
 
 def test_null_is_what_is_not_given(account: Account) -> None:

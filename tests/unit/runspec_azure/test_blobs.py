@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from runspec_azure.batch.tasks import Tasks
-from runspec_azure.blobs import Blobs
+from runspec_azure.batch.status import Tasks
+from runspec_azure.store.blobs import Blobs
+from runspec_emulators.azure.blob import Blobs as Azurite
 from runspec_jobs.provider import RemoteError
-from runspec_rehearsal.azure.blob import Blobs as Azurite
 from tests.changes import at, record
 from tests.needs import need
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from runspec_azure.batch import check
+from runspec_azure.batch.check import check
 from runspec_jobs.provider import Facts
 from tests.unit.runspec_azure.subscription import (
     IDENTITY,

@@ -16,10 +16,10 @@ from azure.mgmt.core.tools import get_arm_endpoints
 
 import runspec_agent
 import runspec_azure
-from runspec_azure import clouds, login
 from runspec_azure.batch import plan
 from runspec_azure.batch.client import AzureClient
-from runspec_azure.clouds import CHINA, CLOUDS, PUBLIC, USGOVERNMENT, Cloud
+from runspec_azure.session import clouds, login
+from runspec_azure.session.clouds import CHINA, CLOUDS, PUBLIC, USGOVERNMENT, Cloud
 from runspec_jobs.provider import Facts, RunspecError
 from tests.unit.runspec_azure.subscription import options, spec
 from tests.unit.runspec_azure_batchai import jobs

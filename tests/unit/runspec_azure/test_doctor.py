@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from runspec_azure import doctor, needs
-from runspec_azure.batch import PROVIDER
+from runspec_azure.batch import PROVIDER, doctor
 from runspec_azure.batch.options import BatchOptions
-from runspec_azure.subscription import Subscription, survey
+from runspec_azure.discover.subscription import Subscription, survey
+from runspec_azure.resources import request
 from tests.unit.runspec_azure import arm
 from tests.unit.runspec_azure.subscription import options, spec
 
@@ -346,8 +346,8 @@ def test_a_plan_takes_what_the_survey_has(azure: arm.Azure) -> None:
     found = survey(profile(azure), subscription(azure))
     gpu = spec(cluster={"gpus": 1})
 
-    assert needs.size(gpu, options()) == "Standard_NC4as_T4_v3"
-    assert needs.size(gpu, options(), found) == "Standard_NC24ads_A100_v4"
+    assert request.size(gpu, options()) == "Standard_NC4as_T4_v3"
+    assert request.size(gpu, options(), found) == "Standard_NC24ads_A100_v4"
 
 
 def test_a_survey_of_those_who_may_not_ask_is_empty(azure: arm.Azure) -> None:

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from runspec_azure.machines import CURRENT, MACHINES, fitting, gpu_types, known
+from runspec_azure.resources.vm_sizes import CURRENT, MACHINES, fitting, gpu_types, known
 from runspec_jobs.provider import Problem, Spec
 from tests.unit.runspec_azure.subscription import problems, spec
 

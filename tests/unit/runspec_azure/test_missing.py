@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
+from runspec_emulators.azure import blob
+from runspec_emulators.azure.blob import VERSION
 from runspec_jobs.load import registry
 from runspec_jobs.provider import Rehearses, Unavailable
-from runspec_rehearsal.azure import blob
-from runspec_rehearsal.azure.blob import VERSION
 
 
 @pytest.mark.parametrize("name", ["azure-batch", "azure-batch-ai"])

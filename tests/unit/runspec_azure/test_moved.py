@@ -9,7 +9,7 @@ import pytest
 import yaml
 
 from runspec_azure.batch.provider import PROVIDER
-from runspec_azure.batchai.importing import imported
+from runspec_azure.batchai.importing.importing import imported
 from runspec_jobs.diagnostics.problem import dotted
 from runspec_jobs.provider import Foreign, Problem
 from runspec_jobs.testing import documents

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from runspec_azure import needs
-from runspec_azure.batch import pool
+from runspec_azure.batch.infrastructure import pool
+from runspec_azure.resources import request
 from runspec_jobs.provider import Facts
 from tests.unit.runspec_azure.subscription import options, spec
 
@@ -26,7 +26,7 @@ from tests.unit.runspec_azure.subscription import options, spec
 def test_the_cheapest_machine_that_holds_a_node_is_taken(
     cluster: dict[str, Any], wanted: str
 ) -> None:
-    assert needs.size(spec(cluster=cluster), options()) == wanted
+    assert request.size(spec(cluster=cluster), options()) == wanted
 
 
 @pytest.mark.parametrize(
@@ -34,7 +34,7 @@ def test_the_cheapest_machine_that_holds_a_node_is_taken(
     [("standard_hb120rs_v3", "Standard_HB120rs_v3"), ("Standard_New_v9", "Standard_New_v9")],
 )
 def test_a_size_of_the_profile_is_used_as_it_is(named: str, wanted: str) -> None:
-    assert needs.size(spec(cluster={"gpus": 1}), options(vm_size=named)) == wanted
+    assert request.size(spec(cluster={"gpus": 1}), options(vm_size=named)) == wanted
 
 
 def test_what_the_account_has_beats_the_table() -> None:
@@ -45,9 +45,9 @@ def test_what_the_account_has_beats_the_table() -> None:
         }
     }
 
-    assert needs.size(spec(), options(), survey) == "Standard_D4ds_v5"
-    assert needs.size(spec(cluster={"capacity": "spot"}), options(), survey) == "Standard_D8ds_v5"
-    assert [m.memory_gib for m in needs.offered(survey)] == [16, 33]
+    assert request.size(spec(), options(), survey) == "Standard_D4ds_v5"
+    assert request.size(spec(cluster={"capacity": "spot"}), options(), survey) == "Standard_D8ds_v5"
+    assert [m.memory_gib for m in request.offered(survey)] == [16, 33]
 
 
 def test_an_image_of_one_machine_is_none() -> None:

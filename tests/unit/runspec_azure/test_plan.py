@@ -9,7 +9,8 @@ import pytest
 
 from runspec_agent.store import managed_identity
 from runspec_agent.store.blob import REFUSED
-from runspec_azure.batch import job, plan
+from runspec_azure.batch import plan
+from runspec_azure.batch.job import job
 from runspec_azure.batch.options import BatchOptions
 from runspec_jobs.provider import Facts, Request, Source, Spec, Step
 from runspec_jobs.testing import documents

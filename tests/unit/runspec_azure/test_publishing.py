@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from runspec_azure import publishing
+from runspec_azure import publish
 from runspec_jobs.provider import Copy, RemoteError
 
 
@@ -31,13 +31,13 @@ class Container:
 
 @pytest.fixture(autouse=True)
 def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(publishing, "LOOK_S", 0.0)
+    monkeypatch.setattr(publish, "LOOK_S", 0.0)
 
 
 def test_a_copy_that_goes_on_after_the_answer_is_waited_for() -> None:
     container: Any = Container("pending", "pending", "success")
 
-    publishing._copy(container, Copy("object", "plain", 3))
+    publish._copy(container, Copy("object", "plain", 3))
 
     assert (container.sources, container.states) == (["https://a/c/object"], [])
 
@@ -47,4 +47,4 @@ def test_a_copy_that_was_given_up_is_an_error_in_words(end: str) -> None:
     container: Any = Container("pending", end)
 
     with pytest.raises(RemoteError, match=f"copy object to plain: the store gave it up: {end}"):
-        publishing._copy(container, Copy("object", "plain", 3))
+        publish._copy(container, Copy("object", "plain", 3))

@@ -8,10 +8,11 @@ from typing import Any
 
 import pytest
 
-from runspec_azure.batch import plan, scale
+from runspec_azure.batch import plan
+from runspec_azure.batch.infrastructure import autoscale
+from runspec_emulators.azure.batch import formula
+from runspec_emulators.azure.batch.formula import Series
 from runspec_jobs.provider import Facts, Spec, Step
-from runspec_rehearsal.azure.batch import formula
-from runspec_rehearsal.azure.batch.formula import Series
 from tests.unit.runspec_azure.subscription import options, spec
 
 MINUTES = 20
@@ -52,7 +53,7 @@ def evaluated(
     series["$PreemptedNodeCount"] = constant(preempted)
     targets = {"$TargetDedicatedNodes": float(dedicated), "$TargetLowPriorityNodes": float(spot[0])}
     given = formula.evaluated(
-        text or scale.formula(wanted, Facts(options(**profile))), {**series, **targets}
+        text or autoscale.formula(wanted, Facts(options(**profile))), {**series, **targets}
     )
     assert given["$NodeDeallocationOption"] == "taskcompletion"
     found = given["$TargetDedicatedNodes"], given["$TargetLowPriorityNodes"]
@@ -61,16 +62,16 @@ def evaluated(
 
 def woken(wanted: Spec, until: str, **profile: Any) -> str:
     (step,) = wakes(wanted, **profile)
-    text: str = step.do.params["body"]["autoScaleFormula"][scale.CLOCK]
-    return text.replace(scale.CLOCK, until)
+    text: str = step.do.params["body"]["autoScaleFormula"][autoscale.CLOCK]
+    return text.replace(autoscale.CLOCK, until)
 
 
 def made(wanted: Spec, until: str) -> str:
     """Give the formula that a pool is made with."""
     steps = plan.steps(wanted, "n-abc123", Facts(options(), {}))
     (step,) = [s for s in steps if s.do.operation == "Pool_Add"]
-    text: str = step.do.params["body"]["autoScaleFormula"][scale.CLOCK]
-    return text.replace(scale.CLOCK, until)
+    text: str = step.do.params["body"]["autoScaleFormula"][autoscale.CLOCK]
+    return text.replace(autoscale.CLOCK, until)
 
 
 def wakes(wanted: Spec, **profile: Any) -> list[Step]:

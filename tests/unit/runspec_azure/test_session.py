@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 from azure.core.exceptions import ClientAuthenticationError
 
-from runspec_azure.blobs import Blobs
-from runspec_azure.session import Session, secret
-from runspec_azure.signing import Signer
+from runspec_azure.session.clients import Session, secret
+from runspec_azure.signed import Signer
+from runspec_azure.store.blobs import Blobs
 from runspec_jobs.provider import CredentialsError
 from tests.unit.runspec_azure.subscription import options
 

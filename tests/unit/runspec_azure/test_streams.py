@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from runspec_azure.batch import times
-from runspec_azure.batch.streams import Logs
-from runspec_azure.batch.tasks import Tasks
+from runspec_azure.batch import timing
+from runspec_azure.batch.logs import Logs
+from runspec_azure.batch.status import Tasks
 
 RUN = "n-abc123"
 PRINTED = {"tvm-a": b"of a\n", "tvm-b": b"of b\n", "tvm-c": b"of c\n"}
@@ -83,7 +83,7 @@ def test_nothing_is_taken_for_a_ranks_before_anybody_knows_whose_it_is(
     number: int | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """In the second try the list of the first may be there still."""
-    monkeypatch.setattr(times, "POLL_S", 0.0)
+    monkeypatch.setattr(timing, "POLL_S", 0.0)
     service = Service("running", number, retryCount=0 if number is None else 1)
     (_, second, _) = streams(service)
     position = f"{1 if number is None else 2}:0"

@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 from azure.core import exceptions
 
-from runspec_azure.batch import times
-from runspec_azure.batch.stops import Stops
-from runspec_azure.batch.tasks import Tasks
-from runspec_azure.blobs import Entry
+from runspec_azure.batch import timing
+from runspec_azure.batch.status import Tasks
+from runspec_azure.batch.task_stop import Stops
+from runspec_azure.store.blobs import Entry
 from runspec_jobs.provider import RemoteError, State, Status
 
 RUN = "n-abc123"
@@ -196,7 +196,7 @@ def test_what_was_asked_just_now_is_not_asked_again() -> None:
     for _ in range(5):
         tasks.status(RUN)
 
-    assert times.FRESH_S > 1
+    assert timing.FRESH_S > 1
     assert service.calls == 2
 
 
@@ -358,7 +358,7 @@ def test_what_does_not_listen_is_ended_in_the_end_and_where_nobody_listens_at_on
 ) -> None:
     stops, there = stopping(HEEDS, task("running", 0))
     stops.stop(RUN, HEEDS, {0})
-    monkeypatch.setattr(times, "LISTENS_S", 0.0)
+    monkeypatch.setattr(timing, "LISTENS_S", 0.0)
     stops.stop(RUN, HEEDS, {0})
 
     other, elsewhere = stopping(SWEEP, task("running", 0))

@@ -15,13 +15,13 @@ from azure.core.credentials import AccessToken
 from azure.core.pipeline import PipelineRequest
 from azure.core.rest import HttpRequest
 
-from runspec_azure.batchai.arm import Arm
 from runspec_azure.batchai.options import BatchAiOptions
-from runspec_azure.management import Management
-from runspec_azure.session import Session
-from runspec_azure.signing import Signer
-from runspec_azure.subscription import Subscription
-from runspec_azure.token_hosts import TokenHosts
+from runspec_azure.batchai.session import Arm
+from runspec_azure.discover.subscription import Subscription
+from runspec_azure.session.clients import Session
+from runspec_azure.session.management import Management
+from runspec_azure.session.token_hosts import TokenHosts
+from runspec_azure.signed import Signer
 from runspec_jobs.provider import CredentialsError
 from tests.unit.runspec_azure.subscription import options
 
@@ -186,10 +186,10 @@ def test_a_signature_of_a_user_follows_no_redirect(monkeypatch: pytest.MonkeyPat
             asked.update(how)
             raise CredentialsError("looked at")
 
-    monkeypatch.setattr("runspec_azure.signing.BlobServiceClient", Client)
+    monkeypatch.setattr("runspec_azure.signed.BlobServiceClient", Client)
     session = Session(options())
     session.__dict__["login"] = Login()
-    from runspec_azure.blobs import Blobs
+    from runspec_azure.store.blobs import Blobs
 
     with pytest.raises(CredentialsError, match="looked at"):
         Signer(Blobs(session)).delegation()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from runspec_azure.turns import Turns
+from runspec_azure.timing import Turns
 
 
 class Logs:

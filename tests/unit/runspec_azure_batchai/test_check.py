@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
-from runspec_azure.batchai import check, rehearsal, survey
+from runspec_azure.batchai import check, emulator
+from runspec_azure.batchai.discover import survey
 from runspec_azure.batchai.options import BatchAiOptions
 from runspec_jobs.diagnostics.problem import dotted
 from tests.unit.runspec_azure_batchai.jobs import facts, problems, spec
@@ -232,8 +233,8 @@ def test_a_rehearsal_looks_for_mpirun_where_its_jobs_will(
     monkeypatch.setattr(survey, "_quotas", lambda *_: {"quotas": {}})
     monkeypatch.setenv("PATH", str(tmp_path))
     asked = spec(), BatchAiOptions()
-    missing = rehearsal.lacks(None)
-    assert rehearsal.lacks("podman") == {} != missing
+    missing = emulator.lacks(None)
+    assert emulator.lacks("podman") == {} != missing
 
     with monkeypatch.context() as during:
         for name, value in missing.items():
@@ -242,7 +243,7 @@ def test_a_rehearsal_looks_for_mpirun_where_its_jobs_will(
     assert survey.survey(*asked) == {"quotas": {}}
 
     (tmp_path / "mpirun").touch(mode=0o755)
-    assert rehearsal.lacks(None) == {}
+    assert emulator.lacks(None) == {}
 
 
 def test_what_starts_no_mpirun_needs_none() -> None:

@@ -11,8 +11,10 @@ from typing import Any
 
 import pytest
 
-from runspec_azure.batchai import PROVIDER, quota, states, streams, times
+from runspec_azure.batchai import PROVIDER, logs, status, timing
+from runspec_azure.batchai.discover import quota
 from runspec_azure.batchai.naming import batchai, group
+from runspec_emulators.azure.batchai import BatchAI
 from runspec_jobs.provider import (
     Conflict,
     CredentialsError,
@@ -23,7 +25,6 @@ from runspec_jobs.provider import (
     Unavailable,
     UsageError,
 )
-from runspec_rehearsal.azure.batchai import BatchAI
 from tests.unit.runspec_azure_batchai import jobs
 from tests.waiting import until
 
@@ -69,7 +70,7 @@ def here(
     request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> Iterator[Here]:
     for name in ("POLL_S", "FRESH_S"):
-        monkeypatch.setattr(times, name, 0.02)
+        monkeypatch.setattr(timing, name, 0.02)
     found = Here(tmp_path, **getattr(request, "param", {}))
     for name, value in found.stand.env.items():
         monkeypatch.setenv(name, value)
@@ -229,7 +230,7 @@ def test_the_end_of_a_log_is_asked_for_though_it_was_asked_for_just_now(
     until(lambda: len(here.client.streams("job-abc123")) == 2)
     stream, _ = here.client.streams("job-abc123")
     until(lambda: stream.read(None).data)
-    monkeypatch.setattr(times, "POLL_S", 1000.0)
+    monkeypatch.setattr(timing, "POLL_S", 1000.0)
     before = at_its_end(here)
     asked = [stream.read("3").data for _ in range(3)]
     (tmp_path / "go-0").touch()
@@ -248,7 +249,7 @@ def at_its_end(here: Here) -> int:
 
 
 def test_a_busy_share_is_asked_again(here: Here, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(streams, "FIRST_PAUSE_S", 0.0)
+    monkeypatch.setattr(logs, "FIRST_PAUSE_S", 0.0)
     here.make(jobs.spec(run="echo on"))
     here.until(State.SUCCEEDED)
     (stream,) = here.client.streams("job-abc123")
@@ -264,7 +265,7 @@ def test_a_link_is_in_no_error(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("time.sleep", lambda _: None)
 
     with pytest.raises(Exception, match="cannot be read") as told:
-        streams.part("http://127.0.0.1:9/x?sig=very-secret", 0, 10)
+        logs.part("http://127.0.0.1:9/x?sig=very-secret", 0, 10)
 
     assert "very-secret" not in f"{told.value!r} {told.value.__cause__!r}"
 
@@ -336,7 +337,7 @@ def cluster(current: int, state: str = "steady", **counts: int) -> Any:
     ],
 )
 def test_one_node_is_no_nodes(found: Any, words: str) -> None:
-    assert states.waits(found) == words
+    assert status.waits(found) == words
 
 
 def test_another_machine_finds_the_jobs_of_a_sweep(here: Here) -> None:
@@ -436,9 +437,9 @@ def test_another_process_sees_by_the_times_of_a_job_that_it_was_queued_again() -
             creation_time=made, execution_state=state, execution_state_transition_time=since
         )
 
-    assert states.requeued(job("queued", 3600))
-    assert not states.requeued(job("queued", 5))
-    assert not states.requeued(job("running", 3600))
+    assert status.requeued(job("queued", 3600))
+    assert not status.requeued(job("queued", 5))
+    assert not status.requeued(job("running", 3600))
 
 
 @pytest.mark.parametrize("half", ["2", "x y", "1 2 3", ""])
@@ -459,4 +460,4 @@ def test_a_code_that_is_half_written_is_none_yet(here: Here) -> None:
     path = here.client._path("job-abc123")
     until(lambda: here.client.files.link(path, "stdouterr", "runspec-tries"))
 
-    assert streams.codes(here.client.files, path) == {}
+    assert logs.codes(here.client.files, path) == {}

@@ -8,20 +8,20 @@ from typing import Any
 
 import pytest
 
-from runspec_azure.batchai import PROVIDER, sizes
+from runspec_azure.batchai import PROVIDER, resources
+from runspec_emulators.azure.batchai import BatchAI
 from runspec_jobs.provider import Finding
-from runspec_rehearsal.azure.batchai import BatchAI
 from tests.unit.runspec_azure import arm
 from tests.unit.runspec_azure_batchai.jobs import ACCOUNT
 
 KEY = base64.b64encode(b"k" * 32).decode()
-ALL = [arm.sku(name.title(), "a family") for name in sizes.KNOWN]
+ALL = [arm.sku(name.title(), "a family") for name in resources.KNOWN]
 
 
 @pytest.fixture
 def azure(monkeypatch: pytest.MonkeyPatch) -> Iterator[arm.Azure]:
     monkeypatch.setenv("STORAGE_KEY", KEY)
-    monkeypatch.setattr("runspec_azure.login.DefaultAzureCredential", arm.Login)
+    monkeypatch.setattr("runspec_azure.session.login.DefaultAzureCredential", arm.Login)
     with arm.azure() as made:
         made.skus = list(ALL)
         made.usages = [

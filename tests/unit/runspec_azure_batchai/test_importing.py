@@ -71,7 +71,7 @@ def normal(value: Mapping[str, Any]) -> dict[str, Any]:
         if "processCount" in found[key] and found[key]["processCount"] == found["nodeCount"]:
             del found[key]["processCount"]  # it is the default
     if "constraints" in found:
-        from runspec_azure.batchai.import_job import length
+        from runspec_azure.batchai.importing.job_file import length
 
         found["constraints"] = length(found["constraints"]["maxWallClockTime"])
     found["secrets"] = {

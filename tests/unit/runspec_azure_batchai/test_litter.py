@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from runspec_azure.batchai.litter import run_of
+from runspec_azure.batchai.orphans import run_of
 from runspec_jobs.provider import Litter, State
 from tests.unit.runspec_azure_batchai import jobs
 from tests.unit.runspec_azure_batchai.test_client import Here, here as here  # a fixture

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from runspec_azure.batchai import PROVIDER
-from runspec_azure.batchai.exporting import exported
+from runspec_azure.batchai.importing.export import exported
 from runspec_jobs.provider import Foreign
 from tests.unit.runspec_azure_batchai.jobs import planned, properties, spec
 from tests.unit.runspec_azure_batchai.test_wire import EVERYTHING, fullest

@@ -12,9 +12,9 @@ import obstore
 import pytest
 from obstore.store import MemoryStore
 
-from runspec_azure.batchai import store as stores
 from runspec_azure.batchai.options import BatchAiOptions
-from runspec_azure.batchai.store import BLOCK_BYTES, Store
+from runspec_azure.batchai.store import container as stores
+from runspec_azure.batchai.store.container import BLOCK_BYTES, Store
 from runspec_jobs.load.bundle import FolderBundle, bundle
 from runspec_jobs.provider import Conflict, File
 

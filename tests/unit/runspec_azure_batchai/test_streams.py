@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from runspec_azure.batchai import streams, times
-from runspec_azure.batchai.streams import Files
+from runspec_azure.batchai import logs, timing
+from runspec_azure.batchai.logs import Files
 
 
 class Service:
@@ -47,7 +47,7 @@ def test_the_preparation_of_each_node_is_a_stream_of_its_own() -> None:
 def test_a_node_that_prepares_later_takes_no_number_of_another(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(times, "LISTED_S", -1.0)
+    monkeypatch.setattr(timing, "LISTED_S", -1.0)
     service = Service("stdout-job_prep-tvm-2.txt")
     files = Files(service)  # type: ignore[arg-type]
     files.streams(0, path("job"), over=False)
@@ -63,7 +63,7 @@ def test_jobs_that_have_ended_take_no_turns_of_the_one_that_runs(
 ) -> None:
     """Of a sweep whose last job runs on."""
     now_s = [1000.0]
-    monkeypatch.setattr(streams, "time", SimpleNamespace(monotonic=lambda: now_s[0]))
+    monkeypatch.setattr(logs, "time", SimpleNamespace(monotonic=lambda: now_s[0]))
     service = Service("stdout.txt")
     files = Files(service)  # type: ignore[arg-type]
     names = [f"job-{n}" for n in range(1000)]
@@ -71,7 +71,7 @@ def test_jobs_that_have_ended_take_no_turns_of_the_one_that_runs(
         files.streams(0, path(name), over=name != "job-7")
     service.looks.clear()
 
-    now_s[0] += times.LISTED_S + 1.0
+    now_s[0] += timing.LISTED_S + 1.0
     for name in names:
         files.streams(0, path(name), over=name != "job-7")
 
@@ -80,14 +80,14 @@ def test_jobs_that_have_ended_take_no_turns_of_the_one_that_runs(
 
 def test_jobs_that_run_share_what_may_be_asked(monkeypatch: pytest.MonkeyPatch) -> None:
     now_s = [1000.0]
-    monkeypatch.setattr(streams, "time", SimpleNamespace(monotonic=lambda: now_s[0]))
+    monkeypatch.setattr(logs, "time", SimpleNamespace(monotonic=lambda: now_s[0]))
     service = Service("stdout.txt")
     files = Files(service)  # type: ignore[arg-type]
     for name in ("a", "b"):
         files.streams(0, path(name), over=False)
     service.looks.clear()
 
-    now_s[0] += times.LISTED_S + 1.0
+    now_s[0] += timing.LISTED_S + 1.0
     files.streams(0, path("a"), over=False)
 
     assert service.looks == []

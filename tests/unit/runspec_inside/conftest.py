@@ -14,8 +14,8 @@ import pytest
 from runspec_agent.base import boot
 from runspec_agent.store import blob, ranged_read
 from runspec_agent.store.base import Bucket, connect
-from runspec_rehearsal.aws.region import KEYS, Objects
-from runspec_rehearsal.azure.blob import Blobs
+from runspec_emulators.aws.region import KEYS, Objects
+from runspec_emulators.azure.blob import Blobs
 from tests.needs import need
 from tests.unit.runspec_inside.stores import Way
 

@@ -14,8 +14,8 @@ from typing import Any
 import boto3
 from botocore.config import Config
 
+from runspec_emulators.aws.region import KEYS, Objects
 from runspec_jobs.provider.payload import inside_sh, signed_sh
-from runspec_rehearsal.aws.region import KEYS, Objects
 from tests.unit.runspec_inside.shells import SHELLS, Word, program
 
 BUCKET = "jobs"

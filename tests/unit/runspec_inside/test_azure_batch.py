@@ -16,8 +16,8 @@ import pytest
 
 from runspec_agent.retry.failure_count import AGAIN
 from runspec_agent.store.base import Bucket
+from runspec_emulators.azure.blob import Blobs
 from runspec_jobs.provider.payload import zipapp_bytes
-from runspec_rehearsal.azure.blob import Blobs
 from tests.processes import marked
 from tests.unit.runspec_inside.nodes import fake_mpirun as fake_mpirun
 from tests.unit.runspec_inside.stores import Way

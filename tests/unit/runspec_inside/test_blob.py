@@ -18,7 +18,7 @@ from runspec_agent.store import blob
 from runspec_agent.store.base import Bucket, connect
 from runspec_agent.store.blob import REFUSED, BlobStore
 from runspec_agent.store.s3 import parsed
-from runspec_rehearsal.azure.blob import Blobs
+from runspec_emulators.azure.blob import Blobs
 from tests.unit.runspec_inside.stores import Way
 
 BLOB = pytest.mark.parametrize(

@@ -17,8 +17,8 @@ from runspec_agent.store.base import Bucket, connect
 from runspec_agent.store.blob import BlobStore
 from runspec_agent.store.folder import FolderBucket
 from runspec_agent.store.s3 import S3Bucket
-from runspec_rehearsal.azure.blob import Blobs
-from runspec_rehearsal.azure.identity import Identity
+from runspec_emulators.azure.blob import Blobs
+from runspec_emulators.azure.identity import Identity
 from tests.e2e import certificates
 from tests.needs import need
 from tests.unit.runspec_inside.stores import OBJECTS, Way

@@ -10,7 +10,7 @@ import obstore
 import pytest
 from obstore.store import AzureStore
 
-from runspec_rehearsal.azure.blob import Blobs
+from runspec_emulators.azure.blob import Blobs
 from tests.needs import need
 from tests.unit.runspec_inside.shells import SHELLS
 from tests.unit.runspec_inside.store import TOOLS, Image

@@ -11,10 +11,10 @@ from pathlib import Path
 
 import pytest
 
+from runspec_emulators.aws.region import Objects
 from runspec_jobs.load.bundle import bundle
 from runspec_jobs.provider import tar_blocks
 from runspec_jobs.provider.payload import inside_sh, signed_sh
-from runspec_rehearsal.aws.region import Objects
 from tests.unit.runspec_inside.shells import SHELLS, Word, every_shell, program
 from tests.unit.runspec_inside.store import BUCKET, TOOLS, Bucket, Image, answering
 from tests.waiting import LIMIT_S

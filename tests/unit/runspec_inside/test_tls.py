@@ -30,8 +30,8 @@ from runspec_agent.base.boot import BUNDLES
 from runspec_agent.base.job_env import Failure
 from runspec_agent.store.blob import BlobBucket
 from runspec_agent.store.s3 import S3Bucket
+from runspec_emulators.listening import HOST, Certificate
 from runspec_jobs.provider.payload import boot_py
-from runspec_rehearsal.listening import HOST, Certificate
 from tests.e2e import certificates
 from tests.needs import need, need_root
 from tests.unit.runspec_inside.store import TOOLS, image, line

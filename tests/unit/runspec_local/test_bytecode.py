@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from runspec_local import bytecode
-from runspec_local.node import Node
+from runspec_local.supervisor import bytecode
+from runspec_local.supervisor.node import Node
 from tests.unit.runspec_local.test_node import job
 
 PROGRAM = "import json, lib, own; print(json.__cached__, lib.__cached__, own.__cached__, sep='\\n')"

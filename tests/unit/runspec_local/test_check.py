@@ -11,8 +11,8 @@ from pydantic import ValidationError
 
 from runspec_jobs.provider import Facts, Spec, UsageError
 from runspec_local import check
+from runspec_local.discover import examine, survey
 from runspec_local.options import LocalOptions
-from runspec_local.survey import examine, survey
 
 BASE = {"apiVersion": "runspec/v1", "name": "n", "provider": "local", "command": ["echo"]}
 

@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 
 from runspec_jobs.provider import Address, Interactive, Relay, Unavailable
-from runspec_local import entering, process
+from runspec_local import shell
+from runspec_local.supervisor import process
 
 JOB = {"run": "job-000001", "engine": "podman", "nodes": 2, "secrets": ["TOKEN"], "grace_s": 1}
 HERE = (0, 1)
@@ -41,14 +42,14 @@ def saying(monkeypatch: pytest.MonkeyPatch, *answers: str) -> list[tuple[str, ..
         asked.append(words)
         return subprocess.CompletedProcess(words, 0, next(left), "")
 
-    monkeypatch.setattr(entering, "engine", engine)
+    monkeypatch.setattr(shell, "engine", engine)
     return asked
 
 
 def test_a_terminal_and_its_name_go_along_and_the_words_stay_words(folder: Path) -> None:
     caller = {"TERM": "xterm", "HOME": "/root"}
 
-    found = entering.shell(folder, HERE, ["ls", "-l; id"], caller, terminal=True)
+    found = shell.shell(folder, HERE, ["ls", "-l; id"], caller, terminal=True)
 
     assert found.argv[:6] == ("podman", "exec", "--interactive", "--tty", "--env", "TERM")
     assert found.argv[6:] == (
@@ -59,7 +60,7 @@ def test_a_terminal_and_its_name_go_along_and_the_words_stay_words(folder: Path)
 
 
 def test_without_a_terminal_none_is_asked_for(folder: Path) -> None:
-    found = entering.shell(folder, HERE, [], {"TERM": "xterm"}, terminal=False)
+    found = shell.shell(folder, HERE, [], {"TERM": "xterm"}, terminal=False)
 
     assert found.argv[:4] == ("podman", "exec", "--interactive", "job-000001-0-1-3")
 
@@ -69,7 +70,7 @@ def test_a_port_of_a_container_is_reached_from_within(
 ) -> None:
     saying(monkeypatch, "/usr/bin/python3\n")
 
-    found = entering.tunnel(folder, HERE, 8888)
+    found = shell.tunnel(folder, HERE, 8888)
 
     assert isinstance(found, Relay)
     assert found.argv[3:5] == ("job-000001-0-1-3", "/usr/bin/python3")
@@ -82,7 +83,7 @@ def test_without_a_python_there_the_containers_address_is_taken(
     """The nodes of a task share one network, which is another container's."""
     asked = saying(monkeypatch, "", "10.88.0.7 \n")
 
-    assert entering.tunnel(folder, HERE, 8888) == Address("10.88.0.7", 8888)
+    assert shell.tunnel(folder, HERE, 8888) == Address("10.88.0.7", 8888)
     assert asked[1][-1] == "job-000001-0-net-3"
 
 
@@ -90,14 +91,14 @@ def test_without_either_there_is_a_way_out(folder: Path, monkeypatch: pytest.Mon
     saying(monkeypatch, "", " \n")
 
     with pytest.raises(Unavailable) as caught:
-        entering.tunnel(folder, HERE, 8888)
+        shell.tunnel(folder, HERE, 8888)
     assert caught.value.hint == "use an image that has python3"
 
 
 @pytest.mark.parametrize("at", [(0, 0), (0, 2), (1, 1)])
 def test_a_node_that_does_not_run_is_named(folder: Path, at: tuple[int, int]) -> None:
     with pytest.raises(Unavailable, match=f"task {at[0]}, node {at[1]} of job-000001 does not run"):
-        entering.tunnel(folder, at, 8888)
+        shell.tunnel(folder, at, 8888)
 
 
 def test_what_a_supervisor_that_died_left_does_not_count(folder: Path) -> None:
@@ -105,7 +106,7 @@ def test_what_a_supervisor_that_died_left_does_not_count(folder: Path) -> None:
     (folder / "started.json").write_text(json.dumps(who))
 
     with pytest.raises(Unavailable, match="does not run"):
-        entering.shell(folder, HERE, [], {}, terminal=False)
+        shell.shell(folder, HERE, [], {}, terminal=False)
 
 
 def test_the_shells_environment_is_seen_by_no_message() -> None:

@@ -18,10 +18,10 @@ from pathlib import Path
 import pytest
 
 from runspec_jobs.provider import RemoteError, Unavailable, UsageError
-from runspec_local import pythons, uv
-from runspec_local.environment import build, complete
-from runspec_local.pythons import find_python, search_path
-from runspec_local.uv import failure, find_uv, uv_environment
+from runspec_local.infrastructure.environment import build, complete
+from runspec_local.session import pythons, uv
+from runspec_local.session.pythons import find_python, search_path
+from runspec_local.session.uv import failure, find_uv, uv_environment
 from tests import processes
 
 # --- which Python ---
@@ -327,7 +327,7 @@ def wait_for(there: Callable[[], bool], what: str) -> None:
 BUILD = """
 import sys
 from pathlib import Path
-from runspec_local.environment import build
+from runspec_local.infrastructure.environment import build
 build(Path(sys.argv[1]), ["slow"], [], sys.executable)
 """
 

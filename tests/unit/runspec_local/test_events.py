@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from runspec_local import events
-from runspec_local.events import Events
+from runspec_local.supervisor import events
+from runspec_local.supervisor.events import Events
 
 
 class FullDisk:

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from runspec_jobs.provider import File
-from runspec_local.folders import is_whole, put, remove
+from runspec_local.store import is_whole, put, remove
 
 
 class OneFile:

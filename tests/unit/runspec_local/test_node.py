@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from runspec_agent.rendezvous import hostfile, rendezvous
-from runspec_local.node import Node, host
+from runspec_local.supervisor.node import Node, host
 
 
 def job(folder: Path, **more: Any) -> dict[str, Any]:

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from runspec_jobs.provider import RemoteError
-from runspec_local.publishing import publish
+from runspec_local.publish import publish
 
 NAMES = ["a b", "line\nend", "byte\udcff", "old/now-a-file"]
 

@@ -17,9 +17,10 @@ import pytest
 
 import runspec_local
 from runspec_jobs.provider import NoAnswer, RemoteError, Request, Scope, State, Step
-from runspec_local import engine, process, reaper, supervisor
-from runspec_local.child import start_child
 from runspec_local.client import BOOTSTRAP, LocalClient
+from runspec_local.session import container_engine
+from runspec_local.supervisor import process, reaper, supervisor
+from runspec_local.supervisor.child import start_child
 from tests import processes
 from tests.waiting import until
 
@@ -250,9 +251,9 @@ def test_an_engine_that_hangs_is_told(
     hangs = tmp_path / "podman"
     hangs.write_text("#!/bin/sh\nexec sleep 60\n")
     hangs.chmod(0o755)
-    real = engine.subprocess.run  # type: ignore[attr-defined]  # to patch its clock
+    real = container_engine.subprocess.run  # type: ignore[attr-defined]  # to patch its clock
     monkeypatch.setattr(
-        "runspec_local.engine.subprocess.run",
+        "runspec_local.session.container_engine.subprocess.run",
         lambda words, **how: real(words, **{**how, "timeout": 0.1}),
     )
     request = Request("local", "pull_image", {"engine": str(hangs), "image": "i:1"})
@@ -408,7 +409,7 @@ def test_a_full_disk_at_the_start_of_a_node_is_told_with_its_place_and_a_way_out
     """A write to an open file names none: the node's folder stands for it."""
     full = (
         "import sys, errno, os; sys.path.insert(0, sys.argv[1])\n"
-        "from runspec_local.node import Node\n"
+        "from runspec_local.supervisor.node import Node\n"
         "def prepare(self): raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))\n"
         "Node.prepare = prepare\n"
     )

@@ -15,7 +15,7 @@ import pytest
 
 from runspec_jobs.cli.app import run
 from runspec_jobs.state import run_record
-from runspec_local import process
+from runspec_local.supervisor import process
 from tests.frozen import run_of, thawed
 from tests.profiles import own_profile
 

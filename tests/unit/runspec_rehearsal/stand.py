@@ -13,7 +13,7 @@ from typing import Any
 import boto3
 from botocore.config import Config
 
-from runspec_rehearsal.aws import Server, Settings, serve
+from runspec_emulators.aws import Server, Settings, serve
 from tests.waiting import until as until
 
 QUICK: dict[str, Any] = {

@@ -10,8 +10,8 @@ import pytest
 from botocore.exceptions import ClientError
 from botocore.validate import ParamValidator
 
-from runspec_rehearsal.aws import models
-from runspec_rehearsal.aws.models import operation_model
+from runspec_emulators.aws import models
+from runspec_emulators.aws.models import operation_model
 from tests.unit.runspec_rehearsal.stand import Stand
 
 # JobDetail.startedAt is required in the model, and absent in the CLI's example of a new job.

@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 
-from runspec_aws import definition
+from runspec_aws import job
 from runspec_aws.options import AwsOptions
-from runspec_rehearsal.aws import retries
-from runspec_rehearsal.aws.jobs import Attempt
+from runspec_emulators.aws import retries
+from runspec_emulators.aws.jobs import Attempt
 from tests.unit.runspec_aws.account import PROFILE, spec
 from tests.unit.runspec_rehearsal.stand import Stand, until
 
@@ -153,7 +153,7 @@ def test_the_clients_rules_try_a_reclaimed_job_again_and_a_failed_one_not(
     """However it ended: with no code, or one that says nothing."""
     options = AwsOptions.model_validate({**PROFILE, **profile})
 
-    assert retries.again(definition.tries(spec(), options), failed) is retried
+    assert retries.again(job.tries(spec(), options), failed) is retried
 
 
 ASKS = """

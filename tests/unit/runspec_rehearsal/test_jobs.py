@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from botocore.exceptions import ClientError
 
-from runspec_rehearsal.aws.engine import marked
+from runspec_emulators.aws.engine import marked
 from tests.unit.runspec_rehearsal.stand import Stand, until
 
 Make = Callable[..., Stand]

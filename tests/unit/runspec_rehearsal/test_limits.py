@@ -8,8 +8,8 @@ import pytest
 from botocore.exceptions import ClientError
 from hypothesis import HealthCheck, given, settings, strategies as st
 
-from runspec_rehearsal.aws.limits import LIMITS
-from runspec_rehearsal.aws.models import operation_model
+from runspec_emulators.aws.limits import LIMITS
+from runspec_emulators.aws.models import operation_model
 from tests.unit.runspec_rehearsal.stand import RESOURCES, Stand, container
 
 JOB = {"jobName": "job", "jobQueue": "queue", "jobDefinition": "definition"}

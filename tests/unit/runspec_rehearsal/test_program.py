@@ -11,13 +11,13 @@ from typing import Any
 
 import pytest
 
-from runspec_rehearsal.aws.engine import marked
+from runspec_emulators.aws.engine import marked
 from tests.unit.runspec_rehearsal.stand import GROUP, RESOURCES, container, session, until
 from tests.waiting import LIMIT_S
 
 
 def program(folder: Path) -> subprocess.Popen[str]:
-    command = [sys.executable, "-m", "runspec_rehearsal.aws"]
+    command = [sys.executable, "-m", "runspec_emulators.aws"]
     command += ["--folder", str(folder), "--env", "GIVEN=a=b"]
     return subprocess.Popen(
         command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, cwd=folder

@@ -18,7 +18,7 @@ from azure.core.credentials import AccessToken, AzureNamedKeyCredential
 from azure.core.exceptions import HttpResponseError
 from azure.core.pipeline.policies import SansIOHTTPPolicy
 
-from runspec_rehearsal.azure.batch import AzureBatch
+from runspec_emulators.azure.batch import AzureBatch
 from tests.waiting import until as until
 
 ACCOUNT = "rehearsal"

@@ -8,11 +8,11 @@ import pytest
 from azure.batch.models import BatchError
 from azure.core.exceptions import HttpResponseError
 
-from runspec_rehearsal.azure.batch import answer_models, world
-from runspec_rehearsal.azure.batch.answers import Answer
-from runspec_rehearsal.azure.batch.errors import ServiceError
-from runspec_rehearsal.azure.batch.models import find, problems
-from runspec_rehearsal.azure.batch.requests import Request
+from runspec_emulators.azure.batch import answer_models, world
+from runspec_emulators.azure.batch.answers import Answer
+from runspec_emulators.azure.batch.errors import ServiceError
+from runspec_emulators.azure.batch.models import find, problems
+from runspec_emulators.azure.batch.requests import Request
 from tests.unit.runspec_rehearsal_azure_batch.stand import Stand
 
 INFO = {"retryCount": 0, "requeueCount": 0, "exitCode": 0}

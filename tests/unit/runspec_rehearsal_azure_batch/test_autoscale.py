@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 from azure.core.exceptions import HttpResponseError
 
-from runspec_rehearsal.azure.batch import formula
-from runspec_rehearsal.azure.batch.formula import Series
-from runspec_rehearsal.azure.batch.grammar import FormulaError
+from runspec_emulators.azure.batch import formula
+from runspec_emulators.azure.batch.formula import Series
+from runspec_emulators.azure.batch.grammar import FormulaError
 from tests.unit.runspec_rehearsal_azure_batch.stand import Stand, until
 
 # Samples of the last minutes: (seconds ago, value).

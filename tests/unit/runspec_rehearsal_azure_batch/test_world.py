@@ -14,8 +14,8 @@ import pytest
 from azure.batch.models import _models
 from azure.core.exceptions import ClientAuthenticationError, HttpResponseError
 
-from runspec_rehearsal.azure.batch import auth, models
-from runspec_rehearsal.azure.batch.world import OPERATIONS
+from runspec_emulators.azure.batch import auth, models
+from runspec_emulators.azure.batch.world import OPERATIONS
 from tests.official import DATA
 from tests.unit.runspec_rehearsal_azure_batch.stand import MACHINE, Stand
 

@@ -15,7 +15,7 @@ from azure.core.pipeline.policies import SansIOHTTPPolicy
 from azure.mgmt.batchai import BatchAI as Client
 from azure.mgmt.resource.resources import ResourceManagementClient
 
-from runspec_rehearsal.azure.batchai import BatchAI
+from runspec_emulators.azure.batchai import BatchAI
 from tests.waiting import until as until
 
 USER = {"adminUserName": "user", "adminUserSshPublicKey": "ssh-rsa AAAA"}

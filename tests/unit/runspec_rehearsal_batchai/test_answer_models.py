@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 from azure.core.exceptions import HttpResponseError
 
-from runspec_rehearsal.azure.batchai import answer_models, world
-from runspec_rehearsal.azure.batchai.answers import Answer
-from runspec_rehearsal.azure.batchai.rules import Request
+from runspec_emulators.azure.batchai import answer_models, world
+from runspec_emulators.azure.batchai.answers import Answer
+from runspec_emulators.azure.batchai.rules import Request
 from tests.unit.runspec_rehearsal_batchai.hand import Hand
 
 JOB = {

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 from azure.storage.blob import ContainerClient
 
-from runspec_rehearsal.azure.blob import Blobs, package
-from runspec_rehearsal.listening import HOST
+from runspec_emulators.azure.blob import Blobs, package
+from runspec_emulators.listening import HOST
 from tests.needs import lack, need
 from tests.unit.runspec_rehearsal_batchai.hand import SHARE, Hand
 

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from runspec_rehearsal.aws.engine import marked
-from runspec_rehearsal.azure.batchai import containers
-from runspec_rehearsal.azure.batchai.settings import Settings
+from runspec_emulators.aws.engine import marked
+from runspec_emulators.azure.batchai import containers
+from runspec_emulators.azure.batchai.settings import Settings
 from tests.e2e.test_podman import IMAGE, podman as podman
 from tests.unit.runspec_rehearsal_batchai.hand import Hand, until
 

@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 from azure.core.exceptions import HttpResponseError
 
-from runspec_rehearsal.azure.batchai import rules
-from runspec_rehearsal.azure.batchai.errors import ServiceError
-from runspec_rehearsal.azure.batchai.routes import routes
-from runspec_rehearsal.azure.batchai.rules import Request
+from runspec_emulators.azure.batchai import rules
+from runspec_emulators.azure.batchai.errors import ServiceError
+from runspec_emulators.azure.batchai.routes import routes
+from runspec_emulators.azure.batchai.rules import Request
 from tests.official import DATA
 from tests.unit.runspec_rehearsal_batchai.hand import EXPERIMENT, PLACE, USER, Hand, ask
 

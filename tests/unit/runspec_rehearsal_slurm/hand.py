@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from runspec_rehearsal.slurm import Cluster
+from runspec_emulators.slurm import Cluster
 from tests.waiting import until as until
 
 

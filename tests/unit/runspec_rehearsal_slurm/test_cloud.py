@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from runspec_rehearsal.slurm import Cloud
+from runspec_emulators.slurm import Cloud
 from tests.needs import need
 from tests.slurm import PROGRAMS
 from tests.unit.runspec_rehearsal_slurm.hand import holders, job, said, submit, until

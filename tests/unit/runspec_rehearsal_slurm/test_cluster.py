@@ -14,16 +14,16 @@ from pathlib import Path
 
 import pytest
 
-import runspec_rehearsal
-from runspec_rehearsal.slurm import Cluster, Failed, NoSlurm, Partition, Shape
-from runspec_rehearsal.slurm.cluster import found_programs
+import runspec_emulators
+from runspec_emulators.slurm import Cluster, Failed, NoSlurm, Partition, Shape
+from runspec_emulators.slurm.cluster import found_programs
 from tests.needs import need, need_root
 from tests.slurm import PROGRAMS, slurm
 from tests.unit.runspec_rehearsal_slurm.hand import holders, job, said, submit, until
 
 __all__ = ["slurm"]
 pytestmark = pytest.mark.slow
-PACKAGE = Path(runspec_rehearsal.__file__).parent
+PACKAGE = Path(runspec_emulators.__file__).parent
 
 
 @pytest.fixture(scope="module")
@@ -96,7 +96,7 @@ def test_nothing_is_left_of_a_closed_cluster(tmp_path: Path) -> None:
 def test_nothing_is_left_where_its_maker_is_killed(tmp_path: Path) -> None:
     """The program hands its variables out, and cannot clean up after SIGKILL."""
     need(*PROGRAMS)
-    command = [sys.executable, "-m", "runspec_rehearsal.slurm", str(tmp_path), "--nodes=1"]
+    command = [sys.executable, "-m", "runspec_emulators.slurm", str(tmp_path), "--nodes=1"]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
         assert process.stdout is not None
         assert b"SLURM_CONF" in process.stdout.readline()
@@ -110,7 +110,7 @@ def test_nothing_is_left_where_its_maker_is_killed(tmp_path: Path) -> None:
 def test_the_program_has_nodes_that_a_job_can_tell_apart(tmp_path: Path) -> None:
     """They are one machine, whose address would be that of each: no MPI job could run on two of them."""
     need(*PROGRAMS)
-    command = [sys.executable, "-m", "runspec_rehearsal.slurm", str(tmp_path), "--nodes=2"]
+    command = [sys.executable, "-m", "runspec_emulators.slurm", str(tmp_path), "--nodes=2"]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
         assert process.stdout is not None
         env = {**os.environ, **json.loads(process.stdout.readline())}
@@ -154,7 +154,7 @@ def test_an_ordinary_user_has_a_cluster_too(tmp_path: Path) -> None:
     need_root()
     nobody = pwd.getpwnam("nobody").pw_uid
     script = (
-        "import sys; from pathlib import Path; from runspec_rehearsal.slurm import Cluster\n"
+        "import sys; from pathlib import Path; from runspec_emulators.slurm import Cluster\n"
         "with Cluster(Path(sys.argv[1], 'c'), nodes=1) as c: print(c.run('srun', 'id', '-u'))"
     )
     home = Path(f"/tmp/slurm-nobody-{os.getpid()}")  # below pytest's folder nobody gets anywhere

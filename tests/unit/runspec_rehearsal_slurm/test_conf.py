@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from runspec_rehearsal.slurm.cluster import free_ports, this_machine
-from runspec_rehearsal.slurm.conf import (
+from runspec_emulators.slurm.cluster import free_ports, this_machine
+from runspec_emulators.slurm.conf import (
     Machine,
     Node,
     Partition,

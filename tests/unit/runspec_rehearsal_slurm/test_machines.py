@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from runspec_rehearsal.slurm import Failed, Machines
+from runspec_emulators.slurm import Failed, Machines
 from tests.needs import need, need_root
 from tests.slurm import MACHINES, PROGRAMS
 from tests.unit.runspec_rehearsal_slurm.hand import holders
@@ -91,7 +91,7 @@ def test_a_machine_that_cannot_be_made_says_why(
     """As in a container without the right to."""
     need(*PROGRAMS)
     need_root()
-    monkeypatch.setattr("runspec_rehearsal.slurm.machines.HOLD", "echo no right >&2; exit 1")
+    monkeypatch.setattr("runspec_emulators.slurm.machines.HOLD", "echo no right >&2; exit 1")
 
     with pytest.raises(Failed, match="head-holder has ended with 1: no right"):
         Machines(tmp_path, nodes=1)

@@ -10,12 +10,13 @@ from pathlib import Path
 import pytest
 import yaml
 
+from runspec_emulators.slurm import Cluster
 from runspec_jobs.provider import Finding
-from runspec_rehearsal.slurm import Cluster
-from runspec_slurm import cluster as clusters, doctor, node, survey
-from runspec_slurm.first import PROFILE
+from runspec_slurm import doctor, resources as clusters
+from runspec_slurm.discover import cluster, node
 from runspec_slurm.options import SlurmOptions
-from runspec_slurm.transport import Here
+from runspec_slurm.profile_template import PROFILE
+from runspec_slurm.session.transport import Here
 from tests.needs import need
 from tests.slurm import PROGRAMS, slurm
 
@@ -88,7 +89,7 @@ def test_a_machine_without_slurm_is_told_which_host_is_missing(
 
 @pytest.mark.slow
 def test_what_the_cluster_says_is_what_plans_go_by(up: Cluster) -> None:
-    found = survey.asked(Here(), SlurmOptions())
+    found = cluster.asked(Here(), SlurmOptions())
 
     main = clusters.Partition("main", **found["partitions"]["main"])
     assert (main.default, main.nodes, main.cpus, main.memory_mb) == (True, 4, 2, 2000)
@@ -115,7 +116,7 @@ def test_a_partition_that_is_hidden_is_one_that_a_job_may_go_to(
         (tmp_path / name).chmod(0o755)
     monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
 
-    found = survey.asked(Here(), SlurmOptions())
+    found = cluster.asked(Here(), SlurmOptions())
 
     assert (found["partitions"]["spot"]["nodes"], found["partitions"]["spot"]["cpus"]) == (4, 2)
 

@@ -12,9 +12,9 @@ from typing import Any
 
 import pytest
 
+from runspec_emulators.slurm import Cluster
 from runspec_jobs.provider import NoAnswer, RemoteError, Request, Scope, State, Status, Step
-from runspec_rehearsal.slurm import Cluster
-from runspec_slurm import litter, pace, reasons
+from runspec_slurm import orphans, reasons, timing
 from runspec_slurm.client import SlurmClient
 from runspec_slurm.options import SlurmOptions
 from runspec_slurm.queue import ENDED
@@ -54,7 +54,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
 def client(cluster: Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> SlurmClient:
     for name, value in cluster.env.items():
         monkeypatch.setenv(name, value)
-    monkeypatch.setattr(pace, "NOTES_S", 0.5)
+    monkeypatch.setattr(timing, "NOTES_S", 0.5)
     return SlurmClient(SlurmOptions(workspace=str(tmp_path / "workspace")))
 
 
@@ -311,7 +311,7 @@ def test_who_follows_a_quiet_job_seldom_asks_the_controller(
     client.cancel("quiet-1")
 
     assert pauses == sorted(pauses)
-    assert pauses[-1] == pace.ASK_LAST_S
+    assert pauses[-1] == timing.ASK_LAST_S
     assert asked() >= 40
 
 
@@ -414,7 +414,7 @@ def test_a_run_that_another_machine_is_about_to_submit_is_left_alone(client: Slu
     old, young = client.litter(set(), set())
 
     assert (old.what, old.alive) == ("run old-1", False)
-    assert (young.what, young.alive) == (f"run young-1 {litter.COMING}", True)
+    assert (young.what, young.alive) == (f"run young-1 {orphans.COMING}", True)
 
 
 def aged(client: SlurmClient, run: str, age_s: float) -> None:

@@ -9,10 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from runspec_slurm import outputs, pace
-from runspec_slurm.shelf import Shelf
-from runspec_slurm.together import AT_ONCE_BYTES
-from runspec_slurm.transport import Done, Here, Ssh, Transport
+from runspec_slurm import timing
+from runspec_slurm.session.transport import Done, Here, Ssh, Transport
+from runspec_slurm.store import outputs
+from runspec_slurm.store.batch_fetch import AT_ONCE_BYTES
+from runspec_slurm.store.workspace import Shelf
 from tests.unit.runspec_slurm.login import login
 
 RUN, TASKS, FILES = "job-a1", 20, 25
@@ -29,7 +30,7 @@ class Counted(Here):
         script: str,
         args: Sequence[str] = (),
         content: Iterable[bytes] | None = None,
-        timeout_s: float = pace.COMMAND_S,
+        timeout_s: float = timing.COMMAND_S,
     ) -> Done:
         self.asked += 1
         return self.way.run(script, args, content, timeout_s)

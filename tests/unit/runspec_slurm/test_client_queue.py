@@ -10,11 +10,12 @@ from typing import Any
 import pytest
 
 from runspec_jobs.provider import NoAnswer, RemoteError, Unavailable
-from runspec_slurm import pace, queue, reasons, survey
+from runspec_slurm import queue, reasons, timing
+from runspec_slurm.discover import cluster
 from runspec_slurm.options import SlurmOptions
 from runspec_slurm.queue import Past, Queue, Row
-from runspec_slurm.shelf import Shelf
-from runspec_slurm.transport import Done, Here
+from runspec_slurm.session.transport import Done, Here
+from runspec_slurm.store.workspace import Shelf
 from tests.unit.runspec_slurm.clusters import spec
 
 LINE = "7|N/A|RUNNING|None|0|1|1|10|NONE|node1|/w|job-a1|".replace("|", queue.BETWEEN)
@@ -32,7 +33,7 @@ class Says(Here):
         script: str,
         args: Sequence[str] = (),
         content: Iterable[bytes] | None = None,
-        timeout_s: float = pace.COMMAND_S,
+        timeout_s: float = timing.COMMAND_S,
     ) -> Done:
         self.asked += 1
         return self.done
@@ -228,7 +229,7 @@ specific pmix plugin versions available: pmix_v4
 == python
 Python 3.9.2
 """
-    found = survey.read(text)
+    found = cluster.read(text)
 
     gpu, old = found["partitions"]["gpu"], found["partitions"]["old"]
     assert (gpu["max_time_s"], gpu["max_nodes"], gpu["nodes"]) == (172800, 8, 4)
@@ -268,11 +269,11 @@ def test_a_cluster_is_asked_what_the_spec_depends_on(
             asked.append(args)
             return self.done
 
-    monkeypatch.setattr(survey, "transport", lambda *_: Hears(Done(0, b"", "")))
+    monkeypatch.setattr(cluster, "transport", lambda *_: Hears(Done(0, b"", "")))
     wanted = spec(**more)
     options = SlurmOptions(**wanted.providers.get("slurm", {}), python="py")
 
-    survey.survey(wanted, options)
+    cluster.survey(wanted, options)
 
     assert asked == [["py", *parts]]
 
@@ -288,19 +289,19 @@ def test_a_cluster_is_asked_what_the_spec_depends_on(
     ],
 )
 def test_gpus_are_found_whatever_their_type_is_called(said: str, gpus: dict[str, int]) -> None:
-    assert survey.gpus_of(said) == gpus
+    assert cluster.gpus_of(said) == gpus
 
 
 def test_a_python_is_known_whatever_is_said_before_it() -> None:
     """A wrapper may warn: what is too old says its version on stderr, which is read with the rest."""
-    found = survey.read("\n== python\npython3: warning: no locale\nPython 3.9.2\n")
+    found = cluster.read("\n== python\npython3: warning: no locale\nPython 3.9.2\n")
 
     assert found == {"python": "3.9.2"}
 
 
 def test_what_a_cluster_does_not_say_is_left_out() -> None:
-    assert survey.read("sh: scontrol: not found") == {}
-    assert survey.read("\n== no python\n") == {"python": None}
+    assert cluster.read("sh: scontrol: not found") == {}
+    assert cluster.read("\n== no python\n") == {"python": None}
 
 
 def test_an_sbatch_that_was_killed_or_whose_answer_is_cut_off_may_have_submitted() -> None:

@@ -11,11 +11,12 @@ from pathlib import Path
 import pytest
 
 from runspec_jobs.provider import NodeStatus, State, Status, Unavailable
-from runspec_slurm import looking, pace, queue, reasons, states
+from runspec_slurm import queue, reasons, timing
 from runspec_slurm.client import SlurmClient
-from runspec_slurm.looking import BATCH, Note, Try
 from runspec_slurm.options import SlurmOptions
 from runspec_slurm.queue import Past, Row
+from runspec_slurm.status import states, workspace_poll
+from runspec_slurm.status.workspace_poll import BATCH, Note, Try
 
 
 def row(state: str, reason: str = "None", code: int | None = 0, restarts: int = 0) -> Row:
@@ -247,20 +248,20 @@ def test_what_the_workspace_says_is_read_whole() -> None:
         "failures/0-0/1-139\n 12 logs/0-0.txt\n3 logs/0-batch.txt\n15 total\n"
     )
 
-    found = looking.read(text)
+    found = workspace_poll.read(text)
 
     assert (found.claim, found.job, found.holder) == ("7", "7", "7")
     assert found.last == {"state": "failed"}
     assert found.ends == {Try(0, 1, BATCH), Try(2, 1, 0)}
     assert found.codes == {Try(0, 1, 0): 139}
     assert found.logs == {(0, 0): 12}
-    assert looking.read("claim cancelled\n").holder is None
+    assert workspace_poll.read("claim cancelled\n").holder is None
 
 
 def test_a_note_that_is_cut_off_is_none() -> None:
     text = 'ends/0/1/0:{"code": 0}\nends/0/1/1:{"co\n/dev/null:x\n'
 
-    assert dict(looking.noted(text)) == {Try(0, 1, 0): {"code": 0}}
+    assert dict(workspace_poll.noted(text)) == {Try(0, 1, 0): {"code": 0}}
 
 
 @pytest.mark.parametrize(
@@ -298,7 +299,7 @@ def test_a_job_that_nobody_knows_has_failed_when_nothing_came_of_it_for_minutes(
     (run / "logs").mkdir()
     (run / "logs/0-0.txt").write_text("begun\n")
     early = client.state("job-a1")
-    then = time.time() - 60 * pace.DOUBT_MIN - 5
+    then = time.time() - 60 * timing.DOUBT_MIN - 5
     for name in ("missing", "logs/0-0.txt", "record.json"):
         os.utime(run / name, (then, then))
 
@@ -318,7 +319,7 @@ def test_what_is_printed_meanwhile_is_a_sign_of_life(
     """As by a job that goes on while its controller has lost its state."""
     client, run = forgetful(tmp_path, monkeypatch, "7", 3600), tmp_path / "runs/job-a1"
     client.state("job-a1")
-    then = time.time() - 60 * pace.DOUBT_MIN - 5
+    then = time.time() - 60 * timing.DOUBT_MIN - 5
     os.utime(run / "missing", (then, then))
     (run / "logs").mkdir()
     (run / "logs/0-0.txt").write_text("at work\n")
@@ -346,7 +347,7 @@ def forgetful(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, claim: str, age_s: int, shown: str = ""
 ) -> SlurmClient:
     """Give the client of a workspace with the run job-a1, whose queue has *shown* and no more."""
-    monkeypatch.setattr(pace, "NOTES_S", 0.0)
+    monkeypatch.setattr(timing, "NOTES_S", 0.0)
     client = SlurmClient(SlurmOptions(workspace=str(tmp_path)))
     (tmp_path / "bin").mkdir()
     line = shown.replace("|", queue.BETWEEN)

@@ -9,12 +9,12 @@ from pathlib import Path
 import pytest
 
 from runspec_jobs.provider import Conflict
-from runspec_slurm import pace, streams
-from runspec_slurm.looking import Looks
-from runspec_slurm.outputs import outputs
-from runspec_slurm.shelf import Shelf
-from runspec_slurm.streams import Logs
-from runspec_slurm.transport import Done, Here
+from runspec_slurm import logs as streams, timing
+from runspec_slurm.logs import Logs
+from runspec_slurm.session.transport import Done, Here
+from runspec_slurm.status.workspace_poll import Looks
+from runspec_slurm.store.outputs import outputs
+from runspec_slurm.store.workspace import Shelf
 
 
 class Counted(Here):
@@ -30,7 +30,7 @@ class Counted(Here):
         script: str,
         args: Sequence[str] = (),
         content: Iterable[bytes] | None = None,
-        timeout_s: float = pace.COMMAND_S,
+        timeout_s: float = timing.COMMAND_S,
     ) -> Done:
         self.count += 1
         return super().run(script, args, content, timeout_s)
@@ -38,7 +38,7 @@ class Counted(Here):
 
 @pytest.fixture(params=[True, False], ids=["near", "by commands"])
 def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Counted:
-    monkeypatch.setattr(pace, "LOOK_SHARE", 0)
+    monkeypatch.setattr(timing, "LOOK_SHARE", 0)
     return Counted(near=request.param)
 
 

@@ -13,12 +13,12 @@ from dataclasses import dataclass
 
 import pytest
 
+from runspec_emulators.slurm import Cluster
 from runspec_jobs.access.port_forward import Tunnel
 from runspec_jobs.provider import Address, Interactive, Unavailable
 from runspec_jobs.testing import Trial, World, token
 from runspec_jobs.testing.entering import posted, started
 from runspec_jobs.testing.world import ECHO, SECRET
-from runspec_rehearsal.slurm import Cluster
 from runspec_slurm.client import SlurmClient
 from runspec_slurm.provider import PROVIDER
 from tests.slurm import slurm

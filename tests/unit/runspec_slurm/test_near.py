@@ -12,13 +12,14 @@ from typing import Any
 import pytest
 
 from runspec_jobs.provider import RunspecError, State
-from runspec_slurm import pace, seats
+from runspec_slurm import timing
 from runspec_slurm.client import SlurmClient
-from runspec_slurm.looking import Looks, Seen, Try
 from runspec_slurm.options import SlurmOptions
 from runspec_slurm.queue import NO_COMMAND
-from runspec_slurm.shelf import Shelf
-from runspec_slurm.transport import Done, Here
+from runspec_slurm.session.transport import Done, Here
+from runspec_slurm.status.workspace_poll import Looks, Seen, Try
+from runspec_slurm.store import elastic_records
+from runspec_slurm.store.workspace import Shelf
 from tests.changes import at, record
 
 
@@ -34,7 +35,7 @@ class Way(Here):
         script: str,
         args: Sequence[str] = (),
         content: Iterable[bytes] | None = None,
-        timeout_s: float = pace.COMMAND_S,
+        timeout_s: float = timing.COMMAND_S,
     ) -> Done:
         self.called += 1
         if "squeue" in script:
@@ -120,33 +121,35 @@ def test_changes_are_the_same_and_take_one_command(workspace: Path) -> None:
         path.write_text(text)
     near, far = both(workspace)
 
-    found = seats.changes(near, "a-1")
+    found = elastic_records.changes(near, "a-1")
 
     assert [(one.task, one.generation) for one in found] == [
         *((0, n) for n in range(1, 11)),
         (1, 1),
     ]
     assert (found[0].gap_s, found[0].lost_steps) == (1.5, 3)
-    assert found == seats.changes(far, "a-1")
+    assert found == elastic_records.changes(far, "a-1")
     assert (called(near), called(far)) == (0, 1)
 
 
 def test_of_very_many_changes_the_last_ones_are_read(
     workspace: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(seats, "MOST", 2)
+    monkeypatch.setattr(elastic_records, "MOST", 2)
     for n in range(1, 6):
         path = workspace / "runs/a-1" / at(n)
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(record(n))
 
     for shelf in both(workspace):
-        assert [one.generation for one in seats.changes(shelf, "a-1")] == [4, 5]
+        assert [one.generation for one in elastic_records.changes(shelf, "a-1")] == [4, 5]
 
 
 def test_a_run_without_changes_has_none(workspace: Path) -> None:
     for shelf in both(workspace):
-        assert seats.changes(shelf, "a-1") == seats.changes(shelf, "gone-1") == []
+        assert (
+            elastic_records.changes(shelf, "a-1") == elastic_records.changes(shelf, "gone-1") == []
+        )
 
 
 @pytest.mark.parametrize(

@@ -9,10 +9,11 @@ import pytest
 from pydantic import ValidationError
 
 from runspec_jobs.provider import Scope
-from runspec_slurm import script, storage
-from runspec_slurm.argv import words as argv
+from runspec_slurm.job import script
+from runspec_slurm.job.sbatch_argv import words as argv
 from runspec_slurm.options import SlurmOptions
 from runspec_slurm.provider import PROVIDER
+from runspec_slurm.store import layout
 from tests.unit.runspec_slurm.clusters import FOUND, RUN, facts, problems, sbatch, spec, with_
 
 
@@ -345,7 +346,7 @@ def test_the_record_says_what_the_job_and_the_client_need() -> None:
     )
     there = facts(wanted, {"shared": {"work": "/data/work"}, "partition": "gpu"})
 
-    record = json.loads(storage.record(wanted, RUN, there).do.params["content"])
+    record = json.loads(layout.record(wanted, RUN, there).do.params["content"])
 
     assert (record["shape"], record["count"], record["tries"], record["spot"]) == (
         "nodes",
@@ -368,7 +369,7 @@ def test_the_record_says_what_the_job_and_the_client_need() -> None:
 def test_a_shared_folder_itself_can_be_mounted() -> None:
     wanted = spec(mounts=[{"name": "w", "source": "shared://work", "target": "/job/w"}])
 
-    found = storage.described(wanted, RUN, facts(wanted, {"shared": {"work": "/data/work"}}))
+    found = layout.described(wanted, RUN, facts(wanted, {"shared": {"work": "/data/work"}}))
 
     assert found["mounts"][0]["path"] == "/data/work"
 
@@ -386,8 +387,8 @@ def test_places_and_names_are_of_the_run_and_of_nothing_else() -> None:
 def test_nodes_of_a_smoke_test_are_told_to_reach_each_other_and_nobody_else_is() -> None:
     two, smoke = {"cluster": {"nodes": 2}}, {"env": {"RUNSPEC_SMOKE": "1"}}
 
-    found = [storage.described(w, RUN, facts(w)) for w in (spec(**two), spec(**smoke))]
-    told = storage.described(wanted := spec(**two, **smoke), RUN, facts(wanted))
+    found = [layout.described(w, RUN, facts(w)) for w in (spec(**two), spec(**smoke))]
+    told = layout.described(wanted := spec(**two, **smoke), RUN, facts(wanted))
 
     assert ["reach" in one for one in found] == [False, False]
     assert "SrunPortRange" in told["reach"]

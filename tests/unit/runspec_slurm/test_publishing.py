@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from runspec_jobs.provider import RemoteError
-from runspec_slurm.publishing import publish
-from runspec_slurm.shelf import Shelf
-from runspec_slurm.transport import transport
+from runspec_slurm.publish import publish
+from runspec_slurm.session.transport import transport
+from runspec_slurm.store.workspace import Shelf
 
 NAMES = [
     "a b",

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from runspec_jobs.provider import Unavailable
-from runspec_slurm.rehearsal import stage
+from runspec_slurm.emulator import stage
 from tests.needs import need
 from tests.slurm import PROGRAMS
 

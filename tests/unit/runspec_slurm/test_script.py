@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 from hypothesis import example, given, settings, strategies as st
 
-from runspec_slurm.containers import uri
-from runspec_slurm.quoting import quoted
+from runspec_slurm.containers.containers import uri
+from runspec_slurm.session.quoting import quoted
 from tests.unit.runspec_slurm.clusters import FOUND, RUN, facts, sbatch, spec
 
 # Says with how many words it was started, with which, and with which variables.

@@ -11,9 +11,9 @@ import pytest
 
 from runspec_jobs.load.bundle import bundle
 from runspec_jobs.provider import NoAnswer, RemoteError, Unavailable
-from runspec_slurm import pace
-from runspec_slurm.shelf import Entry, Shelf
-from runspec_slurm.transport import Done, Here
+from runspec_slurm import timing
+from runspec_slurm.session.transport import Done, Here
+from runspec_slurm.store.workspace import Entry, Shelf
 
 
 @pytest.fixture
@@ -39,7 +39,7 @@ class Broken(Here):
         script: str,
         args: Sequence[str] = (),
         content: Iterable[bytes] | None = None,
-        timeout_s: float = pace.COMMAND_S,
+        timeout_s: float = timing.COMMAND_S,
     ) -> Done:
         if self.done is not None:
             return self.done

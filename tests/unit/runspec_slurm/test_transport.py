@@ -14,8 +14,8 @@ from pathlib import Path
 import pytest
 
 from runspec_jobs.provider import Conflict, Unavailable
-from runspec_slurm import transport as transports
-from runspec_slurm.transport import Here, Ssh, Transport, transport
+from runspec_slurm.session import transport as transports
+from runspec_slurm.session.transport import Here, Ssh, Transport, transport
 from tests.processes import marked
 from tests.unit.runspec_slurm.login import Login, login
 

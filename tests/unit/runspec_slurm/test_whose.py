@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
+from runspec_slurm.lookup.ownership import Whose
 from runspec_slurm.queue import Row
-from runspec_slurm.shelf import Shelf
-from runspec_slurm.transport import Here
-from runspec_slurm.whose import Whose
+from runspec_slurm.session.transport import Here
+from runspec_slurm.store.workspace import Shelf
 
 RUN, WRITTEN_S, CLAIMED_S = "job-a1", 1_000_000.0, 1_000_100.0
 

@@ -7,8 +7,8 @@ from typing import Any
 
 from runspec_jobs.provider import Facts, Problem, Source, Spec
 from runspec_slurm.parallelcluster import PROVIDER
-from runspec_slurm.parallelcluster.cli import NotThere
 from runspec_slurm.parallelcluster.options import ParallelClusterOptions
+from runspec_slurm.parallelcluster.session.pcluster import NotThere
 
 SUBNET = "subnet-0123456789abcdef0"
 BASE = {"region": "us-east-1", "subnets": [SUBNET], "key_pair": "my-key"}

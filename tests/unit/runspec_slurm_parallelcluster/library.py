@@ -5,8 +5,8 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from runspec_slurm.parallelcluster import tool
 from runspec_slurm.parallelcluster.naming import VERSION
+from runspec_slurm.parallelcluster.session import install
 from tests.needs import lack, need
 
 # Read before any test has a home of its own.
@@ -17,6 +17,6 @@ FOLDER = CACHE / "runspec-tests" / f"parallelcluster-{VERSION}"
 def interpreter() -> Path:
     """Give its python; skip the test where there is none, and fail it in CI."""
     need("node")
-    if not tool.complete(FOLDER):
+    if not install.complete(FOLDER):
         lack(f"aws-parallelcluster {VERSION}, which tools/setup --test installs")
     return FOLDER / "bin" / "python"

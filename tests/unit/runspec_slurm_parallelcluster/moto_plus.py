@@ -20,6 +20,8 @@ for name in ("openapi_spec_validator", "openapi_spec_validator.validation.except
     module.validate, module.OpenAPIValidationError = (lambda *a, **k: None), Exception
     sys.modules.setdefault(name, module)
 
+# 2. Placement groups: those of the rehearsal of AWS Batch, which refuse a name that they do not know.
+#    Meaningless: nothing that these tests say of placement groups.
 from moto.cloudformation import parsing  # noqa: E402
 from moto.core.common_models import CloudFormationModel  # noqa: E402
 from moto.core.responses import ActionResult  # noqa: E402
@@ -29,9 +31,7 @@ from moto.ec2.responses._base_response import EC2BaseResponse  # noqa: E402
 from moto.ec2.responses.instances import InstanceResponse  # noqa: E402
 from moto.server import main  # noqa: E402
 
-# 2. Placement groups: those of the rehearsal of AWS Batch, which refuse a name that they do not know.
-#    Meaningless: nothing that these tests say of placement groups.
-import runspec_rehearsal.aws.moto_server  # noqa: F401, E402
+import runspec_emulators.aws.moto_server  # noqa: F401, E402
 
 RESERVATIONS = {"cr-0123456789abcdef0": ("c6i.4xlarge", 4)}  # id: type of machine, how many
 

@@ -11,7 +11,7 @@ from typing import NamedTuple
 import pytest
 
 from runspec_jobs.provider import RemoteError
-from runspec_slurm.parallelcluster import archive
+from runspec_slurm.parallelcluster import store
 
 # A file's state is kept beside it; what is asked for is done at the third look, as by the service.
 # The words: https://doc.lustre.org/lustre_manual.xhtml#lustrehsm (lfs hsm_state)
@@ -60,7 +60,7 @@ class Place:
         return Done(done.returncode, done.stdout, done.stderr.decode())
 
     def archive(self) -> None:
-        archive.archive(str(self.data), self.run, self.said.append, self.sleep, lambda: self.slept)
+        store.archive(str(self.data), self.run, self.said.append, self.sleep, lambda: self.slept)
 
     def sleep(self, seconds: float) -> None:
         self.slept += seconds
@@ -147,11 +147,11 @@ def test_a_folder_that_is_not_there_is_an_error(place: Place) -> None:
 def test_what_does_not_arrive_is_not_waited_for_for_ever(
     place: Place, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(archive, "LONGEST_S", 5.0)
+    monkeypatch.setattr(store, "LONGEST_S", 5.0)
     write(place)("a.txt")
 
     with pytest.raises(RemoteError, match="1 files are not in S3"):
-        archive.archive(
+        store.archive(
             str(place.data),
             lambda *_: Done(0, b"1\n", ""),
             place.said.append,

@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 
 from runspec_jobs.provider import CredentialsError, NoAnswer, RemoteError, Unavailable
-from runspec_slurm.parallelcluster import cli, tool
-from runspec_slurm.parallelcluster.cli import Cli, NotThere, StopFirst, failure
+from runspec_slurm.parallelcluster.session import install, pcluster
+from runspec_slurm.parallelcluster.session.pcluster import Cli, NotThere, StopFirst, failure
 from tests.unit.runspec_slurm_parallelcluster.clusters import options
 from tests.waiting import SOON_S
 
@@ -169,7 +169,7 @@ def test_a_program_that_is_killed_may_have_done_it(program: Program) -> None:
 def test_a_program_that_does_not_end_is_ended_with_all_it_started(
     program: Program, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(cli, "LONGEST_S", 0.5)
+    monkeypatch.setattr(pcluster, "LONGEST_S", 0.5)
     program.does('sleep 600 & echo $! >"$NOTES/child"; wait')
 
     began = time.monotonic()
@@ -200,24 +200,24 @@ def test_the_program_of_the_settings_comes_first(program: Program, tmp_path: Pat
     other.write_text("#!/bin/sh\n")
     other.chmod(0o755)
 
-    assert tool.found(options(pcluster=str(other))) == other
-    assert tool.found(options()) == program.path
+    assert install.found(options(pcluster=str(other))) == other
+    assert install.found(options()) == program.path
 
 
 def test_a_program_of_the_settings_that_is_not_there_is_an_error() -> None:
     with pytest.raises(Unavailable, match="no program"):
-        tool.found(options(pcluster="/nowhere/pcluster"))
+        install.found(options(pcluster="/nowhere/pcluster"))
 
 
 def test_our_own_is_taken_only_when_it_is_whole(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", "/nowhere")
-    folder = tool.own_folder()
+    folder = install.own_folder()
     (folder / "bin").mkdir(parents=True)
     (folder / "bin" / "python").touch()
 
-    assert tool.found(options()) is None
-    (folder / tool.MARK).touch()
-    assert tool.found(options()) == folder / "bin" / "pcluster"
+    assert install.found(options()) is None
+    (folder / install.MARK).touch()
+    assert install.found(options()) == folder / "bin" / "pcluster"
 
 
 def test_without_node_it_is_said_before_anything_is_called(
@@ -245,4 +245,4 @@ def test_the_interpreter_of_the_program_is_found(tmp_path: Path, beside: bool) -
         f"#!/bin/sh\n'''exec' '{python}' \"$0\" \"$@\"\n" if not beside else "#!/bin/sh\n"
     )
 
-    assert tool.python(program) == python
+    assert install.python(program) == python

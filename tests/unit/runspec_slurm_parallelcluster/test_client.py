@@ -21,7 +21,7 @@ from runspec_jobs.provider import (
 )
 from runspec_slurm.parallelcluster import PROVIDER
 from runspec_slurm.parallelcluster.client import ParallelClusterClient
-from runspec_slurm.parallelcluster.clusters import Clusters
+from runspec_slurm.parallelcluster.lookup import Clusters
 from tests.unit.runspec_slurm_parallelcluster.clusters import (
     RUN,
     Pcluster,

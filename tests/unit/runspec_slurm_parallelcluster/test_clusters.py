@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from runspec_jobs.provider import Conflict, RemoteError, Request, Step
-from runspec_slurm.parallelcluster import PROVIDER, clusters
-from runspec_slurm.parallelcluster.cli import NotThere, StopFirst
-from runspec_slurm.parallelcluster.clusters import Clusters
+from runspec_slurm.parallelcluster import PROVIDER, lookup
+from runspec_slurm.parallelcluster.lookup import Clusters
+from runspec_slurm.parallelcluster.session.pcluster import NotThere, StopFirst
 from tests.unit.runspec_slurm_parallelcluster.clusters import RUN, Pcluster, facts, spec, up
 
 
@@ -224,4 +224,4 @@ def test_looks_are_not_closer_than_they_must(pcluster: Pcluster) -> None:
     for _ in range(3):
         slow.settled(steps()["cluster"].do)
 
-    assert clock.now == 2 * clusters.POLL_S
+    assert clock.now == 2 * lookup.POLL_S

@@ -8,13 +8,14 @@ from pathlib import Path
 import pytest
 
 from runspec_jobs.provider import Unavailable
-from runspec_slurm.parallelcluster import survey, tool
+from runspec_slurm.parallelcluster.discover import survey
 from runspec_slurm.parallelcluster.naming import VERSION
+from runspec_slurm.parallelcluster.session import install
 from tests.needs import need
 
 
 def test_every_pin_has_a_hash_and_no_address() -> None:
-    text = tool.CONSTRAINTS.read_text()
+    text = install.CONSTRAINTS.read_text()
     pins = re.findall(r"^[a-z0-9-]+==.*", text, re.MULTILINE)
 
     assert f"aws-parallelcluster=={VERSION} \\" in pins
@@ -28,10 +29,10 @@ def test_what_is_there_whole_is_not_made_again(
     folder = tmp_path / "there"
     (folder / "bin").mkdir(parents=True)
     (folder / "bin" / "python").touch()
-    (folder / tool.MARK).touch()
-    monkeypatch.setattr(tool, "_run", lambda *_: pytest.fail("made again"))
+    (folder / install.MARK).touch()
+    monkeypatch.setattr(install, "_run", lambda *_: pytest.fail("made again"))
 
-    tool.install(folder, lambda line: None)
+    install.install(folder, lambda line: None)
 
 
 def test_half_of_it_is_none_of_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -45,25 +46,25 @@ def test_half_of_it_is_none_of_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
         if words[0] == "pip" and calls.count("pip") == 1:
             raise Unavailable("no network")
 
-    monkeypatch.setattr(tool, "_run", run)
+    monkeypatch.setattr(install, "_run", run)
     with pytest.raises(Unavailable):
-        tool.install(folder, lambda line: None)
-    assert not (folder / tool.MARK).exists()
+        install.install(folder, lambda line: None)
+    assert not (folder / install.MARK).exists()
 
-    tool.install(folder, lambda line: None)
+    install.install(folder, lambda line: None)
 
     assert calls == ["venv", "pip", "venv", "pip"]
-    assert (folder / tool.MARK).exists()
+    assert (folder / install.MARK).exists()
 
 
 def test_what_uv_says_is_told_in_a_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     uv = tmp_path / "uv"
     uv.write_text("#!/bin/sh\necho 'error: no route to the index' >&2\nexit 2\n")
     uv.chmod(0o755)
-    monkeypatch.setattr(tool, "_uv", lambda: str(uv))
+    monkeypatch.setattr(install, "_uv", lambda: str(uv))
 
     with pytest.raises(Unavailable, match="no route to the index") as caught:
-        tool.install(tmp_path / "new", lambda line: None)
+        install.install(tmp_path / "new", lambda line: None)
 
     assert caught.value.hint and f"aws-parallelcluster=={VERSION}" in caught.value.hint
 
@@ -73,7 +74,7 @@ def test_it_is_installed_and_answers(tmp_path: Path) -> None:
     need("node")
     told: list[str] = []
 
-    tool.install(tmp_path / "own", told.append)
+    install.install(tmp_path / "own", told.append)
 
     said = survey.ask(tmp_path / "own" / "bin" / "python", [{}])
     assert said is not None and said["version"] == VERSION and said["problems"][0]

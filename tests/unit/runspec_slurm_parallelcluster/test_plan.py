@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 
 from runspec_jobs.provider import Scope, Step
-from runspec_slurm.parallelcluster import PROVIDER, config
+from runspec_slurm.parallelcluster import PROVIDER
+from runspec_slurm.parallelcluster.infrastructure import config
 from runspec_slurm.parallelcluster.naming import TAG
 from tests.unit.runspec_slurm_parallelcluster.clusters import RUN, facts, options, spec
 

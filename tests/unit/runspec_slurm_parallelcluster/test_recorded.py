@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 
 from runspec_jobs.provider import NoAnswer, RunspecError, Unavailable
-from runspec_slurm.parallelcluster import cli, tool
 from runspec_slurm.parallelcluster.options import ParallelClusterOptions
+from runspec_slurm.parallelcluster.session import install, pcluster
 
 CLUSTER: dict[str, Any] = {
     "clusterName": "demo",
@@ -49,10 +49,10 @@ ANSWERS: dict[str, dict[str, Any]] = {
 
 
 def called(monkeypatch: pytest.MonkeyPatch, operation: str, out: str) -> dict[str, Any]:
-    monkeypatch.setattr(tool, "program", lambda options, told: Path("pcluster"))
-    monkeypatch.setattr(cli, "_carried_out", lambda argv, env, changes: (0, out))
+    monkeypatch.setattr(install, "program", lambda options, told: Path("pcluster"))
+    monkeypatch.setattr(pcluster, "_carried_out", lambda argv, env, changes: (0, out))
     options = ParallelClusterOptions.model_validate({"region": "eu-central-1"})
-    return cli.Cli(options, lambda text: None).run(operation, "demo")
+    return pcluster.Cli(options, lambda text: None).run(operation, "demo")
 
 
 @pytest.mark.parametrize("operation", ANSWERS)
@@ -67,7 +67,7 @@ def test_an_answer_that_is_cut_off_anywhere_is_neither_a_refusal_nor_no_cluster(
     monkeypatch: pytest.MonkeyPatch, operation: str
 ) -> None:
     out = json.dumps(ANSWERS[operation], indent=2)
-    kind = NoAnswer if operation in cli.CHANGES else Unavailable
+    kind = NoAnswer if operation in pcluster.CHANGES else Unavailable
     wrong: dict[str, RunspecError] = {}
 
     for end in range(len(out)):

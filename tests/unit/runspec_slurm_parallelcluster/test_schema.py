@@ -10,7 +10,8 @@ import pytest
 
 from runspec_jobs.load import source
 from runspec_jobs.provider import Spec
-from runspec_slurm.parallelcluster import config, survey
+from runspec_slurm.parallelcluster.discover import survey
+from runspec_slurm.parallelcluster.infrastructure import config
 from tests.unit.runspec_slurm_parallelcluster.clusters import options, spec
 from tests.unit.runspec_slurm_parallelcluster.library import interpreter
 

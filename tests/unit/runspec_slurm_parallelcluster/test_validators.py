@@ -20,8 +20,8 @@ from typing import Any
 import boto3
 import pytest
 
-from runspec_slurm.parallelcluster import config
-from runspec_slurm.parallelcluster.cli import StopFirst, failure
+from runspec_slurm.parallelcluster.infrastructure import config
+from runspec_slurm.parallelcluster.session.pcluster import StopFirst, failure
 from tests.unit.runspec_slurm_parallelcluster.clusters import options, spec
 from tests.unit.runspec_slurm_parallelcluster.library import interpreter
 

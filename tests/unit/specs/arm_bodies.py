@@ -9,7 +9,7 @@ from typing import Any
 import jsonschema
 from azure.mgmt.batch.models import Pool
 
-from runspec_rehearsal.azure.batch.models import problems
+from runspec_emulators.azure.batch.models import problems
 from tests.official import DATA
 
 SCHEMA = DATA / "azure-batch" / "arm-2025-06-01.schema.json"

@@ -1,0 +1,1 @@
+"""Checks of an account before anything is created."""

@@ -1,0 +1,148 @@
+"""What will stop a job on AWS Batch, looked for before anything is made."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from runspec_aws.doctor import network
+from runspec_aws.errors import LOGIN, got, translated
+from runspec_aws.lookup import QUEUE, asked, described
+from runspec_aws.options import AwsOptions
+from runspec_aws.session.clients import Session
+from runspec_aws.session.partition import partition
+from runspec_jobs.provider import Finding, RunspecError
+
+ECR = re.compile(
+    r"(?P<account>[0-9]{12})\.dkr\.ecr(-fips)?\.(?P<region>[a-z0-9-]+)\.(?P<domain>[a-z0-9.-]+)/"
+    r"(?P<name>[^:@]+)([:@](?P<tag>.+))?"
+)
+# Running On-Demand Standard (A, C, D, H, I, M, R, T, Z) instances, in vCPUs.
+# https://docs.aws.amazon.com/ec2/latest/instancetypes/ec2-instance-quotas.html
+QUOTAS = {
+    "on-demand": "L-1216C47A",
+    "spot": "L-34B43A08",
+    "on-demand GPU (G and VT)": "L-DB2E81BA",
+    "on-demand GPU (P)": "L-417A185B",
+    "spot GPU (G and VT)": "L-3819A6DF",
+    "spot GPU (P4, P3, P2)": "L-7212CCBC",
+}
+
+
+def examine(options: AwsOptions) -> Iterator[Finding]:
+    """Give what is there and what is missing, most important first."""
+    for key in ("region", "bucket"):
+        if getattr(options, key) is None:
+            yield Finding(f"the profile names no {key}", False, "runspec init --provider aws-batch")
+    if options.region is None or options.bucket is None:
+        return
+    try:
+        session = Session(options)
+        with translated("who we are"):
+            who = got(session.look("sts").get_caller_identity(), "Arn")
+    except RunspecError as exc:
+        yield Finding(exc.message, False, exc.hint or LOGIN)
+        return
+    yield Finding(f"{who} in {options.region}", True)
+    yield from _bucket(session)
+    yield from _told(_queue(session, options))
+    yield from _roles(session, options)
+    yield from _image(session, options.image)
+    yield from _told(network.findings(session, options))
+    if not options.queue:
+        yield from _quotas(session, options)
+
+
+def _told(found: Iterator[Finding]) -> Iterator[Finding]:
+    """Give *found*, and what keeps it from being found as a finding of its own: the rest is looked at all the same."""
+    try:
+        yield from found
+    except RunspecError as exc:
+        yield Finding(exc.message, False, exc.hint or "run runspec doctor aws-batch again")
+
+
+def _bucket(session: Session) -> Iterator[Finding]:
+    name = session.bucket
+    hint = f"make it (aws s3 mb s3://{name}), or name another in the profile"
+    yield asked(lambda: session.look("s3").head_bucket(Bucket=name), f"bucket {name}", hint)[0]
+
+
+def _queue(session: Session, options: AwsOptions) -> Iterator[Finding]:
+    if options.queue is None:
+        return
+    found = described(session, QUEUE, options.queue)
+    hint = "name one that is there, or none, and one is made"
+    if found is None:
+        yield Finding(f"there is no queue {options.queue}", False, hint)
+    elif (found["state"], found["status"]) != ("ENABLED", "VALID"):
+        what = f"queue {options.queue} is {found['state']}, {found['status']}"
+        yield Finding(what, False, found.get("statusReason") or hint)
+    else:
+        yield Finding(f"queue {options.queue}: {', then '.join(_kinds(session, found))}", True)
+
+
+def _kinds(session: Session, queue: Mapping[str, Any]) -> list[str]:
+    """Give the kinds of environment behind *queue*, in its order: gangs need EC2, GPUs no Fargate."""
+    ordered = sorted(queue["computeEnvironmentOrder"], key=lambda one: one["order"])
+    names = [one["computeEnvironment"] for one in ordered]
+    with translated("describe_compute_environments"):
+        answer = session.look("batch").describe_compute_environments(computeEnvironments=names)
+    found = got(answer, "computeEnvironments")
+    kinds = {e["computeEnvironmentArn"]: e.get("computeResources", {}).get("type") for e in found}
+    return [kinds.get(name) or "unmanaged" for name in names]
+
+
+def _roles(session: Session, options: AwsOptions) -> Iterator[Finding]:
+    if options.job_role is None and options.files == "role":
+        hint = (
+            "make a role for ecs-tasks.amazonaws.com with the rights of runspec policy --job, "
+            "or set files: signed"
+        )
+        yield Finding("the profile names no job_role: jobs cannot reach the bucket", False, hint)
+    for key in ("job_role", "execution_role", "service_role"):
+        if arn := getattr(options, key):
+            name = arn.rpartition("/")[2]
+            ask = lambda name=name: session.look("iam").get_role(RoleName=name)  # noqa: E731
+            yield asked(ask, f"{key} {name}", "make it, or name another in the profile")[0]
+    if options.instance_role and not options.queue:
+        name = options.instance_role.rpartition("/")[2]
+        look = session.look("iam").get_instance_profile
+        hint = "make it with the policy AmazonEC2ContainerServiceforEC2Role"
+        good = f"instance_role {name}"
+        yield asked(lambda: look(InstanceProfileName=name), good, hint)[0]
+
+
+def _image(session: Session, image: str) -> Iterator[Finding]:
+    """Look for the profile's image in ECR; other registries would have to be asked from a machine."""
+    found = ECR.fullmatch(image)
+    if found is None or found["domain"] != partition(found["region"]).domain:
+        yield Finding(f"image {image}: not in ECR, so a job will show whether it can be got", True)
+        return
+    account, name, tag = found["account"], found["name"], found["tag"] or "latest"
+    kind = "imageDigest" if tag.startswith("sha256:") else "imageTag"
+    look = session.look("ecr").describe_images
+    hint = "push it, or name another in the profile"
+    yield asked(
+        lambda: look(registryId=account, repositoryName=name, imageIds=[{kind: tag}]),
+        f"image {image}",
+        hint,
+    )[0]
+
+
+def _quotas(session: Session, options: AwsOptions) -> Iterator[Finding]:
+    for kind, code in QUOTAS.items():
+        look = session.look("service-quotas").get_service_quota
+        ask = lambda look=look, code=code: got(  # noqa: E731
+            look(ServiceCode="ec2", QuotaCode=code), "Quota"
+        )["Value"]
+        finding, found = asked(ask, f"quota of {kind} vCPUs", "see Service Quotas in the console")
+        if found is None:
+            yield Finding(f"the quota of {kind} vCPUs is not known: {finding.what}", True)
+            continue
+        value = int(found)
+        if "GPU" in kind:  # not every account has them, nor every job
+            yield Finding(f"{value:,} {kind} vCPUs at once", True)
+            continue
+        hint = f"ask for more, or set max_vcpus: {value}"
+        yield Finding(f"{value:,} {kind} vCPUs at once", value >= options.max_vcpus, hint)

@@ -1,0 +1,216 @@
+"""What doctor says of the network: subnets and their ways out, groups, the machines offered, file systems."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from functools import partial
+from typing import Any
+
+from runspec_aws.errors import got
+from runspec_aws.infrastructure import lustre
+from runspec_aws.lookup import asked
+from runspec_aws.options import AwsOptions
+from runspec_aws.resources.instance_types import KNOWN
+from runspec_aws.session.clients import Session
+from runspec_jobs.provider import Finding
+
+ALL_TRAFFIC = "-1"
+
+# What machines of ECS, their images, logs and files go to.
+ENDPOINTS = frozenset("ecr.api ecr.dkr ecs ecs-agent ecs-telemetry logs s3".split())
+
+
+def findings(session: Session, options: AwsOptions) -> Iterator[Finding]:
+    if options.queue:  # its machines are where they are
+        yield from _file_systems(session, options, None)
+        return
+    if not options.subnets:
+        yield Finding("the profile names no subnets", False, "add subnets: [subnet-...]")
+        return
+    finding, subnets = _subnets(session, options)
+    yield finding
+    if subnets:
+        yield from _ways_out(session, subnets)
+        yield from _offered(session, options, sorted({s["AvailabilityZone"] for s in subnets}))
+    yield from _groups(session, options)
+    yield from _file_systems(session, options, subnets[0]["VpcId"] if subnets else None)
+
+
+def _subnets(session: Session, options: AwsOptions) -> tuple[Finding, list[dict[str, Any]]]:
+    ids = list(options.subnets)
+    finding, found = asked(
+        lambda: got(session.look("ec2").describe_subnets(SubnetIds=ids), "Subnets"),
+        f"subnets {', '.join(ids)}",
+        "name subnets that are there",
+    )
+    return finding, found or []
+
+
+def _ways_out(session: Session, subnets: Iterable[Mapping[str, Any]]) -> Iterator[Finding]:
+    """Nodes of a gang have no public address: they need NAT or endpoints to get images.
+
+    https://docs.aws.amazon.com/batch/latest/userguide/multi-node-parallel-jobs.html
+    """
+    finding, tables = asked(
+        lambda: got(session.look("ec2").describe_route_tables(), "RouteTables"),
+        "route tables",
+        "allow ec2:DescribeRouteTables to whoever asks",
+    )
+    if tables is None:
+        yield finding
+        return
+    inner = _with_endpoints(session)
+    for subnet in subnets:
+        name = subnet["SubnetId"]
+        own = [
+            t for t in tables if any(a.get("SubnetId") == name for a in t.get("Associations", ()))
+        ]
+        main = [t for t in tables if any(a.get("Main") for a in t.get("Associations", ()))]
+        own = own or [t for t in main if t["VpcId"] == subnet["VpcId"]]
+        if subnet["VpcId"] in inner:
+            yield Finding(f"{name} is in a network with endpoints for all that machines need", True)
+        elif not any(r.get("NatGatewayId") for t in own for r in t.get("Routes", ())):
+            what = f"{name} has no NAT gateway: nodes of one job cannot get images or reach S3"
+            yield Finding(
+                what, False, "add one, or VPC endpoints, or use other subnets for nodes: 2"
+            )
+        else:
+            yield Finding(f"{name} has a NAT gateway", True)
+
+
+def _service(name: str, region: str) -> str:
+    """Return the service behind an endpoint of that name.
+
+    >>> _service("com.amazonaws.eu-central-1.ecr.api", "eu-central-1")
+    'ecr.api'
+    >>> _service("cn.com.amazonaws.cn-north-1.ecr.api", "cn-north-1")
+    'ecr.api'
+    """
+    return name.partition(f".{region}.")[2]
+
+
+def _with_endpoints(session: Session) -> set[str]:
+    """Give the networks in which machines need no way out; none where nobody may ask.
+
+    https://docs.aws.amazon.com/AmazonECR/latest/userguide/vpc-endpoints.html
+    https://docs.aws.amazon.com/AmazonECS/latest/developerguide/vpc-endpoints.html
+    """
+    _, found = asked(session.look("ec2").describe_vpc_endpoints, "endpoints", "")
+    there: dict[str, set[str]] = {}
+    for endpoint in (found or {}).get("VpcEndpoints", ()):
+        service = _service(endpoint["ServiceName"], session.region)
+        there.setdefault(endpoint["VpcId"], set()).add(service)
+    return {network for network, services in there.items() if services >= ENDPOINTS}
+
+
+def _groups(session: Session, options: AwsOptions) -> Iterator[Finding]:
+    """Nodes of one job talk to each other on any port; adapters want the group named in the rules.
+
+    https://docs.aws.amazon.com/AWSEC2/latest/UserGuide/efa-start.html#efa-start-security
+    """
+    if not options.security_groups:
+        yield Finding(
+            "the profile names no security_groups", False, "add security_groups: [sg-...]"
+        )
+        return
+    ids = list(options.security_groups)
+    finding, groups = asked(
+        lambda: got(session.look("ec2").describe_security_groups(GroupIds=ids), "SecurityGroups"),
+        f"security groups {', '.join(ids)}",
+        "name groups that are there",
+    )
+    yield finding
+    if groups is None:
+        return
+    within = [g["GroupId"] for g in groups if _to_itself(g, "IpPermissions")]
+    if not within:
+        what = "no security group lets its members in: nodes of one job cannot reach each other"
+        hint = f"let {ids[0]} in from itself, all traffic, for nodes: 2 and more"
+        yield Finding(what, False, hint)
+    elif options.efa and not any(_to_itself(g, "IpPermissionsEgress") for g in groups):
+        what = "no security group lets its members out to itself: adapters (efa) cannot talk"
+        hint = f"let {within[0]} out to itself, all traffic: 0.0.0.0/0 is not enough for efa"
+        yield Finding(what, False, hint)
+    else:
+        yield Finding(f"{within[0]} lets nodes of one job reach each other", True)
+
+
+def _to_itself(group: Mapping[str, Any], key: str) -> bool:
+    rules = [rule for rule in group.get(key, ()) if rule["IpProtocol"] == ALL_TRAFFIC]
+    pairs = [pair for rule in rules for pair in rule.get("UserIdGroupPairs", ())]
+    return any(pair.get("GroupId") == group["GroupId"] for pair in pairs)
+
+
+def _offered(session: Session, options: AwsOptions, zones: list[str]) -> Iterator[Finding]:
+    """https://docs.aws.amazon.com/AWSEC2/latest/APIReference/API_DescribeInstanceTypeOfferings.html"""
+    wanted = options.instance_types or tuple(KNOWN)
+    if options.fargate:
+        return
+    pages = session.look("ec2").get_paginator("describe_instance_type_offerings")
+    only = [{"Name": "location", "Values": zones}]
+    finding, found = asked(
+        lambda: [
+            offer
+            for page in pages.paginate(LocationType="availability-zone", Filters=only)
+            for offer in got(page, "InstanceTypeOfferings")
+        ],
+        f"machines in {', '.join(zones)}",
+        "allow ec2:DescribeInstanceTypeOfferings to whoever asks",
+    )
+    if found is None:
+        yield finding
+        return
+    offers = {(offer["InstanceType"], offer["Location"]) for offer in found}
+    nowhere = [name for name in wanted if not any((name, zone) in offers for zone in zones)]
+    some = [name for name in wanted if name not in nowhere]
+    some = [name for name in some if any((name, zone) not in offers for zone in zones)]
+    where = ", ".join(zones)
+    if nowhere:
+        hint = "use subnets of other zones, or set instance_types to what is offered"
+        good = not options.instance_types  # of the table no job may need it
+        yield Finding(f"not offered in {where}: {', '.join(nowhere)}", good, hint)
+    if some:
+        yield Finding(f"offered in some of {where} only: {', '.join(some)}", True)
+    if not nowhere and not some:
+        yield Finding(f"all {len(wanted)} types of machines are offered in {where}", True)
+
+
+def _file_systems(session: Session, options: AwsOptions, vpc: str | None) -> Iterator[Finding]:
+    """https://docs.aws.amazon.com/fsx/latest/APIReference/API_DescribeFileSystems.html"""
+    for name, where in sorted(options.shared.items()):
+        if not lustre.is_lustre(where):
+            continue
+        wanted = lustre.system(where)
+        finding, answer = asked(
+            partial(_systems, session, wanted.id),
+            f"shared '{name}': FSx for Lustre {wanted.id}",
+            "name a file system that is there",
+        )
+        wrong = None if answer is None else _wrong(name, wanted, answer, vpc)
+        yield wrong or finding
+
+
+def _systems(session: Session, name: str) -> Any:
+    return got(session.look("fsx").describe_file_systems(FileSystemIds=[name]), "FileSystems")
+
+
+def _wrong(
+    name: str, wanted: lustre.System, found: Iterable[Mapping[str, Any]], vpc: str | None
+) -> Finding | None:
+    """Give what is wrong with the file system that the profile wants; None when nothing is."""
+    there = next(iter(found), None)
+    if there is None:
+        return Finding(f"there is no file system {wanted.id}", False, "name one that is there")
+    mount = there.get("LustreConfiguration", {}).get("MountName")
+    if there.get("FileSystemType") != "LUSTRE":
+        what = f"{wanted.id} is of type {there.get('FileSystemType')} and not LUSTRE"
+        return Finding(what, False, f"shared '{name}' has to be another one")
+    if mount is not None and mount != wanted.mount:
+        hint = f"write {name}: fsx:{wanted.id}:{mount}"
+        return Finding(
+            f"{wanted.id} is mounted by the name {mount}, not {wanted.mount}", False, hint
+        )
+    if vpc is not None and there.get("VpcId") not in (None, vpc):
+        what = f"{wanted.id} is in {there['VpcId']}, and the machines are in {vpc}"
+        return Finding(what, False, "use subnets of its VPC, unless the two are joined")
+    return None

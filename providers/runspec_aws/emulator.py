@@ -1,0 +1,51 @@
+"""The stage of a rehearsal: a region on this machine, and a profile for it."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from runspec_jobs.provider import Rehearsal
+
+ACCOUNT = "123456789012"
+# What a profile needs and may not have yet. Names of things that are not there are as good as any:
+# the stand-ins give out no rights.
+SETTINGS: Mapping[str, Any] = {
+    "region": "us-east-1",
+    "bucket": "rehearsal",
+    "job_role": f"arn:aws:iam::{ACCOUNT}:role/job",
+    "execution_role": f"arn:aws:iam::{ACCOUNT}:role/execution",
+    "instance_role": f"arn:aws:iam::{ACCOUNT}:instance-profile/machine",
+    "subnets": ["subnet-1"],
+    "security_groups": ["sg-1"],
+}
+OWN = ("account_profile", "queue", "reservation")  # of a real account: not here
+
+
+@contextlib.contextmanager
+def stage(options: Mapping[str, Any], folder: Path, engine: str | None) -> Iterator[Rehearsal]:
+    """Start moto's server and the stand-in for Batch and Logs; give the way to them."""
+    import moto  # noqa: F401 - said at once, and not by a server that does not start
+
+    from runspec_emulators.aws.region import Objects, Region
+
+    found = {**SETTINGS, **{k: v for k, v in options.items() if k not in OWN}}
+    region, bucket = str(found["region"]), str(found["bucket"])
+    with contextlib.ExitStack() as stack:
+        objects = Objects(folder / "objects")
+        stack.callback(objects.close)
+        objects.make_bucket(bucket, region)
+        near = stack.enter_context(
+            Region(folder, region, objects, engine=engine or "process", secrets=_secrets(found))
+        )
+        yield Rehearsal(near.env, found)
+
+
+def _secrets(options: Mapping[str, Any]) -> dict[str, str]:
+    """Give every secret of the profile a value: the real ones stay where they are."""
+    return {
+        where.partition(":")[2]: f"rehearsed secret '{name}'"
+        for name, where in dict(options.get("secrets", {})).items()
+    }

@@ -1,0 +1,254 @@
+"""The job definition: what the container is. Named by its content, so it is registered once."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from runspec_aws import signed, timing
+from runspec_aws.infrastructure import lustre
+from runspec_aws.naming import batch, named, tags
+from runspec_aws.options import OWN_GROUP, AwsOptions
+from runspec_aws.resources.job_kind import Shape, attempts, shape
+from runspec_aws.resources.request import adapters, machines, needs
+from runspec_aws.store.layout import INSIDE_SHA256, SHARED, store
+from runspec_jobs.provider import Capacity, Facts, Scope, Spec, Step, argv, inside_boot
+
+MIB = 1 << 20
+MAX_BYTES = 24 * 1024  # https://docs.aws.amazon.com/batch/latest/userguide/service_limits.html
+AGAIN = "75"  # what runspec_agent.job.agent exits with when the job is to be tried again
+LEAST_NODES = 2
+BOOT = inside_boot()
+
+# The service's words for the contract's: see docs/inside.md. The main node's own address is not
+# told to itself, so nodes find each other through the store instead.
+# https://docs.aws.amazon.com/batch/latest/userguide/job_env_vars.html
+WORDS = (
+    "RUNSPEC_JOB=AWS_BATCH_JOB_ID RUNSPEC_ATTEMPT=AWS_BATCH_JOB_ATTEMPT "
+    "RUNSPEC_INDEX=AWS_BATCH_JOB_ARRAY_INDEX RUNSPEC_RANK=AWS_BATCH_JOB_NODE_INDEX"
+)
+START = (
+    "for p in python3 python; do command -v $p >/dev/null 2>&1 && "
+    'exec $p -IS -c "$0" "$@"; done; '
+    "echo 'runspec: this image has no python3' >&2; exit 127"
+)
+
+# Which attempts another one follows; the first match counts, and what matches nothing is tried
+# again: https://docs.aws.amazon.com/batch/latest/userguide/job_retries.html
+RECLAIMED = {"EC2": "Host EC2*", "FARGATE": "Your Spot Task was interrupted*"}
+LEFT = "143"
+EVALUATE = (
+    {"onExitCode": AGAIN, "action": "RETRY"},
+    # A container that was told to end: its spot machine is going. What we terminate, and what takes too
+    # long, Batch does not try again whatever is said here.
+    {"onExitCode": LEFT, "action": "RETRY"},
+    {"onReason": "CannotPullContainerError: context canceled*", "action": "RETRY"},
+    {"onStatusReason": "*", "action": "EXIT"},
+)
+
+
+def content(spec: Spec, facts: Facts) -> dict[str, Any]:
+    """Give all of the definition but its name and tags."""
+    options: AwsOptions = facts.options
+    container = _container(spec, facts)
+    found: dict[str, Any] = {
+        "retryStrategy": tries(spec, options),
+        "propagateTags": True,
+    }
+    if shape(spec) is Shape.NODES:
+        if types := machines(spec, options):  # a queue of several types wants to be told
+            container["instanceType"] = types[0]
+        nodes = {"targetNodes": "0:", "container": container}  # open: each job says how many
+        properties = {"numNodes": LEAST_NODES, "mainNode": 0, "nodeRangeProperties": [nodes]}
+        found |= {"type": "multinode", "nodeProperties": properties}
+    else:
+        found |= {"type": "container", "containerProperties": container}
+        found["platformCapabilities"] = ["FARGATE" if options.fargate else "EC2"]
+    if spec.timeout:
+        found["timeout"] = {"attemptDurationSeconds": spec.timeout}
+    return found
+
+
+def tries(spec: Spec, options: AwsOptions) -> dict[str, Any]:
+    """Give how often it is tried. What runs by signed URLs keeps no count: Batch does, of all failures."""
+    on_spot = spec.cluster.capacity is not Capacity.ON_DEMAND or options.queue is not None
+    rules = [rule for rule in EVALUATE if on_spot or rule.get("onExitCode") != LEFT]
+    if options.files == "role":
+        return {"attempts": attempts(spec), "evaluateOnExit": [_reclaimed(options), *rules]}
+    if spec.retry.attempts > 1:
+        always = {"onReason": "*", "action": "RETRY"}
+        return {"attempts": spec.retry.attempts, "evaluateOnExit": [always]}
+    own = [rule for rule in rules if rule.get("onExitCode") != AGAIN]
+    return {"attempts": attempts(spec), "evaluateOnExit": [_reclaimed(options), *own]}
+
+
+def _reclaimed(options: AwsOptions) -> dict[str, str]:
+    """The machine was taken away. Fargate's words are from what its users report: it documents none.
+
+    See docs/unverified.md, aws-30 and docs/unverified.md, aws-31.
+    """
+    reason = RECLAIMED["FARGATE" if options.fargate else "EC2"]
+    return {"onStatusReason": reason, "action": "RETRY"}
+
+
+def name(spec: Spec, facts: Facts) -> str:
+    return named(spec.name, content(spec, facts))
+
+
+def size(spec: Spec, facts: Facts) -> int:
+    """Give the bytes of the definition as it is sent."""
+    return len(json.dumps(content(spec, facts)).encode())
+
+
+def step(spec: Spec, facts: Facts) -> Step:
+    """Give the step that registers it. Equal definitions are one, and no run adds a revision."""
+    do = batch(
+        "register_job_definition",
+        jobDefinitionName=name(spec, facts),
+        **content(spec, facts),
+        tags=tags(facts.options, kind="definition", job=spec.name),
+    )
+    undo = batch("deregister_job_definition", jobDefinition={"$ref": "definition.jobDefinitionArn"})
+    return Step("definition", "register the job definition", Scope.SITE, do, undo, timing.SETTLE_S)
+
+
+def _container(spec: Spec, facts: Facts) -> dict[str, Any]:
+    options: AwsOptions = facts.options
+    found: dict[str, Any] = {
+        "image": image(spec, options),
+        "command": [*_start(options), *argv(spec)],
+        "resourceRequirements": needs(spec, options).requirements,
+        "environment": _environment(spec, options),
+        "logConfiguration": _logs(options),
+        "privileged": False,
+    }
+    if options.job_role:
+        found["jobRoleArn"] = options.job_role
+    if options.execution_role:
+        found["executionRoleArn"] = options.execution_role
+    if spec.secrets:
+        found["secrets"] = [
+            {"name": variable, "valueFrom": options.secrets[key].partition(":")[2]}
+            for variable, key in spec.secrets.items()
+        ]
+    if options.user:
+        found["user"] = options.user
+    if options.fargate:
+        del found["privileged"]  # Fargate refuses even to be told no
+        found |= _fargate(spec, options)
+    else:
+        found |= _linux(spec, options)
+    return found | _volumes(spec, options)
+
+
+def _start(options: AwsOptions) -> tuple[str, ...]:
+    return signed.START if options.files == "signed" else ("/bin/sh", "-c", START, BOOT)
+
+
+def image(spec: Spec, options: AwsOptions) -> str:
+    """Give the image of *spec*. One that is only on somebody's machine gives way to requirements."""
+    wanted = spec.container.image
+    return options.image if wanted is None or wanted.startswith("localhost/") else wanted
+
+
+def _environment(spec: Spec, options: AwsOptions) -> list[dict[str, str]]:
+    found = dict(spec.env)
+    if options.files == "role":
+        found |= {
+            "RUNSPEC_STORE": store(options),
+            "RUNSPEC_REGION": options.region or "",
+            "RUNSPEC_INSIDE_SHA256": INSIDE_SHA256,
+        }
+    found["RUNSPEC_WORDS"] = WORDS
+    return [{"name": key, "value": value} for key, value in found.items()]
+
+
+def _logs(options: AwsOptions) -> dict[str, Any]:
+    """Blocking: a full buffer holds the job up instead of dropping lines.
+
+    https://docs.aws.amazon.com/AmazonECS/latest/developerguide/using_awslogs.html
+    """
+    settings = {"awslogs-group": options.log_group, "mode": "blocking"}
+    if options.log_group != OWN_GROUP:
+        settings["awslogs-create-group"] = "true"  # a group that is not there is no log and no job
+    if options.region:
+        settings["awslogs-region"] = options.region
+    return {"logDriver": "awslogs", "options": settings}
+
+
+def _fargate(spec: Spec, options: AwsOptions) -> dict[str, Any]:
+    found: dict[str, Any] = {
+        "networkConfiguration": {"assignPublicIp": "ENABLED" if options.public_ip else "DISABLED"}
+    }
+    if spec.cluster.disk:
+        found["ephemeralStorage"] = {"sizeInGiB": max(21, -(-spec.cluster.disk // (1 << 30)))}
+    return found
+
+
+def _linux(spec: Spec, options: AwsOptions) -> dict[str, Any]:
+    linux: dict[str, Any] = {}
+    ulimits: dict[str, int] = dict(options.ulimits)
+    found: dict[str, Any] = {}
+    shm_mib = -(-spec.container.shm // MIB) if spec.container.shm else 0
+    if not shm_mib and spec.cluster.gpus:
+        shm_mib = (
+            needs(spec, options).memory_mib // 2
+        )  # data loaders share batches there: 64 MiB is too little
+    if shm_mib:
+        linux["sharedMemorySize"] = shm_mib
+    if count := adapters(spec, options):
+        # https://docs.aws.amazon.com/batch/latest/userguide/efa.html
+        linux["devices"] = [
+            {
+                "hostPath": f"/dev/infiniband/uverbs{n}",
+                "containerPath": f"/dev/infiniband/uverbs{n}",
+                "permissions": ["READ", "WRITE", "MKNOD"],
+            }
+            for n in range(count)
+        ]
+        ulimits["memlock"] = -1
+    if ulimits:
+        found["ulimits"] = [
+            {"name": name, "softLimit": limit, "hardLimit": limit}
+            for name, limit in sorted(ulimits.items())
+        ]
+    return found | ({"linuxParameters": linux} if linux else {})
+
+
+def _volumes(spec: Spec, options: AwsOptions) -> dict[str, Any]:
+    """Mount the shared file systems that *spec* names, each once."""
+    mounts = [mount for mount in spec.mounts if mount.scheme == "shared"]
+    if not mounts:
+        return {}
+    names = sorted({mount.place.partition("/")[0] for mount in mounts})
+    return {
+        "volumes": [_volume(key, options) for key in names],
+        "mountPoints": [
+            {
+                "sourceVolume": key,
+                "containerPath": f"{SHARED}/{key}",
+                "readOnly": _read_only(key, mounts),
+            }
+            for key in names
+        ],
+    }
+
+
+def _read_only(key: str, mounts: list[Any]) -> bool:
+    return all(m.read_only for m in mounts if m.place.partition("/")[0] == key)
+
+
+def _volume(key: str, options: AwsOptions) -> dict[str, Any]:
+    """https://docs.aws.amazon.com/batch/latest/userguide/efs-volumes.html"""
+    where = options.shared[key]
+    kind, _, place = where.partition(":")
+    if kind == "host":
+        return {"name": key, "host": {"sourcePath": place}}
+    if lustre.is_lustre(where):
+        return {"name": key, "host": {"sourcePath": lustre.folder(where)}}
+    system, _, access = place.partition(":")
+    efs: dict[str, Any] = {"fileSystemId": system, "transitEncryption": "ENABLED"}
+    if access:
+        iam = "ENABLED" if options.job_role else "DISABLED"  # it is the job's role that mounts
+        efs["authorizationConfig"] = {"accessPointId": access, "iam": iam}
+    return {"name": key, "efsVolumeConfiguration": efs}

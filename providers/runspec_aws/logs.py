@@ -1,0 +1,161 @@
+"""What jobs print, from CloudWatch Logs: every attempt of every node, by position."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from runspec_aws import timing
+from runspec_aws.errors import code_of, got, translated
+from runspec_aws.session.clients import Session
+from runspec_aws.status.jobs import Jobs, Place
+from runspec_aws.status.poll import Job, has_ended
+from runspec_jobs.provider import Chunk, RemoteError, Stream
+
+PAUSE_S = 0.5
+ABSENT = frozenset({"ResourceNotFoundException"})
+STALE = frozenset({"InvalidParameterException"})
+
+
+class Attempt(NamedTuple):
+    """One attempt's log stream, and when the attempt stopped by the service's clock, if it has."""
+
+    name: str
+    stopped_s: float | None
+
+
+class Logs:
+    """The streams of runs. Each is one object for good, for a follower keeps it."""
+
+    def __init__(self, session: Session, jobs: Jobs) -> None:
+        self.session = session
+        self.jobs = jobs
+        self._streams: dict[tuple[str, int, int], CloudStream] = {}
+
+    def streams(self, run: str) -> Sequence[Stream]:
+        record = self.jobs.record(run)
+        if record is None:
+            return []
+        self.jobs.look_at_all(run, record)
+        job = self.jobs.job(run)
+        if job is None:
+            return []
+        places, over = self.jobs.places(run, record), has_ended(job)
+        if over:  # a node may have begun and ended since it was last described: look again
+            self.jobs.asking.describe([p.job for p in places], anew=True)
+        for place in places:
+            known = self.jobs.asking.known(place.job)
+            if known and (tried := attempts(known)):
+                self._stream(run, place, record["log_group"]).know(tried, over=over)
+        return [self._streams[key] for key in sorted(self._streams) if key[0] == run]
+
+    def _stream(self, run: str, place: Place, group: str) -> CloudStream:
+        key = (run, place.task, place.rank)
+        if key not in self._streams:
+            clock = self.jobs.asking.service_s
+            self._streams[key] = CloudStream(self.session, group, place.task, place.rank, clock)
+        return self._streams[key]
+
+
+def attempts(job: Job) -> list[Attempt]:
+    """Give the attempts of *job* that have a log stream, the first one first."""
+    found = {
+        name: Attempt(name, _seconds(one.get("stoppedAt")))
+        for one in job.get("attempts", ())
+        if (name := one.get("container", {}).get("logStreamName"))
+    }
+    if own := job.get("container", {}).get("logStreamName"):
+        found.setdefault(own, Attempt(own, _seconds(job.get("stoppedAt"))))
+    return list(found.values())
+
+
+def _seconds(milliseconds: int | None) -> float | None:
+    return None if milliseconds is None else milliseconds / 1000
+
+
+class CloudStream:
+    """One node's log.
+
+    A position is the number of the attempt, the bytes of it that were read, and the service's own
+    token for what follows.
+    """
+
+    def __init__(
+        self, session: Session, group: str, task: int, rank: int, clock: Callable[[], float]
+    ) -> None:
+        self.session = session
+        self.group = group
+        self.task, self.rank = task, rank
+        self.clock = clock
+        self.attempts: Sequence[Attempt] = ()
+        self.over_s: float | None = None
+
+    def know(self, attempts: Sequence[Attempt], *, over: bool) -> None:
+        """Take in what the service says by now; *over* is whether the whole run has ended.
+
+        An answer that lags behind an earlier one takes no attempt away.
+        """
+        if over and self.over_s is None:
+            self.over_s = self.clock()
+        if len(attempts) >= len(self.attempts):
+            self.attempts = attempts
+
+    def read(self, position: str | None) -> Chunk:
+        attempt, done, token = (position or "0:0:").split(":", 2)
+        at, size = int(attempt), int(done)
+        while at < len(self.attempts):
+            data, after = self._page(at, size, token)
+            if data:
+                return Chunk(data, f"{at}:{size + len(data)}:{after}")
+            if after != token:  # an empty page is not the end
+                token = after
+            elif self._may_come(at):
+                if self.over_s is None:
+                    break
+                time.sleep(PAUSE_S)
+            elif at + 1 < len(self.attempts):
+                at, size, token = at + 1, 0, ""
+            else:
+                break
+        return Chunk(b"", f"{at}:{size}:{token}")
+
+    def _may_come(self, at: int) -> bool:
+        """Say whether more lines of an attempt may arrive; they do for a while after its end."""
+        if self.attempts[at].stopped_s is None and at + 1 < len(self.attempts):
+            return False
+        stopped_s = self.attempts[at].stopped_s or self.over_s
+        return stopped_s is None or self.clock() - stopped_s < timing.QUIET_S
+
+    def _page(self, at: int, size: int, token: str) -> tuple[bytes, str]:
+        """Give what `_events` gives. A token is good for a day: then its place is found by *size*.
+
+        https://docs.aws.amazon.com/AmazonCloudWatchLogs/latest/APIReference/API_GetLogEvents.html
+        """
+        try:
+            return self._events(at, token)
+        except RemoteError as exc:
+            if not token or code_of(exc) not in STALE:
+                raise
+        token = ""
+        while True:
+            data, after = self._events(at, token)
+            if len(data) > size or after == token:
+                return data[size:], after
+            size, token = size - len(data), after
+
+    def _events(self, at: int, token: str) -> tuple[bytes, str]:
+        """Give the lines after *token* and the token after them; equal tokens are the end for now."""
+        params: dict[str, Any] = {"nextToken": token} if token else {}
+        where = {"logGroupName": self.group, "logStreamName": self.attempts[at].name}
+        try:
+            with translated("get_log_events"):
+                found: Mapping[str, Any] = self.session.look("logs").get_log_events(
+                    **where, startFromHead=True, **params
+                )
+        except RemoteError as exc:
+            if code_of(exc) in ABSENT:  # nothing was printed yet
+                return b"", token
+            raise
+        data = "".join(f"{event['message']}\n" for event in got(found, "events")).encode()
+        return data, got(found, "nextForwardToken")

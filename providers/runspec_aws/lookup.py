@@ -1,0 +1,252 @@
+"""Looking for what requests make, by the names they give it."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
+
+from runspec_aws.errors import code_of, got, translated
+from runspec_aws.infrastructure import compute_environments
+from runspec_aws.session.clients import Session
+from runspec_jobs.provider import Answer, Finding, RemoteError, Request, RunspecError
+
+LEAVING = ("DELETING", "DELETED")
+BUSY = ("CREATING", "UPDATING")
+FRESH_S = 0.9
+NOTHING = frozenset(
+    "404 NoSuchKey NotFound InvalidPlacementGroup.Unknown "
+    "InvalidLaunchTemplateName.NotFoundException InvalidLaunchTemplateId.NotFound".split()
+)
+Found = Mapping[str, Any] | None
+
+
+class Kind(NamedTuple):
+    """One kind of thing at AWS Batch: the call that describes it and the keys of its answer."""
+
+    describe: str
+    asked: str
+    listed: str
+    name: str
+    arn: str
+
+
+ENVIRONMENT = Kind(
+    "describe_compute_environments",
+    "computeEnvironments",
+    "computeEnvironments",
+    "computeEnvironmentName",
+    "computeEnvironmentArn",
+)
+QUEUE = Kind("describe_job_queues", "jobQueues", "jobQueues", "jobQueueName", "jobQueueArn")
+
+
+def find(session: Session, do: Request) -> Answer | None:
+    """Give the answer that *do* would have given, or None when what it makes is not there."""
+    return FINDERS[do.operation](session, do.params)
+
+
+def named(do: Request) -> Answer:
+    """Give the answer of a call that answers with nothing of use: what it made, by name."""
+    return {key: do.params[key] for key in NAMES.get(do.operation, ())}
+
+
+NAMES: Mapping[str, tuple[str, ...]] = {
+    "put_object": ("Key",),
+    "create_placement_group": ("GroupName",),
+    "create_launch_template": ("LaunchTemplateName",),
+}
+
+
+def _object(session: Session, params: Mapping[str, Any]) -> Answer | None:
+    where = {"Bucket": params["Bucket"], "Key": params["Key"]}
+    found = absent(lambda: session.look("s3").head_object(**where), f"look for {params['Key']}")
+    return None if found is None else {"Key": params["Key"]}
+
+
+def absent(
+    ask: Callable[[], Mapping[str, Any]], what: str, codes: frozenset[str] = NOTHING
+) -> Found:
+    """Give what *ask* gives, or None when the service refuses with one of *codes*: there is nothing."""
+    try:
+        with translated(what):
+            return ask()
+    except RemoteError as exc:
+        if code_of(exc) in codes:
+            return None
+        raise
+
+
+def asked(ask: Callable[[], Any], good: str, hint: str) -> tuple[Finding, Any]:
+    """Give a finding about *ask*, and what it gave; None when it was refused."""
+    try:
+        with translated(good):
+            found = ask()
+    except RunspecError as exc:
+        return Finding(exc.message, False, hint), None
+    return Finding(good, True), found
+
+
+def _placement(session: Session, params: Mapping[str, Any]) -> Answer | None:
+    names = [params["GroupName"]]
+    ask = lambda: session.look("ec2").describe_placement_groups(GroupNames=names)  # noqa: E731
+    found = absent(ask, "look for a placement group")
+    groups = () if found is None else got(found, "PlacementGroups")
+    there = [group for group in groups if group["State"] != "deleted"]
+    return {"GroupName": params["GroupName"]} if there else None
+
+
+def _template(session: Session, params: Mapping[str, Any]) -> Answer | None:
+    names = [params["LaunchTemplateName"]]
+    ask = lambda: session.look("ec2").describe_launch_templates(LaunchTemplateNames=names)  # noqa: E731
+    found = absent(ask, "look for a launch template")
+    there = found is not None and got(found, "LaunchTemplates")
+    return {"LaunchTemplateName": names[0]} if there else None
+
+
+def described(session: Session, kind: Kind, name: str) -> Found:
+    """Give what the service says of the thing called *name*; None when it is not there, or leaving.
+
+    What was VALID just now is not asked for again: several steps look at one thing in a row.
+    """
+    at, known = session.valid.get((kind.describe, name), (-math.inf, None))
+    if time.monotonic() - at < FRESH_S:
+        return known
+    found = _any(session, kind, name)
+    if found is None or found.get("status") in LEAVING:
+        return None
+    if found.get("status") == "VALID":
+        session.valid[kind.describe, name] = (time.monotonic(), found)
+    return found
+
+
+def _made(kind: Kind, key: str) -> Callable[..., Answer | None]:
+    def look(session: Session, params: Mapping[str, Any]) -> Answer | None:
+        found = described(session, kind, params[key])
+        if found is None:
+            return None
+        return {kind.arn: found[kind.arn], kind.name: found[kind.name]}
+
+    return look
+
+
+def _definition(session: Session, params: Mapping[str, Any]) -> Answer | None:
+    """A name stands for its content, so every revision that is active will do."""
+    with translated("describe_job_definitions"):
+        found = session.look("batch").describe_job_definitions(
+            jobDefinitionName=params["jobDefinitionName"], status="ACTIVE"
+        )
+        found = got(found, "jobDefinitions")
+    if not found:
+        return None
+    newest = max(found, key=lambda definition: definition["revision"])
+    return {k: newest[k] for k in ("jobDefinitionArn", "jobDefinitionName", "revision")}
+
+
+FINDERS: Mapping[str, Callable[[Session, Mapping[str, Any]], Answer | None]] = {
+    "put_object": _object,
+    "create_placement_group": _placement,
+    "create_launch_template": _template,
+    "create_compute_environment": _made(ENVIRONMENT, "computeEnvironmentName"),
+    "create_job_queue": _made(QUEUE, "jobQueueName"),
+    "register_job_definition": _definition,
+}
+
+
+def settled(session: Session, do: Request) -> bool:
+    """Say whether what *do* makes can be used. Raises RemoteError when it never will be."""
+    for operation, kind, key in (
+        ("create_compute_environment", ENVIRONMENT, "computeEnvironmentName"),
+        ("create_job_queue", QUEUE, "jobQueueName"),
+    ):
+        if do.operation == operation:
+            found = described(session, kind, do.params[key])
+            if found is not None and found["status"] == "INVALID":
+                what = (
+                    f"{do.params[key]} is invalid: {found.get('statusReason', 'no reason given')}"
+                )
+                hint = (
+                    "mend what it says, take it away (runspec gc, destroy --site), and apply again"
+                )
+                raise RemoteError(what, hint)
+            return found is not None and _is_on(session, found, kind)
+    return True
+
+
+def _is_on(session: Session, found: Mapping[str, Any], kind: Kind) -> bool:
+    """Say whether a thing of ours can be used; one that a destroy left half taken away is switched on again."""
+    if found["status"] != "VALID":
+        return False
+    if found["state"] == "ENABLED":
+        return True
+    session.valid.clear()
+    noun, key = (
+        compute_environments.ENVIRONMENT if kind is ENVIRONMENT else compute_environments.QUEUE
+    )
+    with translated(f"update_{noun}"):
+        update = getattr(session.look("batch"), f"update_{noun}")
+        update(**{key: found[kind.name], "state": "ENABLED"})
+    return False
+
+
+# What takes something away: how to look whether it is there still, and whether it is at rest.
+THINGS: Mapping[str, tuple[Kind, str]] = {
+    "update_compute_environment": (ENVIRONMENT, "computeEnvironment"),
+    "delete_compute_environment": (ENVIRONMENT, "computeEnvironment"),
+    "update_job_queue": (QUEUE, "jobQueue"),
+    "delete_job_queue": (QUEUE, "jobQueue"),
+}
+
+
+def undoes(request: Request) -> bool:
+    """Say whether *request* is the undo of a step and not its doing."""
+    off = request.operation.startswith("update") and request.params.get("state") == "DISABLED"
+    return off or request.operation.startswith(("delete", "deregister"))
+
+
+def there(session: Session, undo: Request) -> bool:
+    """Say whether there is anything for *undo* to take away; what is leaving is there."""
+    params, operation = undo.params, undo.operation
+    if operation in THINGS:
+        kind, key = THINGS[operation]
+        found = _any(session, kind, params[key])
+        off = operation.startswith("update") and found is not None and found["state"] == "DISABLED"
+        return found is not None and not off
+    if operation == "deregister_job_definition":
+        return _active(session, params["jobDefinition"])
+    if operation == "delete_object":
+        return _object(session, params) is not None
+    look = _placement if operation == "delete_placement_group" else _template
+    return look(session, params) is not None
+
+
+def _any(session: Session, kind: Kind, name: str) -> Found:
+    with translated(kind.describe):
+        answer = getattr(session.look("batch"), kind.describe)(**{kind.asked: [name]})
+    found = [thing for thing in got(answer, kind.listed) if thing.get("status") != "DELETED"]
+    return found[0] if found else None
+
+
+def busy(session: Session, undo: Request) -> bool:
+    """Say whether what *undo* is about is still changing, and would refuse to."""
+    return _status(session, undo) in BUSY
+
+
+def leaving(session: Session, undo: Request) -> bool:
+    """Say whether what *undo* is about has been deleted, and is there for a while yet."""
+    return _status(session, undo) == "DELETING"
+
+
+def _status(session: Session, undo: Request) -> str | None:
+    if undo.operation not in THINGS:
+        return None
+    kind, key = THINGS[undo.operation]
+    found = _any(session, kind, undo.params[key])
+    return None if found is None else found.get("status")
+
+
+def _active(session: Session, arn: str) -> bool:
+    with translated("describe_job_definitions"):
+        found = session.look("batch").describe_job_definitions(jobDefinitions=[arn])
+    return any(d["status"] == "ACTIVE" for d in got(found, "jobDefinitions"))

@@ -1,0 +1,133 @@
+"""What lies about at AWS with our name on it and belongs to no run that anybody knows."""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from typing import Any
+
+from runspec_aws import timing
+from runspec_aws.errors import got, listed, translated
+from runspec_aws.infrastructure.compute_environments import taken_away
+from runspec_aws.lookup import ENVIRONMENT, QUEUE, Kind
+from runspec_aws.naming import batch, s3
+from runspec_aws.session.clients import Session
+from runspec_aws.status.jobs import Jobs
+from runspec_aws.store.objects import Objects
+from runspec_jobs.provider import Litter, Request
+
+OURS = "runspec-"
+MACHINES = re.compile(r"runspec-(machine|close)-[0-9a-f]{12}")  # they are made without tags
+YOUNG_S = 86_400.0  # an upload that was begun so lately may still be going on
+
+
+class Collector:
+    """Looks through one account, region and bucket."""
+
+    def __init__(self, session: Session, files: Objects, jobs: Jobs) -> None:
+        self.session, self.files, self.jobs = session, files, jobs
+
+    def litter(self, runs: Collection[str], made: Collection[str]) -> Iterator[Litter]:
+        """Give all that is neither of *runs* nor one of the names in *made*, in the order to remove it."""
+        alone = list(self._runs(runs))
+        yield from alone
+        needed = any(run.alive for run in alone)  # by a job that nobody knows
+        yield from (found._replace(alive=found.alive or needed) for found in self._shared(made))
+
+    def _shared(self, made: Collection[str]) -> Iterator[Litter]:
+        yield from self._definitions(made)
+        for kind, noun, key in (
+            (QUEUE, "job_queue", "jobQueue"),
+            (ENVIRONMENT, "compute_environment", "computeEnvironment"),
+        ):
+            yield from self._things(kind, noun, key, made)
+        if self.session.own_queue:
+            yield from self._machines(made)
+        yield from self._objects(made)
+        yield from self._uploads()
+
+    def _runs(self, runs: Collection[str]) -> Iterator[Litter]:
+        base = f"{self.files.prefix}/runs/"
+        forgotten = sorted(set(self.files.folders(base)) - set(runs))
+        living = self._living(forgotten)
+        for run in forgotten:
+            alive = run in living
+            where = {"bucket": self.session.bucket, "prefix": f"{base}{run}/"}
+            remove = (Request("runspec", "empty_prefix", where),)
+            yield Litter(f"run {run}{', whose job is alive' if alive else ''}", remove, run, alive)
+
+    def _living(self, forgotten: Sequence[str]) -> set[str]:
+        """Give those whose job has not ended. Each may have been submitted just now, and lists lag: two looks for all.
+
+        A job that starts later than both finds its run destroyed, and leaves.
+        """
+        living = self.jobs.alive() if forgotten else set()
+        if not living.issuperset(forgotten):
+            time.sleep(timing.SETTLE_S)
+            living |= self.jobs.alive()
+        return living
+
+    def _definitions(self, made: Collection[str]) -> Iterator[Litter]:
+        pages = self.session.look("batch").get_paginator("describe_job_definitions")
+        with translated("describe_job_definitions"):
+            found = [
+                d for page in pages.paginate(status="ACTIVE") for d in got(page, "jobDefinitions")
+            ]
+        for definition in found:
+            name, arn = definition["jobDefinitionName"], definition["jobDefinitionArn"]
+            if name.startswith(OURS) and name not in made:
+                remove = batch("deregister_job_definition", jobDefinition=arn)
+                yield Litter(f"job definition {name}:{definition['revision']}", (remove,))
+
+    def _things(self, kind: Kind, noun: str, key: str, made: Collection[str]) -> Iterator[Litter]:
+        pages = self.session.look("batch").get_paginator(kind.describe)
+        with translated(kind.describe):
+            found = [thing for page in pages.paginate() for thing in got(page, kind.listed)]
+        for thing in found:
+            name = thing[kind.name]
+            if name.startswith(OURS) and name not in made and _tagged(thing):
+                remove = taken_away((noun, key), name)
+                yield Litter(f"{noun.replace('_', ' ')} {name}", (remove,))
+
+    def _machines(self, made: Collection[str]) -> Iterator[Litter]:
+        """Give what machines of environments were made with, which EC2 has."""
+        ec2 = self.session.look("ec2")
+        pages = ec2.get_paginator("describe_launch_templates")
+        with translated("describe_launch_templates"):
+            templates = [t for page in pages.paginate() for t in got(page, "LaunchTemplates")]
+        with translated("describe_placement_groups"):
+            groups = got(ec2.describe_placement_groups(), "PlacementGroups")
+        for noun, key, found in (
+            ("launch_template", "LaunchTemplateName", templates),
+            ("placement_group", "GroupName", groups),
+        ):
+            for name in (thing[key] for thing in found if thing.get("State") != "deleted"):
+                if MACHINES.fullmatch(name) and name not in made:
+                    remove = Request("ec2", f"delete_{noun}", {key: name})
+                    yield Litter(f"{noun.replace('_', ' ')} {name}", (remove,))
+
+    def _objects(self, made: Collection[str]) -> Iterator[Litter]:
+        for kind in ("blobs", "inside"):
+            for found in self.files.listing(f"{self.files.prefix}/{kind}/"):
+                key = found["Key"]
+                if key not in made:
+                    remove = s3("delete_object", Bucket=self.session.bucket, Key=key)
+                    yield Litter(f"upload {key} ({found['Size']:,} bytes)", (remove,))
+
+    def _uploads(self) -> Iterator[Litter]:
+        """Uploads in parts that nobody finished cost as much as whole ones."""
+        pages = self.session.look("s3").get_paginator("list_multipart_uploads")
+        where = {"Bucket": self.session.bucket, "Prefix": f"{self.files.prefix}/"}
+        with translated("list_multipart_uploads"):
+            found = [u for page in pages.paginate(**where) for u in listed(page, "Uploads")]
+        for upload in found:
+            where = {"Bucket": self.session.bucket, "Key": upload["Key"]}
+            remove = s3("abort_multipart_upload", **where, UploadId=upload["UploadId"])
+            young = time.time() - upload["Initiated"].timestamp() < YOUNG_S
+            yield Litter(f"unfinished upload of {upload['Key']}", (remove,), alive=young)
+
+
+def _tagged(thing: Mapping[str, Any]) -> bool:
+    """A name that begins like ours may be somebody else's; the tag says that it is not."""
+    return any(key.startswith("runspec:") for key in thing.get("tags", {}))

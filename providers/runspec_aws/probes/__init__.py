@@ -1,0 +1,1 @@
+"""Probes that test beliefs about AWS against a real account."""

@@ -1,0 +1,377 @@
+"""Probes of AWS Batch: what runspec takes for granted of lists, of TerminateJob, of tries and of logs."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from runspec_aws import plan, timing
+from runspec_aws.client import AwsClient
+from runspec_aws.errors import got, translated
+from runspec_aws.infrastructure import compute_environments
+from runspec_aws.naming import batch
+from runspec_aws.options import AwsOptions
+from runspec_aws.probes.store import said
+from runspec_aws.status.poll import Job
+from runspec_jobs.provider import (
+    AlreadyExists,
+    Facts,
+    Observation,
+    ProbeContext,
+    RemoteError,
+    Request,
+    Spec,
+    Unavailable,
+    Verdict,
+)
+
+MADE_S = 300.0  # for an environment and a queue to be VALID
+SHOWN_S = 120.0  # for what was asked for to be seen
+RUN_S = 900.0  # for a job to get a machine and to end
+SPOT_S = 900.0  # after which a job has had time enough to get spot machines
+PAUSE_S = 1.0
+WAITING = ("SUBMITTED", "PENDING", "RUNNABLE")
+REASON = "ended by a probe of runspec"
+LAST = "the last line"
+# It prints the names of what the address of the role's credentials answers, and no value.
+ROLE = """
+import json, os, urllib.request as web
+e = os.environ.get
+url = e("AWS_CONTAINER_CREDENTIALS_FULL_URI") or (
+    "http://169.254.170.2" + os.environ["AWS_CONTAINER_CREDENTIALS_RELATIVE_URI"])
+token = e("AWS_CONTAINER_AUTHORIZATION_TOKEN")
+ask = web.Request(url, headers={"Authorization": token} if token else {})
+found = json.load(web.build_opener(web.ProxyHandler({})).open(ask, timeout=10))
+print("role:", *sorted(name for name in found if found[name]))
+"""
+KEYS = {"AccessKeyId", "SecretAccessKey", "Token", "Expiration"}
+TRY = f"""
+echo "attempt $AWS_BATCH_JOB_ATTEMPT"
+command -v python3 >/dev/null || echo "no python3"
+python3 -c '{ROLE}'
+[ "$AWS_BATCH_JOB_ATTEMPT" = 1 ] && exit 75
+echo "{LAST}"
+"""
+LISTEN = (
+    "trap 'echo told; sleep 3; echo still here; exit 3' TERM; "
+    "echo ready; i=0; while [ $i -lt 600 ]; do sleep 1; i=$((i+1)); done"
+)
+
+
+class Bench:
+    """What the probes of one session share: a queue that starts nothing, one that does, and a job in each."""
+
+    def __init__(self, options: AwsOptions) -> None:
+        self.options = options
+        self.requests: dict[str, tuple[Request, ...]] = {}  # that made a queue, by its name
+        self._queues: dict[str, str] = {}
+        self._array = ""
+        self._tried: Job = {}
+
+    def queue(self, client: AwsClient, context: ProbeContext, kind: str) -> str:
+        """Give a queue: the profile's, or one of this session's own; `idle` starts nothing, and is always our own."""
+        if kind != "idle" and self.options.queue:
+            return self.options.queue
+        if kind not in self._queues:
+            self._queues[kind] = self._made(client, context, kind)
+        return self._queues[kind]
+
+    def _made(self, client: AwsClient, context: ProbeContext, kind: str) -> str:
+        if not self.options.subnets:
+            raise Unavailable("the profile names no subnets for an environment of its own")
+        name, spot = f"runspec-{context.name}-{kind}", kind == "spot"
+        own = {"queue": None, "max_vcpus": 4, "fargate": self.options.fargate and not spot}
+        wanted = spec("true", capacity="spot" if spot else "on-demand")
+        found = compute_environments.steps(wanted, self.options.model_copy(update=own))
+        steps = {step.id: step.do for step in found}
+        (made,) = (do for key, do in steps.items() if key.startswith("environment-"))
+        for which, noun in (
+            (compute_environments.ENVIRONMENT, "compute-environment"),
+            (compute_environments.QUEUE, "job-queue"),
+        ):
+            by_hand = (
+                f"aws batch update-{noun} --{noun} {name} --state DISABLED, and when it is: "
+                f"aws batch delete-{noun} --{noun} {name}"
+            )
+            context.note(f"{noun} {name}", by_hand, compute_environments.taken_away(which, name))
+        context.tell(f"an environment and a queue are made: {name}")
+        environment = made._replace(params={**made.params, "computeEnvironmentName": name})
+        client.call(environment)
+        _await(lambda: _valid(client, "compute_environments", name), context, MADE_S)
+        order = [{"order": 1, "computeEnvironment": name}]
+        named = {"jobQueueName": name, "computeEnvironmentOrder": order}
+        queue = batch("create_job_queue", **{**steps["queue"].params, **named})
+        client.call(queue)
+        self.requests[name] = (environment, queue)
+        _await(lambda: _valid(client, "job_queues", name), context, MADE_S)
+        if kind == "idle":
+            off = {"computeEnvironment": name, "state": "DISABLED"}
+            client.call(batch("update_compute_environment", **off))
+        return name
+
+    def array(self, client: AwsClient, context: ProbeContext) -> str:
+        """Give the id of an array of two that waits for ever, submitted just now or by the probe before."""
+        if not self._array:
+            queue = self.queue(client, context, "idle")
+            self._array = submitted(
+                client, context, queue, "array", "true", arrayProperties={"size": 2}
+            )
+        return self._array
+
+    def tried(self, client: AwsClient, context: ProbeContext) -> Job:
+        """Give a job that failed with 75 once and then ended well, or how else it has ended."""
+        if not self._tried:
+            queue = self.queue(client, context, "work")
+            job = submitted(client, context, queue, "tried", TRY)
+            self._tried = ended(client, context, job)
+        return self._tried
+
+
+def spec(text: str, *, nodes: int = 1, capacity: str = "on-demand") -> Spec:
+    """Give a spec of the smallest job that is tried twice."""
+    fields = {"apiVersion": "runspec/v1", "name": "probe", "provider": "aws-batch", "run": text}
+    cluster = {"cpus": 1, "nodes": nodes, "capacity": capacity}
+    bounds = {"retry": {"attempts": 2}, "timeout": "15m"}
+    return Spec.model_validate({**fields, **bounds, "cluster": cluster})
+
+
+def submitted(
+    client: AwsClient,
+    context: ProbeContext,
+    queue: str,
+    kind: str,
+    text: str,
+    nodes: int = 1,
+    **more: Any,
+) -> str:
+    """Submit a job that runs *text* by the image's shell, as runspec's definitions are; give its id."""
+    name = f"runspec-{context.name}-{kind}"
+    options = client.options.model_copy(update={"queue": queue, "files": "role"})
+    steps = {step.id: step.do for step in plan.steps(spec(text, nodes=nodes), name, Facts(options))}
+    content = {**steps["definition"].params, "jobDefinitionName": name}
+    groups = content.get("nodeProperties", {}).get("nodeRangeProperties", ())
+    for container in (content.get("containerProperties"), *(one["container"] for one in groups)):
+        if container is not None:
+            container["command"] = ["/bin/sh", "-c", text]
+    context.note(
+        f"the job definition {name}",
+        f"aws batch deregister-job-definition --job-definition {name}:1",
+        batch("deregister_job_definition", jobDefinition=f"{name}:1"),
+    )
+    context.note(
+        f"jobs {name} in {queue}",
+        f"aws batch list-jobs --job-queue {queue} --filters name=JOB_NAME,values={name}, and for each: "
+        "aws batch terminate-job --reason probe --job-id ID",
+        Request("runspec", "end_jobs", {"queue": queue, "name": name}),
+    )
+    prefix = steps["record"].params["Key"].removesuffix("record.json")
+    where = {"bucket": client.session.bucket, "prefix": prefix}
+    by_hand = f"aws s3 rm --recursive s3://{where['bucket']}/{prefix}"
+    context.note(f"the record of {name}", by_hand, Request("runspec", "empty_prefix", where))
+    client.call(steps["record"])  # by which gc on another machine knows the job, and ends it
+    answer = client.call(batch("register_job_definition", **content))
+    arn = answer["jobDefinitionArn"]
+    job = {**steps["job"].params, "jobDefinition": arn, **more}
+    job.pop("containerOverrides", None)
+    return str(client.call(batch("submit_job", **job))["jobId"])
+
+
+def described(client: AwsClient, job: str) -> Job | None:
+    return client.jobs.asking.describe([job], anew=True).get(job)
+
+
+def ended(client: AwsClient, context: ProbeContext, job: str) -> Job:
+    """Wait until *job* has ended; give it. Raises Unavailable when it does not get that far."""
+    _await(
+        lambda: (described(client, job) or {}).get("status") in ("SUCCEEDED", "FAILED"),
+        context,
+        RUN_S,
+    )
+    return described(client, job) or {}
+
+
+def printed(client: AwsClient, stream: str) -> list[str]:
+    """Give the lines of a log stream so far."""
+    where = {"logGroupName": client.options.log_group, "logStreamName": stream}
+    with translated("get_log_events"):
+        answer = client.session.look("logs").get_log_events(**where, startFromHead=True)
+    return [event["message"] for event in got(answer, "events")]
+
+
+def _valid(client: AwsClient, noun: str, name: str) -> bool:
+    key = "computeEnvironments" if noun == "compute_environments" else "jobQueues"
+    with translated(f"describe_{noun}"):
+        answer = getattr(client.session.look("batch"), f"describe_{noun}")(**{key: [name]})
+    found = got(answer, key)
+    if found and found[0]["status"] == "INVALID":
+        raise Unavailable(f"{name} is INVALID: {found[0].get('statusReason', '')}")
+    return bool(found) and found[0]["status"] == "VALID"
+
+
+def _await(done: Callable[[], bool], context: ProbeContext, longest_s: float) -> float:
+    """Wait until *done*; give how long that took. Raises Unavailable after *longest_s*."""
+    began = time.monotonic()
+    while not done():
+        if time.monotonic() - began > longest_s:
+            raise Unavailable(f"nothing came of it in {longest_s:.0f} s")
+        context.sleep(PAUSE_S)
+    return time.monotonic() - began
+
+
+def shown_at_once(client: AwsClient, context: ProbeContext, bench: Bench) -> Observation:
+    queue = bench.queue(client, context, "idle")
+    job = bench.array(client, context)
+    name, began = f"runspec-{context.name}-array", time.monotonic()
+
+    def listed() -> bool:
+        pages = client.session.look("batch").get_paginator("list_jobs")
+        by_name = [{"name": "JOB_NAME", "values": [name]}]
+        with translated("list_jobs"):
+            found = [
+                one
+                for page in pages.paginate(jobQueue=queue, filters=by_name)
+                for one in got(page, "jobSummaryList")
+            ]
+        return any(one["jobId"] == job for one in found)
+
+    _await(lambda: described(client, job) is not None, context, SHOWN_S)
+    described_s = time.monotonic() - began
+    _await(listed, context, SHOWN_S)
+    listed_s = time.monotonic() - began
+    seen = f"DescribeJobs shows a job {described_s:.1f} s after SubmitJob, ListJobs by name {listed_s:.1f} s after it"
+    return said(max(described_s, listed_s) <= timing.SETTLE_S, seen)
+
+
+def made_twice(client: AwsClient, context: ProbeContext, bench: Bench) -> Observation:
+    name = bench.queue(client, context, "idle")
+    told = []
+    for request in bench.requests[name]:
+        try:
+            client.call(request)
+            told.append(f"{request.operation} was taken twice")
+        except AlreadyExists:
+            told.append(f"{request.operation} was refused")
+        except RemoteError as exc:
+            told.append(exc.message)
+    valid = all(_valid(client, noun, name) for noun in ("compute_environments", "job_queues"))
+    holds = valid and all(line.endswith("refused") for line in told)
+    return said(holds, f"{'; '.join(told)}; both are {'' if valid else 'not '}VALID")
+
+
+def waiting_child_ends(client: AwsClient, context: ProbeContext, bench: Bench) -> Observation:
+    job = bench.array(client, context)
+    child, other = f"{job}:0", f"{job}:1"
+    _await(lambda: (described(client, child) or {}).get("status") == "RUNNABLE", context, SHOWN_S)
+    terminated(client, child)
+    found = _settled(client, context, child)
+    rest = (described(client, other) or {}).get("status", "nothing")
+    reason = found.get("statusReason", "")
+    holds = (
+        found.get("status") == "FAILED"
+        and reason.startswith(REASON)
+        and rest not in ("SUCCEEDED", "FAILED")
+    )
+    return said(holds, f"the child is {found.get('status')} ({reason}), the other {rest}")
+
+
+def waiting_array_ends(client: AwsClient, context: ProbeContext, bench: Bench) -> Observation:
+    job = bench.array(client, context)
+    terminated(client, job)
+    found = _settled(client, context, job)
+    reason = found.get("statusReason", "")
+    holds = found.get("status") == "FAILED" and reason.startswith(REASON)
+    return said(holds, f"the array is {found.get('status')} ({reason})")
+
+
+def terminated(client: AwsClient, job: str) -> None:
+    with translated("terminate_job"):
+        client.session.look("batch").terminate_job(jobId=job, reason=REASON)
+
+
+def _settled(client: AwsClient, context: ProbeContext, job: str) -> Job:
+    """Give *job* when it has ended, or as it is after SHOWN_S: that it goes on is an answer too."""
+    end = time.monotonic() + SHOWN_S
+    found: Mapping[str, Any] = {}
+    while found.get("status") not in ("SUCCEEDED", "FAILED") and time.monotonic() < end:
+        context.sleep(PAUSE_S)
+        found = described(client, job) or {}
+    return found
+
+
+def tried_again(client: AwsClient, context: ProbeContext, bench: Bench) -> Observation:
+    job = bench.tried(client, context)
+    codes = [one.get("container", {}).get("exitCode") for one in job.get("attempts", ())]
+    holds = (job.get("status"), codes) == ("SUCCEEDED", [75, 0])
+    return said(holds, f"{job.get('status')}, exit codes of its tries: {codes}")
+
+
+def tries_have_logs(client: AwsClient, context: ProbeContext, bench: Bench) -> Observation:
+    job = bench.tried(client, context)
+    streams = [one.get("container", {}).get("logStreamName") for one in job.get("attempts", ())]
+    if not streams or None in streams:
+        return said(False, f"log streams of its tries: {streams}")
+    first = [(printed(client, name) or [""])[0] for name in streams]
+    holds = len({*streams}) == 2 and [line[:9] for line in first] == ["attempt 1", "attempt 2"]
+    return said(
+        holds, f"{len({*streams})} streams, which begin with {[line[:9] for line in first]}"
+    )
+
+
+def credentials_are_given(client: AwsClient, context: ProbeContext, bench: Bench) -> Observation:
+    job = bench.tried(client, context)
+    names = [one.get("container", {}).get("logStreamName") for one in job.get("attempts", ())]
+    lines = printed(client, names[0]) if names and names[0] else []
+    if not client.options.job_role or not lines or "no python3" in lines:
+        what = "the profile names no job_role, the image has no python3, or the job did not run"
+        return Observation(Verdict.UNKNOWN, what)
+    told = next((line for line in lines if line.startswith("role:")), lines[-1])
+    return said({*told.split()[1:]} >= KEYS, f"the job printed '{told}'")
+
+
+def last_line_comes(client: AwsClient, context: ProbeContext, bench: Bench) -> Observation:
+    queue = bench.queue(client, context, "work")
+    text = f"i=0; while [ $i -lt 200 ]; do echo $i; i=$((i+1)); done; echo {LAST}"
+    found = ended(client, context, submitted(client, context, queue, "lines", text))
+    stream = found.get("container", {}).get("logStreamName", "")
+    if not stream:
+        return Observation(
+            Verdict.UNKNOWN, f"the job is {found.get('status')}, and has no log stream"
+        )
+    _await(lambda: LAST in printed(client, stream), context, SHOWN_S)
+    late_s = client.jobs.asking.service_s() - found.get("stoppedAt", 0) / 1000
+    return said(late_s <= timing.QUIET_S + SLACK_S, f"{late_s:.1f} s after stoppedAt it was there")
+
+
+SLACK_S = 2 * PAUSE_S  # it was there some time before it was looked for
+
+
+def told_to_end(client: AwsClient, context: ProbeContext, bench: Bench) -> Observation:
+    queue = bench.queue(client, context, "work")
+    job = submitted(client, context, queue, "told", LISTEN)
+
+    def lines() -> list[str]:
+        name = (described(client, job) or {}).get("container", {}).get("logStreamName")
+        return printed(client, name) if name else []
+
+    _await(lambda: "ready" in lines(), context, RUN_S)
+    terminated(client, job)
+    ended(client, context, job)
+    context.sleep(timing.QUIET_S)
+    found = [word for word in ("told", "still here") if word in lines()]
+    return said(len(found) == 2, f"after TerminateJob the program printed {found}")
+
+
+def gang_on_spot(client: AwsClient, context: ProbeContext, bench: Bench) -> Observation:
+    queue = bench.queue(client, context, "spot")
+    try:
+        job = submitted(client, context, queue, "gang", "true", nodes=2)
+    except RemoteError as exc:
+        return said(True, f"SubmitJob refuses it: {exc.message}")
+    found: Job = {}
+    end = time.monotonic() + SPOT_S
+    while found.get("status", "RUNNABLE") in WAITING and time.monotonic() < end:
+        context.sleep(PAUSE_S)
+        found = described(client, job) or {}
+    seen = f"after {SPOT_S:.0f} s at most it is {found.get('status')} ({found.get('statusReason', '')})"
+    return said(found.get("status") in WAITING, seen)

@@ -1,0 +1,1 @@
+"""What a node asks for, and the instance types and kind of job that satisfy it."""

@@ -1,0 +1,130 @@
+"""What one node of a job needs, in the numbers of AWS Batch, and the machines that have it."""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple
+
+from runspec_aws.options import AwsOptions
+from runspec_aws.resources.instance_types import INSTANCES, KNOWN, MIB, Instance, fitting
+from runspec_aws.resources.job_kind import Shape, shape
+from runspec_jobs.provider import Launch, Spec
+
+MEMORY_PER_CPU_MIB = 2048 - 128  # fits the smallest machines, less what the system takes
+
+# vCPUs and the memory in MiB that goes with them: lowest, highest, step.
+# https://docs.aws.amazon.com/batch/latest/APIReference/API_ResourceRequirement.html
+FARGATE: tuple[tuple[float, int, int, int], ...] = (
+    (0.25, 512, 2048, 512),
+    (0.5, 1024, 4096, 1024),
+    (1, 2048, 8192, 1024),
+    (2, 4096, 16384, 1024),
+    (4, 8192, 30720, 1024),
+    (8, 16384, 61440, 4096),
+    (16, 32768, 122880, 8192),
+)
+
+
+class Needs(NamedTuple):
+    """What one node asks for; *cpus* as text, since Fargate sells quarters."""
+
+    cpus: str
+    memory_mib: int
+    gpus: int
+
+    @property
+    def requirements(self) -> list[dict[str, str]]:
+        """The same as Batch's resourceRequirements: values are text, and no GPU is not 0 GPUs."""
+        found = [("VCPU", self.cpus), ("MEMORY", str(self.memory_mib))]
+        found += [("GPU", str(self.gpus))] if self.gpus else []
+        return [{"type": kind, "value": value} for kind, value in found]
+
+
+def needs(spec: Spec, options: AwsOptions) -> Needs:
+    """Give what a node of *spec* asks for; what it leaves open is its share of the smallest machine."""
+    gpus, memory_mib = spec.cluster.gpus or 0, _mib(spec.cluster.memory)
+    cpus = spec.cluster.cpus or 1
+    if options.fargate:
+        size = on_fargate(spec)
+        return Needs(*size, 0) if size else Needs(str(cpus), memory_mib or 1, 0)
+    if gpus and (found := fitting(cpus, memory_mib or 1, gpus, spec.cluster.gpu_type)):
+        share = found[0].usable_mib * gpus // found[0].gpus
+        cores = found[0].cpus * gpus // found[0].gpus
+        return Needs(str(spec.cluster.cpus or max(1, cores)), memory_mib or share, gpus)
+    wanted = Needs(str(cpus), memory_mib or MEMORY_PER_CPU_MIB * cpus, gpus)
+    return _alone(wanted, spec, options) if alone(spec) else wanted
+
+
+def alone(spec: Spec) -> bool:
+    """Say whether each node must have a machine of its own.
+
+    Jobs of one container share their machine's network: two nodes on it would have one address,
+    and a launcher cannot tell them apart. A gang's nodes have machines of their own anyway.
+    https://docs.aws.amazon.com/batch/latest/userguide/multi-node-parallel-jobs.html
+    """
+    return (
+        spec.launch is not Launch.NONE and shape(spec) is Shape.ARRAY and spec.cluster.nodes.max > 1
+    )
+
+
+def _alone(wanted: Needs, spec: Spec, options: AwsOptions) -> Needs:
+    """Ask for more than half of the machine's cores, so that no two nodes fit on it."""
+    kind = spec.cluster.gpu_type
+    known = [KNOWN[name] for name in options.instance_types if name in KNOWN]
+    found = known or fitting(int(wanted.cpus), wanted.memory_mib, wanted.gpus, kind)
+    half = found[0].cpus // 2 + 1 if found else 1
+    return wanted._replace(cpus=str(max(int(wanted.cpus), half)))
+
+
+def _mib(count: int | None) -> int:
+    return -(-count // MIB) if count else 0
+
+
+def machines(spec: Spec, options: AwsOptions) -> tuple[str, ...]:
+    """Give the types of machines for *spec*, the smallest first: those of the profile, or all that fit.
+
+    Of a family the two smallest are enough: larger ones hold several nodes, and none is left out
+    where a smaller one is short.
+    """
+    if options.fargate or options.instance_types:
+        return () if options.fargate else options.instance_types
+    found = candidates(spec, options)
+    kept: list[Instance] = []
+    for instance in found:
+        family = instance.name.partition(".")[0]
+        if sum(other.name.partition(".")[0] == family for other in kept) < 2:
+            kept.append(instance)
+    return tuple(instance.name for instance in kept)
+
+
+def candidates(spec: Spec, options: AwsOptions) -> tuple[Instance, ...]:
+    wanted = needs(spec, options)
+    found = fitting(
+        math.ceil(float(wanted.cpus)), wanted.memory_mib, wanted.gpus, spec.cluster.gpu_type
+    )
+    return tuple(i for i in found if i.efa or not options.efa)
+
+
+def adapters(spec: Spec, options: AwsOptions) -> int:
+    """Give how many Elastic Fabric Adapters a node has; 1 for a type of machine that the table lacks."""
+    found = machines(spec, options) if options.efa else ()
+    if not found:
+        return 0
+    return KNOWN[found[0]].efa if found[0] in KNOWN else 1
+
+
+def on_fargate(spec: Spec) -> tuple[str, int] | None:
+    """Give the smallest size of Fargate that holds a node: vCPUs and MiB; None when none does."""
+    # The bound of a sweep is one on whole vCPUs.
+    least = 1 if spec.max_parallel else 0.25
+    cpus, memory_mib = spec.cluster.cpus or least, _mib(spec.cluster.memory) or 1
+    for have, low, high, step in FARGATE:
+        if have >= cpus and high >= memory_mib:
+            return f"{have:g}", max(low, low + -(-(memory_mib - low) // step) * step)
+    return None
+
+
+def largest(gpus: int) -> Instance:
+    """Give the machine of the table with the most of everything, with GPUs or without."""
+    found = [i for i in INSTANCES if bool(i.gpus) == bool(gpus)]
+    return max(found, key=lambda i: (i.gpus, i.cpus, i.memory_gib))

@@ -1,0 +1,1 @@
+"""AWS SDK clients, and the partition of a region."""

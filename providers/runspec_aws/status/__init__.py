@@ -1,0 +1,1 @@
+"""How jobs stand, polled from AWS Batch."""

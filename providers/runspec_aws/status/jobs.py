@@ -1,0 +1,388 @@
+"""How jobs stand: what AWS Batch says of them, in the words of the contract."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from runspec_aws import attempts as tries, reasons, timing
+from runspec_aws.errors import got, translated
+from runspec_aws.lookup import QUEUE, described
+from runspec_aws.resources.job_kind import Shape
+from runspec_aws.session.clients import Session
+from runspec_aws.status.array_children import Children
+from runspec_aws.status.poll import AT_ONCE, Asking, Job
+from runspec_aws.store.objects import Objects
+from runspec_jobs.provider import (
+    NOT_NEEDED,
+    Answer,
+    Change,
+    Conflict,
+    NodeStatus,
+    RemoteError,
+    State,
+    Status,
+    blamed,
+    elastic_changes,
+    elastic_end,
+    elastic_status,
+    read_record,
+)
+
+SHOWN = 100  # nodes that a status lists while the job runs; at its end, all
+CANCELLED = "cancelled by runspec"
+QUEUED = ("SUBMITTED", "PENDING", "RUNNABLE")
+
+STATES = {
+    "SUBMITTED": State.WAITING,
+    "PENDING": State.WAITING,
+    "RUNNABLE": State.WAITING,
+    "STARTING": State.WAITING,
+    "RUNNING": State.RUNNING,
+    "SUCCEEDED": State.SUCCEEDED,
+    "FAILED": State.FAILED,
+}
+
+
+class Place(NamedTuple):
+    """Which child of a job is which node of which task."""
+
+    task: int
+    rank: int
+    job: str
+
+
+class Jobs:
+    """The jobs of runs, by the names and ids they have at the service."""
+
+    def __init__(self, session: Session, files: Objects) -> None:
+        self.session = session
+        self.files = files
+        self.asking = Asking(session)
+        self.children = Children(session, self.asking)
+        self._ids: dict[str, str] = {}
+        self._records: dict[str, dict[str, Any]] = {}
+        self._codes: dict[
+            str, dict[tries.Try, int | None]
+        ] = {}  # of tries that were followed by another
+        self._called_off: set[str] = set()  # children that a job has no need of any more
+        self._wished: dict[str, set[int]] = {}  # tasks that the store has as stopped
+        self._stopped: set[str] = set()  # children that were told to end by themselves
+
+    def remember(self, run: str, job: str) -> None:
+        self._ids[run] = job
+
+    def record(self, run: str) -> dict[str, Any] | None:
+        """Give what the run is to do, as it was put beside its data; None once it is destroyed."""
+        if run not in self._records:
+            found = self.files.read("runs", run, "record.json")
+            if found is None:
+                return None
+            self._records[run] = read_record(found, f"the record of {run}")
+        return self._records[run]
+
+    def find(self, run: str) -> Answer | None:
+        """Give the job of *run*. Of several, the oldest is it, and the others are ended.
+
+        The claim lets one of them run, whichever: it is the one that counts, if there is one yet.
+        """
+        found = self._listed(run)
+        if not found:
+            return None
+        claim = (self.files.read("runs", run, "claim") or b"").decode()
+        first = next((job for job in found if job["jobId"] == claim), found[0])
+        for other in found:
+            if other is not first:
+                self._terminate(other["jobId"], "a second job of the same run")
+        self.remember(run, first["jobId"])
+        return {key: first[key] for key in ("jobArn", "jobId", "jobName")}
+
+    def _listed(self, run: str) -> list[Job]:
+        """Give the jobs whose name is *run*, the oldest first. Names match whatever their case."""
+        record = self.record(run)
+        if record is None:
+            return []
+        try:
+            found = [job for job in self._named(record["queue"], run) if job["jobName"] == run]
+        except RemoteError:
+            if described(self.session, QUEUE, record["queue"]) is not None:
+                raise
+            return []  # its jobs went with the queue
+        return sorted(found, key=lambda job: (job.get("createdAt", 0), job["jobId"]))
+
+    def _named(self, queue: str, name: str) -> Iterator[Job]:
+        return self._listed_as(queue, filters=[{"name": "JOB_NAME", "values": [name]}])
+
+    def _listed_as(self, queue: str, **how: Any) -> Iterator[Job]:
+        """Yield the jobs of *queue*, page by page: an empty page is not the end."""
+        pages = self.session.look("batch").get_paginator("list_jobs")
+        with translated("list_jobs"):
+            for page in pages.paginate(jobQueue=queue, **how):
+                yield from got(page, "jobSummaryList")
+
+    def refuse_if_used(self, queue: str) -> None:
+        """Raise Conflict while jobs are in *queue*, whoever's they are: they would end with it."""
+        for status in (s for s, state in STATES.items() if not state.terminal):
+            for job in self._listed_as(queue, jobStatus=status):
+                what = f"{job['jobName']} is {status} in {queue}"
+                raise Conflict(f"{what}: it would end with the queue", "end it first, or wait")
+
+    def alive(self) -> set[str]:
+        """Give the names of all jobs that have not ended, with a few calls for each queue there is.
+
+        RUNNABLE is asked for again at the end: a job that is tried again goes back to it meanwhile.
+        """
+        pages = self.session.look("batch").get_paginator(QUEUE.describe)
+        with translated(QUEUE.describe):
+            queues = [q[QUEUE.name] for page in pages.paginate() for q in got(page, QUEUE.listed)]
+        asked = [status for status, state in STATES.items() if not state.terminal]
+        return {
+            job["jobName"]
+            for queue in queues
+            for status in [*asked, "RUNNABLE"]
+            for job in self._listed_as(queue, jobStatus=status)
+        }
+
+    def look_at_all(self, run: str, record: Mapping[str, Any]) -> None:
+        """Describe the job of *run*, and its children as far as there may be news of them."""
+        if run in self._ids:
+            job, places = self._ids[run], [place.job for place in self.places(run, record)]
+            if record["shape"] == Shape.ARRAY and len(places) >= AT_ONCE:
+                self.children.look(job, places)
+            else:
+                self.asking.describe([job, *places])
+
+    def job(self, run: str) -> Job | None:
+        """Give the job of *run* as it is now; None when there is none, or it is forgotten."""
+        if run not in self._ids and not self._look(run):
+            return None
+        job = self._ids[run]
+        end = time.monotonic() + timing.SETTLE_S
+        while not (found := self.asking.describe([job])) and time.monotonic() < end:
+            if self._destroyed(run):
+                return None
+            time.sleep(0.2)
+        return found.get(job)
+
+    def _look(self, run: str) -> bool:
+        """Find the job of *run*; a list may lag behind its submission."""
+        end = time.monotonic() + timing.SETTLE_S
+        while self.find(run) is None:
+            if self.record(run) is None or time.monotonic() > end:
+                return False
+            time.sleep(0.2)
+        return True
+
+    def _destroyed(self, run: str) -> bool:
+        return self.files.read("runs", run, "record.json") is None
+
+    def places(self, run: str, record: Mapping[str, Any]) -> list[Place]:
+        """Give every node of every task, with the id of its job."""
+        job, nodes = self._ids[run], record["nodes"]
+        if record["shape"] == Shape.SINGLE:
+            return [Place(0, 0, job)]
+        if record["shape"] == Shape.NODES:
+            return [Place(0, rank, f"{job}#{rank}") for rank in range(nodes)]
+        count = nodes
+        for _, values in record["sweep"]:
+            count *= len(values)
+        return [Place(i // nodes, i % nodes, f"{job}:{i}") for i in range(count)]
+
+    def status(self, run: str) -> Status:
+        record = self.record(run)
+        if record is None or self._gone(run):
+            return Status(State.GONE)
+        job = self.job(run)
+        if job is None:
+            return Status(State.GONE)
+        state = self._state(job)
+        nodes = self._nodes(run, record, state.terminal)
+        end = self._elastic_end(run, record, job)
+        if end is not None and state.terminal and state is not State.CANCELLED:
+            return elastic_status(end, nodes)
+        if not state.terminal or self._stopping(job, nodes):
+            running = any(n.state is State.RUNNING for n in nodes) or _runs(job)
+            state = State.RUNNING if running else State.WAITING
+            why = self._why(run, record, job) if state is State.WAITING else ""
+            return Status(state, why, None, nodes)
+        return _ended(job, state, nodes)
+
+    def _why(self, run: str, record: Mapping[str, Any], job: Job) -> str:
+        """Say why *job* waits; an array is PENDING while its children do, and each of them says why."""
+        if record["shape"] != Shape.ARRAY or job["status"] != "PENDING":
+            return reasons.waiting(job)
+        places = [place.job for place in self.places(run, record)]
+        child = self.children.waiting(self._ids[run], places)
+        return reasons.waiting(child or job)
+
+    def _elastic_end(self, run: str, record: Mapping[str, Any], job: Job) -> tuple[int, str] | None:
+        """Give how a job has ended whose nodes come and go, as these have it; who has not come yet is called off.
+
+        A child that waits for a machine would have one started for nothing. None has ended before the job has.
+        """
+        counts = job.get("arrayProperties", {}).get("statusSummary", {})
+        if not record.get("elastic") or not (counts.get("SUCCEEDED") or counts.get("FAILED")):
+            return None
+        places, files = self.places(run, record), self.files
+        count = len(places) // record["nodes"]
+        end = elastic_end(record, count, lambda path: files.read("runs", run, *path.split("/")))
+        if end is not None:
+            for child in self.asking.describe([place.job for place in places]).values():
+                if child["status"] in QUEUED and child["jobId"] not in self._called_off:
+                    self._terminate(child["jobId"], NOT_NEEDED)
+                    self._called_off.add(child["jobId"])
+        return end
+
+    def changes(self, run: str) -> Sequence[Change]:
+        """Give the changes of an elastic job: a list for each task, and a get for each change."""
+        base, files = f"runs/{run}/", self.files
+        return elastic_changes(
+            self.record(run) or {},
+            lambda folder: files.names(f"{base}{folder}"),
+            lambda paths: files.read_all([f"{base}{path}" for path in paths]),
+        )
+
+    def _stopping(self, job: Job, nodes: Sequence[NodeStatus]) -> bool:
+        """A job is over for AWS Batch with its main node, and then the other nodes are stopped.
+
+        https://docs.aws.amazon.com/batch/latest/userguide/multi-node-parallel-jobs.html
+        """
+        since_s = self.asking.service_s() - job.get("stoppedAt", 0) / 1000
+        return since_s < timing.STOP_S and any(not node.state.terminal for node in nodes)
+
+    def _gone(self, run: str) -> bool:
+        """A record that was read may have been destroyed since; asked once the job has ended."""
+        known = self.asking.known(self._ids.get(run, ""))
+        if self._state(known).terminal and self._destroyed(run):
+            self._records.pop(run, None)
+            return True
+        return False
+
+    @staticmethod
+    def _state(job: Job) -> State:
+        if not job:
+            return State.WAITING
+        # A status that a later version of the service may have is none of the two that end a job.
+        state = STATES.get(job["status"], State.WAITING)
+        told = str(job.get("statusReason", "")).startswith((CANCELLED, NOT_NEEDED))
+        return State.CANCELLED if state is State.FAILED and told else state
+
+    def _nodes(self, run: str, record: Mapping[str, Any], ended: bool) -> tuple[NodeStatus, ...]:
+        places = self.places(run, record)
+        if len(places) > SHOWN and not ended:
+            return ()
+        found = self.asking.describe([place.job for place in places], anew=ended)
+        codes = self._noted(run)
+        return tuple(
+            _node(place, found[place.job], codes) for place in places if place.job in found
+        )
+
+    def _noted(self, run: str) -> tries.Codes:
+        """Give what knows the codes that jobs noted before they ended with AGAIN; it asks the store once at most.
+
+        That is for tries that are over by now: what they have not noted, they never will.
+        """
+        known = self._codes.setdefault(run, {})
+        base, asked = f"{self.files.prefix}/runs/{run}/failures/", False
+
+        def code(which: tries.Try) -> int | None:
+            nonlocal asked
+            if which not in known and not asked:
+                keys = (found["Key"][len(base) :] for found in self.files.listing(base))
+                known.update(note for note in map(tries.noted, keys) if note is not None)
+                asked = True
+            return known.setdefault(which, None)
+
+        return code
+
+    def end(self, run: str) -> None:
+        """Ask every job of *run* to end. The claim is taken first: one that starts later leaves."""
+        if self.record(run) is None:
+            return
+        self.files.put_new(b"cancelled", "runs", run, "claim")
+        ids = {job["jobId"] for job in self._listed(run)} | {self._ids.get(run, "")} - {""}
+        for job in self.asking.describe(ids).values():
+            if not self._state(job).terminal:
+                self._terminate(job["jobId"], CANCELLED)
+                self.asking.forget(job["jobId"])
+
+    def stop(self, run: str, tasks: Collection[int]) -> None:
+        """Ask the children of *tasks* to end, each once; what was terminated is not retried.
+
+        The wish is in the store first: a try that begins before we come to its child finds it.
+
+        https://docs.aws.amazon.com/batch/latest/userguide/job_retries.html
+        """
+        record, job = self.record(run), self.job(run)
+        if record is None or job is None or self._state(job).terminal:
+            return
+        if record["shape"] != Shape.ARRAY:
+            self.end(run)
+            return
+        for task in set(tasks) - self._wished.setdefault(run, set()):
+            self.files.put_new(b"", "runs", run, "stop", str(task))
+            self._wished[run].add(task)
+        mine = {place.job for place in self.places(run, record) if place.task in tasks}
+        for name, child in self.asking.describe(mine - self._stopped).items():
+            if not self._state(child).terminal:
+                self._terminate(name, CANCELLED)
+                self.asking.forget(name)
+            self._stopped.add(name)
+
+    def end_named(self, queue: str, name: str) -> None:
+        """Terminate every job called *name* in *queue*; content when there is none, and no queue."""
+        if described(self.session, QUEUE, queue) is None:
+            return
+        for job in self._named(queue, name):
+            if job["jobName"] == name and not self._state(job).terminal:
+                self._terminate(job["jobId"], CANCELLED)
+
+    def _terminate(self, job: str, reason: str) -> None:
+        """TerminateJob ends a job in every state; CancelJob says ok and does nothing to one that runs.
+
+        For a child of an array that waits, see docs/unverified.md, aws-21.
+        """
+        with translated("terminate_job"):
+            self.session.look("batch").terminate_job(jobId=job, reason=reason)
+
+
+def _ended(job: Job, state: State, nodes: tuple[NodeStatus, ...]) -> Status:
+    if state is State.SUCCEEDED:
+        return Status(state, reasons.reclaimed(job), 0, nodes)
+    if state is State.CANCELLED:
+        return Status(state, job.get("statusReason", CANCELLED), None, nodes)
+    stopped = {node.task for node in nodes if node.state is State.CANCELLED}
+    wanted = [node for node in nodes if node.task not in stopped]
+    if stopped and all(node.state is State.SUCCEEDED for node in wanted):
+        if not wanted:
+            return Status(State.CANCELLED, CANCELLED, None, nodes)
+        return Status(State.SUCCEEDED, f"{len(stopped)} tasks were stopped", 0, nodes)
+    first = blamed(nodes)
+    reason = (first.reason if first else "") or reasons.ended(job)
+    return Status(state, reason, first.exit_code if first else None, nodes)
+
+
+def _runs(job: Job) -> bool:
+    """An array whose children run is PENDING itself."""
+    counts = job.get("arrayProperties", {}).get("statusSummary", {})
+    return bool(counts.get("RUNNING")) or job["status"] == "RUNNING"
+
+
+def _node(place: Place, job: Job, codes: tries.Codes) -> NodeStatus:
+    state = Jobs._state(job)  # noqa: SLF001
+    attempts = tries.over(job, place.task, place.rank, codes)
+    reason = reasons.ended(job) if state is State.FAILED else reasons.waiting(job)
+    code = exit_code(job) if state.terminal else None
+    attempt = max(1, len(attempts) + (state is State.RUNNING))
+    if code == tries.AGAIN and attempts:  # there were no tries left, and this is no code of the job
+        code, reason = attempts[-1].exit_code, attempts[-1].reason
+    reason = reason if state is not State.RUNNING else ""
+    return NodeStatus(place.task, place.rank, attempt, state, reason, code, attempts)
+
+
+def exit_code(job: Job) -> int | None:
+    """Give the exit code of the last attempt; none where no container came so far."""
+    found = [attempt.get("container", {}).get("exitCode") for attempt in job.get("attempts", ())]
+    own = job.get("container", {}).get("exitCode")
+    return own if own is not None else found[-1] if found else None

@@ -1,0 +1,116 @@
+"""Where the files of jobs lie in the bucket, and the steps that put them there."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterator
+from typing import Any
+
+from runspec_aws.infrastructure.compute_environments import queue_name
+from runspec_aws.naming import s3
+from runspec_aws.options import AwsOptions
+from runspec_aws.resources.job_kind import attempts, shape, spot
+from runspec_jobs.provider import (
+    Facts,
+    Request,
+    Scope,
+    Spec,
+    Step,
+    blob_name,
+    inside_zipapp,
+    job_record,
+    reach,
+)
+
+INSIDE_SHA256 = hashlib.sha256(inside_zipapp()).hexdigest()
+SHARED = "/mnt/runspec"  # where shared file systems are mounted in jobs
+
+
+def store(options: AwsOptions) -> str:
+    """Give where everything lies, as jobs are told."""
+    return f"s3://{options.bucket or ''}/{options.prefix}"
+
+
+def key(options: AwsOptions, *parts: str) -> str:
+    return "/".join((options.prefix, *parts))
+
+
+def steps(spec: Spec, facts: Facts) -> Iterator[Step]:
+    """Give the steps that put up what jobs share: our part of the job, and folders."""
+    options: AwsOptions = facts.options
+    if options.files == "role":
+        yield _upload(
+            options,
+            "inside",
+            "upload what runs in the job",
+            key(options, "inside", f"{INSIDE_SHA256}.pyz"),
+            {"$inside": INSIDE_SHA256},
+        )
+    for mount in spec.mounts:
+        if mount.scheme == "file":
+            source = facts.sources[mount.name]
+            title = f"upload {mount.source} ({source.files:,} files, {source.bytes:,} bytes)"
+            where = key(options, "blobs", blob_name(source))
+            yield _upload(options, f"upload-{mount.name}", title, where, {"$file": mount.name})
+
+
+def _upload(options: AwsOptions, step: str, title: str, where: str, body: Any) -> Step:
+    """S3 lists and reads what was just written: no settling.
+
+    A folder may be large and go up in parts: what was begun of it is taken away as well.
+    """
+    place = {"Bucket": options.bucket or "", "Key": where}
+    undo = s3("delete_object", **place)
+    if "$file" in body:
+        undo = Request("runspec", "remove_upload", {"bucket": options.bucket or "", "key": where})
+    return Step(step, title, Scope.SITE, s3("put_object", **place, Body=body), undo)
+
+
+def record(spec: Spec, run: str, facts: Facts) -> Step:
+    """Give the step that writes down what the job is to do, beside what it will write.
+
+    Any machine that can read the bucket can take the run up by it.
+    """
+    options: AwsOptions = facts.options
+    body = json.dumps(described(spec, run, facts), sort_keys=True)
+    do = s3(
+        "put_object",
+        Bucket=options.bucket or "",
+        Key=key(options, "runs", run, "record.json"),
+        Body=body,
+        ContentType="application/json",
+    )
+    where = {"bucket": options.bucket or "", "prefix": key(options, "runs", run, "")}
+    return Step(
+        "record",
+        "write down what the job is to do",
+        Scope.RUN,
+        do,
+        Request("runspec", "empty_prefix", where),
+    )
+
+
+def described(spec: Spec, run: str, facts: Facts) -> dict[str, Any]:
+    """Give what runspec_agent.job.agent reads, and this provider's client."""
+    options: AwsOptions = facts.options
+    return job_record(
+        spec,
+        run,
+        facts,
+        queue=queue_name(spec, options),
+        shape=str(shape(spec)),
+        tries=attempts(spec),
+        spot=spot(spec, options),
+        log_group=options.log_group,
+        **reach(spec, _rule(options)),
+    )
+
+
+def _rule(options: AwsOptions) -> str:
+    """Say what keeps nodes apart. https://docs.aws.amazon.com/batch/latest/userguide/mnp-ce.html"""
+    groups = ", ".join(options.security_groups) or "of the compute environment"
+    return (
+        f"one of the security groups {groups} must let all TCP in from itself, and no network ACL of the subnets "
+        "keep it out: https://docs.aws.amazon.com/vpc/latest/userguide/security-group-rules.html"
+    )

@@ -1,0 +1,1 @@
+"""What Azure Batch cannot do of a spec."""

@@ -1,0 +1,396 @@
+"""What Azure Batch cannot do of a spec, and what would wait there for ever, each with a way out."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+from typing import NamedTuple
+
+from runspec_azure.batch import signed
+from runspec_azure.batch.check import access, moved, notes
+from runspec_azure.batch.infrastructure import autoscale, pool
+from runspec_azure.batch.job import key_vault
+from runspec_azure.batch.options import BatchOptions
+from runspec_azure.naming import setting
+from runspec_azure.resources import request, vm_sizes
+from runspec_azure.resources.vm_sizes import Machine
+from runspec_azure.session import clouds
+from runspec_jobs.provider import Capacity, Facts, Problem, Spec, did_you_mean, nodes_each
+
+MOST_MOUNTS = 10  # https://learn.microsoft.com/azure/batch/batch-quota-limit#other-limits
+MOST_DAYS = 180  # a task's life, the wait in the queue included: the same page
+# https://learn.microsoft.com/rest/api/batchservice/pools/create-pool: id
+POOL_ID = re.compile(r"[A-Za-z0-9_-]{1,64}")
+RESERVED = "AZ_BATCH"
+OWN_SECRETS = ("env", "file")
+GIB = vm_sizes.GIB
+DAY_S = 86_400
+
+
+def problems(spec: Spec, facts: Facts) -> Iterator[Problem]:
+    options: BatchOptions = facts.options
+    yield from _nodes(spec)
+    yield from _words(spec)
+    yield from _container(spec)
+    yield from _limits(spec)
+    yield from moved.problems(spec)
+    if facts.complete:
+        yield from _gang(spec, facts)
+        yield from _spot(spec, facts)
+        yield from _own_pool(spec, options)
+        if not options.pool:
+            yield from _machines(spec, facts)
+            yield from _image(spec, options)
+            yield from _registry(spec, options)
+        if options.files == "signed":
+            yield from signed.problems(spec, options)
+        yield from _profile(spec, options)
+        yield from access.problems(spec, facts)
+        yield from _mounts(spec, options)
+        yield from _secrets(spec, options)
+        yield from notes.notes(spec, facts)
+
+
+def _nodes(spec: Spec) -> Iterator[Problem]:
+    nodes, cluster = spec.cluster.nodes, spec.cluster
+    if cluster.placement and nodes.max > 1:
+        what = (
+            "Azure Batch has nothing to ask for: nodes of a task share a pool that is made for "
+            "talking; machines with InfiniBand (HB, ND) are asked for by vm_size"
+        )
+        yield Problem(("cluster", "placement"), what, severity="note")
+    if nodes_each(spec) > 1 and cluster.capacity is not Capacity.ON_DEMAND:
+        # https://learn.microsoft.com/azure/batch/batch-spot-vms#considerations-and-use-cases
+        what = "when one node loses its machine, all nodes of the task begin again"
+        yield Problem(("cluster", "capacity"), what, severity="note")
+
+
+def _words(spec: Spec) -> Iterator[Problem]:
+    """https://learn.microsoft.com/azure/batch/batch-compute-node-environment-variables"""
+    for where in ("env", "secrets"):
+        for name in getattr(spec, where):
+            if name.upper().startswith(RESERVED):
+                what = f"{RESERVED}* belongs to Azure Batch"
+                yield Problem((where, name), what, "rename it", at="key")
+
+
+def _container(spec: Spec) -> Iterator[Problem]:
+    """A pool is made for containers where there is an image, and then each task is one."""
+    container, at = spec.container, ("container", "image")
+    if container.image and container.image.startswith("localhost/"):
+        if container.requirements is None:
+            hint = "push it to a registry, or give container.requirements"
+            yield Problem(at, "no registry has an image named localhost/...", hint)
+        else:
+            what = "an image of one machine: the job runs on the machine itself and installs its requirements there"
+            yield Problem(at, what, severity="note")
+    elif container.image and not re.match(r"[A-Za-z0-9]", container.image):
+        what = f"'{container.image}' is a file, and no image of a registry"
+        yield Problem(at, what, "push it to a registry")
+    if container.requirements is not None and pool.image(spec):
+        what = "installed by the image's python3 at the job's start; it has to have venv or pip"
+        yield Problem(("container", "requirements"), what, at="key", severity="note")
+    if container.python:
+        where = "image" if pool.image(spec) else "machine"
+        what = f"the {where} brings its own Python; it ought to be such a version"
+        yield Problem(("container", "python"), what, severity="note")
+    if container.shm and not pool.image(spec):
+        what = "without an image the job has the machine's own /dev/shm, half of its memory"
+        yield Problem(("container", "shm"), what, severity="note")
+
+
+def _limits(spec: Spec) -> Iterator[Problem]:
+    """Tries (10) and tasks (10,000) are bounded by the spec already; Azure Batch bounds neither."""
+    if spec.timeout is not None and spec.timeout > MOST_DAYS * DAY_S:
+        what = f"{spec.timeout // DAY_S:,} days, and a task on Azure Batch ends after {MOST_DAYS}"
+        yield Problem(("timeout",), what, f"set timeout: {MOST_DAYS}d or shorter")
+
+
+def _gang(spec: Spec, facts: Facts) -> Iterator[Problem]:
+    """A task that needs more machines than its pool may have stays active for ever.
+
+    https://learn.microsoft.com/azure/batch/batch-mpi#requirements-for-multi-instance-tasks
+    """
+    options: BatchOptions = facts.options
+    asked, at = spec.cluster.nodes, ("cluster", "nodes")
+    nodes = asked.min if asked.elastic else asked.max  # as many as it waits for
+    most = autoscale.together(facts)
+    if nodes > most:
+        what = f"{nodes:,} nodes, and a pool whose nodes talk to each other has {most} at most"
+        yield Problem(at, what, f"set nodes: {most}, or make a sweep of single nodes")
+    elif nodes > options.max_nodes and not options.pool:
+        what = (
+            f"{nodes:,} nodes, and the pool has {options.max_nodes:,}: the job would wait for ever"
+        )
+        hint = f"set max_nodes: {nodes} in the profile, or nodes: {options.max_nodes}"
+        yield Problem(at, what, hint)
+
+
+def _spot(spec: Spec, facts: Facts) -> Iterator[Problem]:
+    """Which spare machines there are depends on the account; low priority was retired on 2025-09-30.
+
+    https://learn.microsoft.com/azure/batch/batch-spot-vms
+    """
+    options: BatchOptions = facts.options
+    if spec.cluster.capacity is Capacity.ON_DEMAND:
+        return
+    at = ("cluster", "capacity")
+    mode = autoscale.allocation(facts)
+    if mode == "batch-service":
+        what = "this account has low-priority machines alone, and Azure retired those on 2025-09-30"
+        hint = "take an account of pool allocation mode 'user subscription', or capacity: on-demand"
+        yield Problem(at, what, hint)
+    elif mode is None and not options.pool:
+        what = (
+            "Azure Batch is sure to have spot machines in accounts of pool allocation mode 'user "
+            "subscription' alone: say pool_allocation in the profile"
+        )
+        yield Problem(at, what, severity="note")
+    name = options.vm_size or ""
+    # https://learn.microsoft.com/azure/virtual-machines/spot-vms#limitations
+    if not options.pool and re.match(r"(?i)standard_b\d|.*_promo$", name):
+        hint = "take another size, or capacity: on-demand"
+        yield Problem(at, f"{name} is not to be had as a spot machine", hint)
+
+
+def _own_pool(spec: Spec, options: BatchOptions) -> Iterator[Problem]:
+    """What a pool has to be like for a job; that of the profile is used as it is."""
+    if not options.pool:
+        return
+    if not POOL_ID.fullmatch(options.pool):
+        what = f"pool: '{options.pool}' is no id of a pool"
+        yield Problem(setting(spec, "pool"), what, "write up to 64 of letters, digits, - and _")
+    for key in ("cpus", "memory", "gpus", "gpu_type", "disk", "placement", "capacity"):
+        if getattr(spec.cluster, key) not in (None, Capacity.ON_DEMAND):
+            what = "the pool of the profile is used as it is: it decides this"
+            yield Problem(("cluster", key), what, severity="note")
+    if spec.cluster.nodes.max > 1:
+        what = (
+            "the profile's pool needs enableInterNodeCommunication and taskSlotsPerNode: 1, or "
+            "the job stays active for ever"
+        )
+        yield Problem(("cluster", "nodes"), what, severity="note")
+    what = (
+        "the profile's pool needs a containerConfiguration"
+        if pool.image(spec)
+        else "the profile's pool must not be one for containers, or tasks without an image fail"
+    )
+    at = ("container", "image") if pool.image(spec) else ("provider",)
+    yield Problem(at, what, severity="note")
+
+
+def _machines(spec: Spec, facts: Facts) -> Iterator[Problem]:
+    options: BatchOptions = facts.options
+    cluster = spec.cluster
+    if options.vm_size:
+        yield from _named(spec, options.vm_size)
+        return
+    if cluster.gpu_type:
+        there = vm_sizes.gpu_types(request.offered(facts.survey))
+        if cluster.gpu_type.lower() not in {kind.lower() for kind in there}:
+            yield _unknown_gpu(cluster.gpu_type, there)
+            return
+    if not request.candidates(spec, facts.survey):
+        yield _too_much(spec, facts)
+
+
+def _unknown_gpu(kind: str, there: tuple[str, ...]) -> Problem:
+    had = [m for m in vm_sizes.MACHINES if m.gpu_type.lower() == kind.lower() and m.leaves]
+    known = {name.lower(): name for name in there}
+    near = did_you_mean(kind, known)
+    listed = f"there are: {', '.join(there)}; or set vm_size in the profile"
+    if had:
+        what = f"machines with a '{kind}' were retired by Azure ({had[0].name}: {had[0].leaves})"
+        return Problem(("cluster", "gpu_type"), what, listed)
+    if any(m.gpu_type.lower() == kind.lower() for m in vm_sizes.CURRENT):
+        what = f"no machine with a '{kind}' is offered to this subscription there"
+        return Problem(("cluster", "gpu_type"), what, listed)
+    return Problem(("cluster", "gpu_type"), f"no machine has a '{kind}'", near or listed)
+
+
+def _named(spec: Spec, name: str) -> Iterator[Problem]:
+    """Say what is wrong with the machine that the profile names; one that is not listed may be new."""
+    machine, at = vm_sizes.known(name), setting(spec, "vm_size")
+    if machine is None:
+        if hint := _misspelt(name):
+            yield Problem(at, f"vm_size: '{name}' is no machine of Azure", hint)
+            return
+        what = f"vm_size: '{name}' is not in the table: whether it holds what a node asks for was not checked"
+        kin = ", ".join(vm_sizes.near(name)[:3])
+        yield Problem(at, what, f"in the table there are: {kin}" if kin else None, severity="note")
+        return
+    if machine.retired:
+        what = f"vm_size: {machine.name} was retired on {machine.leaves}"
+        yield Problem(at, what, "name another, or none: then one is chosen by its needs")
+    elif machine.leaves:
+        what = f"vm_size: {machine.name} will be retired on {machine.leaves}"
+        yield Problem(at, what, severity="note")
+    yield from _short(spec, machine)
+
+
+def _misspelt(name: str) -> str | None:
+    if not name.lower().startswith("standard_"):
+        full = vm_sizes.known(f"Standard_{name}")
+        return f"did you mean '{full.name}'?" if full else "write it in full: Standard_..."
+    return None
+
+
+class Want(NamedTuple):
+    """One thing that a node asks for, and how much of it there is, in *unit*."""
+
+    key: str
+    asked: float
+    there: float
+    unit: str
+
+
+def _wants(spec: Spec, among: Iterable[Machine]) -> tuple[Want, ...]:
+    """Give what a node asks for, beside the most that any machine has of it."""
+    wanted, there = request.needs(spec), tuple(among)
+    return (
+        Want("gpus", wanted.gpus, max(m.gpus for m in there), ""),
+        Want("cpus", wanted.cpus, max(m.cpus for m in there), ""),
+        Want("memory", wanted.memory_gib, max(m.usable_gib for m in there), " GiB"),
+        Want("disk", wanted.disk_gib, max(m.disk_gib for m in there), " GiB"),
+    )
+
+
+def _short(spec: Spec, machine: Machine) -> Iterator[Problem]:
+    for want in _wants(spec, [machine]):
+        if want.asked > want.there:
+            what = (
+                f"{want.asked:,.6g}{want.unit}, and {machine.name} has {want.there:,.6g}{want.unit}"
+            )
+            yield Problem(("cluster", want.key), what, "ask for less, or name another vm_size")
+    kind = spec.cluster.gpu_type
+    if kind and machine.gpus and machine.gpu_type.lower() != kind.lower():
+        what = f"'{kind}', and {machine.name} has {machine.gpu_type}"
+        yield Problem(("cluster", "gpu_type"), what, "name another vm_size")
+
+
+def _too_much(spec: Spec, facts: Facts) -> Problem:
+    among = request.alike(spec, facts.survey)
+    if not among:
+        what = "no machine for it is offered to this subscription there"
+        return Problem(("cluster",), what, "set vm_size in the profile, or ask for quota")
+    for want in _wants(spec, among):
+        if want.asked > want.there and getattr(spec.cluster, want.key) is not None:
+            what = (
+                f"{want.asked:,.6g}{want.unit}, and the largest machine has "
+                f"{want.there:,.6g}{want.unit}"
+            )
+            hint = "ask for less for each node, or set vm_size in the profile"
+            return Problem(("cluster", want.key), what, hint)
+    what = "no machine has all that each node asks for together"
+    return Problem(("cluster",), what, "ask for less, or set vm_size in the profile")
+
+
+def _image(spec: Spec, options: BatchOptions) -> Iterator[Problem]:
+    """A node agent that is not the image's leaves nodes unusable."""
+    agent = request.NODE_AGENTS.get(options.image.rpartition(":")[0])
+    if agent and agent != options.node_agent:
+        what = f"node_agent: '{options.node_agent}' does not go with {options.image}"
+        yield Problem(setting(spec, "image"), what, f"set node_agent: {agent}")
+
+
+def _registry(spec: Spec, options: BatchOptions) -> Iterator[Problem]:
+    """https://learn.microsoft.com/azure/container-registry/anonymous-pull-access"""
+    host = (pool.image(spec) or "").partition("/")[0]
+    if host.endswith(".azurecr.io") and host != options.registry:
+        what = f"{host} lets nobody in without a login, unless it is told to: see registry in the profile"
+        yield Problem(("container", "image"), what, severity="note")
+
+
+def _profile(spec: Spec, options: BatchOptions) -> Iterator[Problem]:
+    examples = {
+        "batch_url": "https://ACCOUNT.REGION.batch.azure.com",
+        "storage_account": "NAME",
+        "container": "NAME",
+    }
+    for key, example in examples.items():
+        if getattr(options, key) is None:
+            hint = f"add providers: {{azure-batch: {{{key}: {example}}}}} to the profile"
+            yield Problem(("provider",), f"the profile names no {key}", hint)
+    if not 300 <= options.spot_wait <= 3600:
+        what = f"spot_wait: {options.spot_wait:,} s, and a formula is evaluated every 5 minutes"
+        yield Problem(setting(spec, "spot_wait"), what, "set spot_wait: 5m or longer, 1h at most")
+    if bool(options.registry_user) != bool(options.registry_password):
+        key = "registry_password" if options.registry_user else "registry_user"
+        what = f"the profile names no {key}, and half a login is none"
+        yield Problem(("provider",), what, f"add {key}, or take the other away")
+
+
+def _mounts(spec: Spec, options: BatchOptions) -> Iterator[Problem]:
+    """Only pools have mounts: https://learn.microsoft.com/azure/batch/virtual-file-mount"""
+    shared: dict[str, int] = {}
+    for i, mount in enumerate(spec.mounts):
+        at = ("mounts", i, "source")
+        if mount.scheme == "store" and mount.place.startswith("/"):
+            yield Problem(at, f"'{mount.source}' leaves its root", "take the third / away")
+        if mount.scheme == "store" and not mount.read_only:
+            hint = "make it an output, or mode: ro"
+            yield Problem(("mounts", i, "mode"), "what is written there would not come back", hint)
+        if mount.scheme == "shared":
+            key = mount.place.partition("/")[0]
+            shared.setdefault(key, i)
+            yield from _shared(at, key, options)
+    for i in sorted(shared.values())[MOST_MOUNTS:]:
+        what = f"more than {MOST_MOUNTS} file systems, and a node mounts no more"
+        yield Problem(("mounts", i, "source"), what, "put them together, or use store://")
+
+
+def _shared(at: tuple[str | int, ...], key: str, options: BatchOptions) -> Iterator[Problem]:
+    if options.pool:
+        what = f"mounts are of pools: the profile's has to have one at '{key}' (relativeMountPath)"
+        yield Problem(at, what, severity="note")
+        return
+    if key not in options.shared:
+        hint = did_you_mean(key, options.shared) or (
+            f"add providers: {{azure-batch: {{shared: {{{key}: 'files:ACCOUNT/SHARE'}}}}}} to the profile; "
+            "a container is 'blob:ACCOUNT/CONTAINER'"
+        )
+        yield Problem(at, f"the profile has no shared file system '{key}'", hint)
+        return
+    kind, _, place = options.shared[key].partition(":")
+    if kind == "nfs" and not options.subnet:
+        what = (
+            f"machines outside a network of yours seldom reach {place}: see subnet in the profile"
+        )
+        yield Problem(at, what, severity="note")
+    account = place.partition("/")[0]
+    own = account == options.storage_account and options.storage_key
+    by_identity = kind == "blob" and options.identity  # Azure Files takes a key alone
+    if kind in ("files", "blob") and not (own or by_identity or account in options.account_keys):
+        what = f"a node mounts '{key}' by a key, and the profile names none for {account}"
+        hint = f"add account_keys: {{{account}: env:NAME}} to the profile"
+        yield Problem(at, what, hint)
+
+
+def _secrets(spec: Spec, options: BatchOptions) -> Iterator[Problem]:
+    for variable, key in spec.secrets.items():
+        where, at = options.secrets.get(key), ("secrets", variable)
+        if where is None:
+            hint = did_you_mean(key, options.secrets) or (
+                f"add providers: {{azure-batch: {{secrets: {{{key}: 'env:NAME'}}}}}} to the profile"
+            )
+            yield Problem(at, f"the profile has no secret '{key}'", hint)
+        elif where.startswith(key_vault.KIND):
+            yield from _vault(at, where, options)
+        elif where.partition(":")[0] not in OWN_SECRETS:
+            what = f"nothing reads '{where.partition(':')[0]}:' for a job on Azure Batch"
+            yield Problem(at, what, "keep it in env:NAME or file:/path of who applies")
+        else:
+            what = "whoever may read the job at Azure Batch can read its environment, this included"
+            yield Problem(at, what, severity="note")
+
+
+def _vault(at: tuple[str | int, ...], where: str, options: BatchOptions) -> Iterator[Problem]:
+    if key_vault.url(where) is None:
+        hint = "write azure-kv:https://VAULT.vault.azure.net/secrets/NAME"
+        yield Problem(at, f"what the profile says of '{at[-1]}' is no secret of a key vault", hint)
+    elif not options.identity:
+        what = f"'{where}' is got by the job itself, and it has no identity"
+        yield Problem(at, what, "name an identity in the profile, or keep it in env:NAME")
+    elif (other := clouds.of_url(key_vault.url(where) or "")) not in (None, clouds.of(options)):
+        what = f"'{where}' is in the cloud '{other.name}', where the job's identity is nobody"
+        yield Problem(at, what, f"name a vault of {clouds.of(options).vault}")

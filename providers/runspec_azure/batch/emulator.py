@@ -1,0 +1,74 @@
+"""The stage of a rehearsal: a Batch account and a storage account on this machine, and a profile for them."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from runspec_jobs.provider import Rehearsal, Unavailable
+
+ACCOUNT = "rehearsal"
+# What a profile needs and may not have yet.
+SETTINGS: Mapping[str, Any] = {"container": "rehearsal"}
+# Of real accounts: not here.
+OWN = (
+    "pool batch_url batch_key batch_account storage_account storage_key blob_url identity "
+    "subscription resource_group arm_url"
+).split()
+VAULT = "RUNSPEC_REHEARSAL_VAULT"  # no vault is asked either: what is in one comes from here
+AZURITE = (
+    "npm install --global azurite@3.37.0 (npm comes with node), or tools/setup --test in a checkout; "
+    "RUNSPEC_AZURITE can say where it is"
+)
+BATCH_KEY, STORAGE_KEY = "RUNSPEC_REHEARSAL_BATCH_KEY", "RUNSPEC_REHEARSAL_STORAGE_KEY"
+
+
+@contextlib.contextmanager
+def stage(options: Mapping[str, Any], folder: Path, engine: str | None) -> Iterator[Rehearsal]:
+    """Start Azurite and the stand-in for Azure Batch; give the way to them."""
+    from runspec_emulators.azure.batch.server import AzureBatch
+    from runspec_emulators.azure.blob import Blobs
+
+    kept = {k: v for k, v in options.items() if k not in OWN}
+    with contextlib.ExitStack() as stack:
+        try:
+            blobs = Blobs(folder / "blobs")
+        except RuntimeError as exc:
+            raise Unavailable(f"a rehearsal needs a Blob service: {exc}", AZURITE) from exc
+        stack.callback(blobs.close)
+        found = {**SETTINGS, **kept}
+        found["secrets"] = {
+            name: f"env:{VAULT}_{i}" if where.startswith("azure-kv:") else where
+            for i, (name, where) in enumerate(dict(kept.get("secrets", {})).items())
+        }
+        blobs.make_container(str(found["container"]))
+        # Tasks that are to run in containers may be processes here, and have no root of their own.
+        below = {} if engine == "podman" else {"RUNSPEC_BELOW": "."}
+        near = stack.enter_context(
+            AzureBatch(folder / "batch", ACCOUNT, engine=engine or "process", machine_env=below)
+        )
+        env = {**near.env, BATCH_KEY: near.key, STORAGE_KEY: blobs.key, **_secrets(found)}
+        yield Rehearsal(env, found | ways(near.url, blobs.url, blobs.account))
+
+
+def ways(batch: str, blobs: str, account: str) -> dict[str, Any]:
+    """Give the options that lead to stand-ins at these URLs."""
+    return {
+        "batch_url": batch,
+        "batch_account": ACCOUNT,
+        "batch_key": f"env:{BATCH_KEY}",
+        "storage_account": account,
+        "storage_key": f"env:{STORAGE_KEY}",
+        "blob_url": blobs,
+    }
+
+
+def _secrets(options: Mapping[str, Any]) -> dict[str, str]:
+    """Give every secret of the profile a value: the real ones stay where they are."""
+    return {
+        where.removeprefix("env:"): f"rehearsed secret '{name}'"
+        for name, where in dict(options.get("secrets", {})).items()
+        if where.startswith("env:")
+    }

@@ -1,0 +1,1 @@
+"""Pools: their nodes, their identity, and how they scale."""

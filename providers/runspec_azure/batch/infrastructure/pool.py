@@ -1,0 +1,153 @@
+"""The pool: machines that come with tasks and go when there are none. Named by its content."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from runspec_azure.batch.infrastructure import autoscale, managed_pool
+from runspec_azure.batch.options import BatchOptions
+from runspec_azure.naming import batch, named, pairs
+from runspec_azure.resources import request
+from runspec_azure.session import clouds
+from runspec_jobs.provider import Capacity, Facts, Scope, Spec, Step
+
+
+def name(spec: Spec, facts: Facts) -> str:
+    """Give the pool of *spec*: the profile's, or the one that is made for needs like these."""
+    options: BatchOptions = facts.options
+    return options.pool or named("pool", content(spec, facts))
+
+
+def steps(spec: Spec, facts: Facts) -> Iterator[Step]:
+    """Give the step that makes the pool, awake; none for one of the profile. It is named by its plain formula."""
+    options: BatchOptions = facts.options
+    if options.pool:
+        return
+    made, pool = content(spec, facts), name(spec, facts)
+    whole = {**made, "autoScaleFormula": autoscale.awake(spec, facts)}
+    whole["metadata"] = pairs({**options.tags, "runspec": "pool"})
+    do = (
+        managed_pool.create(pool, whole, options)
+        if options.identity
+        else batch("Pool_Add", body={"id": pool, **whole})
+    )
+    undo = batch("Pool_Delete", {"poolId": pool})
+    how = "spot" if spec.cluster.capacity is Capacity.SPOT else str(spec.cluster.capacity)
+    title = f"make a pool: {made['vmSize']}, {how}, up to {autoscale.most(spec, facts)} nodes"
+    yield Step("pool", title, Scope.SITE, do, undo)
+
+
+def rule(options: BatchOptions) -> str:
+    """Say what keeps nodes apart.
+
+    https://learn.microsoft.com/en-us/azure/batch/batch-mpi#multi-instance-task-requirements
+    https://learn.microsoft.com/en-us/azure/batch/batch-virtual-network
+    """
+    which = f"pool {options.pool}" if options.pool else "the pool"
+    groups = f"of {options.subnet}" if options.subnet else "of its subnet"
+    return (
+        f"{which} must have enableInterNodeCommunication, and no network security group {groups} may have a rule "
+        "that denies TCP between its nodes: https://learn.microsoft.com/azure/batch/batch-virtual-network"
+    )
+
+
+def content(spec: Spec, facts: Facts) -> dict[str, Any]:
+    """Give all of the pool but its name and metadata.
+
+    One slot a node, so that a task has its machine for itself, and many nodes can be one task:
+    https://learn.microsoft.com/en-us/azure/batch/batch-mpi#multi-instance-task-requirements
+    """
+    options: BatchOptions = facts.options
+    found: dict[str, Any] = {
+        "vmSize": request.size(spec, options, facts.survey),
+        "virtualMachineConfiguration": _machine(spec, options),
+        "taskSlotsPerNode": 1,
+        "taskSchedulingPolicy": {"nodeFillType": "pack"},
+        "enableAutoScale": True,
+        "autoScaleFormula": autoscale.formula(spec, facts),
+        "autoScaleEvaluationInterval": autoscale.INTERVAL,
+    }
+    if spec.cluster.nodes.max > 1:
+        found["enableInterNodeCommunication"] = True
+    if options.subnet:
+        found["networkConfiguration"] = {"subnetId": options.subnet}
+    if options.identity:
+        found["identity"] = {"userAssignedIdentities": [{"resourceId": options.identity}]}
+    if mounts := [_mount(key, options) for key in shared(spec)]:
+        found["mountConfiguration"] = mounts
+    return found
+
+
+def shared(spec: Spec) -> list[str]:
+    """Give the names of the file systems that *spec* has mounted."""
+    return sorted({m.place.partition("/")[0] for m in spec.mounts if m.scheme == "shared"})
+
+
+def kinds(spec: Spec, options: BatchOptions) -> list[str]:
+    """Give what they are, as far as the profile says: files, nfs or blob."""
+    return [options.shared[key].partition(":")[0] for key in shared(spec) if key in options.shared]
+
+
+def image(spec: Spec) -> str | None:
+    """Give the image of *spec*; one that is only on somebody's machine gives way to requirements."""
+    found = spec.container.image
+    return None if found is None or found.startswith("localhost/") else found
+
+
+def _machine(spec: Spec, options: BatchOptions) -> dict[str, Any]:
+    """Give what the machines run. In a pool for containers every task has to be one."""
+    found: dict[str, Any] = {
+        "imageReference": _image(options.image),
+        "nodeAgentSKUId": options.node_agent,
+    }
+    if image(spec):
+        containers: dict[str, Any] = {"type": "dockerCompatible"}
+        if options.registry or options.registry_user:
+            containers["containerRegistries"] = [_registry(options)]
+        found["containerConfiguration"] = containers
+    return found
+
+
+def _image(text: str) -> dict[str, str]:
+    if text.startswith("/"):
+        return {"virtualMachineImageId": text}
+    return dict(zip(("publisher", "offer", "sku", "version"), text.split(":"), strict=True))
+
+
+def _registry(options: BatchOptions) -> dict[str, Any]:
+    """Without a name it is that of Docker: the description of registryServer."""
+    found: dict[str, Any] = {"registryServer": options.registry} if options.registry else {}
+    if options.identity and not options.registry_user:
+        found["identityReference"] = {"resourceId": options.identity}
+    if options.registry_user:
+        found["username"] = options.registry_user
+    if options.registry_password:
+        found["password"] = {"$secret": options.registry_password}
+    return found
+
+
+def _mount(key: str, options: BatchOptions) -> dict[str, Any]:
+    """https://learn.microsoft.com/en-us/azure/batch/virtual-file-mount"""
+    kind, _, place = options.shared[key].partition(":")
+    if kind == "nfs":
+        nfs = {
+            "source": place,
+            "relativeMountPath": key,
+            "mountOptions": "-o vers=4,minorversion=1,sec=sys",
+        }
+        return {"nfsMountConfiguration": nfs}
+    account, _, inner = place.partition("/")
+    secret = options.account_keys.get(account, options.storage_key)
+    own: dict[str, Any] = {"accountName": account, "relativeMountPath": key}
+    if kind == "blob" and secret is None and options.identity:
+        own["identityReference"] = {"resourceId": options.identity}
+    if secret is not None:
+        own["accountKey"] = {"$secret": secret}
+    if kind == "files":
+        url = clouds.of(options).share_url(account, inner)
+        options_ = "-o vers=3.0,dir_mode=0777,file_mode=0777,serverino"
+        return {
+            "azureFileShareConfiguration": {**own, "azureFileUrl": url, "mountOptions": options_}
+        }
+    return {"azureBlobFileSystemConfiguration": {**own, "containerName": inner}}

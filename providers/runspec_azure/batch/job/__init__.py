@@ -1,0 +1,1 @@
+"""The job of a run and its tasks."""

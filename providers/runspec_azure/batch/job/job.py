@@ -1,0 +1,252 @@
+"""The job of a run, and its tasks: one of each combination of a sweep, on one node or many."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from runspec_azure.batch import signed
+from runspec_azure.batch.infrastructure import pool
+from runspec_azure.batch.job import key_vault
+from runspec_azure.batch.options import BatchOptions
+from runspec_azure.naming import batch, pairs
+from runspec_azure.store import layout
+from runspec_jobs.provider import Facts, Scope, Spec, Step, nodes_each, tasks_in_all
+
+# https://learn.microsoft.com/en-us/rest/api/batchservice/tasks/create-task-collection
+AT_ONCE = 100
+RETENTION = "P7D"  # of a task's files on a node that stays
+CANCELLED = "cancelled by runspec"
+INSIDE = "inside.pyz"
+
+# No shell reads a command line: https://learn.microsoft.com/en-us/azure/batch/virtual-file-mount
+# What the user's program is stands in the record, so these words are always the same.
+COMMAND = "/bin/sh -c 'exec python3 -IS \"$AZ_BATCH_TASK_WORKING_DIR/inside.pyz\" job 2>&1'"
+GANG_COMMAND = "/bin/sh -c 'exec python3 -IS \"$AZ_BATCH_TASK_SHARED_DIR/inside.pyz\" job 2>&1'"
+# Every node runs it before the first one runs the command, and it puts itself into the background:
+# https://learn.microsoft.com/en-us/azure/batch/batch-mpi#coordination-command
+# That it goes on there until the first node has ended: see docs/unverified.md, azure-30.
+COORDINATION = (
+    "/bin/sh -c 'exec python3 -IS \"$AZ_BATCH_TASK_SHARED_DIR/inside.pyz\" job --node 2>&1'"
+)
+# The service's words for the contract's: see docs/inside.md.
+# https://learn.microsoft.com/en-us/azure/batch/batch-compute-node-environment-variables
+WORDS = (
+    "RUNSPEC_JOB=AZ_BATCH_JOB_ID RUNSPEC_LOG=AZ_BATCH_TASK_DIR "
+    "RUNSPEC_SHARED=AZ_BATCH_NODE_MOUNTS_DIR"
+)
+GANG_WORDS = (
+    " RUNSPEC_NODE_NAMES=AZ_BATCH_HOST_LIST RUNSPEC_MAIN=AZ_BATCH_MASTER_NODE "
+    "RUNSPEC_IS_MAIN=AZ_BATCH_IS_CURRENT_NODE_MASTER RUNSPEC_NODE_ID=AZ_BATCH_NODE_ID"
+)
+BELOW = " RUNSPEC_BELOW=AZ_BATCH_TASK_WORKING_DIR"  # a machine's root is not the job's own
+# A container's root is, and lies on the machine's small system disk; the task's folder does not.
+# https://learn.microsoft.com/en-us/azure/batch/files-and-directories
+DISK = " RUNSPEC_DISK=AZ_BATCH_TASK_WORKING_DIR"
+# Tasks run without administrator permissions unless they ask for them, and in a container as that same
+# user: https://learn.microsoft.com/en-us/azure/batch/batch-docker-container-workloads (on Linux tasks)
+ROOT = {"autoUser": {"scope": "pool", "elevationLevel": "admin"}}
+# What the job ends with when it has lost its right to the store, which all tasks have from one signature
+# or identity. In a job that leaves it at `noaction`, exit conditions are refused; what is said for no
+# code would end the job at any failure: https://learn.microsoft.com/en-us/rest/api/batchservice/tasks/create-task#exitoptions
+STOPS = 77
+ON_FAILURE = {"onTaskFailure": "performexitoptionsjobaction"}
+CONDITIONS = {
+    "exitCodes": [{"code": STOPS, "exitOptions": {"jobAction": "terminate"}}],
+    "default": {"jobAction": "none"},
+}
+CONTAINER_SAS = {"$signed": "racwdl"}  # the words of a signature, for RUNSPEC_STORE
+CONTAINER_URL = {"$signed": "url racwdl"}  # the whole URL of the container
+
+
+def task_id(task: int) -> str:
+    """Give the id of a task of a sweep; ids are in the order of numbers.
+
+    >>> task_id(7)
+    'task-00007'
+    """
+    return f"task-{task:05}"
+
+
+def shape(spec: Spec) -> str:
+    return "nodes" if nodes_each(spec) > 1 else "single"
+
+
+def steps(spec: Spec, run: str, facts: Facts) -> Iterator[Step]:
+    """Give the steps that make the job, its tasks, and its end with the last of them.
+
+    An empty job would end at once if it were told to end before the tasks are there.
+    https://learn.microsoft.com/en-us/rest/api/batchservice/jobs/create-job#onalltaskscomplete
+    """
+    yield _job(spec, run, facts)
+    count = tasks_in_all(spec)
+    for number, start in enumerate(range(0, count, AT_ONCE)):
+        end = min(count, start + AT_ONCE)
+        which = f"task {start}" if end - start == 1 else f"tasks {start} to {end - 1}"
+        body = {"value": [task(spec, run, facts, i) for i in range(start, end)]}
+        do = batch("Task_AddCollection", {"jobId": run}, body)
+        yield Step(f"tasks-{number}", f"submit {which}", Scope.RUN, do)
+    do = batch("Job_Patch", {"jobId": run}, {"onAllTasksComplete": "terminatejob"})
+    yield Step("last", "have the job end with its last task", Scope.RUN, do)
+
+
+def _job(spec: Spec, run: str, facts: Facts) -> Step:
+    options: BatchOptions = facts.options
+    body: dict[str, Any] = {
+        "id": run,
+        "displayName": spec.name,
+        "poolInfo": {"poolId": pool.name(spec, facts)},
+        "onAllTasksComplete": "noaction",
+        "commonEnvironmentSettings": pairs(_environment(spec, run, options)),
+        "metadata": pairs({**options.tags, "runspec": run}),
+    }
+    if told_apart(options):
+        body |= ON_FAILURE
+    if options.priority is not None:
+        body["priority"] = options.priority
+    if spec.max_parallel:
+        body["maxParallelTasks"] = spec.max_parallel
+    undo = batch("Job_Delete", {"jobId": run})
+    return Step("job", f"make the job {run}", Scope.RUN, batch("Job_Add", body=body), undo)
+
+
+def _environment(spec: Spec, run: str, options: BatchOptions) -> dict[str, Any]:
+    secrets = {
+        variable: {"$secret": options.secrets[key]}
+        for variable, key in spec.secrets.items()
+        if not key_vault.url(options.secrets[key])
+    }
+    if options.files == "signed":
+        listed = signed.mark(signed.READ, signed.files_key(run, options))
+        own = {"RUNSPEC_RUN": run, "RUNSPEC_FILES": listed, "RUNSPEC_WORDS": words(spec)}
+        return {**spec.env, **secrets, **own}
+    return {
+        **spec.env,
+        **secrets,
+        "RUNSPEC_RUN": run,
+        "RUNSPEC_STORE": layout.store(options),
+        "RUNSPEC_BLOB_URL": layout.endpoint(options),
+        **_way(options),
+        **key_vault.environment(spec, options),
+        "RUNSPEC_WORDS": words(spec),
+    }
+
+
+def _way(options: BatchOptions) -> dict[str, Any]:
+    """Give by what a job reaches its blobs: an identity of its machine, or what is signed for it."""
+    if options.identity:
+        return {"RUNSPEC_IDENTITY": options.identity}
+    return {"RUNSPEC_SAS": CONTAINER_SAS}
+
+
+def words(spec: Spec) -> str:
+    """Give which of the service's variables stand for which of ours."""
+    many = GANG_WORDS if nodes_each(spec) > 1 else ""
+    return WORDS + many + (DISK if pool.image(spec) else BELOW)
+
+
+def task(spec: Spec, run: str, facts: Facts, number: int) -> dict[str, Any]:
+    """Give one task, as it is sent."""
+    options: BatchOptions = facts.options
+    nodes = nodes_each(spec)
+    by_url = options.files == "signed"
+    inside = signed.start(run, options) if by_url else _inside(options)
+    command = signed.COMMAND if by_url else COMMAND
+    found: dict[str, Any] = {
+        "id": task_id(number),
+        "commandLine": command if nodes == 1 else GANG_COMMAND,
+        "environmentSettings": pairs({"RUNSPEC_INDEX" if by_url else "RUNSPEC_TASK": str(number)}),
+        "constraints": _constraints(spec),
+        "outputFiles": [_logs(run, options, number)],
+    }
+    if told_apart(options):
+        found["exitConditions"] = CONDITIONS
+    if nodes == 1:
+        found["resourceFiles"] = [inside]
+    else:
+        # Plain resource files reach the first node alone.
+        found["multiInstanceSettings"] = {
+            "numberOfInstances": nodes,
+            "coordinationCommandLine": COORDINATION,
+            "commonResourceFiles": [inside],
+        }
+    if pool.image(spec):
+        found["containerSettings"] = _container(spec)
+    if _as_root(spec, options):
+        found["userIdentity"] = ROOT
+    return found
+
+
+def told_apart(options: BatchOptions) -> bool:
+    """Say whether a lost right can be told from a program that ends with the same code.
+
+    The agent sees to it that no program does. Without it, the program's code is the task's.
+    """
+    return options.files == "agent"
+
+
+def _as_root(spec: Spec, options: BatchOptions) -> bool:
+    """Say whether nobody else can do it: make folders in a container, or read what blobfuse has mounted.
+
+    https://learn.microsoft.com/en-us/azure/batch/virtual-file-mount#azure-blob-container
+    """
+    return pool.image(spec) is not None or "blob" in pool.kinds(spec, options)
+
+
+def _inside(options: BatchOptions) -> dict[str, Any]:
+    blob = layout.inside(options)
+    if options.identity:
+        url = f"{layout.endpoint(options)}/{options.container or ''}/{blob}"
+        reference = {"resourceId": options.identity}
+        return {"httpUrl": url, "filePath": INSIDE, "identityReference": reference}
+    return {"httpUrl": {"$signed": f"r {blob}"}, "filePath": INSIDE}
+
+
+def _logs(run: str, options: BatchOptions, number: int) -> dict[str, Any]:
+    """Keep what a task printed beyond its node.
+
+    https://learn.microsoft.com/en-us/azure/batch/batch-task-output-files
+    """
+    where: dict[str, Any] = {"path": layout.key(options, "runs", run, "logs", str(number))}
+    if options.identity:
+        where["containerUrl"] = f"{layout.endpoint(options)}/{options.container or ''}"
+        where["identityReference"] = {"resourceId": options.identity}
+    else:
+        where["containerUrl"] = CONTAINER_URL
+    return {
+        "filePattern": "../std*.txt",
+        "destination": {"container": where},
+        "uploadOptions": {"uploadCondition": "taskcompletion"},
+    }
+
+
+def _constraints(spec: Spec) -> dict[str, Any]:
+    tries = spec.retry.attempts
+    if spec.cluster.nodes.elastic:  # failures of the program are counted by its nodes
+        tries += spec.retry.spot_attempts - 1
+    found: dict[str, Any] = {
+        "maxTaskRetryCount": tries - 1,
+        "retentionTime": RETENTION,
+    }
+    if spec.timeout:
+        found["maxWallClockTime"] = f"PT{spec.timeout}S"
+    return found
+
+
+def _container(spec: Spec) -> dict[str, Any]:
+    """GPUs are there without a word: the same page says not to ask for them.
+
+    https://learn.microsoft.com/en-us/azure/batch/batch-docker-container-workloads
+    """
+    words = ["--rm"]
+    if spec.container.shm:
+        words.append(f"--shm-size={spec.container.shm}b")
+    elif spec.cluster.gpus:
+        words.append("--ipc=host")  # data loaders share batches there: 64 MiB is too little
+    if spec.cluster.nodes.max > 1:
+        words.append("--network=host")  # nodes meet by the machines' own addresses
+    return {
+        "imageName": pool.image(spec),
+        "containerRunOptions": " ".join(words),
+        "workingDirectory": "taskWorkingDirectory",
+    }

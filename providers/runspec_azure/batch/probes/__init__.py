@@ -1,0 +1,1 @@
+"""Probes that test beliefs about Azure against a real account."""

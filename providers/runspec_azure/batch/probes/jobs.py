@@ -1,0 +1,255 @@
+"""Probes of Azure Batch: what runspec takes for granted of formulas, of terminated tasks and of their files."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from runspec_azure.batch import status
+from runspec_azure.batch.client import AzureClient
+from runspec_azure.batch.infrastructure import autoscale, pool
+from runspec_azure.batch.job import job as jobs
+from runspec_azure.batch.options import BatchOptions
+from runspec_azure.batch.probes.store import said
+from runspec_azure.errors import code_of, status_of
+from runspec_azure.naming import batch, pairs
+from runspec_azure.session import responses
+from runspec_jobs.provider import (
+    Facts,
+    Observation,
+    ProbeContext,
+    RemoteError,
+    RunspecError,
+    Spec,
+    Unavailable,
+)
+
+SHOWN_S = 180.0  # for what was asked for to be seen
+MACHINE_S = 1200.0  # for a machine to come and its task to begin
+PAUSE_S = 2.0
+TEXT = "日本語"
+LISTEN = (
+    f'trap "echo told" TERM; echo ready {TEXT}; i=0; '
+    "while [ $i -lt 900 ]; do sleep 1; i=$((i+1)); done"
+)
+STDOUT = "stdout.txt"
+Found = Mapping[str, Any]
+
+
+class Bench:
+    """What the probes of one session share: a pool without machines, one with one, and a job on each."""
+
+    def __init__(self, options: BatchOptions) -> None:
+        self.options = options
+        self._pools: dict[str, str] = {}
+        self._jobs: dict[str, str] = {}
+
+    def pool(self, client: AzureClient, context: ProbeContext, nodes: int) -> str:
+        """Give a pool of *nodes* machines; one with machines is the profile's, if it names one."""
+        if nodes and self.options.pool:
+            return self.options.pool
+        name = f"runspec-{context.name}-{nodes}"
+        if name not in self._pools:
+            self._pools[name] = name
+            context.note(f"pool {name}", _az("pool", name), batch("Pool_Delete", {"poolId": name}))
+            context.tell(f"a pool is made: {name}")
+            client.call(batch("Pool_Add", body=self._of(name, nodes)))
+        return name
+
+    def _of(self, name: str, nodes: int) -> dict[str, Any]:
+        options = self.options.model_copy(update={"pool": None, "identity": None})
+        found = pool.content(spec(1), Facts(options))
+        targets = f"{autoscale.DEDICATED} = {nodes}; {autoscale.SPOT} = 0;"
+        own = {"id": name, "autoScaleFormula": targets, "metadata": pairs({"runspec": "pool"})}
+        return {**found, **own}
+
+    def job(self, client: AzureClient, context: ProbeContext, nodes: int, text: str) -> str:
+        """Give a job of two tasks that run *text*, on a pool of *nodes* machines."""
+        where = self.pool(client, context, nodes)
+        name = f"{context.name}-{nodes}"
+        if name not in self._jobs:
+            self._jobs[name] = name
+            context.note(f"job {name}", _az("job", name), batch("Job_Delete", {"jobId": name}))
+            info, mark = {"poolId": where}, pairs({"runspec": name})
+            body = {
+                "id": name,
+                "poolInfo": info,
+                "onAllTasksComplete": "noaction",
+                "metadata": mark,
+            }
+            client.call(batch("Job_Add", body=body))
+            added(client, name, [0, 1], text)
+        return name
+
+
+def _az(what: str, name: str) -> str:
+    return f"az batch {what} delete --{what}-id {name} --yes"
+
+
+def spec(nodes: int, capacity: str = "on-demand") -> Spec:
+    """Give a spec of the smallest job on *nodes* machines."""
+    fields = {"apiVersion": "runspec/v1", "name": "probe", "provider": "azure-batch", "run": "true"}
+    return Spec.model_validate({**fields, "cluster": {"nodes": nodes, "capacity": capacity}})
+
+
+def added(client: AzureClient, job: str, numbers: Sequence[int], text: str) -> list[Found]:
+    """Add tasks; give what the service says of each."""
+    line = f"/bin/sh -c '{text}'"
+    body = {"value": [{"id": jobs.task_id(n), "commandLine": line} for n in numbers]}
+    answer = client.session.make("Task_AddCollection", {"jobId": job}, body)
+    return list(answer["value"])
+
+
+def task(client: AzureClient, job: str, number: int) -> Found:
+    return client.session.look("Task_Get", {"jobId": job, "taskId": jobs.task_id(number)})
+
+
+def terminated(client: AzureClient, job: str, number: int) -> None:
+    client.session.make("Task_Terminate", {"jobId": job, "taskId": jobs.task_id(number)})
+
+
+def _await(done: Callable[[], bool], context: ProbeContext, longest_s: float) -> float:
+    """Wait until *done*; give how long that took. Raises Unavailable after *longest_s*."""
+    began = time.monotonic()
+    while not done():
+        if time.monotonic() - began > longest_s:
+            raise Unavailable(f"nothing came of it in {longest_s:.0f} s")
+        context.sleep(PAUSE_S)
+    return time.monotonic() - began
+
+
+def _seen(ask: Callable[[], Found], state: str, context: ProbeContext) -> Found:
+    """Give what *ask* gives when it is in *state*, or after SHOWN_S: that it is not is an answer too."""
+    end = time.monotonic() + SHOWN_S
+    while (found := ask()).get("state") != state and time.monotonic() < end:
+        context.sleep(PAUSE_S)
+    return found
+
+
+def formulas_are_taken(client: AzureClient, context: ProbeContext, bench: Bench) -> Observation:
+    path = {"poolId": bench.pool(client, context, 0)}
+    until = f"{datetime.now(UTC) + timedelta(minutes=4):%Y-%m-%dT%H:%M:%SZ}"
+    wrong = []
+    for nodes in (1, 4):
+        for capacity in ("on-demand", "spot", "spot-then-on-demand"):
+            facts = Facts(bench.options.model_copy(update={"pool": None}))
+            text = autoscale.formula(spec(nodes, capacity), facts, nodes).replace(
+                autoscale.CLOCK, until
+            )
+            body = {"autoScaleFormula": text}
+            answer = client.session.make("Pool_EvaluateAutoScale", path, body)
+            found = responses.one("Pool_EvaluateAutoScale", answer)
+            if found.get("error") or f"{autoscale.DEDICATED}=" not in found.get("results", ""):
+                wrong.append(f"{capacity} of {nodes}: {found.get('error', found)}")
+    return said(not wrong, "; ".join(wrong) or "6 formulas were evaluated without an error")
+
+
+def enabled_twice(client: AzureClient, context: ProbeContext, bench: Bench) -> Observation:
+    """What is refused is told by a code: the client takes such a pool for one that is awake."""
+    path = {"poolId": bench.pool(client, context, 0)}
+    body = {"autoScaleFormula": f"{autoscale.DEDICATED} = 0;"}
+    codes = []
+    _await(lambda: _steady(client, path), context, SHOWN_S)
+    for _ in range(2):
+        try:
+            client.session.make("Pool_EnableAutoScale", path, body)
+            codes.append("taken")
+        except RunspecError as exc:
+            codes.append(code_of(exc) or exc.message)
+    holds = codes[0] == "taken" and codes[1] in (
+        "TooManyEnableAutoScaleRequests",
+        "PoolBeingResized",
+    )
+    return said(holds, f"twice in a row: {', '.join(codes)}")
+
+
+def _steady(client: AzureClient, path: Mapping[str, str]) -> bool:
+    return client.session.look("Pool_Get", path).get("allocationState") == "steady"
+
+
+def collection_names_each(client: AzureClient, context: ProbeContext, bench: Bench) -> Observation:
+    name = bench.job(client, context, 0, "true")
+    found = added(client, name, [1, 2], "true")
+    told = [(one.get("status"), (one.get("error") or {}).get("code")) for one in found]
+    holds = sorted(told, key=str) == [("clienterror", "TaskExists"), ("success", None)]
+    return said(holds, f"one that is there and one that is not: {told}")
+
+
+def waiting_task_ends(client: AzureClient, context: ProbeContext, bench: Bench) -> Observation:
+    name = bench.job(client, context, 0, "true")
+    terminated(client, name, 0)
+    found = _seen(lambda: task(client, name, 0), "completed", context)
+    other, info = task(client, name, 1)["state"], found.get("executionInfo", {})
+    seen = f"it is {found['state']} (exit code {info.get('exitCode')}, {info.get('result')}), the other {other}"
+    return said((found["state"], other) == ("completed", "active"), seen)
+
+
+def job_ends_with_its_tasks(
+    client: AzureClient, context: ProbeContext, bench: Bench
+) -> Observation:
+    name = bench.job(client, context, 0, "true")
+    for one in client.session.pages("Task_List", {"jobId": name}):
+        if one["state"] != "completed":
+            client.session.make("Task_Terminate", {"jobId": name, "taskId": one["id"]})
+    client.call(batch("Job_Patch", {"jobId": name}, {"onAllTasksComplete": "terminatejob"}))
+    found = _seen(lambda: client.session.look("Job_Get", {"jobId": name}), "completed", context)
+    reason = found.get("executionInfo", {}).get("terminateReason")
+    holds = found["state"] == "completed" and reason in status.ALL_OVER
+    return said(holds, f"the job is {found['state']}, terminateReason {reason}")
+
+
+def _running(client: AzureClient, context: ProbeContext, bench: Bench) -> str:
+    """Give a job whose first task prints and then waits. Raises Unavailable where no machine comes."""
+    name = bench.job(client, context, 1, LISTEN)
+    done = ("running", "completed")
+    _await(lambda: task(client, name, 0)["state"] in done, context, MACHINE_S)
+    return name
+
+
+def _file(client: AzureClient, name: str) -> bytes:
+    path = {"jobId": name, "taskId": jobs.task_id(0), "filePath": STDOUT}
+    return client.session.part("File_GetFromTask", path, 0, 1 << 16)
+
+
+def live_file(client: AzureClient, context: ProbeContext, bench: Bench) -> Observation:
+    name = _running(client, context, bench)
+    path = {"jobId": name, "taskId": jobs.task_id(0), "filePath": STDOUT}
+    want = f"ready {TEXT}\n".encode()
+
+    def printed() -> bool:
+        try:
+            return client.session.part("File_GetFromTask", path, 0, 1 << 16).startswith(want)
+        except RemoteError as exc:
+            if status_of(exc) in (404, 409, 416):
+                return False
+            raise
+
+    _await(printed, context, SHOWN_S)
+    kind = client.session.head("File_GetFromTask", path).get("Content-Type")
+    cut = client.session.part("File_GetFromTask", path, 1, 8)
+    return said(cut == want[1:8], f"content type {kind}; a part of 7 bytes had {len(cut)}")
+
+
+def beyond_the_end(client: AzureClient, context: ProbeContext, bench: Bench) -> Observation:
+    name = _running(client, context, bench)
+    path = {"jobId": name, "taskId": jobs.task_id(0), "filePath": STDOUT}
+    try:
+        found = client.session.part("File_GetFromTask", path, 1 << 20, 1 << 21)
+    except RemoteError as exc:
+        status = status_of(exc)
+        return said(status in (404, 409, 416), f"{status} {code_of(exc)}")
+    return said(not found, f"it was answered, with {len(found)} bytes")
+
+
+def told_to_end(client: AzureClient, context: ProbeContext, bench: Bench) -> Observation:
+    name = _running(client, context, bench)
+    terminated(client, name, 0)
+    found = _seen(lambda: task(client, name, 0), "completed", context)
+    info, told = found.get("executionInfo", {}), b"told" in _file(client, name)
+    seen = (
+        f"it is {found['state']}, exit code {info.get('exitCode')}, result {info.get('result')}; "
+        f"the program was{'' if told else ' not'} told by SIGTERM, and its file can still be read"
+    )
+    return said(found["state"] == "completed" and info.get("result") == "failure", seen)

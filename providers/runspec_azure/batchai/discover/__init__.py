@@ -1,0 +1,1 @@
+"""What a subscription says of its Batch AI quotas."""

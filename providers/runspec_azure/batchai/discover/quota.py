@@ -1,0 +1,49 @@
+"""Whether a cluster fits into what the subscription may use, asked before anything is made."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from runspec_azure.batchai.resources import KNOWN
+from runspec_jobs.provider import RemoteError
+
+HINT = "ask for fewer nodes or a smaller machine, or have the quota raised"
+CLUSTERS = "Clusters"
+KINDS = ("Dedicated", "LowPriority")  # as usages name them
+
+
+def whole(kind: str) -> str:
+    """Give the usage of all vCPUs of a region."""
+    return f"Total Cluster {kind} Regional vCPUs"
+
+
+def of_family(family: str, kind: str) -> str:
+    return f"{family} Cluster {kind} vCPUs"
+
+
+def lacking(properties: Mapping[str, Any], usages: Mapping[str, Sequence[int]]) -> Iterator[str]:
+    """Say which quotas a cluster with *properties* is above.
+
+    *usages* are what is in use and the limit, by the name of the usage. Of sizes that nobody knows,
+    the vCPUs are not known either.
+    """
+    wanted = {CLUSTERS: 1}
+    if size := KNOWN.get(str(properties["vmSize"]).upper()):
+        scale = properties["scaleSettings"]
+        fixed = scale.get("manual", {}).get("targetNodeCount")
+        nodes = fixed if fixed is not None else scale["autoScale"]["maximumNodeCount"]
+        kind = KINDS[properties.get("vmPriority") == "lowpriority"]
+        vcpus = nodes * size.cpus
+        wanted |= {whole(kind): vcpus, of_family(size.family, kind): vcpus}
+    for name, count in wanted.items():
+        used, limit = usages.get(name, (0, count))
+        if used + count > limit:
+            are = "is" if count == 1 else "are"
+            yield f"{name}: {count} more {are} needed, and {used} of {limit} are in use"
+
+
+def check(body: Mapping[str, Any], usages: Mapping[str, Sequence[int]]) -> None:
+    """Raise RemoteError where the cluster of *body* is above a quota."""
+    for what in lacking(body["properties"], usages):
+        raise RemoteError(what, HINT)

@@ -1,0 +1,92 @@
+"""The stage of a rehearsal: Batch AI and a storage account on this machine, and a profile for them."""
+
+from __future__ import annotations
+
+import contextlib
+import shutil
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from runspec_azure.batch.emulator import AZURITE
+from runspec_azure.batchai.discover.survey import NO_MPIRUN
+from runspec_jobs.provider import Rehearsal, Unavailable, UsageError
+
+SUBSCRIPTION = "00000000-0000-0000-0000-000000000000"
+# What a profile needs and may not have yet.
+SETTINGS: Mapping[str, Any] = {
+    "location": "eastus",
+    "container": "rehearsal",
+    "file_share": "logs",
+    "ssh_public_key": "ssh-ed25519 AAAA rehearsal",
+}
+# Of a real account: not here.
+OWN = "subscription arm_url blob_url cluster subnet".split()
+KEY = "RUNSPEC_REHEARSAL_STORAGE_KEY"
+
+
+@contextlib.contextmanager
+def stage(options: Mapping[str, Any], folder: Path, engine: str | None) -> Iterator[Rehearsal]:
+    """Start Azurite and the stand-in for Batch AI; give the way to them."""
+    from runspec_emulators.azure.batchai import BatchAI
+    from runspec_emulators.azure.blob import Blobs
+
+    found = {**SETTINGS, **{k: v for k, v in options.items() if k not in OWN}}
+    account = str(found.get("storage_account", "rehearsal"))
+    with contextlib.ExitStack() as stack:
+        try:
+            blobs = Blobs(folder / "blobs", account)
+        except RuntimeError as exc:
+            raise Unavailable(f"a rehearsal needs a Blob service: {exc}", AZURITE) from exc
+        stack.callback(blobs.close)
+        for container in containers(found):
+            try:
+                blobs.make_container(container)
+            except RuntimeError as exc:
+                what = f"no container has the name '{container}', which the profile speaks of"
+                raise UsageError(what, "write 3 to 63 of a-z, 0-9 and -") from exc
+        settings: dict[str, Any] = {
+            "blob_url": blobs.url.replace(account, "{account}"),
+            "accounts": {account: blobs.key},
+        }
+        near = stack.enter_context(
+            BatchAI(folder / "batchai", engine=engine or "process", **settings)
+        )
+        yield Rehearsal(
+            {**near.env, **lacks(engine), KEY: blobs.key, **secrets(found)},
+            found | ways(near.url, blobs, found),
+        )
+
+
+def lacks(engine: str | None) -> dict[str, str]:
+    """Give what says that jobs find no mpirun: without images they have what is on PATH here."""
+    bare = engine in (None, "process")
+    return {NO_MPIRUN: "1"} if bare and shutil.which("mpirun") is None else {}
+
+
+def containers(options: Mapping[str, Any]) -> list[str]:
+    """Give the containers that the profile speaks of."""
+    shared = [dict(volume) for volume in dict(options.get("shared", {})).values()]
+    named = [volume["container"] for volume in shared if "container" in volume]
+    return list(dict.fromkeys(str(name) for name in (options["container"], *named)))
+
+
+def ways(arm: str, blobs: Any, options: Mapping[str, Any]) -> dict[str, Any]:
+    """Give the options that lead to stand-ins: Batch AI at the URL *arm*, and *blobs*."""
+    name = str(options.get("storage_key", "storage-key"))
+    return {
+        "arm_url": arm,
+        "subscription": SUBSCRIPTION,
+        "storage_account": blobs.account,
+        "blob_url": blobs.url,
+        "secrets": {**dict(options.get("secrets", {})), name: f"env:{KEY}"},
+    }
+
+
+def secrets(options: Mapping[str, Any]) -> dict[str, str]:
+    """Give every secret of the profile a value: the real ones stay where they are."""
+    return {
+        where.removeprefix("env:"): f"rehearsed secret '{name}'"
+        for name, where in dict(options.get("secrets", {})).items()
+        if where.startswith("env:")
+    }

@@ -1,0 +1,1 @@
+"""Batch AI files in and out: `runspec import` and `runspec plan --export`."""

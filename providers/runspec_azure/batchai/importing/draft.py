@@ -1,0 +1,138 @@
+"""A spec and a profile in the making, while files of Batch AI are taken in."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+from typing import Any
+
+from runspec_azure.batchai.importing.foreign_file import Taken
+from runspec_azure.batchai.importing.secret_redaction import Hidden
+from runspec_azure.batchai.options import ACCOUNT
+from runspec_azure.session import clouds
+
+UNFIT = re.compile(r"[^a-z0-9_-]+")
+STORAGE = "|".join(re.escape(cloud.storage) for cloud in clouds.CLOUDS)
+HOST = re.compile(rf"https?://([^/.]+)\.file\.(?:{STORAGE})/([^/]+)/?")
+ACCOUNT_GAP, KEY_GAP = "<AZURE_BATCHAI_STORAGE_ACCOUNT>", "<AZURE_BATCHAI_STORAGE_KEY>"
+GAP = re.compile(r"<[\w-]+>")  # what an export has where a secret belongs
+
+
+@dataclass
+class Draft:
+    """What was taken in so far; *settings* are the spec's own for this provider."""
+
+    spec: dict[str, Any] = field(default_factory=dict)
+    settings: dict[str, Any] = field(default_factory=dict)
+    profile: dict[str, Any] = field(default_factory=dict)
+    notes: list[str] = field(default_factory=list)
+    hidden: Hidden = field(default_factory=Hidden)
+    has_gaps: bool = False  # the tool would have filled in the account of its own settings
+    roots: dict[str, str] = field(default_factory=dict)  # where each volume is, by its name
+
+    @property
+    def shared(self) -> dict[str, Any]:
+        found: dict[str, Any] = self.profile.setdefault("shared", {})
+        return found
+
+    def secret(self, wanted: str, variable: str, value: Any, vault: Taken, where: str) -> str:
+        """Take a secret by name: the value stays behind, and the profile says where it lives now."""
+        names: dict[str, str] = self.profile.setdefault("secrets", {})
+        if vault:
+            source = vault.inner("sourceVault")
+            place = f"azure-kv:{source.text('id') or ''}#{vault.text('secretUrl') or ''}"
+            source.end()
+            vault.end()
+        else:
+            place = f"env:{variable}"
+        name = key(wanted, {k: k for k, v in names.items() if v != place})
+        names[name] = place
+        if isinstance(value, str) and value and not GAP.fullmatch(value):
+            self.hidden.add(value)
+            self.notes.append(
+                f"{where} holds a secret in clear, which is not taken over: export {variable} "
+                "before you apply, and consider it known to others"
+            )
+        return name
+
+    def credentials(self, found: Taken, account: str | None) -> str | None:
+        """Take the key of a storage account; give its name where it is not that of the profile."""
+        main = account is None or account == self.profile.get("storage_account")
+        wanted, variable = "storage-key", "AZURE_BATCHAI_STORAGE_KEY"
+        if not main:
+            wanted = f"{account}-key"
+            variable = f"{UNFIT.sub('_', str(account)).upper()}_KEY"
+        inner = found.inner("credentials")
+        path = f"{inner.path}.accountKey"
+        value, vault = inner.text("accountKey"), inner.inner("accountKeySecretReference")
+        inner.end()
+        name = self.secret(wanted, variable, value, vault, path)
+        return None if name == "storage-key" else name
+
+    def account(self, found: str | None) -> str | None:
+        """Give the account of a volume, where it is not that of the profile; the first one becomes that."""
+        if not found or ACCOUNT_GAP in found:
+            return None
+        if re.fullmatch(ACCOUNT, found) and not self.has_gaps:
+            self.profile.setdefault("storage_account", found)
+        return None if found == self.profile.get("storage_account") else found
+
+    def volumes(self, found: Taken, level: str, root: str) -> None:
+        """Take `mountVolumes`: every kind of them."""
+        for one in found.each("azureFileShares"):
+            self._share(one, level, root)
+        for one in found.each("azureBlobFileSystems"):
+            account = self.account(one.text("accountName"))
+            volume = {"container": one.text("containerName"), "account": account}
+            self._volume(one, {**volume, "key": self.credentials(one, account)}, level, root)
+        for one in found.each("fileServers"):
+            server = one.inner("fileServer")
+            volume = {"file_server": server.text("id"), "folder": one.text("sourceDirectory")}
+            server.end()
+            self._volume(one, volume, level, root)
+        for one in found.each("unmanagedFileSystems"):
+            self._volume(one, {"command": one.text("mountCommand")}, level, root)
+        found.end()
+
+    def _share(self, one: Taken, level: str, root: str) -> None:
+        url = one.text("azureFileUrl") or ""
+        match = HOST.fullmatch(url)
+        named = one.text("accountName") or (match[1] if match else None)
+        account = self.account(named)
+        share = (match[2] if match else url.rstrip("/").rpartition("/")[2]) or "share"
+        owner = match[1] if match is not None else ""
+        plain = owner in (named, ACCOUNT_GAP) and url == clouds.PUBLIC.share_url(owner, share)
+        volume = {
+            "share": share,
+            "account": account,
+            "key": self.credentials(one, account),
+            "url": None if plain else url,
+            "file_mode": one.text("fileMode"),
+            "directory_mode": one.text("directoryMode"),
+        }
+        self._volume(one, volume, level, root)
+
+    def _volume(self, one: Taken, volume: dict[str, Any], level: str, root: str) -> None:
+        where = one.text("relativeMountPath") or ""
+        name = key(where, self.shared)
+        volume |= {"mount_options": one.text("mountOptions")}
+        volume |= {"at": None if name == where else where}
+        volume |= {"level": level if level == "cluster" else None}
+        self.shared[name] = {k: v for k, v in volume.items() if v is not None}
+        self.roots[name] = f"{root}/{where}"
+        one.end()
+
+
+def key(text: str, taken: dict[str, Any]) -> str:
+    """Give *text* as a name of a spec that is not *taken*.
+
+    >>> key("My Logs", {}), key("a", {"a": 1})
+    ('my-logs', 'a-2')
+    """
+    found = UNFIT.sub("-", text.lower()).strip("-_")
+    found = found if found[:1].isalpha() else f"x-{found}".rstrip("-")
+    found, number, whole = found[:36], 1, found[:36]
+    while whole in taken:
+        number += 1
+        whole = f"{found}-{number}"
+    return whole

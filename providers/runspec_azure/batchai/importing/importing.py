@@ -1,0 +1,96 @@
+"""From the files of `az batchai` to a spec, and to what of them belongs into a profile."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from pathlib import PurePath
+from typing import Any
+
+from runspec_azure.batchai.importing import cluster_file, job_file, yaml_text
+from runspec_azure.batchai.importing.draft import ACCOUNT_GAP, Draft
+from runspec_azure.batchai.importing.foreign_file import Taken, loaded
+from runspec_jobs.provider import Foreign, Imported, UsageError
+
+NAME = re.compile(r"[a-z]([a-z0-9-]{0,38}[a-z0-9])?")
+KNOWN = ("$schema",)
+
+
+def imported(job: Foreign, cluster: Foreign | None) -> Imported:
+    """Give the spec that *job* is, on the machines of *cluster*. Raises UsageError where one is no JSON."""
+    draft = Draft(has_gaps=any(file and ACCOUNT_GAP in file.text for file in (job, cluster)))
+    machines = _properties(cluster, draft.notes) if cluster else None
+    program = _properties(job, draft.notes)
+    _in_place(job, program, cluster, machines)
+    if machines is not None:
+        cluster_file.take(machines, draft)
+    job_file.take(program, draft, own_cluster=machines is None)
+    return _written(draft, [file.name for file in (job, cluster) if file])
+
+
+def _in_place(
+    job: Foreign, program: Taken, cluster: Foreign | None, machines: Taken | None
+) -> None:
+    """Refuse files in each other's place, by a key that one always has and the other never.
+
+    https://github.com/Azure/azure-rest-api-specs/tree/main/specification/batchai: what is required.
+    """
+    if "vmSize" in program.value:
+        hint = "swap the two" if cluster else "give it after --cluster, and before it that of a job"
+        raise UsageError(f"{job.name} is the file of a cluster: it has 'vmSize'", hint)
+    if cluster and machines and "stdOutErrPathPrefix" in machines.value:
+        what = f"{cluster.name} is the file of a job: it has 'stdOutErrPathPrefix'"
+        raise UsageError(what, "give the file of a cluster after --cluster, or leave it out")
+
+
+def _properties(file: Foreign, notes: list[str]) -> Taken:
+    whole = dict(loaded(file, notes))
+    found, name = whole.pop("properties"), PurePath(file.name).name
+    for key in (key for key in whole if key not in KNOWN):
+        notes.append(f"not carried over: {name}: {key}: not part of what is sent")
+    return Taken(found, f"{name}: properties", notes)
+
+
+def _written(draft: Draft, names: list[str]) -> Imported:
+    stem = PurePath(names[0]).name.split(".")[0].lower().replace("_", "-")
+    head: dict[str, Any] = {
+        "apiVersion": "runspec/v1",
+        "name": stem if NAME.fullmatch(stem) else "job",
+        "provider": "azure-batch-ai",
+    }
+    settings = {"azure-batch-ai": draft.settings} if draft.settings else {}
+    spec = {**head, **draft.spec, **({"providers": settings} if settings else {})}
+    spec = draft.hidden.scrubbed(spec, "", draft.notes)
+    account = draft.hidden.scrubbed(draft.profile, "profile", draft.notes)
+    missing = ", ".join(_missing(draft))
+    if missing:
+        draft.notes.append(f"the profile is still to be filled in: {missing}")
+    notes = tuple(dict.fromkeys(draft.hidden.scrubbed(draft.notes, "", [])))
+    shown = " and ".join(PurePath(name).name for name in names)
+    return Imported(
+        _comments(f"Taken in from {shown}.", notes) + yaml_text.text(_filled(spec)),
+        yaml_text.text({"providers": {"azure-batch-ai": _filled(account)}})
+        + (f"    # Still to be filled in: {missing}.\n" if missing else ""),
+        notes,
+    )
+
+
+def _missing(draft: Draft) -> list[str]:
+    """Give the settings that a plan asks for and the files do not tell."""
+    wanted = ["subscription", "location"]
+    volumes = draft.shared.values()
+    if any("account" not in v and ("share" in v or "container" in v) for v in volumes):
+        wanted.append("storage_account")
+    if not any(draft.profile.get(k) for k in ("cluster", "admin_password")):
+        wanted.append("ssh_public_key")
+    wanted += [] if draft.settings.get("logs") else ["file_share"]
+    return [name for name in wanted if not draft.profile.get(name)]
+
+
+def _filled(value: Mapping[str, Any]) -> dict[str, Any]:
+    return {key: item for key, item in value.items() if item not in (None, {}, [])}
+
+
+def _comments(first: str, notes: tuple[str, ...]) -> str:
+    printable = ("".join(c if c.isprintable() else "?" for c in note) for note in notes)
+    return "".join(f"# {line}\n" for line in (first, *printable))

@@ -1,0 +1,1 @@
+"""The body of a Batch AI job: its toolkit and its command line."""

@@ -1,0 +1,175 @@
+"""Batch AI's toolkits: which one a spec means, and the settings it has."""
+
+from __future__ import annotations
+
+import math
+import re
+import shlex
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+from runspec_azure.batchai.attempts import again, hosts, ranks
+from runspec_azure.batchai.job import command_line
+from runspec_azure.batchai.options import BatchAiOptions
+from runspec_jobs.provider import Launch, Spec, variable
+
+SCRIPT = ("pythonScriptFilePath", "pythonInterpreterPath")
+
+
+class Kind(NamedTuple):
+    """One toolkit: the key of its settings, the field of its arguments, and further fields."""
+
+    key: str
+    arguments: str
+    scripted: bool = True
+    counted: bool = True  # it has processCount
+    more: tuple[str, ...] = ()
+
+
+# The official description, `*Settings` of JobBaseProperties.
+KINDS: Mapping[str, Kind] = {
+    "chainer": Kind("chainerSettings", "commandLineArgs"),
+    "horovod": Kind("horovodSettings", "commandLineArgs"),
+    "pytorch": Kind("pyTorchSettings", "commandLineArgs", more=("communicationBackend",)),
+    "tensorflow": Kind(
+        "tensorFlowSettings",
+        "masterCommandLineArgs",
+        counted=False,
+        more=(
+            "workerCommandLineArgs",
+            "parameterServerCommandLineArgs",
+            "workerCount",
+            "parameterServerCount",
+        ),
+    ),
+    "cntk": Kind("cntkSettings", "commandLineArgs", more=("languageType", "configFilePath")),
+    "caffe": Kind("caffeSettings", "commandLineArgs", more=("configFilePath",)),
+    "caffe2": Kind("caffe2Settings", "commandLineArgs", counted=False),
+    "custom-mpi": Kind("customMpiSettings", "commandLine", scripted=False),
+    "custom": Kind("customToolkitSettings", "commandLine", scripted=False, counted=False),
+}
+# What every job has in its environment, by `job`.
+OWN = ("RUNSPEC_RUN", "RUNSPEC_TASK", "RUNSPEC_ATTEMPT", "RUNSPEC_NODES", "RUNSPEC_SLOTS")
+BY_MPIRUN = ("chainer", "horovod", "cntk", "caffe")  # which Batch AI starts itself
+NUMBERS = ("processCount", "workerCount", "parameterServerCount")
+BY_LAUNCH = {Launch.MPI: "custom-mpi", Launch.TORCHRUN: "pytorch"}
+
+
+def toolkit(spec: Spec, options: BatchAiOptions) -> str:
+    """Give the toolkit of *spec*: custom starts a command on the first node and nowhere else."""
+    if options.toolkit is not None:
+        return options.toolkit
+    alone = "custom" if spec.cluster.nodes.max == 1 else "custom-mpi"
+    return BY_LAUNCH.get(spec.launch, alone)
+
+
+def fields(name: str) -> tuple[str, ...]:
+    """Give the settings that a user may add to those that follow from the spec."""
+    kind = KINDS[name]
+    return (*kind.more, *(("processCount",) if kind.counted else ()))
+
+
+def configured(options: BatchAiOptions) -> bool:
+    """Say whether a file of settings stands for the script (BrainScript, Caffe)."""
+    return "configFilePath" in options.toolkit_settings
+
+
+def settings(spec: Spec, values: Mapping[str, str], options: BatchAiOptions) -> dict[str, Any]:
+    """Give the settings of the toolkit, below their key."""
+    kind = KINDS[sent(spec, options)]
+    found: dict[str, Any] = {}
+    if not kind.scripted:
+        found[kind.arguments] = _line(spec, values, options)
+    elif configured(options):
+        after = command_line.written(spec, values, options).partition(" ")[2]
+        found |= {kind.arguments: after} if after else {}
+    else:
+        interpreter, script, *rest = command_line.program(spec, values, options)
+        found["pythonScriptFilePath"] = script
+        found |= {"pythonInterpreterPath": interpreter} if interpreter != "python" else {}
+        found |= {kind.arguments: rest[0]} if rest else {}
+    if kind.counted:
+        found["processCount"] = processes(spec, options)
+    for name, value in options.toolkit_settings.items():
+        if name != "processCount":
+            found[name] = int(value) if name in NUMBERS else value
+    return {kind.key: found}
+
+
+def retried(spec: Spec, options: BatchAiOptions) -> bool:
+    """Say whether a shell of ours tries the job again: it can where it starts all there is of it."""
+    alone = toolkit(spec, options) in ("custom", "custom-mpi") and options.contract
+    return alone and spec.retry.attempts > 1
+
+
+def sent(spec: Spec, options: BatchAiOptions) -> str:
+    """Give the toolkit that Batch AI is told: custom where a shell of ours starts mpirun itself."""
+    return "custom" if retried(spec, options) else toolkit(spec, options)
+
+
+def _line(spec: Spec, values: Mapping[str, str], options: BatchAiOptions) -> str:
+    """Give the command line of a toolkit that takes one."""
+    line = command_line.line(spec, values, options)
+    if not options.contract:
+        return line
+    if toolkit(spec, options) == "custom":
+        line = again(line, spec.retry.attempts) if retried(spec, options) else line
+        return told(line, spec, options)
+    line = told_each(line, spec, options)
+    if not retried(spec, options):
+        return line
+    known = [*OWN, *(variable("sweep", name) for name in values), *spec.env, *spec.secrets]
+    known += sorted(set(re.findall(r"\$\{?(AZ_BATCH\w+)", line)))
+    ours = hosts(slots(spec, options), known)
+    return ours + again(ranks(line, processes(spec, options)), spec.retry.attempts)
+
+
+def processes(spec: Spec, options: BatchAiOptions) -> int:
+    """Give how many processes a toolkit starts that counts them."""
+    asked = options.toolkit_settings.get("processCount")
+    return int(asked) if asked else spec.cluster.nodes.max * spec.processes_per_node
+
+
+def slots(spec: Spec, options: BatchAiOptions) -> int:
+    """Give how many of them there are on each node, but for the last ones."""
+    return math.ceil(processes(spec, options) / spec.cluster.nodes.max)
+
+
+def places(spec: Spec, options: BatchAiOptions) -> dict[str, str]:
+    """Give what the contract says of a job's places, as references to Batch AI's own variables.
+
+    The service puts them into variables of the user's, too:
+    https://github.com/Azure/BatchAI/blob/master/documentation/using-batchai-environment-variables.md
+    """
+    names = [("mounts", m.name) for m in spec.mounts] + [("outputs", o.name) for o in spec.outputs]
+    found = {
+        variable(kind, name): f"${command_line.place(kind, name, options)}" for kind, name in names
+    }
+    return {"RUNSPEC_HOSTFILE": "$AZ_BATCHAI_MPI_HOST_FILE", **found}
+
+
+def told(line: str, spec: Spec, options: BatchAiOptions) -> str:
+    """Give *line*, which a shell starts on the first node, with the contract before it."""
+    first = '"${AZ_BATCH_HOST_LIST%%,*}"'
+    own = f"RUNSPEC_RANK=0 RUNSPEC_HOST={first} RUNSPEC_LEADER={first}"
+    return f"export {own}{_exported(spec, options)}; {line}"
+
+
+def told_each(line: str, spec: Spec, options: BatchAiOptions) -> str:
+    """Give a program that tells each process of mpirun the contract, and becomes *line*.
+
+    The command line is "executed by mpi runtime" (CustomMpiSettings in the official description), which
+    starts programs and no lines. Processes fill one node after the other.
+    """
+    rank = f"$((${{OMPI_COMM_WORLD_RANK:-${{PMI_RANK:-0}}}} / {slots(spec, options)}))"
+    text = (
+        f"IFS=,; set -- $AZ_BATCH_HOST_LIST; unset IFS; export RUNSPEC_RANK={rank} "
+        f'RUNSPEC_LEADER="$1"{_exported(spec, options)}; '
+        '[ "$RUNSPEC_RANK" -lt $# ] && shift "$RUNSPEC_RANK"; '
+        f'export RUNSPEC_HOST="$1"; exec {line}'
+    )
+    return f"/bin/sh -c {shlex.quote(text)}"
+
+
+def _exported(spec: Spec, options: BatchAiOptions) -> str:
+    return "".join(f' {name}="{value}"' for name, value in places(spec, options).items())

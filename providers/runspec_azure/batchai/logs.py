@@ -1,0 +1,289 @@
+"""What jobs print, and what they wrote: files that the service gives signed links to."""
+
+from __future__ import annotations
+
+import io
+import re
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from http.client import HTTPException
+from typing import Any, BinaryIO, NamedTuple
+
+from azure.mgmt.batchai import models
+
+from runspec_azure.batchai import timing
+from runspec_azure.batchai.attempts import TRIES as TRIES_FILE
+from runspec_azure.batchai.session import Arm, place
+from runspec_azure.session.clouds import is_confidential
+from runspec_azure.session.responses import elements
+from runspec_azure.timing import Turns
+from runspec_jobs.provider import Chunk, NoAnswer, OutputFile, RemoteError
+
+STDOUTERR = "stdouterr"
+EXPIRY_MIN = 60
+RENEWED_S = 55 * 60.0  # a link is asked for anew before it ends
+PART = 1 << 20
+TRIES = 4
+# A busy share says so by 503, which passes: with every fifth answer like that, one read of a million fails.
+# https://learn.microsoft.com/rest/api/storageservices/common-rest-api-error-codes
+ASKED = 8
+FIRST_PAUSE_S, LONGEST_PAUSE_S = 0.1, 5.0
+# stdout.txt, stdout-wk-0.txt, stderr-ps-1.txt, stdout-job_prep.txt: the outputs of the public recipes.
+NAMED = re.compile(r"std(out|err)(?:-(wk|ps|job_prep))?(?:-(\d+))?\.txt")
+# Of several nodes each has its own, such as stderr-job_prep-tvm-676767296_1-20180718t174802z-p.txt:
+# https://github.com/MicrosoftDocs/azure-docs/blob/HEAD/articles/batch-ai/tutorial-horovod-tensorflow.md
+PREPARED = re.compile(r"std(out|err)-job_prep-(.+)\.txt")
+OFFSETS = {"wk": 0, None: 0, "ps": 2000, "job_prep": 4000}
+STDERR = 1000
+ROW = re.compile(r"^([0-9]{1,9}) ([0-9]{1,9})\n", re.MULTILINE)  # of the shell in `tries`
+
+
+class Found(NamedTuple):
+    """A file of a job: its path below the directory, its link, and how large it is."""
+
+    path: str
+    url: str
+    size: int
+
+
+class Listed(NamedTuple):
+    """When the files of a job were listed, whether there were some, and whether it had ended before."""
+
+    at: float
+    some: bool
+    over: bool
+
+
+class Files:
+    """The files of jobs. Each stream is one object for good, for a follower keeps it."""
+
+    def __init__(self, arm: Arm) -> None:
+        self.arm = arm
+        self._streams: dict[tuple[str, str], FileStream] = {}
+        self._listed: dict[str, Listed] = {}
+        self._nodes: dict[str, list[str]] = {}  # that each job was prepared on, as they were seen
+        self.turns = Turns(lambda: timing.POLL_S)
+
+    def streams(
+        self, task: int, path: Mapping[str, str], *, over: bool, waits: bool = False
+    ) -> list[FileStream]:
+        """Give the streams of one job, which has none while it waits.
+
+        *over* says that it has ended: then all is there, and one more look at it is the last.
+        """
+        job = path["jobName"]
+        if not waits and self._due(job, over):
+            found = list(self.list(path, STDOUTERR))
+            self._listed[job] = Listed(time.monotonic(), bool(found), over)
+            nodes = self._nodes.setdefault(job, [])
+            nodes += sorted(prepared_on(file.path for file in found) - set(nodes), key=_counted)
+            for file in found:
+                rank = rank_of(file.path, nodes)
+                if rank is not None and (file.size or rank == 0):
+                    key = (job, file.path)
+                    if key not in self._streams:
+                        self._streams[key] = FileStream(self, path, file.path, task, rank)
+                    self._streams[key].know(file)
+        mine = [stream for (name, _), stream in self._streams.items() if name == job]
+        for stream in mine:
+            stream.over = over
+        return mine
+
+    def _due(self, job: str, over: bool) -> bool:
+        """Say whether to look which files a job has. All that have not ended share what may be asked."""
+        last = self._listed.get(job)
+        if last is None or (over and not (last.over and last.some)):
+            return True
+        pause_s = timing.LISTED_S if last.some else timing.POLL_S
+        asked = sum(not (one.over and one.some) for one in self._listed.values())
+        return not last.over and time.monotonic() - last.at > pause_s * asked
+
+    def list(self, path: Mapping[str, str], directory: str, below: str = ".") -> Iterator[Found]:
+        """Give the files of a directory of a job and of all below it, each with a link."""
+        asked = models.JobsListOutputFilesOptions(
+            outputdirectoryid=directory,
+            directory=below,
+            linkexpiryinminutes=EXPIRY_MIN,
+            max_results=1000,
+        )
+        jobs = self.arm.looker.jobs
+        where = place(path, "experiment", "job")
+        for file in self.arm.listed(
+            "Jobs_ListOutputFiles", lambda: jobs.list_output_files(*where, asked, cls=elements)
+        ):
+            if not file.name:
+                continue
+            name = file.name if below == "." else f"{below}/{file.name}"
+            if str(file.file_type) == "directory":
+                yield from self.list(path, directory, name)
+            elif file.download_url:
+                yield Found(name, file.download_url, file.content_length or 0)
+
+    def link(self, path: Mapping[str, str], directory: str, name: str) -> Found | None:
+        """Give a file with a new link; None when it is not there."""
+        folder = name.rpartition("/")[0] or "."
+        return next((f for f in self.list(path, directory, folder) if f.path == name), None)
+
+
+def rank_of(name: str, nodes: Sequence[str] = ()) -> int | None:
+    """Give the number that a stream has among those of its job; None for what is no stream.
+
+    *nodes* are those that the job was prepared on, where each has logs of its own.
+
+    >>> rank_of("stdout.txt"), rank_of("stdout-wk-2.txt"), rank_of("stderr.txt"), rank_of("x.txt")
+    (0, 2, 1000, None)
+    >>> rank_of("stderr-job_prep-tvm-2.txt", ["tvm-1", "tvm-2"])
+    5001
+    """
+    prepared = PREPARED.fullmatch(name)
+    match = prepared or NAMED.fullmatch(name)
+    if match is None:
+        return None
+    err = STDERR if match[1] == "err" else 0
+    if prepared is not None:
+        return OFFSETS["job_prep"] + nodes.index(prepared[2]) + err
+    return OFFSETS[match[2]] + int(match[3] or 0) + err
+
+
+def prepared_on(names: Iterable[str]) -> set[str]:
+    """Give the nodes that the logs of a preparation are of."""
+    return {match[2] for match in map(PREPARED.fullmatch, names) if match}
+
+
+def _counted(node: str) -> list[tuple[int, str]]:
+    """Order nodes by the numbers in their names: ..._2 before ..._10."""
+    return [
+        (int(part or 0), "") if part.isdecimal() else (0, part) for part in re.split(r"(\d+)", node)
+    ]
+
+
+class FileStream:
+    """One file that a job prints into. A position is a number of bytes."""
+
+    def __init__(
+        self, files: Files, path: Mapping[str, str], name: str, task: int, rank: int
+    ) -> None:
+        self.files, self.path, self.name = files, path, name
+        self.task, self.rank = task, rank
+        self.over = False
+        self._url, self._since = "", 0.0
+
+    def know(self, file: Found) -> None:
+        if not self._url or time.monotonic() - self._since > RENEWED_S:
+            self._url, self._since = file.url, time.monotonic()
+
+    def read(self, position: str | None) -> Chunk:
+        start = int(position or 0)
+        log, mark, over = (self.path["jobName"], self.name), f"{start} {self.over}", self.over
+        if not self.files.turns.due(log, mark):
+            return Chunk(b"", str(start))
+        data = self._part(start)
+        self.files.turns.told(log, mark, new=bool(data), last=over)
+        return Chunk(data, str(start + len(data)))
+
+    def _part(self, start: int) -> bytes:
+        """Give what follows *start*; a link that has ended is asked for anew."""
+        for _ in range(TRIES):
+            if time.monotonic() - self._since > RENEWED_S:
+                self._url = ""
+            if not self._url and not self._renewed():
+                return b""
+            try:
+                return part(self._url, start, start + PART)
+            except PermissionError:
+                self._url = ""
+        raise RemoteError(f"{self.name}: its links are refused", "is the clock here right?")
+
+    def _renewed(self) -> bool:
+        found = self.files.link(self.path, STDOUTERR, self.name)
+        if found is not None:
+            self._url, self._since = found.url, time.monotonic()
+        return found is not None
+
+
+def part(url: str, start: int, end: int) -> bytes:
+    """Give the bytes of a link from *start* up to *end*, or what there is of them.
+
+    Raises PermissionError for a link that is not good any more, and NoAnswer, which never holds the
+    link: it is a secret.
+    """
+    if not is_confidential(url):
+        raise RemoteError("a link that is not encrypted is not followed")
+    request = urllib.request.Request(url, headers={"Range": f"bytes={start}-{end - 1}"})  # noqa: S310
+    pause_s, failure = FIRST_PAUSE_S, ""
+    for left in reversed(range(ASKED)):
+        try:
+            with urllib.request.urlopen(request, timeout=60) as answer:  # noqa: S310
+                data: bytes = answer.read()
+                return data[start:end] if answer.status == 200 else data
+        except urllib.error.HTTPError as exc:
+            exc.close()
+            if exc.code in (404, 416):
+                return b""
+            if exc.code == 403:
+                raise PermissionError from None
+            failure = f"the service answered {exc.code}"
+        except (OSError, HTTPException) as exc:
+            failure = type(exc).__name__
+        if left:
+            time.sleep(pause_s)
+            pause_s = min(LONGEST_PAUSE_S, pause_s * 2)
+    raise NoAnswer(f"a file of the job cannot be read: {failure}")
+
+
+def codes(files: Files, path: Mapping[str, str]) -> dict[int, int]:
+    """Give the exit codes that the shell of a job wrote down, by the number of the try.
+
+    A row counts when it is whole: it may be seen while it is written.
+    """
+    found = files.link(path, STDOUTERR, TRIES_FILE)
+    try:
+        text = part(found.url, 0, PART).decode(errors="replace") if found else ""
+    except PermissionError:
+        return {}
+    return {int(match[1]): int(match[2]) for match in ROW.finditer(text)}
+
+
+class Reading(io.RawIOBase):
+    """A file of a job, read as it comes, a part at a time."""
+
+    def __init__(self, files: Files, path: Mapping[str, str], directory: str, file: Found) -> None:
+        self.files, self.path, self.directory, self.file = files, path, directory, file
+        self._at = 0
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        end = min(self._at + max(len(buffer), 1), self.file.size)
+        if end <= self._at:
+            return 0
+        try:
+            data = part(self.file.url, self._at, end)
+        except PermissionError:
+            found = self.files.link(self.path, self.directory, self.file.path)
+            self.file = self.file if found is None else found._replace(size=self.file.size)
+            try:
+                data = part(self.file.url, self._at, end)
+            except PermissionError:
+                raise RemoteError("a file of the job is refused") from None
+        if not data:
+            raise RemoteError(f"{self.file.path} is shorter than it was")
+        buffer[: len(data)] = data
+        self._at += len(data)
+        return len(data)
+
+
+def outputs(
+    files: Files, task: int, path: Mapping[str, str], named: Sequence[tuple[str, str]]
+) -> Iterator[OutputFile]:
+    """Give every file in the output directories of one job; *named* are their ids and names."""
+    for word, name in named:
+        for file in files.list(path, word):
+
+            def opened(file: Found = file, word: str = word) -> BinaryIO:
+                return io.BufferedReader(Reading(files, path, word, file), PART)
+
+            yield OutputFile(name, task, 0, file.path, file.size, opened)

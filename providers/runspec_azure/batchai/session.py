@@ -1,0 +1,245 @@
+"""The SDKs of Batch AI and of resource groups, opened; each call of a plan as a method of them."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+from azure.core.pipeline import PipelineRequest
+from azure.core.pipeline.policies import SansIOHTTPPolicy
+from azure.mgmt.batchai import BatchAI
+from azure.mgmt.resource.resources import ResourceManagementClient
+
+from runspec_azure.batchai.options import BatchAiOptions
+from runspec_azure.batchai.resources import KNOWN
+from runspec_azure.discover.findings import Usage
+from runspec_azure.errors import Ways, status_of, translated
+from runspec_azure.session import clouds
+from runspec_azure.session.clouds import Cloud
+from runspec_azure.session.responses import collected, elements
+from runspec_azure.session.token_hosts import TokenHosts
+from runspec_jobs.provider import NoAnswer, RemoteError, Request, Unavailable, UsageError
+
+if TYPE_CHECKING:
+    from runspec_azure.discover.subscription import Sku
+
+RENEWED_S = 300.0  # a token is asked for anew when it is good for less
+LOOKS = 6  # tries of what only looks
+WAYS = Ways(
+    "log in again (az login); then the same command goes on",
+    "see runspec doctor azure-batch-ai for what is asked for, or log in again",
+)
+
+
+class Bearer(SansIOHTTPPolicy[Any, Any]):
+    """Puts a token into every request. The SDK's own policy does so over TLS only, also on loopback."""
+
+    def __init__(self, cloud: Cloud) -> None:
+        self._cloud = cloud
+        self._token: Any = None
+
+    @cached_property
+    def _login(self) -> Any:
+        from runspec_azure.session import login
+
+        return login.found(self._cloud)
+
+    def on_request(self, request: PipelineRequest[Any]) -> None:
+        if self._token is None or self._token.expires_on - time.time() < RENEWED_S:
+            self._token = self._login.get_token(self._cloud.manager_scope)
+        request.http_request.headers["Authorization"] = f"Bearer {self._token.token}"
+
+
+class Arm:
+    """The clients of one subscription. Raises Unavailable for the endpoint that answers no more."""
+
+    def __init__(self, options: BatchAiOptions, looks: int = LOOKS) -> None:
+        url = options.arm_url or clouds.of(options).manager_url
+        if clouds.of_url(url) is not None:
+            what = (
+                "Azure Batch AI was retired on 31 March 2019 and its public endpoint answers no "
+                "more: provider: azure-batch runs the same spec"
+            )
+            raise Unavailable(what, "or name an endpoint that speaks its API: arm_url")
+        if not clouds.is_confidential(url):
+            raise UsageError(f"arm_url: {options.arm_url} is not encrypted", "write https://...")
+        if not options.subscription:
+            raise UsageError("the profile names no subscription", "az account show --query id")
+        self.options = options
+        self._looks = looks
+        self._bearer = Bearer(clouds.of(options))
+
+    @cached_property
+    def maker(self) -> Any:
+        """A second attempt after a lost reply would hide what the first one made."""
+        return self._opened(BatchAI, 0)
+
+    @cached_property
+    def looker(self) -> Any:
+        return self._opened(BatchAI, self._looks)
+
+    @cached_property
+    def groups(self) -> Any:
+        return self._manager.resource_groups
+
+    @cached_property
+    def _manager(self) -> Any:
+        return self._opened(ResourceManagementClient, 0)
+
+    def _opened(self, kind: Any, tries: int) -> Any:
+        nobody: Any = object()  # the policy gives the token
+        cloud = clouds.of(self.options)
+        return kind(
+            nobody,
+            self.options.subscription,
+            base_url=self.options.arm_url or cloud.manager_url,
+            authentication_policy=self._bearer,
+            per_retry_policies=[TokenHosts(self.options)],
+            polling_interval=0,
+            retry_total=tries,
+            retry_backoff_factor=0.2,
+            connection_timeout=10,
+            read_timeout=60,
+        )
+
+    def send(self, request: Request) -> None:
+        """Send a call that makes, changes or takes away, once; its end is looked for, not awaited."""
+        path, body = request.params["path"], request.params.get("body")
+        with translated(request.operation, WAYS):
+            SENT[request.operation](self, path, body)
+
+    def look(self, operation: str, path: Mapping[str, str]) -> Any:
+        """Give what is at *path*, or None when there is nothing."""
+        try:
+            with translated(operation, WAYS):
+                found = GOT[operation](self, path)
+        except RemoteError as exc:
+            if status_of(exc) == 404:
+                return None
+            raise
+        if found is None or getattr(found, "name", None) is None:
+            raise NoAnswer(f"{operation}: the reply was cut off")
+        return found
+
+    def listed(self, what: str, pages: Callable[[], Any]) -> list[Any]:
+        """Give all that a list has; nothing where what it is of is not there."""
+        try:
+            with translated(what, WAYS):
+                return collected(what, pages)
+        except RemoteError as exc:
+            if status_of(exc) == 404:
+                return []
+            raise
+
+    def skus(self) -> Mapping[str, Sku] | None:
+        """Give the sizes that Batch AI had and the region has; None where the endpoint knows of none.
+
+        It is another service, and an endpoint may speak the API of Batch AI alone.
+        """
+        from azure.mgmt.compute import ComputeManagementClient
+
+        from runspec_azure.discover.subscription import listed_skus
+
+        try:
+            with translated("list the sizes of machines", WAYS):
+                compute = self._opened(ComputeManagementClient, self._looks)
+                region = self.options.location or ""
+                return listed_skus(compute, region, lambda name: KNOWN.get(name.upper()))
+        except RemoteError as exc:
+            if status_of(exc) in (400, 404):
+                return None
+            raise
+
+    def usages(self) -> dict[str, Usage]:
+        """Give what is in use and the limits, by the names that usages have."""
+        with translated("Usages_List", WAYS):
+            where = self.options.location or ""
+            ask = self.looker.usages.list
+            found = collected("Usages_List", lambda: ask(where, cls=elements))
+        return {
+            usage.name.value: Usage(usage.current_value, usage.limit)
+            for usage in found
+            if usage.name and None not in (usage.current_value, usage.limit)
+        }
+
+    def clusters(self, path: Path) -> list[Any]:
+        """Give the clusters of the workspace at *path*."""
+        ask = self.looker.clusters.list_by_workspace
+        return self.listed("Clusters_ListByWorkspace", lambda: ask(*place(path), cls=elements))
+
+    def experiments(self, path: Path) -> list[Any]:
+        ask = self.looker.experiments.list_by_workspace
+        return self.listed("Experiments_ListByWorkspace", lambda: ask(*place(path), cls=elements))
+
+    def file_servers(self, path: Path) -> list[Any]:
+        ask = self.looker.file_servers.list_by_workspace
+        return self.listed("FileServers_ListByWorkspace", lambda: ask(*place(path), cls=elements))
+
+    def jobs(self, path: Path) -> list[Any]:
+        """Give the jobs of the experiment at *path*."""
+        ask = self.looker.jobs.list_by_experiment
+        where = place(path, "experiment")
+        return self.listed("Jobs_ListByExperiment", lambda: ask(*where, cls=elements))
+
+    def resources(self, group: str) -> list[Any]:
+        """Give whatever is in a resource group, of any service."""
+        ask = self._manager.resources.list_by_resource_group
+        return self.listed("Resources_ListByResourceGroup", lambda: ask(group, cls=elements))
+
+
+def place(path: Mapping[str, str], *names: str) -> tuple[str, ...]:
+    keys = {
+        "cluster": "clusterName",
+        "experiment": "experimentName",
+        "job": "jobName",
+    }
+    return (path["resourceGroupName"], path["workspaceName"], *(path[keys[n]] for n in names))
+
+
+Path = Mapping[str, str]
+ONCE: Mapping[str, Any] = {"polling": False}
+
+SENT: Mapping[str, Callable[[Arm, Path, Any], Any]] = {
+    "ResourceGroups_CreateOrUpdate": lambda arm, path, body: arm.groups.create_or_update(
+        path["resourceGroupName"], body
+    ),
+    "ResourceGroups_Delete": lambda arm, path, _: arm.groups.begin_delete(
+        path["resourceGroupName"], **ONCE
+    ),
+    "Workspaces_Create": lambda arm, path, body: arm.maker.workspaces.begin_create(
+        *place(path), body, **ONCE
+    ),
+    "Workspaces_Delete": lambda arm, path, _: arm.maker.workspaces.begin_delete(
+        *place(path), **ONCE
+    ),
+    "Clusters_Create": lambda arm, path, body: arm.maker.clusters.begin_create(
+        *place(path, "cluster"), body, **ONCE
+    ),
+    "Clusters_Delete": lambda arm, path, _: arm.maker.clusters.begin_delete(
+        *place(path, "cluster"), **ONCE
+    ),
+    "Experiments_Create": lambda arm, path, _: arm.maker.experiments.begin_create(
+        *place(path, "experiment"), **ONCE
+    ),
+    "Experiments_Delete": lambda arm, path, _: arm.maker.experiments.begin_delete(
+        *place(path, "experiment"), **ONCE
+    ),
+    "Jobs_Create": lambda arm, path, body: arm.maker.jobs.begin_create(
+        *place(path, "experiment", "job"), body, **ONCE
+    ),
+    "Jobs_Terminate": lambda arm, path, _: arm.maker.jobs.begin_terminate(
+        *place(path, "experiment", "job"), **ONCE
+    ),
+    "Jobs_Delete": lambda arm, path, _: arm.maker.jobs.begin_delete(
+        *place(path, "experiment", "job"), **ONCE
+    ),
+}
+GOT: Mapping[str, Callable[[Arm, Path], Any]] = {
+    "ResourceGroups": lambda arm, path: arm.groups.get(path["resourceGroupName"]),
+    "Workspaces": lambda arm, path: arm.looker.workspaces.get(*place(path)),
+    "Clusters": lambda arm, path: arm.looker.clusters.get(*place(path, "cluster")),
+    "Experiments": lambda arm, path: arm.looker.experiments.get(*place(path, "experiment")),
+    "Jobs": lambda arm, path: arm.looker.jobs.get(*place(path, "experiment", "job")),
+}

@@ -1,0 +1,180 @@
+"""The profile's Blob container: folders as one blob a file, for Batch AI mounts it as it is."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from functools import cached_property, partial
+from typing import Any, NamedTuple
+
+import obstore
+from obstore.store import AzureStore
+
+from runspec_azure.batchai.options import BatchAiOptions
+from runspec_azure.errors import translated
+from runspec_azure.session import clouds
+from runspec_azure.store.blobs import Blobs
+from runspec_jobs.provider import Bundle, CredentialsError, File, Progress, UsageError
+
+SMALL_BYTES = 4 << 20
+AT_ONCE = 16  # small files, each of which is in memory
+BLOCK_BYTES = 1 << 20
+WHOLE = ".whole"  # beside a folder: all of it is there
+
+
+class Own(NamedTuple):
+    """What `Blobs` asks of options."""
+
+    prefix: str
+    storage_account: str | None
+    storage_key: str | None
+    container: str | None
+    blob_url: str | None
+    cloud: clouds.Name
+
+
+class Account:
+    """Whose blobs they are: of the key that `secrets` has here, else of whoever is logged in."""
+
+    def __init__(self, options: Own) -> None:
+        self.options = options
+
+    @cached_property
+    def login(self) -> Any:
+        from runspec_azure.session import login
+
+        return login.found(clouds.of(self.options))
+
+
+class Store:
+    """What lies in the container."""
+
+    def __init__(self, options: BatchAiOptions) -> None:
+        self.options = options
+        self._blobs: Blobs | None = None
+
+    @property
+    def blobs(self) -> Blobs:
+        if self._blobs is None:
+            if not self.named:
+                what = "the profile names no storage_account or no container"
+                raise UsageError(what, "see docs/azure-batch-ai.md")
+            known = self.options
+            key = known.secrets.get(known.storage_key)
+            if key is not None and key.startswith("azure-kv:"):
+                key = None  # the service reads it there, for mounts; we do not
+            own = Own(
+                known.prefix,
+                known.storage_account,
+                key,
+                known.container,
+                known.blob_url,
+                clouds.of(known).name,
+            )
+            self._blobs = Blobs(Account(own))  # type: ignore[arg-type] # all it asks for
+        return self._blobs
+
+    @contextlib.contextmanager
+    def _told(self) -> Iterator[None]:
+        """Say by the settings of this provider what to do where the account's key is not taken."""
+        try:
+            yield
+        except CredentialsError as exc:
+            name = self.options.storage_key
+            where = self.options.secrets.get(name, "env:NAME")
+            hint = f"see that secrets: {{{name}: {where}}} leads to the key of {self.options.storage_account}"
+            raise CredentialsError(exc.message, hint) from exc
+
+    @property
+    def named(self) -> bool:
+        """Whether the profile has a container at all."""
+        return bool(self.options.storage_account and self.options.container)
+
+    @property
+    def writable(self) -> bool:
+        """Whether the container can be written to with a key that this machine has."""
+        key = self.options.secrets.get(self.options.storage_key)
+        return self.named and key is not None and not key.startswith("azure-kv:")
+
+    def put(self, key: str, content: bytes) -> None:
+        with self._told():
+            self.blobs.put(key, content)
+
+    def read(self, key: str) -> bytes | None:
+        with self._told():
+            return self.blobs.part(key, 0, None)
+
+    def remove(self, key: str) -> None:
+        with self._told():
+            self.blobs.remove(key)
+
+    def there(self, key: str) -> bool:
+        with self._told():
+            return self.blobs.size(key) is not None
+
+    def look(self) -> str:
+        """Raise what is wrong with the way to the container; give a name in it, "" where it is empty."""
+        with self._told():
+            return next((found.key for found in self.blobs.listing(self.options.prefix)), "")
+
+    def has(self, prefix: str) -> bool:
+        with self._told():
+            return self.blobs.size(prefix.rstrip("/") + WHOLE) is not None
+
+    def empty(self, prefix: str) -> None:
+        """Remove all below *prefix*; that it is whole is no longer said first."""
+        with self._told():
+            self.blobs.remove(prefix.rstrip("/") + WHOLE)
+            self.blobs.empty(prefix)
+
+    def folders(self, prefix: str) -> list[str]:
+        with self._told():
+            return self.blobs.folders(prefix)
+
+    def sizes(self, prefix: str) -> dict[str, int]:
+        """Give how many bytes lie below *prefix*, by the first part of what follows it."""
+        found: dict[str, int] = {}
+        with self._told():
+            for one in self.blobs.listing(prefix):
+                name = one.key.removeprefix(prefix).partition("/")[0].removesuffix(WHOLE)
+                found[name] = found.get(name, 0) + one.size
+        return found
+
+    def put_folder(self, prefix: str, bundle: Bundle, progress: Progress) -> None:
+        """Put each file of *bundle* below *prefix*, and at the end say that all are there."""
+        whole = sum(file.bytes for file in bundle.files)
+        with self._told(), translated(f"upload {prefix}"):
+            self._put(prefix, bundle, progress, whole)
+            self.blobs.put(prefix.rstrip("/") + WHOLE, b"")
+        progress(whole, whole)
+
+    def _put(self, prefix: str, bundle: Bundle, progress: Progress, whole: int) -> None:
+        """Send small files at once, many at a time, and large ones while they are read."""
+        done, store = 0, self._store()
+        small = [file for file in bundle.files if file.bytes <= SMALL_BYTES]
+        with ThreadPoolExecutor(AT_ONCE) as threads:
+            for sent in threads.map(partial(_put_small, store, prefix, bundle), small):
+                done += sent.bytes
+                progress(done, whole)
+        for file in bundle.files:
+            if file.bytes > SMALL_BYTES:
+                self._put_large(prefix + file.path, bundle, file)
+                done += file.bytes
+                progress(done, whole)
+
+    def _put_large(self, key: str, bundle: Bundle, file: File) -> None:
+        with bundle.open(file) as opened:
+            blocks = iter(partial(opened.read, BLOCK_BYTES), b"")  # to the end: then it is checked
+            self.blobs.put_blocks(key, blocks, file.bytes)
+
+    def _store(self) -> AzureStore:
+        known: AzureStore = self.blobs._store  # noqa: SLF001 - the same package's
+        return known
+
+
+def _put_small(store: AzureStore, prefix: str, bundle: Bundle, file: File) -> File:
+    with bundle.open(file) as opened:
+        content = opened.read()
+    obstore.put(store, prefix + file.path, content, use_multipart=False)
+    return file

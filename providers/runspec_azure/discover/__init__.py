@@ -1,0 +1,1 @@
+"""What a subscription says of itself: accounts, VM sizes, and quotas."""

@@ -1,0 +1,1 @@
+"""What a node asks for, and the VM sizes that satisfy it."""

@@ -1,0 +1,1 @@
+"""Azure SDK clients, clouds, and logins."""

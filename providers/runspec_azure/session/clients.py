@@ -1,0 +1,230 @@
+"""Azure's own SDKs, opened: one client of Azure Batch to make things with, one to look, and who asks."""
+
+from __future__ import annotations
+
+import base64
+import logging
+import os
+from collections.abc import Mapping
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+from urllib.parse import quote, urlsplit
+
+from azure.batch import BatchClient
+from azure.core.credentials import AzureNamedKeyCredential, TokenCredential
+from azure.core.pipeline import PipelineRequest, PipelineResponse
+from azure.core.pipeline.policies import RetryPolicy, SansIOHTTPPolicy
+from azure.core.rest import HttpRequest, HttpResponse
+
+from runspec_azure.errors import translated
+from runspec_azure.naming import account
+from runspec_azure.session import clouds, responses
+from runspec_azure.session.token_hosts import TokenHosts
+from runspec_jobs.provider import CredentialsError, UsageError
+
+if TYPE_CHECKING:
+    from runspec_azure.session.management import Management
+
+API_VERSION = "2025-06-01"
+JSON = "application/json; odata=minimalmetadata"
+TRIES = 6  # of what only looks
+NEEDED = ("batch_url", "storage_account", "container")
+
+# https://learn.microsoft.com/en-us/rest/api/batchservice/operation-groups
+OPERATIONS: Mapping[str, tuple[str, str]] = {
+    "Account_ListSupportedImages": ("GET", "/supportedimages"),
+    "Pool_Add": ("POST", "/pools"),
+    "Pool_Get": ("GET", "/pools/{poolId}"),
+    "Pool_List": ("GET", "/pools"),
+    "Pool_Delete": ("DELETE", "/pools/{poolId}"),
+    "Pool_EvaluateAutoScale": ("POST", "/pools/{poolId}/evaluateautoscale"),
+    "Pool_EnableAutoScale": ("POST", "/pools/{poolId}/enableautoscale"),
+    "ComputeNode_List": ("GET", "/pools/{poolId}/nodes"),
+    "File_GetFromComputeNode": ("GET", "/pools/{poolId}/nodes/{nodeId}/files/{filePath}"),
+    "Job_Add": ("POST", "/jobs"),
+    "Job_Get": ("GET", "/jobs/{jobId}"),
+    "Job_List": ("GET", "/jobs"),
+    "Job_Patch": ("PATCH", "/jobs/{jobId}"),
+    "Job_Terminate": ("POST", "/jobs/{jobId}/terminate"),
+    "Task_Terminate": ("POST", "/jobs/{jobId}/tasks/{taskId}/terminate"),
+    "Job_Delete": ("DELETE", "/jobs/{jobId}"),
+    "Task_AddCollection": ("POST", "/jobs/{jobId}/addtaskcollection"),
+    "Task_Get": ("GET", "/jobs/{jobId}/tasks/{taskId}"),
+    "Task_List": ("GET", "/jobs/{jobId}/tasks"),
+    "Task_ListSubtasks": ("GET", "/jobs/{jobId}/tasks/{taskId}/subtasksinfo"),
+    "File_GetFromTask": ("GET", "/jobs/{jobId}/tasks/{taskId}/files/{filePath}"),
+}
+
+
+# The SDK logs a traceback for every refusal without a body, as answers to HEAD are; we say it once.
+logging.getLogger("azure").addHandler(logging.NullHandler())
+
+
+class ReadWhole(SansIOHTTPPolicy[Any, Any]):
+    """Reads the body of each attempt, so that one that breaks off counts as failed and is tried again.
+
+    Requests are sent as streams, since the pipeline decodes every other body by its content type: it
+    refuses application/octet-stream, and a range of a log that begins or ends within a character.
+    """
+
+    def on_response(
+        self, request: PipelineRequest[Any], response: PipelineResponse[Any, Any]
+    ) -> None:
+        response.http_response.read()
+
+
+class Session:
+    """The clients of one account. Raises UsageError where the profile names none."""
+
+    def __init__(self, options: Any) -> None:
+        if missing := [name for name in NEEDED if getattr(options, name) is None]:
+            what = f"the profile names no {' and no '.join(missing)}"
+            raise UsageError(what, "see runspec doctor azure-batch")
+        self.options = options
+        self.cloud = clouds.of(options)
+        self.url: str = options.batch_url.rstrip("/")
+
+    @cached_property
+    def login(self) -> TokenCredential:
+        """Give whoever is logged in here."""
+        from runspec_azure.session import login
+
+        return login.found(self.cloud)
+
+    @cached_property
+    def management(self) -> Management:
+        """Give the Resource Manager, which takes tokens alone."""
+        from runspec_azure.session.management import Management
+
+        if self.options.arm_url:
+            refuse_plain("arm_url", self.options.arm_url)
+        return Management(self.options, self.login)
+
+    @cached_property
+    def account(self) -> str:
+        return account(self.options)
+
+    def make(self, operation: str, path: Mapping[str, str], body: Any = None) -> Any:
+        """Send what makes or changes something, once; give its answer, None for an empty one."""
+        return responses.given(_content(self._send(self._maker, operation, path, {}, body)))
+
+    def look(
+        self, operation: str, path: Mapping[str, str] | None = None, query: Any = None
+    ) -> Mapping[str, Any]:
+        """Ask; it is tried again by itself."""
+        return responses.one(operation, self._looked(operation, path, query))
+
+    def pages(
+        self, operation: str, path: Mapping[str, str] | None = None, query: Any = None
+    ) -> list[Mapping[str, Any]]:
+        """Give everything that a list has."""
+        found, next_ = responses.listed(operation, self._looked(operation, path, query))
+        while next_:
+            with translated(operation):
+                request = HttpRequest("GET", next_)
+                page = self._looker.send_request(request, stream=True).json()
+            more, next_ = responses.listed(operation, page)
+            found += more
+        return found
+
+    def _looked(self, operation: str, path: Mapping[str, str] | None, query: Any) -> Any:
+        return _content(self._send(self._looker, operation, path or {}, query or {}))
+
+    def head(self, operation: str, path: Mapping[str, str]) -> Mapping[str, str]:
+        """Give the headers of a file."""
+        return self._send(self._looker, operation, path, {}, method="HEAD").headers
+
+    def part(self, operation: str, path: Mapping[str, str], start: int, end: int) -> bytes:
+        """Give the bytes of a file from *start* up to *end*."""
+        headers = {"ocp-range": f"bytes={start}-{end - 1}", "Accept": "application/octet-stream"}
+        return self._send(self._looker, operation, path, {}, headers=headers).content
+
+    def _send(
+        self,
+        client: BatchClient,
+        operation: str,
+        path: Mapping[str, str],
+        query: Mapping[str, str],
+        body: Any = None,
+        *,
+        method: str = "",
+        headers: Mapping[str, str] | None = None,
+    ) -> HttpResponse:
+        usual, template = OPERATIONS[operation]
+        where = template.format_map({k: quote(v, safe="") for k, v in path.items()})
+        own = {"Accept": "application/json", **(headers or {})}
+        own |= {} if body is None else {"Content-Type": JSON}
+        request = HttpRequest(
+            method or usual,
+            self.url + where,
+            params={"api-version": API_VERSION, **query},
+            headers=own,
+            json=body,
+        )
+        with translated(operation):
+            return client.send_request(request, stream=True)
+
+    @cached_property
+    def _maker(self) -> BatchClient:
+        """A second attempt after a lost reply would hide what the first one made."""
+        return self._opened(RetryPolicy.no_retries())
+
+    @cached_property
+    def _looker(self) -> BatchClient:
+        return self._opened(RetryPolicy(retry_total=TRIES, retry_backoff_factor=0.2))
+
+    def _opened(self, retries: RetryPolicy[Any, Any]) -> BatchClient:
+        key = secret(self.options.batch_key)
+        if not key:
+            refuse_plain("batch_url", self.url)
+        credential = AzureNamedKeyCredential(self.account, key) if key else self.login
+        return BatchClient(
+            self.url,
+            credential,
+            credential_scopes=[self.cloud.batch_scope],
+            retry_policy=retries,
+            per_retry_policies=[TokenHosts(self.options), ReadWhole()],
+            permit_redirects=False,
+            connection_timeout=10,
+            read_timeout=60,
+        )
+
+
+def refuse_plain(option: str, url: str) -> None:
+    """Raise UsageError for a *url* that a token would be sent to in the open."""
+    if urlsplit(url).scheme != "https":
+        what = f"{option}: {url} is not encrypted, and whoever listens could take the login"
+        raise UsageError(what, "write https://..., or name the account's key")
+
+
+def secret(source: str | None) -> str | None:
+    """Give the account's key that lives at *source*, `env:NAME` or `file:/path`; None for none."""
+    if source is None:
+        return None
+    kind, _, place = source.partition(":")
+    if kind not in ("env", "file"):
+        raise CredentialsError(f"nothing here can read a key by '{kind}:'", "use env: or file:")
+    try:
+        path = Path(place).expanduser()
+        found = os.environ[place] if kind == "env" else path.read_text(encoding="utf-8")
+    except (KeyError, OSError, UnicodeDecodeError) as exc:
+        hint = f"export {place}" if kind == "env" else f"write the account's key into {place}"
+        raise CredentialsError(f"the key {source} is not there", hint) from exc
+    try:
+        known = base64.b64decode(found.strip(), validate=True)
+    except ValueError:
+        known = b""
+    if not known:  # what it is said to be goes into no message
+        what = (
+            f"what {source} holds is no account's key: those are base64, as the portal shows them"
+        )
+        raise CredentialsError(what, "copy one from the portal: the account, Keys or Access keys")
+    return found.strip()
+
+
+def _content(response: HttpResponse) -> Any:
+    if not response.content:
+        return None
+    with translated("the reply"):
+        return response.json()

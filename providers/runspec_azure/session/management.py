@@ -1,0 +1,37 @@
+"""The Resource Manager, opened: it makes the pools that have an identity, and no others."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from azure.core import MatchConditions
+from azure.core.credentials import TokenCredential
+from azure.mgmt.batch import BatchManagementClient
+
+from runspec_azure.errors import translated
+from runspec_azure.session import clouds
+from runspec_azure.session.token_hosts import TokenHosts
+
+
+class Management:
+    """Sends once: a second attempt after a lost reply would hide what the first one made."""
+
+    def __init__(self, options: Any, login: TokenCredential) -> None:
+        cloud = clouds.of(options)
+        self._client = BatchManagementClient(
+            login,
+            options.subscription,
+            base_url=options.arm_url or cloud.manager_url,
+            credential_scopes=[cloud.manager_scope],
+            per_retry_policies=[TokenHosts(options)],
+            retry_total=0,
+            connection_timeout=10,
+            read_timeout=60,
+        )
+
+    def make_pool(self, path: Mapping[str, str], body: Mapping[str, Any]) -> None:
+        """Make a pool where none is by that name; one that is there is refused with 412."""
+        where = (path["resourceGroupName"], path["accountName"], path["poolName"])
+        with translated("Pool_Create"):
+            self._client.pool.create(*where, dict(body), match_condition=MatchConditions.IfMissing)

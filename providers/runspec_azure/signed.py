@@ -1,0 +1,151 @@
+"""Signatures by which jobs reach their blobs: short, made when they are sent, and kept nowhere.
+
+https://learn.microsoft.com/rest/api/storageservices/delegate-access-with-shared-access-signature
+"""
+
+from __future__ import annotations
+
+import base64
+import time
+from collections.abc import Mapping
+from datetime import UTC, datetime, timedelta
+from typing import Any, Protocol
+
+from azure.core.credentials import AccessToken, TokenCredential
+from azure.storage.blob import (
+    BlobServiceClient,
+    UserDelegationKey,
+    generate_blob_sas,
+    generate_container_sas,
+)
+
+from runspec_azure.errors import translated
+from runspec_azure.session.clouds import STORAGE_SCOPE
+from runspec_azure.store import layout
+from runspec_jobs.provider import NoAnswer
+
+# Of a user delegation key: https://learn.microsoft.com/rest/api/storageservices/get-user-delegation-key
+LONGEST_S = 7 * 86_400
+EARLY_S = 900  # clocks differ
+PARTS = {
+    "signed_oid": "SignedOid",
+    "signed_tid": "SignedTid",
+    "signed_start": "SignedStart",
+    "signed_expiry": "SignedExpiry",
+    "signed_service": "SignedService",
+    "signed_version": "SignedVersion",
+    "value": "Value",
+}
+FRESH_S = 300.0  # what was signed this long ago is signed anew, that it lasts as long as was said
+
+
+class Account(Protocol):
+    """Whose blobs they are, and who signs: its key, or whoever is logged in."""
+
+    @property
+    def options(self) -> Any: ...
+
+    @property
+    def account_key(self) -> str | None: ...
+
+    @property
+    def login(self) -> TokenCredential: ...
+
+
+class Asked:
+    """A login that was asked already: storage's own retries ask for a minute and a half where nobody is logged in."""
+
+    def __init__(self, login: TokenCredential) -> None:
+        self._token = login.get_token(STORAGE_SCOPE)
+
+    def get_token(self, *scopes: str, **more: Any) -> AccessToken:
+        return self._token
+
+
+class Signer:
+    """Signs for one container."""
+
+    def __init__(self, account: Account) -> None:
+        self.account = account
+        self.options = account.options
+        self._made: dict[tuple[str, str], tuple[float, str]] = {}
+        self._delegated: tuple[float, UserDelegationKey] | None = None
+
+    def with_urls(self, value: Any) -> Any:
+        """Give *value* with what is signed for every `{"$signed": ...}`; not to be kept anywhere."""
+        if isinstance(value, Mapping):
+            if value.keys() == {"$signed"}:
+                return self._sign(value["$signed"])
+            return {k: self.with_urls(v) for k, v in value.items()}
+        return [self.with_urls(v) for v in value] if isinstance(value, list) else value
+
+    def _sign(self, words: str) -> str:
+        """`racwdl` gives the query alone, `url racwdl` the container's URL, `r KEY` a blob's."""
+        base = f"{layout.endpoint(self.options)}/{self.options.container}"
+        rights, _, key = words.removeprefix("url ").partition(" ")
+        query = self._query(rights, key)
+        if key:
+            return f"{base}/{key}?{query}"
+        return f"{base}?{query}" if words.startswith("url ") else query
+
+    def _query(self, rights: str, key: str) -> str:
+        at, found = self._made.get((rights, key), (0.0, ""))
+        if not found or time.monotonic() - at > FRESH_S:
+            with translated("sign for the job"):
+                found = self._signed(rights, key)
+            self._made[rights, key] = (time.monotonic(), found)
+        return found
+
+    def _signed(self, rights: str, key: str) -> str:
+        """https://learn.microsoft.com/rest/api/storageservices/create-service-sas"""
+        wanted_s = float(self.options.signed_for)
+        own: dict[str, Any] = {
+            "account_name": self.options.storage_account,
+            "container_name": self.options.container,
+            "permission": rights,
+            "protocol": "https",
+        }
+        if self.account.account_key:
+            own["account_key"] = self.account.account_key
+        else:
+            wanted_s = min(wanted_s, LONGEST_S - 2 * EARLY_S)
+            own["user_delegation_key"] = self._key(wanted_s)
+        own["expiry"] = datetime.now(UTC) + timedelta(seconds=wanted_s)
+        if key:
+            return generate_blob_sas(blob_name=key, **own)
+        return generate_container_sas(**own)
+
+    def delegation(self) -> datetime:
+        """Have the account give a key to whoever is logged in, and say when it ends. Raises as calls do."""
+        with translated("ask for a user delegation key"):
+            found = self._key(EARLY_S)
+        return datetime.fromisoformat(str(found.signed_expiry))
+
+    def _key(self, wanted_s: float) -> UserDelegationKey:
+        """Give a key that outlives what it signs: a signature ends with its key.
+
+        https://learn.microsoft.com/rest/api/storageservices/create-user-delegation-sas
+        """
+        if self._delegated is None or time.monotonic() - self._delegated[0] > FRESH_S:
+            now = datetime.now(UTC)
+            early = timedelta(seconds=EARLY_S)
+            end = layout.endpoint(self.options)
+            who = Asked(self.account.login)
+            with BlobServiceClient(end, credential=who, permit_redirects=False) as client:
+                ends = now + timedelta(seconds=wanted_s) + early
+                found = client.get_user_delegation_key(now - early, ends, cls=_whole)
+            self._delegated = (time.monotonic(), found)
+        return self._delegated[1]
+
+
+def _whole(_response: Any, found: Any, _headers: Any) -> Any:
+    """Return the key that was *found*; raise NoAnswer where it lacks something that signatures have or are made by."""
+    for name, sent in PARTS.items():
+        if not str(getattr(found, name, None) or "").strip():
+            raise NoAnswer(f"the user delegation key: the answer holds no '{sent}'")
+    try:
+        base64.b64decode(found.value, validate=True)
+    except ValueError:
+        what = "the user delegation key: the answer's 'Value' is not base64"
+        raise NoAnswer(what) from None
+    return found

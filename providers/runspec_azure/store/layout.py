@@ -1,0 +1,94 @@
+"""Where the files of jobs lie in Blob storage, and the steps that put them there."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterator
+from typing import Any, Protocol
+
+from runspec_azure.naming import blob
+from runspec_azure.session import clouds
+from runspec_jobs.provider import (
+    Facts,
+    Request,
+    Scope,
+    Spec,
+    Step,
+    blob_name,
+    inside_zipapp,
+    job_record,
+)
+
+STATE = "state.json"  # of a run, for other machines
+INSIDE_SHA256 = hashlib.sha256(inside_zipapp()).hexdigest()
+
+
+class Place(Protocol):
+    """What options of both providers say of the store."""
+
+    @property
+    def storage_account(self) -> str | None: ...
+
+    @property
+    def container(self) -> str | None: ...
+
+    @property
+    def prefix(self) -> str: ...
+
+    @property
+    def blob_url(self) -> str | None: ...
+
+    @property
+    def cloud(self) -> clouds.Name | None: ...
+
+
+def endpoint(options: Place) -> str:
+    """Give the URL of the account's blobs."""
+    account = options.storage_account or ""
+    return (options.blob_url or clouds.of(options).blob_url(account)).rstrip("/")
+
+
+def store(options: Place) -> str:
+    """Give where everything lies, as jobs are told."""
+    return f"{endpoint(options)}/{options.container or ''}/{options.prefix}"
+
+
+def key(options: Place, *parts: str) -> str:
+    return "/".join((options.prefix, *parts))
+
+
+def inside(options: Place) -> str:
+    """Give the blob of our part of the job."""
+    return key(options, "inside", f"{INSIDE_SHA256}.pyz")
+
+
+def steps(spec: Spec, facts: Facts) -> Iterator[Step]:
+    """Give the steps that put up what jobs share: our part of the job, and folders."""
+    options: Place = facts.options
+    what = {"$inside": INSIDE_SHA256}
+    yield _upload(options, "inside", "upload what runs in the job", inside(options), what)
+    for mount in spec.mounts:
+        if mount.scheme == "file":
+            source = facts.sources[mount.name]
+            title = f"upload {mount.source} ({source.files:,} files, {source.bytes:,} bytes)"
+            where = key(options, "blobs", blob_name(source))
+            yield _upload(options, f"upload-{mount.name}", title, where, {"$file": mount.name})
+
+
+def _upload(options: Place, step: str, title: str, where: str, body: Any) -> Step:
+    """A blob can be read as soon as it was written: no settling."""
+    container = options.container or ""
+    do = blob("BlockBlob_Upload", container, where, body)
+    return Step(step, title, Scope.SITE, do, blob("Blob_Delete", container, where))
+
+
+def record(spec: Spec, run: str, facts: Facts, *, shape: str, **more: Any) -> Step:
+    """Give the step that writes down what the job is to do, beside what it will write."""
+    options: Place = facts.options
+    body = json.dumps(job_record(spec, run, facts, shape=shape, **more), sort_keys=True)
+    container = options.container or ""
+    do = blob("BlockBlob_Upload", container, key(options, "runs", run, "record.json"), body)
+    where = {"container": container, "prefix": key(options, "runs", run, "")}
+    undo = Request("runspec", "empty_prefix", where)
+    return Step("record", "write down what the job is to do", Scope.RUN, do, undo)

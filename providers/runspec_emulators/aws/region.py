@@ -1,0 +1,131 @@
+"""A region of AWS on this machine: moto's server for S3, EC2 and IAM, the stand-in for Batch and Logs."""
+
+from __future__ import annotations
+
+import contextlib
+import http.client
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from runspec_emulators import control, inherited, listening
+from runspec_emulators.aws.server import Server, serve
+from runspec_emulators.aws.settings import Settings
+from runspec_emulators.listening import HOST, Closing
+
+KEYS = {"AWS_ACCESS_KEY_ID": "rehearsal", "AWS_SECRET_ACCESS_KEY": "rehearsal"}
+UP_S = 120.0
+ANSWER_S = 60.0
+STARTS = 3  # its port was free when it was looked for, and may not be any more
+SERVER = "runspec_emulators.aws.moto_server"
+
+
+class Objects:
+    """moto's server, below *folder*: S3, EC2 and IAM."""
+
+    def __init__(self, folder: Path, more: Mapping[str, str] | None = None) -> None:
+        """*more* are settings of moto's own, as variables."""
+        folder.mkdir(parents=True, exist_ok=True)
+        self.folder, self.more = folder, more or {}
+        for left in reversed(range(STARTS)):
+            self.port = listening.free_port()
+            self.url = f"http://{HOST}:{self.port}"
+            self._process = self._start()
+            try:
+                if self._up(last=not left):
+                    return
+            except BaseException:  # Ctrl-C too: no server is left, and it is raised again
+                self.close()
+                raise
+            self.close()
+
+    def _start(self) -> subprocess.Popen[bytes]:
+        env = {k: v for k, v in os.environ.items() if not k.startswith(("AWS_", "MOTO_"))}
+        # Buckets are asked for by path.
+        env |= {"S3_IGNORE_SUBDOMAIN_BUCKETNAME": "true", **self.more}
+        line = [sys.executable, "-m", SERVER, "-H", HOST, "-p", str(self.port)]
+        with (self.folder / "moto.log").open("wb") as log:
+            return subprocess.Popen(line, stdout=log, stderr=log, stdin=subprocess.DEVNULL, env=env)
+
+    def _up(self, *, last: bool) -> bool:
+        """Wait until it answers; say whether it does, or raise why not."""
+        end = time.monotonic() + UP_S
+        while time.monotonic() < end:
+            ended = self._process.poll() is not None
+            with contextlib.suppress(OSError):
+                self.ask("GET", "/moto-api/")
+                if not ended:
+                    return True
+            if ended:
+                break
+            time.sleep(0.05)
+        said = (self.folder / "moto.log").read_text(errors="replace")
+        if "in use" in said and not last:
+            return False  # somebody else was faster to take the port
+        raise RuntimeError(f"moto's server does not start: {said[-500:]}")
+
+    def make_bucket(self, name: str, region: str) -> None:
+        """https://docs.aws.amazon.com/AmazonS3/latest/API/API_CreateBucket.html"""
+        where = f"<LocationConstraint>{region}</LocationConstraint>"
+        body = f"<CreateBucketConfiguration>{where}</CreateBucketConfiguration>"
+        self.ask("PUT", f"/{name}", "" if region == "us-east-1" else body, region)
+
+    def ask(self, method: str, path: str, body: str = "", region: str = "us-east-1") -> None:
+        link = http.client.HTTPConnection(HOST, self.port, timeout=ANSWER_S)
+        try:
+            link.request(method, path, body, {"Host": f"s3.{region}.amazonaws.com"})
+            answer = link.getresponse()
+            answer.read()
+        finally:
+            link.close()
+
+    def close(self) -> None:
+        self._process.terminate()
+        self._process.wait()
+
+
+class Region(Closing):
+    """The stand-in beside *objects*, below *folder*. `close` ends it and every process of every job."""
+
+    def __init__(self, folder: Path, name: str, objects: Objects, **settings: Any) -> None:
+        self.name, self.objects = name, objects
+        contained = settings.get("engine") == "podman"
+        machine = {**self._machine(contained), **settings.pop("machine_env", {})}
+        self.server: Server = serve(
+            Settings(folder / "containers", region=name, machine_env=machine, **settings)
+        )
+
+    @property
+    def env(self) -> Mapping[str, str]:
+        """The variables that lead an AWS SDK here.
+
+        https://docs.aws.amazon.com/sdkref/latest/guide/feature-ss-endpoints.html
+        """
+        return {
+            **KEYS,
+            "AWS_ENDPOINT_URL": self.objects.url,
+            "AWS_ENDPOINT_URL_BATCH": self.server.url,
+            "AWS_ENDPOINT_URL_CLOUDWATCH_LOGS": self.server.url,
+            "AWS_CONFIG_FILE": os.devnull,
+            "AWS_SHARED_CREDENTIALS_FILE": os.devnull,
+            "AWS_EC2_METADATA_DISABLED": "true",
+        }
+
+    def _machine(self, contained: bool) -> dict[str, str]:
+        """What the machines give to every job: a way to S3, and a role's credentials."""
+        found = {**KEYS, "AWS_ENDPOINT_URL_S3": self.objects.url}
+        if contained:
+            return found
+        # No root folder of its own: the job keeps its folders below the one that it starts in.
+        return {**found, **inherited.variables(), "RUNSPEC_BELOW": "."}
+
+    def control(self, method: str, path: str, value: Any = None) -> Any:
+        """Tell the stand-in something: see `runspec_emulators.aws.control`."""
+        return control.tell(self.server.url, method, path, value)
+
+    def close(self) -> None:
+        self.server.close()

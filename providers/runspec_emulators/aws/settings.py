@@ -1,0 +1,76 @@
+"""What may be chosen about the stand-in: delays, lags, log models, what the machines give to jobs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Literal
+
+from runspec_emulators.settings import Changeable
+
+LogModel = Literal["serial", "jitter", "late"]
+Engine = Literal["process", "podman"]
+Capacity = Literal["all", "none"]
+
+
+@dataclass(frozen=True)
+class Settings(Changeable):
+    """Times are in seconds. Those of the real service stand in comments, where documented."""
+
+    FIXED = frozenset({"folder", "engine", "region", "account", "podman", "seed"})
+
+    folder: Path
+    """Where each container gets a scratch folder of its own."""
+    engine: Engine = "process"
+    podman: tuple[str, ...] = ("podman",)
+    region: str = "us-east-1"
+    account: str = "123456789012"
+    seed: int = 0
+    machine_env: Mapping[str, str] = field(default_factory=dict)
+    """What EC2 and ECS would have given to every container."""
+    secrets: Mapping[str, str] = field(default_factory=dict)
+    """What Secrets Manager and the Parameter Store hold: valueFrom -> value."""
+
+    valid_s: float = 0.02  # CREATING -> VALID, of environments and queues
+    delete_s: float = 0.02  # DELETING -> gone
+    invalid: Mapping[str, str] = field(default_factory=dict)
+    """Compute environments that become INVALID: name -> statusReason."""
+    submitted_s: float = 0.02
+    runnable_s: float = 0.02
+    starting_s: float = 0.02
+    terminate_grace_s: float = 30.0  # SIGTERM -> SIGKILL: user guide, "Job timeouts"
+    limit_second_s: float = 1.0
+    """How long a second of jobStateTimeLimitActions lasts: 600 of them are the least."""
+    min_timeout_s: int = 60  # SubmitJob timeout.attemptDurationSeconds
+    capacity: Capacity = "all"
+    """With "none", jobs stay RUNNABLE and say CAPACITY:INSUFFICIENT_INSTANCE_CAPACITY."""
+    runnable_reason: str | None = None
+    """When given, jobs stay RUNNABLE with this statusReason."""
+    memory_share: float = 0.97
+    """How much of an instance's nominal memory a job can have.
+
+    The example in the user guide, "Memory management": of 8192 MiB, 7985 - 32.
+    """
+    link_local: bool = False
+    """Whether containers look for metadata at 169.254.170.2 and 169.254.169.254, as at AWS.
+
+    Whoever sets it has to hand on what comes there; else they are told addresses of the stand-in.
+    """
+    credentials_uri: str | None = None
+    """AWS_CONTAINER_CREDENTIALS_FULL_URI of every container."""
+
+    list_lag_s: float = 0.0
+    describe_lag_s: float = 0.0
+    forget_after_s: float | None = None
+    """How long DescribeJobs and ListJobs know a finished job. User guide, "Job states"."""
+
+    log_model: LogModel = "serial"
+    late_s: float = 20.0
+    """In the model "late", the most that a batch of lines may be late."""
+    late_share: float = 0.005
+    """In the model "late", the share of batches that are."""
+    partial_pages: float = 0.0
+    """Share of log pages that are partly full or empty, though more is to come."""
+    throttle_logs: float = 0.0
+    """Share of GetLogEvents calls that are answered with ThrottlingException."""

@@ -1,0 +1,122 @@
+"""What this machine is and has, as facts for a plan."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from runspec_jobs.provider import Finding, Spec, Unavailable, UsageError, state_folder
+from runspec_local.options import LocalOptions
+from runspec_local.session import container_engine
+from runspec_local.session.pythons import find_python
+from runspec_local.session.uv import find_uv
+
+ENGINES = ("podman", "docker")
+
+
+def survey(spec: Spec, options: LocalOptions) -> Mapping[str, Any]:
+    place = root(options)
+    found: dict[str, Any] = {
+        "root": place,
+        "cpus": len(os.sched_getaffinity(0)),
+        "gpus": _gpus(),
+        "store": _places(place, "store", spec),
+        "shared": _places(place, "shared", spec),
+    }
+    found |= _engine(spec, options)
+    if found["engine"] == "process" and spec.container.requirements is not None:
+        found |= _python(spec, options)
+    return found
+
+
+def _places(root: str, scheme: str, spec: Spec) -> dict[str, bool]:
+    """Say of each place that is mounted by *scheme* whether it is there, where the plan has it."""
+    places = [mount.place for mount in spec.mounts if mount.scheme == scheme]
+    return {place: Path(f"{root}/{scheme}/{place}").is_dir() for place in places}
+
+
+def root(options: LocalOptions) -> str:
+    """Give where runs and the store lie. Raises UsageError where that is in nobody's home."""
+    if options.root is None:
+        return str(state_folder() / "local")
+    try:
+        return str(Path(options.root).expanduser())
+    except RuntimeError as exc:
+        hint = "set providers: {local: {root: /a/folder}}"
+        raise UsageError(f"root: nobody knows the home folder in '{options.root}'", hint) from exc
+
+
+def _gpus() -> int:
+    """Count NVIDIA devices as their driver shows them."""
+    return sum(1 for path in Path("/dev").glob("nvidia[0-9]*"))
+
+
+def _engine(spec: Spec, options: LocalOptions) -> dict[str, Any]:
+    """Pick the engine: the first that works and has the image, or may be able to get it."""
+    image = spec.container.image
+    if image is None:
+        return {"engine": "process", "engine_why": "no image is asked for"}
+    if options.engine == "process":
+        return {"engine": "process", "engine_why": "engine: process"}
+    if options.engine != "auto":
+        why = container_engine.works(options.engine)
+        hint = f"install it, or set providers: {{local: {{engine: auto}}}} ({options.engine} now)"
+        problem = {} if why is None else {"engine_problem": [why, hint]}
+        return {"engine": options.engine, "engine_why": f"engine: {options.engine}", **problem}
+    reasons = []
+    for name in ENGINES:
+        why = container_engine.works(name) or _no_image(name, image)
+        if why is None:
+            return {"engine": name, "engine_why": f"{name} works here"}
+        reasons.append(why)
+    return {"engine": "process", "engine_why": "; ".join(reasons)}
+
+
+def _no_image(name: str, image: str) -> str | None:
+    """Images named localhost/... come from no registry: they are here or nowhere."""
+    if not image.startswith("localhost/"):
+        return None
+    try:
+        return None if container_engine.has_image(name, image) else f"{name} has no image {image}"
+    except TimeoutError:
+        return f"{name} does not answer"
+
+
+def _python(spec: Spec, options: LocalOptions) -> dict[str, Any]:
+    uv = find_uv()  # without it no environment can be built: nothing of the spec is wrong
+    try:
+        path, version = find_python(uv, spec.container.python, options.python)
+    except (Unavailable, UsageError) as exc:
+        return {"python_problem": [exc.message, exc.hint]}
+    return {"python": {"path": str(path), "version": version}}
+
+
+def examine(options: LocalOptions) -> Iterator[Finding]:
+    """Say what runs jobs here and what does not."""
+    try:
+        yield _writable(Path(root(options)))
+    except UsageError as exc:
+        yield Finding(exc.message, False, exc.hint)
+    for name in ENGINES:
+        why = container_engine.works(name)
+        yield Finding(why or f"{name} works", why is None or options.engine != name, why)
+    try:
+        yield Finding(f"uv builds environments: {find_uv()}", True)
+    except Unavailable as exc:
+        yield Finding(exc.message, False, exc.hint)
+    gpus = _gpus()
+    yield Finding(
+        f"{len(os.sched_getaffinity(0))} cores, {gpus} GPUs, Python {sys.version.split()[0]}", True
+    )
+
+
+def _writable(root: Path) -> Finding:
+    there = next(folder for folder in (root, *root.parents) if folder.exists())
+    free = shutil.disk_usage(there).free // (1 << 20)
+    if not os.access(there, os.W_OK):
+        return Finding(f"{there} cannot be written", False, "set RUNSPEC_HOME")
+    return Finding(f"{root}: {free:,} MiB free", free > 512, "free some space")

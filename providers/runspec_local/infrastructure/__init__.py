@@ -1,0 +1,1 @@
+"""What a local job needs before it starts: images and Python environments."""

@@ -1,0 +1,1 @@
+"""The programs that local jobs run with: container engines, uv, and Python interpreters."""

@@ -1,0 +1,123 @@
+"""Which Python a job's environment is made with: found, never downloaded."""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+import re
+import subprocess
+import sys
+from collections.abc import Iterable
+from pathlib import Path
+
+from runspec_jobs.provider import Unavailable, python_fits, python_version
+from runspec_local.session.uv import last_said, uv_environment
+
+RUNS_S = 30.0  # an interpreter that does not start in this time does not work
+
+EXAMPLES = ("3.14", "3.13", "3.12", "3.11", "3.10", "3.9", "3.8")
+ASK = (
+    "import platform, sys;"
+    "print(getattr(sys, '_base_executable', None) or sys.executable);"
+    "print(platform.python_version())"
+)
+
+
+def find_python(uv: str, specifier: str | None, interpreter: str | None = None) -> tuple[str, str]:
+    """Give the path and the full version of a Python that fits *specifier* and really runs.
+
+    *interpreter* is the only one looked at where it is given. Else the one that runspec runs on
+    is taken where it fits, and then the newest. Nothing is downloaded. Raises UsageError for what
+    is no specifier, and Unavailable when none fits.
+    """
+    wanted = ">=3" if specifier is None else specifier
+    if interpreter is not None:
+        return _named(interpreter, wanted)
+    own = getattr(sys, "_base_executable", "") or sys.executable
+    if python_fits(platform.python_version(), wanted):
+        return own, platform.python_version()
+    installed = _installed(uv)
+    fitting = [path for path, version in installed if python_fits(version, wanted)]
+    for path in fitting:
+        if (found := _asked(path)) is not None:
+            return found
+    others = {version for path, version in installed if path not in fitting}
+    raise _none_fits(wanted, others | {platform.python_version()})
+
+
+def _named(interpreter: str, wanted: str) -> tuple[str, str]:
+    found = _asked(str(Path(interpreter).expanduser()))
+    if found is None:
+        raise Unavailable(f"'{interpreter}' is no Python that runs", "name another")
+    if not python_fits(found[1], wanted):
+        hint = "name another, or change container.python"
+        raise Unavailable(f"'{interpreter}' is Python {found[1]}, which is not '{wanted}'", hint)
+    return found
+
+
+def _none_fits(wanted: str, there: Iterable[str]) -> Unavailable:
+    found = ", ".join(sorted(there, key=python_version))
+    named = re.findall(r"[0-9]+(?:\.[0-9]+)*", wanted)
+    example = next((n for n in (*EXAMPLES, *named) if python_fits(n, wanted)), "3")
+    return Unavailable(
+        f"no Python that fits '{wanted}' here; found {found}",
+        f"install one, for example: uv python install {example}",
+    )
+
+
+def _installed(uv: str) -> list[tuple[str, str]]:
+    """Give paths and versions of the interpreters uv sees, newest first."""
+    command = [uv, "python", "list", "--only-installed", "--offline", "--no-config"]
+    environment = uv_environment(os.environ)
+    environment["PATH"] = search_path(environment.get("PATH", os.defpath))
+    done = subprocess.run(
+        [*command, "--output-format", "json"],
+        capture_output=True,
+        cwd="/",  # nothing of a checkout is looked at: no .venv, no .python-version
+        env=environment,
+        check=False,
+    )
+    try:
+        listed = json.loads(done.stdout)
+    except ValueError as exc:
+        what = f"uv does not list interpreters: {last_said(done.stderr.decode())}"
+        raise Unavailable(what, "see what `uv python list` says") from exc
+    found = {
+        entry["path"]: entry["version"]
+        for entry in listed
+        if entry["path"] and (entry["implementation"], entry["variant"]) == ("cpython", "default")
+    }
+    return sorted(found.items(), key=lambda one: python_version(one[1]), reverse=True)
+
+
+def search_path(path: str) -> str:
+    """Give *path* with the shims of pyenv replaced by all that they stand for.
+
+    A shim is slow, and refuses every version that is not chosen by some file at the moment.
+    """
+    folders: list[str] = []
+    for folder in path.split(os.pathsep):
+        versions = Path(folder).parent / "versions"
+        if Path(folder).name == "shims" and versions.is_dir():
+            folders += sorted(str(real) for real in versions.glob("*/bin"))
+        else:
+            folders.append(folder)
+    return os.pathsep.join(folders)
+
+
+def _asked(path: str) -> tuple[str, str] | None:
+    """Give where the interpreter at *path* really lies, and its version; None if it fails."""
+    try:
+        done = subprocess.run(
+            [path, "-I", "-c", ASK],
+            capture_output=True,
+            cwd="/",  # a .python-version file would choose for a shim
+            text=True,
+            timeout=RUNS_S,
+            check=True,
+        )
+        where, version = done.stdout.splitlines()
+    except (OSError, ValueError, subprocess.SubprocessError):
+        return None
+    return where, version

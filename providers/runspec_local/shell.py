@@ -1,0 +1,115 @@
+"""Ways into a node that runs here: a shell where it works, and its ports."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from runspec_jobs.provider import Address, Interactive, Relay, Unavailable, Way
+from runspec_local import status
+from runspec_local.session.container_engine import engine
+from runspec_local.supervisor import events, process
+from runspec_local.supervisor.node import INSIDE, Node, host
+
+# What the terminal is belongs to whoever sits at it, not to the job.
+TERMINAL = ("TERM", "COLORTERM")
+PLAIN = "/bin/sh"
+BEST = "command -v bash >/dev/null 2>&1 && exec bash; exec sh"  # whatever the image has
+PYTHON = "command -v python3 || command -v python"
+ADDRESS = "{{range .NetworkSettings.Networks}}{{.IPAddress}} {{end}}"
+
+
+def shell(
+    folder: Path,
+    at: tuple[int, int],
+    words: Sequence[str],
+    caller: Mapping[str, str],
+    *,
+    terminal: bool,
+) -> Interactive:
+    """Give what starts *words*, or a shell, where node *at* of the run in *folder* works.
+
+    As a process it has the very environment that the node was started with, secrets too: the kernel
+    shows it to whoever owns the process, and it goes to another process of the same owner.
+    """
+    node = _running(folder, at)
+    if node.contained:
+        return Interactive(_exec(node, words, caller, terminal=terminal))
+    own = {**_environment(node, folder), **{k: caller[k] for k in TERMINAL if k in caller}}
+    line = (own.get("SHELL") or PLAIN,)
+    if not os.access(line[0], os.X_OK):
+        line = (PLAIN,)
+    return Interactive(_started(words) if words else line, own, str(node.folder))
+
+
+def _started(words: Sequence[str]) -> tuple[str, ...]:
+    """Give what starts *words* as a shell does, and says what is not there with code 127."""
+    return (PLAIN, "-c", 'exec "$@"', PLAIN, *words)
+
+
+def _exec(
+    node: Node, words: Sequence[str], caller: Mapping[str, str], *, terminal: bool
+) -> tuple[str, ...]:
+    """Give the engine's words; what is started has the container's environment and folder."""
+    line = [node.job["engine"], "exec", "--interactive"]
+    if terminal:
+        line.append("--tty")
+    for name in TERMINAL:
+        if terminal and name in caller:
+            line += ["--env", name]
+    return (*line, node.container, *(_started(words) if words else (PLAIN, "-c", BEST)))
+
+
+def tunnel(folder: Path, at: tuple[int, int], port: int) -> Way:
+    """Give the way to *port* of node *at*.
+
+    A process has an address of this machine's. A container's loopback address is in a network of its
+    own: where the image has a Python, that leads there; else the container's own address does.
+    """
+    node = _running(folder, at)
+    if not node.contained:
+        return Address(host(node.rank), port)
+    name = node.job["engine"]
+    found = engine(name, "exec", node.container, PLAIN, "-c", PYTHON).stdout.split()
+    if found:
+        line = (name, "exec", "--interactive", node.container, found[0], "-IS")
+        return Relay((*line, f"{INSIDE}/runspec_inside.pyz", "relay", host(node.rank), str(port)))
+    inspected = node.network if node.job["nodes"] > 1 else node.container
+    addresses = engine(name, "container", "inspect", "--format", ADDRESS, inspected).stdout.split()
+    if not addresses:
+        what = f"there is no way into the container {node.container}"
+        raise Unavailable(what, "use an image that has python3")
+    return Address(addresses[0], port)
+
+
+def _running(folder: Path, at: tuple[int, int]) -> Node:
+    """Give the node in the try that runs. Raises Unavailable where none does."""
+    task, rank = at
+    own = [
+        e
+        for e in events.read(folder / "events.jsonl")
+        if e["event"] == "node" and (e["task"], e["rank"]) == at
+    ]
+    who = status.supervisor(folder)
+    alive = who is not None and process.alive(who)
+    if not own or own[-1]["state"] != "running" or not alive:
+        raise Unavailable(f"task {task}, node {rank} of {folder.name} does not run")
+    return Node(status.job(folder), task, rank, own[-1]["attempt"])
+
+
+def _environment(node: Node, folder: Path) -> dict[str, str]:
+    """Give the environment that the node was started with, as the kernel has it. proc(5)"""
+    own = ("INDEX", "ATTEMPT") if "elastic" in node.job else ("TASK", "RANK", "ATTEMPT")
+    marks = {name: node.words()[f"RUNSPEC_{name}"] for name in own}
+    marked = {f"RUNSPEC_{name}={value}".encode() for name, value in marks.items()}
+    who = status.supervisor(folder)
+    for pid in list(process.belonging(node.job["run"])):
+        if who is not None and process.parent(pid) == who["pid"]:
+            try:
+                pairs = Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
+            except OSError:
+                continue
+            if marked <= set(pairs):
+                return dict(os.fsdecode(pair).split("=", 1) for pair in pairs if b"=" in pair)
+    raise Unavailable(f"node {node.rank} of {folder.name} is just being started, or has ended")

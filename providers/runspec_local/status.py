@@ -1,0 +1,154 @@
+"""What is to be read of a run on this machine: how it stands, what it prints, what it wrote."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, BinaryIO
+
+from runspec_jobs.provider import (
+    Attempt,
+    Change,
+    Chunk,
+    NodeStatus,
+    OutputFile,
+    RemoteError,
+    State,
+    Status,
+    changes_of,
+    check_format,
+    read_saved_outputs,
+)
+from runspec_local.supervisor import events, process
+
+CHUNK_BYTES = 1 << 20
+
+
+def job(folder: Path) -> dict[str, Any]:
+    """Give what was asked for, or nothing when that never got this far."""
+    return _kept(folder / "job.json", {"run", "engine", "grace_s"}) or {}
+
+
+def supervisor(folder: Path) -> dict[str, Any] | None:
+    """Give the identity of the process that stays with the run, or None when there was none."""
+    return _kept(folder / "started.json", {"pid", "ticks", "boot"})
+
+
+def _kept(path: Path, names: set[str]) -> dict[str, Any] | None:
+    """Give what a file of a run says, or None where there is none.
+
+    Raises RemoteError where it lacks one of *names*, and Newer where a newer version wrote it.
+    """
+    why = "it is damaged"
+    try:
+        found: dict[str, Any] = json.loads(path.read_bytes())
+        check_format(found, process.FORMAT, str(path))
+        if names <= found.keys():
+            return found
+    except FileNotFoundError:
+        return None
+    except OSError as exc:
+        why = (exc.strerror or str(exc)).lower()
+    except (ValueError, AttributeError):
+        pass
+    hint = f"restore the file, or move {path.parent} away once nothing of the run goes on"
+    raise RemoteError(f"{path}: {why}", hint)
+
+
+def status(folder: Path) -> Status:
+    who = supervisor(folder)
+    asked_to_end = (folder / "cancel").exists()
+    if who is None:
+        return Status(State.CANCELLED, "it had not started") if asked_to_end else Status(State.GONE)
+    alive = process.alive(who)  # before the events: it may end in between
+    found = events.read(folder / "events.jsonl")
+    nodes = tuple(_nodes(found))
+    if end := events.last(found, "end"):
+        return Status(State(end["state"]), end["reason"], end["exit_code"], nodes)
+    if alive:
+        running = any(node.state is State.RUNNING for node in nodes)
+        return Status(State.RUNNING if running else State.WAITING, "", None, nodes)
+    if who["boot"] != process.boot_id():
+        reason = "the machine was restarted while it ran"
+    elif asked_to_end:
+        reason = "its supervisor had been killed"
+        return Status(
+            State.CANCELLED, reason, None, tuple(_ended_with(nodes, State.CANCELLED, reason))
+        )
+    else:
+        reason = "its supervisor was killed"
+    return Status(State.FAILED, reason, None, tuple(_ended_with(nodes, State.FAILED, reason)))
+
+
+def _ended_with(nodes: Iterable[NodeStatus], state: State, reason: str) -> Iterator[NodeStatus]:
+    """Give *nodes*, of which nobody could say any more that they have ended, as they are without a supervisor."""
+    for node in nodes:
+        yield node if node.state.terminal else node._replace(state=state, reason=reason)
+
+
+def _nodes(found: list[events.Event]) -> Iterator[NodeStatus]:
+    """Give each node as its last event says, and its tries that are over."""
+    of_node: dict[tuple[int, int], list[events.Event]] = {}
+    for event in found:
+        if event["event"] == "node":
+            of_node.setdefault((event["task"], event["rank"]), []).append(event)
+    for (task, rank), own in sorted(of_node.items()):
+        last, began_s = own[-1], {e["attempt"]: e.get("at") for e in own if e["state"] == "running"}
+        over = tuple(_attempt(e, began_s.get(e["attempt"])) for e in own if "exit_code" in e)
+        code = last.get("exit_code")
+        yield NodeStatus(task, rank, last["attempt"], State(last["state"]), "", code, over)
+
+
+def _attempt(end: events.Event, began_s: float | None) -> Attempt:
+    """Give a try by the event of its end. Supervisors of older versions tell no reason and no times."""
+    code, reason = end["exit_code"], end.get("reason", "")
+    return Attempt(end["attempt"], code, reason, False, began_s, end.get("at"))
+
+
+@dataclass(frozen=True)
+class FileStream:
+    """The log of one node: a position is an offset in bytes."""
+
+    path: Path
+    task: int
+    rank: int
+
+    def read(self, position: str | None) -> Chunk:
+        offset = int(position or 0)
+        try:
+            with self.path.open("rb") as file:
+                file.seek(offset)
+                data = file.read(CHUNK_BYTES)
+        except FileNotFoundError:
+            data = b""  # the run was taken away since its streams were listed
+        return Chunk(data, str(offset + len(data)))
+
+
+def streams(folder: Path) -> list[FileStream]:
+    found = []
+    for path in (folder / "logs").glob("*-*.log"):
+        task, rank = path.stem.split("-")
+        found.append(FileStream(path, int(task), int(rank)))
+    return sorted(found, key=lambda stream: (stream.task, stream.rank))
+
+
+def outputs(folder: Path) -> list[OutputFile]:
+    """Give all that was saved, as runspec_agent.transfer.folder_sync wrote it."""
+
+    def opened(key: str, start: int, end: int | None) -> BinaryIO:
+        assert (start, end) == (0, None), "BUG: files on this machine are read whole"
+        return (saved / key).open("rb")
+
+    saved = folder / "outputs"
+    manifests = saved.glob("*/*/*/.runspec/manifest.json")
+    return read_saved_outputs(
+        "", [(path.relative_to(saved).as_posix(), 0) for path in manifests], opened
+    )
+
+
+def changes(folder: Path) -> list[Change]:
+    """Give the changes of the nodes of an elastic job, as the first node of each generation wrote them down."""
+    found = (folder / "elastic").glob("*/changes/[0-9]*")
+    return changes_of((int(path.parents[1].name), path.read_bytes()) for path in found)

@@ -1,0 +1,140 @@
+"""Folders of the local store: put there whole or not at all, never changed, and taken away again."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import shutil
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+
+from runspec_jobs.provider import Bundle, Progress
+from runspec_local.supervisor.durable import sync
+
+CHUNK_BYTES = 1 << 20
+PRIVATE = 0o700
+CLOSED = 0o555  # nothing in it is added or taken away
+
+
+def is_whole(path: Path) -> bool:
+    """Say whether *path* was put there; it gets its name when it is whole."""
+    return path.is_dir()
+
+
+def put(bundle: Bundle, path: Path, progress: Progress) -> None:
+    """Make *path* hold *bundle*: copied beside it, and renamed when all is on the disk.
+
+    Of two that do it at once, both are right and one is kept.
+    """
+    path.parent.mkdir(mode=PRIVATE, parents=True, exist_ok=True)
+    _sweep(path)
+    with _fresh(path) as fresh:
+        try:
+            _fill(fresh, bundle, progress)
+            _close_folders(fresh)
+        except BaseException:  # Ctrl-C too: nothing half-filled stays, and it is raised again
+            _take_away(fresh, ignore_errors=True)
+            raise
+        _name(fresh, path)
+
+
+def _sweep(path: Path) -> None:
+    """Take away what was begun for *path* by somebody who has died: nobody holds its lock."""
+    for left in path.parent.glob(f".new-{path.name}-*"):
+        with contextlib.suppress(OSError), _locked(left, fcntl.LOCK_NB):
+            _take_away(left, ignore_errors=True)
+
+
+@contextlib.contextmanager
+def _fresh(path: Path) -> Iterator[Path]:
+    """Give a new folder beside *path*, locked, so that nobody takes it for a left-over."""
+    while True:
+        fresh = path.with_name(f".new-{path.name}-{uuid.uuid4().hex[:8]}")
+        fresh.mkdir(mode=0o755)
+        with contextlib.ExitStack() as stack:
+            try:
+                stack.enter_context(_locked(fresh))
+            except FileNotFoundError:
+                continue
+            if fresh.exists():  # and not swept away before it was locked
+                yield fresh
+                return
+
+
+@contextlib.contextmanager
+def _locked(folder: Path, how: int = 0) -> Iterator[None]:
+    fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        fcntl.flock(fd, fcntl.LOCK_EX | how)
+        yield
+    finally:
+        os.close(fd)
+
+
+def _fill(fresh: Path, bundle: Bundle, progress: Progress) -> None:
+    done, whole = 0, sum(file.bytes for file in bundle.files)
+    for file in bundle.files:
+        target = fresh / file.path
+        target.parent.mkdir(parents=True, exist_ok=True)
+        mode = 0o555 if file.executable else 0o444
+        with bundle.open(file) as source, open(target, "xb") as copy:
+            while data := source.read(CHUNK_BYTES):
+                copy.write(data)
+                done += len(data)
+                progress(done, whole)
+            os.fchmod(copy.fileno(), mode)
+            copy.flush()
+            os.fsync(copy.fileno())
+
+
+def _close_folders(top: Path) -> None:
+    """Put the names in *top* on the disk, and in every folder below it; no more may come."""
+    for folder, _, _ in os.walk(top):
+        os.chmod(folder, CLOSED)
+        sync(Path(folder))
+
+
+def _take_away(top: Path, ignore_errors: bool = False) -> None:
+    """Remove *top*, and what its modes would keep in it."""
+    with contextlib.suppress(OSError):  # told by rmtree, if it matters
+        os.chmod(top, PRIVATE)
+        for at, folders, _ in os.walk(top):
+            for name in folders:
+                _open_folder(os.path.join(at, name))
+    shutil.rmtree(top, ignore_errors=ignore_errors)
+
+
+def _open_folder(path: str) -> None:
+    """Let its owner remove what is in it. A link's target is not in it."""
+    if not os.path.islink(path):
+        os.chmod(path, PRIVATE)
+
+
+def _name(fresh: Path, path: Path) -> None:
+    try:
+        os.rename(fresh, path)
+    except OSError:
+        if not path.is_dir():
+            raise
+        _take_away(fresh)  # somebody else put the same content there first
+    sync(path.parent)
+
+
+def remove(path: Path) -> None:
+    """Take *path* away, its name first, so that nobody finds half of it; content without it.
+
+    What somebody who died had begun for it goes as well.
+    """
+    _sweep(path)
+    gone = path.with_name(f".gone-{path.name}")
+    for name in (gone, path):
+        if name is path:
+            try:
+                os.rename(path, gone)
+            except FileNotFoundError:
+                return
+        if gone.exists():
+            _take_away(gone)
+            sync(path.parent)

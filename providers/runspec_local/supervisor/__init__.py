@@ -1,0 +1,1 @@
+"""The process that runs a local job, and everything that it imports."""

@@ -1,0 +1,296 @@
+"""One node of one task: its folders, and the process or container that it is.
+
+Standard library only: the supervisor is started often and must be quick.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from runspec_local import errors
+from runspec_local.supervisor import bytecode, elastic
+
+INSIDE = "/.runspec"  # where a container finds what travels into the job
+UNMOUNTABLE = ',"\r\n'  # in no path that a container engine is given
+# What a job on this machine takes over from whoever applied it; never the whole environment.
+INHERITED = (
+    "PATH HOME USER LOGNAME SHELL LANG LC_ALL LC_CTYPE TZ TMPDIR LD_LIBRARY_PATH "
+    "CUDA_VISIBLE_DEVICES SSL_CERT_FILE SSL_CERT_DIR HTTP_PROXY HTTPS_PROXY NO_PROXY "
+    "http_proxy https_proxy no_proxy"
+).split()
+
+
+@dataclass(frozen=True)
+class Node:
+    """Rank *rank* of task *task* in its try *attempt*; *job* are the params of `start`."""
+
+    job: Mapping[str, Any]
+    task: int
+    rank: int
+    attempt: int
+
+    @property
+    def folder(self) -> Path:
+        """The node's own working directory; the same in every attempt."""
+        return Path(self.job["folder"], "tasks", str(self.task), "nodes", str(self.rank))
+
+    @property
+    def meet(self) -> Path:
+        """The folder where the nodes of one attempt meet."""
+        return Path(self.job["folder"], "tasks", str(self.task), "meet", str(self.attempt))
+
+    @property
+    def log(self) -> Path:
+        return Path(self.job["folder"], "logs", f"{self.task}-{self.rank}.log")
+
+    @property
+    def contained(self) -> bool:
+        return bool(self.job["engine"] != "process")
+
+    @property
+    def container(self) -> str:
+        return f"{self.job['run']}-{self.task}-{self.rank}-{self.attempt}"
+
+    @property
+    def network(self) -> str:
+        """The container that holds the network of all nodes of the task, however soon one ends."""
+        return f"{self.job['run']}-{self.task}-net-{self.attempt}"
+
+    @property
+    def kept(self) -> Sequence[Mapping[str, Any]]:
+        """The outputs that are kept of this node. What comes and goes saves its own: `runspec_agent.elastic`."""
+        if "elastic" in self.job:
+            return ()
+        of_first = self.rank == 0
+        return [o for o in self.job["outputs"] if of_first or o.get("from") != "first"]
+
+    def saved(self, output: Mapping[str, Any]) -> Path:
+        """Where an output of this node is kept."""
+        where = (output["name"], str(self.task), str(self.rank))
+        return Path(self.job["folder"], "outputs", *where)
+
+    def written(self, output: Mapping[str, Any]) -> Path:
+        """Where the node writes an output, as this machine sees it."""
+        return self.folder.joinpath(output["path"].lstrip("/"))
+
+    def prepare(self) -> None:
+        """Make the folders that the node works in; what an earlier attempt left stays."""
+        self.folder.mkdir(parents=True, exist_ok=True)
+        self.meet.mkdir(parents=True, exist_ok=True, mode=0o700)
+        self._write_hosts()
+        for output in self.job["outputs"]:
+            self.written(output).mkdir(parents=True, exist_ok=True)
+            if self.contained:
+                self.written(output).chmod(0o777)  # whoever the image's user is
+        for mount in self.job["mounts"]:
+            self._mount(mount)
+        if self.job["environment"] and not self.contained:
+            bytecode.share(self.job["environment"], self.folder)
+
+    def _write_hosts(self) -> None:
+        """Write the host file as runspec_agent.rendezvous.hostfile does, for programs that `launch: none`."""
+        path = self.meet / "hostfile"
+        if not path.exists():  # the first node made it, or its launcher did
+            lines = [f"{host(n)} slots={self.job['slots']}\n" for n in range(self.job["nodes"])]
+            path.write_text("".join(lines))
+            path.chmod(0o644)
+
+    def _mount(self, mount: Mapping[str, Any]) -> None:
+        source, target = Path(mount["source"]), self.folder / mount["target"].lstrip("/")
+        if not mount["read_only"] and not mount["copy"]:
+            source.mkdir(parents=True, exist_ok=True)
+        target.parent.mkdir(parents=True, exist_ok=True)
+        if mount["copy"]:
+            if not target.exists():
+                _copy(source, target, mount["read_only"])
+        elif not self.contained and not target.is_symlink():
+            target.symlink_to(source)
+
+    def argv(self) -> list[str]:
+        """Give the words that start the node."""
+        words = list(self.job["argv"])
+        if "elastic" in self.job:
+            return elastic.argv(self._inside("runspec_inside.pyz"))
+        if not self.contained:
+            return [*self._first(), "/bin/sh", str(self._inside("inside.sh")), *words]
+        return self._container(words)
+
+    def _first(self) -> list[str]:
+        """Give what a smoke test begins with. Containers of one task share a network: they have nobody to reach."""
+        if "reach" not in self.job:
+            return []
+        return [sys.executable, "-IS", str(self._inside("runspec_inside.pyz")), "reach", "--"]
+
+    def environment(self, caller: Mapping[str, str], secrets: Mapping[str, str]) -> dict[str, str]:
+        """Give the whole environment of the process that is started here."""
+        if self.contained:
+            return {
+                **caller,
+                **secrets,
+            }  # the engine's own; its command line says what the job gets
+        kept = {name: caller[name] for name in INHERITED if name in caller}
+        own: dict[str, str] = self.job["env"]
+        return {**kept, **self._tools(), **own, **secrets, **self.words()}
+
+    def _tools(self) -> dict[str, str]:
+        """Make the job's own Python environment the first on the path, as activating it does."""
+        made = self.job["environment"]
+        found = bytecode.variables(made, self.folder)
+        if made:
+            path = f"{made}/bin:{os.environ.get('PATH', os.defpath)}"
+            found |= {"VIRTUAL_ENV": made, "PATH": path}
+        return found
+
+    def words(self) -> dict[str, str]:
+        """Give the variables of the contract that every job finds, whatever its provider."""
+        job, here = self.job, "" if self.contained else str(self.folder)
+        meet = f"{INSIDE}/meet" if self.contained else str(self.meet)
+        found = {
+            "RUNSPEC_RUN": job["run"],
+            "RUNSPEC_TASK": str(self.task),
+            "RUNSPEC_ATTEMPT": str(self.attempt),
+            "RUNSPEC_RANK": str(self.rank),
+            "RUNSPEC_NODES": str(job["nodes"]),
+            "RUNSPEC_SLOTS": str(job["slots"]),
+            "RUNSPEC_HOST": host(self.rank),
+            "RUNSPEC_LEADER": host(0),
+            "RUNSPEC_LAUNCH": job["launch"],
+            "RUNSPEC_GRACE_S": str(max(1, job["grace_s"] - 2)),
+            "RUNSPEC_MEET": meet,
+            "RUNSPEC_HOSTFILE": f"{meet}/hostfile",
+            "RUNSPEC_INSIDE": str(self._inside("runspec_inside.pyz")),
+        }
+        if "global_batch" in job:
+            found["RUNSPEC_GLOBAL_BATCH"] = str(job["global_batch"])
+        if "elastic" in job:
+            for name in ("RANK", "LEADER", "MEET", "HOSTFILE"):
+                del found[f"RUNSPEC_{name}"]  # each generation has its own
+            found |= elastic.words(job, self.task, self.rank, self.folder)
+        for mount in job["mounts"]:
+            found[variable("MOUNT", mount["name"])] = here + mount["target"]
+        for output in job["outputs"]:
+            found[variable("OUTPUT", output["name"])] = here + output["path"]
+        for name, value in job["tasks"][self.task].items():
+            found[variable("SWEEP", name)] = value
+        return found
+
+    def _inside(self, name: str) -> Path:
+        return Path(INSIDE if self.contained else self.job["folder"], name)
+
+    def _container(self, words: list[str]) -> list[str]:
+        """Give the engine's command line.
+
+        The nodes of a task share one network, so that loopback is all they need. Secrets are named
+        and not shown: the engine takes their values from its environment.
+        """
+        job, limits = self.job, self.job["container"]
+        line = self._run(self.container)
+        if job["nodes"] > 1:
+            line += ["--network", f"container:{self.network}"]
+        for name, value in {**job["env"], **self.words()}.items():
+            line += ["--env", f"{name}={value}"]
+        for name in job["secrets"]:
+            line += ["--env", name]
+        for source, target, read_only in self._binds():
+            line += ["--mount", bind(source, target, read_only)]
+        for flag, value in self._sizes(limits):
+            line += [flag, value]
+        return [*line, self._image, f"{INSIDE}/inside.sh", *words]
+
+    def network_argv(self) -> list[str]:
+        """Give the words of what holds the task's network: it ends when its input does, so with us."""
+        return [*self._run(self.network), "--interactive", self._image, "-c", "read _"]
+
+    def _run(self, container: str) -> list[str]:
+        line = [self.job["engine"], "run", "--rm", "--name", container]
+        line += ["--label", f"runspec.run={self.job['run']}", "--entrypoint", "/bin/sh"]
+        # Its grace is over when it is taken away: podman would have it wait ten seconds more. podman-rm(1)
+        line += ["--stop-timeout", "0"]
+        return [*line, "--security-opt", "no-new-privileges"]
+
+    @property
+    def _image(self) -> str:
+        image: str = self.job["environment"] or self.job["container"]["image"]
+        assert not image.startswith("-"), "BUG: a spec's image is no option of the engine"
+        return image
+
+    def _binds(self) -> list[tuple[Path, str, bool]]:
+        """Give what a container finds of this machine: source, target, whether it is read-only."""
+        job, folder = self.job, Path(self.job["folder"])
+        found = [
+            (folder / "inside.sh", f"{INSIDE}/inside.sh", True),
+            (folder / "runspec_inside.pyz", f"{INSIDE}/runspec_inside.pyz", True),
+            (self.meet, f"{INSIDE}/meet", False),
+        ]
+        for mount in job["mounts"]:
+            target = mount["target"]
+            source = self.folder / target.lstrip("/") if mount["copy"] else Path(mount["source"])
+            found.append((source, target, mount["read_only"]))
+        found += [(self.written(output), output["path"], False) for output in job["outputs"]]
+        return found
+
+    def _sizes(self, limits: Mapping[str, Any]) -> list[tuple[str, str]]:
+        found = []
+        if limits["cpus"] and limits["cpus"] <= (os.cpu_count() or 1):
+            found.append(("--cpus", str(limits["cpus"])))
+        if limits["memory_bytes"]:
+            found.append(("--memory", str(limits["memory_bytes"])))
+        if limits["shm_bytes"]:
+            found.append(("--shm-size", str(limits["shm_bytes"])))
+        if limits["gpus"] and self.job["engine"] == "docker":
+            found.append(("--gpus", str(limits["gpus"])))
+        elif limits["gpus"]:
+            found.append(("--device", "nvidia.com/gpu=all"))
+        return found
+
+
+def host(rank: int) -> str:
+    """Give the address of a node. All of 127/8 is loopback, so each node has its own there."""
+    return f"127.0.{rank // 250}.{rank % 250 + 1}"
+
+
+def bind(source: Path, target: str, read_only: bool) -> str:
+    """Give the value of `--mount`; unlike that of `--volume`, it takes a path with ":".
+
+    >>> bind(Path("/a:b"), "/c", True)
+    'type=bind,source=/a:b,target=/c,readonly'
+    """
+    # A value is a line of CSV. podman reads quotes in it and docker does, but not in all versions.
+    assert not set(f"{source}{target}") & set(UNMOUNTABLE), "BUG: check lets no such path pass"
+    return f"type=bind,source={source},target={target}{',readonly' if read_only else ''}"
+
+
+def variable(kind: str, name: str) -> str:
+    return f"RUNSPEC_{kind}_{name.upper().replace('-', '_')}"
+
+
+def _copy(source: Path, target: Path, read_only: bool) -> None:
+    """Make *target* a node's own copy: runs share *source*, and root writes in spite of modes.
+
+    It gets its name when it is whole, so that the next attempt does not take half of it.
+    """
+    fresh = target.with_name(f".new-{target.name}")
+    if fresh.exists():
+        _set_modes(fresh, False)
+        shutil.rmtree(fresh)
+    try:
+        shutil.copytree(source, fresh)
+    except shutil.Error as exc:  # a list of what failed; its first tells why
+        raise errors.of_copy(exc.args[0][0][2], target) from exc
+    _set_modes(fresh, read_only)
+    os.rename(fresh, target)
+
+
+def _set_modes(folder: Path, read_only: bool) -> None:
+    for at, _, files in os.walk(folder):
+        os.chmod(at, 0o555 if read_only else 0o700)
+        for name in files:
+            path = os.path.join(at, name)
+            mode = os.stat(path).st_mode
+            os.chmod(path, mode & 0o555 if read_only else mode | 0o200)

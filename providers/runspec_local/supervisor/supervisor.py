@@ -1,0 +1,397 @@
+"""The process that stays with a run when the terminal has gone: it starts nodes and tells how they end.
+
+Standard library only, and one thread: it sleeps until a process ends or a time is up.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import select
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from runspec_local.errors import not_started
+from runspec_local.session.container_engine import await_container, remove_container
+from runspec_local.supervisor import durable, elastic, ending
+from runspec_local.supervisor.child import Child, start_child
+from runspec_local.supervisor.events import Events
+from runspec_local.supervisor.node import Node
+from runspec_local.supervisor.process import FORMAT, identity, locked
+from runspec_local.supervisor.saver import Saver
+
+STOPPED = 143  # of a job that was told to end: 128 + SIGTERM
+STOP = "stopped"  # why a task ends that is not needed any more
+CANCELLED = "cancelled"  # why all tasks end
+CLAIM_PAUSE_S = 0.02
+KILL_S = 5.0  # from SIGKILL to giving a process up
+READY = b"ready\n"
+
+
+@dataclass
+class Attempt:
+    """One try of one task: its nodes, and when they must have ended."""
+
+    nodes: dict[int, Child]
+    savers: list[Saver]
+    deadline: float | None
+    codes: dict[int, int] = field(default_factory=dict)
+    failed: int = 0  # the code of the node that failed by itself, for which the others are ended
+    reason: str = ""
+    ending: float | None = None  # when the nodes that are left are killed
+    network: Child | None = None  # what holds the network of its containers
+    saving: bool = False  # its nodes have ended, and its outputs are being saved
+    tries: dict[int, int] = field(default_factory=dict)  # of nodes that come and go, each by itself
+
+    @property
+    def left(self) -> list[Child]:
+        return [child for rank, child in self.nodes.items() if rank not in self.codes]
+
+    @property
+    def can_be_stopped(self) -> bool:
+        """Say whether any of its nodes runs: what has ended by itself stays as it is."""
+        return not self.saving and not all(child.ended for child in self.left)
+
+    @property
+    def next_s(self) -> list[float]:
+        """Give the time at which something must be done to its nodes, if there is one."""
+        next_s = self.deadline if self.ending is None else self.ending
+        return [] if self.saving or next_s is None else [next_s]
+
+
+class Supervisor:
+    """Runs the tasks of one job until all have ended."""
+
+    def __init__(self, job: Mapping[str, Any], secrets: Mapping[str, str], events: Events) -> None:
+        self.job = job
+        self.secrets = secrets
+        self.events = events
+        self.waiting = list(range(len(job["tasks"])))
+        self.tried: dict[int, int] = {}
+        self.running: dict[int, Attempt] = {}
+        self.codes: dict[int, int] = {}
+        self.reasons: dict[int, str] = {}
+        self.unsaved: list[str] = []  # what is lost of outputs, in words
+        self.asked = False  # to end early
+        self.unwanted: set[int] = set()  # tasks that are to end early, or not to begin
+        self.stopped: set[int] = set()  # those of them that did
+        self.cancelled = False  # something was ended early
+        self.poll = select.poll()
+        self.wake, woken = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
+        signal.set_wakeup_fd(woken)
+        self.poll.register(self.wake, select.POLLIN)
+        for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+            signal.signal(number, self._on_signal)
+
+    def _on_signal(self, number: int, frame: object) -> None:
+        if number != signal.SIGHUP:  # the terminal has gone, or a task is to stop: it wakes us
+            self.asked = True
+
+    def run(self) -> int:
+        """Run all tasks; give the exit code of the job, that of its first task to fail."""
+        while self.waiting or self.running:
+            self.asked = self.asked or self._cancel_file()
+            if self.asked:
+                self._cancel()
+            self._stop(self._stop_files() - self.unwanted)
+            while self.waiting and len(self.running) < self.job["max_parallel"]:
+                self._begin(self.waiting.pop(0))
+            if self.running:
+                self._sleep()
+                self._look()
+        failed = [code for code in (self.wanted[task] for task in sorted(self.wanted)) if code]
+        return failed[0] if failed else 0
+
+    @property
+    def wanted(self) -> dict[int, int]:
+        """Give the codes of the tasks that count: of all but the stopped ones."""
+        return {task: code for task, code in self.codes.items() if task not in self.stopped}
+
+    def _cancel_file(self) -> bool:
+        return Path(self.job["folder"], "cancel").exists()
+
+    def _cancel(self) -> None:
+        """End what can be ended early: what a task that has ended wrote is still saved."""
+        early = [attempt for attempt in self.running.values() if not attempt.saving]
+        self.cancelled = self.cancelled or bool(self.waiting or early)
+        for task in self.waiting:
+            self.codes[task] = STOPPED
+        self.waiting = []
+        for attempt in early:
+            self._end(attempt, CANCELLED)
+
+    def _stop_files(self) -> set[int]:
+        try:
+            names = os.listdir(Path(self.job["folder"], "stop"))
+        except FileNotFoundError:
+            return set()
+        return {int(name) for name in names if name.isdecimal()}
+
+    def _stop(self, tasks: set[int]) -> None:
+        """End *tasks* and no others; what has ended by itself stays as it is."""
+        self.unwanted |= tasks
+        for task in sorted(tasks):
+            if task in self.waiting:
+                self.waiting.remove(task)
+                self.codes[task] = STOPPED
+                self.stopped.add(task)
+                self.tried.setdefault(task, 1)
+                for rank in range(self.job["nodes"]):
+                    self._tell(task, rank, "cancelled")
+            elif task in self.running and self.running[task].can_be_stopped:
+                self._end(self.running[task], STOP)
+
+    def _begin(self, task: int) -> None:
+        number = self.tried[task] = self.tried.get(task, 0) + 1
+        nodes = [Node(self.job, task, rank, number) for rank in range(self.job["nodes"])]
+        limit_s = self.job["timeout_s"]
+        attempt = Attempt({}, [], time.monotonic() + limit_s if limit_s else None)
+        self.running[task] = attempt
+        for node in nodes:
+            self._tell(task, node.rank, "running")
+            try:
+                self._start(node, attempt)
+            except OSError as exc:
+                attempt.codes[node.rank] = 127 if isinstance(exc, FileNotFoundError) else 126
+                self._end(attempt, not_started(exc, node.folder))
+                self._ended(task, node.rank)
+                return
+
+    def _start(self, node: Node, attempt: Attempt) -> None:
+        node.prepare()
+        environment = node.environment(os.environ, self.secrets)
+        with durable.private_log(node.log) as log:
+            if node.contained and node.rank == 0 and self.job["nodes"] > 1:
+                line = node.network_argv()
+                network = start_child(line, os.environ, node.folder, log, subprocess.PIPE)
+                attempt.network = network
+                await_container(self.job["engine"], node.network, lambda: network.ended)
+            child = start_child(node.argv(), environment, node.folder, log)
+        attempt.nodes[node.rank] = child
+        self._watch(child)
+        attempt.savers += [Saver(node, o, self._watch, self._forget) for o in node.kept]
+
+    def _watch(self, child: Child) -> None:
+        self.poll.register(child.pidfd, select.POLLIN)
+
+    def _forget(self, child: Child) -> None:
+        self.poll.unregister(child.pidfd)
+
+    def _sleep(self) -> None:
+        """Sleep until a process ends, a signal comes, or the next time is up."""
+        if any(not attempt.left and not attempt.saving for attempt in self.running.values()):
+            return
+        times = [at for attempt in self.running.values() for at in attempt.next_s]
+        pause = None if not times else max(0, min(times) - time.monotonic()) * 1000 + 1
+        self.poll.poll(pause)
+        try:
+            os.read(self.wake, 512)
+        except BlockingIOError:
+            pass
+
+    def _look(self) -> None:
+        for task, attempt in list(self.running.items()):
+            if not attempt.saving:
+                for saver in attempt.savers:
+                    saver.mind()
+                self._look_at_nodes(task, attempt)
+                if not attempt.left:
+                    self._save(task, attempt)
+            if attempt.saving:
+                over = [saver.look() for saver in attempt.savers]  # each: they are tried again
+                if all(over):
+                    self._finish(task, self.running.pop(task))
+
+    def _look_at_nodes(self, task: int, attempt: Attempt) -> None:
+        now = time.monotonic()
+        for rank, child in attempt.nodes.items():
+            if rank not in attempt.codes and child.ended:
+                self._forget(child)
+                code = child.reap()
+                attempt.codes[rank] = ending.shell_code(code)
+                self._ended(task, rank)
+                if "elastic" in self.job:
+                    self._replace(task, rank, code)
+        if attempt.deadline and now > attempt.deadline and attempt.ending is None:
+            self._end(attempt, f"timeout: not done after {self.job['timeout_s']} s")
+        if attempt.ending and now > attempt.ending:
+            self._kill(task, attempt)
+
+    def _ended(self, task: int, rank: int) -> None:
+        attempt = self.running[task]
+        code = attempt.codes[rank]
+        told = f"exited with code {code}{ending.meaning(code)}" if code else ""
+        reason = told if not attempt.reason else f"{told}; {attempt.reason}".removeprefix("; ")
+        unwanted = task in self.unwanted or attempt.reason == CANCELLED
+        stopped = attempt.reason == STOP or (code and unwanted)
+        state = "cancelled" if stopped else "succeeded" if code == 0 else "failed"
+        self._tell(task, rank, state, exit_code=code, reason=reason)
+        if "elastic" in self.job:
+            return
+        after_the_first = self.job["launch"] != "none" and attempt.codes.get(0) == 0
+        if code and not attempt.reason and not after_the_first:
+            attempt.failed = code
+            where = f"node {rank} " if self.job["nodes"] > 1 else ""
+            self._end(attempt, f"{where}{told}")
+        elif rank == 0 and self.job["launch"] != "none":
+            self._end(attempt, "")
+
+    def _replace(self, task: int, rank: int, code: int) -> None:
+        """Start a node again that was lost, and end the others when too few are left for ever."""
+        attempt, left = self.running[task], self.job["elastic"]["min"]
+        elastic.end_rest(self.job["run"], str(task * self.job["nodes"] + rank))
+        if not code or attempt.ending is not None or self.asked:
+            return
+        number = attempt.tries.get(rank, 1)
+        if elastic.lost(code) and number < self.job["spot_attempts"]:
+            attempt.tries[rank] = number + 1
+            del attempt.codes[rank]
+            self._tell(task, rank, "running")
+            try:
+                self._start(Node(self.job, task, rank, number + 1), attempt)
+            except OSError as exc:
+                attempt.codes[rank] = 126
+                self._end(attempt, not_started(exc, Path(self.job["folder"])))
+        elif len(attempt.left) < left and not elastic.over(self.job, task):
+            self._end(attempt, f"fewer than {left} nodes are left, and they have no tries left")
+
+    def _tell(self, task: int, rank: int, state: str, **more: Any) -> None:
+        """Write down how a node is. The time is for people: nothing is decided by it."""
+        at = round(time.time(), 3)
+        own = self.running[task].tries if task in self.running else {}
+        number = own.get(rank, self.tried[task])
+        self.events.add("node", task=task, rank=rank, attempt=number, state=state, at=at, **more)
+
+    def _end(self, attempt: Attempt, reason: str) -> None:
+        """Ask the nodes of *attempt* that are left to end; the first reason is the one told."""
+        attempt.reason = attempt.reason or reason
+        if attempt.ending is None:
+            attempt.ending = time.monotonic() + self.job["grace_s"]
+            if reason:
+                for child in attempt.left:
+                    child.send(signal.SIGTERM)
+
+    def _kill(self, task: int, attempt: Attempt) -> None:
+        attempt.ending = time.monotonic() + KILL_S
+        self._remove_containers(task, attempt)
+        for child in attempt.left:
+            child.send(signal.SIGKILL)
+
+    def _remove_containers(self, task: int, attempt: Attempt) -> None:
+        """Take the containers away, and then the network that they share.
+
+        They are looked for again when the run is destroyed, should the engine not answer now.
+        """
+        if self.job["engine"] != "process":
+            nodes = [Node(self.job, task, rank, self.tried[task]) for rank in attempt.nodes]
+            names = [node.container for node in nodes]
+            names += [nodes[0].network] if attempt.network is not None else []
+            for name in names:
+                with contextlib.suppress(OSError):
+                    remove_container(self.job["engine"], name)
+            if attempt.network is not None:
+                attempt.network.let_go()
+                attempt.network = None
+
+    def _save(self, task: int, attempt: Attempt) -> None:
+        """Begin to save what the task wrote; the supervisor listens on meanwhile."""
+        attempt.saving = True
+        self._remove_containers(task, attempt)
+        for saver in attempt.savers:
+            saver.begin_last()
+
+    def _finish(self, task: int, attempt: Attempt) -> None:
+        """Try the task again or leave it as it ended."""
+        by_rank = (attempt.codes[rank] for rank in sorted(attempt.codes))
+        code = attempt.failed or next(filter(None, by_rank), 0)
+        if "elastic" in self.job and 0 in attempt.codes.values():
+            code = 0  # the job is over: who has no tries left was lost before
+        if self.cancelled:
+            code = code or (STOPPED if attempt.reason == CANCELLED else 0)
+        elif attempt.reason.startswith("timeout"):
+            code = code or STOPPED
+        elif self.job["launch"] != "none" and attempt.codes.get(0) == 0 and not attempt.reason:
+            code = 0  # the first node speaks for all: it started the processes of the others
+        again = self.tried[task] < self.job["attempts"] and "elastic" not in self.job
+        if attempt.reason == STOP or (code and task in self.unwanted):
+            self.stopped.add(task)
+        elif code and again and not self.cancelled:
+            if not self.asked:
+                self.waiting.insert(0, task)
+                return
+            self.cancelled = True  # the tries that were left are not made
+        self._tell_unsaved(task, attempt)  # not of a try that another follows: that one saves anew
+        self.codes[task] = code
+        self.reasons[task] = attempt.reason
+
+    def _tell_unsaved(self, task: int, attempt: Attempt) -> None:
+        for saver in attempt.savers:
+            if not saver.saved:
+                where = f" of node {saver.node.rank}" if self.job["nodes"] > 1 else ""
+                what = f"output '{saver.output['name']}'{where} was not saved whole"
+                self.unsaved.append(what)
+                self.events.add("unsaved", task=task, rank=saver.node.rank, reason=what)
+
+
+def claim(folder: Path) -> bool:
+    """Make this process the only one that ever runs the job in *folder*; False when one did.
+
+    Raises FileNotFoundError when the folder was taken away meanwhile, even if there is a new one.
+    """
+    held = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    how = os.O_RDWR | os.O_CREAT
+    lock = os.open("supervisor.lock", how, 0o600, dir_fd=held)  # held until we end
+    while not locked(lock):
+        if (folder / "started.json").exists():
+            return False
+        time.sleep(CLAIM_PAUSE_S)  # another is about to write it, or to die of it
+    if not os.path.samestat(os.fstat(held), os.stat(folder)):
+        raise FileNotFoundError(f"{folder} was taken away")
+    if (folder / "started.json").exists():
+        return False
+    started = {"format": FORMAT, **identity()}
+    durable.write(folder / "started.json", json.dumps(started).encode())
+    return True
+
+
+def supervise(folder: Path) -> None:
+    """Run the job in *folder*; secrets come on standard input, and `ready` goes to standard output."""
+    secrets: dict[str, str] = json.loads(sys.stdin.buffer.read())
+    signal.signal(signal.SIGHUP, signal.SIG_IGN)  # it may come as soon as the run is claimed
+    first = claim(folder)
+    job = json.loads((folder / "job.json").read_bytes())  # of the folder that is claimed
+    with contextlib.suppress(BrokenPipeError):  # whoever asked may have died: the run goes on
+        os.write(1, READY)
+    null = os.open(os.devnull, os.O_RDWR)
+    for fd in (0, 1):
+        os.dup2(null, fd)
+    if not first:
+        return
+    events = Events(folder / "events.jsonl")
+    supervisor = Supervisor(job, secrets, events)
+    code = supervisor.run()
+    end = _end(supervisor, code, folder / "supervisor.log")
+    ending.add(events, end, lambda: supervisor.asked)
+
+
+def _end(supervisor: Supervisor, code: int, log: Path) -> dict[str, Any]:
+    """Give how the job has ended; *log* tells more of what is lost."""
+    failed = bool(code or supervisor.unsaved)
+    codes = supervisor.wanted
+    early = supervisor.cancelled or not codes
+    state = "cancelled" if early else "failed" if failed else "succeeded"
+    reasons = [supervisor.reasons[t] for t in sorted(supervisor.reasons) if codes.get(t)]
+    reason = "" if state != "failed" else ending.summary(codes, reasons)
+    if state == "succeeded" and supervisor.stopped:
+        reason = f"{len(supervisor.stopped)} tasks were stopped"
+    if supervisor.unsaved:
+        more = f"{'; '.join(supervisor.unsaved[:3])}: see {log}"
+        reason = f"{reason}; {more}" if reason else more
+    return {"state": state, "exit_code": code, "reason": reason}

@@ -1,0 +1,1 @@
+"""What Slurm cannot do of a spec."""

@@ -1,0 +1,171 @@
+"""What Slurm cannot do of a spec, and what would wait there for ever, each with a way out."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from runspec_jobs.provider import Facts, Launch, Problem, Spec, did_you_mean, nodes_each
+from runspec_slurm import resources
+from runspec_slurm.check import partition_fit
+from runspec_slurm.containers import images
+from runspec_slurm.job import extra_options, script, time_limit
+from runspec_slurm.naming import setting
+from runspec_slurm.options import SlurmOptions
+
+RESERVED = ("SLURM_", "SBATCH_", "SRUN_", "SALLOC_")
+OWN_SECRETS = ("env", "file")
+# SchedulerParameters=max_script_size, as it is by default: https://slurm.schedmd.com/slurm.conf.html
+MOST_SCRIPT_BYTES = 4 << 20
+HOUR_S = 3600
+
+
+def problems(spec: Spec, facts: Facts) -> Iterator[Problem]:
+    options: SlurmOptions = facts.options
+    yield from _nodes(spec)
+    yield from _words(spec)
+    yield from _time(spec)
+    if facts.complete:
+        yield from extra_options.problems(spec, options)
+        yield from partition_fit.problems(spec, facts)
+        yield from _limits(spec, facts)
+        yield from images.problems(spec, facts)
+        yield from _mpi(spec, facts)
+        yield from _mounts(spec, options)
+        yield from _secrets(spec, options)
+        yield from _script(spec, facts)
+
+
+def _nodes(spec: Spec) -> Iterator[Problem]:
+    if spec.cluster.placement and nodes_each(spec) > 1:
+        what = "asks for nodes of one switch, for which Slurm waits five minutes at most where nothing else is set"
+        yield Problem(("cluster", "placement"), what, severity="note")
+
+
+def _words(spec: Spec) -> Iterator[Problem]:
+    """https://slurm.schedmd.com/sbatch.html#SECTION_INPUT-ENVIRONMENT-VARIABLES"""
+    for where in ("env", "secrets"):
+        for name in getattr(spec, where):
+            if name.startswith(RESERVED):
+                what = f"{name.partition('_')[0]}_* belongs to Slurm"
+                yield Problem((where, name), what, "rename it", at="key")
+
+
+def _time(spec: Spec) -> Iterator[Problem]:
+    if spec.timeout == 0:
+        what = "no time at all, and Slurm takes 0 for no limit"
+        yield Problem(("timeout",), what, "set timeout: 1m or longer, or take it away")
+
+
+def _limits(spec: Spec, facts: Facts) -> Iterator[Problem]:
+    """What the partitions, and the grace, leave of the time."""
+    options: SlurmOptions = facts.options
+    if time_limit.lead_s(options) > time_limit.MOST_LEAD_S:
+        what = f"grace: {options.grace:,} s, and Slurm tells of the end 65,535 s before at most"
+        yield Problem(setting(spec, "grace"), what, "set grace: 18h or shorter")
+    most, there = time_limit.most_s(spec, facts), resources.partitions(spec, facts)
+    where = " and ".join(p.name for p in there)
+    early_s = time_limit.lead_s(options) + time_limit.EARLY_S
+    short = [p for p in there if p.max_time_s is not None and p.max_time_s <= early_s]
+    if short:
+        what = (
+            f"the partition '{short[0].name}' has {_long(short[0].max_time_s or 0)}, and jobs are told to "
+            f"end up to {early_s} s before: that is at their start"
+        )
+        yield Problem(setting(spec, "grace"), what, "name another partition")
+    elif spec.timeout is None:
+        ends = [p.default_time_s or p.max_time_s for p in there]
+        if first := min(filter(None, ends), default=None):
+            what = f"without timeout, the partition '{where}' ends the job after {_long(first)}"
+            yield Problem(("provider",), what, severity="note")
+    elif most is not None and spec.timeout > most:
+        what = f"{_long(spec.timeout)}, and the partition '{where}' has {_long(most)}"
+        hint = f"set timeout: {most}s or shorter, or another partition"
+        yield Problem(("timeout",), what, hint)
+    elif most is not None and time_limit.wanted_s(spec.timeout, options) > most:
+        what = f"the partition '{where}' has {_long(most)}: Slurm tells a job to end up to {early_s} s before that"
+        yield Problem(("timeout",), what, severity="note")
+
+
+def _long(seconds: int) -> str:
+    """Give a length of time as a spec has it.
+
+    >>> _long(5400), _long(90), _long(172_800)
+    ('1h30m', '1m30s', '2d')
+    """
+    parts, left = [], seconds
+    for unit, size in (("d", 86_400), ("h", HOUR_S), ("m", 60), ("s", 1)):
+        count, left = divmod(left, size)
+        parts += [f"{count}{unit}"] if count else []
+    return "".join(parts) or "0s"
+
+
+def _mpi(spec: Spec, facts: Facts) -> Iterator[Problem]:
+    options: SlurmOptions = facts.options
+    if spec.launch is not Launch.MPI or options.mpi == "mpirun":
+        return
+    at = setting(spec, "mpi")
+    if options.mpi == "auto":
+        plugin = script.mpi(spec, facts)
+        who = f"srun --mpi={plugin}" if plugin else "the environment's own mpirun"
+        yield Problem(at, f"mpi: auto: {who} starts the ranks", severity="note")
+        return
+    if spec.cluster.nodes.elastic:
+        what = "mpi: srun starts nothing in another job, and nodes that come and go are jobs of their own"
+        yield Problem(at, what, "set mpi: mpirun")
+        return
+    if images.contained(spec, facts):
+        hint = "set mpi: mpirun, or container: none"
+        yield Problem(at, "mpi: srun starts ranks by a command that no image has", hint)
+    there = resources.found(facts).get("mpi")
+    plugin = script.mpi(spec, facts)
+    if there is not None and plugin not in there:
+        asked = options.mpi_type or "pmix nor pmi2"
+        what = f"mpi: srun, and the cluster has {'no' if options.mpi_type else 'neither'} {asked}"
+        listed = f"it has {', '.join(there)}: name one as mpi_type" if there else ""
+        hint = "set mpi: mpirun, which needs no plugin" + (f"; {listed}" if listed else "")
+        yield Problem(at, what, hint)
+
+
+def _mounts(spec: Spec, options: SlurmOptions) -> Iterator[Problem]:
+    for i, mount in enumerate(spec.mounts):
+        at = ("mounts", i, "source")
+        if mount.scheme != "file" and mount.place.startswith("/"):
+            yield Problem(at, f"'{mount.source}' leaves its root", "take the third / away")
+        elif mount.scheme == "store" and not mount.read_only:
+            hint = "make it an output, or mode: ro"
+            yield Problem(("mounts", i, "mode"), "what is written there would not come back", hint)
+        elif mount.scheme == "shared":
+            key = mount.place.partition("/")[0]
+            if key not in options.shared:
+                hint = did_you_mean(key, options.shared) or (
+                    f"add providers: {{{spec.provider}: {{shared: {{{key}: /FOLDER}}}}}} to the profile"
+                )
+                yield Problem(at, f"the profile has no shared folder '{key}'", hint)
+
+
+def _secrets(spec: Spec, options: SlurmOptions) -> Iterator[Problem]:
+    for variable, key in spec.secrets.items():
+        where, at = options.secrets.get(key), ("secrets", variable)
+        if where is None:
+            hint = did_you_mean(key, options.secrets) or (
+                f"add providers: {{{spec.provider}: {{secrets: {{{key}: 'env:NAME'}}}}}} to the profile"
+            )
+            yield Problem(at, f"the profile has no secret '{key}'", hint)
+        elif where.partition(":")[0] not in OWN_SECRETS:
+            what = f"nothing reads '{where.partition(':')[0]}:' for a job on Slurm"
+            yield Problem(at, what, "keep it in env:NAME or file:/path of who applies")
+        else:
+            what = "lies in a file of the workspace until the run is destroyed, for you and root of the cluster alone"
+            yield Problem(at, what, severity="note")
+
+
+def _script(spec: Spec, facts: Facts) -> Iterator[Problem]:
+    if any(
+        m.scheme == "shared" and m.place.partition("/")[0] not in facts.options.shared
+        for m in spec.mounts
+    ):
+        return
+    size = len(script.text(spec, "r" * 47, facts).encode())
+    if size > MOST_SCRIPT_BYTES:
+        what = f"the batch script has {size:,} bytes with it, and Slurm takes {MOST_SCRIPT_BYTES:,}"
+        yield Problem(("env",), what, "put it into a file of a mount", at="key")

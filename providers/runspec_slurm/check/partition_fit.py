@@ -1,0 +1,188 @@
+"""Whether the partitions that a job goes to have what it asks for: where not, it would be refused or pend for ever."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from runspec_jobs.provider import (
+    Capacity,
+    Facts,
+    Path,
+    Problem,
+    Spec,
+    did_you_mean,
+    nodes_each,
+    tasks_in_all,
+)
+from runspec_slurm import resources
+from runspec_slurm.job import sbatch_argv
+from runspec_slurm.naming import setting
+from runspec_slurm.options import SlurmOptions
+from runspec_slurm.resources import Partition
+
+MIB, GIB = 1 << 20, 1 << 30
+MAX_ARRAY = 1001  # as it is by default: https://slurm.schedmd.com/slurm.conf.html#OPT_MaxArraySize
+# Which do not start anything: https://slurm.schedmd.com/slurm.conf.html#OPT_State_1
+CLOSED = {"drain": "takes no jobs", "inactive": "takes no jobs and starts none"}
+ANOTHER = "ask for less, or name another partition"
+
+
+def problems(spec: Spec, facts: Facts) -> Iterator[Problem]:
+    yield from _named(spec, facts)
+    yield from _capacity(spec, facts)
+    yield from _array(spec, facts)
+    yield from _gpu_request(spec, facts)
+    there = resources.partitions(spec, facts)
+    for partition in there:
+        yield from _open(partition)
+        yield from _nodes(spec, partition)
+        yield from _sizes(spec, partition)
+        yield from _gpus(spec, facts, partition)
+    yield from _not_known(spec, facts, there)
+
+
+def _named(spec: Spec, facts: Facts) -> Iterator[Problem]:
+    """Say of each partition that it is not there, or that none is named where there is no default."""
+    there, options = resources.known(facts), facts.options
+    if not there:
+        return
+    for key in ("partition", "spot_partition"):
+        name = getattr(options, key)
+        if name is not None and name not in there and name in resources.names(spec, facts):
+            hint = did_you_mean(name, there) or f"there are: {', '.join(there)}"
+            yield Problem(setting(spec, key), f"{key}: the cluster has no '{name}'", hint)
+    if not resources.names(spec, facts) and resources.default(facts) is None:
+        hint = f"set providers: {{{spec.provider}: {{partition: {next(iter(there))}}}}}"
+        yield Problem(
+            ("provider",), "the cluster has no default partition, and none is named", hint
+        )
+
+
+def _capacity(spec: Spec, facts: Facts) -> Iterator[Problem]:
+    options: SlurmOptions = facts.options
+    at = ("cluster", "capacity")
+    if spec.cluster.capacity is Capacity.ON_DEMAND:
+        return
+    if options.spot_partition is None:
+        what = "the profile names no spot_partition: the job goes where any job goes"
+        yield Problem(at, what, severity="note")
+    elif spec.cluster.capacity is Capacity.SPOT_THEN_ON_DEMAND:
+        both = resources.names(spec, facts)
+        if len(both) == 1:
+            what = f"the partition for on-demand is not known: {both[0]} alone is asked for; name it as partition"
+        else:
+            what = f"Slurm takes whichever of {' and '.join(both)} can start the job first"
+        yield Problem(at, what, severity="note")
+
+
+def _array(spec: Spec, facts: Facts) -> Iterator[Problem]:
+    """https://slurm.schedmd.com/slurm.conf.html#OPT_MaxArraySize, #OPT_MaxJobCount"""
+    count, said = tasks_in_all(spec), resources.found(facts)
+    most, jobs = said.get("max_array"), said.get("max_jobs")
+    at: Path = ("sweep",) if spec.sweep else ("cluster", "nodes")
+    if count == 1:
+        return
+    if most is not None and count > most:
+        what = f"{count:,} tasks, and an array of this cluster has {most:,} at most (MaxArraySize)"
+        yield Problem(at, what, "ask for fewer, or ask for a higher MaxArraySize", at="key")
+    elif jobs is not None and count > jobs:
+        what = f"{count:,} tasks, and this cluster keeps {jobs:,} jobs in all (MaxJobCount)"
+        yield Problem(at, what, "ask for fewer, or ask for a higher MaxJobCount", at="key")
+    elif most is None and count > MAX_ARRAY:
+        what = (
+            f"{count:,} tasks, and an array has {MAX_ARRAY:,} where MaxArraySize is not set higher"
+        )
+        yield Problem(at, what, at="key", severity="note")
+
+
+def _gpu_request(spec: Spec, facts: Facts) -> Iterator[Problem]:
+    select = resources.found(facts).get("select")
+    if (
+        not spec.cluster.gpus
+        or facts.options.gpu_request == "gres"
+        or select in (None, "cons_tres")
+    ):
+        return
+    what = f"gpu_request: gpus-per-node takes select/cons_tres, and the cluster has {select}"
+    yield Problem(setting(spec, "gpu_request"), what, "set gpu_request: gres")
+
+
+def _open(partition: Partition) -> Iterator[Problem]:
+    if why := CLOSED.get(partition.state.lower()):
+        hint = "name another partition, or ask for this one to be opened"
+        yield Problem(("provider",), f"the partition '{partition.name}' {why}", hint)
+    elif partition.state.lower() == "down":
+        what = f"the partition '{partition.name}' is down: jobs wait until it is up again"
+        yield Problem(("provider",), what, severity="note")
+
+
+def _nodes(spec: Spec, partition: Partition) -> Iterator[Problem]:
+    """Nodes that are powered down are counted: they come when a job asks for them."""
+    most, at = partition.most_nodes, ("cluster", "nodes")
+    elastic = spec.cluster.nodes.elastic
+    nodes = spec.cluster.nodes.min if elastic else spec.cluster.nodes.max  # as many as it waits for
+    name = partition.name
+    if most is not None and nodes > most:
+        what = f"{nodes:,}, and the partition '{name}' has {most:,}: the job would wait for ever"
+        yield Problem(at, what, f"set nodes: {most}, or name another partition")
+    elif partition.min_nodes is not None and nodes_each(spec) < partition.min_nodes:
+        what = f"{nodes_each(spec):,}, and the partition '{name}' takes jobs of {partition.min_nodes:,} and more"
+        yield Problem(at, what, f"set nodes: {partition.min_nodes}, or name another partition")
+
+
+def _sizes(spec: Spec, partition: Partition) -> Iterator[Problem]:
+    asked = spec.cluster
+    if partition.cpus is not None and sbatch_argv.cpus(spec) > partition.cpus:
+        at: Path = ("cluster", "cpus") if asked.cpus else ("processes_per_node",)
+        what = f"{sbatch_argv.cpus(spec)}, and a node of '{partition.name}' has {partition.cpus} processors"
+        yield Problem(at, what, ANOTHER)
+    for key, wanted, most in (
+        ("memory", asked.memory, partition.memory_mb),
+        ("disk", asked.disk, partition.disk_mb),
+    ):
+        if wanted and most is not None and wanted > most * MIB:
+            what = f"{wanted / GIB:,.6g} GiB, and a node of '{partition.name}' has {most / 1024:,.6g} GiB"
+            yield Problem(("cluster", key), what, ANOTHER)
+
+
+def _gpus(spec: Spec, facts: Facts, partition: Partition) -> Iterator[Problem]:
+    wanted, name = spec.cluster.gpus, partition.name
+    if not wanted:
+        return
+    if not partition.gpus:
+        others = [p.name for p in resources.known(facts).values() if p.gpus]
+        hint = f"name one that has: {', '.join(others)}" if others else "take gpus away"
+        yield Problem(("cluster", "gpus"), f"the partition '{name}' has no GPUs", hint)
+        return
+    kind = resources.gpu_type(spec, facts)
+    if kind is not None and kind not in partition.gpus:
+        named = ", ".join(filter(None, partition.gpus))
+        there = named or "GPUs of no named type"
+        what = f"'{spec.cluster.gpu_type}', and the partition '{name}' has {there}"
+        other = "name another, or say what the cluster calls it by gpu_types"
+        hint = did_you_mean(kind, partition.gpus) or (other if named else "take gpu_type away")
+        yield Problem(("cluster", "gpu_type"), what, hint)
+        return
+    most = partition.gpus[kind] if kind else sum(partition.gpus.values())
+    if wanted > most:
+        what = f"{wanted}, and a node of '{name}' has {most}"
+        yield Problem(
+            ("cluster", "gpus"), what, "ask for fewer and more nodes, or name another partition"
+        )
+
+
+def _not_known(spec: Spec, facts: Facts, there: tuple[Partition, ...]) -> Iterator[Problem]:
+    """What the cluster does not count cannot be asked for: sbatch would be refused."""
+    whole, knows = facts.options.memory == "all", resources.shares(there, "memory_mb")
+    at: Path = setting(spec, "memory") if whole else ("cluster", "memory")
+    if (spec.cluster.memory or whole) and not knows:
+        what = "the cluster does not know its nodes' memory (RealMemory): it is not asked for"
+        yield Problem(at, what, severity="note")
+    elif spec.cluster.memory and whole:
+        what = (
+            "memory: all of the settings: all that a node has is asked for, whatever is said here"
+        )
+        yield Problem(("cluster", "memory"), what, severity="note")
+    if spec.cluster.disk and not (there and resources.shares(there, "disk_mb")):
+        what = "the cluster does not say what disks its nodes have (TmpDisk): it is not asked for"
+        yield Problem(("cluster", "disk"), what, severity="note")

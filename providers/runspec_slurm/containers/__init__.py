@@ -1,0 +1,1 @@
+"""Container runtimes on a cluster, and what replaces an image without one."""

@@ -1,0 +1,1 @@
+"""What a cluster and its nodes say of themselves."""

@@ -1,0 +1,192 @@
+"""What a cluster says of itself: partitions, limits, and what its login node has to run jobs with."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from runspec_jobs.provider import Launch, RunspecError, Spec, tasks
+from runspec_slurm.options import SlurmOptions
+from runspec_slurm.session.clean_environment import CLEAN
+from runspec_slurm.session.transport import Transport, transport
+
+PATIENCE_S = 30.0
+# the name of Python, and what else is wanted; each part is told where its command has an answer. No Python has to
+# start for `-V`, which one that is too old says on stderr.
+ASK = f"""\
+{CLEAN}
+part() {{
+name=$1; shift
+said=$("$@" 2>/dev/null) && printf '\\n== %s\\n%s\\n' "$name" "$said"
+}}
+version() {{ "$python" -V 2>&1; }}
+plugins() {{ srun --mpi=list 2>&1; }}
+pyxis() {{ srun --help 2>&1 | grep -e --container-image; }}
+part partitions scontrol --all --oneliner show partition
+part nodes sinfo --all --noheader --exact --format='%R|%D|%c|%m|%d|%G'
+python=$1; shift
+for wanted; do
+case $wanted in
+config) part config scontrol show config ;;
+mpi) part mpi plugins ;;
+containers)
+printf '\\n== containers\\n'
+part pyxis pyxis
+for engine in apptainer podman; do part "$engine" command -v "$engine"; done ;;
+esac
+done
+part python version || printf '\\n== no python\\n'
+exit 0
+"""
+WANTED = ("config", "mpi", "containers")
+ENGINES = ("pyxis", "apptainer", "podman")
+UNSET_MB = 1  # RealMemory where slurm.conf says nothing: https://slurm.schedmd.com/slurm.conf.html#OPT_RealMemory
+
+
+def survey(spec: Spec, options: SlurmOptions) -> dict[str, Any]:
+    """Give what the cluster says, as `runspec_slurm.resources` reads it; nothing where it cannot be asked.
+
+    What nothing of the spec depends on is not asked: each question is a command of Slurm's.
+    """
+    depends = {
+        "config": len(tasks(spec)) > 1 or spec.cluster.gpus,
+        "mpi": spec.launch is Launch.MPI and options.mpi != "mpirun",
+        "containers": spec.container.image is not None,
+    }
+    wanted = [name for name in WANTED if depends[name]]
+    found = asked(transport(options.host, options.ssh_options), options, wanted)
+    return {"slurm": found} if "partitions" in found else {}
+
+
+def asked(way: Transport, options: SlurmOptions, wanted: Sequence[str] = WANTED) -> dict[str, Any]:
+    """Ask the cluster by one command. What cannot be reached is left out."""
+    try:
+        done = way.run(ASK, [options.python, *wanted], timeout_s=PATIENCE_S)
+    except RunspecError:
+        return {}
+    return {} if done.lost or done.code else read(done.out.decode(errors="replace"))
+
+
+def read(text: str) -> dict[str, Any]:
+    """Read what ASK tells."""
+    parts = dict(parts_of(text))
+    found: dict[str, Any] = {}
+    if "config" in parts:
+        found |= _config(parts["config"])
+    if "partitions" in parts:
+        found["partitions"] = _partitions(parts["partitions"], parts.get("nodes", ""))
+    if "partitions" in parts and "containers" in parts:
+        found["containers"] = [name for name in ENGINES if name in parts]
+    if "mpi" in parts:
+        found["mpi"] = _plugins(parts["mpi"])
+    if "python" in parts or "no python" in parts:
+        version = re.search(r"^Python (\d+\.\d+\.\d+)", parts.get("python", ""), re.MULTILINE)
+        found["python"] = version[1] if version else None
+    return found
+
+
+def parts_of(text: str) -> Iterator[tuple[str, str]]:
+    """Read what `part` tells: a name, and what a command said."""
+    for part in f"\n{text}".split("\n== ")[1:]:
+        name, _, said = part.partition("\n")
+        yield name, said
+
+
+def _config(text: str) -> dict[str, Any]:
+    """https://slurm.schedmd.com/slurm.conf.html"""
+    said = {k.strip(): v.strip() for k, _, v in (x.partition("=") for x in text.splitlines())}
+    found: dict[str, Any] = {
+        "version": said.get("SLURM_VERSION", ""),
+        "select": said.get("SelectType", "").removeprefix("select/") or None,
+        "accounting": said.get("AccountingStorageType", "").removeprefix("accounting_storage/"),
+    }
+    for name, key in (
+        ("max_array", "MaxArraySize"),
+        ("max_jobs", "MaxJobCount"),
+        ("remembers_s", "MinJobAge"),
+    ):
+        number = re.match(r"\d+", said.get(key, ""))
+        found[name] = int(number[0]) if number else None
+    return found
+
+
+def _partitions(text: str, nodes: str) -> dict[str, Any]:
+    found = {}
+    for line in text.splitlines():
+        said = dict(word.partition("=")[::2] for word in line.split())
+        if "PartitionName" in said:
+            found[said["PartitionName"]] = {
+                "default": said.get("Default") == "YES",
+                "state": said.get("State", "UP").lower(),
+                "max_time_s": seconds(said.get("MaxTime", "")),
+                "default_time_s": seconds(said.get("DefaultTime", "")),
+                "max_nodes": _number(said.get("MaxNodes")),
+                "min_nodes": _number(said.get("MinNodes")),
+                "nodes": _number(said.get("TotalNodes")),
+                **_largest(nodes, said["PartitionName"]),
+            }
+    return found
+
+
+def _largest(text: str, partition: str) -> dict[str, Any]:
+    """Give the most that one node of *partition* has; None of what the cluster knows nothing of."""
+    most: dict[str, int] = {}
+    gpus: dict[str, int] = {}
+    for line in text.splitlines():
+        words = line.strip().split("|", 5)
+        if len(words) != 6 or words[0] != partition:
+            continue
+        for name, word in zip(("cpus", "memory_mb", "disk_mb"), words[2:5], strict=True):
+            most[name] = max(most.get(name, 0), _number(word.rstrip("+")) or 0)
+        for kind, count in gpus_of(words[5]).items():
+            gpus[kind] = max(gpus.get(kind, 0), count)
+    memory = most.get("memory_mb", 0)
+    return {
+        "cpus": most.get("cpus") or None,
+        "memory_mb": memory if memory > UNSET_MB else None,
+        "disk_mb": most.get("disk_mb") or None,
+        "gpus": gpus,
+    }
+
+
+def gpus_of(text: str) -> dict[str, int]:
+    """Read the GPUs of a node out of its generic resources.
+
+    A number that stands alone is a count; what stands before one is a type, also where it begins with a digit.
+
+    >>> gpus_of("gpu:3090:4(S:0-1),gpu:2,nic:1"), gpus_of("(null)")
+    ({'3090': 4, '': 2}, {})
+    """
+    found: dict[str, int] = {}
+    for one in re.sub(r"\([^)]*\)", "", text).split(","):
+        name, *words = one.split(":")
+        if name == "gpu":
+            count = int(words.pop()) if words and words[-1].isdigit() else 1
+            kind = ":".join(words)
+            found[kind] = found.get(kind, 0) + count
+    return found
+
+
+def seconds(text: str) -> int | None:
+    """Read a time limit; None is none, or none that is told.
+
+    >>> seconds("1-02:00:00"), seconds("00:30:00"), seconds("UNLIMITED")
+    (93600, 1800, None)
+    """
+    match = re.fullmatch(r"(?:(\d+)-)?(\d+):(\d+):(\d+)", text)
+    if match is None:
+        return None
+    days, hours, minutes, rest = (int(word or 0) for word in match.groups())
+    return ((days * 24 + hours) * 60 + minutes) * 60 + rest
+
+
+def _plugins(text: str) -> list[str]:
+    """Read what `srun --mpi=list` says; versions of one plugin stand in a line of their own since 22.05."""
+    before = re.split(r"specific \w+ plugin versions", text)[0]
+    words = before.partition("...")[2] or before.rpartition(":")[2]
+    return sorted({word for word in re.findall(r"[a-z]\w*", words) if word not in ("srun", "are")})
+
+
+def _number(text: str | None) -> int | None:
+    return int(text) if text is not None and text.isdigit() else None

@@ -1,0 +1,84 @@
+"""The stage of a rehearsal: a Slurm on this machine, and a profile for it."""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from runspec_jobs.provider import Rehearsal, Unavailable
+
+NODES = 32  # nodes cost little, and a job that needs more is one to rehearse smaller
+# What a node is said to have: what is here is not asked, or few jobs could be rehearsed.
+CPUS, MEMORY_MB, DISK_MB, GPUS = 128, 2_000_000, 10_000_000, 8
+GPU_TYPES = "a10g a100 b200 h100 h200 k80 l4 l40s m60 p100 p40 t4 v100".split()
+# Of the real cluster: not here.
+OWN = "host ssh_options workspace python after scratch shared sbatch gres".split()
+# What these words of sbatch name is of the real cluster, too.
+NAMING = (
+    "--constraint --prefer --reservation --licenses --clusters --cluster-constraint --wckey --bb "
+    "--nodelist --exclude --nodefile --topology --mcs-label"
+).split()
+SHORT = "-C -L -M -w -x -F".split()
+APT = (
+    "apt-get install slurmctld slurmd slurm-client munge (Debian, Ubuntu), or tools/setup --test in a "
+    "checkout"
+)
+
+
+@contextlib.contextmanager
+def stage(options: Mapping[str, Any], folder: Path, engine: str | None) -> Iterator[Rehearsal]:
+    """Start munge and Slurm's daemons; give the way to them."""
+    from runspec_emulators.slurm import Cluster, Failed, NoSlurm, Partition, Shape
+
+    named = [str(options[key]) for key in ("partition", "spot_partition") if options.get(key)]
+    kinds = {*GPU_TYPES, *map(str, dict(options.get("gpu_types", {})).values())}
+    shape = Shape(CPUS, MEMORY_MB, GPUS, tuple(sorted(kinds)), DISK_MB)
+    partitions = [Partition(name) for name in dict.fromkeys(["main", *named])]
+    own: dict[str, Any] = {"prolog": True, "address_in": "RUNSPEC_HOST"}  # nodes are one machine
+    with contextlib.ExitStack() as stack:
+        try:
+            cluster = stack.enter_context(
+                Cluster(folder / "slurm", NODES, shape, partitions, **own)
+            )
+        except NoSlurm as exc:
+            raise Unavailable(f"a rehearsal needs Slurm itself: {exc}", APT) from exc
+        except Failed as exc:
+            raise Unavailable(f"Slurm does not start here: {exc}") from exc
+        yield Rehearsal(cluster.env, settings(options, folder, engine))
+
+
+def settings(options: Mapping[str, Any], folder: Path, engine: str | None) -> dict[str, Any]:
+    """Give the profile for a cluster below *folder*. It makes the folders that jobs share."""
+    found = {key: value for key, value in options.items() if key not in OWN}
+    found["workspace"] = str(folder / "workspace")
+    found["python"] = sys.executable
+    found["container"] = "podman" if engine == "podman" else "none"
+    found["sbatch"] = list(kept(map(str, options.get("sbatch", ()))))
+    found["shared"] = {name: shared(folder, name) for name in dict(options.get("shared", {}))}
+    return found
+
+
+def kept(words: Iterable[str]) -> Iterator[str]:
+    """Give words of sbatch without those that name something of the real cluster.
+
+    >>> list(kept(["--constraint=ib", "-C", "ib", "-Cib", "--exclusive", "--prefer", "ib", "-v"]))
+    ['--exclusive', '-v']
+    """
+    rest = iter(words)
+    for word in rest:
+        name, equals, _ = word.partition("=")
+        short = word[:2] in SHORT
+        if name not in NAMING and not short:
+            yield word
+        elif word in SHORT or (name in NAMING and not equals):
+            next(rest, None)  # its value
+
+
+def shared(folder: Path, name: str) -> str:
+    """Give an empty folder that stands for one that the nodes of the real cluster share."""
+    found = folder / "shared" / name
+    found.mkdir(parents=True, exist_ok=True)
+    return str(found)

@@ -1,0 +1,1 @@
+"""The batch script and the arguments of sbatch."""

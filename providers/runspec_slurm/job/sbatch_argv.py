@@ -1,0 +1,121 @@
+"""The words of sbatch. No shell reads them, and they win over what SBATCH_* variables say.
+
+https://slurm.schedmd.com/sbatch.html
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from runspec_jobs.provider import Facts, Spec, nodes_each, tasks, tasks_in_all
+from runspec_slurm import resources
+from runspec_slurm.containers import containers
+from runspec_slurm.job import time_limit
+from runspec_slurm.naming import of_run
+from runspec_slurm.options import SlurmOptions
+
+MIB = 1 << 20
+
+
+def words(spec: Spec, run: str, facts: Facts) -> tuple[str, ...]:
+    """Give all that sbatch is told. Places are relative to the workspace, in which it is called."""
+    options: SlurmOptions = facts.options
+    return (
+        "--parsable",
+        f"--job-name={run}",
+        *_where(spec, facts),
+        *_size(spec, facts),
+        *_lasting(spec, facts),
+        *_tasks(spec),
+        *_waiting(options),
+        f"--output={output(spec, run, facts)}",
+        "--open-mode=append",  # a try after a requeue goes on in the same file
+        # Nothing of whoever submits: neither secrets, nor what is cut at commas.
+        "--export=NONE" if options.environment == "login" else "--export-file=/dev/null",
+        *options.sbatch,
+    )
+
+
+def _where(spec: Spec, facts: Facts) -> Iterator[str]:
+    options: SlurmOptions = facts.options
+    if asked := resources.names(spec, facts):
+        yield f"--partition={','.join(asked)}"
+    if options.account:
+        yield f"--account={options.account}"
+    if options.qos:
+        yield f"--qos={options.qos}"
+
+
+def _size(spec: Spec, facts: Facts) -> Iterator[str]:
+    """One task a node: what starts more of them is in the job."""
+    there, own = resources.partitions(spec, facts), spec.cluster
+    yield f"--nodes={nodes_each(spec)}"
+    yield "--ntasks-per-node=1"
+    yield f"--cpus-per-task={cpus(spec)}"
+    yield from _resources(spec, facts)
+    if facts.options.memory == "all" and resources.shares(there, "memory_mb"):
+        yield "--mem=0"  # all of a node: https://slurm.schedmd.com/sbatch.html#OPT_mem
+    elif own.memory and resources.shares(there, "memory_mb"):
+        yield f"--mem={-(-own.memory // MIB)}M"
+    if own.disk and there and resources.shares(there, "disk_mb"):
+        yield f"--tmp={-(-own.disk // MIB)}M"
+    if own.placement and nodes_each(spec) > 1:
+        yield "--switches=1"
+
+
+def cpus(spec: Spec) -> int:
+    """Give the processors of a node: as many as it has processes, where the spec does not say."""
+    return spec.cluster.cpus or spec.processes_per_node
+
+
+def _resources(spec: Spec, facts: Facts) -> Iterator[str]:
+    """Give what asks for GPUs, and for generic resources beside them: of several `--gres` the last would count."""
+    options: SlurmOptions = facts.options
+    gres = list(options.gres)
+    if count := spec.cluster.gpus:
+        kind = resources.gpu_type(spec, facts)
+        what = f"{kind}:{count}" if kind else str(count)
+        if options.gpu_request == "gres":
+            gres.insert(0, f"gpu:{what}")
+        else:
+            yield f"--gpus-per-node={what}"
+    if gres:
+        yield f"--gres={','.join(gres)}"
+
+
+def _lasting(spec: Spec, facts: Facts) -> Iterator[str]:
+    if minutes := time_limit.minutes(spec, facts):
+        yield f"--time={minutes}"
+    # The shell of the batch script is ours by then, and passes it on.
+    yield f"--signal=B:TERM@{time_limit.lead_s(facts.options)}"
+    again = spec.retry.attempts > 1 or spec.retry.spot_attempts > 1
+    yield "--requeue" if again else "--no-requeue"
+
+
+def _tasks(spec: Spec) -> Iterator[str]:
+    if (count := tasks_in_all(spec)) > 1:
+        bound = f"%{spec.max_parallel * count // len(tasks(spec))}" if spec.max_parallel else ""
+        yield f"--array=0-{count - 1}{bound}"
+
+
+def _waiting(options: SlurmOptions) -> Iterator[str]:
+    """A job whose dependency can never hold would pend for ever."""
+    if options.after:
+        yield f"--dependency={','.join(map(dependency, options.after))}"
+        yield "--kill-on-invalid-dep=yes"
+
+
+def dependency(text: str) -> str:
+    """Give a dependency as Slurm writes it: on success, where nothing else is said.
+
+    >>> dependency("123"), dependency("afterany:9_1"), dependency("singleton")
+    ('afterok:123', 'afterany:9_1', 'singleton')
+    """
+    return f"afterok:{text}" if text[0].isdigit() else text
+
+
+def output(spec: Spec, run: str, facts: Facts) -> str:
+    """Give where the batch script prints: what the node prints, unless srun keeps the nodes apart."""
+    task = "%a" if tasks_in_all(spec) > 1 else "0"
+    who = "batch" if containers.by_srun(spec, facts) else "0"
+    return of_run(run, "logs", f"{task}-{who}.txt")

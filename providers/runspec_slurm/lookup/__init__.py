@@ -1,0 +1,1 @@
+"""The Slurm jobs of a run."""

@@ -1,0 +1,117 @@
+"""What lies about in the workspace and belongs to no run that anybody knows."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Iterator, Mapping
+from typing import Any
+
+from runspec_jobs.provider import Litter, Request
+from runspec_slurm.queue import Queue
+from runspec_slurm.status import states
+from runspec_slurm.store.workspace import NOTHING, Shelf, part_name
+
+# What was begun to be put and never got its name, a day ago or longer: it may still be going on before that.
+UNFINISHED = f"""\
+[ -d "$1" ] || exit {NOTHING}
+find "$1" -type f -name '.rs-*.part' -mtime +0
+exit 0
+"""
+# A name for a moment; then the time there is at the store, when each run's folder was last changed, and who has it.
+RUNS = f"""\
+[ -d runs ] || exit {NOTHING}
+{{ printf "" >"$1" && stat -c '%Y now' -- "$1"; }} 2>/dev/null || date '+%s now'
+rm -f -- "$1"
+find runs -mindepth 1 -maxdepth 1 -type d -exec stat -c '%Y %n' {{}} +
+find runs -mindepth 2 -maxdepth 2 -name claim -exec grep '' /dev/null {{}} +
+exit 0
+"""
+AGE = re.compile(r"(\d+) (?:runs/)?(\S+)")
+CLAIM = re.compile(r"runs/([^/]+)/claim:(.*)")
+DAY_S = 86_400
+COMING = "has no job yet, and was changed within the last 24 h: another machine may be about to submit it"
+
+
+KEPT = ".kept"  # see `runspec_agent.job.bytecode_cache`
+
+
+class Collector:
+    """Looks through one workspace, and the jobs of this user."""
+
+    def __init__(self, shelf: Shelf, queue: Queue) -> None:
+        self.shelf, self.queue = shelf, queue
+
+    def litter(self, runs: Collection[str], made: Collection[str]) -> Iterator[Litter]:
+        """Give all that is neither of *runs* nor one of the names in *made*, in the order to remove it."""
+        alone = list(self._runs(runs))
+        yield from alone
+        needed = any(run.alive for run in alone)  # by a job that nobody knows
+        yield from (found._replace(alive=found.alive or needed) for found in self._shared(made))
+
+    def _runs(self, runs: Collection[str]) -> Iterator[Litter]:
+        """Give the runs that nobody knows. One that has no job may get it at any moment from somebody else's apply.
+
+        Each try to submit changes the folder of the run, so that is a sign of life.
+        """
+        there = self._there()
+        forgotten = sorted(set(there) - set(runs))
+        living = self._living(there, forgotten) if forgotten else set()
+        for run in forgotten:
+            claim, age_s = there[run]
+            coming = not claim and age_s < DAY_S and run not in living
+            alive = coming or run in living
+            cancel = (Request("slurm", "scancel", {"name": run}),) if alive else ()
+            remove = (*cancel, _remove("remove_run", run=run))
+            how = f" {COMING}" if coming else ", whose job is alive" if alive else ""
+            yield Litter(f"run {run}{how}", remove, run, alive)
+
+    def _there(self) -> dict[str, tuple[str, int]]:
+        """Give each run's claim, empty without one, and for how many seconds of the store nothing was done to it."""
+        found = self.shelf.look("list runs", RUNS, part_name()) or b""
+        lines = found.decode(errors="replace").splitlines()
+        changed = {m[2]: int(m[1]) for m in map(AGE.fullmatch, lines) if m}
+        claims = {m[1]: m[2] for m in map(CLAIM.fullmatch, lines) if m}
+        now = changed.pop("now", 0)
+        return {run: (claims.get(run, ""), now - then) for run, then in changed.items()}
+
+    def _living(self, there: Mapping[str, tuple[str, int]], forgotten: Collection[str]) -> set[str]:
+        """Give the runs that have a job: by its name or, where it has another now, by who has the run."""
+        alive = [row for row in self.queue.all() if states.alive(row.state)]
+        others = {row.job for row in alive if row.name not in forgotten}
+        return {row.name for row in alive} | {run for run in forgotten if there[run][0] in others}
+
+    def _shared(self, made: Collection[str]) -> Iterator[Litter]:
+        for kind in ("blobs", "inside"):
+            there = self.shelf.listing(kind)
+            keys = {found.key for found in there}
+            for found in there:
+                goes_along = found.key != whose(found.key) and whose(found.key) in keys
+                if whose(found.key) not in made and not goes_along and not _is_part(found.key):
+                    what = f"upload {found.key} ({found.size:,} bytes)"
+                    yield Litter(what, (_remove("remove", key=found.key),))
+            for key in self._unfinished(kind):
+                yield Litter(f"unfinished upload {key}", (_remove("remove", key=key),))
+        for name in self.shelf.folders("trash"):
+            what = f"what is left of {name.rpartition('.')[0]}"
+            yield Litter(what, (_remove("remove_tree", key=f"trash/{name}"),))
+
+    def _unfinished(self, kind: str) -> list[str]:
+        found = self.shelf.look(f"list {kind}", UNFINISHED, kind)
+        return (found or b"").decode(errors="surrogateescape").splitlines()
+
+
+def whose(key: str) -> str:
+    """Give the upload that *key* belongs to, or itself: a zipapp has its compiled modules beside it.
+
+    >>> whose("inside/ab.cpython-311-3495.kept"), whose("blobs/ab.tar")
+    ('inside/ab.pyz', 'blobs/ab.tar')
+    """
+    return f"{key.partition('.')[0]}.pyz" if key.endswith(KEPT) else key
+
+
+def _is_part(key: str) -> bool:
+    return key.endswith(".part")
+
+
+def _remove(operation: str, **params: Any) -> Request:
+    return Request("folder", operation, params)

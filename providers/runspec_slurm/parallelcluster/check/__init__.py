@@ -1,0 +1,1 @@
+"""What ParallelCluster cannot do of a spec."""

@@ -1,0 +1,1 @@
+"""What the schema of aws-parallelcluster says of a cluster."""

@@ -1,0 +1,64 @@
+"""The stage of a rehearsal: jobs alone, on a Slurm of this machine. No cluster is made, and AWS is asked nothing."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from runspec_jobs.provider import Rehearsal
+from runspec_slurm import emulator
+from runspec_slurm.options import SlurmOptions
+
+HEAD = "head-node.rehearsed"
+# What stands in for ssh does here what it was to do there.
+SSH = """\
+#!/bin/sh
+while [ $# -gt 0 ] && [ "$1" != -- ]; do shift; done
+[ $# -gt 2 ] || { echo "ssh: a tunnel to the head node is not rehearsed" >&2; exit 255; }
+shift 2
+exec /bin/sh -c "$*"
+"""
+PCLUSTER = """\
+#!/bin/sh
+echo '{"message": "the cluster is not rehearsed"}'
+exit 1
+"""
+# Whatever a spec says, nobody's account is reached from here.
+NO_AWS = {
+    "AWS_ACCESS_KEY_ID": "rehearsed",
+    "AWS_SECRET_ACCESS_KEY": "rehearsed",
+    "AWS_CONFIG_FILE": os.devnull,
+    "AWS_SHARED_CREDENTIALS_FILE": os.devnull,
+    "AWS_EC2_METADATA_DISABLED": "true",
+    "AWS_ENDPOINT_URL": "http://127.0.0.1:9",
+}
+NOTES = (
+    "the job alone is rehearsed, on a Slurm of this machine, by the words and the script that the head node would get",
+    "not rehearsed: the cluster with its queues, machine types, file systems and S3, ssh, and the archive at its end",
+)
+
+
+@contextlib.contextmanager
+def stage(options: Mapping[str, Any], folder: Path, engine: str | None) -> Iterator[Rehearsal]:
+    """Start a Slurm, and give the way to it as if it were that of a cluster which is there."""
+    with emulator.stage(of_slurm(options), folder, engine) as found:
+        programs = folder / "bin"
+        programs.mkdir()
+        for name, text in (("ssh", SSH), ("pcluster", PCLUSTER)):
+            (programs / name).write_text(text)
+            (programs / name).chmod(0o755)
+        path = f"{programs}:{os.environ.get('PATH', os.defpath)}"
+        settings = {**found.options, "manage": False, "host": HEAD}
+        yield Rehearsal({**found.env, **NO_AWS, "PATH": path}, settings, NOTES)
+
+
+def of_slurm(options: Mapping[str, Any]) -> dict[str, Any]:
+    """Give the settings that are Slurm's own: the job's queue is a partition, and file systems are folders."""
+    found = {key: value for key, value in options.items() if key in SlurmOptions.model_fields}
+    if options.get("queue"):
+        found["partition"] = options["queue"]
+    found["shared"] = {**dict(options.get("storage", {})), **dict(options.get("shared", {}))}
+    return found

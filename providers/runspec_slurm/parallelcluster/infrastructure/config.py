@@ -1,0 +1,200 @@
+"""The configuration of a cluster, version 3, as a plain mapping: from the spec and the settings.
+
+https://docs.aws.amazon.com/parallelcluster/latest/ug/cluster-configuration-file-v3.html
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from runspec_jobs.provider import Spec
+from runspec_slurm.parallelcluster.infrastructure import queues
+from runspec_slurm.parallelcluster.naming import TAG, digest
+from runspec_slurm.parallelcluster.options import ParallelClusterOptions, Queue, Storage
+
+CAPACITY = {"on-demand": "ONDEMAND", "spot": "SPOT", "capacity-block": "CAPACITY_BLOCK"}
+STRATEGY = {"drain": "DRAIN", "terminate": "TERMINATE", "stop": "COMPUTE_FLEET_STOP"}
+POLICY = ["NEW", "CHANGED", "DELETED"]
+
+
+def name(spec: Spec, options: ParallelClusterOptions) -> str:
+    """Give the cluster's name: the profile's, or one that says what the cluster is; of a host alone, the host."""
+    if not options.manage and options.host:
+        return options.cluster or options.host
+    return options.cluster or f"runspec-{digest(_plain(spec, options))[:12]}"
+
+
+def configuration(spec: Spec, options: ParallelClusterOptions) -> dict[str, Any]:
+    """Give the whole configuration; its tag tells whether a cluster is what this says."""
+    found = _plain(spec, options)
+    tags = {**options.tags, TAG: digest(found)}
+    return {**found, "Tags": [{"Key": key, "Value": value} for key, value in tags.items()]}
+
+
+def _plain(spec: Spec, options: ParallelClusterOptions) -> dict[str, Any]:
+    found: dict[str, Any] = {
+        "Region": options.region or "",
+        "Image": _given(Os=options.os, CustomAmi=options.custom_ami),
+        "HeadNode": _head(options),
+        "Scheduling": {
+            "Scheduler": "slurm",
+            "SlurmSettings": _slurm(options),
+            "SlurmQueues": [
+                _queue(name, queue, options) for name, queue in queues.queues(spec, options).items()
+            ],
+        },
+    }
+    if options.storage:
+        found["SharedStorage"] = [_storage(name, s) for name, s in options.storage.items()]
+    if options.bucket:
+        found["CustomS3Bucket"] = options.bucket
+    if options.tags:
+        found["Tags"] = [{"Key": key, "Value": value} for key, value in options.tags.items()]
+    return found
+
+
+def _given(**values: Any) -> dict[str, Any]:
+    """Give those of *values* that are given: the library's own defaults are not repeated."""
+    return {key: value for key, value in values.items() if value not in (None, (), {}, [])}
+
+
+def _head(options: ParallelClusterOptions) -> dict[str, Any]:
+    subnet = options.head_subnet or next(iter(options.subnets), "")
+    return {
+        "InstanceType": options.head_node,
+        "Networking": {
+            "SubnetId": subnet,
+            **_given(AdditionalSecurityGroups=list(options.security_groups)),
+        },
+        **_given(
+            Ssh=_given(KeyName=options.key_pair, AllowedIps=options.ssh_from), Iam=_iam(options)
+        ),
+    }
+
+
+def _iam(options: ParallelClusterOptions) -> dict[str, Any]:
+    access = [{"BucketName": b, "EnableWriteAccess": True} for b in options.s3_access]
+    return {"S3Access": access} if access else {}
+
+
+def _slurm(options: ParallelClusterOptions) -> dict[str, Any]:
+    return {
+        "ScaledownIdletime": options.idle_minutes,
+        "QueueUpdateStrategy": STRATEGY[options.update],
+        **({"EnableMemoryBasedScheduling": True} if options.memory_scheduling else {}),
+        **_given(CustomSlurmSettings=[{k: v} for k, v in options.slurm_settings.items()]),
+    }
+
+
+def _queue(name: str, queue: Queue, options: ParallelClusterOptions) -> dict[str, Any]:
+    several = len(queue.instance_types) > 1
+    spot = queue.capacity == "spot"
+    subnets = list(queue.subnets or options.subnets)
+    group = placement(queue)
+    disk = {"LocalStorage": {"RootVolume": {"Size": queue.disk_gib}}} if queue.disk_gib else {}
+    target = _given(
+        CapacityReservationId=queue.reservation,
+        CapacityReservationResourceGroupArn=queue.reservation_group,
+    )
+    return {
+        "Name": name,
+        "CapacityType": CAPACITY[queue.capacity],
+        **({"AllocationStrategy": "capacity-optimized"} if spot and several else {}),
+        "ComputeResources": [_machines(queue)],
+        "Networking": {
+            "SubnetIds": subnets,
+            **_given(PlacementGroup=group, AdditionalSecurityGroups=list(options.security_groups)),
+        },
+        **_given(
+            CapacityReservationTarget=target,
+            ComputeSettings=disk,
+            Image=_given(CustomAmi=queue.ami),
+            Iam=_iam(options),
+            CustomSlurmSettings=dict(queue.settings),
+        ),
+    }
+
+
+def placement(queue: Queue) -> dict[str, Any]:
+    """Give the placement group; with EFA the library wants a word on it in any case."""
+    if queue.placement_group:
+        return {"Enabled": True, "Name": queue.placement_group}
+    if queue.placement or queue.efa:
+        return {"Enabled": queue.placement}
+    return {}
+
+
+def _machines(queue: Queue) -> dict[str, Any]:
+    efa = {"Enabled": True, **({"GdrSupport": True} if queue.gdr else {})} if queue.efa else {}
+    kinds: dict[str, Any] = {"Instances": [{"InstanceType": t} for t in queue.instance_types]}
+    if queue.reservation:  # is of one type of machine: the library takes it with this word alone
+        kinds = {"InstanceType": next(iter(queue.instance_types), "")}
+    return {
+        "Name": resource(queue),
+        **kinds,
+        "MinCount": queue.min_count,
+        "MaxCount": queue.max_count,
+        **_given(SpotPrice=queue.spot_price, Efa=efa),
+    }
+
+
+def resource(queue: Queue) -> str:
+    """Give the name of the machines in their queue: another first type is another name.
+
+    So a new type is added, which a running fleet allows, and not changed, which it does not.
+
+    >>> resource(Queue(instance_types=("p3.8xlarge",)))
+    'p3-8xlarge'
+    """
+    first = next(iter(queue.instance_types), "none")
+    return first.replace(".", "-").lower()[:25]
+
+
+def _storage(name: str, storage: Storage) -> dict[str, Any]:
+    return {
+        "Name": name,
+        "MountDir": storage.mount,
+        "StorageType": "FsxLustre",
+        "FsxLustreSettings": _lustre(storage),
+    }
+
+
+def _lustre(storage: Storage) -> Mapping[str, Any]:
+    if storage.file_system:
+        return {"FileSystemId": storage.file_system}
+    common = _given(
+        StorageCapacity=storage.size_gib,
+        DataCompressionType="LZ4" if storage.compression else None,
+        DeletionPolicy="Retain" if storage.keep else None,
+    )
+    if storage.kind == "persistent":
+        found = {**common, "DeploymentType": "PERSISTENT_2"}
+        found |= _given(PerUnitStorageThroughput=storage.throughput)
+        return {**found, **_given(DataRepositoryAssociations=_associations(storage))}
+    found = {**common, "DeploymentType": "SCRATCH_2"}
+    if storage.data:
+        # What is exported lies where it is imported from: the next cluster begins with it.
+        # https://docs.aws.amazon.com/fsx/latest/APIReference/API_CreateFileSystemLustreConfiguration.html
+        found |= {
+            "ImportPath": storage.data,
+            "ExportPath": storage.data,
+            "AutoImportPolicy": "NEW_CHANGED",
+        }
+    return found
+
+
+def _associations(storage: Storage) -> list[dict[str, Any]]:
+    """https://docs.aws.amazon.com/fsx/latest/LustreGuide/create-dra-linked-data-repo.html"""
+    if not storage.data:
+        return []
+    return [
+        {
+            "Name": "data",
+            "FileSystemPath": "/",
+            "DataRepositoryPath": storage.data,
+            "BatchImportMetaDataOnCreate": True,
+            "AutoImportPolicy": POLICY,
+            "AutoExportPolicy": POLICY,
+        }
+    ]

@@ -1,0 +1,89 @@
+"""What Slurm's own half is given: settings and facts of a cluster that may not be there yet."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from runspec_jobs.provider import Capacity, Facts, Spec
+from runspec_slurm.parallelcluster.check.check import USERS
+from runspec_slurm.parallelcluster.infrastructure import queues
+from runspec_slurm.parallelcluster.options import ParallelClusterOptions, Queue
+from runspec_slurm.parallelcluster.resources import KNOWN
+
+WORKSPACE = "runspec"  # the folder of the workspace on a file system of the cluster
+
+
+def facts(spec: Spec, given: Facts) -> Facts:
+    """Give *given* as Slurm's half reads it: the job's queues as partitions, and what is in each.
+
+    What the cluster will be follows from the settings, so nobody has to be asked.
+    """
+    own: ParallelClusterOptions = given.options
+    survey = dict(given.survey)
+    if own.manage and "slurm" not in survey:
+        survey["slurm"] = {
+            "partitions": _partitions(spec, own),
+            "containers": [],
+            "mpi": ["pmix", "pmi2"],
+        }
+    return given._replace(options=options(spec, own), survey=survey)
+
+
+def options(spec: Spec, own: ParallelClusterOptions) -> ParallelClusterOptions:
+    """Give the settings with those of Slurm that follow from those of the cluster."""
+    if not own.manage:  # its queues are not ours to know
+        return access(own.model_copy(update={"partition": own.queue or own.partition}))
+    sent = queues.of_job(spec, own)
+    there = queues.queues(spec, own)
+    spot = [name for name in sent if there[name].capacity == "spot" or own.queue]
+    firm = [name for name in sent if there[name].capacity != "spot" or own.queue]
+    follows: dict[str, Any] = {
+        "partition": next(iter(firm), None),
+        "spot_partition": next(iter(spot), None),
+    }
+    if spec.cluster.capacity is Capacity.SPOT_THEN_ON_DEMAND and not spot:
+        follows["spot_partition"] = None
+    follows = {key: value or getattr(own, key) for key, value in follows.items()}
+    return access(own.model_copy(update=follows))
+
+
+def access(own: ParallelClusterOptions) -> ParallelClusterOptions:
+    """Give the settings with where the files of jobs are: on the first file system, where there is one."""
+    mounts = {name: storage.mount for name, storage in own.storage.items()}
+    first = next(iter(mounts.values()), None)
+    follows: dict[str, Any] = {"shared": {**mounts, **own.shared}}
+    if first and "workspace" not in own.model_fields_set:
+        follows["workspace"] = f"{first}/{WORKSPACE}"
+    return own.model_copy(update=follows)
+
+
+def login(own: ParallelClusterOptions, address: str) -> str:
+    """Give the head node as ssh knows it.
+
+    >>> login(ParallelClusterOptions(os="rocky9"), "192.0.2.1")
+    'rocky@192.0.2.1'
+    """
+    return address if "@" in address else f"{USERS.get(own.os, 'ec2-user')}@{address}"
+
+
+def _partitions(spec: Spec, own: ParallelClusterOptions) -> dict[str, Any]:
+    there = queues.queues(spec, own)
+    return {
+        name: {**_partition(queue, own), "default": number == 0}
+        for number, (name, queue) in enumerate(there.items())
+    }
+
+
+def _partition(queue: Queue, own: ParallelClusterOptions) -> dict[str, Any]:
+    """Give a partition: memory is not known to it unless Slurm is to share it out.
+
+    https://docs.aws.amazon.com/parallelcluster/latest/ug/slurm-mem-based-scheduling-v3.html
+    """
+    known = [KNOWN[name] for name in queue.instance_types if name in KNOWN]
+    found: dict[str, Any] = {"nodes": queue.max_count}
+    if known and len(known) == len(queue.instance_types):
+        found["cpus"] = min(instance.cpus for instance in known)
+        found["gpus"] = {i.gpu_type.lower(): i.gpus for i in known if i.gpus}
+        if own.memory_scheduling:
+            found["memory_mb"] = min(instance.usable_mib for instance in known)
+    return found

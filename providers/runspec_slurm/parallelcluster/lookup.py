@@ -1,0 +1,195 @@
+"""Making, finding, updating and deleting clusters by `pcluster`."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from typing import Any, Protocol
+
+from runspec_jobs.provider import Answer, Conflict, RemoteError, Request, Step
+from runspec_slurm.parallelcluster.naming import TAG, tagged
+from runspec_slurm.parallelcluster.session.pcluster import NotThere, StopFirst
+
+POLL_S = 15.0  # between two looks: making a cluster takes ten minutes, and a look four seconds of processor
+MADE_S = 3600.0  # the longest that making or updating one is waited for
+GOES_ON = "_IN_PROGRESS"
+STOPPED_S = 1800.0  # the longest that machines may take to go
+GOING = ("DELETE_IN_PROGRESS", "DELETE_COMPLETE")
+DONE = ("CREATE_COMPLETE", "UPDATE_COMPLETE")
+BROKEN = ("CREATE_FAILED", "DELETE_FAILED", "UPDATE_FAILED")
+# https://docs.aws.amazon.com/parallelcluster/latest/ug/API-reference-ComputeFleetStatus-v3.html
+STOPPED, STOPPING = "STOPPED", ("STOP_REQUESTED", "STOPPING")
+
+
+class Calls(Protocol):
+    """What is asked of `pcluster`: `Cli`, or what stands in for it."""
+
+    def run(
+        self,
+        operation: str,
+        cluster: str,
+        *words: str,
+        configuration: Mapping[str, Any] | None = None,
+    ) -> dict[str, Any]: ...
+
+
+class Clusters:
+    """The clusters of one account and region."""
+
+    def __init__(
+        self,
+        cli: Calls,
+        told: Callable[[str], None],
+        sleep: Callable[[float], None] = time.sleep,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self.cli, self.told, self.sleep, self.clock = cli, told, sleep, clock
+        self._looked: dict[str, float] = {}
+
+    def describe(self, name: str) -> dict[str, Any] | None:
+        """Give what is said of the cluster *name*; None where there is none, or it is being deleted."""
+        try:
+            found = self.cli.run("describe-cluster", name)
+        except NotThere:
+            return None
+        return None if found.get("clusterStatus") in GOING else found
+
+    def create(self, params: Mapping[str, Any]) -> Answer:
+        name = params["clusterName"]
+        self.cli.run("create-cluster", name, configuration=params["clusterConfiguration"])
+        self._wait(name)
+        return {"cluster": name}
+
+    def update(self, params: Mapping[str, Any]) -> Answer:
+        """Change the cluster; where *stopFleet* says so and the service asks for it, without its machines."""
+        name, wanted = params["clusterName"], params["clusterConfiguration"]
+        try:
+            self.cli.run("update-cluster", name, configuration=wanted)
+        except StopFirst:
+            if not params.get("stopFleet"):
+                raise
+            self._stop(name)
+            self.cli.run("update-cluster", name, configuration=wanted)
+        self._wait(name)
+        return {"cluster": name}
+
+    def _wait(self, name: str) -> None:
+        """Return when nothing is going on with the cluster any more; `settled` says what came of it."""
+        end = self.clock() + MADE_S
+        while (found := self.describe(name)) and str(found["clusterStatus"]).endswith(GOES_ON):
+            if self.clock() > end:
+                return
+            self.told(f"{name}: {found['clusterStatus'].lower().replace('_', ' ')}")
+            self.sleep(POLL_S)
+
+    def _stop(self, name: str) -> None:
+        """https://docs.aws.amazon.com/parallelcluster/latest/ug/pcluster.update-compute-fleet-v3.html"""
+        self.told(f"{name}: all machines of its queues are stopped for the update")
+        self.cli.run("update-compute-fleet", name, "--status", "STOP_REQUESTED")
+        end = self.clock() + STOPPED_S
+        while (found := self.describe(name)) and found.get("computeFleetStatus") != STOPPED:
+            if self.clock() > end:
+                what = f"{name}: its machines have not stopped in {STOPPED_S / 60:.0f} minutes"
+                raise RemoteError(what, "apply again: it goes on from here")
+            self.sleep(POLL_S)
+
+    def head(self, name: str) -> Answer:
+        """Give the address of the head node; raises RemoteError while there is none."""
+        found = self.describe(name)
+        address = found and address_of(found)
+        if not address:
+            raise RemoteError(f"{name}: its head node has no address yet", transient=True)
+        return {"cluster": name, "host": address}
+
+    def delete(self, name: str) -> None:
+        """Delete the cluster and wait until it is gone; content when there is none."""
+        try:
+            if self.describe(name) is not None:
+                self.cli.run("delete-cluster", name)
+        except NotThere:
+            return
+        while True:
+            try:
+                status = self.cli.run("describe-cluster", name).get("clusterStatus")
+            except NotThere:
+                return
+            if status == "DELETE_COMPLETE":
+                return
+            if status == "DELETE_FAILED":
+                what = f"{name} cannot be deleted"
+                raise RemoteError(what, f"see why: pcluster get-cluster-stack-events -n {name}")
+            self.told(f"{name}: {str(status).lower().replace('_', ' ')}")
+            self.sleep(POLL_S)
+
+    def find(self, step: Step) -> Answer | None:
+        """Give the answer of *step* if it was done: the cluster is there, and, for an update, is as wanted."""
+        name = step.do.params["clusterName"]
+        found = self.describe(name)
+        if found is None:
+            return None
+        if step.do.operation == "describe_cluster":
+            address = address_of(found)
+            return {"cluster": name, "host": address} if address else None
+        tags = {tag["key"]: tag["value"] for tag in found.get("tags") or ()}
+        if TAG not in tags:
+            hint = "take another name, or set manage: false to use it as it is"
+            raise Conflict(f"there is a cluster '{name}' that runspec did not make", hint)
+        same = tags[TAG] == tagged(step.do.params["clusterConfiguration"])
+        return {"cluster": name} if same or step.do.operation == "create_cluster" else None
+
+    def settled(self, request: Request) -> bool:
+        """Say whether the cluster can be used; one that was stopped for an update is started again."""
+        name = request.params["clusterName"]
+        self._pace(name)
+        found = self.describe(name)
+        usable = self._usable(name, request, found)
+        if not usable:
+            self._looked[name] = self.clock()
+        return usable
+
+    def _usable(self, name: str, request: Request, found: Mapping[str, Any] | None) -> bool:
+        if found is None:
+            raise RemoteError(f"{name} is gone")
+        status, fleet = str(found.get("clusterStatus")), found.get("computeFleetStatus")
+        if status in BROKEN and not (
+            status == "UPDATE_FAILED" and request.operation == "create_cluster"
+        ):
+            raise RemoteError(f"{name}: {failure(found)}", _way_out(name, status))
+        if status not in (*DONE, "UPDATE_FAILED"):
+            self.told(f"{name}: {status.lower().replace('_', ' ')}")
+            return False
+        if request.params.get("stopFleet") and fleet in (STOPPED, *STOPPING):
+            if fleet == STOPPED:
+                self.cli.run("update-compute-fleet", name, "--status", "START_REQUESTED")
+            return False
+        return True
+
+    def _pace(self, name: str) -> None:
+        """Wait until a cluster that could not be used may be looked at again."""
+        last = self._looked.pop(name, None)
+        if last is not None and (left := last + POLL_S - self.clock()) > 0:
+            self.sleep(left)
+
+
+def address_of(found: Mapping[str, Any]) -> str | None:
+    head = found.get("headNode") or {}
+    return head.get("publicIpAddress") or head.get("privateIpAddress")
+
+
+def failure(found: Mapping[str, Any]) -> str:
+    """Give why a cluster could not be made, as far as it is told.
+
+    https://docs.aws.amazon.com/parallelcluster/latest/ug/API-reference-DescribeCluster-v3.html
+    """
+    reasons = [
+        f"{one.get('failureCode', '')}: {one.get('failureReason', '')}".strip(": ")
+        for one in found.get("failures") or ()
+    ]
+    return "; ".join(reasons) or str(found.get("cloudFormationStackStatus") or "it failed")
+
+
+def _way_out(name: str, status: str) -> str:
+    events = f"pcluster get-cluster-stack-events -n {name}"
+    if status == "CREATE_FAILED":
+        return f"see why: {events}; then runspec destroy --site takes away what is left of it"
+    return f"see why: {events}"

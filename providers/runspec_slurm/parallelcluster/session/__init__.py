@@ -1,0 +1,1 @@
+"""The program `pcluster` and its environment."""

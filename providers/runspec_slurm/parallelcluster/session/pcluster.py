@@ -1,0 +1,216 @@
+"""Calls of `pcluster`, whose answers are JSON, and what it means when it says no.
+
+https://docs.aws.amazon.com/parallelcluster/latest/ug/pcluster-v3.html
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import re
+import signal
+import subprocess
+import tempfile
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from runspec_jobs.provider import (
+    AlreadyExists,
+    CredentialsError,
+    NoAnswer,
+    RemoteError,
+    RunspecError,
+    Unavailable,
+)
+from runspec_slurm.parallelcluster.options import ParallelClusterOptions
+from runspec_slurm.parallelcluster.session import install
+
+LONGEST_S = 600.0  # of one call; making and deleting go on without it
+CHANGES = ("create-cluster", "update-cluster", "update-compute-fleet", "delete-cluster")
+KEPT_OUT = ("PYTHONPATH", "PYTHONHOME", "VIRTUAL_ENV", "PCLUSTER_LOG_TO_STDOUT")
+MOST = 5  # problems of a configuration that are told
+
+# pcluster/api/controllers/cluster_operations_controller.py of 3.16.1
+NOT_THERE = re.compile(r"does not exist|Cluster '?\S+'? not found", re.IGNORECASE)
+CREDENTIALS = re.compile(
+    r"credentials|security token|ExpiredToken|InvalidClientTokenId|SignatureDoesNotMatch",
+    re.IGNORECASE,
+)
+BUSY = re.compile(
+    r"Throttl|Rate exceeded|RequestLimitExceeded|LimitExceeded|try again later", re.IGNORECASE
+)
+FAR = re.compile(
+    r"connect to the endpoint|Connect timeout|Read timeout|EndpointConnection|Connection was closed"
+)
+EXISTS = re.compile(r"already exists")
+REFUSED = re.compile(
+    r"^Bad Request|Invalid|Unable to|can be performed only|No changes found|not supported"
+    r"|cannot be|belongs to an incompatible|is not authorized|AccessDenied"
+)
+
+
+class NotThere(RunspecError):
+    """There is no such cluster."""
+
+
+class StopFirst(RemoteError):
+    """The service changes this only while no machine of a queue runs."""
+
+
+class Cli:
+    """Runs `pcluster` for one account and region. Credentials come from the environment, as for any SDK."""
+
+    def __init__(self, options: ParallelClusterOptions, told: install.Told) -> None:
+        self.options, self.told = options, told
+        self._program: Path | None = None
+
+    def run(
+        self,
+        operation: str,
+        cluster: str,
+        *words: str,
+        configuration: Mapping[str, Any] | None = None,
+    ) -> dict[str, Any]:
+        """Give the answer of one call.
+
+        Raises NotThere, StopFirst, RemoteError for what was refused, and NoAnswer where a change may have been
+        made; for what only looks, Unavailable.
+        """
+        if self._program is None:
+            self._program = install.program(self.options, self.told)
+        with _file(configuration) as place:
+            argv = [str(self._program), operation, "--cluster-name", cluster, *words]
+            argv += ["--region", self.options.region] if self.options.region else []
+            argv += ["--cluster-configuration", place] if place else []
+            code, out = _carried_out(argv, self._env(), operation in CHANGES)
+        answer = _json(out)
+        if code == 0 and answer is not None:
+            return answer
+        if code == 0:  # it was done, whatever the part of the answer that came may read like
+            kind = NoAnswer if operation in CHANGES else Unavailable
+            raise kind(f"pcluster {operation}: its answer was cut off")
+        raise failure(operation, answer, out)
+
+    def _env(self) -> dict[str, str]:
+        env = {name: value for name, value in os.environ.items() if name not in KEPT_OUT}
+        if self.options.account_profile:
+            env["AWS_PROFILE"] = self.options.account_profile
+        if self.options.region:
+            env["AWS_DEFAULT_REGION"] = self.options.region
+        return env
+
+
+@contextlib.contextmanager
+def _file(configuration: Mapping[str, Any] | None) -> Iterator[str | None]:
+    """Give a file that holds *configuration*, in a folder of ours alone; JSON is YAML."""
+    if configuration is None:
+        yield None
+        return
+    with tempfile.TemporaryDirectory(prefix="runspec-") as folder:
+        place = Path(folder) / "cluster.yaml"
+        place.touch(mode=0o600)
+        place.write_text(json.dumps(configuration, indent=2))
+        yield str(place)
+
+
+def _carried_out(argv: list[str], env: dict[str, str], changes: bool) -> tuple[int, str]:
+    try:
+        process = subprocess.Popen(
+            argv,
+            cwd="/",  # as for all that is started: not in the folder of a job file
+            env=env,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            errors="replace",
+            start_new_session=True,
+        )
+    except OSError as exc:
+        raise Unavailable(f"{argv[0]}: {(exc.strerror or str(exc)).lower()}") from exc
+    try:
+        out, _ = process.communicate(timeout=LONGEST_S)
+    except subprocess.TimeoutExpired as exc:
+        what = f"pcluster {argv[1]}: no answer in {LONGEST_S:.0f} s"
+        raise (NoAnswer if changes else Unavailable)(what) from exc
+    finally:
+        _end(process)
+    if process.returncode < 0:
+        what = f"pcluster {argv[1]} was ended by signal {-process.returncode}"
+        raise (NoAnswer if changes else Unavailable)(what)
+    return process.returncode, out
+
+
+def _end(process: subprocess.Popen[str]) -> None:
+    """End the program with the Node.js that it starts, if it has not ended."""
+    if process.poll() is None:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+        process.communicate()
+
+
+def _json(out: str) -> dict[str, Any] | None:
+    """Give the JSON object in *out*: warnings of Python or Node.js may stand before it."""
+    for start in (match.start() for match in re.finditer(r"^\{", out, re.MULTILINE)):
+        with contextlib.suppress(ValueError):
+            found, _ = json.JSONDecoder().raw_decode(out[start:])
+            if isinstance(found, dict):
+                return found
+    return None
+
+
+def failure(operation: str, answer: Mapping[str, Any] | None, out: str) -> RunspecError:
+    """Give the error for what `pcluster` said instead of an answer."""
+    last = next((line for line in reversed(out.splitlines()) if line.strip()), "no reason")
+    said = str((answer or {}).get("message") or last.strip())
+    what = f"pcluster {operation}: {said}"
+    if answer and (wrong := _wrong(answer)):
+        return _refused(f"{what}: {wrong}", answer)
+    if NOT_THERE.search(said):
+        return NotThere(what)
+    if CREDENTIALS.search(said):
+        return CredentialsError(
+            what, "set AWS_ACCESS_KEY_ID and its secret, or account_profile of the profile"
+        )
+    if BUSY.search(said):
+        return RemoteError(what, transient=True)
+    if FAR.search(said):
+        return (NoAnswer if operation in CHANGES else Unavailable)(what)
+    if EXISTS.search(said):
+        return AlreadyExists(what)
+    if REFUSED.search(said):
+        return RemoteError(what)
+    return NoAnswer(what) if operation in CHANGES else Unavailable(what)
+
+
+def _wrong(answer: Mapping[str, Any]) -> str:
+    """Give what validators said of a configuration, or what an update would change and may not."""
+    found = [
+        f"{one.get('type', 'schema')}: {one.get('message', '')}"
+        for one in answer.get("configurationValidationErrors") or ()
+        if one.get("level", "ERROR") == "ERROR"
+    ]
+    found += [
+        f"{one.get('parameter')}: {one.get('message', '')}"
+        for one in answer.get("updateValidationErrors") or ()
+    ]
+    more = f" (and {len(found) - MOST} more)" if len(found) > MOST else ""
+    return "; ".join(found[:MOST]) + more
+
+
+def _refused(what: str, answer: Mapping[str, Any]) -> RemoteError:
+    changes = answer.get("updateValidationErrors") or ()
+    if changes and all("must be stopped" in str(one.get("message")) for one in changes):
+        hint = (
+            "keep the queues that are there, and add others beside them; or set "
+            "providers.parallelcluster.update: terminate, which ends machines that are taken out, or stop, which "
+            "ends all jobs of the cluster"
+        )
+        return StopFirst(what, hint)
+    if changes:
+        return RemoteError(
+            what, "a cluster of another name can have it: change providers.parallelcluster.cluster"
+        )
+    return RemoteError(what, "mend the settings of providers.parallelcluster")

@@ -1,0 +1,1 @@
+"""How commands reach a cluster."""

@@ -1,0 +1,1 @@
+"""How tasks stand, from the queue and from the workspace."""

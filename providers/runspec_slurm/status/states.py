@@ -1,0 +1,243 @@
+"""How tasks stand: what the queue says of them and what they noted themselves, put together. Nothing is asked here."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from runspec_jobs.provider import Attempt, NodeStatus, State, Status, blamed
+from runspec_slurm import reasons
+from runspec_slurm.queue import ENDED, Past, Row
+from runspec_slurm.status.workspace_poll import BATCH, Note, Try
+
+# https://slurm.schedmd.com/job_state_codes.html
+WAITING = frozenset(
+    "PENDING CONFIGURING EXPEDITING REQUEUED REQUEUE_FED REQUEUE_HOLD SPECIAL_EXIT SUSPENDED RESV_DEL_HOLD".split()
+)
+AGAIN, STOPPED = (
+    75,
+    143,
+)  # what a try ends with that is followed by another; and one that was told to end
+TOO_LONG = 124  # of a job whose timeout was over, as timeout(1) ends
+LAUNCH_SIGNAL = (
+    128 + 53
+)  # of a job whose output or folder could not be opened: it is no program's code
+BY_US = "cancelled by runspec"
+
+
+def alive(state: str) -> bool:
+    """Say whether more will come of a job in *state*. A word that is new in Slurm is none for an end."""
+    return bool(state) and state not in ENDED
+
+
+class Task(NamedTuple):
+    """All that is known of one task. *row* None: the controller has forgotten it, or never knew it."""
+
+    number: int
+    row: Row | None
+    tries: int  # those that began, as far as anybody knows
+    notes: Mapping[Try, Note]
+    codes: Mapping[Try, int]
+    past: Past | None = None
+
+    @property
+    def state(self) -> str:
+        """Give Slurm's word for it, or nothing."""
+        if self.row is not None:
+            return self.row.state
+        # The accounting may never have heard that a job has ended.
+        return self.past.state if self.past is not None and self.past.state in ENDED else ""
+
+    @property
+    def over(self) -> bool:
+        """Say whether nothing more will come of it."""
+        return not alive(self.state)
+
+    def note(self, number: int, rank: int) -> Note | None:
+        """Give what was noted of a try: by the node itself, or by the batch script for it.
+
+        A node that was told to end knows no cause; when its time was over, the batch script told it.
+        """
+        own = self.notes.get(Try(self.number, number, rank))
+        whole = self.notes.get(Try(self.number, number, BATCH))
+        if own is None or whole is None:
+            return whole if own is None else own
+        late = own.get("code") == STOPPED and whole.get("code") == TOO_LONG
+        return {**own, "code": TOO_LONG, "why": whole.get("why")} if late else own
+
+    def failed(self, number: int) -> bool:
+        """Say whether a node has failed in that try by itself: the batch script tells the others to end then."""
+        return any((one.task, one.number) == (self.number, number) for one in self.codes)
+
+    @property
+    def noted(self) -> bool:
+        """Say whether the last try has said how it ended."""
+        return Try(self.number, self.tries, BATCH) in self.notes
+
+    @property
+    def silent(self) -> bool:
+        """Say whether nobody knows how it ended, or that it has."""
+        return not self.state and not self.noted
+
+
+def tasks(
+    count: int,
+    rows: Sequence[Row],
+    notes: Mapping[Try, Note],
+    codes: Mapping[Try, int],
+    pasts: Sequence[Past] = (),
+) -> list[Task]:
+    """Give the tasks of a run of *count*."""
+    of_task = {number: row for row in rows for number in row.tasks}
+    before = {past.task: past for past in pasts}  # the last try of each counts
+    told = dict[int, int]()
+    for one in notes:
+        told[one.task] = max(told.get(one.task, 0), one.number)
+    found = []
+    for number in range(count):
+        row = of_task.get(number)
+        tries = max(1, told.get(number, 0), row.restarts + 1 if row is not None else 0)
+        found.append(Task(number, row, tries, notes, codes, before.get(number)))
+    return found
+
+
+def nodes(task: Task, count: int, *, cancelled: bool) -> Iterator[NodeStatus]:
+    """Give the nodes of *task*."""
+    for rank in range(count):
+        if not task.over:
+            assert task.row is not None, "BUG: who is not over is in the queue"
+            state = State.WAITING if task.row.state in WAITING else State.RUNNING
+            reason = reasons.waiting(task.row) if state is State.WAITING else ""
+            over = tuple(_attempt(task, n, rank, None) for n in range(1, task.tries))
+            yield NodeStatus(task.number, rank, task.tries, state, reason, None, over)
+        else:
+            yield _ended(task, rank, cancelled=cancelled)
+
+
+def _ended(task: Task, rank: int, *, cancelled: bool) -> NodeStatus:
+    code = _code(task, task.tries, rank)
+    state = _state(task, code, cancelled=cancelled)
+    over = tuple(
+        _attempt(task, n, rank, state if n == task.tries else None)
+        for n in range(1, task.tries + 1)
+    )
+    reason, exit_code = over[-1].reason, code
+    if state is State.SUCCEEDED:
+        reason, exit_code = "; ".join(filter(None, (_lost(over), over[-1].reason))), 0
+    elif state is State.CANCELLED or not code:
+        exit_code = None  # what ended it is no code of its program
+    return NodeStatus(task.number, rank, task.tries, state, reason, exit_code, over)
+
+
+def _code(task: Task, number: int, rank: int) -> int | None:
+    """Give the exit code of a try: the program's own, where it noted it."""
+    note = task.note(number, rank)
+    code = note.get("code") if note is not None else None
+    if note is None and number == task.tries:
+        code = task.row.code if task.row is not None else task.past.code if task.past else None
+        unset = task.state not in ("COMPLETED", "FAILED") and not code
+        code = None if code == LAUNCH_SIGNAL or unset else code
+    if code == AGAIN:
+        code = task.codes.get(Try(task.number, number, rank), code)
+    return code
+
+
+def _state(task: Task, code: int | None, *, cancelled: bool) -> State:
+    said = task.state
+    if said == "CANCELLED" and (task.row is None or task.row.reason != "DependencyNeverSatisfied"):
+        return State.CANCELLED
+    if cancelled and (code in (STOPPED, None) and said != "COMPLETED"):
+        return State.CANCELLED
+    # What its program noted counts, also where Slurm ended the job afterwards.
+    return State.SUCCEEDED if code == 0 else State.FAILED
+
+
+def _attempt(task: Task, number: int, rank: int, state: State | None) -> Attempt:
+    """Give a try that is over; *state* is None for one that was followed by another."""
+    note, code = task.note(number, rank) or {}, _code(task, number, rank)
+    began_s, ended_s = note.get("began_s"), note.get("ended_s")
+    if state is None:
+        told = code == STOPPED and task.failed(number)
+        taken = code in (None, STOPPED) and not told
+        reason = reasons.TOLD if told else reasons.TAKEN if taken else reasons.exited(code or 0)
+        return Attempt(number, code, reason, taken, began_s, ended_s)
+    if task.row is not None and began_s is None:
+        began_s, ended_s = task.row.began_s, task.row.ended_s
+    reason = _reason(task, note, code, state)
+    reclaimed = task.state == "PREEMPTED" and state is not State.SUCCEEDED
+    return Attempt(number, code, reason, reclaimed, began_s, ended_s)
+
+
+def _reason(task: Task, note: Note, code: int | None, state: State) -> str:
+    if state is State.SUCCEEDED:
+        return "" if task.state in ("COMPLETED", "FAILED", "") else reasons.afterwards(task.state)
+    if state is State.CANCELLED:
+        return BY_US
+    if not task.state and not note:
+        return reasons.FORGOTTEN
+    words = reasons.ended(task.state, task.row.reason if task.row is not None else "", code)
+    why = str(note.get("why") or "")
+    return f"{words}: {why}" if why and why not in words else words
+
+
+def _lost(over: Sequence[Attempt]) -> str:
+    taken = sum(one.reclaimed for one in over)
+    if not taken:
+        return ""
+    return f"{taken} of {len(over)} tries ended because {reasons.TAKEN}"
+
+
+def status(found: Sequence[NodeStatus], *, cancelled: bool, stops: Collection[int] = ()) -> Status:
+    """Give how a run ended all of whose nodes have; tasks that were stopped count only where all were."""
+    stopped = {n.task for n in found if n.task in stops and n.state is State.CANCELLED}
+    wanted = [node for node in found if node.task not in stopped]
+    if stopped and wanted:
+        ended = status(wanted, cancelled=cancelled)
+        told = f"{len(stopped)} tasks were stopped" if ended.state is State.SUCCEEDED else ""
+        return ended._replace(reason=ended.reason or told, nodes=tuple(found))
+    cancelled = cancelled or bool(stopped)
+    if all(node.state is State.SUCCEEDED for node in found):
+        return Status(
+            State.SUCCEEDED, next((n.reason for n in found if n.reason), ""), 0, tuple(found)
+        )
+    failed = [node for node in found if node.state is State.FAILED]
+    if any(node.state is State.CANCELLED for node in found):
+        return Status(State.CANCELLED, BY_US if cancelled else reasons.BY_HAND, None, tuple(found))
+    bad = blamed(failed) or failed[0]
+    return Status(State.FAILED, bad.reason, bad.exit_code, tuple(found))
+
+
+def going(found: Sequence[Task], nodes_: tuple[NodeStatus, ...]) -> Status:
+    """Give how a run is of which something has not ended."""
+    left = [task.row for task in found if not task.over and task.row is not None]
+    if any(row.state not in WAITING for row in left) or len(left) < len(found):
+        return Status(State.RUNNING, "", None, nodes_)
+    return Status(State.WAITING, reasons.waiting(left[0]), None, nodes_)
+
+
+def to_json(found: Status) -> dict[str, Any]:
+    """Give what of a status is kept in the workspace; a service forgets."""
+    return {
+        "state": str(found.state),
+        "reason": found.reason,
+        "exit_code": found.exit_code,
+        "nodes": [
+            [
+                *node[:3],
+                str(node.state),
+                node.reason,
+                node.exit_code,
+                [list(a) for a in node.attempts],
+            ]
+            for node in found.nodes
+        ],
+    }
+
+
+def from_json(said: Mapping[str, Any]) -> Status:
+    """Give the status that was kept."""
+    kept = []
+    for task, rank, attempt, state, reason, code, over in said["nodes"]:
+        tries = tuple(Attempt(*one) for one in over)
+        kept.append(NodeStatus(task, rank, attempt, State(state), reason, code, tries))
+    return Status(State(said["state"]), said["reason"], said["exit_code"], tuple(kept))

@@ -1,0 +1,1 @@
+"""The workspace of a cluster: files in a folder that all nodes share."""
