@@ -34,7 +34,7 @@ def put(bundle: Bundle, path: Path, progress: Progress) -> None:
         try:
             _fill(fresh, bundle, progress)
             _close_folders(fresh)
-        except BaseException:  # Ctrl-C too: nothing half-filled stays, and it is raised again
+        except BaseException:  # also KeyboardInterrupt: remove the unfinished folder, raise
             _take_away(fresh, ignore_errors=True)
             raise
         _name(fresh, path)

@@ -315,7 +315,7 @@ class _Feeder(threading.Thread):
             stdin.close()
         except BrokenPipeError:  # it has ended, and its code says why
             pass
-        except BaseException as exc:  # noqa: BLE001 - join raises it where it is heard
+        except BaseException as exc:  # noqa: BLE001 - this is a thread: join raises it in the caller
             self._failed = exc
             _end(self._process)
 

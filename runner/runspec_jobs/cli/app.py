@@ -74,7 +74,7 @@ def run(words: Sequence[str]) -> int:
         # Whoever read our output has gone. Nothing of it can be told any more.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 141
-    except Exception as exc:  # noqa: BLE001 - where our own mistakes end: never a traceback
+    except Exception as exc:  # noqa: BLE001 - the last handler: a bug is reported without a traceback
         return reported(exc)
 
 

@@ -102,5 +102,5 @@ def answer(ask: Callable[[], Answered], future: Future[Answered]) -> None:
     """Ask, and put what came of it into *future*."""
     try:
         future.set_result(ask())
-    except BaseException as exc:  # noqa: BLE001 - it is raised where the answer is taken
+    except BaseException as exc:  # noqa: BLE001 - this is a thread: the future raises it in the caller
         future.set_exception(exc)

@@ -23,10 +23,10 @@ def main() -> None:
 
 
 def problems(schema: Any, configuration: Any) -> list[list[str]]:
-    """Give what the schema says is wrong; it raises what marshmallow raises, and for wrong types anything."""
+    """Return the schema's problems, each as a path and a message."""
     try:
         schema(cluster_name="runspec").load(configuration)
-    except Exception as exc:  # noqa: BLE001 - its own errors, and those of code that a wrong type falls into
+    except Exception as exc:  # noqa: BLE001 - the schema's code may raise anything for a wrong type
         messages = getattr(exc, "messages", None)
         return [list(pair) for pair in flat(messages or {"": [f"{type(exc).__name__}: {exc}"]})]
     return []
