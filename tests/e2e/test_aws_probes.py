@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 import os
 import shutil
 import signal
 import subprocess
 import sys
-import threading
 from collections.abc import Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +26,7 @@ from runspec_jobs.cli.app import run
 from runspec_jobs.errors import CredentialsError
 from runspec_jobs.state import probe_leftovers
 from tests.e2e.aws import Capture, calls, left, profile
+from tests.support.http_server import Reply, Server
 from tests.waiting import until
 
 pytestmark = pytest.mark.slow
@@ -52,35 +50,14 @@ def verdicts(found: dict[str, Any]) -> dict[str, str]:
     return {row["id"]: row["verdict"] for row in found["probes"]}
 
 
-@contextlib.contextmanager
-def answering(body: bytes) -> Iterator[str]:
-    """Give the URL of a server that answers everything with *body*."""
-
-    class Handler(BaseHTTPRequestHandler):
-        def do_GET(self) -> None:
-            self.send_response(200)
-            self.send_header("Content-Length", str(len(body)))
-            self.end_headers()
-            self.wfile.write(body)
-
-        def log_message(self, *_: object) -> None:
-            pass
-
-    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
-        thread = threading.Thread(target=server.serve_forever)
-        thread.start()
-        yield f"http://127.0.0.1:{server.server_port}/role"
-        server.shutdown()
-        thread.join()
-
-
 def test_what_holds_is_confirmed_and_nothing_is_left(
     region: Region, tmp_path: Path, capsys: Capture
 ) -> None:
     """Moto takes every signature, so one belief about signed URLs is refuted here."""
     keys = dict.fromkeys(jobs.KEYS, "x")
-    with answering(json.dumps(keys).encode()) as url:
-        settings = {"credentials_uri": url, "terminate_grace_s": 60.0}
+    reply = Reply(200, {}, json.dumps(keys).encode())
+    with Server(lambda request: reply) as server:
+        settings = {"credentials_uri": f"{server.url}/role", "terminate_grace_s": 60.0}
         region.control("PUT", "settings", settings)
         found = probed(capsys)
 

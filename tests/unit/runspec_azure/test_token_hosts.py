@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 import json
-import threading
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -23,66 +20,39 @@ from runspec_azure.session.management import Management
 from runspec_azure.session.token_hosts import TokenHosts
 from runspec_azure.signed import Signer
 from runspec_jobs.provider import CredentialsError
+from tests.support.http_server import Reply, Server
 from tests.unit.runspec_azure.subscription import options
 
 CANARY = "canary-in-a-coal-mine"
 SUBSCRIPTION = "00000000-0000-0000-0000-000000000000"
-Page = Callable[[str], tuple[int, dict[str, str], Any]]
+JSON = {"Content-Type": "application/json"}
 
 
-class Heard:
-    """A server of this machine; *heard* are the paths that came to it, each with its Authorization."""
-
-    def __init__(self, url: str) -> None:
-        self.url = url
-        self.heard: list[tuple[str, str]] = []
-
-
-@contextmanager
-def served(answer: Page) -> Iterator[Heard]:
-    class Handler(BaseHTTPRequestHandler):
-        def do_GET(self) -> None:
-            found.heard.append((self.path, self.headers.get("Authorization", "")))
-            status, headers, body = answer(self.path)
-            data = json.dumps(body).encode()
-            self.send_response(status)
-            for name, value in headers.items():
-                self.send_header(name, value)
-            self.send_header("Content-Length", str(len(data)))
-            self.end_headers()
-            self.wfile.write(data)
-
-        def log_message(self, *_: object) -> None:
-            """Say nothing."""
-
-    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
-        found = Heard(f"http://127.0.0.1:{server.server_port}")
-        threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
-        yield found
-        server.shutdown()
+def logins(server: Server) -> list[str]:
+    """Return the Authorization of each request that came."""
+    return [request.headers.get("authorization", "") for request in server.asked]
 
 
 @pytest.fixture
-def elsewhere() -> Iterator[Heard]:
-    with served(lambda path: (200, {"Content-Type": "application/json"}, {"value": []})) as found:
+def elsewhere() -> Iterator[Server]:
+    with Server(lambda _: Reply(200, JSON, b'{"value": []}')) as found:
         yield found
 
 
-def next_page(elsewhere: Heard, name: str) -> Page:
-    link = {"value": [], name: f"{elsewhere.url}/next"}
-    return lambda path: (200, {"Content-Type": "application/json"}, link)
+def next_page(elsewhere: Server, name: str) -> Reply:
+    return Reply(200, JSON, json.dumps({"value": [], name: f"{elsewhere.url}/next"}).encode())
 
 
-def redirect(elsewhere: Heard) -> Page:
-    return lambda path: (307, {"Location": f"{elsewhere.url}/next"}, {})
+def redirect(elsewhere: Server) -> Reply:
+    return Reply(307, {"Location": f"{elsewhere.url}/next"}, b"{}")
 
 
 @pytest.mark.parametrize("lead", ["the next page", "a redirect"])
 def test_no_token_follows_an_answer_of_batch_ai_to_another_host(
-    elsewhere: Heard, lead: str
+    elsewhere: Server, lead: str
 ) -> None:
     answer = next_page(elsewhere, "nextLink") if lead == "the next page" else redirect(elsewhere)
-    with served(answer) as service:
+    with Server(lambda _: answer) as service:
         own = {"arm_url": service.url, "subscription": SUBSCRIPTION, "location": "eastus"}
         arm = Arm(BatchAiOptions.model_validate(own), looks=0)
         arm._bearer._token = AccessToken(CANARY, int(time.time()) + 3600)
@@ -90,22 +60,22 @@ def test_no_token_follows_an_answer_of_batch_ai_to_another_host(
         with pytest.raises(CredentialsError, match="no host of its clouds"):
             arm.usages()
 
-    assert [who for _, who in service.heard] == [f"Bearer {CANARY}"]
-    assert elsewhere.heard == []
+    assert logins(service) == [f"Bearer {CANARY}"]
+    assert elsewhere.asked == []
 
 
 def test_no_signature_follows_a_list_of_azure_batch_to_another_host(
-    elsewhere: Heard, monkeypatch: pytest.MonkeyPatch
+    elsewhere: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("BATCH_KEY", "c2VjcmV0IGtleQ==")
-    with served(next_page(elsewhere, "odata.nextLink")) as service:
+    with Server(lambda _: next_page(elsewhere, "odata.nextLink")) as service:
         own = options(batch_url=service.url, batch_account="jobs", batch_key="env:BATCH_KEY")
 
         with pytest.raises(CredentialsError, match="no host of its clouds"):
             Session(own).pages("Pool_List")
 
-    assert len(service.heard) == 1
-    assert elsewhere.heard == []
+    assert len(service.asked) == 1
+    assert elsewhere.asked == []
 
 
 class Login:

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import http.server
 import shutil
 import subprocess
-import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -16,6 +14,7 @@ from botocore.config import Config
 
 from runspec_emulators.aws.region import KEYS, Objects
 from runspec_jobs.provider.payload import inside_sh, signed_sh
+from tests.support.http_server import ReceivedRequest, Reply, Server
 from tests.unit.runspec_inside.shells import SHELLS, Word, program
 
 BUCKET = "jobs"
@@ -144,23 +143,9 @@ def answering(status: int) -> Iterator[tuple[str, list[str]]]:
     """Serve *status* to everything; give the URL, and what was asked for."""
     asked: list[str] = []
 
-    class Handler(http.server.BaseHTTPRequestHandler):
-        def do_GET(self) -> None:
-            asked.append(f"{self.command} {self.path}")
-            self.send_response(status)
-            self.send_header("Content-Length", "0")
-            self.end_headers()
+    def answered(request: ReceivedRequest) -> Reply:
+        asked.append(f"{request.method} {request.target}")
+        return Reply(status)
 
-        def do_PUT(self) -> None:
-            self.rfile.read(int(self.headers["Content-Length"]))
-            self.do_GET()
-
-        def log_message(self, *_words: Any) -> None: ...
-
-    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    threading.Thread(target=server.serve_forever, daemon=True).start()
-    try:
-        yield f"http://127.0.0.1:{server.server_port}/x?X-Amz-Signature=canary", asked
-    finally:
-        server.shutdown()
-        server.server_close()
+    with Server(answered) as server:
+        yield f"{server.url}/x?X-Amz-Signature=canary", asked

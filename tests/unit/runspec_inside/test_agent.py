@@ -572,7 +572,7 @@ def test_only_jobs_that_may_be_on_spot_ask(service: Service, machine: Machine) -
 
     service.runs("sleep", "0.5", **machine.env())
 
-    assert machine.asked == []
+    assert machine.calls == []
 
 
 # Tasks that are stopped

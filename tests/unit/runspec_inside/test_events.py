@@ -29,7 +29,7 @@ def begun(machine: AzureMachine, **env: str) -> Events:
     """Give one that has asked, and been told of nothing."""
     watch = Events({**machine.env(), **env})
     watch.start()
-    until(lambda: machine.asked.count(("GET", module.EVENTS)) > 2)
+    until(lambda: machine.calls.count(("GET", module.EVENTS)) > 2)
     assert watch.notice is None
     return watch
 
@@ -73,8 +73,8 @@ def test_what_is_no_end_of_this_machine_is_not_taken_for_one(
     watch = begun(machine)
 
     machine.tells(other)
-    before = len(machine.asked)
-    until(lambda: len(machine.asked) > before + 3)
+    before = len(machine.calls)
+    until(lambda: len(machine.calls) > before + 3)
 
     assert watch.notice is None
     machine.tells(event("Preempt", "vmss_3"))
@@ -86,8 +86,8 @@ def test_what_is_no_end_of_this_machine_is_not_taken_for_one(
 def test_an_answer_that_is_none_is_asked_for_again(machine: AzureMachine, text: str) -> None:
     watch = begun(machine)
     machine.text = text
-    before = len(machine.asked)
-    until(lambda: len(machine.asked) > before + 3)
+    before = len(machine.calls)
+    until(lambda: len(machine.calls) > before + 3)
 
     machine.tells(event("Preempt", "vmss_3"))
 
@@ -102,7 +102,7 @@ def test_a_machine_that_is_not_spot_is_not_asked(machine: AzureMachine) -> None:
     watch.start()
 
     watch.join(20)
-    assert (watch.is_alive(), watch.notice, machine.asked) == (False, None, [])
+    assert (watch.is_alive(), watch.notice, machine.calls) == (False, None, [])
 
 
 def test_where_nobody_answers_nobody_is_asked_for_ever(
@@ -115,7 +115,7 @@ def test_where_nobody_answers_nobody_is_asked_for_ever(
     watch.start()
 
     watch.join(20)
-    assert (watch.notice, len(machine.asked)) == (None, module.MISSES)
+    assert (watch.notice, len(machine.calls)) == (None, module.MISSES)
 
 
 def test_a_machine_says_whether_it_is_still_to_be_taken_away(machine: AzureMachine) -> None:

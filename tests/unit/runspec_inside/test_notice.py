@@ -30,34 +30,34 @@ def test_a_notice_is_seen_when_it_comes(machine: Machine) -> None:
     """With one token for all, and no question after it."""
     watch = Watch(machine.env())
     watch.start()
-    until(lambda: machine.asked.count(ACTION) > 3)
+    until(lambda: machine.calls.count(ACTION) > 3)
     before = watch.notice
 
     machine.ends = NOTICE
 
     watch.join(20)
     assert (before, watch.notice) == (None, "2026-11-21T20:22:00Z")
-    assert len([call for call in machine.asked if call[0] == "PUT"]) == 1
+    assert len([call for call in machine.calls if call[0] == "PUT"]) == 1
 
 
 def test_a_token_that_is_good_no_more_is_replaced(machine: Machine) -> None:
     watch = Watch(machine.env())
     watch.start()
-    until(lambda: machine.asked.count(ACTION) > 1)
+    until(lambda: machine.calls.count(ACTION) > 1)
 
     machine.refuses = [401]
     machine.ends = NOTICE
 
     watch.join(20)
     assert watch.notice is not None
-    assert len([call for call in machine.asked if call[0] == "PUT"]) == 2
+    assert len([call for call in machine.calls if call[0] == "PUT"]) == 2
 
 
 def test_a_machine_that_answered_once_is_asked_for_ever(machine: Machine) -> None:
     """However long it says nothing then."""
     watch = Watch(machine.env())
     watch.start()
-    until(lambda: ACTION in machine.asked)
+    until(lambda: ACTION in machine.calls)
 
     machine.refuses = [503] * 20
     until(lambda: not machine.refuses)
@@ -75,7 +75,7 @@ def test_where_no_token_is_given_nobody_is_asked_for_long(machine: Machine, stat
     watch.start()
 
     watch.join(20)
-    assert (watch.notice, len(machine.asked)) == (None, module.MISSES)
+    assert (watch.notice, len(machine.calls)) == (None, module.MISSES)
 
 
 def test_who_is_not_there_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -110,7 +110,7 @@ def test_a_job_may_say_that_there_is_nothing_to_ask(machine: Machine) -> None:
     watch.start()
 
     watch.join(20)
-    assert (watch.is_alive(), machine.asked) == (False, [])
+    assert (watch.is_alive(), machine.calls) == (False, [])
 
 
 def test_an_address_that_is_none_ends_the_asking(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import json
-import threading
 import time
 import urllib.error
 import urllib.request
 from collections.abc import Mapping
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
@@ -19,6 +17,7 @@ from azure.core.exceptions import HttpResponseError
 from azure.core.pipeline.policies import SansIOHTTPPolicy
 
 from runspec_emulators.azure.batch import AzureBatch
+from tests.support.http_server import ReceivedRequest, Reply, Server
 from tests.waiting import until as until
 
 ACCOUNT = "rehearsal"
@@ -174,30 +173,17 @@ def code(error: Any) -> str:
     return str(error.value.error.code if hasattr(error.value.error, "code") else error.value.error)
 
 
-class Store:
+class Store(Server):
     """A few containers with the signature `sig=good`, as far as resource and output files need it."""
 
     def __init__(self) -> None:
+        super().__init__(self._answered)
         self.blobs: dict[str, bytes] = {}
-        store = self
+        self.start()
 
-        class Handler(BaseHTTPRequestHandler):
-            def handle_any(self) -> None:
-                data = self.rfile.read(int(self.headers.get("Content-Length", 0)))
-                status, answer = store.answer(self.command, self.path, data)
-                self.send_response(status)
-                self.send_header("Content-Length", str(len(answer)))
-                self.end_headers()
-                self.wfile.write(answer)
-
-            do_GET = do_PUT = handle_any  # noqa: N815 - names of http.server
-
-            def log_message(self, format: str, *args: Any) -> None:
-                pass
-
-        self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        self.url = f"http://127.0.0.1:{self._server.server_address[1]}"
-        threading.Thread(target=self._server.serve_forever, args=(0.05,), daemon=True).start()
+    def _answered(self, request: ReceivedRequest) -> Reply:
+        status, body = self.answer(request.method, request.target, request.body)
+        return Reply(status, {}, body)
 
     def answer(self, method: str, target: str, data: bytes) -> tuple[int, bytes]:
         split = urlsplit(target)
@@ -229,7 +215,3 @@ class Store:
 
     def container(self, name: str = "container", sig: str = "good") -> str:
         return f"{self.url}/{name}?sig={sig}"
-
-    def close(self) -> None:
-        self._server.shutdown()
-        self._server.server_close()
