@@ -15,42 +15,9 @@ from runspec_agent.store.folder import FolderBucket
 from runspec_agent.store.manifest import MANIFEST, OBJECTS, parsed
 from tests.e2e.slurm import Project, cluster as cluster, project as project  # fixtures
 from tests.faults.chosen import ALL
+from tests.support.two_files import NAMES, PROGRAM
 
 pytestmark = pytest.mark.slow
-NAMES = ("a.bin", "b.bin")
-# What it finds, and then a step after the other, until there is a file that says to end.
-PROGRAM = """
-import os, sys, time
-
-at, size, end = sys.argv[1], int(sys.argv[2]), sys.argv[3]
-paths = [os.path.join(at, name) for name in ("a.bin", "b.bin")]
-
-def step_of(path):
-    if not os.path.exists(path):
-        return 0
-    with open(path, "rb") as file:
-        head = file.read(8)
-        file.seek(-8, 2)
-        assert file.read() == head
-    return int(head)
-
-steps = [step_of(path) for path in paths]
-print("found", *steps, flush=True)
-step = steps[0]
-while True:
-    step += 1
-    for path in paths:
-        with open(at + "." + os.path.basename(path), "wb") as file:
-            file.write(b"%08d" % step)
-            file.truncate(size - 8)
-            file.seek(0, 2)
-            file.write(b"%08d" % step)
-    for path in paths:
-        os.replace(at + "." + os.path.basename(path), path)
-    if os.path.exists(end):
-        break
-    time.sleep((0.05, 1.3, 1.3)[step % 3] * (1 + size // 50_000_000))
-"""
 
 
 class Job:
@@ -63,7 +30,7 @@ class Job:
         self.run = project.started(
             outputs=[{"name": "model", "path": "/job/out", "sync": "1s"}],
             retry={"spot_attempts": losses + 1},
-            command=["python3", str(program), "${outputs.model}", str(size), str(self.end)],
+            command=["python3", str(program), "RUNSPEC_OUTPUT_MODEL", str(size), str(self.end)],
         )
         self.at = f"runs/{self.run}/outputs/model/0/0/"
         self.store = FolderBucket({"RUNSPEC_STORE": f"file://{project.workspace}"})

@@ -21,51 +21,15 @@ import pytest
 from runspec_agent.store.base import Bucket
 from runspec_agent.store.manifest import MANIFEST, OBJECTS, PUBLISHED, Manifest, parsed
 from tests.faults.chosen import ALL
+from tests.support.two_files import NAMES, PROGRAM
 from tests.unit.runspec_inside.stores import Call, Way
 from tests.unit.runspec_inside.test_agent import MODEL, Service, service as service  # a fixture
 
 pytestmark = pytest.mark.slow
 
 AT = "runs/r/outputs/my-model/0/0/"
-NAMES = ("a.bin", "b.bin")
 KILLS = 67 if ALL else 8
 LONGEST_S = 60.0  # until an attempt has come to the request at which it is to be killed
-# What it finds, and then a step after the other, until it is told to end. The time between two steps is one in which
-# nothing is written, or none.
-PROGRAM = """
-import os, random, sys, time
-
-at, size, last = os.environ["RUNSPEC_OUTPUT_MY_MODEL"], int(sys.argv[1]), sys.argv[2] == "last"
-paths = [os.path.join(at, name) for name in ("a.bin", "b.bin")]
-
-def step_of(path):
-    if not os.path.exists(path):
-        return 0
-    with open(path, "rb") as file:
-        head = file.read(8)
-        file.seek(-8, 2)
-        assert file.read() == head
-    return int(head)
-
-steps = [step_of(path) for path in paths]
-print("found", *steps, flush=True)
-step, choice = steps[0], random.Random(steps[0])
-while True:
-    step += 1
-    for path in paths:
-        part = at + "." + os.path.basename(path)
-        with open(part, "wb") as file:
-            head = b"%08d" % step
-            file.write(head)
-            file.truncate(size - 8)
-            file.seek(0, 2)
-            file.write(head)
-    for path in paths:
-        os.replace(at + "." + os.path.basename(path), path)
-    if last:
-        break
-    time.sleep(choice.choice([0.05, 1.3, 1.3]) * (1 + size // 50_000_000))
-"""
 
 
 def manifest(bucket: Bucket) -> Manifest:
@@ -91,7 +55,7 @@ class Attempt:
     def __init__(self, service: Service, number: int, size: int, *, last: bool = False) -> None:
         output = {**MODEL, "sync_s": 0.05}
         self.job = service.starts(
-            sys.executable, "-c", PROGRAM, str(size), "last" if last else "go on",
+            sys.executable, "-c", PROGRAM, "RUNSPEC_OUTPUT_MY_MODEL", str(size), "/" if last else "/no",
             record={"outputs": [output]}, at=f"machine-{number}", BATCH_TRY=str(number),
         )  # fmt: skip
         self.found: list[int] = []

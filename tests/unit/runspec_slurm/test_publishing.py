@@ -12,6 +12,7 @@ from runspec_jobs.provider import RemoteError
 from runspec_slurm.publish import publish
 from runspec_slurm.session.transport import transport
 from runspec_slurm.store.workspace import Shelf
+from tests.support.saved_folder import plain, save
 
 NAMES = [
     "a b",
@@ -22,30 +23,6 @@ NAMES = [
     "new\\n",
     "old/now-a-file",
 ]
-
-
-def write(path: Path, content: bytes) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_bytes(content)
-
-
-def save(top: Path, number: int, names: list[str]) -> None:
-    """Have *names* be the files of save *number*, each with its own name as its content."""
-    files = []
-    for at, name in enumerate(names):
-        content = os.fsencode(name)
-        write(top / ".runspec/objects" / f"{number}-{at}", content)
-        entry = {"path": name, "size": len(content), "mtime_ns": 1, "sha256": ""}
-        files.append({**entry, "object": f"{number}-{at}"})
-    saves = [{"number": number, "at": 1, "files": files}]
-    record = {"format": "runspec.outputs/v2", "holder": "h", "saves": saves}
-    write(top / ".runspec/manifest.json", json.dumps(record).encode())
-
-
-def plain(top: Path) -> dict[str, bytes]:
-    files = [path for path in top.rglob("*") if path.is_file()]
-    names = {str(path.relative_to(top)): path for path in files}
-    return {name: path.read_bytes() for name, path in names.items() if ".runspec" not in name}
 
 
 @pytest.fixture
