@@ -17,7 +17,7 @@ import pytest
 from hypothesis import settings
 
 from runspec_emulators.azure.blob import package
-from tests.dealt import dealt
+from tests.support.dealing_order import dealt
 
 # Real builds share the real cache, or every test would fetch the world again.
 REAL_CACHE = os.environ.get("XDG_CACHE_HOME") or str(Path.home() / ".cache")

@@ -26,7 +26,7 @@ from runspec_jobs.provider import Answer, Client, Facts, Spec
 from runspec_jobs.testing import EXAMPLES, Strike, World
 from runspec_jobs.testing.world import SECRET
 from tests.contract.slurm import parallelcluster, slurm
-from tests.needs import need
+from tests.support.requirements import need
 
 OURS = "/.runspec/"
 STRIKES = ("error-after", "reset-after", "truncated", "reset-before")

@@ -23,9 +23,9 @@ from runspec_jobs.testing import Strike, World
 from runspec_slurm.client import SlurmClient
 from runspec_slurm.parallelcluster.client import ParallelClusterClient
 from runspec_slurm.store.workspace import Shelf
-from tests import pcluster
-from tests.needs import need
-from tests.slurm import PROGRAMS
+from tests.support.requirements import need
+from tests.support.slurm import fake_pcluster
+from tests.support.slurm.shared_cluster import PROGRAMS
 
 
 class Fault(NamedTuple):
@@ -70,7 +70,7 @@ SSH_DOWN = Fault(
 class SlurmWorld(World):
     """A real Slurm, one for all tests of this worker: up from the first connect on.
 
-    *behind* are programs that stand in for the way to it: see tests/pcluster.py.
+    *behind* are programs that stand in for the way to it: see tests/support/slurm/fake_pcluster.py.
     """
 
     breaks: Mapping[str, Fault] = field(default_factory=lambda: SBATCH)
@@ -96,7 +96,7 @@ class SlurmWorld(World):
         SlurmWorld.patch.setattr("runspec_slurm.plan.SETTLE_S", 0.5)
         if self.behind:
             need("node")
-            programs = str(pcluster.install(self.folder / "programs"))
+            programs = str(fake_pcluster.install(self.folder / "programs"))
             if programs not in (path := os.environ["PATH"]):
                 SlurmWorld.patch.setenv("PATH", f"{programs}:{path}")
         return super().connect(facts)

@@ -17,10 +17,10 @@ from runspec_azure.session.management import Management
 from runspec_jobs.provider import Facts
 from tests.drawn.azure_cloud import Cloud, Truth, path_of
 from tests.drawn.azure_table import operations, reply
+from tests.support.azure import batch_ai_specs
+from tests.support.azure.resource_manager import SUBSCRIPTION, Azure, Login, OverHttp
+from tests.support.azure.specs import IDENTITY, options, spec
 from tests.support.http_server import ReceivedRequest, Reply, Server
-from tests.unit.runspec_azure.arm import SUBSCRIPTION, Azure, Login, OverHttp
-from tests.unit.runspec_azure.subscription import IDENTITY, options, spec
-from tests.unit.runspec_azure_batchai import jobs
 
 RUN = "job-abc123"
 SINCE = "2026-06-01T00:00:00Z"
@@ -48,8 +48,8 @@ class Workspace:
     def __init__(self, server: Server, phase: str) -> None:
         self.server, self.phase = server, phase
         where = {"arm_url": server.url, "blob_url": f"{server.url}/acct"}
-        self.options: Any = jobs.facts(jobs.spec(), **where).options
-        planned = jobs.planned(jobs.spec(), **where)
+        self.options: Any = batch_ai_specs.facts(batch_ai_specs.spec(), **where).options
+        planned = batch_ai_specs.planned(batch_ai_specs.spec(), **where)
         self.steps = {one.id: one for one in planned.steps}
         self._known = BatchAiClient(self.options)
         self.reset()

@@ -15,8 +15,8 @@ from runspec_azure.batch.provider import PROVIDER
 from runspec_jobs.provider import Facts, Request, RunspecError, Spec
 from tests.drawn.azure_cloud import Cloud, Truth, ranged
 from tests.drawn.azure_table import reply
+from tests.support.azure.specs import options, spec
 from tests.support.http_server import ReceivedRequest, Reply, Server
-from tests.unit.runspec_azure.subscription import options, spec
 
 RUN = "n-abc123"
 SUBSCRIPTION = "00000000-0000-0000-0000-000000000000"

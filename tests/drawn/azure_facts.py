@@ -1,8 +1,9 @@
 """Make the table of facts about the answers of Azure's services, from which tests draw answers.
 
 `python -m tests.drawn.azure_facts` writes `azure_facts.json` anew. It holds names, types, values of enumerations and
-statuses, and no descriptions: of Azure Batch and Batch AI from their official descriptions (see `tests.official`), and
-of Resource Manager, Compute and the management of Azure Batch from the models of the SDKs that are installed here.
+statuses, and no descriptions. Those of Azure Batch and Batch AI come from the official descriptions
+(`tests.support.official_descriptions`), those of Resource Manager, Compute and the management of Azure Batch from the
+models of the SDKs that are installed here.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from tests.official import DATA
+from tests.support.official_descriptions import DATA
 
 TABLE = Path(__file__).with_name("azure_facts.json")
 BATCH = DATA / "azure-batch" / "swagger-2024-07-01.20.0.json"

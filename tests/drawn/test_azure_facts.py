@@ -6,7 +6,6 @@ import ast
 import json
 import re
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
@@ -15,8 +14,8 @@ from runspec_azure.session.clients import OPERATIONS
 from tests.drawn import azure_facts
 from tests.drawn.azure_facts import TABLE
 from tests.drawn.azure_table import operations
+from tests.support.root import ROOT
 
-ROOT = Path(__file__).resolve().parents[2]
 CODE = ROOT / "providers" / "runspec_azure"
 # Groups of operations of the SDKs, and what the table calls what they are of.
 GROUPS = {

@@ -19,10 +19,10 @@ from tests.drawn.azure_cases import outcome
 from tests.drawn.azure_cloud import XML
 from tests.drawn.azure_storage import DELEGATED, Case, delegation, of_delegation
 from tests.drawn.drawing import COUNT, tried
-from tests.e2e import certificates
+from tests.support import certificates
+from tests.support.azure.resource_manager import Login
+from tests.support.azure.specs import options
 from tests.support.http_server import ReceivedRequest, Reply, Server
-from tests.unit.runspec_azure.arm import Login
-from tests.unit.runspec_azure.subscription import options
 
 pytestmark = pytest.mark.slow  # hundreds of answers
 TRUTH = Reply(200, XML, delegation(DELEGATED))

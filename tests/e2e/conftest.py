@@ -10,11 +10,11 @@ import pytest
 from runspec_emulators.aws.region import Objects, Region
 from runspec_emulators.azure.blob import Blobs
 from runspec_emulators.listening import Certificate
-from tests.e2e import certificates
-from tests.e2e.aws import BUCKET, REGION, prepared
-from tests.e2e.azure import CONTAINER
-from tests.e2e.following import Rehearsed
-from tests.needs import need
+from tests.support import certificates
+from tests.support.aws.emulated_account import BUCKET, REGION, prepared
+from tests.support.aws.log_following import Rehearsed
+from tests.support.azure.emulated_account import CONTAINER
+from tests.support.requirements import need
 
 
 @pytest.fixture(scope="session")

@@ -9,15 +9,13 @@ import pytest
 
 from runspec_emulators.aws.region import Region
 from runspec_jobs.cli.app import run
-from tests.e2e.aws import (
+from tests.support.aws.emulated_account import (
     Capture,
     calls,
     jobs,
     left,
     write,
 )
-
-ROOT = Path(__file__).resolve().parents[2]
 
 pytestmark = pytest.mark.slow
 

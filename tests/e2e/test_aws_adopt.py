@@ -11,7 +11,7 @@ import pytest
 from runspec_emulators.aws.region import Region
 from runspec_jobs.cli.app import run
 from runspec_jobs.state import run_record
-from tests.e2e.aws import Capture, await_job, calls, jobs, left, write
+from tests.support.aws.emulated_account import Capture, await_job, calls, jobs, left, write
 
 pytestmark = pytest.mark.slow
 Machine = Callable[[str], None]

@@ -18,7 +18,16 @@ import pytest
 from runspec_aws import timing
 from runspec_emulators.aws.region import KEYS, Objects
 from runspec_jobs.cli.app import run
-from tests.e2e.aws import BUCKET, REGION, SECRET, Capture, account, profile, stored, write
+from tests.support.aws.emulated_account import (
+    BUCKET,
+    REGION,
+    SECRET,
+    Capture,
+    account,
+    profile,
+    stored,
+    write,
+)
 
 pytestmark = pytest.mark.slow
 

@@ -12,7 +12,7 @@ import pytest
 from runspec_aws.doctor.network import ENDPOINTS
 from runspec_emulators.aws.region import Region
 from runspec_jobs.cli.app import run
-from tests.e2e.aws import (
+from tests.support.aws.emulated_account import (
     ACCOUNT,
     REGION,
     Capture,

@@ -14,9 +14,9 @@ import pytest
 from runspec_emulators.aws.region import Region
 from runspec_jobs.cli.app import run
 from runspec_jobs.provider.elastic_tasks import NOT_NEEDED
-from tests.e2e.aws import BUCKET, REGION, Capture, calls, jobs, write
-from tests.e2e.elastic import accounted, fixed, generations, sgd, stepped, went
-from tests.e2e.elastic_sgd import OWN
+from tests.support.agent.elastic_nodes import accounted, fixed, generations, sgd, stepped, went
+from tests.support.agent.elastic_sgd import OWN
+from tests.support.aws.emulated_account import BUCKET, REGION, Capture, calls, jobs, write
 
 pytestmark = pytest.mark.slow
 STEPS, LIMIT_S = 1500, 120.0

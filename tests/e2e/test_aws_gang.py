@@ -9,8 +9,8 @@ import pytest
 
 from runspec_emulators.aws.region import Region
 from runspec_jobs.cli.app import run
-from tests.e2e.aws import Capture, ended, jobs, write
-from tests.e2e.following import until
+from tests.support.aws.emulated_account import Capture, ended, jobs, write
+from tests.support.aws.log_following import until
 
 pytestmark = pytest.mark.slow
 

@@ -7,7 +7,7 @@ import time
 
 import pytest
 
-from tests.e2e.following import (
+from tests.support.aws.log_following import (
     GROUP,
     LIMIT_S,
     READY,

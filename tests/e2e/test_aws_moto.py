@@ -21,9 +21,9 @@ import pytest
 from runspec_aws import timing
 from runspec_emulators.aws.region import KEYS, Objects
 from runspec_jobs.cli.app import run
-from tests.e2e.aws import BUCKET, PROFILE, REGION, Capture, account, write
 from tests.e2e.test_podman import IMAGE, podman as podman
-from tests.profiles import own_profile
+from tests.support.aws.emulated_account import BUCKET, PROFILE, REGION, Capture, account, write
+from tests.support.profiles import own_profile
 
 pytestmark = [pytest.mark.slow, pytest.mark.podman]
 

@@ -12,9 +12,9 @@ import pytest
 from runspec_aws import timing
 from runspec_emulators.aws.region import Objects, Region
 from runspec_jobs.cli.app import run
-from tests.e2e import asking
-from tests.e2e.aws import BUCKET, REGION, Capture, calls, profile, write
-from tests.e2e.iam import Asked, allows, covers
+from tests.support.aws import iam_requests
+from tests.support.aws.emulated_account import BUCKET, REGION, Capture, calls, profile, write
+from tests.support.aws.iam_policy import Asked, allows, covers
 
 pytestmark = pytest.mark.slow
 
@@ -83,11 +83,11 @@ def test_no_call_falls_outside_the_policy(
     monkeypatch.setenv("RUNSPEC_HOME", str(tmp_path / "another"))
     assert run(["gc", "aws-batch", "--yes", "--alive"]) == 0
 
-    wires = list(asking.recorded(seen))
+    wires = list(iam_requests.recorded(seen))
     theirs = [wire for wire in wires if not wire.agent]  # SDKs say who they are
-    asked = [a for call in calls(region) for a in asking.of_batch(call)]
-    asked += [a for wire in wires if wire not in theirs for a in asking.of_wire(wire)]
-    by_job = [a for wire in theirs for a in asking.of_wire(wire)]
+    asked = [a for call in calls(region) for a in iam_requests.of_batch(call)]
+    asked += [a for wire in wires if wire not in theirs for a in iam_requests.of_wire(wire)]
+    by_job = [a for wire in theirs for a in iam_requests.of_wire(wire)]
     assert sorted({a[:2] for a in asked if not allows(mine, a)}) == []
     assert sorted({a[:2] for a in by_job if not allows(of_job, a)}) == []
     assert {"batch:SubmitJob", "ec2:CreateLaunchTemplate", "s3:PutObject"} <= {
@@ -112,12 +112,12 @@ RULE = {
 @pytest.mark.parametrize(
     "asked,allowed",
     [
-        (Asked("iam:PassRole", "arn:aws:iam::1:role/ab", asking.MACHINES), True),
-        (Asked("iam:PassRole", "arn:aws:iam::1:role/ab", asking.TASKS), False),
+        (Asked("iam:PassRole", "arn:aws:iam::1:role/ab", iam_requests.MACHINES), True),
+        (Asked("iam:PassRole", "arn:aws:iam::1:role/ab", iam_requests.TASKS), False),
         (Asked("iam:PassRole", "arn:aws:iam::1:role/ab"), False),
-        (Asked("iam:PassRole", "arn:aws:iam::1:role/b", asking.MACHINES), False),
-        (Asked("iam:PassRole", "arn:aws-cn:iam::1:role/ab", asking.MACHINES), False),
-        (Asked("iam:GetRole", "arn:aws:iam::1:role/ab", asking.MACHINES), False),
+        (Asked("iam:PassRole", "arn:aws:iam::1:role/b", iam_requests.MACHINES), False),
+        (Asked("iam:PassRole", "arn:aws-cn:iam::1:role/ab", iam_requests.MACHINES), False),
+        (Asked("iam:GetRole", "arn:aws:iam::1:role/ab", iam_requests.MACHINES), False),
     ],
 )
 def test_a_right_is_of_an_action_a_resource_and_a_condition(asked: Asked, allowed: bool) -> None:
@@ -128,7 +128,7 @@ def test_a_right_is_of_an_action_a_resource_and_a_condition(asked: Asked, allowe
 def test_a_copy_asks_for_its_source_as_well(directive: str, tags: bool) -> None:
     sent = {"x-amz-copy-source": "/b/from%20%2B", "x-amz-tagging-directive": directive}
 
-    found = list(asking.of_s3(asking.Wire("", "PUT", "/b/to", {}, b"", sent)))
+    found = list(iam_requests.of_s3(iam_requests.Wire("", "PUT", "/b/to", {}, b"", sent)))
 
     target, source = "arn:aws:s3:::b/to", "arn:aws:s3:::b/from +"
     of_tags = [Asked("s3:GetObjectTagging", source), Asked("s3:PutObjectTagging", target)]

@@ -25,9 +25,9 @@ from runspec_emulators.aws.schedule import Scheduler
 from runspec_jobs.cli.app import run
 from runspec_jobs.errors import CredentialsError
 from runspec_jobs.state import probe_leftovers
-from tests.e2e.aws import Capture, calls, left, profile
+from tests.support.aws.emulated_account import Capture, calls, left, profile
 from tests.support.http_server import Reply, Server
-from tests.waiting import until
+from tests.support.wait import until
 
 pytestmark = pytest.mark.slow
 ALL = {probe.id: "confirmed" for probe in probes(AwsOptions())}

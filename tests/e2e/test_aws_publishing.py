@@ -14,7 +14,7 @@ from runspec_aws.options import AwsOptions
 from runspec_aws.session.clients import Session
 from runspec_aws.store.objects import Objects as Files
 from runspec_emulators.aws.region import Region
-from tests.e2e.aws import BUCKET, REGION
+from tests.support.aws.emulated_account import BUCKET, REGION
 
 pytestmark = pytest.mark.slow
 

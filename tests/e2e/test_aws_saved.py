@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.e2e.following import (
+from tests.support.aws.log_following import (
     Rehearsed,
     Saver,
     Waiting,

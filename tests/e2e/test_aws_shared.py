@@ -9,7 +9,7 @@ import pytest
 
 from runspec_emulators.aws.region import Region
 from runspec_jobs.cli.app import run
-from tests.e2e.aws import (
+from tests.support.aws.emulated_account import (
     REGION,
     Capture,
     await_job,

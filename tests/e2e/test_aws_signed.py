@@ -16,11 +16,20 @@ import pytest
 from runspec_aws import timing
 from runspec_emulators.aws.region import Objects, Region
 from runspec_jobs.cli.app import run
-from tests.e2e import aws
-from tests.e2e.aws import REGION, Capture, await_job, calls, ended, jobs, left, write
 from tests.e2e.test_podman import CONFIGURATION, STORAGE
-from tests.needs import lack, need, need_root
-from tests.profiles import own_profile
+from tests.support.aws import emulated_account
+from tests.support.aws.emulated_account import (
+    REGION,
+    Capture,
+    await_job,
+    calls,
+    ended,
+    jobs,
+    left,
+    write,
+)
+from tests.support.profiles import own_profile
+from tests.support.requirements import lack, need, need_root
 
 pytestmark = pytest.mark.slow
 
@@ -43,7 +52,7 @@ def stand(
 
 
 def profile(folder: Path, **more: Any) -> None:
-    aws.profile(folder, **{"files": "signed", "job_role": None, **more})
+    emulated_account.profile(folder, **{"files": "signed", "job_role": None, **more})
     path = own_profile()
     found = json.loads(path.read_text())
     found["providers"]["aws-batch"].pop("job_role")

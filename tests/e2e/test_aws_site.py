@@ -12,7 +12,7 @@ from botocore.exceptions import ClientError
 
 from runspec_emulators.aws.region import Region
 from runspec_jobs.cli.app import run
-from tests.e2e.aws import REGION, Capture, calls, profile, write
+from tests.support.aws.emulated_account import REGION, Capture, calls, profile, write
 
 pytestmark = pytest.mark.slow
 

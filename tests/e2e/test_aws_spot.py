@@ -14,7 +14,7 @@ import pytest
 from runspec_emulators.aws.region import Objects, Region
 from runspec_jobs.cli.app import run
 from tests.e2e import test_launch
-from tests.e2e.aws import Capture, ended, jobs, prepared, write
+from tests.support.aws.emulated_account import Capture, ended, jobs, prepared, write
 
 pytestmark = pytest.mark.slow
 

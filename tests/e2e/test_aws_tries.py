@@ -11,7 +11,7 @@ import pytest
 
 from runspec_emulators.aws.region import Region
 from runspec_jobs.cli.app import run
-from tests.e2e.aws import Capture, calls, jobs, write
+from tests.support.aws.emulated_account import Capture, calls, jobs, write
 
 pytestmark = pytest.mark.slow
 

@@ -17,7 +17,7 @@ import pytest
 
 from runspec_emulators.aws.region import Objects, Region
 from runspec_jobs.cli.app import run
-from tests.e2e.aws import BUCKET, REGION, Capture, write
+from tests.support.aws.emulated_account import BUCKET, REGION, Capture, write
 
 pytestmark = pytest.mark.slow
 

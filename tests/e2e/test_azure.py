@@ -18,8 +18,8 @@ from runspec_emulators.azure.batch.server import AzureBatch
 from runspec_emulators.azure.blob import Blobs
 from runspec_jobs.cli.app import run
 from runspec_jobs.provider import AlreadyExists, Conflict, Request, Scope, Step
-from tests.e2e import azure
-from tests.e2e.azure import (
+from tests.support.azure import emulated_account
+from tests.support.azure.emulated_account import (
     Capture,
     blobs as blobs,  # a fixture
     calls,
@@ -28,14 +28,14 @@ from tests.e2e.azure import (
     wait,
     write,
 )
-from tests.profiles import own_profile
+from tests.support.profiles import own_profile
 
 pytestmark = pytest.mark.slow
 
 
 @pytest.fixture
 def account(blobs: Blobs, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[AzureBatch]:
-    yield from azure.prepared(blobs, tmp_path, monkeypatch)
+    yield from emulated_account.prepared(blobs, tmp_path, monkeypatch)
 
 
 def made(account: AzureBatch) -> list[str]:

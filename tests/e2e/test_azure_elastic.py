@@ -15,8 +15,11 @@ from runspec_emulators.azure.batch.server import AzureBatch
 from runspec_emulators.azure.blob import Blobs
 from runspec_jobs.cli.app import run
 from runspec_jobs.provider.elastic_tasks import NOT_NEEDED
-from tests.e2e import azure, elastic
-from tests.e2e.azure import (
+from tests.support.agent import elastic_nodes
+from tests.support.agent.elastic_nodes import accounted, fixed, sgd, went
+from tests.support.agent.elastic_sgd import OWN
+from tests.support.azure import emulated_account
+from tests.support.azure.emulated_account import (
     Capture,
     blobs as blobs,  # a fixture
     calls,
@@ -25,8 +28,6 @@ from tests.e2e.azure import (
     wait,
     write,
 )
-from tests.e2e.elastic import accounted, fixed, sgd, went
-from tests.e2e.elastic_sgd import OWN
 
 pytestmark = pytest.mark.slow
 STEPS, LIMIT_S = 1500, 90.0
@@ -34,7 +35,7 @@ STEPS, LIMIT_S = 1500, 90.0
 
 @pytest.fixture
 def account(blobs: Blobs, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[AzureBatch]:
-    yield from azure.prepared(blobs, tmp_path, monkeypatch)
+    yield from emulated_account.prepared(blobs, tmp_path, monkeypatch)
 
 
 def generation(capsys: Capture, found: str) -> tuple[int, int]:
@@ -96,7 +97,7 @@ def test_training_goes_on_while_spot_machines_are_taken_away(
     alone = fixed(tmp_path, sgd(tmp_path, STEPS, 0), {})
     assert kept["losses"] == pytest.approx(alone["losses"], abs=1e-4)
     assert kept["samples"] == alone["samples"]
-    of_own = [elastic.generations(tmp_path / "fetched", seat) for seat in range(3)]
+    of_own = [elastic_nodes.generations(tmp_path / "fetched", seat) for seat in range(3)]
     assert all(own[0] <= first < own[-1] == last()[0] for own in of_own), (first, last(), of_own)
 
 

@@ -15,8 +15,8 @@ from runspec_emulators.azure.vault import Vault
 from runspec_emulators.listening import Certificate
 from runspec_jobs.cli.app import run
 from runspec_jobs.provider import AlreadyExists, Conflict, Request, Scope, Step
-from tests.e2e.azure import Capture, calls, said, write
-from tests.e2e.azure_login import (
+from tests.support.azure.emulated_account import Capture, calls, said, write
+from tests.support.azure.login import (
     IDENTITIES,
     JOB,
     SECRET,
@@ -26,7 +26,7 @@ from tests.e2e.azure_login import (
     identity as identity,  # a fixture
     managed,
 )
-from tests.profiles import own_profile
+from tests.support.profiles import own_profile
 
 pytestmark = pytest.mark.slow
 

@@ -25,8 +25,8 @@ from runspec_emulators.azure.blob import Blobs
 from runspec_emulators.azure.identity import Identity
 from runspec_jobs.cli.app import run
 from runspec_jobs.load.bundle import bundle
-from tests.e2e.azure import CONTAINER, Capture, said, tasks, wait, write
-from tests.e2e.azure_login import (
+from tests.support.azure.emulated_account import CONTAINER, Capture, said, tasks, wait, write
+from tests.support.azure.login import (
     JOB,
     SECRET,
     SUBSCRIPTION,
@@ -36,7 +36,7 @@ from tests.e2e.azure_login import (
     identity as identity,  # a fixture
     profile,
 )
-from tests.profiles import own_profile
+from tests.support.profiles import own_profile
 
 pytestmark = pytest.mark.slow
 

@@ -16,9 +16,9 @@ from runspec_azure.batch.logs import BLOCK_BYTES
 from runspec_emulators.azure.batch.server import AzureBatch
 from runspec_emulators.azure.blob import Blobs
 from runspec_jobs.cli.app import run
-from tests.e2e import azure
-from tests.e2e.azure import CONTAINER, Capture, calls, said, tasks, wait, write
-from tests.needs import need
+from tests.support.azure import emulated_account
+from tests.support.azure.emulated_account import CONTAINER, Capture, calls, said, tasks, wait, write
+from tests.support.requirements import need
 
 pytestmark = pytest.mark.slow
 
@@ -49,7 +49,7 @@ def account(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[AzureBa
     need("azurite")
     with Blobs(tmp_path / "blobs") as blobs:
         blobs.make_container(CONTAINER)
-        yield from azure.prepared(blobs, tmp_path, monkeypatch)
+        yield from emulated_account.prepared(blobs, tmp_path, monkeypatch)
 
 
 def test_a_japanese_log_arrives_whole_under_each_content_type(

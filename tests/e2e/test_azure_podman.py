@@ -15,11 +15,11 @@ from runspec_emulators.azure.batch.server import AzureBatch
 from runspec_emulators.azure.batchai import BatchAI
 from runspec_emulators.azure.blob import Blobs
 from runspec_jobs.cli.app import run
-from tests.e2e import azure
-from tests.e2e.azure import CONTAINER, Capture
 from tests.e2e.test_podman import IMAGE, podman as podman
-from tests.needs import need
-from tests.profiles import own_profile
+from tests.support.azure import emulated_account
+from tests.support.azure.emulated_account import CONTAINER, Capture
+from tests.support.profiles import own_profile
+from tests.support.requirements import need
 
 pytestmark = [pytest.mark.slow, pytest.mark.podman]
 
@@ -70,7 +70,7 @@ def blobs(
 
 @pytest.fixture
 def batch(blobs: Blobs, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[AzureBatch]:
-    yield from azure.prepared(blobs, tmp_path, monkeypatch, engine="podman")
+    yield from emulated_account.prepared(blobs, tmp_path, monkeypatch, engine="podman")
 
 
 @pytest.fixture

@@ -25,8 +25,8 @@ from runspec_emulators.azure.batch.world import OPERATIONS, World
 from runspec_emulators.azure.blob import Blobs
 from runspec_jobs.cli.app import run
 from runspec_jobs.state import probe_leftovers
-from tests.e2e.azure import Capture, blobs as blobs, calls, prepared
-from tests.waiting import until
+from tests.support.azure.emulated_account import Capture, blobs as blobs, calls, prepared
+from tests.support.wait import until
 
 pytestmark = pytest.mark.slow
 ALL = {probe.id: "confirmed" for probe in probes(BatchOptions())}

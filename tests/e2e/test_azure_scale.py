@@ -12,8 +12,8 @@ from runspec_azure.batch import timing
 from runspec_emulators.azure.batch.server import AzureBatch
 from runspec_emulators.azure.blob import Blobs
 from runspec_jobs.cli.app import run
-from tests.e2e import azure
-from tests.e2e.azure import (
+from tests.support.azure import emulated_account
+from tests.support.azure.emulated_account import (
     Capture,
     blobs as blobs,  # a fixture
     calls,
@@ -33,7 +33,7 @@ FAST = {"second_s": 0.005, "sample_s": 0.15, "autoscale_s": 1.5}
 @pytest.fixture
 def account(blobs: Blobs, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[AzureBatch]:
     monkeypatch.setattr(timing, "WOKEN_S", 1.0)
-    for found in azure.prepared(blobs, tmp_path, monkeypatch):
+    for found in emulated_account.prepared(blobs, tmp_path, monkeypatch):
         found.control("PUT", "settings", FAST)
         yield found
 

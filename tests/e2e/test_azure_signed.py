@@ -11,8 +11,9 @@ import pytest
 from runspec_emulators.azure.batch.server import AzureBatch
 from runspec_emulators.azure.blob import Blobs
 from runspec_jobs.cli.app import run
-from tests.e2e import azure
-from tests.e2e.azure import (
+from tests.support.agent.signed_store import image
+from tests.support.azure import emulated_account
+from tests.support.azure.emulated_account import (
     Capture,
     blobs as blobs,  # a fixture
     said,
@@ -20,8 +21,7 @@ from tests.e2e.azure import (
     wait,
     write,
 )
-from tests.profiles import own_profile
-from tests.unit.runspec_inside.store import image
+from tests.support.profiles import own_profile
 
 pytestmark = pytest.mark.slow
 IMAGE = {"image": "debian:12-slim"}
@@ -29,7 +29,7 @@ IMAGE = {"image": "debian:12-slim"}
 
 @pytest.fixture
 def account(blobs: Blobs, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[AzureBatch]:
-    for found in azure.prepared(blobs, tmp_path, monkeypatch):
+    for found in emulated_account.prepared(blobs, tmp_path, monkeypatch):
         env = {"RUNSPEC_BELOW": ".", "PATH": str(image(tmp_path, "curl"))}
         found.control("PUT", "settings", {"machine_env": env})
         profile = json.loads(own_profile().read_text())

@@ -11,8 +11,8 @@ import pytest
 from runspec_emulators.azure.batch.server import AzureBatch
 from runspec_emulators.azure.blob import Blobs
 from runspec_jobs.cli.app import run
-from tests.e2e import azure
-from tests.e2e.azure import (
+from tests.support.azure import emulated_account
+from tests.support.azure.emulated_account import (
     Capture,
     blobs as blobs,  # a fixture
     said,
@@ -32,7 +32,7 @@ STATE = [{"name": "state", "path": "/job/state"}]
 
 @pytest.fixture
 def account(blobs: Blobs, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[AzureBatch]:
-    yield from azure.prepared(blobs, tmp_path, monkeypatch)
+    yield from emulated_account.prepared(blobs, tmp_path, monkeypatch)
 
 
 def begun(account: AzureBatch, capsys: Capture, text: str, nodes: int = 1, **fields: Any) -> str:

@@ -14,7 +14,7 @@ import pytest
 from runspec_emulators.azure.batchai import BatchAI
 from runspec_jobs.cli.app import run
 from tests.e2e.test_launch import mpi as mpi  # a fixture
-from tests.unit.runspec_azure_batchai.files import HANDS_ON, KEY
+from tests.support.azure.batch_ai_recipes import HANDS_ON, KEY
 
 pytestmark = [pytest.mark.slow, pytest.mark.parametrize("mpi", ["openmpi"], indirect=True)]
 

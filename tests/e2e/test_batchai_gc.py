@@ -11,9 +11,9 @@ import pytest
 from runspec_emulators.azure.batchai import BatchAI
 from runspec_emulators.azure.blob import Blobs
 from runspec_jobs.cli.app import run
-from tests.e2e.batchai import operations, subscription, write
-from tests.needs import need
-from tests.profiles import own_profile
+from tests.support.azure.emulated_batch_ai import operations, subscription, write
+from tests.support.profiles import own_profile
+from tests.support.requirements import need
 
 pytestmark = pytest.mark.slow
 
@@ -38,7 +38,7 @@ def stand(blobs: Blobs, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iter
     """A subscription whose containers are Azurite's."""
     (tmp_path / "code").mkdir()
     (tmp_path / "code/hello").write_text("hello")
-    monkeypatch.setattr("tests.e2e.batchai.KEY", blobs.key)
+    monkeypatch.setattr("tests.support.azure.emulated_batch_ai.KEY", blobs.key)
     where: dict[str, Any] = {"container": "jobs", "blob_url": blobs.url, "prefix": tmp_path.name}
     stands = {"blob_url": blobs.url.replace("acct", "{account}")}
     with subscription(tmp_path, monkeypatch, stands=stands, **where) as found:

@@ -16,8 +16,8 @@ import pytest
 
 from runspec_azure.batchai import emulator, logs
 from runspec_emulators.azure.batchai import BatchAI
-from tests.e2e.azure import wait
-from tests.profiles import own_profile
+from tests.support.azure.emulated_account import wait
+from tests.support.profiles import own_profile
 
 pytestmark = pytest.mark.slow
 

@@ -1,6 +1,6 @@
 """Every shape of the public recipes, taken in, really runs: small programs stand in for the frameworks.
 
-The files are those of `tests/unit/runspec_azure_batchai/files.py`. `python`, `cntk` and `caffe` are one script
+The files are those of `tests/support/azure/batch_ai_recipes.py`. `python`, `cntk` and `caffe` are one script
 here that says how it was started; mpirun is one of a few lines, and `apt` and `pip` do nothing.
 """
 
@@ -19,9 +19,9 @@ from azure.mgmt.resource.resources import ResourceManagementClient
 
 from runspec_emulators.azure.batchai import BatchAI
 from runspec_jobs.cli.app import run
-from tests.unit.runspec_azure_batchai.files import KEY, RECIPES
-from tests.unit.runspec_rehearsal_batchai.hand import USER, Bearer
-from tests.unit.runspec_rehearsal_batchai.test_toolkits import FAKE_MPIRUN
+from tests.emulators.batch_ai.hand import USER, Bearer
+from tests.emulators.batch_ai.test_toolkits import FAKE_MPIRUN
+from tests.support.azure.batch_ai_recipes import KEY, RECIPES
 
 pytestmark = pytest.mark.slow
 

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from runspec_jobs.cli.app import run
-from tests.e2e.batchai import operations, subscription, write
 from tests.e2e.test_launch import mpi as mpi  # a fixture
+from tests.support.azure.emulated_batch_ai import operations, subscription, write
 
 pytestmark = pytest.mark.slow
 

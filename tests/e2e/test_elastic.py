@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from runspec_agent.elastic.policy import IDLE
-from tests.e2e.elastic import Elastic, accounted, fixed, sgd, went
+from tests.support.agent.elastic_nodes import Elastic, accounted, fixed, sgd, went
 
 pytestmark = pytest.mark.slow
 

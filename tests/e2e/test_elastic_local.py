@@ -15,9 +15,9 @@ from typing import Any
 
 import pytest
 
-from tests import processes
-from tests.e2e.elastic import accounted, fixed, generations, sgd, went
-from tests.e2e.elastic_sgd import OWN
+from tests.support import process_table
+from tests.support.agent.elastic_nodes import accounted, fixed, generations, sgd, went
+from tests.support.agent.elastic_sgd import OWN
 
 pytestmark = pytest.mark.slow
 
@@ -88,8 +88,8 @@ class Job:
         """Give the process of a node."""
         supervisor = json.loads((self.run / "started.json").read_text())["pid"]
         mark = f"RUNSPEC_INDEX={seat}".encode()
-        around = dict(processes.environments())
-        for pid in processes.children().get(supervisor, []):
+        around = dict(process_table.environments())
+        for pid in process_table.children().get(supervisor, []):
             if mark in around.get(pid, b"").split(b"\0"):
                 return pid
         raise AssertionError(f"node {seat} is not there")
@@ -165,7 +165,7 @@ def test_a_job_that_is_cancelled_keeps_what_it_had(
     assert job.applying.returncode != 0
     job.ask("fetch", "elastic", "here")
     assert json.loads((tmp_path / "here/out/state.json").read_text())["losses"]
-    assert processes.marked(f"RUNSPEC_RUN={job.run.name}") == []
+    assert process_table.marked(f"RUNSPEC_RUN={job.run.name}") == []
 
 
 def test_a_program_that_fails_ends_the_job_with_its_code(start: Callable[..., Job]) -> None:

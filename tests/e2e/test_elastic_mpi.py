@@ -9,8 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.e2e.elastic import ROOT, Elastic, fixed, sgd
 from tests.e2e.test_launch import mpi as mpi  # a fixture
+from tests.support.agent.elastic_nodes import Elastic, fixed, sgd
+from tests.support.root import ROOT
 
 pytestmark = pytest.mark.slow
 

@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 
-from tests.e2e.elastic import Elastic
-from tests.saved import saved
-from tests.unit.runspec_inside.machines import NOTICE, AzureMachine, Machine
+from tests.support.agent.elastic_nodes import Elastic
+from tests.support.agent.metadata_services import NOTICE, AzureMachine, Machine
+from tests.support.saved_outputs import saved
 
 pytestmark = pytest.mark.slow
 

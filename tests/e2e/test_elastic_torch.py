@@ -17,10 +17,11 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from tests.e2e.elastic import ROOT, WAIT_S, Elastic, Namespaces
 from tests.e2e.test_elastic_local import Job
-from tests.needs import lack, need, need_root
-from tests.processes import descendants
+from tests.support.agent.elastic_nodes import WAIT_S, Elastic, Namespaces
+from tests.support.process_table import descendants
+from tests.support.requirements import lack, need, need_root
+from tests.support.root import ROOT
 
 pytestmark = pytest.mark.slow
 

@@ -23,8 +23,8 @@ import pytest
 from runspec_jobs.cli.app import run
 from runspec_jobs.load import registry
 from runspec_jobs.testing.world import ECHO
-from tests import processes
-from tests.profiles import own_profile
+from tests.support import process_table
+from tests.support.profiles import own_profile
 
 HEAD = "apiVersion: runspec/v1\nname: job\nprovider: local\nproviders: {local: {engine: process, grace: 1s}}\n"
 SLEEPING = "run: |\n  echo begun\n  exec sleep 600\n"
@@ -88,7 +88,7 @@ def until_runs(*words: str) -> None:
     """Wait for a process of just these words. proc(5)"""
     line = "".join(f"{word}\0" for word in words).encode()
     end = time.monotonic() + WAIT_S
-    while not any(words == line for _, words in processes.words()):
+    while not any(words == line for _, words in process_table.words()):
         assert time.monotonic() < end, f"nobody started {words}"
         time.sleep(0.02)
 

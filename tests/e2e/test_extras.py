@@ -11,12 +11,12 @@ from typing import Any
 import pytest
 
 from runspec_jobs import errors
+from tests.support.root import ROOT
 from tests.unit.specs import batch_ai, parallel_clusters
 from tests.unit.specs.test_plans import AWS, AZURE
 
 pytestmark = pytest.mark.slow
 
-ROOT = Path(__file__).resolve().parents[2]
 PROVIDERS: dict[str, dict[str, Any]] = {
     "aws-batch": AWS,
     "azure-batch": AZURE,

@@ -19,12 +19,12 @@ from runspec_azure.batchai import emulator
 from runspec_emulators.azure.batchai import BatchAI
 from runspec_emulators.azure.blob import Blobs
 from tests.conftest import CACHES
-from tests.needs import need
-from tests.slurm import PROGRAMS
+from tests.support.requirements import need
+from tests.support.root import ROOT
+from tests.support.slurm.shared_cluster import PROGRAMS
 
 pytestmark = pytest.mark.slow
 
-ROOT = Path(__file__).resolve().parents[2]
 HEADER = "epoch main/loss validation/main/loss main/accuracy validation/main/accuracy elapsed_time"
 ROW = re.compile(r"^(?:\[node 0\] )?(\d+)((?:\s+[\d.e-]+){5})\s*$")
 REHEARSED = ("aws-batch", "azure-batch", "slurm")

@@ -15,8 +15,8 @@ from typing import IO
 import pytest
 
 from tests.conftest import REAL_CACHE
-from tests.e2e.elastic import Elastic
-from tests.saved import saved
+from tests.support.agent.elastic_nodes import Elastic
+from tests.support.saved_outputs import saved
 
 pytestmark = pytest.mark.slow
 

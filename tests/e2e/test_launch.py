@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from tests.conftest import REAL_CACHE
-from tests.unit.runspec_inside.nodes import Nodes
+from tests.support.agent.process_nodes import Nodes
 
 pytestmark = pytest.mark.slow
 

@@ -14,13 +14,13 @@ import pytest
 from runspec_jobs.cli.app import run
 from tests.e2e.test_launch import mpi as mpi  # a fixture
 from tests.e2e.test_slurm_nodes import TORCHRUN
-from tests.needs import need
-from tests.profiles import own_profile
-from tests.slurm import PROGRAMS
+from tests.support.profiles import own_profile
+from tests.support.requirements import need
+from tests.support.root import ROOT
+from tests.support.slurm.shared_cluster import PROGRAMS
 
 pytestmark = pytest.mark.slow
 
-ROOT = Path(__file__).resolve().parents[2]
 CLOUDS = ("aws-batch", "azure-batch", "azure-batch-ai", "parallelcluster", "slurm")
 # The names that docs/inside.md promises; those of a mount, an output and a parameter as in the spec below.
 TABLE = (ROOT / "docs" / "inside.md").read_text().partition("Names are in capitals")[0]

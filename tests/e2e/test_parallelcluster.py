@@ -11,10 +11,10 @@ from pathlib import Path
 import pytest
 
 from runspec_emulators.slurm import Cluster, Partition
-from tests import pcluster
-from tests.needs import need
-from tests.profiles import own_profile
-from tests.slurm import PROGRAMS
+from tests.support.profiles import own_profile
+from tests.support.requirements import need
+from tests.support.slurm import fake_pcluster
+from tests.support.slurm.shared_cluster import PROGRAMS
 
 pytestmark = pytest.mark.slow
 
@@ -35,7 +35,7 @@ Runspec = Callable[..., str]
 @pytest.fixture
 def runspec(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Runspec]:
     need(*PROGRAMS, "node")
-    programs = pcluster.install(tmp_path / "bin")
+    programs = fake_pcluster.install(tmp_path / "bin")
     workspace = tmp_path / "workspace"
     profile = PROFILE.format(workspace=workspace, python=sys.executable)
     own_profile().write_text(profile)

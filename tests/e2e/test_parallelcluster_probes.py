@@ -15,11 +15,11 @@ from runspec_emulators.slurm import Cluster
 from runspec_jobs.cli.app import run
 from runspec_jobs.state import probe_leftovers
 from runspec_slurm.parallelcluster import probes
-from tests import pcluster
-from tests.needs import need
-from tests.profiles import own_profile
-from tests.slurm import slurm as slurm
-from tests.waiting import until
+from tests.support.profiles import own_profile
+from tests.support.requirements import need
+from tests.support.slurm import fake_pcluster
+from tests.support.slurm.shared_cluster import slurm as slurm
+from tests.support.wait import until
 
 pytestmark = pytest.mark.slow
 Capture = pytest.CaptureFixture[str]
@@ -49,7 +49,7 @@ ALL = {probe.id: "confirmed" for probe in probes.probes()}
 def head(slurm: Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Give the folder of the head node's programs."""
     need("node")
-    programs = pcluster.install(tmp_path / "bin")
+    programs = fake_pcluster.install(tmp_path / "bin")
     for name, text in (("lfs", LFS), ("stat", STAT), ("sudo", SUDO)):
         (programs / name).write_text(text)
         (programs / name).chmod(0o755)

@@ -17,10 +17,10 @@ from runspec_jobs.cli.app import run
 from runspec_jobs.state import run_record
 from runspec_jobs.testing.entering import posted
 from runspec_jobs.testing.world import ECHO
-from tests import processes
 from tests.e2e.test_launch import mpi as mpi  # a fixture
-from tests.needs import lack, need, need_root
-from tests.profiles import own_profile
+from tests.support import process_table
+from tests.support.profiles import own_profile
+from tests.support.requirements import lack, need, need_root
 
 IMAGE = "localhost/runspec-test:1"
 INCLUDE = "python3,python3-minimal,libpython3-stdlib,dash,bash,coreutils,sed,grep,ca-certificates"
@@ -246,7 +246,7 @@ def test_a_secret_is_in_no_command_line(
     while run(["logs", "boxed"]) == 0 and "11" not in capsys.readouterr().out:
         time.sleep(0.2)
 
-    lines = [words for _, words in processes.words()]
+    lines = [words for _, words in process_table.words()]
 
     assert not any(b"canary-5309" in line for line in lines)
     assert run(["destroy", "boxed"]) == 0

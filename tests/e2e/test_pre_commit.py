@@ -11,11 +11,11 @@ import pytest
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
-from tests.needs import need
+from tests.support.requirements import need
+from tests.support.root import ROOT
 
 pytestmark = pytest.mark.slow
 
-ROOT = Path(__file__).resolve().parents[2]
 GOOD = """\
 apiVersion: runspec/v1
 name: good

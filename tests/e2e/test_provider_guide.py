@@ -11,9 +11,10 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.root import ROOT
+
 pytestmark = pytest.mark.slow
 
-ROOT = Path(__file__).resolve().parents[2]
 UV = (sys.executable, "-m", "uv")  # the one in this environment
 FILE = re.compile(r"^`runspec-tiny/(\S+)`:\n\n```\w+\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 FILES = {"pyproject.toml", "job.yaml", "tests/test_contract.py"} | {

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from tests.e2e.test_podman import CONFIGURATION, STORAGE
-from tests.needs import lack, need, need_root
-from tests.unit.runspec_rehearsal.stand import Stand
+from tests.emulators.aws.stand import Stand
+from tests.support.requirements import lack, need, need_root
 
 IMAGE = "localhost/rehearsal-test:1"
 

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from tests import processes
-from tests.e2e.slurm import Project, cluster as cluster, project as project  # fixtures
+from tests.support import process_table
+from tests.support.slurm.project import Project, cluster as cluster, project as project  # fixtures
 
 pytestmark = pytest.mark.slow
 WORD = "canary-of-slurm-5309"
@@ -65,7 +65,7 @@ def test_a_secret_is_seen_by_the_program_alone(
     number = project.jobs("%i", f"--name={name}")[0]
     shown += project.cluster.run("scontrol", "write", "batch_script", number, "-")
     shown += "".join(project.said("plan", "job.yaml", "--json")[1:]) + project.log()
-    lines = b"".join(words for _, words in processes.words())
+    lines = b"".join(words for _, words in process_table.words())
     holding = [p for p in project.folder.rglob("*") if p.is_file() and WORD.encode() in read(p)]
     home = Path(project.cluster.places.folder)
     holding += [p for p in home.rglob("*") if p.is_file() and WORD.encode() in read(p)]

@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from runspec_emulators.slurm import Cluster, Shape
-from tests.e2e.slurm import Project, project as project  # a fixture
-from tests.needs import need
-from tests.slurm import PROGRAMS
+from tests.support.requirements import need
+from tests.support.slurm.project import Project, project as project  # a fixture
+from tests.support.slurm.shared_cluster import PROGRAMS
 
 pytestmark = pytest.mark.slow
 COUNT = 1000

@@ -12,10 +12,10 @@ from pathlib import Path
 import pytest
 
 from runspec_emulators.slurm import Cloud
-from tests.e2e.slurm import Capture, Project, prepared
-from tests.needs import need
-from tests.saved import saved
-from tests.slurm import PROGRAMS
+from tests.support.requirements import need
+from tests.support.saved_outputs import saved
+from tests.support.slurm.project import Capture, Project, prepared
+from tests.support.slurm.shared_cluster import PROGRAMS
 
 pytestmark = pytest.mark.slow
 LIMIT_S = 150.0

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from tests.e2e.elastic import accounted, fixed, sgd, stepped, went
-from tests.e2e.elastic_sgd import OWN
-from tests.e2e.slurm import Project, cluster as cluster, project as project  # fixtures
+from tests.support.agent.elastic_nodes import accounted, fixed, sgd, stepped, went
+from tests.support.agent.elastic_sgd import OWN
+from tests.support.slurm.project import Project, cluster as cluster, project as project  # fixtures
 
 pytestmark = pytest.mark.slow
 STEPS = 1500

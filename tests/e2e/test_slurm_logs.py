@@ -17,10 +17,10 @@ from typing import Any
 import pytest
 
 from runspec_emulators.slurm import Cluster
-from tests.e2e.following import Saver, program, runspec, until
-from tests.profiles import own_profile
-from tests.slurm import slurm
-from tests.unit.runspec_slurm.login import login
+from tests.support.aws.log_following import Saver, program, runspec, until
+from tests.support.profiles import own_profile
+from tests.support.slurm.login_node import login
+from tests.support.slurm.shared_cluster import slurm
 
 __all__ = ["slurm"]
 pytestmark = pytest.mark.slow

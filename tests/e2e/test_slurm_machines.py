@@ -13,12 +13,12 @@ from typing import Any
 import pytest
 
 from runspec_emulators.slurm import Machines, Shape
-from tests.e2e.machines import WAIT_S, Desk, ended, told
 from tests.e2e.test_launch import mpi as mpi  # a fixture
-from tests.slurm import (
+from tests.emulators.slurm.hand import until
+from tests.support.slurm.machine_jobs import WAIT_S, Desk, ended, told
+from tests.support.slurm.shared_cluster import (
     machines as machines,  # a fixture
 )
-from tests.unit.runspec_rehearsal_slurm.hand import until
 
 pytestmark = [pytest.mark.slow, pytest.mark.root]
 

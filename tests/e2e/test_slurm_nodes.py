@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.e2e.slurm import Project, cluster as cluster, project as project  # fixtures
-from tests.saved import saved
+from tests.support.saved_outputs import saved
+from tests.support.slurm.project import Project, cluster as cluster, project as project  # fixtures
 
 pytestmark = pytest.mark.slow
 # What torchrun does of a fixed group, as far as a program sees it: as many processes as it is told, which know the

@@ -11,10 +11,10 @@ from pathlib import Path
 import pytest
 
 from runspec_emulators.slurm import Cluster
-from tests.e2e.slurm import Capture, Project, prepared
 from tests.e2e.test_podman import IMAGE, podman as podman  # a fixture
-from tests.needs import need
-from tests.slurm import PROGRAMS
+from tests.support.requirements import need
+from tests.support.slurm.project import Capture, Project, prepared
+from tests.support.slurm.shared_cluster import PROGRAMS
 
 pytestmark = [pytest.mark.slow, pytest.mark.podman]
 HERE = "127.0.0.1:9/runspec-test:1"  # of a registry where nobody listens: the nodes have it already

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.e2e.slurm import Project, cluster as cluster, project as project  # fixtures
+from tests.support.slurm.project import Project, cluster as cluster, project as project  # fixtures
 
 pytestmark = pytest.mark.slow
 SAY = "echo on $SLURMD_NODENAME of ${SLURM_JOB_RESERVATION:-none}"

@@ -8,10 +8,10 @@ import pytest
 
 from runspec_jobs.cli.app import run
 from tests.e2e.test_launch import mpi as mpi  # a fixture
-from tests.needs import need
-from tests.profiles import own_profile
-from tests.slurm import PROGRAMS
-from tests.unit.runspec_rehearsal_slurm.hand import holders
+from tests.emulators.slurm.hand import holders
+from tests.support.profiles import own_profile
+from tests.support.requirements import need
+from tests.support.slurm.shared_cluster import PROGRAMS
 
 pytestmark = pytest.mark.slow
 PROFILE = """

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.e2e.slurm import Project, cluster as cluster, project as project  # fixtures
+from tests.support.slurm.project import Project, cluster as cluster, project as project  # fixtures
 
 pytestmark = pytest.mark.slow
 METRIC = {"name": "acc", "goal": "max", "pattern": "acc=(.*)"}

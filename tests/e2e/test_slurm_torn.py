@@ -13,8 +13,8 @@ import pytest
 
 from runspec_agent.store.folder import FolderBucket
 from runspec_agent.store.manifest import MANIFEST, OBJECTS, parsed
-from tests.e2e.slurm import Project, cluster as cluster, project as project  # fixtures
 from tests.faults.chosen import ALL
+from tests.support.slurm.project import Project, cluster as cluster, project as project  # fixtures
 from tests.support.two_files import NAMES, PROGRAM
 
 pytestmark = pytest.mark.slow

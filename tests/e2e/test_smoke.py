@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from tests.needs import need, need_root
+from tests.support.requirements import need, need_root
 
 pytestmark = [pytest.mark.slow, pytest.mark.root]
 

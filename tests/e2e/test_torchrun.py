@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.e2e.test_elastic_torch import torch as torch  # a fixture
-from tests.unit.runspec_inside.nodes import Nodes
+from tests.support.agent.process_nodes import Nodes
 
 pytestmark = pytest.mark.slow
 

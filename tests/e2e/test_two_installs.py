@@ -18,13 +18,13 @@ from typing import Any
 import pytest
 
 from runspec_emulators.aws.region import Region
-from tests import processes
-from tests.needs import lack, need
-from tests.profiles import own_profile
-from tests.waiting import until
+from tests.support import process_table
+from tests.support.profiles import own_profile
+from tests.support.requirements import lack, need
+from tests.support.root import ROOT
+from tests.support.wait import until
 
 pytestmark = pytest.mark.slow
-ROOT = Path(__file__).resolve().parents[2]
 OLD = "a266b12056bf2e7fc986bbd6723f7cb69adce8de"
 LIMIT_S = 120.0
 TEXT = """
@@ -155,7 +155,7 @@ class Begun:
         seen_by("cancel", self.run)
         assert seen_by.told("status", self.run)["state"] == "cancelled"
         seen_by("destroy", self.run)
-        until(lambda: not processes.marked(f"RUNSPEC_RUN={self.run}"))
+        until(lambda: not process_table.marked(f"RUNSPEC_RUN={self.run}"))
 
 
 def test_the_two_installs_are_two(old: Install, new: Install, older: Path) -> None:

@@ -23,13 +23,13 @@ from runspec_emulators.azure.blob import Blobs
 from runspec_emulators.slurm import Cluster
 from runspec_jobs.cli.app import run
 from runspec_jobs.state import run_record
-from tests import frozen
-from tests.e2e.aws import BUCKET, REGION
-from tests.e2e.azure import CONTAINER, blobs as blobs  # a fixture
-from tests.frozen import run_of, submitted_again, thawed
-from tests.needs import need
-from tests.slurm import PROGRAMS
-from tests.waiting import until
+from tests.support import old_versions
+from tests.support.aws.emulated_account import BUCKET, REGION
+from tests.support.azure.emulated_account import CONTAINER, blobs as blobs  # a fixture
+from tests.support.old_versions import run_of, submitted_again, thawed
+from tests.support.requirements import need
+from tests.support.slurm.shared_cluster import PROGRAMS
+from tests.support.wait import until
 
 pytestmark = pytest.mark.slow
 Capture = pytest.CaptureFixture[str]
@@ -136,7 +136,7 @@ def aws(
     region: Region, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Capture
 ) -> Iterator[Old]:
     """Give the runs, and the bucket as they left it."""
-    home = thawed("aws-batch", tmp_path, {"@BOOT_PY@": frozen.boot_text()}) / "home"
+    home = thawed("aws-batch", tmp_path, {"@BOOT_PY@": old_versions.boot_text()}) / "home"
     monkeypatch.setenv("RUNSPEC_HOME", str(home))
     s3: Any = boto3.client("s3", region_name=REGION)
 
@@ -144,7 +144,7 @@ def aws(
         found = s3.list_objects_v2(Bucket=BUCKET, Prefix="v0/").get("Contents", ())
         return [one["Key"] for one in found]
 
-    for key, content in frozen.stored("aws-batch").items():
+    for key, content in old_versions.stored("aws-batch").items():
         s3.put_object(Bucket=BUCKET, Key=key, Body=content)
     yield Old(capsys, keys, lambda key, body: s3.put_object(Bucket=BUCKET, Key=key, Body=body))
     for key in keys():
@@ -222,7 +222,7 @@ def azure(
         tmp_path / "account", emulator.ACCOUNT, machine_env={"RUNSPEC_BELOW": "."}
     ) as account:
         marks = {
-            "@BOOT_PY@": frozen.boot_text(),
+            "@BOOT_PY@": old_versions.boot_text(),
             "@BATCH@": account.url,
             "@BLOBS@": blobs.url,
         }
@@ -233,7 +233,7 @@ def azure(
         monkeypatch.chdir(tmp_path)
         login = {"account_name": blobs.account, "account_key": blobs.key}
         container = BlobServiceClient(blobs.url, credential=login).get_container_client(CONTAINER)
-        for key, content in frozen.stored("azure-batch").items():
+        for key, content in old_versions.stored("azure-batch").items():
             container.upload_blob(key, content, overwrite=True)
         yield Azure(capsys, account, container)
         for one in container.list_blobs("v0/"):
@@ -278,9 +278,9 @@ def slurm(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Capture) -> I
     folder = thawed("slurm", tmp_path)
     monkeypatch.setenv("RUNSPEC_HOME", str(folder / "home"))
     monkeypatch.chdir(tmp_path)
-    agent = folder / "store" / frozen.AGENT_KEY
+    agent = folder / "store" / old_versions.AGENT_KEY
     agent.parent.mkdir(exist_ok=True)
-    agent.write_bytes(frozen.AGENT)
+    agent.write_bytes(old_versions.AGENT)
     job = (folder / "store/runs" / run_of("running") / "job").read_text()
     with Cluster(tmp_path / "cluster", prolog=True, more={"FirstJobId": job}) as cluster:
         for name, value in cluster.env.items():

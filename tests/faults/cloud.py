@@ -22,7 +22,7 @@ from tests.faults.world import (
     Ended,
     World,
 )
-from tests.profiles import own_profile
+from tests.support.profiles import own_profile
 
 AT_ONCE = 8  # worlds that wait for the service most of the time
 

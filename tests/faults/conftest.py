@@ -15,7 +15,7 @@ from tests.faults.batchai import batchai
 from tests.faults.cells import AT_ONCE
 from tests.faults.cloud import AT_ONCE as AT_ONCE_ON_CLOUDS, New
 from tests.faults.world import Driver
-from tests.needs import need
+from tests.support.requirements import need
 
 
 @contextmanager

@@ -26,8 +26,8 @@ from runspec_jobs.state import atomic_io, journal, run_record
 from runspec_local import client, store
 from runspec_local.client import LocalClient
 from tests.faults.boundaries import Boundaries, tree
+from tests.support.root import ROOT
 
-ROOT = str(Path(__file__).parents[2])
 HOOKED = (
     "import sys; sys.path.insert(0, sys.argv.pop(1)); sys.path.insert(0, {root!r}); "
     "from tests.faults.hooked import supervise; supervise({wanted!r})"
@@ -149,7 +149,7 @@ def child(case: Mapping[str, Any]) -> int:
     if "wire" in case:
         wired(case["sdk"]).installed(steps, **case["wire"])
     if wanted := case.get("supervisor"):
-        client.BOOTSTRAP = HOOKED.format(root=ROOT, wanted={"world": case["world"], **wanted})
+        client.BOOTSTRAP = HOOKED.format(root=str(ROOT), wanted={"world": case["world"], **wanted})
     code = app.run(case["words"])
     steps.step("end")
     return code

@@ -13,7 +13,7 @@ from typing import Any, ClassVar
 from runspec_emulators.slurm import Cluster
 from runspec_slurm.queue import ENDED
 from tests.faults.cloud import Cloud, New, new_cloud
-from tests.unit.runspec_slurm.login import Login
+from tests.support.slurm.login_node import Login
 
 SPEC = """\
 apiVersion: runspec/v1

@@ -22,7 +22,7 @@ from tests.faults.world import (
     is_temporary,
     new_world,
 )
-from tests.needs import lack, need, need_root
+from tests.support.requirements import lack, need, need_root
 
 UNAVAILABLE = 69
 

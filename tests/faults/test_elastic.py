@@ -34,8 +34,8 @@ from tests.faults.world import (
     await_that,
     new_world,
 )
-from tests.needs import need
-from tests.slurm import PROGRAMS
+from tests.support.requirements import need
+from tests.support.slurm.shared_cluster import PROGRAMS
 
 pytestmark = pytest.mark.slow
 

@@ -22,9 +22,9 @@ from tests.faults.slurm import slurm
 from tests.faults.struck import Case, Traced, counted, located
 from tests.faults.wire_slurm import BY_SLURM, BY_SSH
 from tests.faults.world import QUICK, Driver
-from tests.needs import need
-from tests.slurm import PROGRAMS
-from tests.unit.runspec_slurm.login import login
+from tests.support.requirements import need
+from tests.support.slurm.login_node import login
+from tests.support.slurm.shared_cluster import PROGRAMS
 
 pytestmark = pytest.mark.slow
 AT_ONCE = 6

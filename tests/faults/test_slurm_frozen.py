@@ -23,8 +23,8 @@ from tests.faults.conftest import drivers
 from tests.faults.shapes import SHAPES, SINGLE, Shape
 from tests.faults.slurm import slurm
 from tests.faults.world import QUICK, UNKNOWN, Driver, await_that, state_of
-from tests.needs import need
-from tests.slurm import PROGRAMS
+from tests.support.requirements import need
+from tests.support.slurm.shared_cluster import PROGRAMS
 
 pytestmark = pytest.mark.slow
 ROUNDS = 10

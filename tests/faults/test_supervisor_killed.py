@@ -17,8 +17,8 @@ from runspec_local import status
 from runspec_local.client import LocalClient
 from runspec_local.supervisor import process
 from tests.faults import chosen
-from tests.unit.runspec_local.test_supervisor import job
-from tests.waiting import until
+from tests.support.wait import until
+from tests.unit.runspec_local.supervisor.test_supervisor import job
 
 KILLS = 50 if chosen.ALL else 5  # of each program
 # fd 9 is inherited: the lock is held as long as anything of the program lives.

@@ -21,10 +21,10 @@ from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar
 
-from tests.processes import children
-from tests.profiles import own_profile
+from tests.support.process_table import children
+from tests.support.profiles import own_profile
+from tests.support.root import ROOT
 
-ROOT = Path(__file__).parents[2]
 MEMORY = Path("/dev/shm")  # where fsync costs nothing: what it is for is tested by its order
 LIMIT_S = 120.0  # of one command line, on a machine that does other things as well
 KILLED = -signal.SIGKILL

@@ -17,8 +17,8 @@ from runspec_emulators.azure.blob import Blobs
 from runspec_emulators.azure.entra import Entra
 from runspec_emulators.azure.identity import MACHINE, Identity
 from runspec_emulators.azure.vault import Vault
-from tests.e2e import certificates
 from tests.realnames.front import Backend, Route
+from tests.support import certificates
 
 SERVICES = "tests.realnames.azure:Azure"
 ACCOUNT, STORAGE, CONTAINER, VAULT = "rehearsal", "jobstore", "rehearsal", "keys"

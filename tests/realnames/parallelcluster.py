@@ -19,7 +19,7 @@ from tests.realnames.metadata import Metadata
 
 SERVICES = "tests.realnames.parallelcluster:ParallelCluster"
 REGION, BUCKET = "us-east-1", "own-files"
-SERVER = "tests.unit.runspec_slurm_parallelcluster.moto_plus"
+SERVER = "tests.support.slurm.moto_parallelcluster"
 SERVICE_NAMES = "cloudformation dynamodb ec2 fsx logs sts ssm s3".split()
 NAMES = [
     "iam.amazonaws.com",

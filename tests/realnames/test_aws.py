@@ -17,10 +17,11 @@ import pytest
 
 from runspec_aws.emulator import ACCOUNT, SETTINGS
 from runspec_aws.session.partition import partition
-from tests.needs import need
-from tests.profiles import own_profile
 from tests.realnames import aws
-from tests.realnames.world import ROOT, Request, World
+from tests.realnames.world import Request, World
+from tests.support.profiles import own_profile
+from tests.support.requirements import need
+from tests.support.root import ROOT
 
 pytestmark = [pytest.mark.slow, pytest.mark.root]
 

@@ -14,10 +14,11 @@ import pytest
 from azure.storage.blob import generate_container_sas
 
 from runspec_emulators.azure.audiences import Cloud
-from tests.profiles import own_profile
 from tests.realnames import azure
 from tests.realnames.azure import BATCHAI, CONTAINER, FILES, HOSTS, IDENTITY, STORAGE, SUBSCRIPTION
-from tests.realnames.world import ROOT, Done, World
+from tests.realnames.world import Done, World
+from tests.support.profiles import own_profile
+from tests.support.root import ROOT
 
 pytestmark = [pytest.mark.slow, pytest.mark.root]
 

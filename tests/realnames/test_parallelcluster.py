@@ -10,13 +10,13 @@ from pathlib import Path
 
 import pytest
 
-from tests.needs import need
-from tests.pcluster import install
-from tests.profiles import own_profile
 from tests.realnames import parallelcluster as services
 from tests.realnames.world import World
-from tests.slurm import PROGRAMS
-from tests.unit.runspec_slurm_parallelcluster.library import interpreter
+from tests.support.profiles import own_profile
+from tests.support.requirements import need
+from tests.support.slurm.fake_pcluster import install
+from tests.support.slurm.pcluster_library import interpreter
+from tests.support.slurm.shared_cluster import PROGRAMS
 
 pytestmark = [pytest.mark.slow, pytest.mark.root]
 

@@ -13,11 +13,11 @@ from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
 from runspec_emulators.listening import Closing
-from tests.needs import need, need_root
 from tests.realnames.inside import PROXY_PORT
 from tests.realnames.proxy import ADDRESS
+from tests.support.requirements import need, need_root
+from tests.support.root import ROOT
 
-ROOT = Path(__file__).resolve().parents[2]
 Trust = Literal["bound", "variables"]
 # What may lead a program elsewhere, or have it trust somebody else: none of it comes along.
 FOREIGN = ("AWS_", "AZURE_", "ARM_", "RUNSPEC_CI", "SSL_CERT_", "NODE_EXTRA", "PIP_CERT")

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple, cast
 
 import pytest
 
-from tests.dealt import CONTRACT, LONG, dealt
+from tests.support.dealing_order import CONTRACT, LONG, dealt
 
 WORKERS = 4
 

@@ -20,9 +20,9 @@ from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
 from tests.conftest import hear
-from tests.needs import need
+from tests.support.requirements import need
+from tests.support.root import ROOT
 
-ROOT = Path(__file__).resolve().parents[2]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
 LINTER = PROJECT["tool"]["importlinter"]
 CONTRACTS = {contract["id"]: contract for contract in LINTER["contracts"]}

@@ -15,7 +15,8 @@ from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).resolve().parents[2]
+from tests.support.root import ROOT
+
 FOLDERS = ("runner", "providers", "tests", "bench", "specs")
 
 # What releases after 3.11.0 brought, by the "Changed in version 3.11.N" of https://docs.python.org/3.11/ and by

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import re
-from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).resolve().parents[2]
+from tests.support.root import ROOT
+
 PAGE = (ROOT / "SECURITY.md").read_text()
 PROMISES = re.findall(r"^\| (.*?\.) \| (.*) \|$", PAGE, re.MULTILINE)
 TESTS = sorted(set(re.findall(r"`([a-z_/0-9]+\.py)::(test_\w+)`", PAGE)))

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import re
-from pathlib import Path
 from typing import NamedTuple
 
 from runspec_jobs.load import registry
 from runspec_jobs.provider import Probes
+from tests.support.root import ROOT
 
-ROOT = Path(__file__).resolve().parents[2]
 PAGE = ROOT / "docs" / "unverified.md"
 ID = r"(?:aws|azure|batchai|pcluster|slurm)-[0-9]+"
 PLACE = re.compile(r"`([\w/]+\.py):(\w+)`")

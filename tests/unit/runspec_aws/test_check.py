@@ -10,7 +10,7 @@ import pytest
 
 from runspec_aws import check
 from runspec_aws.options import AwsOptions
-from tests.unit.runspec_aws.account import SECRET, SHARED, STORE, errors, notes, problems, spec
+from tests.support.aws.specs import SECRET, SHARED, STORE, errors, notes, problems, spec
 
 RESERVED = "cr-0123456789abcdef0"
 # What a spec asks for, the profile beside the usual one, and where the error is.

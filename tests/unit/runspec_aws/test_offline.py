@@ -8,8 +8,8 @@ import subprocess
 import sys
 from pathlib import Path
 
-from tests.profiles import own_profile
-from tests.unit.runspec_aws.account import PROFILE
+from tests.support.aws.specs import PROFILE
+from tests.support.profiles import own_profile
 
 WALLED = """\
 import os, socket, sys

@@ -17,7 +17,7 @@ from runspec_aws.resources import request
 from runspec_aws.resources.instance_types import KNOWN
 from runspec_aws.resources.job_kind import Shape, child, children, shape
 from runspec_jobs.provider import Facts, Source, Spec, Step, tasks
-from tests.unit.runspec_aws.account import PROFILE, SECRET, SHARED, spec
+from tests.support.aws.specs import PROFILE, SECRET, SHARED, spec
 
 RUN = "n-abc123"
 

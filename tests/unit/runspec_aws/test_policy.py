@@ -8,8 +8,8 @@ import pytest
 
 from runspec_aws import plan, policy
 from runspec_jobs.provider import Spec
-from tests.e2e.iam import Asked, allows
-from tests.unit.runspec_aws.account import SHARED, spec
+from tests.support.aws.iam_policy import Asked, allows
+from tests.support.aws.specs import SHARED, spec
 from tests.unit.runspec_aws.test_plan import RUN, facts, steps
 
 

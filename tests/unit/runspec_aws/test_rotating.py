@@ -19,7 +19,7 @@ from runspec_aws.options import AwsOptions
 from runspec_aws.session import clients as sessions
 from runspec_jobs.load.bundle import bundle
 from runspec_jobs.provider import CredentialsError
-from tests.unit.runspec_aws.account import PROFILE
+from tests.support.aws.specs import PROFILE
 
 PARTS, GOOD_FOR = 6, 2  # parts of the folder, and of which one key may send so many
 AT_LEAST_S = 0.11

@@ -15,7 +15,7 @@ from runspec_aws import job, plan, policy, signed
 from runspec_aws.client import AwsClient
 from runspec_aws.options import AwsOptions
 from runspec_jobs.provider import Facts, Problem, Source, Spec, Step, tar_stream
-from tests.unit.runspec_aws.account import PROFILE, SHARED, STORE, errors, notes, problems, spec
+from tests.support.aws.specs import PROFILE, SHARED, STORE, errors, notes, problems, spec
 
 RUN = "n-abc123"
 SIGNED: dict[str, Any] = {"files": "signed", "job_role": None}

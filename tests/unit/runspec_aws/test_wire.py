@@ -11,7 +11,7 @@ from runspec_aws.options import AwsOptions
 from runspec_aws.session.clients import Session
 from runspec_aws.store.objects import Objects
 from runspec_jobs.provider import RemoteError
-from tests.unit.runspec_aws.account import PROFILE
+from tests.support.aws.specs import PROFILE
 
 
 @pytest.fixture

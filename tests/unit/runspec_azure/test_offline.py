@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.profiles import own_profile
-from tests.unit.runspec_azure.subscription import PROFILE
+from tests.support.azure.specs import PROFILE
+from tests.support.profiles import own_profile
 from tests.unit.specs import batch_ai
 
 WALLED = """\

@@ -9,7 +9,7 @@ import pytest
 
 from runspec_azure.batch import client, plan, signed
 from runspec_jobs.provider import Facts, Source, Spec, Step
-from tests.unit.runspec_azure.subscription import IDENTITY, SHARED, STORE, errors, options, spec
+from tests.support.azure.specs import IDENTITY, SHARED, STORE, errors, options, spec
 
 FOLDER = {"name": "code", "source": "./code", "target": "/job/code"}
 OUTPUT = {"name": "model", "path": "/job/model"}

@@ -17,8 +17,8 @@ from runspec_slurm.discover import cluster, node
 from runspec_slurm.options import SlurmOptions
 from runspec_slurm.profile_template import PROFILE
 from runspec_slurm.session.transport import Here
-from tests.needs import need
-from tests.slurm import PROGRAMS, slurm
+from tests.support.requirements import need
+from tests.support.slurm.shared_cluster import PROGRAMS, slurm
 
 __all__ = ["slurm"]
 

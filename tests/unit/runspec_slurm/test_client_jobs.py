@@ -18,9 +18,9 @@ from runspec_slurm import orphans, reasons, timing
 from runspec_slurm.client import SlurmClient
 from runspec_slurm.options import SlurmOptions
 from runspec_slurm.queue import ENDED
-from tests.needs import need
-from tests.slurm import PROGRAMS
-from tests.unit.runspec_slurm.login import login
+from tests.support.requirements import need
+from tests.support.slurm.login_node import login
+from tests.support.slurm.shared_cluster import PROGRAMS
 
 pytestmark = pytest.mark.slow
 LIMIT_S = 60.0

@@ -14,7 +14,7 @@ from runspec_slurm.session.transport import Done, Here, Ssh, Transport
 from runspec_slurm.store import outputs
 from runspec_slurm.store.batch_fetch import AT_ONCE_BYTES
 from runspec_slurm.store.workspace import Shelf
-from tests.unit.runspec_slurm.login import login
+from tests.support.slurm.login_node import login
 
 RUN, TASKS, FILES = "job-a1", 20, 25
 

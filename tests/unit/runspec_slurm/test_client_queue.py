@@ -16,7 +16,7 @@ from runspec_slurm.options import SlurmOptions
 from runspec_slurm.queue import Past, Queue, Row
 from runspec_slurm.session.transport import Done, Here
 from runspec_slurm.store.workspace import Shelf
-from tests.unit.runspec_slurm.clusters import spec
+from tests.support.slurm.specs import spec
 
 LINE = "7|N/A|RUNNING|None|0|1|1|10|NONE|node1|/w|job-a1|".replace("|", queue.BETWEEN)
 

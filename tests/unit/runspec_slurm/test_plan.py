@@ -14,7 +14,7 @@ from runspec_slurm.job.sbatch_argv import words as argv
 from runspec_slurm.options import SlurmOptions
 from runspec_slurm.provider import PROVIDER
 from runspec_slurm.store import layout
-from tests.unit.runspec_slurm.clusters import FOUND, RUN, facts, problems, sbatch, spec, with_
+from tests.support.slurm.specs import FOUND, RUN, facts, problems, sbatch, spec, with_
 
 
 def words(options: dict[str, Any] | None = None, found: Any = FOUND, **fields: Any) -> list[str]:

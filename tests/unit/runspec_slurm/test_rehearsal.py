@@ -10,8 +10,8 @@ import pytest
 
 from runspec_jobs.provider import Unavailable
 from runspec_slurm.emulator import stage
-from tests.needs import need
-from tests.slurm import PROGRAMS
+from tests.support.requirements import need
+from tests.support.slurm.shared_cluster import PROGRAMS
 
 pytestmark = pytest.mark.slow
 PROFILE = {

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterable, Iterator, Mapping
-from pathlib import Path
 from statistics import mean
 from typing import NamedTuple
 
@@ -16,8 +15,9 @@ from runspec_jobs.simulate.runs import Job, Outcome, elastic, gang
 from runspec_jobs.simulate.scaling import Scaling
 from runspec_jobs.simulate.throughput import Curve
 from runspec_jobs.simulate.trace import Trace
+from tests.support.root import ROOT
 
-TRACES = Path(__file__).resolve().parents[3] / "docs" / "traces"
+TRACES = ROOT / "docs" / "traces"
 IMAGENET_90 = 90 * 1_281_167
 PRICE = 24.48
 RUNS = 200

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import importlib.util
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
 from hypothesis import given, strategies as st
 
-FILE = Path(__file__).resolve().parents[3] / "specs" / "elastic" / "batches.py"
+from tests.support.root import ROOT
+
+FILE = ROOT / "specs" / "elastic" / "batches.py"
 _spec = importlib.util.spec_from_file_location("batches", FILE)
 assert _spec is not None and _spec.loader is not None
 batches: Any = importlib.util.module_from_spec(_spec)

@@ -14,9 +14,9 @@ from pathlib import Path
 import pytest
 
 from runspec_jobs.cli.app import run
+from tests.support.root import ROOT
 from tests.unit.specs import elastic_costs
 
-ROOT = Path(__file__).resolve().parents[3]
 PAGE = ROOT / "docs" / "elastic-costs.md"
 
 

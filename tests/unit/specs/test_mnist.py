@@ -22,7 +22,9 @@ from typing import Any
 
 import pytest
 
-SCRIPT = Path(__file__).parents[3] / "specs" / "mnist" / "prepare_data.py"
+from tests.support.root import ROOT
+
+SCRIPT = ROOT / "specs" / "mnist" / "prepare_data.py"
 
 
 def load_script() -> ModuleType:

@@ -12,13 +12,13 @@ from typing import Any
 
 import pytest
 
-from tests.profiles import own_profile
+from tests.support.profiles import own_profile
+from tests.support.root import ROOT
 from tests.unit.specs import batch_ai
 from tests.unit.specs.test_plans import AZURE, read
 
 pytestmark = pytest.mark.slow
 
-ROOT = Path(__file__).resolve().parents[3]
 SPECS = sorted(path.name for path in (ROOT / "specs").glob("*.yaml"))
 # Of no use to Batch AI, which had no nodes that come and go.
 ELASTIC = [name for name in SPECS if read(ROOT / "specs" / name).cluster.nodes.elastic]

@@ -24,9 +24,10 @@ from runspec_jobs.load import profile as profiles, registry, source
 from runspec_jobs.load.profile import Profile
 from runspec_jobs.plan import model as plan
 from runspec_jobs.provider import Facts, Request, Source, Spec, inside_boot, inside_zipapp
-from tests.unit.specs import arm_bodies, azure_bodies, batch_ai, parallel_clusters, slurm_clusters
+from tests.support.azure import arm_bodies, batch_bodies
+from tests.support.root import ROOT
+from tests.unit.specs import batch_ai, parallel_clusters, slurm_clusters
 
-ROOT = Path(__file__).resolve().parents[3]
 SPECS = sorted((ROOT / "specs").glob("*.yaml"))
 GOLDEN = ROOT / "tests" / "golden"
 ENGINES = ("process", "podman")
@@ -327,8 +328,8 @@ def test_azures_own_models_and_description_find_nothing_wrong_with_a_request(
 
     asked = [r for s in made.steps for r in (s.do, s.undo) if r and r.service == "batch"]
     bodies = [(r.operation, r.params.get("body")) for r in asked]
-    assert [azure_bodies.by_the_sdk(*one) for one in bodies] == [[]] * len(bodies)
-    assert [azure_bodies.by_the_description(*one) for one in bodies] == [[]] * len(bodies)
+    assert [batch_bodies.by_the_sdk(*one) for one in bodies] == [[]] * len(bodies)
+    assert [batch_bodies.by_the_description(*one) for one in bodies] == [[]] * len(bodies)
     managed = [s.do.params["body"] for s in made.steps if s.do.service == "arm"]
     assert [arm_bodies.by_the_sdk(one) for one in managed] == [[]] * len(managed)
     assert [arm_bodies.by_the_description(one) for one in managed] == [[]] * len(managed)
@@ -366,7 +367,7 @@ def test_the_models_would_find_a_wrong_key(change: dict[str, Any], said: str) ->
     found = planned(ROOT / "specs" / "hello.yaml", "azure-batch", "batch")
     body = next(s.do.params["body"] for s in found.steps if s.id == "pool")
 
-    wrong_with_it = azure_bodies.by_the_sdk("Pool_Add", {**body, **change})
+    wrong_with_it = batch_bodies.by_the_sdk("Pool_Add", {**body, **change})
 
     assert [text for text in wrong_with_it if said in text] != []
 

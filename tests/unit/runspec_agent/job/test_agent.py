@@ -1,0 +1,893 @@
+"""The first process of a job, from the claim to the last save: by its own parts, and as a service starts it."""
+
+from __future__ import annotations
+
+import hashlib
+import itertools
+import json
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import tarfile
+import time
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from functools import cache
+from io import BytesIO
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings, strategies as st
+
+from runspec_agent.base.job_env import LOST, STOPPED, Failure
+from runspec_agent.base.task_identity import Place, place, rename, values, variable
+from runspec_agent.job.agent import Agent
+from runspec_agent.retry.failure_count import AGAIN
+from runspec_agent.store.base import Bucket
+from runspec_agent.store.manifest import MANIFEST, OBJECTS, parsed
+from runspec_jobs.provider.payload import boot_py, zipapp_bytes
+from runspec_jobs.spec.model import Spec
+from runspec_jobs.spec.placeholders import tasks, variable as core_variable
+from tests.support.agent.breakable_stores import Way
+from tests.support.agent.metadata_services import NOTICE, Machine
+from tests.support.agent.process_nodes import fake_mpirun as fake_mpirun
+from tests.support.wait import LIMIT_S
+
+ZIPAPP = zipapp_bytes()
+DIGEST = hashlib.sha256(ZIPAPP).hexdigest()
+RECORD: dict[str, Any] = {
+    "run": "r",
+    "shape": "single",
+    "nodes": 1,
+    "slots": 1,
+    "launch": "none",
+    "attempts": 1,
+    "sweep": [],
+    "mounts": [],
+    "outputs": [],
+    "requirements": [],
+    "build_constraints": [],
+}
+WORDS = "RUNSPEC_JOB=BATCH_ID RUNSPEC_ATTEMPT=BATCH_TRY RUNSPEC_INDEX=BATCH_INDEX RUNSPEC_RANK=BATCH_NODE"
+MODEL = {"name": "my-model", "path": "/out/model", "sync_s": None}
+
+
+# Which job this is
+
+
+@pytest.mark.parametrize(
+    ("env", "record", "found"),
+    [
+        ({"RUNSPEC_JOB": "j"}, {}, Place("j", 0, 0, 1)),
+        ({"RUNSPEC_JOB": "j", "RUNSPEC_ATTEMPT": "3"}, {}, Place("j", 0, 0, 3)),
+        ({"RUNSPEC_JOB": "j", "RUNSPEC_TASK": "3"}, {}, Place("j", 3, 0, 1)),
+        (
+            {"RUNSPEC_JOB": "j:7", "RUNSPEC_INDEX": "7"},
+            {"shape": "array"},
+            Place("j", 7, 0, 1),
+        ),
+        (
+            {"RUNSPEC_JOB": "j:7", "RUNSPEC_INDEX": "7"},
+            {"shape": "array", "nodes": 3},
+            Place("j", 2, 1, 1),
+        ),
+        (
+            {"RUNSPEC_JOB": "j#2", "RUNSPEC_RANK": "2"},
+            {"shape": "nodes", "nodes": 3},
+            Place("j", 0, 2, 1),
+        ),
+    ],
+)
+def test_a_job_knows_its_place(env: dict[str, str], record: dict[str, Any], found: Place) -> None:
+    """All that belong together have the id that the claim is by."""
+    assert place(env, {**RECORD, **record}) == found
+
+
+def test_variables_get_the_names_of_the_contract() -> None:
+    """Where the service gives them."""
+    env = {"RUNSPEC_WORDS": "A=B C=D", "B": "1"}
+
+    rename(env)
+
+    assert env == {"RUNSPEC_WORDS": "A=B C=D", "B": "1", "A": "1"}
+
+
+names = st.from_regex(r"[a-z][a-z0-9-]{0,8}", fullmatch=True)
+sweeps = st.dictionaries(
+    names, st.lists(st.text("abc", min_size=1), min_size=1, max_size=3, unique=True), max_size=3
+)
+
+
+@given(sweeps)
+@settings(max_examples=60)
+def test_tasks_have_the_values_that_were_planned(sweep: dict[str, list[str]]) -> None:
+    """In the order of runspec_jobs.spec.placeholders.tasks, under the same names."""
+    spec = Spec.model_construct(sweep={name: tuple(among) for name, among in sweep.items()})
+    planned = [dict(found) for found in tasks(spec)]
+
+    assert [values(list(sweep.items()), n) for n in range(len(planned))] == planned
+    for name in sweep:
+        assert variable("SWEEP", name) == core_variable("sweep", name)
+
+
+# Whether it is tried again
+
+
+@pytest.fixture
+def one(bucket: Bucket, tmp_path: Path) -> Iterator[Any]:
+    """Make an agent of a try of this run."""
+    made: list[Agent] = []
+
+    def agent_of(attempt: int = 1, rank: int = 0, **record: Any) -> Agent:
+        bucket.put("runs/r/record.json", json.dumps({**RECORD, **record}).encode())
+        env = {"RUNSPEC_RUN": "r", "RUNSPEC_JOB": "j", "RUNSPEC_ATTEMPT": str(attempt)}
+        made.append(Agent(bucket, {**env, "RUNSPEC_RANK": str(rank)}))
+        return made[-1]
+
+    yield agent_of
+    for found in made:
+        os.rmdir(found.folder)
+
+
+@pytest.mark.parametrize("code", [0, STOPPED])
+def test_success_and_a_stop_are_told_as_they_are(one: Any, code: int) -> None:
+    """A machine that was taken away is the service's to replace."""
+    assert one(attempts=3)._judge(code) == code
+
+
+def test_a_failure_is_tried_again_until_its_tries_are_used_up(
+    one: Any, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The last one tells the code."""
+    assert [one(n, attempts=3)._judge(4) for n in (1, 2, 3)] == [AGAIN, AGAIN, 4]
+
+    assert "runspec: failed with 4; this was try 2 of 3\n" in capsys.readouterr().err
+
+
+def test_only_failures_are_counted(one: Any) -> None:
+    """Not the attempts that machines were taken away in."""
+    assert [one(n, attempts=2)._judge(4) for n in (3, 7)] == [AGAIN, 4]
+
+
+def test_a_try_that_is_judged_twice_counts_once(one: Any) -> None:
+    """Its exit may have been lost on the way to the service."""
+    assert [one(1, attempts=2)._judge(4) for _ in range(2)] == [AGAIN, AGAIN]
+
+
+def test_nodes_count_their_own_failures(one: Any) -> None:
+    """Rank 1 and rank 10 are two."""
+    one(1, rank=10, attempts=2)._judge(4)
+
+    assert one(1, rank=1, attempts=2)._judge(4) == AGAIN
+
+
+def test_the_programs_own_75_does_not_go_on_for_ever(one: Any) -> None:
+    """It is a code like another, and the service must not see it after the last try."""
+    assert [one(n, attempts=2)._judge(AGAIN) for n in (1, 2)] == [AGAIN, 1]
+
+
+def test_the_programs_own_code_does_not_end_a_sweep(one: Any) -> None:
+    """Only the agent ends with the code that does; what the program's was is in the note."""
+    assert [one(n, attempts=2, stops=77)._judge(77) for n in (1, 2)] == [AGAIN, AGAIN]
+    assert one(3, attempts=2)._judge(77) == 77
+
+    noted = [found.key for found in one().bucket.listing("runs/r/failures/0-0/")]
+    assert noted[-2:] == ["runs/r/failures/0-0/2-77", "runs/r/failures/0-0/3-77"]
+
+
+def test_a_node_that_a_launcher_lost_is_not_counted(one: Any) -> None:
+    """It is no failure of the job."""
+    assert one(1, attempts=1, launch="mpi")._judge(LOST) == LOST
+    assert one(2, attempts=1, launch="mpi")._judge(4) == 4
+
+
+def test_a_run_that_was_destroyed_is_not_begun(bucket: Bucket) -> None:
+    """There is nothing to do."""
+    with pytest.raises(Failure, match="the run r has been destroyed"):
+        Agent(bucket, {"RUNSPEC_RUN": "r", "RUNSPEC_JOB": "j"})
+
+
+# As a service starts it
+
+
+@cache
+def oldest() -> str:
+    """Give the oldest Python that is here: jobs run in any from 3.6 on."""
+    for name in ("python3.6", "python3.7", "python3.8", "python3.9"):
+        found = shutil.which(name)
+        if (
+            found
+            and not subprocess.run([found, "-c", "import ssl"], capture_output=True).returncode
+        ):
+            return found
+    return sys.executable
+
+
+class Service:
+    """Starts jobs as services do, with their own variables, and streams that are a log.
+
+    AWS Batch gives a text that gets the zipapp; Azure Batch puts the zipapp there; on a shared folder it is there.
+    """
+
+    def __init__(self, bucket: Bucket, folder: Path) -> None:
+        self.bucket, self.folder = bucket, folder
+        self.python = oldest()
+        self.jobs: list[subprocess.Popen[str]] = []
+        bucket.put(f"inside/{DIGEST}.pyz", ZIPAPP)
+
+    def starts(
+        self, *words: str, record: Mapping[str, Any] = {}, at: str = "root", **env: str
+    ) -> subprocess.Popen[str]:
+        text = json.dumps({**RECORD, **record})
+        self.bucket.put("runs/r/record.json", text.encode())
+        kept = "PATH RUNSPEC_STORE RUNSPEC_BLOB_URL RUNSPEC_REGION RUNSPEC_SAS AWS_ENDPOINT_URL_S3".split()
+        kept += ["AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"]
+        whole = {k: os.environ[k] for k in kept if k in os.environ} | {
+            "RUNSPEC_RUN": "r",
+            "RUNSPEC_INSIDE_SHA256": DIGEST,
+            "RUNSPEC_WORDS": WORDS,
+            "RUNSPEC_BELOW": str(self.folder / at),
+            "RUNSPEC_HOST": "here",
+            "LC_ALL": "C",
+            "TMPDIR": str(self.folder),
+            "BATCH_ID": "job-1",
+            "BATCH_TRY": "1",
+            **env,
+        }
+        line = [self.python, "-IS", "-c", boot_py(), *words]
+        if not whole["RUNSPEC_STORE"].startswith("s3:"):
+            app = self.folder / "inside.pyz"
+            if not app.exists():  # others may be reading it
+                app.write_bytes(ZIPAPP)
+            line[2:4] = [str(app), "job", *["--"] * bool(words)]
+        streams: dict[str, Any] = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+        job = subprocess.Popen(line, env=whole, text=True, start_new_session=True, **streams)
+        self.jobs.append(job)
+        return job
+
+    def runs(self, *words: str, **how: Any) -> tuple[int, str, str]:
+        """Give the exit code and both streams."""
+        job = self.starts(*words, **how)
+        out, err = job.communicate(timeout=60)
+        return job.returncode, out, err
+
+    def output(self, path: str, place: str = "my-model/0/0") -> bytes | None:
+        """Give what was saved last of a file."""
+        at = f"runs/r/outputs/{place}/"
+        entry = parsed(self.bucket.get(at + MANIFEST), MANIFEST).files.get(path)
+        return None if entry is None else self.bucket.get(at + OBJECTS + entry.object)
+
+
+@pytest.fixture
+def service(bucket: Bucket, tmp_path: Path) -> Iterator[Service]:
+    found = Service(bucket, tmp_path)
+    yield found
+    for job in found.jobs:
+        if job.poll() is None:
+            os.killpg(job.pid, signal.SIGKILL)
+        job.communicate()
+
+
+def sh(script: str) -> tuple[str, ...]:
+    return ("sh", "-c", script)
+
+
+def test_the_program_gets_its_words_and_the_log_all_of_its_lines(service: Service) -> None:
+    """Byte for byte; the last line too, with or without its end."""
+    script = 'for w; do echo "<$w>"; done; echo err >&2; printf last'
+
+    code, out, err = service.runs(*sh(script), "sh", "a b", "", "$HOME", "it's", "é")
+
+    assert (code, out, err) == (0, "<a b>\n<>\n<$HOME>\n<it's>\n<é>\nlast", "err\n")
+
+
+def test_words_that_do_not_come_with_the_job_stand_in_its_record(service: Service) -> None:
+    record = {"argv": [*sh('for w; do echo "<$w>"; done'), "sh", "a b", "$HOME 'x", "é"]}
+
+    assert service.runs(record=record)[1] == "<a b>\n<$HOME 'x>\n<é>\n"
+
+
+@pytest.mark.parametrize("kind", [pytest.param("blob", marks=pytest.mark.slow)], indirect=True)
+def test_the_program_does_not_see_the_signature(service: Service) -> None:
+    """It stands in no log by accident. It is no wall: it is the same user's process that has it."""
+    sas = os.environ["RUNSPEC_SAS"]
+
+    code, out, err = service.runs("env")
+
+    assert code == 0 and "RUNSPEC_RUN=r\n" in out
+    assert "RUNSPEC_SAS" not in out and sas not in out + err
+
+
+def left(folder: Path) -> list[str]:
+    """Return what agents have left in their temporary folder: a service's own zipapp is not theirs."""
+    return [path.name for path in folder.glob("runspec-*")]
+
+
+@pytest.mark.parametrize("script", ["true", "exit 3", "kill -9 $$"])
+def test_nothing_of_ours_stays_after_any_end_of_the_program(
+    service: Service, tmp_path: Path, script: str
+) -> None:
+    """Neither what the agent needed for now, nor a zipapp that it got from the store."""
+    service.runs(*sh(script))
+
+    assert left(tmp_path) == []
+
+
+@pytest.mark.parametrize("kind", ["s3"], indirect=True)
+def test_what_a_killed_agent_leaves_is_taken_away_by_the_next(
+    service: Service, tmp_path: Path
+) -> None:
+    service.runs(*sh("kill -9 $PPID; exec sleep 60"))
+    assert len(left(tmp_path)) == 1
+
+    service.runs("true", BATCH_ID="job-2")
+
+    assert left(tmp_path) == []
+
+
+@pytest.mark.parametrize("kind", ["s3"], indirect=True)
+def test_a_signal_at_any_time_leaves_nothing(service: Service, tmp_path: Path) -> None:
+    """From when the text has begun until the program runs, and then."""
+    for delay_s in [0.04 * n for n in range(12)]:
+        job = service.starts(*sh("exec sleep 60"))
+        time.sleep(delay_s)
+        job.terminate()
+        job.communicate(timeout=60)
+
+        assert (left(tmp_path), delay_s) == ([], delay_s)
+
+
+@pytest.mark.parametrize("kind", ["s3"], indirect=True)
+def test_jobs_that_begin_at_once_take_nothing_from_each_other(
+    service: Service, tmp_path: Path
+) -> None:
+    """All but one are duplicates, which have nothing to do."""
+    jobs = [service.starts("true", BATCH_ID=f"job-{n}") for n in range(6)]
+
+    ends = [(job.communicate(timeout=60), job.returncode)[1] for job in jobs]
+
+    assert (ends, left(tmp_path)) == ([0] * 6, [])
+
+
+@pytest.mark.parametrize("kind", ["s3"], indirect=True)
+def test_the_folder_of_a_job_that_lives_is_left_to_it(service: Service, tmp_path: Path) -> None:
+    other = service.starts(*sh("echo up; exec sleep 60"))
+    assert other.stdout is not None and other.stdout.readline() == "up\n"
+    (its,) = left(tmp_path)
+    (tmp_path / "runspec-other").mkdir()  # of another program, or of an older version
+
+    service.runs("true", BATCH_ID="job-2")
+
+    assert sorted(left(tmp_path)) == sorted([its, "runspec-other"])
+
+
+def test_the_contract_is_kept(service: Service, tmp_path: Path) -> None:
+    """All the variables, and the words that stand for them; secrets and the user's own are untouched."""
+    record = {
+        "shape": "array",
+        "slots": 4,
+        "sweep": [["lr", ["a", "é"]], ["seed", ["1", "2"]]],
+        "outputs": [MODEL],
+    }
+    env = {
+        "BATCH_INDEX": "2",
+        "BATCH_TRY": "2",
+        "SECRET": "s3 cret\nx",
+        "PYTHONPATH": "/x",
+        "IFS": "y",
+    }
+
+    code, out, err = service.runs(
+        *sh('env; echo "SCRIPT $1"'), "sh", "${sweep.lr}+${outputs.my-model}", record=record, **env
+    )
+
+    assert (code, err) == (0, "")
+    for line in (
+        "RUNSPEC_RUN=r",
+        "RUNSPEC_JOB=job-1",
+        "RUNSPEC_TASK=2",
+        "RUNSPEC_ATTEMPT=2",
+        "RUNSPEC_RANK=0",
+        "RUNSPEC_NODES=1",
+        "RUNSPEC_SLOTS=4",
+        "RUNSPEC_SWEEP_LR=é",
+        "RUNSPEC_SWEEP_SEED=1",
+        f"RUNSPEC_OUTPUT_MY_MODEL={tmp_path}/root/out/model",
+        f"SCRIPT é+{tmp_path}/root/out/model",
+        "SECRET=s3 cret\nx",
+        "PYTHONPATH=/x",
+    ):
+        assert line + "\n" in out
+
+
+def test_what_is_read_and_written_lies_below(
+    service: Service, bucket: Bucket, tmp_path: Path
+) -> None:
+    """RUNSPEC_BELOW stands for the root that a process does not have."""
+    buffer = BytesIO()
+    with tarfile.open(fileobj=buffer, mode="w") as archive:
+        info = tarfile.TarInfo("deep/日")
+        info.size = 4
+        archive.addfile(info, BytesIO(b"code"))
+    bucket.put("blobs/c.tar", buffer.getvalue())
+    bucket.put("store/data/x é", b"data")
+    record = {
+        "mounts": [
+            {"name": "code", "target": "/in/code", "kind": "tar", "key": "blobs/c.tar"},
+            {"name": "data", "target": "/in/data", "kind": "prefix", "key": "store/data/"},
+            {"name": "all", "target": "/in/all", "kind": "folder", "path": "fs/mine"},
+        ],
+        "outputs": [MODEL],
+    }
+    script = (
+        'cat "$1/deep/日" "$2/x é"; echo shared >"$3/s"; mkdir "$RUNSPEC_OUTPUT_MY_MODEL/d"; '
+        'echo saved >"$RUNSPEC_OUTPUT_MY_MODEL/d/é"'
+    )
+
+    found = service.runs(
+        *sh(script), "sh", "${mounts.code}", "${mounts.data}", "${mounts.all}", record=record
+    )
+
+    assert found == (0, "codedata", "")
+    assert (tmp_path / "root/mnt/runspec/fs/mine/s").read_text() == "shared\n"
+    assert service.output("d/é") == b"saved\n"
+    saved = parsed(service.bucket.get("runs/r/outputs/my-model/0/0/" + MANIFEST), MANIFEST)
+    assert list(saved.files) == ["d/é"]
+
+
+def test_outputs_are_saved_when_the_program_fails(service: Service) -> None:
+    """And its code is the job's."""
+    code, _, err = service.runs(
+        *sh('echo x >"$RUNSPEC_OUTPUT_MY_MODEL/f"; exit 3'), record={"outputs": [MODEL]}
+    )
+
+    assert (code, err) == (3, "")
+    assert service.output("f") == b"x\n"
+
+
+@pytest.mark.parametrize("kind", ["s3"], indirect=True)
+def test_what_cannot_be_saved_is_a_failure(service: Service, way: Way) -> None:
+    """Exit 1, a line for each, and the rest is there."""
+    way.breaks("403", "PUT", "/objects/", times=100)
+
+    code, _, err = service.runs(
+        *sh('cd "$RUNSPEC_OUTPUT_MY_MODEL"; echo x >good'), record={"outputs": [MODEL]}
+    )
+
+    assert code == 1
+    assert err.startswith("runspec: not saved: output 'my-model': the store refuses runs/r/outputs")
+    assert service.output("good") is None
+
+
+def test_sigterm_reaches_the_program_and_what_it_writes_then_is_saved(service: Service) -> None:
+    """Within the grace; the code says that it was asked to stop."""
+    script = (
+        "trap 'echo last >\"$RUNSPEC_OUTPUT_MY_MODEL/f\"; echo bye; exit 0' TERM; echo up; "
+        "while :; do sleep 0.05; done"
+    )
+    job = service.starts(*sh(script), record={"outputs": [MODEL]})
+    assert job.stdout is not None and job.stdout.readline() == "up\n"
+
+    job.send_signal(signal.SIGTERM)
+
+    out, err = job.communicate(timeout=LIMIT_S)
+    assert (job.returncode, out, err) == (STOPPED, "bye\n", "")
+    assert service.output("f") == b"last\n"
+
+
+def test_a_program_that_does_not_listen_is_killed_after_its_grace(service: Service) -> None:
+    """And what it wrote is saved before the service ends us."""
+    script = "trap '' TERM; echo x >\"$RUNSPEC_OUTPUT_MY_MODEL/f\"; echo up; while :; do sleep 0.05; done"
+    job = service.starts(*sh(script), record={"outputs": [MODEL]}, RUNSPEC_GRACE_S="0.3")
+    assert job.stdout is not None and job.stdout.readline() == "up\n"
+    began = time.monotonic()
+
+    job.send_signal(signal.SIGTERM)
+
+    job.communicate(timeout=LIMIT_S)
+    assert job.returncode == STOPPED
+    assert 0.3 <= time.monotonic() - began < 20  # the grace of who names none
+    assert service.output("f") == b"x\n"
+
+
+def test_a_later_attempt_goes_on_from_what_was_saved(service: Service) -> None:
+    """On another machine; what it did not save itself stays saved."""
+    record = {"outputs": [MODEL], "attempts": 2}
+    script = 'cd "$RUNSPEC_OUTPUT_MY_MODEL"; cat step 2>/dev/null; echo $RUNSPEC_ATTEMPT >>step; '
+
+    codes = [
+        service.runs(*sh(script + end), record=record, at=f"machine-{n}", BATCH_TRY=str(n))[:2]
+        for n, end in ((1, "exit 9"), (2, ":"))
+    ]
+
+    assert codes == [(AGAIN, ""), (0, "1\n")]
+    assert service.output("step") == b"1\n2\n"
+
+
+# The notice of a spot machine
+
+SPOT = {"spot": True, "outputs": [MODEL], "attempts": 1}
+
+
+@pytest.fixture
+def machine() -> Iterator[Machine]:
+    with Machine() as found:
+        yield found
+
+
+def noticed(service: Service, machine: Machine, script: str) -> tuple[int, str, str]:
+    """Run *script*, which says "up", on a machine that then has a notice."""
+    job = service.starts(*sh(script), record=SPOT, RUNSPEC_GRACE_S="20", **machine.env())
+    assert job.stdout is not None and job.stdout.readline() == "up\n"
+    machine.ends = NOTICE
+    out, err = job.communicate(timeout=60)
+    return job.returncode, out, err
+
+
+@pytest.mark.slow
+def test_a_notice_ends_the_program_saves_and_is_no_failure(
+    service: Service, bucket: Bucket, machine: Machine
+) -> None:
+    script = (
+        "trap 'echo last >\"$RUNSPEC_OUTPUT_MY_MODEL/f\"; exit 9' TERM; echo up; "
+        "while :; do sleep 0.05; done"
+    )
+
+    found = noticed(service, machine, script)
+
+    said = "runspec: the machine is to be taken away at 2026-11-21T20:22:00Z: the program is told to end\n"
+    assert found == (STOPPED, "", said)
+    assert service.output("f") == b"last\n"
+    assert list(bucket.listing("runs/r/failures/")) == []
+
+
+@pytest.mark.slow
+def test_a_program_that_ends_well_after_the_notice_is_tried_again(
+    service: Service, machine: Machine
+) -> None:
+    """It may have saved half of its work and left, as is usual at SIGTERM."""
+    script = "trap 'exit 0' TERM; echo up; while :; do sleep 0.05; done"
+
+    assert noticed(service, machine, script)[0] == STOPPED
+
+
+def test_a_job_has_nothing_to_suffer_where_there_is_no_machine_to_ask(service: Service) -> None:
+    """It is as fast, and says nothing."""
+    began = time.monotonic()
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        there = f"http://127.0.0.1:{silent.getsockname()[1]}"
+
+        found = service.runs("true", record=SPOT, AWS_EC2_METADATA_SERVICE_ENDPOINT=there)
+
+    assert found == (0, "", "")
+    assert time.monotonic() - began < 20  # one that waited for three answers would take 21 s
+
+
+def test_only_jobs_that_may_be_on_spot_ask(service: Service, machine: Machine) -> None:
+    machine.ends = NOTICE
+
+    service.runs("sleep", "0.5", **machine.env())
+
+    assert machine.calls == []
+
+
+# Tasks that are stopped
+
+SWEEP = {"shape": "array", "sweep": [["n", ["a", "b"]]], "outputs": [MODEL]}
+
+
+def test_a_task_that_was_stopped_does_not_begin_again_and_the_others_do(
+    service: Service, bucket: Bucket
+) -> None:
+    bucket.put("runs/r/stop/1", b"")
+
+    other = service.runs("echo", "begun", record=SWEEP, BATCH_INDEX="0")
+    code, out, err = service.runs("echo", "begun", record=SWEEP, BATCH_INDEX="1", BATCH_TRY="2")
+
+    assert other[:2] == (0, "begun\n")
+    assert (code, out, err) == (STOPPED, "", "runspec: its task was stopped, leaving\n")
+
+
+def test_a_task_hears_that_it_is_stopped_and_saves_what_it_wrote(
+    service: Service, bucket: Bucket
+) -> None:
+    """Where its service kills what it ends."""
+    script = 'trap "echo told >$RUNSPEC_OUTPUT_MY_MODEL/f; exit 0" TERM; echo begun; while :; do sleep 0.1; done'
+    job = service.starts(*sh(script), record={**SWEEP, "stop_s": 0.1}, BATCH_INDEX="1")
+    assert job.stdout is not None
+    job.stdout.readline()
+
+    bucket.put("runs/r/stop/1", b"")
+
+    job.communicate(timeout=60)
+    assert (job.returncode, service.output("f", "my-model/1/0")) == (STOPPED, b"told\n")
+
+
+# Nodes of an array, which are tried together
+
+NODES = {"shape": "array", "nodes": 2}
+
+
+@pytest.mark.slow
+def test_a_node_that_cannot_be_made_ready_ends_the_one_that_waits_for_it(
+    service: Service, bucket: Bucket, tmp_path: Path
+) -> None:
+    (tmp_path / "file").touch()
+    record = {**NODES, "outputs": [MODEL]}
+    first = service.starts("true", record=record, BATCH_INDEX="0", RUNSPEC_HOST="a")
+    end = time.monotonic() + 60
+    while bucket.get("runs/r/hosts/0/1/0,a") is None:  # until it waits
+        assert time.monotonic() < end
+        time.sleep(0.05)
+
+    code, _, err = service.runs("true", record=record, at="file/x", BATCH_INDEX="1")
+
+    assert (code, "the job cannot be made ready" in err) == (2, True)
+    _, err = first.communicate(timeout=60)
+    assert (first.returncode, err) == (2, "runspec: a node failed before all had come\n")
+
+
+@pytest.mark.parametrize("timeout_s,code", [(1, 124), (3600, AGAIN)])
+def test_a_node_on_its_last_try_or_at_its_timeout_lets_the_others_know(
+    service: Service, bucket: Bucket, timeout_s: int, code: int
+) -> None:
+    """No service tries it again then, and the others would wait for it."""
+    record = {**NODES, "tries": 2, "timeout_s": timeout_s}
+    node = service.starts("true", record=record, BATCH_INDEX="1", BATCH_TRY="2")
+    end = time.monotonic() + 60
+    while bucket.get("runs/r/hosts/0/1/1,here") is None:  # until it waits for the other
+        assert time.monotonic() < end
+        time.sleep(0.05)
+
+    node.send_signal(signal.SIGTERM)
+
+    node.communicate(timeout=60)
+    verdict = json.loads(bucket.get("runs/r/rounds/0/1/verdict") or b"[]")
+    assert (node.returncode, verdict[0]) == (STOPPED, code)
+    assert bucket.get("runs/r/rounds/0/1/last") == b"1"
+
+
+def test_a_node_has_nothing_to_do_where_all_is_over(service: Service, bucket: Bucket) -> None:
+    """Its machine was taken away between its end and its leaving."""
+    bucket.put("runs/r/rounds/0/1/verdict", b'[0, "all have ended"]')
+
+    found = service.runs("echo", "twice", record=NODES, BATCH_INDEX="1", BATCH_TRY="2")
+
+    assert found == (0, "", "runspec: all have ended: there is nothing left to do\n")
+
+
+# The claim
+
+
+def test_a_second_job_of_a_run_leaves(service: Service, bucket: Bucket) -> None:
+    """Without an error, and without having done anything."""
+    service.runs("true")
+
+    found = service.runs("echo", "twice", BATCH_ID="job-2")
+
+    assert found == (0, "", "runspec: duplicate of job-1, leaving\n")
+
+
+def test_a_retry_of_the_same_job_comes_in(service: Service) -> None:
+    """And so do all the children of an array, and all nodes."""
+    ids = ("job-1", "job-1:4", "job-1#1")
+
+    assert [service.runs("echo", "in", BATCH_ID=name)[1] for name in ids] == ["in\n"] * 3
+
+
+def test_a_run_that_was_cancelled_before_it_began_does_not_begin(
+    service: Service, bucket: Bucket
+) -> None:
+    """Exit 143."""
+    bucket.put("runs/r/claim", b"cancelled")
+
+    found = service.runs("echo", "x")
+
+    assert found == (STOPPED, "", "runspec: cancelled, leaving\n")
+
+
+# One clear line
+
+
+def test_a_folder_that_cannot_be_made_is_one_clear_line(service: Service, tmp_path: Path) -> None:
+    """Exit 2: trying again does not help."""
+    (tmp_path / "root").mkdir()
+    (tmp_path / "root/out").write_text("a file")
+
+    code, _, err = service.runs("true", record={"outputs": [MODEL]})
+
+    assert code == 2
+    assert err.startswith("runspec: the job cannot be made ready: ") and err.count("\n") == 1
+
+
+def test_an_input_that_is_not_there_is_one_clear_line(service: Service) -> None:
+    """With what is missing."""
+    mount = {"name": "data", "target": "/in", "kind": "prefix", "key": "store/data/"}
+
+    found = service.runs("true", record={"mounts": [mount]})
+
+    assert found == (2, "", "runspec: there is nothing at store/data/\n")
+
+
+def test_a_grace_that_is_no_number_is_one_clear_line(service: Service) -> None:
+    """The user may have set it."""
+    found = service.runs("true", RUNSPEC_GRACE_S="soon")
+
+    assert found == (2, "", "runspec: RUNSPEC_GRACE_S: 'soon' is not a number\n")
+
+
+# Several nodes
+
+
+def test_the_first_node_waits_for_the_others(service: Service, tmp_path: Path) -> None:
+    """Where no launcher does."""
+    record = {"shape": "nodes", "nodes": 2, "outputs": [MODEL]}
+    script = "echo $RUNSPEC_RANK of $RUNSPEC_NODES; [ $RUNSPEC_RANK = 0 ] || { cat fifo; exit 6; }"
+    os.mkfifo(tmp_path / "fifo")
+    script = script.replace("fifo", f"'{tmp_path}/fifo'")
+    first, second = (
+        service.starts(*sh(script), record=record, at=str(n), BATCH_NODE=str(n)) for n in range(2)
+    )
+    assert first.stdout is not None and first.stdout.readline() == "0 of 2\n"
+    with (tmp_path / "fifo").open("w"):
+        assert first.poll() is None
+
+    assert (second.wait(LIMIT_S), first.wait(LIMIT_S)) == (6, 6)
+
+
+@pytest.mark.parametrize("attempt", ["1", "2"])
+def test_an_output_of_the_first_node_is_not_kept_of_another_one(
+    service: Service, attempt: str
+) -> None:
+    """All have the folder; a new try has on the first node alone what was saved there."""
+    record = {"shape": "nodes", "nodes": 2, "outputs": [{**MODEL, "from": "first"}]}
+    service.bucket.put("runs/r/outputs/my-model/0/1/mine", b"of no run")
+    script = 'cd "$RUNSPEC_OUTPUT_MY_MODEL"; echo $RUNSPEC_RANK >f'
+    jobs = [
+        service.starts(*sh(script), record=record, at=str(n), BATCH_NODE=str(n), BATCH_TRY=attempt)
+        for n in range(2)
+    ]
+
+    assert [job.wait(LIMIT_S) for job in jobs] == [0, 0]
+    assert [service.output("f", f"my-model/0/{n}") for n in range(2)] == [b"0\n", None]
+    assert service.output(".runspec/manifest.json", "my-model/0/1") is None
+
+
+def packed(files: Mapping[str, bytes]) -> bytes:
+    buffer = BytesIO()
+    with tarfile.open(fileobj=buffer, mode="w") as archive:
+        for name, content in files.items():
+            info = tarfile.TarInfo(name)
+            info.size = len(content)
+            archive.addfile(info, BytesIO(content))
+    return buffer.getvalue()
+
+
+@pytest.mark.parametrize("shape", ["nodes", "array"])
+def test_what_a_job_reads_comes_to_each_of_its_nodes_once(
+    service: Service, bucket: Bucket, way: Way, shape: str
+) -> None:
+    """Each object by one GET from each node, and by none from whoever has applied."""
+    bucket.put("blobs/c.tar", packed({"a": b"A", "b/c": b"C"}))
+    for name in "xyz":
+        bucket.put(f"store/data/{name}", name.encode())
+    mounts = [
+        {"name": "code", "target": "/in/code", "kind": "tar", "key": "blobs/c.tar"},
+        {"name": "data", "target": "/in/data", "kind": "prefix", "key": "store/data/"},
+    ]
+    record = {"shape": shape, "nodes": 3, "mounts": mounts}
+    number = "BATCH_NODE" if shape == "nodes" else "BATCH_INDEX"
+    script = 'cd "$RUNSPEC_MOUNT_CODE" && cat a b/c && cd "$RUNSPEC_MOUNT_DATA" && cat x y z'
+
+    jobs = [
+        service.starts(*sh(script), record=record, at=str(n), **{number: str(n)}) for n in range(3)
+    ]
+    out = [job.communicate(timeout=60)[0] for job in jobs]
+
+    assert out == ["ACxyz"] * 3
+    asked = Counter(
+        part
+        for method, path in way.calls
+        for part in ("blobs/c.tar", "data/x", "data/y", "data/z")
+        if method == "GET" and part in path
+    )
+    assert set(asked.values()) == {3}, asked
+    assert len(asked) == 4
+
+
+def test_a_node_whose_data_was_changed_ends_the_job(service: Service, bucket: Bucket) -> None:
+    """The program of none of them begins: the first waits for the others' addresses when it hears of it."""
+    key = f"blobs/{'0' * 64}.tar"
+    bucket.put(key, packed({"a": b"A"}))
+    mount = {"name": "code", "target": "/in/code", "kind": "tar", "key": key}
+    record = {"shape": "nodes", "nodes": 2}
+    second = service.starts("true", record={**record, "mounts": [mount]}, at="1", BATCH_NODE="1")
+    out, err = second.communicate(timeout=60)
+
+    first = service.runs("echo", "begun", record=record, at="0", BATCH_NODE="0")
+
+    assert (second.returncode, out) == (2, "")
+    assert "is not the folder that was uploaded" in err
+    assert first[:2] == (2, "")
+
+
+def smoked(service: Service, shape: str, *hosts: str) -> list[tuple[int, str, str]]:
+    """Give how each node of a smoke test ends, and what it says."""
+    record = {"shape": shape, "nodes": len(hosts), "reach": "the wall"}
+    number = "BATCH_NODE" if shape == "nodes" else "BATCH_INDEX"
+    jobs = [
+        service.starts(
+            "echo", "begun", record=record, at=str(n), RUNSPEC_HOST=host, **{number: str(n)}
+        )
+        for n, host in enumerate(hosts)
+    ]
+    said = [job.communicate(timeout=60) for job in jobs]
+    return [(job.returncode, *both) for job, both in zip(jobs, said, strict=True)]
+
+
+@pytest.mark.parametrize("shape", ["nodes", "array"])
+def test_nodes_of_a_smoke_test_begin_when_they_have_reached_each_other(
+    service: Service, shape: str
+) -> None:
+    assert smoked(service, shape, "127.0.0.1", "127.0.0.2") == [(0, "begun\n", "")] * 2
+
+
+@pytest.mark.parametrize("shape", ["nodes", "array"])
+def test_no_node_of_a_smoke_test_begins_when_one_is_not_reached(
+    service: Service, shape: str
+) -> None:
+    """All end with a code of their own; the first says who it is, once and before the others can end it."""
+    first, second = smoked(service, shape, "127.0.0.1", "no..name")
+
+    assert (first[:2], second[:2]) == ((68, ""), (68, ""))
+    told = "runspec: 1 of 2 connections between nodes do not work"
+    way, rule, last = first[2].splitlines()
+    assert way.startswith("runspec: node 0 (127.0.0.1) -> node 1 (no..name) port ")
+    assert way.endswith(": its name is not known there")
+    assert (rule, last) == ("runspec: look at: the wall", told)
+    assert second[2].splitlines() == [told]
+
+
+def test_a_node_that_never_came_to_its_program_is_not_waited_for(
+    service: Service, bucket: Bucket
+) -> None:
+    """It says so to the first."""
+    record = {"shape": "nodes", "nodes": 2}
+    mount = {"name": "data", "target": "/in", "kind": "prefix", "key": "store/data/"}
+    second = service.starts("true", record={**record, "mounts": [mount]}, at="1", BATCH_NODE="1")
+    assert second.wait(LIMIT_S) == 2
+
+    assert service.runs("true", record=record, at="0", BATCH_NODE="0")[0] == 2
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("shape", ["nodes", "array"])
+def test_a_launcher_finds_its_nodes_through_the_store(
+    service: Service, fake_mpirun: str, shape: str
+) -> None:
+    """They have no disk in common; the log of a rank comes from where it ran."""
+    record = {"shape": shape, "nodes": 3, "launch": "mpi", "outputs": [MODEL]}
+    script = 'echo "$RUNSPEC_RANK $RUNSPEC_HOST $RUNSPEC_LEADER" | tee "$RUNSPEC_OUTPUT_MY_MODEL/f"'
+    jobs = [
+        service.starts(
+            *sh(script),
+            record=record,
+            at=str(n),
+            RUNSPEC_HOST=f"node-{n}",
+            PATH=fake_mpirun,
+            **{"BATCH_NODE" if shape == "nodes" else "BATCH_INDEX": str(n)},
+        )
+        for n in range(3)
+    ]
+    out = [job.communicate(timeout=60)[0] for job in jobs]
+
+    assert [job.returncode for job in jobs] == [0, 0, 0]
+    lines = [f"{n} node-{n} node-0\n" for n in range(3)]
+    assert sorted(itertools.chain(*(o.splitlines(keepends=True) for o in out))) == lines
+    assert [service.output("f", f"my-model/0/{n}") for n in range(3)] == [
+        line.encode() for line in lines
+    ]

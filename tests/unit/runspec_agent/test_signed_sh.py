@@ -1,0 +1,553 @@
+"""What signed.sh promises: what runspec_agent.job.agent does, in every shell, with whichever tool there is."""
+
+from __future__ import annotations
+
+import io
+import signal
+import tarfile
+import time
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+import pytest
+
+from runspec_emulators.aws.region import Objects
+from runspec_jobs.load.bundle import bundle
+from runspec_jobs.provider import tar_blocks
+from runspec_jobs.provider.payload import inside_sh, signed_sh
+from tests.support.agent.shells import SHELLS, Word, every_shell, program
+from tests.support.agent.signed_store import BUCKET, TOOLS, Bucket, Image, answering
+from tests.support.wait import LIMIT_S
+
+WAYS = [(shell, tool) for shell in SHELLS for tool in TOOLS]
+PUTS = [way for way in WAYS if way != ("busybox", "wget")]
+
+
+def tried(ways: list[tuple[str, str]]) -> pytest.MarkDecorator:
+    """Try all of *ways*, and only the first of them in the run that takes no time."""
+    slow = [pytest.param(*way, marks=pytest.mark.slow) for way in ways[1:]]
+    return pytest.mark.parametrize("shell, tool", [ways[0], *slow])
+
+
+every_way = tried(WAYS)
+every_way_that_puts = tried(PUTS)
+# busybox runs its own sleep, whatever is on PATH: there is no standing in for it.
+slept_for = tried([way for way in PUTS if way[0] != "busybox"])
+
+# Every byte that a name can have, as UTF-8 and as it never is.
+ODD_NAMES = [
+    "plain",
+    "a b",
+    "-n",
+    "'\"$(id)`id`;&*?[a]~\\",
+    "new\nline",
+    "tab\t",
+    "Łódź ÄÖÜ 北京",
+    "l" * 150,
+    "\udc81\udc88\udcff",
+]
+
+
+@pytest.fixture(scope="module")
+def bucket(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bucket]:
+    objects = Objects(tmp_path_factory.mktemp("objects"))
+    objects.make_bucket(BUCKET, "us-east-1")
+    yield Bucket(objects)
+    objects.close()
+
+
+@pytest.fixture(autouse=True)
+def _empty(bucket: Bucket) -> None:
+    for found in bucket.s3.list_objects_v2(Bucket=BUCKET).get("Contents", ()):
+        bucket.s3.delete_object(Bucket=BUCKET, Key=found["Key"])
+
+
+def packed(files: dict[str, bytes]) -> bytes:
+    """Give a tar as the provider makes it of a folder."""
+    made = io.BytesIO()
+    with tarfile.open(fileobj=made, mode="w", format=tarfile.GNU_FORMAT) as archive:
+        for name, content in files.items():
+            info = tarfile.TarInfo(name)
+            info.size, info.mode = len(content), 0o755
+            archive.addfile(info, io.BytesIO(content))
+    return made.getvalue()
+
+
+def unpacked(content: bytes | None) -> dict[str, bytes]:
+    assert content is not None, "nothing was sent"
+    with tarfile.open(fileobj=io.BytesIO(content)) as archive:
+        found = {m.name: archive.extractfile(m) for m in archive if m.isreg()}
+        return {name.removeprefix("./"): file.read() for name, file in found.items() if file}
+
+
+# What reaches the program
+
+
+@every_way
+def test_words_and_values_reach_the_program_byte_for_byte(
+    shell: str, tool: str, bucket: Bucket, tmp_path: Path
+) -> None:
+    """Whatever bytes they are of, as long as no NUL is among them."""
+    every = bytes(range(1, 256))
+    value = "\\n \\\\ Łódź\x81\x88 'x'\n\n$(id) %s"
+    written = value.replace("\\", "\\\\").replace("\n", "\\n")
+    url = bucket.listed([*bucket.claim(), "slots=3", "sweep=RUNSPEC_SWEEP_A 1", f"value={written}"])
+    words: list[Word] = [
+        "printf",
+        r"%s\0",
+        every,
+        b"",
+        b"-e",
+        "${sweep.a}",
+        "$${sweep.a}",
+        "*",
+        "end",
+    ]
+
+    done = Image(tmp_path, shell, tool).run(url, words, LC_ALL="C.UTF-8")
+
+    wanted = [every, b"", b"-e", value.encode(), b"${sweep.a}", b"*", b"end", b""]
+    assert done.stdout.split(b"\0") == wanted
+    assert done.returncode == 0
+
+
+@every_shell
+def test_the_program_finds_what_the_agent_tells_and_no_url(
+    shell: str, bucket: Bucket, tmp_path: Path
+) -> None:
+    url = bucket.listed([*bucket.claim(), "slots=3"])
+
+    done = Image(tmp_path, shell, "curl").run(url, ["env", "-0"], LC_ALL="nowhere", OWN="a b\n")
+
+    found = dict(e.split("=", 1) for e in done.stdout.decode().split("\0") if e)
+    known = {k: v for k, v in found.items() if k.startswith("RUNSPEC_") and k != "RUNSPEC_BELOW"}
+    assert known == {
+        "RUNSPEC_JOB": "job-1",
+        "RUNSPEC_TASK": "0",
+        "RUNSPEC_RANK": "0",
+        "RUNSPEC_ATTEMPT": "1",
+        "RUNSPEC_NODES": "1",
+        "RUNSPEC_SLOTS": "3",
+        "RUNSPEC_LAUNCH": "none",
+    }
+    assert (found["LC_ALL"], found["OWN"]) == ("nowhere", "a b\n")
+
+
+@every_shell
+@pytest.mark.parametrize("task, pair", [(0, "x 1"), (1, "x 2"), (3, "y 1"), (5, "y 3")])
+def test_a_task_has_its_values(
+    shell: str, task: int, pair: str, bucket: Bucket, tmp_path: Path
+) -> None:
+    """The last parameter changes fastest; the list has it first."""
+    fast = ["sweep=RUNSPEC_SWEEP_SEED 3", "value=1", "value=2", "value=3"]
+    slow = ["sweep=RUNSPEC_SWEEP_LR 2", "value=x", "value=y"]
+    url = bucket.listed([*bucket.claim(), *fast, *slow])
+    words = ["echo", "${sweep.lr}", "${sweep.seed}"]
+
+    job: dict[str, Word] = {"SERVICE_INDEX": str(task), "SERVICE_JOB": f"job-1:{task}"}
+    done = Image(tmp_path, shell, "curl").run(url, words, **job)
+
+    assert done.stdout.decode() == f"{pair}\n"
+    assert bucket.content("claim") == b"job-1"
+
+
+@every_shell
+@pytest.mark.parametrize("task, found", [(0, "x 1 a"), (1, "x 1 b"), (2, "y 2 a"), (5, "z  b")])
+def test_what_goes_together_has_the_values_of_one_place(
+    shell: str, task: int, found: str, bucket: Bucket, tmp_path: Path
+) -> None:
+    fast = ["sweep=RUNSPEC_SWEEP_C 2", "value=a", "value=b"]
+    first = ["sweep=RUNSPEC_SWEEP_A 3", "value=x", "value=y", "value=z"]
+    url = bucket.listed(
+        [*bucket.claim(), *fast, *first, "with=RUNSPEC_SWEEP_B", "value=1", "value=2", "value="]
+    )
+    words = ["echo", "${sweep.a} ${sweep.b} ${sweep.c}"]
+
+    job: dict[str, Word] = {"SERVICE_INDEX": str(task), "SERVICE_JOB": f"job-1:{task}"}
+    done = Image(tmp_path, shell, "curl").run(url, words, **job)
+
+    assert done.stdout.decode() == f"{found}\n"
+
+
+# Mounts and outputs
+
+
+@every_way
+def test_a_folder_lies_at_its_target_byte_for_byte(
+    shell: str, tool: str, bucket: Bucket, tmp_path: Path
+) -> None:
+    files = {f"d/{name}": name.encode("utf-8", "surrogateescape") * 9 for name in ODD_NAMES}
+    bucket.write("blob", packed(files))
+    at = ["mount=RUNSPEC_MOUNT_CODE", "at=/job/code", f"get={bucket.get('blob')}"]
+    image = Image(tmp_path, shell, tool)
+
+    done = image.run(bucket.listed([*bucket.claim(), *at]), ["echo", "${mounts.code}"])
+
+    folder = image.root / "job/code"
+    assert (done.returncode, done.stdout.decode()) == (0, f"{folder}\n")
+    assert {
+        str(p.relative_to(folder)): p.read_bytes() for p in folder.rglob("*") if p.is_file()
+    } == files
+
+
+def named(bucket: Bucket, folder: Path, files: Iterable[str]) -> tuple[list[str], Path]:
+    """Put a folder up as a provider does; give the lines of its mount, and where it came from."""
+    for name in files:
+        path = folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(name.encode() * 9)
+        path.chmod(0o755 if name.endswith(".sh") else 0o644)
+    made = bundle(folder)
+    bucket.write("blob", b"".join(tar_blocks(made, lambda done, whole: None)))
+    digest = made.digest.removeprefix("sha256:")
+    at = ["mount=RUNSPEC_MOUNT_CODE", "at=/job/code", f"sum={digest}", f"get={bucket.get('blob')}"]
+    return at, folder
+
+
+NAMES = ["a b", "a/b.sh", "a-b", "-n", "'\"$(id)`id`;&*?[a]~\\", "tab\t", "Łódź/北京.sh", " x "]
+
+
+@every_shell
+def test_a_folder_is_compared_with_what_was_uploaded(
+    shell: str, bucket: Bucket, tmp_path: Path
+) -> None:
+    """Whatever its files are called, and whatever the order of a locale is."""
+    at, _ = named(bucket, tmp_path / "given", NAMES)
+
+    done = Image(tmp_path, shell, "curl").run(
+        bucket.listed([*bucket.claim(), *at]), ["echo", "begun"], LC_ALL="C.UTF-8"
+    )
+
+    assert (done.returncode, done.stdout, done.stderr) == (0, b"begun\n", b"")
+
+
+@every_shell
+@pytest.mark.parametrize("what", ["a byte", "a mode", "a name", "a file"])
+def test_a_folder_that_is_another_by_now_is_refused(
+    shell: str, what: str, bucket: Bucket, tmp_path: Path
+) -> None:
+    at, folder = named(bucket, tmp_path / "given", NAMES)
+    if what == "a byte":
+        (folder / "a-b").write_bytes(b"a-B" * 9)
+    elif what == "a mode":
+        (folder / "a-b").chmod(0o755)
+    elif what == "a name":
+        (folder / "a-b").rename(folder / "a-c")
+    else:
+        (folder / "a-b").unlink()
+    named(bucket, folder, ())
+
+    done = Image(tmp_path, shell, "curl").run(
+        bucket.listed([*bucket.claim(), *at]), ["echo", "begun"]
+    )
+
+    assert (done.returncode, done.stdout) == (2, b"")
+    assert b"what came is not the folder that was uploaded" in done.stderr
+
+
+def test_what_cannot_be_compared_is_told(bucket: Bucket, tmp_path: Path) -> None:
+    """An image may have nothing to do it with."""
+    at, _ = named(bucket, tmp_path / "given", ["a"])
+    image = Image(tmp_path, "dash", "curl")
+    (image.path / "sha256sum").unlink()
+
+    done = image.run(bucket.listed([*bucket.claim(), *at]), ["echo", "begun"])
+
+    where = f"{image.root}/job/code"
+    told = f"runspec: not compared with what was uploaded: {where}: this image has no sha256sum\n"
+    assert (done.returncode, done.stdout, done.stderr.decode()) == (0, b"begun\n", told)
+
+
+def test_names_of_two_lines_are_not_compared(bucket: Bucket, tmp_path: Path) -> None:
+    at, _ = named(bucket, tmp_path / "given", ["a", "two\nlines"])
+
+    done = Image(tmp_path, "dash", "curl").run(
+        bucket.listed([*bucket.claim(), *at]), ["echo", "begun"]
+    )
+
+    assert (done.returncode, done.stdout) == (0, b"begun\n")
+    assert b"not compared" in done.stderr
+
+
+def test_a_later_try_finds_the_folder_as_the_first_has_left_it(
+    bucket: Bucket, tmp_path: Path
+) -> None:
+    """A program may have written there: what came is not told from that, and is no failure."""
+    at, _ = named(bucket, tmp_path / "given", ["a"])
+    image = Image(tmp_path, "dash", "curl")
+    url = bucket.listed([*bucket.claim(), *at])
+
+    first = image.run(url, ["touch", "${mounts.code}/own"])
+    second = image.run(url, ["cat", "${mounts.code}/own"])
+
+    assert (first.returncode, second.returncode, second.stderr) == (0, 0, b"")
+
+
+@every_shell
+def test_a_shared_folder_is_linked(shell: str, bucket: Bucket, tmp_path: Path) -> None:
+    at = ["mount=RUNSPEC_MOUNT_W", "at=/job/w", "link=/mnt/runspec/work/a"]
+    image = Image(tmp_path, shell, "curl")
+
+    done = image.run(bucket.listed([*bucket.claim(), *at]), ["touch", "${mounts.w}/x"])
+
+    assert done.returncode == 0
+    assert (image.root / "mnt/runspec/work/a/x").exists()
+
+
+def output(bucket: Bucket, task: int = 0) -> list[str]:
+    url = f"put={task} {bucket.put('out')}"
+    return [
+        *bucket.claim(),
+        "output=RUNSPEC_OUTPUT_O",
+        "at=/job/o",
+        url,
+        f"back={task} {bucket.get('out')}",
+    ]
+
+
+@every_way_that_puts
+def test_an_output_comes_back_byte_for_byte(
+    shell: str, tool: str, bucket: Bucket, tmp_path: Path
+) -> None:
+    files = {name: name.encode("utf-8", "surrogateescape") * 9 for name in ODD_NAMES}
+    given = tmp_path / "given"
+    given.mkdir()
+    for name, content in files.items():
+        (given / name).write_bytes(content)
+
+    done = Image(tmp_path, shell, tool).run(
+        bucket.listed(output(bucket)), ["cp", "-R", f"{given}/.", "${outputs.o}"]
+    )
+
+    assert (done.returncode, done.stderr) == (0, b"")
+    assert unpacked(bucket.content("out")) == files
+
+
+@every_way_that_puts
+@pytest.mark.parametrize("code", [0, 75, 255])
+def test_the_exit_code_is_kept_and_outputs_are_sent(
+    shell: str, tool: str, code: int, bucket: Bucket, tmp_path: Path
+) -> None:
+    script = f"echo saved > ${{RUNSPEC_OUTPUT_O}}/a; exit {code}"
+
+    done = Image(tmp_path, shell, tool).run(bucket.listed(output(bucket)), ["sh", "-c", script])
+
+    assert done.returncode == code
+    assert unpacked(bucket.content("out")) == {"a": b"saved\n"}
+
+
+@every_shell
+def test_a_command_that_is_not_there_is_127(shell: str, bucket: Bucket, tmp_path: Path) -> None:
+    done = Image(tmp_path, shell, "curl").run(bucket.listed(output(bucket)), ["no-such-program"])
+
+    assert done.returncode == 127
+    assert done.stderr == b"runspec: 'no-such-program': command not found\n"
+
+
+@every_shell
+def test_another_attempt_goes_on_with_what_was_saved(
+    shell: str, bucket: Bucket, tmp_path: Path
+) -> None:
+    url = bucket.listed(output(bucket))
+    words = ["sh", "-c", "cat $RUNSPEC_OUTPUT_O/a; echo $RUNSPEC_ATTEMPT >> $RUNSPEC_OUTPUT_O/a"]
+
+    said: list[bytes] = []
+    for attempt in ("1", "2"):
+        (tmp_path / attempt).mkdir()
+        done = Image(tmp_path / attempt, shell, "curl").run(url, words, SERVICE_TRY=attempt)
+        said.append(done.stdout)
+
+    assert said == [b"", b"1\n"]
+    assert unpacked(bucket.content("out")) == {"a": b"1\n2\n"}
+
+
+@every_shell
+def test_only_the_output_of_this_task_is_sent(shell: str, bucket: Bucket, tmp_path: Path) -> None:
+    url = bucket.listed(output(bucket, task=4))
+
+    done = Image(tmp_path, shell, "curl").run(url, ["true"], SERVICE_INDEX="3")
+
+    assert done.returncode == 0
+    assert bucket.content("out") is None
+
+
+@every_way_that_puts
+@pytest.mark.parametrize("code, seen", [(0, 1), (3, 3)])
+def test_an_output_that_cannot_be_sent_is_a_failure(
+    shell: str, tool: str, code: int, seen: int, bucket: Bucket, tmp_path: Path
+) -> None:
+    """Of the job, where it had not failed by itself; and one clear line."""
+    with answering(403) as (refusing, asked):
+        lines = [*bucket.claim(), "output=RUNSPEC_OUTPUT_O", "at=/job/o", f"put=0 {refusing}"]
+        done = Image(tmp_path, shell, tool).run(bucket.listed(lines), ["sh", "-c", f"exit {code}"])
+
+    assert done.returncode == seen
+    assert done.stderr.count(b"\n") == 1
+    assert b"runspec: not saved: " in done.stderr
+    assert b"the signed URL has expired" in done.stderr
+    assert len(asked) == 1
+
+
+# What stops the job
+
+
+@every_way
+def test_an_expired_url_is_one_clear_line_and_asked_once(
+    shell: str, tool: str, tmp_path: Path
+) -> None:
+    with answering(403) as (url, asked):
+        done = Image(tmp_path, shell, tool).run(url, ["echo", "ran"])
+
+    assert (done.returncode, done.stdout, len(asked)) == (77, b"", 1)
+    assert done.stderr == (
+        b"runspec: cannot get the list of files: the store refuses (403): "
+        b"the signed URL has expired, or its signer has not the right\n"
+    )
+
+
+@every_way
+def test_a_run_that_was_destroyed_is_told(
+    shell: str, tool: str, bucket: Bucket, tmp_path: Path
+) -> None:
+    done = Image(tmp_path, shell, tool).run(bucket.get("nothing"), ["echo", "ran"])
+
+    assert (done.returncode, done.stdout) == (2, b"")
+    assert b"it is not there (404): the run may have been destroyed" in done.stderr
+
+
+@slept_for
+def test_a_store_that_is_busy_is_asked_again_and_not_for_ever(
+    shell: str, tool: str, tmp_path: Path
+) -> None:
+    image = Image(tmp_path, shell, tool)
+    (image.path / "sleep").unlink()
+    program(image.path, "sleep", ":")
+
+    with answering(503) as (url, asked):
+        done = image.run(url, ["echo", "ran"])
+
+    assert (done.returncode, done.stdout, len(asked)) == (75, b"", 5)
+    assert done.stderr == b"runspec: cannot get the list of files: the store answers 503\n"
+
+
+@slept_for
+def test_a_store_that_is_not_there_is_told(shell: str, tool: str, tmp_path: Path) -> None:
+    image = Image(tmp_path, shell, tool)
+    (image.path / "sleep").unlink()
+    program(image.path, "sleep", ":")
+
+    done = image.run("http://127.0.0.1:9/x?X-Amz-Signature=canary", ["echo", "ran"])
+
+    assert (done.returncode, done.stdout) == (75, b"")
+    assert done.stderr.endswith(b"the store cannot be reached\n")
+
+
+@pytest.mark.parametrize("shell", ["dash", "bash"])
+def test_an_image_without_a_tool_is_told(shell: str, bucket: Bucket, tmp_path: Path) -> None:
+    done = Image(tmp_path, shell, "").run(bucket.listed(bucket.claim()), ["echo", "ran"])
+
+    assert (done.returncode, done.stdout) == (69, b"")
+    assert done.stderr == b"runspec: this image has no curl, wget or python3 to get files with\n"
+
+
+@pytest.mark.parametrize("shell", ["dash", "bash"])
+def test_an_image_without_tar_is_told(shell: str, bucket: Bucket, tmp_path: Path) -> None:
+    image = Image(tmp_path, shell, "curl")
+    (image.path / "tar").unlink()
+
+    done = image.run(bucket.listed(output(bucket)), ["echo", "ran"])
+
+    assert (done.returncode, done.stdout) == (69, b"")
+    assert done.stderr == b"runspec: this image has no tar, and the job has mounts or outputs\n"
+
+
+def test_a_wget_that_cannot_put_is_told_before_the_program_runs(
+    bucket: Bucket, tmp_path: Path
+) -> None:
+    done = Image(tmp_path, "busybox", "wget").run(bucket.listed(output(bucket)), ["echo", "ran"])
+
+    assert (done.returncode, done.stdout) == (69, b"")
+    assert b"outputs are sent with curl, python3 or GNU wget" in done.stderr
+
+
+# The claim
+
+
+@every_way_that_puts
+def test_a_second_job_of_the_run_leaves_with_0(
+    shell: str, tool: str, bucket: Bucket, tmp_path: Path
+) -> None:
+    url = bucket.listed(bucket.claim())
+    image = Image(tmp_path, shell, tool)
+
+    first = image.run(url, ["echo", "ran"])
+    again = image.run(url, ["echo", "ran"], SERVICE_TRY="2")
+    other = image.run(url, ["echo", "ran"], SERVICE_JOB="job-2")
+
+    assert [d.stdout for d in (first, again, other)] == [b"ran\n", b"ran\n", b""]
+    assert (other.returncode, other.stderr) == (0, b"runspec: duplicate of job-1, leaving\n")
+
+
+@every_way
+def test_a_run_that_was_cancelled_does_not_begin(
+    shell: str, tool: str, bucket: Bucket, tmp_path: Path
+) -> None:
+    """Also where there is no fence: the claim can be read."""
+    bucket.write("claim", b"cancelled")
+
+    done = Image(tmp_path, shell, tool).run(bucket.listed(bucket.claim()), ["echo", "ran"])
+
+    assert (done.returncode, done.stdout) == (143, b"")
+    assert done.stderr.endswith(b"runspec: cancelled, leaving\n")
+
+
+def test_a_wget_that_cannot_claim_says_so(bucket: Bucket, tmp_path: Path) -> None:
+    done = Image(tmp_path, "busybox", "wget").run(bucket.listed(bucket.claim()), ["echo", "ran"])
+
+    assert (done.returncode, done.stdout) == (0, b"ran\n")
+    assert b"this wget cannot claim the run" in done.stderr
+
+
+# Signals
+
+
+@every_way_that_puts
+def test_a_sigterm_reaches_the_program_and_outputs_are_sent(
+    shell: str, tool: str, bucket: Bucket, tmp_path: Path
+) -> None:
+    """The exit code is 143, whatever the program makes of it."""
+    script = 'trap "echo late > $RUNSPEC_OUTPUT_O/a; exit 9" TERM; echo ready; while :; do sleep 0.1; done'
+    child = Image(tmp_path, shell, tool).start(bucket.listed(output(bucket)), ["sh", "-c", script])
+    assert child.stdout is not None
+    child.stdout.readline()
+
+    child.send_signal(signal.SIGTERM)
+    _, err = child.communicate(timeout=LIMIT_S)
+
+    assert (child.returncode, err) == (143, b"")
+    assert unpacked(bucket.content("out")) == {"a": b"late\n"}
+
+
+@every_shell
+def test_a_program_that_does_not_mind_is_killed_after_its_grace(
+    shell: str, bucket: Bucket, tmp_path: Path
+) -> None:
+    url = bucket.listed(output(bucket))
+    script = 'trap "" TERM; echo on > $RUNSPEC_OUTPUT_O/a; echo ready; while :; do sleep 0.1; done'
+    words = ["sh", "-c", script]
+    child = Image(tmp_path, shell, "curl").start(url, words, RUNSPEC_GRACE_S="1")
+    assert child.stdout is not None
+    child.stdout.readline()
+    began = time.monotonic()
+
+    child.send_signal(signal.SIGTERM)
+    child.communicate(timeout=LIMIT_S)
+
+    assert child.returncode == 143
+    assert time.monotonic() - began < 20  # the grace of who names none
+    assert unpacked(bucket.content("out")) == {"a": b"on\n"}
+
+
+def test_it_is_small_enough_for_a_job_definition() -> None:
+    """AWS Batch takes 24 KiB of it; half of that is left for the user's words."""
+    assert len(signed_sh()) + len(inside_sh()) < 12 * 1024

@@ -1,0 +1,137 @@
+"""What jobs noted of their failures, beside what AWS Batch says of them."""
+
+from __future__ import annotations
+
+import io
+import json
+from collections.abc import Iterator, Mapping
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from runspec_aws.attempts import Try, over
+from runspec_aws.status.jobs import Jobs
+from runspec_aws.store.objects import Objects
+from runspec_jobs.provider import elastic_tasks
+from tests.support.change_records import at, record
+
+FAILED = {"statusReason": "Essential container in task exited", "container": {"exitCode": 75}}
+
+
+class Store:
+    """A bucket with the notes of one run; it counts how often it is listed."""
+
+    prefix = "p"
+
+    def __init__(self, *notes: str) -> None:
+        self.notes = notes
+        self.listed = 0
+
+    def listing(self, prefix: str) -> Iterator[Mapping[str, Any]]:
+        self.listed += 1
+        return iter([{"Key": f"{prefix}{note}"} for note in self.notes])
+
+
+def jobs(store: Any) -> Jobs:
+    session: Any = SimpleNamespace()
+    return Jobs(session, store)
+
+
+def test_the_store_is_asked_once_for_the_codes_of_all_nodes() -> None:
+    """Most have noted nothing: nodes that are tried together end for another's failure."""
+    store = Store("0-7/1-6")
+
+    codes = jobs(store)._noted("r")
+    found = [
+        over({"attempts": [FAILED, FAILED]}, 0, rank, codes)[0].exit_code for rank in range(50)
+    ]
+
+    assert found == [6 if rank == 7 else 75 for rank in range(50)]
+    assert store.listed == 1
+
+
+def test_a_code_that_is_known_is_not_asked_for_again_and_a_new_try_is() -> None:
+    store = Store("0-0/1-6")
+    known = jobs(store)
+
+    assert [known._noted("r")(Try(0, 0, 1)) for _ in range(3)] == [6, 6, 6]
+    assert store.listed == 1
+    store.notes = ("0-0/1-6", "0-0/2-7")
+    assert known._noted("r")(Try(0, 0, 2)) == 7
+
+
+def test_a_wish_is_in_the_store_before_a_child_is_told_to_end_and_each_is_said_once(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    done: list[str] = []
+    own = jobs(SimpleNamespace(put_new=lambda content, *parts: done.append("/".join(parts))))
+    own._records["r"] = {"shape": "array", "nodes": 2, "sweep": [["n", ["a", "b", "c"]]]}
+    own.remember("r", "j")
+    monkeypatch.setattr(own, "job", lambda run: {"jobId": "j", "status": "RUNNING"})
+    monkeypatch.setattr(
+        own.asking, "describe", lambda ids: {i: {"status": "RUNNING"} for i in sorted(ids)}
+    )
+    monkeypatch.setattr(own, "_terminate", lambda job, reason: done.append(job))
+
+    own.stop("r", {1})
+    own.stop("r", {1})
+
+    assert done == ["runs/r/stop/1", "j:2", "j:3"]
+
+
+class Kept:
+    """A bucket with what the nodes of an elastic job wrote down; it counts what it is asked."""
+
+    prefix = "p"
+
+    def __init__(self, kept: Mapping[str, bytes]) -> None:
+        self.kept = {f"p/runs/r/{key}": content for key, content in kept.items()}
+        self.asked: list[str] = []
+
+    def list_objects_v2(self, **where: Any) -> Any:
+        self.asked.append("list")
+        keys = [{"Key": key} for key in self.kept if key.startswith(where["Prefix"])]
+        return {"Contents": keys, "IsTruncated": False}
+
+    def get_paginator(self, operation: str) -> Any:
+        return SimpleNamespace(paginate=lambda **where: [getattr(self, operation)(**where)])
+
+    def get_object(self, **where: Any) -> Any:
+        self.asked.append("get")
+        return {"Body": io.BytesIO(self.kept[where["Key"]])}
+
+
+def elastic(kept: Mapping[str, bytes], **fields: Any) -> tuple[Jobs, Kept]:
+    of = {"nodes": 3, "elastic": {"min": 1, "max": 3}, "sweep": [], **fields}
+    bucket = Kept({**kept, "record.json": json.dumps(of).encode()})
+    session: Any = SimpleNamespace(bucket="b", look=lambda service: bucket)
+    return Jobs(session, Objects(session, "p")), bucket
+
+
+def test_changes_are_listed_once_for_each_task_and_read() -> None:
+    """Besides, the run's record says that there are any. What else lies there is left alone."""
+    kept = {at(n): record(n) for n in (1, 2, 10)} | {at(1, 1): record(1)}
+    known, bucket = elastic(kept | {"elastic/0/state": b"{}"}, sweep=[["lr", ["1", "2"]]])
+
+    found = known.changes("r")
+
+    assert [(one.task, one.generation, one.gap_s) for one in found] == [
+        *((0, 1, 1.5), (0, 2, 1.5), (0, 10, 1.5), (1, 1, 1.5))
+    ]
+    assert sorted(bucket.asked) == ["get"] * 5 + ["list"] * 2
+
+
+def test_of_very_many_changes_the_last_ones_are_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(elastic_tasks, "CHANGES", 3)
+    known, bucket = elastic({at(n): record(n) for n in range(1, 40)})
+
+    assert [one.generation for one in known.changes("r")] == [37, 38, 39]
+    assert len(bucket.asked) == 1 + 1 + 3
+
+
+def test_a_job_whose_nodes_stay_has_no_changes_and_its_store_is_not_listed() -> None:
+    known, bucket = elastic({}, elastic=None)
+
+    assert known.changes("r") == []
+    assert bucket.asked == ["get"]  # its record, which whoever asks how it is has read already

@@ -1,0 +1,73 @@
+"""How whoever is logged in, and jobs, get at blobs: what is signed and for how long, and what is never sent."""
+
+from __future__ import annotations
+
+import base64
+from typing import Any
+from urllib.parse import parse_qs
+
+import pytest
+
+from runspec_azure import signed as signing
+from runspec_azure.batch.client import AzureClient
+from runspec_jobs.provider import UsageError
+from tests.support.azure.specs import options, problems, spec
+
+KEY = base64.b64encode(b"key of nobody").decode()
+
+
+def client(monkeypatch: pytest.MonkeyPatch, **profile: Any) -> AzureClient:
+    monkeypatch.setenv("STORAGE_KEY", KEY)
+    return AzureClient(options(**profile))
+
+
+def test_no_login_is_sent_in_the_open(monkeypatch: pytest.MonkeyPatch) -> None:
+    plain = {
+        "batch_url": "http://127.0.0.1:1",
+        "blob_url": "http://localhost:2",
+        "storage_key": None,
+    }
+    found = client(monkeypatch, **plain)
+
+    with pytest.raises(UsageError, match=r"batch_url: http://127\.0\.0\.1:1 is not encrypted"):
+        found.session.look("Job_List")
+    with pytest.raises(UsageError, match="blob_url: http://localhost:2 is not encrypted"):
+        found.blobs.size("a")
+
+
+def test_a_signature_is_for_https_alone_and_made_anew_before_it_is_old(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    clock = [1000.0]
+    monkeypatch.setattr("time.monotonic", lambda: clock[0])
+    signer = client(monkeypatch, signed_for="1h").signer
+    made: list[str] = []
+    real = signer._signed
+
+    def signed(rights: str, key: str) -> str:
+        made.append(real(rights, key))
+        return made[-1]
+
+    monkeypatch.setattr(signer, "_signed", signed)
+
+    first = signer.with_urls({"a": [{"$signed": "racwdl"}, {"$signed": "racwdl"}]})["a"][0]
+    clock[0] += signing.FRESH_S + 1
+    signer.with_urls({"$signed": "racwdl"})
+
+    assert parse_qs(first)["spr"] == ["https"]
+    assert len(made) == 2
+
+
+@pytest.mark.parametrize(
+    ("timeout", "profile", "way"),
+    [
+        ("90m", {"signed_for": "1h"}, "set signed_for: 90m or longer"),
+        ("8d", {"storage_key": None}, "name an identity in the profile, or a storage_key"),
+    ],
+)
+def test_a_job_that_outlives_its_signature_is_told_a_way_that_there_is(
+    timeout: str, profile: dict[str, Any], way: str
+) -> None:
+    (found,) = [p for p in problems(spec(timeout=timeout), **profile) if p.severity == "error"]
+
+    assert way in (found.hint or "")

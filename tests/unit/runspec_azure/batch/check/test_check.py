@@ -1,0 +1,501 @@
+"""What Azure Batch cannot do of a spec is told before anything is made, with a way out."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from runspec_azure.batch.check import check
+from runspec_jobs.provider import Facts
+from tests.support.azure.specs import (
+    IDENTITY,
+    SHARED,
+    STORE,
+    errors,
+    notes,
+    options,
+    problems,
+    spec,
+)
+
+GPU = ("cluster", "gpu_type")
+TOO_MANY = [{"name": f"m{i}", "source": f"shared://f{i}", "target": f"/m{i}"} for i in range(11)]
+FILES = {f"f{i}": f"nfs:h:/{i}" for i in range(11)}
+
+# What a spec asks for, the profile beside the usual one, and where the error is.
+REFUSED: dict[str, tuple[dict[str, Any], dict[str, Any], tuple[Any, ...]]] = {
+    "more nodes than a pool may have": (
+        {"cluster": {"nodes": 17}},
+        {"max_nodes": 16},
+        ("cluster", "nodes"),
+    ),
+    "more nodes than talk to each other": (
+        {"cluster": {"nodes": 101}},
+        {"max_nodes": 1000, "pool_allocation": "batch-service"},
+        ("cluster", "nodes"),
+    ),
+    "more than in an account of the subscription's own": (
+        {"cluster": {"nodes": 81}},
+        {"max_nodes": 1000},
+        ("cluster", "nodes"),
+    ),
+    "a wait for spot that is shorter than a formula": ({}, {"spot_wait": "4m"}, ("provider",)),
+    "a wait for spot that is longer than samples are kept": (
+        {},
+        {"spot_wait": "61m"},
+        ("provider",),
+    ),
+    "a variable of Batch": ({"env": {"AZ_BATCH_JOB_ID": "1"}}, {}, ("env", "AZ_BATCH_JOB_ID")),
+    "a secret variable of Batch": (
+        {"secrets": {"AZ_BATCH_T": "t"}},
+        {"secrets": {"t": "env:T"}},
+        ("secrets", "AZ_BATCH_T"),
+    ),
+    "an image of this machine": (
+        {"container": {"image": "localhost/a:1"}},
+        {},
+        ("container", "image"),
+    ),
+    "an image in a file": ({"container": {"image": "./a.sif"}}, {}, ("container", "image")),
+    "a task that is longer than Batch allows": ({"timeout": "181d"}, {}, ("timeout",)),
+    "spot machines of an account that had low priority": (
+        {"cluster": {"capacity": "spot"}},
+        {"pool_allocation": "batch-service"},
+        ("cluster", "capacity"),
+    ),
+    "spot then on-demand there": (
+        {"cluster": {"capacity": "spot-then-on-demand"}},
+        {"pool_allocation": "batch-service"},
+        ("cluster", "capacity"),
+    ),
+    "a size that is not sold as spot": (
+        {"cluster": {"capacity": "spot"}},
+        {"vm_size": "Standard_B2s_v2"},
+        ("cluster", "capacity"),
+    ),
+    "an unknown GPU": ({"cluster": {"gpus": 1, "gpu_type": "A1000"}}, {}, GPU),
+    "a GPU that was retired": ({"cluster": {"gpus": 1, "gpu_type": "K80"}}, {}, GPU),
+    "more GPUs than a machine has": ({"cluster": {"gpus": 9}}, {}, ("cluster", "gpus")),
+    "more GPUs of a kind than a machine has": (
+        {"cluster": {"gpus": 5, "gpu_type": "T4"}},
+        {},
+        ("cluster", "gpus"),
+    ),
+    "more cores than a machine has": ({"cluster": {"cpus": 177}}, {}, ("cluster", "cpus")),
+    "more memory than a machine has": (
+        {"cluster": {"memory": "1024GiB"}},
+        {},
+        ("cluster", "memory"),
+    ),
+    "all that the largest machines have, together": (
+        {"cluster": {"cpus": 176, "memory": "900GiB"}},
+        {},
+        ("cluster",),
+    ),
+    "more disk than a machine has": (
+        {"cluster": {"disk": "4000GiB"}},
+        {},
+        ("cluster", "disk"),
+    ),
+    "a retired size": ({}, {"vm_size": "STANDARD_NC6"}, ("provider",)),
+    "a size that is no name": ({}, {"vm_size": "D2ds_v5"}, ("provider",)),
+    "fewer cores than asked for": (
+        {"cluster": {"cpus": 3}},
+        {"vm_size": "Standard_D2ds_v5"},
+        ("cluster", "cpus"),
+    ),
+    "no GPU where one is asked for": (
+        {"cluster": {"gpus": 1}},
+        {"vm_size": "Standard_D2ds_v5"},
+        ("cluster", "gpus"),
+    ),
+    "another GPU than is asked for": (
+        {"cluster": {"gpus": 1, "gpu_type": "A100"}},
+        {"vm_size": "Standard_NC4as_T4_v3"},
+        GPU,
+    ),
+    "all of the machine's memory": (
+        {"cluster": {"memory": "8GiB"}},
+        {"vm_size": "Standard_D2ds_v5"},
+        ("cluster", "memory"),
+    ),
+    "less disk than asked for": (
+        {"cluster": {"disk": "76GiB"}},
+        {"vm_size": "Standard_D2ds_v5"},
+        ("cluster", "disk"),
+    ),
+    "a node agent of another image": (
+        {},
+        {"image": "microsoft-dsvm:ubuntu-hpc:2404:latest", "node_agent": "batch.node.ubuntu 22.04"},
+        ("provider",),
+    ),
+    "no account": ({}, {"batch_url": None}, ("provider",)),
+    "no storage": ({}, {"storage_account": None}, ("provider",)),
+    "no container": ({}, {"container": None}, ("provider",)),
+    "an identity, and no place to make a pool with it": (
+        {},
+        {"identity": IDENTITY, "subscription": "s"},
+        ("provider",),
+    ),
+    "signatures of a login for too long": (
+        {},
+        {"storage_key": None, "signed_for": "8d"},
+        ("provider",),
+    ),
+    "a job that outlives its signature": ({"timeout": "8d"}, {}, ("timeout",)),
+    "a job that outlives a short signature": (
+        {"timeout": "2h"},
+        {"signed_for": "1h"},
+        ("timeout",),
+    ),
+    "a job that outlives what a login signs": (
+        {"timeout": "8d"},
+        {"storage_key": None},
+        ("timeout",),
+    ),
+    "a job as long as the key of a login": (
+        {"timeout": "7d"},
+        {"storage_key": None},
+        ("timeout",),
+    ),
+    "a login in the open": (
+        {},
+        {"batch_url": "http://127.0.0.1:1"},
+        ("provider",),
+    ),
+    "a login to blobs in the open": (
+        {},
+        {"blob_url": "http://localhost:2", "storage_key": None},
+        ("provider",),
+    ),
+    "blobs of another cloud": (
+        {},
+        {"blob_url": "https://mine.blob.core.usgovcloudapi.net"},
+        ("provider",),
+    ),
+    "a cloud that the account is not in": ({}, {"cloud": "china"}, ("provider",)),
+    "a vault of another cloud": (
+        {"secrets": {"T": "hf"}},
+        {
+            "secrets": {"hf": "azure-kv:https://v.vault.azure.cn/secrets/hf"},
+            "pool": "p",
+            "identity": IDENTITY,
+        },
+        ("secrets", "T"),
+    ),
+    "half a login to a registry": (
+        {},
+        {"registry": "r.azurecr.io", "registry_user": "u"},
+        ("provider",),
+    ),
+    "a pool that cannot be": ({}, {"pool": "a" * 65}, ("provider",)),
+    "a store that is written": ({"mounts": [{**STORE, "mode": "rw"}]}, {}, ("mounts", 0, "mode")),
+    "a store above its root": (
+        {"mounts": [{**STORE, "source": "store:///d"}]},
+        {},
+        ("mounts", 0, "source"),
+    ),
+    "a file system nobody named": ({"mounts": [SHARED]}, {}, ("mounts", 0, "source")),
+    "a share without its key": (
+        {"mounts": [SHARED]},
+        {"shared": {"work": "files:others/share"}},
+        ("mounts", 0, "source"),
+    ),
+    "one mount too many": ({"mounts": TOO_MANY}, {"shared": FILES}, ("mounts", 10, "source")),
+    "a secret nobody named": ({"secrets": {"T": "hf"}}, {}, ("secrets", "T")),
+    "a secret that is in no vault": (
+        {"secrets": {"T": "hf"}},
+        {"secrets": {"hf": "azure-kv:v/hf"}, "pool": "p", "identity": IDENTITY},
+        ("secrets", "T"),
+    ),
+    "a secret in a vault for a job without identity": (
+        {"secrets": {"T": "hf"}},
+        {"secrets": {"hf": "azure-kv:https://v.vault.azure.net/secrets/hf"}},
+        ("secrets", "T"),
+    ),
+}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_what_it_cannot_do_is_an_error_at_its_place(name: str) -> None:
+    fields, profile, where = REFUSED[name]
+
+    assert where in errors(spec(**fields), **profile)
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_every_error_names_a_way_out(name: str) -> None:
+    fields, profile, _ = REFUSED[name]
+
+    found = [p for p in problems(spec(**fields), **profile) if p.severity == "error"]
+
+    assert all(problem.hint for problem in found)
+
+
+GOOD: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
+    "one node": ({}, {}),
+    "a gang": ({"cluster": {"nodes": 16}}, {}),
+    "as many nodes as talk to each other": (
+        {"cluster": {"nodes": 100}},
+        {"max_nodes": 100, "pool_allocation": "batch-service"},
+    ),
+    "a gang on spot machines": ({"cluster": {"nodes": 2, "capacity": "spot"}}, {}),
+    "many nodes in a pool that is there": ({"cluster": {"nodes": 20}}, {"pool": "p"}),
+    "a GPU": ({"cluster": {"gpus": 1, "gpu_type": "a100"}}, {}),
+    "all that a machine has for jobs": (
+        {"cluster": {"memory": "7GiB"}},
+        {"vm_size": "Standard_D2ds_v5"},
+    ),
+    "any GPU of a machine that the profile names": (
+        {"cluster": {"gpus": 1, "gpu_type": "B300"}},
+        {"vm_size": "Standard_ND128isr_B300_v7"},
+    ),
+    "any GPU of a pool that is there": ({"cluster": {"gpus": 1, "gpu_type": "K80"}}, {"pool": "p"}),
+    "the longest task": ({"timeout": "180d"}, {"signed_for": "180d"}),
+    "the largest sweep": ({"sweep": {"a": "1..10000"}, "max_parallel": 3}, {}),
+    "an image of one machine with requirements": (
+        {"container": {"image": "localhost/a:1", "requirements": ["six"]}},
+        {},
+    ),
+    "another image and its node agent": (
+        {},
+        {"image": "microsoft-dsvm:ubuntu-hpc:2404:latest", "node_agent": "batch.node.ubuntu 24.04"},
+    ),
+    "an image of one's own": ({}, {"image": IDENTITY, "node_agent": "batch.node.el 9"}),
+    "ten mounts": ({"mounts": TOO_MANY[:10]}, {"shared": FILES}),
+    "many folders of one file system": (
+        {"mounts": [{**m, "source": f"shared://f0/{i}"} for i, m in enumerate(TOO_MANY)]},
+        {"shared": FILES},
+    ),
+    "a share of the own account": ({"mounts": [SHARED]}, {"shared": {"work": "files:jobs/share"}}),
+    "a share with its key": (
+        {"mounts": [SHARED]},
+        {"shared": {"work": "blob:others/c"}, "account_keys": {"others": "env:K"}},
+    ),
+    "a secret": ({"secrets": {"T": "hf"}}, {"secrets": {"hf": "env:T"}}),
+    "a folder of this machine by its whole name": (
+        {"mounts": [{"name": "d", "source": "/d", "target": "/d"}]},
+        {},
+    ),
+    "signatures of a login for a week": ({}, {"storage_key": None, "signed_for": "7d"}),
+    "signatures of a key for a month": ({}, {"signed_for": "30d"}),
+    "a job as long as its signature": ({"timeout": "30d"}, {"signed_for": "30d"}),
+    "keys, which are not sent, in the open": (
+        {},
+        {"batch_url": "http://127.0.0.1:1", "batch_key": "env:K", "blob_url": "http://localhost:2"},
+    ),
+    "an identity of pools that are made": (
+        {},
+        {"identity": IDENTITY, "subscription": "s", "resource_group": "g", "storage_key": None},
+    ),
+    "a job of months that has an identity": (
+        {"timeout": "90d"},
+        {"pool": "p", "identity": IDENTITY},
+    ),
+    "a secret in a vault": (
+        {"secrets": {"T": "hf"}},
+        {
+            "secrets": {"hf": "azure-kv:/vaults/v#https://v.vault.azure.net/secrets/hf"},
+            "pool": "p",
+            "identity": IDENTITY,
+        },
+    ),
+    "a secret in a file": ({"secrets": {"T": "hf"}}, {"secrets": {"hf": "file:/t"}}),
+}
+
+
+@pytest.mark.parametrize("name", GOOD)
+def test_what_it_can_do_is_no_error(name: str) -> None:
+    fields, profile = GOOD[name]
+
+    assert errors(spec(**fields), **profile) == []
+
+
+# What is said and stops nothing: the spec, the profile, where it is said.
+TOLD: dict[str, tuple[dict[str, Any], dict[str, Any], tuple[Any, ...]]] = {
+    "all nodes begin again": (
+        {"cluster": {"nodes": 2, "capacity": "spot"}},
+        {},
+        ("cluster", "capacity"),
+    ),
+    "an account that may have no spot machines": (
+        {"cluster": {"capacity": "low-priority"}},
+        {"pool_allocation": None},
+        ("cluster", "capacity"),
+    ),
+    "an image of one machine": (
+        {"container": {"image": "localhost/a:1", "requirements": ["six"]}},
+        {},
+        ("container", "image"),
+    ),
+    "placement that cannot be asked for": (
+        {"cluster": {"nodes": 2, "placement": "close"}},
+        {},
+        ("cluster", "placement"),
+    ),
+    "what a gang needs of a pool that is there": (
+        {"cluster": {"nodes": 2}},
+        {"pool": "p"},
+        ("cluster", "nodes"),
+    ),
+    "what an image needs of a pool that is there": (
+        {"container": {"image": "a:1"}},
+        {"pool": "p"},
+        ("container", "image"),
+    ),
+    "what no image needs of a pool that is there": ({}, {"pool": "p"}, ("provider",)),
+    "a pool that decides": ({"cluster": {"cpus": 2}}, {"pool": "p"}, ("cluster", "cpus")),
+    "a mount that the pool has to have": (
+        {"mounts": [SHARED]},
+        {"pool": "p"},
+        ("mounts", 0, "source"),
+    ),
+    "a registry that asks who one is": (
+        {"container": {"image": "mine.azurecr.io/a:1"}},
+        {"registry": "other.azurecr.io"},
+        ("container", "image"),
+    ),
+    "an NFS server that nothing leads to": (
+        {"mounts": [SHARED]},
+        {"shared": {"work": "nfs:10.0.0.4:/data"}},
+        ("mounts", 0, "source"),
+    ),
+    "a size that leaves": ({}, {"vm_size": "standard_d2_v2"}, ("provider",)),
+    "what requirements need": (
+        {"container": {"image": "a:1", "requirements": ["six"]}},
+        {},
+        ("container", "requirements"),
+    ),
+    "the Python that is there": ({"container": {"python": ">=3.9"}}, {}, ("container", "python")),
+    "memory to share on a machine": ({"container": {"shm": "1GiB"}}, {}, ("container", "shm")),
+    "who sees secrets": (
+        {"secrets": {"T": "hf"}},
+        {"secrets": {"hf": "env:T"}},
+        ("secrets", "T"),
+    ),
+}
+
+
+TOLD |= {
+    "containers on an image of one's own": (
+        {"container": {"image": "python:3.12"}},
+        {"image": "/subscriptions/s/i"},
+        ("container", "image"),
+    ),
+    "machines that may stay": ({"cluster": {"nodes": 2}}, {}, ("cluster", "nodes")),
+    "blobfuse where there is none": (
+        {"mounts": [SHARED]},
+        {"shared": {"work": "blob:jobs/a"}},
+        ("mounts", 0, "source"),
+    ),
+    "a second file system by blobfuse": (
+        {"mounts": [SHARED, {"name": "b", "source": "shared://more", "target": "/b"}]},
+        {
+            "shared": {"work": "blob:jobs/a", "more": "blob:jobs/b"},
+            "image": "microsoft-dsvm:ubuntu-hpc:2404:latest",
+            "node_agent": "batch.node.ubuntu 24.04",
+        },
+        ("mounts", 0, "source"),
+    ),
+}
+
+
+@pytest.mark.parametrize("name", TOLD)
+def test_what_may_surprise_is_told(name: str) -> None:
+    fields, profile, where = TOLD[name]
+
+    assert where in notes(spec(**fields), **profile)
+    assert errors(spec(**fields), **profile) == []
+
+
+NEWER = {
+    "image": "microsoft-dsvm:ubuntu-hpc:2404:latest",
+    "node_agent": "batch.node.ubuntu 24.04",
+}
+USUAL: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
+    "an image": ({"container": {"image": "python:3.12"}}, {}),
+    "blobfuse where there is one": (
+        {"mounts": [SHARED]},
+        {"shared": {"work": "blob:jobs/a"}, **NEWER},
+    ),
+    "an image of a registry that is logged in to": (
+        {"container": {"image": "mine.azurecr.io/a:1"}},
+        {"registry": "mine.azurecr.io"},
+    ),
+    "NFS in a network of one's own": (
+        {"mounts": [SHARED]},
+        {"shared": {"work": "nfs:h:/d"}, "subnet": "/subscriptions/s/subnets/a"},
+    ),
+    "Azure Files": ({"mounts": [SHARED]}, {"shared": {"work": "files:jobs/share"}}),
+    "spot machines": ({"cluster": {"capacity": "spot"}}, {}),
+}
+
+
+@pytest.mark.parametrize("name", USUAL)
+def test_a_usual_job_is_told_nothing(name: str) -> None:
+    fields, profile = USUAL[name]
+
+    assert problems(spec(**fields), **profile) == []
+
+
+@pytest.mark.parametrize(
+    ("cluster", "profile"),
+    [({"placement": "close"}, {}), ({}, {"pool": "p"}), ({"capacity": "spot"}, {})],
+)
+def test_one_node_is_told_nothing_of_many(cluster: dict[str, Any], profile: dict[str, Any]) -> None:
+    told = [path for path in notes(spec(cluster=cluster), **profile) if path[0] == "cluster"]
+
+    assert told == []
+
+
+def test_a_file_system_that_is_missing_may_be_a_share_or_a_container() -> None:
+    (problem,) = problems(spec(mounts=[SHARED]))
+
+    assert problem.hint and "'files:ACCOUNT/SHARE'" in problem.hint
+    assert "'blob:ACCOUNT/CONTAINER'" in problem.hint
+
+
+def test_an_unknown_gpu_that_is_nearly_known_is_named() -> None:
+    (problem,) = problems(spec(cluster={"gpus": 1, "gpu_type": "H1000"}))
+
+    assert problem.hint == "did you mean 'h100'?"
+
+
+def test_a_retired_gpu_says_when_and_what_there_is_instead() -> None:
+    (problem,) = problems(spec(cluster={"gpus": 1, "gpu_type": "p100"}))
+
+    assert "2023-09-06" in problem.what
+    assert problem.hint and "H100" in problem.hint
+
+
+def test_what_the_account_says_beats_the_profile() -> None:
+    on_spot = spec(cluster={"capacity": "spot"})
+
+    assert errors(on_spot, {"pool_allocation": "batch-service"}) == [("cluster", "capacity")]
+    assert notes(on_spot, {"pool_allocation": "user-subscription"}, pool_allocation=None) == []
+
+
+def test_a_gpu_that_the_subscription_has_not_is_refused() -> None:
+    survey = {"machines": {"Standard_NC4as_T4_v3": {"spot": True}}}
+
+    assert errors(spec(cluster={"gpus": 1, "gpu_type": "A100"}), survey) == [GPU]
+    assert errors(spec(cluster={"gpus": 1, "gpu_type": "T4"}), survey) == []
+    assert errors(spec(), survey) == [("cluster",)]
+
+
+def test_more_machines_than_may_talk_to_each_other_are_told() -> None:
+    told = [p.what for p in problems(spec(cluster={"nodes": 2}), max_nodes=300)]
+
+    assert any("max_nodes: 300" in what and "80 at most" in what for what in told)
+    assert not any(
+        "max_nodes" in p.what for p in problems(spec(cluster={"nodes": 2}), max_nodes=80)
+    )
+    assert problems(spec(), max_nodes=300) == []
+
+
+def test_validation_alone_asks_for_no_profile() -> None:
+    """Facts that are not complete come from the spec alone."""
+    facts = Facts(options(batch_url=None), complete=False)
+
+    assert list(check.problems(spec(secrets={"T": "hf"}), facts)) == []

@@ -1,0 +1,425 @@
+"""Doctor says what will stop a job, and plans hear what the account has: from the service, only by looking."""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from runspec_azure.batch import PROVIDER, doctor
+from runspec_azure.batch.options import BatchOptions
+from runspec_azure.discover.subscription import Subscription, survey
+from runspec_azure.resources import request
+from tests.support.azure import resource_manager
+from tests.support.azure.specs import options, spec
+
+KEY = base64.b64encode(b"k" * 32).decode()
+
+
+@pytest.fixture
+def azure(monkeypatch: pytest.MonkeyPatch) -> Iterator[resource_manager.Azure]:
+    monkeypatch.setenv("ANY_KEY", KEY)
+    with resource_manager.azure() as made:
+        yield made
+
+
+def profile(azure: resource_manager.Azure, **more: Any) -> BatchOptions:
+    """Give a profile that leads to *azure* alone."""
+    return options(
+        subscription=resource_manager.SUBSCRIPTION,
+        batch_url=azure.url,
+        batch_account="jobs",
+        batch_key="env:ANY_KEY",
+        storage_key="env:ANY_KEY",
+        blob_url=f"{azure.url}/jobs",
+        **more,
+    )
+
+
+def subscription(azure: resource_manager.Azure, **more: Any) -> Subscription:
+    settings: dict[str, Any] = {
+        "authentication_policy": resource_manager.OverHttp(),
+        "retry_total": 0,
+    }
+    return Subscription(
+        profile(azure, **more), resource_manager.Login(), base_url=azure.url, **settings
+    )
+
+
+def said(azure: resource_manager.Azure, **more: Any) -> dict[str, bool]:
+    found = doctor.examine(profile(azure, **more), subscription(azure, **more))
+    return {finding.what: finding.ok for finding in found}
+
+
+def ends(found: dict[str, bool], ending: str) -> bool:
+    """Give what is said of the one finding that ends so."""
+    (ok,) = [ok for what, ok in found.items() if what.endswith(ending)]
+    return ok
+
+
+def test_an_account_that_is_as_it_should_be_is_found_good(azure: resource_manager.Azure) -> None:
+    found = said(azure)
+
+    assert all(found.values())
+    assert "Batch account jobs" in found
+    assert "container jobs of storage account jobs" in found
+    assert "jobs in westeurope: Succeeded, user-subscription" in found
+    assert ends(found, "with batch.node.ubuntu 22.04, until 2027-06-30")
+    assert ends(found, "90 of 100 vCPUs in all are free")
+    assert ends(found, "50 of 50 spot vCPUs are free")
+
+
+def test_looking_makes_nothing(azure: resource_manager.Azure) -> None:
+    """The server answers GET alone; anything else would be refused, and found."""
+    assert all(said(azure).values())
+    assert len(azure.calls) <= 8
+
+
+def test_what_a_profile_lacks_is_said_before_anybody_is_asked() -> None:
+    found = list(doctor.examine(options(container=None, batch_url=None)))
+
+    assert [f.what for f in found] == [
+        "the profile names no batch_url",
+        "the profile names no container",
+    ]
+    assert not any(f.ok for f in found)
+
+
+def test_a_key_that_is_not_there_is_said(
+    azure: resource_manager.Azure, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("ANY_KEY")
+
+    found = said(azure)
+
+    assert found["the key env:ANY_KEY is not there"] is False
+    assert azure.calls == []
+
+
+def test_an_account_that_cannot_be_reached_is_said(azure: resource_manager.Azure) -> None:
+    away = profile(azure).model_copy(update={"batch_url": "http://127.0.0.1:9"})
+
+    first = next(iter(doctor.examine(away)))
+
+    assert (first.ok, "cannot be reached" in first.what) == (False, True)
+    assert first.hint and first.hint.startswith("write where it is: batch_url")
+
+
+def test_a_container_that_is_not_there_is_said(azure: resource_manager.Azure) -> None:
+    azure.container = False
+
+    found = list(doctor.examine(profile(azure), subscription(azure)))
+
+    (bad,) = [f for f in found if not f.ok]
+    assert "there is no container jobs" in bad.what
+    assert bad.hint and "az storage container create" in bad.hint
+
+
+def test_an_image_with_another_node_agent_is_said(azure: resource_manager.Azure) -> None:
+    (bad,) = [
+        f
+        for f in doctor.examine(profile(azure, node_agent="batch.node.el 9"), subscription(azure))
+        if not f.ok
+    ]
+
+    assert bad.hint == "set node_agent: batch.node.ubuntu 22.04"
+
+
+@pytest.mark.parametrize("able", [(), ("NvidiaTeslaDriverInstalled",)])
+def test_an_image_without_containers_is_said(
+    azure: resource_manager.Azure, able: tuple[str, ...]
+) -> None:
+    without = "image microsoft-dsvm:ubuntu-hpc:2204:latest takes jobs without an image alone"
+    assert without not in said(azure)
+
+    azure.images[0]["capabilities"] = list(able)
+
+    assert without in said(azure)
+
+
+def test_of_an_image_of_ones_own_it_is_said_that_nobody_can_look(
+    azure: resource_manager.Azure,
+) -> None:
+    found = said(azure, image="/subscriptions/s/images/mine")
+
+    assert any("only you know whether it has containers" in what for what in found)
+
+
+def test_an_image_that_the_account_has_not_is_said(azure: resource_manager.Azure) -> None:
+    image = "microsoft-dsvm:ubuntu-hpc:1804:latest"
+
+    assert said(azure, image=image)[f"the account has no image {image}"] is False
+
+
+def test_a_pool_says_which_jobs_it_takes(azure: resource_manager.Azure) -> None:
+    azure.pools["mine"] = {
+        "id": "mine",
+        "vmSize": "standard_d2ds_v5",
+        "taskSlotsPerNode": 4,
+        "virtualMachineConfiguration": {"containerConfiguration": {}},
+        "resizeErrors": [{"code": "AccountCoreQuotaReached", "message": "no more cores"}],
+    }
+
+    found = said(azure, pool="mine")
+
+    assert found["pool mine: AccountCoreQuotaReached: no more cores"] is False
+    assert ends(found, "enableInterNodeCommunication is false, taskSlotsPerNode 4")
+    assert ends(found, "pool mine takes jobs without an image alone (standard_d2ds_v5)")
+
+
+def test_a_pool_for_gangs_with_images_says_so(azure: resource_manager.Azure) -> None:
+    containers = {"containerConfiguration": {"type": "dockerCompatible"}}
+    azure.pools["mine"] = {
+        "enableInterNodeCommunication": True,
+        "virtualMachineConfiguration": containers,
+        "mountConfiguration": [{"nfsMountConfiguration": {"relativeMountPath": "team"}}],
+    }
+
+    found = said(azure, pool="mine")
+
+    assert "pool mine takes jobs with an image alone (None)" in found
+    assert "pool mine mounts team: shared:// has no more" in found
+    assert not [what for what in found if "one node alone" in what]
+
+
+def test_a_pool_that_is_not_there_is_said(azure: resource_manager.Azure) -> None:
+    found = said(azure, pool="none")
+
+    assert [what for what, ok in found.items() if not ok and "PoolNotFound" in what]
+
+
+def test_machines_that_the_subscription_may_not_have_are_said(
+    azure: resource_manager.Azure,
+) -> None:
+    found = said(azure)
+    named = said(azure, vm_size="Standard_NC4as_T4_v3")
+
+    what = "not for this subscription in westeurope: Standard_NC4as_T4_v3 (NotAvailableForSubscription)"
+    assert found[what] is True  # no job may need it
+    assert named[what] is False
+    assert not [w for w in found if "A100_v4 (" in w], "other zones have it"
+
+
+def test_a_machine_that_the_region_has_not_is_said(azure: resource_manager.Azure) -> None:
+    assert (
+        said(azure, vm_size="Standard_HB176rs_v4")["not in westeurope: Standard_HB176rs_v4"]
+        is False
+    )
+
+
+def test_too_few_free_cores_of_the_family_that_is_named_are_said(
+    azure: resource_manager.Azure,
+) -> None:
+    few = "1 of 10 vCPUs of standardDDSv5Family are free"
+
+    assert said(azure)[few] is True
+    assert said(azure, vm_size="Standard_D2ds_v5")[few] is False
+    none = "0 of 0 vCPUs of StandardNCASv3_T4Family are free"  # which has spaces over there
+    assert said(azure, vm_size="Standard_NC4as_T4_v3")[none] is False
+
+
+def test_a_subscription_without_cores_is_said(azure: resource_manager.Azure) -> None:
+    azure.usages[0] = resource_manager.usage("cores", 99, 100)
+
+    assert said(azure)["1 of 100 vCPUs in all are free"] is False
+
+
+def test_an_account_of_batchs_own_has_quotas_of_its_own(azure: resource_manager.Azure) -> None:
+    azure.account |= {
+        "poolAllocationMode": "BatchService",
+        "dedicatedCoreQuota": 0,
+        "dedicatedCoreQuotaPerVMFamilyEnforced": True,
+        "dedicatedCoreQuotaPerVMFamily": [{"name": "standardDDSv5Family", "coreQuota": 1}],
+    }
+
+    found = said(azure, vm_size="Standard_D2ds_v5")
+
+    assert found["0 dedicated vCPUs in all"] is False
+    assert found["1 dedicated vCPUs of standardDDSv5Family"] is False
+    assert found["the profile says pool_allocation: user-subscription"] is False
+    assert [what for what in found if what.startswith("low-priority machines were retired")]
+    assert not [call for call in azure.calls if call.endswith("usages")]
+
+
+def test_an_account_that_is_being_made_is_said(azure: resource_manager.Azure) -> None:
+    azure.account["provisioningState"] = "Creating"
+
+    assert said(azure)["jobs in westeurope: Creating, user-subscription"] is False
+
+
+def test_an_account_of_another_subscription_is_said(azure: resource_manager.Azure) -> None:
+    other = profile(azure).model_copy(update={"batch_account": "others"})
+    asks = Subscription(
+        other,
+        resource_manager.Login(),
+        base_url=azure.url,
+        authentication_policy=resource_manager.OverHttp(),
+    )
+
+    found = {f.what: f.ok for f in doctor.examine(other, asks)}
+
+    assert found["the subscription has no Batch account others"] is False
+
+
+def test_who_may_not_read_the_subscription_is_told_so(azure: resource_manager.Azure) -> None:
+    azure.denied = "/subscriptions"
+
+    found = list(doctor.examine(profile(azure), subscription(azure)))
+
+    (bad,) = [f for f in found if not f.ok]
+    assert "AuthorizationFailed" in bad.what
+
+
+@pytest.mark.parametrize("what", ["/skus", "/usages"])
+def test_who_may_not_read_all_of_it_is_told_so(azure: resource_manager.Azure, what: str) -> None:
+    azure.denied = what
+
+    found = said(azure)
+
+    assert [what for what, ok in found.items() if not ok and "AuthorizationFailed" in what]
+    assert found["jobs in westeurope: Succeeded, user-subscription"] is True
+
+
+def test_a_machine_that_is_there_with_just_enough_cores_is_good(
+    azure: resource_manager.Azure,
+) -> None:
+    azure.usages = [
+        resource_manager.usage("cores", 98, 100),
+        resource_manager.usage("standardDDSv5Family", 8, 10),
+    ]
+
+    found = said(azure, vm_size="Standard_D2ds_v5")
+
+    assert all(found.values())
+    assert "all 1 sizes of machines are in westeurope" in found
+    assert "2 of 10 vCPUs of standardDDSv5Family are free" in found
+
+
+def test_an_account_of_batchs_own_with_just_enough_cores_is_good(
+    azure: resource_manager.Azure,
+) -> None:
+    azure.account |= {
+        "poolAllocationMode": "BatchService",
+        "dedicatedCoreQuota": 2,
+        "dedicatedCoreQuotaPerVMFamilyEnforced": True,
+        "dedicatedCoreQuotaPerVMFamily": [{"name": "standardDDSv5Family", "coreQuota": 2}],
+    }
+
+    found = said(azure, vm_size="Standard_D2ds_v5", pool_allocation=None)
+
+    assert all(found.values())
+    assert "2 dedicated vCPUs of standardDDSv5Family" in found
+
+
+def test_machines_that_are_away_are_not_all_there(azure: resource_manager.Azure) -> None:
+    assert not [what for what in said(azure) if what.startswith("all ")]
+
+
+def test_who_is_not_logged_in_is_told_so(
+    azure: resource_manager.Azure, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The keys of the profile are for Batch and Blob alone: quotas take a login."""
+    monkeypatch.setenv("AZURE_TOKEN_CREDENTIALS", "EnvironmentCredential")  # asks no network
+
+    *_, last = doctor.examine(profile(azure))
+
+    assert not last.ok
+    assert last.what.startswith("look for the Batch account: ")
+    assert last.hint and "az login" in last.hint
+
+
+def test_without_a_subscription_quotas_are_not_looked_at(azure: resource_manager.Azure) -> None:
+    without = profile(azure).model_copy(update={"subscription": None})
+
+    found = [f.what for f in doctor.examine(without)]
+
+    assert found[-1] == "the profile names no subscription: quotas are not looked at"
+    assert not [call for call in azure.calls if call.startswith("/subscriptions")]
+
+
+def test_a_survey_has_the_machines_that_the_subscription_may_have(
+    azure: resource_manager.Azure,
+) -> None:
+    found = survey(profile(azure), subscription(azure))
+
+    assert found == {
+        "pool_allocation": "user-subscription",
+        "machines": {
+            "Standard_D2ds_v5": {
+                "family": "standardDDSv5Family",
+                "cpus": 2,
+                "memory_gib": 8.0,
+                "disk_gib": 75,
+                "spot": True,
+            },
+            "Standard_HB120-16rs_v3": {
+                "family": "standardHBv3Family",
+                "cpus": 16,
+                "memory_gib": 456.0,
+                "disk_gib": 480,
+                "spot": False,
+            },
+            "Standard_NC24ads_A100_v4": {
+                "family": "StandardNCADSA100v4Family",
+                "cpus": 24,
+                "memory_gib": 220.0,
+                "gpus": 1,
+            },
+        },
+    }
+
+
+def test_a_plan_takes_what_the_survey_has(azure: resource_manager.Azure) -> None:
+    found = survey(profile(azure), subscription(azure))
+    gpu = spec(cluster={"gpus": 1})
+
+    assert request.size(gpu, options()) == "Standard_NC4as_T4_v3"
+    assert request.size(gpu, options(), found) == "Standard_NC24ads_A100_v4"
+
+
+def test_a_survey_of_those_who_may_not_ask_is_empty(azure: resource_manager.Azure) -> None:
+    azure.denied = "/subscriptions"
+
+    assert survey(profile(azure), subscription(azure)) == {}
+
+
+def test_a_survey_of_a_place_that_has_nothing_leaves_it_to_the_table(
+    azure: resource_manager.Azure,
+) -> None:
+    azure.skus = []
+
+    assert survey(profile(azure), subscription(azure)) == {"pool_allocation": "user-subscription"}
+
+
+def test_a_survey_asks_nobody_where_the_profile_names_no_subscription() -> None:
+    assert PROVIDER.survey(spec(), options()) == {}
+    assert PROVIDER.survey(spec(), options(subscription="s", batch_url=None)) == {}
+
+
+def test_the_region_is_that_of_the_account_or_of_its_url(azure: resource_manager.Azure) -> None:
+    away = Subscription(
+        options(
+            subscription=resource_manager.SUBSCRIPTION,
+            arm_url=azure.url,
+            batch_url="https://others.northeurope.batch.azure.com",
+        ),
+        resource_manager.Login(),
+        base_url=azure.url,
+        authentication_policy=resource_manager.OverHttp(),
+    )
+    nameless = Subscription(
+        options(
+            subscription=resource_manager.SUBSCRIPTION,
+            arm_url=azure.url,
+            batch_url="http://localhost:1",
+        ),
+        resource_manager.Login(),
+        base_url=azure.url,
+        authentication_policy=resource_manager.OverHttp(),
+    )
+
+    assert subscription(azure).region == "westeurope"
+    assert away.region == "northeurope"
+    assert nameless.region == ""

@@ -1,0 +1,279 @@
+"""What a job becomes on Azure Batch."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from runspec_agent.store import managed_identity
+from runspec_agent.store.blob import REFUSED
+from runspec_azure.batch import plan
+from runspec_azure.batch.job import job
+from runspec_azure.batch.options import BatchOptions
+from runspec_jobs.provider import Facts, Request, Source, Spec, Step
+from runspec_jobs.testing import documents
+from tests.support.azure.specs import IDENTITY
+
+SHARED = {"name": "w", "source": "shared://work/a", "target": "/w"}
+PROFILE: dict[str, Any] = {
+    "batch_url": "https://jobs.westeurope.batch.azure.com",
+    "storage_account": "jobstore",
+    "container": "jobs",
+}
+
+
+def spec(**fields: Any) -> Spec:
+    own: dict[str, Any] = {"apiVersion": "runspec/v1", "name": "n", "provider": "azure-batch"}
+    own |= {} if "run" in fields else {"command": ["echo", 'a word\'s "own"']}
+    found, problems = documents.spec(documents.merged(own, fields))
+    assert found is not None, problems
+    return found
+
+
+def planned(wanted: Spec, **profile: Any) -> tuple[Step, ...]:
+    sources = {m.name: Source("sha256:00", 1, 1) for m in wanted.mounts}
+    options = BatchOptions.model_validate({**PROFILE, **profile})
+    return plan.steps(wanted, "n-abc123", Facts(options, sources))
+
+
+def requests(steps: tuple[Step, ...], operation: str) -> list[Request]:
+    return [step.do for step in steps if step.do.operation == operation]
+
+
+def body(steps: tuple[Step, ...], operation: str) -> Any:
+    (found,) = requests(steps, operation)
+    return found.params["body"]
+
+
+def test_a_sweep_of_1000_is_a_job_ten_collections_and_a_patch() -> None:
+    steps = planned(spec(sweep={"n": "1..1000"}), pool="mine")
+
+    calls = [step.do.operation for step in steps if step.do.service == "batch"]
+    assert calls == ["Job_Add", *["Task_AddCollection"] * 10, "Job_Patch"]
+    ids = [
+        t["id"] for r in requests(steps, "Task_AddCollection") for t in r.params["body"]["value"]
+    ]
+    assert ids == [f"task-{n:05}" for n in range(1000)]
+
+
+def test_nodes_that_come_and_go_are_single_tasks_of_a_pool_whose_nodes_talk() -> None:
+    """Each is queued again by itself; failures of the program are counted by its nodes."""
+    steps = planned(spec(cluster={"nodes": {"min": 1, "max": 3}}))
+
+    (added,) = requests(steps, "Task_AddCollection")
+    tasks = added.params["body"]["value"]
+    assert [task["id"] for task in tasks] == [f"task-0000{n}" for n in range(3)]
+    assert not any("multiInstanceSettings" in task for task in tasks)
+    assert tasks[0]["constraints"]["maxTaskRetryCount"] == 4
+    assert body(steps, "Pool_Add")["enableInterNodeCommunication"] is True
+
+
+@pytest.mark.parametrize("nodes", [1, 2])
+def test_only_a_lost_right_to_the_store_ends_what_is_left_of_a_sweep(nodes: int) -> None:
+    """Any other failure would, too, where nothing is said of it."""
+    steps = planned(spec(sweep={"n": [1, 2]}, cluster={"nodes": nodes}), pool="mine")
+
+    assert body(steps, "Job_Add")["onTaskFailure"] == "performexitoptionsjobaction"
+    for task in body(steps, "Task_AddCollection")["value"]:
+        assert task["exitConditions"] == {
+            "exitCodes": [{"code": 77, "exitOptions": {"jobAction": "terminate"}}],
+            "default": {"jobAction": "none"},
+        }
+    (record,) = [step.do for step in steps if step.id == "record"]
+    assert json.loads(record.params["body"])["stops"] == REFUSED == managed_identity.REFUSED
+
+
+def test_a_sweep_goes_on_where_a_programs_code_cannot_be_told_from_a_lost_right() -> None:
+    steps = planned(spec(container={"image": "a/b:1"}), pool="mine", files="signed")
+
+    assert "onTaskFailure" not in body(steps, "Job_Add")
+    assert "exitConditions" not in body(steps, "Task_AddCollection")["value"][0]
+
+
+def test_nodes_of_a_smoke_test_are_told_what_to_look_at_when_they_cannot_talk() -> None:
+    smoke = {"cluster": {"nodes": 2}, "env": {"RUNSPEC_SMOKE": "1"}}
+
+    steps = planned(spec(**smoke), pool="mine")
+
+    (record,) = [step.do for step in steps if step.id == "record"]
+    rule = json.loads(record.params["body"])["reach"]
+    assert rule.startswith("pool mine must have enableInterNodeCommunication")
+
+
+def test_no_word_of_the_user_is_in_a_command_line() -> None:
+    steps = planned(spec())
+
+    (task,) = body(steps, "Task_AddCollection")["value"]
+    assert task["commandLine"] == job.COMMAND
+    record = next(step.do.params["body"] for step in steps if step.id == "record")
+    assert json.loads(record)["argv"] == ["echo", 'a word\'s "own"']
+
+
+def test_an_empty_job_is_not_told_to_end_with_its_last_task() -> None:
+    steps = planned(spec())
+
+    assert body(steps, "Job_Add")["onAllTasksComplete"] == "noaction"
+    assert steps[-1].do.params["body"] == {"onAllTasksComplete": "terminatejob"}
+
+
+def test_secrets_and_signatures_are_names_in_a_plan() -> None:
+    steps = planned(spec(secrets={"TOKEN": "hf"}), secrets={"hf": "env:HF"}, storage_key="env:KEY")
+
+    env = {e["name"]: e["value"] for e in body(steps, "Job_Add")["commonEnvironmentSettings"]}
+    assert env["TOKEN"] == {"$secret": "env:HF"}
+    assert env["RUNSPEC_SAS"] == {"$signed": "racwdl"}
+    (task,) = body(steps, "Task_AddCollection")["value"]
+    assert task["resourceFiles"][0]["httpUrl"].keys() == {"$signed"}
+
+
+def test_many_nodes_are_one_task_that_its_pool_can_hold() -> None:
+    steps = planned(spec(cluster={"nodes": 3}))
+
+    pool = body(steps, "Pool_Add")
+    assert (pool["enableInterNodeCommunication"], pool["taskSlotsPerNode"]) == (True, 1)
+    (task,) = body(steps, "Task_AddCollection")["value"]
+    assert "resourceFiles" not in task  # they would reach the first node alone
+    many = task["multiInstanceSettings"]
+    assert many["numberOfInstances"] == 3
+    assert many["commonResourceFiles"][0]["filePath"] == "inside.pyz"
+
+
+def test_pools_for_containers_and_tasks_in_containers_go_together() -> None:
+    with_image, without = planned(spec(container={"image": "a:1"})), planned(spec())
+
+    for steps, there in ((with_image, True), (without, False)):
+        machine = body(steps, "Pool_Add")["virtualMachineConfiguration"]
+        (task,) = body(steps, "Task_AddCollection")["value"]
+        assert ("containerConfiguration" in machine) is there
+        assert ("containerSettings" in task) is there
+
+
+def test_the_paths_of_a_job_without_an_image_are_below_its_own_folder() -> None:
+    def words(steps: tuple[Step, ...]) -> str:
+        env = {e["name"]: e["value"] for e in body(steps, "Job_Add")["commonEnvironmentSettings"]}
+        return str(env["RUNSPEC_WORDS"])
+
+    assert "RUNSPEC_BELOW=AZ_BATCH_TASK_WORKING_DIR" in words(planned(spec()))
+    assert "RUNSPEC_DISK" not in words(planned(spec()))
+    assert "RUNSPEC_BELOW" not in words(planned(spec(container={"image": "a:1"})))
+    assert "RUNSPEC_DISK=AZ_BATCH_TASK_WORKING_DIR" in words(
+        planned(spec(container={"image": "a:1"}))
+    )
+
+
+@pytest.mark.parametrize(
+    ("fields", "kind", "root"),
+    [
+        ({}, "nfs:h:/a", False),
+        ({"container": {"image": "a:1"}}, "nfs:h:/a", True),
+        ({"container": {"image": "a:1"}, "cluster": {"nodes": 2}}, "nfs:h:/a", True),
+        ({"mounts": [SHARED]}, "nfs:h:/a", False),
+        ({"mounts": [SHARED]}, "blob:jobs/a", True),
+    ],
+)
+def test_a_task_is_root_where_nobody_else_can_do_it(
+    fields: dict[str, Any], kind: str, root: bool
+) -> None:
+    """In a container, to make /job; and where blobfuse mounts, which lets nobody else in."""
+    steps = planned(spec(**fields), shared={"work": kind}, storage_key="env:KEY")
+
+    (task,) = body(steps, "Task_AddCollection")["value"]
+    wanted = {"autoUser": {"scope": "pool", "elevationLevel": "admin"}}
+    assert task.get("userIdentity") == (wanted if root else None)
+
+
+def test_gpus_are_not_asked_for_twice() -> None:
+    """A machine that has them gives them to containers: --gpus is not to be there."""
+    steps = planned(spec(container={"image": "a:1"}, cluster={"gpus": 1}))
+
+    (task,) = body(steps, "Task_AddCollection")["value"]
+    assert task["containerSettings"]["containerRunOptions"] == "--rm --ipc=host"
+
+
+def test_a_login_without_a_registry_is_one_of_docker() -> None:
+    login = {"registry_user": "me", "registry_password": "env:PASSWORD"}
+    steps = planned(spec(container={"image": "me/a:1"}), **login)
+
+    machine = body(steps, "Pool_Add")["virtualMachineConfiguration"]
+    assert machine["containerConfiguration"]["containerRegistries"] == [
+        {"username": "me", "password": {"$secret": "env:PASSWORD"}}
+    ]
+
+
+def test_retries_and_the_longest_time_are_the_services_own() -> None:
+    steps = planned(spec(retry={"attempts": 3}, timeout="2h", sweep={"n": [1, 2]}, max_parallel=1))
+
+    limits = body(steps, "Task_AddCollection")["value"][0]["constraints"]
+    assert (limits["maxTaskRetryCount"], limits["maxWallClockTime"]) == (2, "PT7200S")
+    assert body(steps, "Job_Add")["maxParallelTasks"] == 1
+
+
+def test_equal_needs_share_a_pool_and_others_do_not() -> None:
+    def pool(**fields: Any) -> str:
+        return str(body(planned(spec(**fields)), "Pool_Add")["id"])
+
+    assert pool() == pool(name="other", sweep={"n": "1..9"}, retry={"attempts": 2})
+    assert len({pool(), pool(cluster={"nodes": 2}), pool(cluster={"capacity": "spot"})}) == 3
+
+
+def test_a_pool_of_the_profile_is_used_as_it_is() -> None:
+    steps = planned(spec(), pool="mine")
+
+    assert requests(steps, "Pool_Add") == []
+    assert body(steps, "Job_Add")["poolInfo"] == {"poolId": "mine"}
+
+
+def test_an_identity_of_the_pool_takes_the_place_of_signed_urls() -> None:
+    steps = planned(spec(), pool="mine", identity=IDENTITY)
+
+    (task,) = body(steps, "Task_AddCollection")["value"]
+    assert "$signed" not in json.dumps(task)
+    where = task["outputFiles"][0]["destination"]["container"]
+    assert where["identityReference"] == {"resourceId": IDENTITY}
+
+
+def test_no_signature_goes_to_a_job_that_has_an_identity() -> None:
+    own = {"identity": IDENTITY, "subscription": "s", "resource_group": "g"}
+    steps = planned(spec(), **own)
+
+    assert "$signed" not in json.dumps([step.do.params for step in steps])
+    settings = body(steps, "Job_Add")["commonEnvironmentSettings"]
+    assert {"name": "RUNSPEC_IDENTITY", "value": IDENTITY} in settings
+    assert "RUNSPEC_SAS" not in [one["name"] for one in settings]
+
+
+def test_a_pool_with_an_identity_is_made_by_the_resource_manager_and_is_another_pool() -> None:
+    own = {"identity": IDENTITY, "subscription": "s", "resource_group": "g"}
+    (step,) = [step for step in planned(spec(), **own) if step.id == "pool"]
+    plain = body(planned(spec()), "Pool_Add")
+
+    assert (step.do.service, step.do.operation) == ("arm", "Pool_Create")
+    assert step.do.params["path"] == {
+        "subscriptionId": "s",
+        "resourceGroupName": "g",
+        "accountName": "jobs",
+        "poolName": step.undo.params["path"]["poolId"] if step.undo else "",
+    }
+    assert step.do.params["path"]["poolName"] != plain["id"]
+    made = step.do.params["body"]
+    assert list(made["identity"]["userAssignedIdentities"]) == [IDENTITY]
+    assert made["properties"]["vmSize"] == plain["vmSize"]
+    assert made["properties"]["scaleSettings"]["autoScale"]["formula"] == plain["autoScaleFormula"]
+    assert made["properties"]["scaleSettings"]["autoScale"]["formula"].keys() == {"$clock"}
+    assert made["properties"]["metadata"] == plain["metadata"]
+
+
+def test_of_a_secret_in_a_vault_the_plan_says_where_it_is_and_nobody_reads_it_here() -> None:
+    where = "https://v.vault.azure.net/secrets/hf"
+    secrets = {"hf": f"azure-kv:{where}", "own": "env:OWN"}
+    wanted = spec(secrets={"HF_TOKEN": "hf", "OWN": "own"})
+
+    steps = planned(wanted, pool="mine", identity=IDENTITY, secrets=secrets)
+
+    settings = body(steps, "Job_Add")["commonEnvironmentSettings"]
+    found = {one["name"]: one["value"] for one in settings}
+    assert json.loads(found["RUNSPEC_VAULT"]) == {"HF_TOKEN": where}
+    assert found["OWN"] == {"$secret": "env:OWN"}
+    assert "HF_TOKEN" not in found

@@ -1,0 +1,64 @@
+"""A node gets a machine by what its spec asks for, by the table, or by what the account has."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from runspec_azure.batch.infrastructure import pool
+from runspec_azure.resources import request
+from runspec_jobs.provider import Facts
+from tests.support.azure.specs import options, spec
+
+
+@pytest.mark.parametrize(
+    ("cluster", "wanted"),
+    [
+        ({}, "Standard_D2ds_v5"),
+        ({"cpus": 4, "memory": "24GiB"}, "Standard_E4ds_v5"),
+        ({"gpus": 1}, "Standard_NC4as_T4_v3"),
+        ({"gpus": 2, "gpu_type": "a100"}, "Standard_NC48ads_A100_v4"),
+        ({"disk": "1TiB"}, "Standard_D32ds_v5"),
+        ({"gpus": 9}, "Standard_D2ds_v5"),  # check has refused it
+    ],
+)
+def test_the_cheapest_machine_that_holds_a_node_is_taken(
+    cluster: dict[str, Any], wanted: str
+) -> None:
+    assert request.size(spec(cluster=cluster), options()) == wanted
+
+
+@pytest.mark.parametrize(
+    ("named", "wanted"),
+    [("standard_hb120rs_v3", "Standard_HB120rs_v3"), ("Standard_New_v9", "Standard_New_v9")],
+)
+def test_a_size_of_the_profile_is_used_as_it_is(named: str, wanted: str) -> None:
+    assert request.size(spec(cluster={"gpus": 1}), options(vm_size=named)) == wanted
+
+
+def test_what_the_account_has_beats_the_table() -> None:
+    survey = {
+        "machines": {
+            "Standard_D4ds_v5": {"cpus": 4, "spot": False},
+            "Standard_D8ds_v5": {"memory_gib": 33.0, "spot": True},
+        }
+    }
+
+    assert request.size(spec(), options(), survey) == "Standard_D4ds_v5"
+    assert request.size(spec(cluster={"capacity": "spot"}), options(), survey) == "Standard_D8ds_v5"
+    assert [m.memory_gib for m in request.offered(survey)] == [16, 33]
+
+
+def test_an_image_of_one_machine_is_none() -> None:
+    assert pool.image(spec(container={"image": "localhost/a:1", "requirements": ["six"]})) is None
+    assert pool.image(spec(container={"image": "a:1"})) == "a:1"
+
+
+def test_a_pool_is_of_the_machine_that_the_account_has() -> None:
+    survey = {"machines": {"Standard_D8ds_v5": {"cpus": 8}}}
+
+    made = pool.content(spec(), Facts(options(), survey=survey))
+
+    assert made["vmSize"] == "Standard_D8ds_v5"
+    assert pool.name(spec(), Facts(options(), survey=survey)) != pool.name(spec(), Facts(options()))

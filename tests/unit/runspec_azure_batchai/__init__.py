@@ -1,1 +1,0 @@
-"""The provider `azure-batch-ai`."""

@@ -1,0 +1,125 @@
+"""`runspec import` and `plan --export` on the command line."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from runspec_jobs.cli.app import run
+from tests.support.azure.batch_ai_recipes import CLUSTERS, HANDS_ON, KEY, RECIPES
+from tests.support.profiles import own_profile
+
+Capture = pytest.CaptureFixture[str]
+PROFILE = """\
+providers:
+  azure-batch-ai:
+    subscription: 00000000-0000-0000-0000-000000000000
+    location: eastus
+    storage_account: acct
+    file_share: logs
+    ssh_public_key: "ssh-ed25519 AAAA"
+    secrets: {storage-key: "env:STORAGE_KEY"}
+"""
+
+
+@pytest.fixture
+def files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "job.json").write_text(json.dumps(HANDS_ON))
+    cluster = next(iter(CLUSTERS.values()))
+    (tmp_path / "cluster.json").write_text(json.dumps(cluster))
+    return tmp_path
+
+
+def test_what_is_taken_in_is_written_and_is_a_right_spec(files: Path, capsys: Capture) -> None:
+    code = run(["import", "job.json", "--cluster", "cluster.json", "--to", "there"])
+
+    told = capsys.readouterr()
+    assert (code, told.out) == (0, "")
+    assert "accountKey holds a secret in clear" in told.err and KEY not in told.err
+    assert run(["validate", "there/job.yaml"]) == 0
+    assert "acct" in (files / "there/runspec-profile.yaml").read_text()
+
+
+def test_what_the_files_do_not_tell_and_a_plan_needs_is_named(files: Path, capsys: Capture) -> None:
+    (files / "job.json").write_text(json.dumps(RECIPES["horovod"]))
+    assert run(["import", "job.json", "--to", "there"]) == 0
+    told = capsys.readouterr().err
+    profile = files / "there/runspec-profile.yaml"
+    known = {
+        "subscription": "00000000-0000-0000-0000-000000000000",
+        "location": "eastus",
+        "storage_account": "acct",
+        "ssh_public_key": '"ssh-ed25519 AAAA"',
+    }
+
+    assert f"still to be filled in: {', '.join(known)}" in told
+    head, rest = "providers:\n  azure-batch-ai:\n", profile.read_text()
+    assert f"# Still to be filled in: {', '.join(known)}.\n" in rest
+    lines = "".join(f"    {name}: {value}\n" for name, value in known.items())
+    profile.write_text(rest.replace(head, head + lines))
+    assert run(["trust", "there/runspec-profile.yaml"]) == 0
+    assert run(["plan", "there/job.yaml"]) == 0, capsys.readouterr().err
+
+
+def test_without_a_folder_the_spec_is_printed_and_the_profile_as_a_comment(
+    files: Path, capsys: Capture
+) -> None:
+    assert run(["import", "job.json"]) == 0
+
+    told = capsys.readouterr()
+    printed = told.out
+    assert "nothing was written: --to FOLDER" in told.err
+    (files / "job.yaml").write_text(printed)
+    assert "# runspec-profile.yaml:\n# providers:\n" in printed
+    assert run(["validate", "job.yaml"]) == 0
+
+
+def test_what_is_there_is_not_written_over(files: Path, capsys: Capture) -> None:
+    (files / "job.yaml").write_text("mine")
+
+    assert run(["import", "job.json", "--to", "."]) == 4
+
+    assert (files / "job.yaml").read_text() == "mine"
+    assert not (files / "runspec-profile.yaml").exists()
+
+
+def test_programs_get_all_of_it_as_json(files: Path, capsys: Capture) -> None:
+    assert run(["import", "job.json", "--json"]) == 0
+
+    found = json.loads(capsys.readouterr().out)
+    assert set(found) == {"spec", "profile", "notes", "files"} and found["notes"]
+
+
+@pytest.mark.parametrize(
+    "words,code", [(["nowhere.json"], 2), (["job.json", "--provider", "local"], 69)]
+)
+def test_what_cannot_be_taken_in_ends_with_a_code_of_its_own(
+    files: Path, words: list[str], code: int
+) -> None:
+    assert run(["import", *words]) == code
+
+
+def test_a_plan_is_written_as_files_of_the_services_own_tool(files: Path, capsys: Capture) -> None:
+    own_profile().write_text(PROFILE)
+    spec = "apiVersion: runspec/v1\nname: job\nprovider: azure-batch-ai\ncommand: [echo, hi]\n"
+    (files / "job.yaml").write_text(spec)
+
+    assert run(["plan", "job.yaml", "--export", "out"]) == 0
+
+    printed = capsys.readouterr().out
+    assert printed.split() == ["out/cluster.json", "out/job.json"]
+    job = json.loads((files / "out/job.json").read_text())
+    line = job["properties"]["customToolkitSettings"]["commandLine"]
+    assert line.startswith("export RUNSPEC_RANK=0 ") and line.endswith("; echo hi")
+
+
+def test_a_provider_without_another_tool_says_so(files: Path, capsys: Capture) -> None:
+    (files / "job.yaml").write_text(
+        "apiVersion: runspec/v1\nname: job\nprovider: local\ncommand: [echo, hi]\n"
+    )
+
+    assert run(["plan", "job.yaml", "--export", "out"]) == 69
+    assert "local" in capsys.readouterr().err

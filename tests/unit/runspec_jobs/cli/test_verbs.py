@@ -1,0 +1,614 @@
+"""What verbs do about runs that ended in odd ways, and about input that nobody should give."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from runspec_jobs.cli.app import run
+from runspec_jobs.engine import apply as engine
+from runspec_jobs.errors import CredentialsError
+from runspec_jobs.load import registry
+from runspec_jobs.provider import Finding, NoAnswer, Status
+from runspec_jobs.state import run_record
+from runspec_local.client import LocalClient
+from runspec_local.provider import PROVIDER
+from tests.support.profiles import own_profile
+
+HEAD = "apiVersion: runspec/v1\nname: job\nprovider: local\nproviders: {local: {engine: process}}\n"
+Capture = pytest.CaptureFixture[str]
+
+
+@pytest.fixture
+def spec(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    path = tmp_path / "job.yaml"
+    path.write_text(HEAD + "command: [echo, hi]\n")
+    return path
+
+
+def homes() -> Path:
+    return Path(os.environ["RUNSPEC_HOME"])
+
+
+# Runs that were there before
+
+
+def test_a_newest_run_that_failed_is_not_hidden_by_an_older_success(
+    spec: Path, tmp_path: Path, capsys: Capture
+) -> None:
+    spec.write_text(HEAD + f"run: test ! -e {tmp_path}/broken\n")
+    assert run(["apply", str(spec)]) == 0
+    (tmp_path / "broken").touch()
+    assert run(["apply", str(spec), "--new"]) == 1
+    capsys.readouterr()
+
+    code = run(["apply", str(spec)])
+
+    assert (code, "starting nothing" in capsys.readouterr().err) == (1, False)
+    assert len(run_record.of_name("job")) == 3
+
+
+def test_cancelling_what_has_succeeded_changes_nothing(spec: Path, capsys: Capture) -> None:
+    assert run(["apply", str(spec)]) == 0
+    assert run(["cancel", "job"]) == 0
+    capsys.readouterr()
+
+    assert run(["apply", str(spec)]) == 0
+    assert "starting nothing" in capsys.readouterr().err
+
+
+def test_why_an_apply_was_refused_is_kept(
+    spec: Path, capsys: Capture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (homes() / "local").mkdir(parents=True)
+    (homes() / "local" / "runs").write_text("in the way")
+    assert run(["apply", str(spec)]) == 69
+    capsys.readouterr()
+
+    assert run(["status", "job"]) == 0
+    told = capsys.readouterr().out
+    assert "not-started" in told
+    assert "its apply was refused: " in told
+    assert run(["status", "job", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["state"] == "not-started"
+
+
+def test_a_status_that_was_kept_has_its_nodes(spec: Path, capsys: Capture) -> None:
+    spec.write_text(HEAD + "sweep: {n: 1..3}\nrun: test $RUNSPEC_SWEEP_N = 2\n")
+    run(["apply", str(spec)])
+    capsys.readouterr()
+
+    assert run(["status", "job"]) == 0
+    told = capsys.readouterr().out
+    assert told.count("  task ") == 3
+    assert "task 1 node 0: succeeded" in told
+
+
+def test_a_missing_secret_leaves_nothing_that_is_in_the_way_of_the_next_apply(spec: Path) -> None:
+    own_profile().write_text("providers: {local: {secrets: {t: 'env:NO_SUCH'}}}\n")
+    spec.write_text(HEAD + "secrets: {TOKEN: t}\nrun: echo\n")
+    assert run(["apply", str(spec)]) == 5
+
+    spec.write_text(HEAD + "command: [echo, hi]\n")
+
+    assert run(["apply", str(spec)]) == 0
+
+
+def test_a_secret_with_a_nul_is_told_before_anything_starts(
+    spec: Path, tmp_path: Path, capsys: Capture
+) -> None:
+    (tmp_path / "secret").write_bytes(b"one\0two")
+    options = f"providers: {{local: {{secrets: {{t: 'file:{tmp_path}/secret'}}}}}}\n"
+    own_profile().write_text(options)
+    spec.write_text(HEAD + "secrets: {TOKEN: t}\nrun: echo\n")
+
+    assert run(["apply", str(spec)]) == 5
+    told = capsys.readouterr().err
+    assert "holds a NUL" in told and "one" not in told
+
+
+def test_what_runs_share_goes_with_destroy_site_whoever_made_it(
+    spec: Path, tmp_path: Path, capsys: Capture
+) -> None:
+    """The newest run may have failed before it needed anything."""
+    (tmp_path / "src").mkdir()
+    (tmp_path / "src" / "a").write_text("a")
+    spec.write_text(HEAD + "mounts: [{name: m, source: ./src, target: /job/m}]\nrun: echo\n")
+    assert run(["apply", str(spec)]) == 0
+    assert run(["apply", str(spec), "--new"]) == 0
+    newest = run_record.of_name("job")[-1]
+    journal = newest.folder / "journal.jsonl"
+    journal.write_bytes(journal.read_bytes().split(b"\n")[0] + b"\n")  # cut off at once
+    for old in run_record.of_name("job"):
+        assert run(["destroy", old.run]) == 0
+    capsys.readouterr()
+
+    assert run(["destroy", "--site", "--json"]) == 0
+    assert len(json.loads(capsys.readouterr().out)["destroyed"]) == 1
+    assert list((homes() / "local" / "blobs").iterdir()) == []
+
+
+@pytest.fixture
+def never_begun(spec: Path, monkeypatch: pytest.MonkeyPatch) -> run_record.Record:
+    """A run that its provider refused before its first step; nobody can open a client for it."""
+    spec.write_text(HEAD + "secrets: {TOKEN: t}\ncommand: [echo, hi]\n")
+    own_profile().write_text("providers: {local: {secrets: {t: 'env:NO_SUCH'}}}\n")
+    assert run(["apply", str(spec)]) == 5
+
+    def refuse(facts: object) -> object:
+        raise CredentialsError("nobody is logged in")
+
+    monkeypatch.setattr(PROVIDER, "connect", refuse)
+    (of,) = run_record.of_name("job")
+    return of
+
+
+def test_a_run_that_began_nothing_is_destroyed_without_a_client(
+    never_begun: run_record.Record,
+) -> None:
+    assert run(["destroy", never_begun.run]) == 0
+
+    assert never_begun.memory().deleted
+    assert run_record.of_name("job") == []
+    assert run(["destroy", "--site"]) == 0
+
+
+def test_a_run_that_began_nothing_is_cancelled_without_a_client(
+    never_begun: run_record.Record, capsys: Capture
+) -> None:
+    assert run(["cancel", never_begun.run]) == 0
+    assert run(["cancel", never_begun.run]) == 0
+    assert run(["list"]) == 0
+    assert "cancelled" in capsys.readouterr().out
+    assert run(["destroy", never_begun.run]) == 0
+
+    assert never_begun.memory().want == "destroy"
+    assert never_begun.memory().deleted
+
+
+def test_apply_goes_on_where_the_service_is_down_right_after_it_took_the_run(
+    spec: Path, monkeypatch: pytest.MonkeyPatch, capsys: Capture
+) -> None:
+    asked: list[str] = []
+
+    def state(client: LocalClient, run: str) -> Status:
+        asked.append(run)
+        if len(asked) < 3:
+            raise NoAnswer("503")
+        return real(client, run)
+
+    real = LocalClient.state
+    monkeypatch.setattr(LocalClient, "state", state)
+
+    assert run(["apply", str(spec)]) == 0
+    told = capsys.readouterr().err
+    assert told.count("the service does not answer") == 1
+    assert "the service answers again" in told
+
+
+# Records that somebody has damaged
+
+
+def test_a_damaged_record_does_not_hide_the_others(spec: Path, capsys: Capture) -> None:
+    assert run(["apply", str(spec)]) == 0
+    other = spec.with_name("other.yaml")
+    other.write_text(spec.read_text().replace("name: job", "name: other"))
+    assert run(["apply", str(other)]) == 0
+    (damaged,) = run_record.of_name("job")
+    journal = damaged.folder / "journal.jsonl"
+    journal.write_bytes(journal.read_bytes().replace(b'"born"', b'"burn"', 1))
+    (homes() / "runs" / "backup").mkdir()
+    capsys.readouterr()
+
+    assert run(["list", "--json"]) == 0
+    rows = {row["name"]: row["state"] for row in json.loads(capsys.readouterr().out)}
+    assert rows == {"job": "unreadable", "other": "succeeded"}
+    assert run(["status", "other"]) == 0
+    assert run(["apply", str(other)]) == 0
+    assert run(["status", "job"]) == 69
+
+
+@pytest.mark.parametrize(
+    "name, content",
+    [
+        ("journal.jsonl", b""),
+        ("journal.jsonl", None),
+        ("plan.json", b'{"provider": "local", "run'),
+        ("plan.json", b"[]"),
+        ("facts.json", b'{"base'),
+    ],
+)
+def test_a_damaged_file_stands_in_the_way_of_its_own_run_alone(
+    spec: Path, capsys: Capture, name: str, content: bytes | None
+) -> None:
+    """The message names the file and what to do; --new starts another run, and --site is not guessed at."""
+    assert run(["apply", str(spec)]) == 0
+    (damaged,) = run_record.of_name("job")
+    (damaged.folder / name).unlink()
+    if content is not None:
+        (damaged.folder / name).write_bytes(content)
+    capsys.readouterr()
+
+    assert run(["status", damaged.run]) == (0 if name == "facts.json" else 69)
+    assert run(["list"]) == 0
+    listed = capsys.readouterr()
+    if name != "facts.json":
+        assert str(damaged.folder / name) in listed.err
+        assert f"why: {damaged.folder / name}" in listed.out
+        assert run(["apply", str(spec)]) == 69
+        assert "apply --new starts another" in capsys.readouterr().err
+        assert run(["destroy", "--site"]) == 4
+    assert run(["apply", "--new", str(spec)]) == 0
+    assert run(["status", "job"]) == 0
+    assert run(["destroy", "job"]) == 0
+
+
+@pytest.mark.parametrize(
+    "content, why",
+    [
+        (b"run: [", "it is damaged"),
+        (b"\xff\xfe", "it is damaged"),
+        (b"apiVersion: runspec/v1\n", "this version of runspec refuses it: 'name' is missing"),
+    ],
+)
+def test_a_spec_on_record_that_cannot_be_read_is_told_as_such(
+    spec: Path, capsys: Capture, content: bytes, why: str
+) -> None:
+    assert run(["apply", str(spec)]) == 0
+    (damaged,) = run_record.of_name("job")
+    (damaged.folder / "job.yaml").write_bytes(content)
+    capsys.readouterr()
+
+    assert run(["logs", "job"]) == 69
+    assert f"{damaged.folder / 'job.yaml'}: {why}" in capsys.readouterr().err
+    assert run(["status", "job"]) == 0
+    assert run(["destroy", "job"]) == 0
+
+
+@pytest.mark.parametrize("name", ["job.yaml", "plan.json", "journal.jsonl"])
+@pytest.mark.parametrize("damage", ["empty", "folder"])
+def test_an_empty_file_or_a_folder_in_its_place_is_told_and_no_bug(
+    spec: Path, capsys: Capture, name: str, damage: str
+) -> None:
+    assert run(["apply", str(spec)]) == 0
+    (damaged,) = run_record.of_name("job")
+    path = damaged.folder / name
+    path.unlink()
+    path.touch() if damage == "empty" else path.mkdir()
+    capsys.readouterr()
+
+    assert run(["list"]) == 0
+    assert run(["logs", damaged.run]) == 69
+    assert str(path) in capsys.readouterr().err
+
+
+def test_a_list_of_destroyed_runs_alone_says_so(
+    never_begun: run_record.Record, capsys: Capture
+) -> None:
+    assert run(["destroy", never_begun.run]) == 0
+    capsys.readouterr()
+
+    assert run(["list"]) == 0
+    assert "no runs: 1 was destroyed, --all shows it" in capsys.readouterr().err
+    assert run(["list", "--all"]) == 0
+    assert never_begun.run in capsys.readouterr().out
+
+
+# Which run a name means
+
+
+def test_runs_are_suggested_whose_names_begin_with_what_was_typed(
+    spec: Path, capsys: Capture
+) -> None:
+    text = HEAD + "command: [echo, hi]\n"
+    hints = {}
+    for name in ("mnist-chainer", "mnist-torch"):
+        spec.write_text(text.replace("name: job", f"name: {name}"))
+        assert run(["apply", str(spec)]) == 0
+        capsys.readouterr()
+        assert run(["logs", "mnist"]) == 2
+        hints[name] = capsys.readouterr().err
+
+    assert "hint: did you mean 'mnist-chainer'?" in hints["mnist-chainer"]
+    assert "hint: did you mean one of mnist-chainer, mnist-torch?" in hints["mnist-torch"]
+
+
+def sleeping(spec: Path, word: str) -> str:
+    spec.write_text(HEAD + f"command: [sleep, '{word}']\n")
+    assert run(["apply", "--new", "-d", str(spec)]) == 0
+    newest = run_record.newest("job")
+    assert newest is not None
+    return newest.run
+
+
+def test_a_name_means_the_run_that_is_alive_and_the_others_are_told(
+    spec: Path, capsys: Capture
+) -> None:
+    older, newer = sleeping(spec, "600"), sleeping(spec, "601")
+    capsys.readouterr()
+
+    assert run(["cancel", "job"]) == 0
+    told = capsys.readouterr().err
+    assert f"'job' means {newer}, its newest run; also alive: {older}" in told
+    assert f"{newer} cancelled" in told
+    assert run(["cancel", "job"]) == 0
+    told = capsys.readouterr().err
+    assert f"'job' means {older}, which is alive; {newer} is newer and has ended" in told
+    assert f"{older} cancelled" in told
+    assert run(["destroy", "job"]) == 0
+    assert "means" not in capsys.readouterr().err
+    assert run(["status", "job"]) == 0
+    told = capsys.readouterr().err
+    assert f"{newer}, the newest run of 'job', was destroyed; this is {older}" in told
+
+
+@pytest.mark.parametrize(
+    ("ending", "rank"),
+    [
+        ("cancel", "its newest run that is alive: {newest} is newer and has ended"),
+        ("destroy", "its newest run that is alive"),
+    ],
+)
+def test_the_newest_live_run_of_several_is_not_called_the_newest_one(
+    spec: Path, capsys: Capture, ending: str, rank: str
+) -> None:
+    """Where a newer one has ended or was destroyed."""
+    oldest, older, newest = (sleeping(spec, word) for word in ("600", "601", "602"))
+    assert run([ending, newest]) == 0
+    capsys.readouterr()
+
+    assert run(["cancel", "job"]) == 0
+
+    told = capsys.readouterr().err
+    assert f"'job' means {older}, {rank.format(newest=newest)}; also alive: {oldest}\n" in told
+    assert run(["cancel", "job"]) == 0
+
+
+def test_a_clock_that_goes_back_changes_no_order(
+    spec: Path, capsys: Capture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first = sleeping(spec, "600")
+    now = time.time()
+    with monkeypatch.context() as back:
+        back.setattr(time, "time", lambda: now - 3600)
+        second = sleeping(spec, "601")
+    capsys.readouterr()
+
+    assert [of.run for of in run_record.all_runs()] == [first, second]
+    assert run(["cancel", "job"]) == 0
+    assert f"{second} cancelled" in capsys.readouterr().err
+    assert run(["cancel", first]) == 0
+
+
+def test_numbers_go_on_where_their_file_is_lost(spec: Path) -> None:
+    for _ in range(2):
+        assert run(["apply", "--new", str(spec)]) == 0
+    (homes() / "sequence").write_text("x")
+
+    assert run(["apply", "--new", str(spec)]) == 0
+
+    assert [of.memory().number for of in run_record.all_runs()] == [1, 2, 3]
+
+
+# What is asked for
+
+
+@pytest.mark.parametrize(
+    "words, what",
+    [
+        (["logs", "job", "--node", "9"], "there is no 9"),
+        (["logs", "job", "--timeout", "xx"], "'xx' is not a length of time"),
+        (["completion", "tcsh"], "'tcsh' is no choice for shell"),
+    ],
+)
+def test_what_is_not_there_is_a_wrong_command_line(
+    spec: Path, capsys: Capture, words: list[str], what: str
+) -> None:
+    assert run(["apply", str(spec)]) == 0
+
+    assert run(words) == 2
+    assert what in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("verb", ["logs", "fetch"])
+def test_of_a_destroyed_run_nothing_can_be_had(spec: Path, capsys: Capture, verb: str) -> None:
+    assert run(["apply", str(spec)]) == 0
+    assert run(["destroy", "job"]) == 0
+
+    assert run([verb, "job"]) == 2
+    assert "was destroyed" in capsys.readouterr().err
+
+
+def test_a_home_of_nobody_is_told(
+    spec: Path, capsys: Capture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("RUNSPEC_HOME", "~nobody-at-all/x")
+
+    assert run(["list"]) == 2
+    assert "'~nobody-at-all/x' names nobody's home" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("settings", ["{}", "{root: ~/elsewhere}"])
+def test_gc_says_that_a_provider_leaves_nothing_over(
+    spec: Path, capsys: Capture, settings: str
+) -> None:
+    """It asks for a client without a spec."""
+    own_profile().write_text(f"providers: {{local: {settings}}}\n")
+
+    assert run(["gc", "local"]) == 69
+    assert "'local' leaves nothing that no record knows" in capsys.readouterr().err
+
+
+def test_the_doctor_tells_of_a_wrong_profile(spec: Path, capsys: Capture) -> None:
+    (spec.parent / "runspec-profile.yaml").write_text("providers: {local: {engin: podman}}\n")
+
+    assert run(["doctor", "local"]) == 69
+    assert "unknown key 'engin'" in capsys.readouterr().out
+
+
+def test_the_doctor_says_where_a_setting_is_wrong_and_shows_no_key(
+    spec: Path, capsys: Capture
+) -> None:
+    text = "providers:\n  azure-batch:\n    batch_key: c2VjcmV0IGtleQ==\n"
+    (spec.parent / "runspec-profile.yaml").write_text(text)
+
+    assert run(["doctor", "azure-batch"]) == 69
+    told = capsys.readouterr().out
+    assert "runspec-profile.yaml:3:16: providers.azure-batch.batch_key: " in told
+    assert "c2VjcmV0" not in told
+
+
+def test_the_doctor_tells_each_finding_before_it_looks_for_the_next(
+    spec: Path, capsys: Capture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    told: list[str] = []
+
+    def examine(options: object) -> Iterator[Finding]:
+        told.append(capsys.readouterr().out)
+        yield Finding("one", True)
+        told.append(capsys.readouterr().out)
+
+    monkeypatch.setattr(PROVIDER, "examine", examine)
+
+    assert run(["doctor", "local"]) == 0
+    assert [text.splitlines()[-1] for text in told][1] == "ok  local: one"
+    assert told[0].startswith("ok  profile: there is none")
+
+
+@pytest.mark.parametrize("well", [True, False])
+def test_a_node_is_looked_from_only_when_asked_to_and_when_the_rest_is_well(
+    spec: Path, capsys: Capture, monkeypatch: pytest.MonkeyPatch, *, well: bool
+) -> None:
+    """It takes a machine, and may cost something."""
+    asked: list[object] = []
+
+    def examine_node(options: object) -> Iterator[Finding]:
+        asked.append(options)
+        yield Finding("from within", True)
+
+    monkeypatch.setattr(PROVIDER, "examine", lambda options: iter([Finding("one", well)]))
+    run(["doctor", "local", "--node"])
+    without = capsys.readouterr().out
+    monkeypatch.setattr(type(PROVIDER), "examine_node", staticmethod(examine_node), raising=False)
+
+    run(["doctor", "local"])
+    before = len(asked)
+    code = run(["doctor", "local", "--node"])
+
+    assert "no nodes to look from" in without
+    assert (before, len(asked), code) == ((0, 1, 0) if well else (0, 0, 69))
+
+
+def test_a_file_without_end_is_read_to_a_limit(capsys: Capture) -> None:
+    assert run(["validate", "/dev/zero"]) == 2
+    assert "larger than 1 MiB" in capsys.readouterr().err
+
+
+def test_a_provider_that_is_not_here_is_told_at_its_place(spec: Path, capsys: Capture) -> None:
+    spec.write_text(HEAD.replace("provider: local", "provider: locl") + "run: echo\n")
+
+    assert run(["apply", str(spec)]) == 69
+    told = capsys.readouterr().err
+    assert "job.yaml:3:11: " in told and "did you mean 'local'?" in told
+
+
+@pytest.mark.parametrize(
+    ("provider", "code", "what"),
+    [
+        ("azure-bach", 2, "did you mean 'azure-batch'?"),
+        ("gcp-batch", 0, "note: provider: the provider 'gcp-batch' is not installed"),
+        ("tomorrow", 0, "note: provider: the provider 'tomorrow' is not there yet"),
+    ],
+)
+def test_a_misspelt_provider_is_wrong_and_an_unknown_one_may_be_installed_elsewhere(
+    spec: Path,
+    capsys: Capture,
+    monkeypatch: pytest.MonkeyPatch,
+    provider: str,
+    code: int,
+    what: str,
+) -> None:
+    monkeypatch.setattr(registry, "EXPECTED", ("tomorrow",))
+    spec.write_text(HEAD.replace("provider: local", f"provider: {provider}") + "run: echo\n")
+
+    assert run(["validate", str(spec)]) == code
+    assert what in capsys.readouterr().err
+
+
+def test_validate_says_that_it_looks_at_no_profile(spec: Path, capsys: Capture) -> None:
+    (spec.parent / "runspec-profile.yaml").write_text("providers: {local: {engin: podman}}\n")
+
+    assert run(["validate", str(spec)]) == 0
+    assert "the profile was not looked at (runspec plan does)" in capsys.readouterr().err
+
+
+def test_an_unknown_key_hides_nothing_else(spec: Path, capsys: Capture) -> None:
+    spec.write_text(HEAD + "comand: [echo]\n")
+
+    assert run(["validate", str(spec)]) == 2
+    told = capsys.readouterr().err
+    assert "unknown key 'comand'" in told and "nothing to run" in told
+
+
+def test_wrong_settings_hide_no_wrong_mount(spec: Path, capsys: Capture) -> None:
+    spec.write_text(
+        HEAD.replace("engine: process", "engin: process")
+        + "mounts: [{name: m, source: ./nowhere, target: /job/m}]\nrun: echo\n"
+    )
+
+    assert run(["plan", str(spec)]) == 2
+    told = capsys.readouterr().err
+    assert "unknown key 'engin'" in told and "nowhere" in told
+
+
+def test_every_wrong_line_of_the_requirements_is_told(spec: Path, capsys: Capture) -> None:
+    spec.with_name("req.txt").write_text("six\n-r more.txt\n--index-url x\n")
+    spec.write_text(HEAD + "container: {requirements: req.txt}\nrun: echo\n")
+
+    assert run(["plan", str(spec)]) == 2
+    told = capsys.readouterr().err
+    assert "req.txt:2: " in told and "req.txt:3: " in told
+
+
+def test_a_character_that_cannot_be_shown_is_an_escape(spec: Path) -> None:
+    spec.write_text(HEAD + "run: printf '\\342\\226\\210 done\\n'\n")
+
+    done = subprocess.run(
+        [sys.executable, "-m", "runspec_jobs", "apply", str(spec)],
+        env={**os.environ, "PYTHONIOENCODING": "latin-1"},
+        capture_output=True,
+    )
+
+    assert (done.returncode, done.stdout) == (0, b"\\u2588 done\n"), done.stderr
+
+
+def test_a_wait_for_another_runspec_is_told(spec: Path) -> None:
+    assert run(["apply", str(spec)]) == 0
+    (old,) = run_record.of_name("job")
+    assert engine.is_made(old.plan, old.memory())
+    with old.opened():
+        words = [sys.executable, "-m", "runspec_jobs", "destroy", "job"]
+        with subprocess.Popen(words, stderr=subprocess.PIPE, text=True) as child:
+            assert child.stderr is not None
+            told = child.stderr.readline()
+            child.kill()
+            child.wait()
+
+    assert f"waiting for another runspec at work on {old.run}" in told
+
+
+def test_saving_logs_of_a_run_that_goes_on_ends_with_its_time_limit(
+    spec: Path, tmp_path: Path
+) -> None:
+    name = sleeping(spec, "20")
+
+    assert run(["logs", "-f", "--save", str(tmp_path / "saved"), "--timeout", "1s", name]) == 124
+    assert run(["destroy", name]) == 0

@@ -1,0 +1,430 @@
+"""What a store keeps of a run is data that a stranger may have written: what becomes of it on this machine."""
+
+from __future__ import annotations
+
+import copy
+import json
+import stat
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from runspec_jobs.cli.app import run
+from runspec_jobs.document import reader
+from runspec_jobs.engine import adopt
+from runspec_jobs.errors import Conflict, Damaged, Newer, RemoteError
+from runspec_jobs.load import registry
+from runspec_jobs.load.profile import Profile
+from runspec_jobs.plan import model
+from runspec_jobs.provider import (
+    Answer,
+    Facts,
+    Provider,
+    Request,
+    Scope,
+    Source,
+    State as RunState,
+    Status,
+    Step,
+)
+from runspec_jobs.spec.validate import spec as checked
+from runspec_jobs.state import run_record
+from tests.support.profiles import own_profile
+
+Capture = pytest.CaptureFixture[str]
+RUN = "job-abc234"
+ROLE = "arn:aws:iam::123456789012:role/"
+SETTINGS: dict[str, Any] = {
+    "region": "eu-central-1",
+    "bucket": "mine",
+    "prefix": "team",
+    "job_role": f"{ROLE}job",
+    "execution_role": f"{ROLE}agent",
+    "instance_role": "arn:aws:iam::123456789012:instance-profile/machines",
+    "subnets": ["subnet-1"],
+    "security_groups": ["sg-1"],
+}
+JOB = {
+    "apiVersion": "runspec/v1",
+    "name": "job",
+    "provider": "aws-batch",
+    "mounts": [{"name": "code", "source": "./code", "target": "/job/code"}],
+    "secrets": {"TOKEN": "hf"},
+    "command": ["train"],
+}
+SECRETS = {"hf": "aws-sm:arn:aws:secretsmanager:eu-central-1:123456789012:secret:hf-a1b2c3"}
+BORN = 1_700_000_000.5
+# What the machine that began the run has, and no other need.
+THEIRS = {**SETTINGS, "secrets": SECRETS, "queue": "theirs", "account_profile": "theirs"}
+Change = Callable[[dict[str, Any]], Any]
+
+
+def provider() -> Provider:
+    return registry.load("aws-batch")
+
+
+def state(job: dict[str, Any] = JOB, **settings: Any) -> dict[str, Any]:
+    """Return the state that another machine keeps of a run, with *settings* over its own."""
+    text = json.dumps(job).encode()
+    spec, problems = checked(reader.read(text))
+    assert spec is not None, problems
+    options = provider().options_model.model_validate({**THEIRS, **settings})
+    facts = Facts(options, {"code": Source(f"sha256:{'5a' * 32}", 3, 4096)})
+    made = model.make(provider(), spec, RUN[-6:], facts)
+    found: dict[str, Any] = json.loads(adopt.text(text, made, facts, BORN))
+    return found
+
+
+def understood(found: dict[str, Any], **settings: Any) -> adopt.Adopted:
+    """Return what this machine makes of a state, with *settings* over its own."""
+    kept = adopt.read(json.dumps(found).encode(), RUN)
+    own = Profile(providers={"aws-batch": {**SETTINGS, "secrets": SECRETS, **settings}})
+    return adopt.understood(kept, provider(), own)
+
+
+def step(found: dict[str, Any], name: str) -> dict[str, Any]:
+    steps: list[dict[str, Any]] = found["plan"]["steps"]
+    return next(one for one in steps if one["id"] == name)
+
+
+def test_the_plan_is_that_of_the_machine_that_began_the_run() -> None:
+    found = state()
+
+    adopted = understood(found)
+
+    assert model.to_json(adopted.plan) == found["plan"]
+    assert (adopted.elsewhere, adopted.born) == (frozenset(), BORN)
+    assert adopted.facts.options.queue == "theirs"
+
+
+def test_settings_of_the_user_alone_are_neither_kept_nor_taken() -> None:
+    """Whose login asks which bucket is this machine's to say."""
+    found = state()
+    of_user = {"bucket", "prefix", "account_profile", "secrets", "job_role", "subnets", "log_group"}
+    assert of_user & found["options"].keys() == set()
+    found["options"] |= {"account_profile": "stolen", "bucket": "another"}
+
+    options = understood(found).facts.options
+
+    assert (options.account_profile, options.bucket) == (None, "mine")
+
+
+DAMAGED: dict[str, Change] = {
+    "another run": lambda s: s.update(run="job-zzzzzz"),
+    "no plan": lambda s: s.pop("plan"),
+    "a plan that is none": lambda s: s.update(plan={"steps": 1}),
+    "a step without its call": lambda s: step(s, "job").pop("do"),
+    "two steps of one name": lambda s: s["plan"]["steps"].insert(0, step(s, "record")),
+    "a shared step by the name of one of the run": lambda s: s["plan"]["steps"].insert(
+        0, {**step(s, "record"), "scope": "site"}
+    ),
+    "a digest that is a path": lambda s: s["sources"]["code"].update(digest="sha256:../../x"),
+    "an empty digest": lambda s: s["sources"]["code"].update(digest="sha256:"),
+    "a folder that is missing": lambda s: s.update(sources={}),
+    "a spec that is none": lambda s: s.update(job="["),
+    "a spec with an unknown key": lambda s: s.update(job=s["job"].replace("command", "comand")),
+    "a spec of another name": lambda s: s.update(job=s["job"].replace('"job"', '"other"')),
+    "a time that is none": lambda s: s.update(born="NaN"),
+    "a time without end": lambda s: s.update(born=float("inf")),
+    "requirements that are a number": lambda s: s.update(requirements=3),
+    "a requirement that is a file": lambda s: s.update(requirements=["-r /etc/passwd"]),
+}
+
+
+@pytest.mark.parametrize("name", DAMAGED)
+def test_what_is_damaged_is_refused_in_words(name: str) -> None:
+    found = state()
+    DAMAGED[name](found)
+
+    with pytest.raises(Damaged, match=RUN):
+        understood(found)
+
+
+@pytest.mark.parametrize("content", [b"", b"[]", b"{", b"null", b"\xff\xfe", b"[" * 100_000])
+def test_what_is_no_state_at_all_is_refused_in_words(content: bytes) -> None:
+    with pytest.raises(Damaged, match="the state of job-abc234 in the store is damaged"):
+        adopt.read(content, RUN)
+
+
+def test_a_state_of_a_newer_version_is_refused_and_the_version_named() -> None:
+    found = {**state(), "format": "runspec.state/v2", "runspec": "9.1.0", "born": {"new": "form"}}
+
+    with pytest.raises(Newer, match=rf"the state of {RUN} in the store: runspec 9.1.0 wrote it"):
+        understood(found)
+
+
+def test_keys_that_a_later_version_adds_are_left_out() -> None:
+    assert understood({**state(), "more": 1}) == understood(state())
+
+
+@pytest.mark.parametrize("key", ["bucket", "account_profile", "job_role"])
+def test_its_spec_may_set_no_more_than_a_job_file(key: str) -> None:
+    found = state()
+    job = {**JOB, "providers": {"aws-batch": {key: THEIRS[key]}}}
+    found["job"] = json.dumps(job)
+
+    with pytest.raises(Conflict, match="belongs to a profile, not to a job file"):
+        understood(found)
+
+
+UNDO = Request("runspec", "empty_prefix", {"bucket": "mine", "prefix": "team/"})._asdict()
+
+
+def test_a_run_whose_undo_would_take_away_more_is_refused() -> None:
+    found = state()
+    step(found, "record")["undo"] = UNDO
+
+    with pytest.raises(Conflict, match="in a way that this one would not"):
+        understood(found)
+
+
+def test_a_run_with_a_further_undo_is_refused() -> None:
+    found = state()
+    found["plan"]["steps"].append({**step(found, "record"), "id": "more", "undo": UNDO})
+
+    with pytest.raises(Conflict, match="in a way that this one would not"):
+        understood(found)
+
+
+def test_what_runs_share_and_was_planned_otherwise_is_never_taken_away() -> None:
+    """Another version of runspec uploads another file for what runs in the job, and gc is to leave that alone."""
+    found = state()
+    upload = step(found, "inside")
+    upload["do"]["params"]["Key"] = upload["undo"]["params"]["Key"] = "team/inside/other.pyz"
+
+    adopted = understood(found)
+
+    (inside,) = (s for s in adopted.plan.steps if s.id == "inside")
+    assert (inside.undo, adopted.elsewhere) == (None, frozenset({"inside"}))
+    assert inside.do.params["Key"] == "team/inside/other.pyz"
+
+
+def test_a_call_of_the_run_is_never_that_of_the_store() -> None:
+    """`find` would look for another's job, and `cancel` then end it."""
+    found = state()
+    step(found, "job")["do"]["params"]["jobName"] = "another-aaaaaa"
+
+    adopted = understood(found)
+
+    (job,) = (s for s in adopted.plan.steps if s.id == "job")
+    assert job.do.params["jobName"] == RUN
+    assert adopted.plan.digest != found["plan"]["digest"]  # no apply takes it for its own
+
+
+def test_settings_with_which_it_would_be_another_run_are_refused() -> None:
+    with pytest.raises(Conflict, match="in a way that this one would not"):
+        understood(state(), prefix="other")
+
+
+def test_a_setting_that_is_missing_here_is_named() -> None:
+    with pytest.raises(Conflict, match="cannot be adopted with the settings of this machine"):
+        understood(state(), bucket=None)
+
+
+# The verb
+
+
+class Store:
+    """The store of an account that has runs, and a service that has done *done* steps of each."""
+
+    def __init__(self, states: dict[str, bytes], done: int) -> None:
+        self.states, self.done = states, done
+        self.looked: list[str] = []
+
+    def kept_runs(self) -> list[str]:
+        return list(self.states)
+
+    def kept_state(self, run: str) -> bytes | None:
+        return self.states.get(run) or None
+
+    def keep_state(self, run: str, content: bytes) -> None:
+        raise AssertionError
+
+    def find(self, step: Step) -> Answer | None:
+        self.looked.append(step.id)
+        return {"jobId": "1", "jobDefinitionArn": "arn"} if len(self.looked) <= self.done else None
+
+    def state(self, run: str) -> Status:
+        return Status(RunState.GONE)
+
+
+@pytest.fixture
+def store(monkeypatch: pytest.MonkeyPatch) -> Store:
+    found = Store({RUN: json.dumps(state()).encode()}, done=99)
+    settings = {**SETTINGS, "secrets": SECRETS}
+    own_profile().write_text(json.dumps({"providers": {"aws-batch": settings, "local": {}}}))
+    monkeypatch.setattr("runspec_aws.provider.AwsBatchProvider.connect", lambda *_: found)
+    return found
+
+
+def test_an_adopted_run_is_on_record_for_its_owner_alone(store: Store) -> None:
+    assert run(["adopt", "aws-batch", RUN]) == 0
+
+    (of,) = run_record.all_runs()
+    memory = of.memory()
+    assert [of.run, memory.born, memory.want] == [RUN, BORN, "run"]
+    assert list(memory.answers) == [s.id for s in of.plan.steps]
+    modes = {p.name: stat.S_IMODE(p.stat().st_mode) for p in of.folder.iterdir()}
+    assert set(modes.values()) == {0o600}, modes
+    assert stat.S_IMODE(of.folder.stat().st_mode) == 0o700
+
+
+def test_names_that_are_no_runs_are_never_taken_for_one(store: Store, capsys: Capture) -> None:
+    """They would be paths of this machine."""
+    store.states = dict.fromkeys(("../job-abc234", "x", "job-abc234\n", ".."), store.states[RUN])
+
+    assert run(["adopt", "aws-batch"]) == 0
+    assert run(["list", "--remote", "--json"]) == 0
+    assert run(["adopt", "aws-batch", "../job-abc234"]) == 2
+
+    assert run_record.all_runs() == []
+    assert capsys.readouterr().out == "[]\n"
+
+
+def said(code: int, capsys: Capture) -> tuple[int, str]:
+    return code, capsys.readouterr().err
+
+
+def test_what_cannot_be_adopted_is_told_with_a_code(store: Store, capsys: Capture) -> None:
+    store.states["old-abc234"] = b""
+    store.states["bad-abc234"] = b"{"
+
+    code, why = said(run(["adopt", "aws-batch", "other-aaaaaa"]), capsys)
+    assert (code, "there is no run 'other-aaaaaa' in the store" in why) == (2, True)
+    code, why = said(run(["adopt", "aws-batch", "old-abc234"]), capsys)
+    assert (code, "an earlier version of runspec began it" in why) == (4, True)
+    code, why = said(run(["adopt", "aws-batch", "bad-abc234"]), capsys)
+    assert (code, "is damaged" in why) == (69, True)
+    code, why = said(run(["adopt", "local", "job-abc234"]), capsys)
+    assert (code, "of the machine that began them" in why) == (69, True)
+    assert run(["adopt", "aws-batch", RUN]) == 0
+    code, why = said(run(["adopt", "aws-batch", RUN]), capsys)
+    assert (code, "is on record here already" in why) == (2, True)
+
+
+def test_a_run_that_was_destroyed_here_is_not_taken_up_again(store: Store, capsys: Capture) -> None:
+    store.done = 0
+    assert run(["adopt", "aws-batch", RUN]) == 0
+    (of,) = run_record.all_runs()
+    with of.opened() as journal:
+        journal.add("deleted")
+    store.done = 99
+
+    code, why = said(run(["adopt", "aws-batch", RUN]), capsys)
+
+    assert (code, "is on record here already and was destroyed" in why) == (2, True)
+    assert of.memory().answers == {}
+
+
+def test_runs_of_another_provider_in_the_same_store_are_left_to_it(
+    store: Store, capsys: Capture
+) -> None:
+    other = {**state(), "provider": "other-batch"}
+    store.states = {RUN: json.dumps(other).encode()}
+
+    assert run(["adopt", "aws-batch", "--json"]) == 0
+    assert run(["list", "--remote", "--json"]) == 0
+    assert capsys.readouterr().out == "[]\n[]\n"
+    code, why = said(run(["adopt", "aws-batch", RUN]), capsys)
+    assert (code, f"{RUN} is a run on 'other-batch'" in why) == (2, True)
+    assert run_record.all_runs() == []
+
+
+def test_what_could_be_adopted_is_listed_with_why_it_could_not(
+    store: Store, capsys: Capture
+) -> None:
+    store.states["bad-abc234"] = b"{"
+
+    assert run(["list", "--remote"]) == 0
+
+    lines = capsys.readouterr().out.splitlines()
+    assert [line.split()[:3] for line in lines[::2]] == [
+        ["bad-abc234", "aws-batch", "unreadable"],
+        [RUN, "aws-batch", "gone"],
+    ]
+    assert "is damaged" in lines[1]
+
+
+def test_a_store_that_cannot_be_asked_is_told_and_decides_the_exit_code(
+    store: Store, capsys: Capture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse() -> list[str]:
+        raise RemoteError("no such bucket")
+
+    monkeypatch.setattr(store, "kept_runs", refuse)
+
+    code, why = said(run(["list", "--remote"]), capsys)
+
+    assert (code, "aws-batch: no such bucket" in why) == (69, True)
+
+
+def test_of_several_runs_one_that_is_damaged_stops_no_other(store: Store, capsys: Capture) -> None:
+    store.states = {"bad-abc234": b"{", **store.states}
+
+    code = run(["adopt", "aws-batch", "--json"])
+
+    assert (code, [of.run for of in run_record.all_runs()]) == (69, [RUN])
+    assert json.loads(capsys.readouterr().out) == [{"run": RUN, "provider": "aws-batch"}]
+
+
+def test_a_run_that_its_apply_is_still_at_work_on_is_completed_by_adopting_it_again(
+    store: Store,
+) -> None:
+    count = len(state()["plan"]["steps"])
+    store.done = count - 1
+    assert run(["adopt", "aws-batch", RUN]) == 0
+    (of,) = run_record.all_runs()
+    assert "job" in of.memory().begun
+    assert "job" not in of.memory().answers
+    store.done, store.looked = 99, []
+
+    assert run(["adopt", "aws-batch", RUN]) == 0
+
+    assert store.looked == ["job"]
+    assert len(of.memory().answers) == count
+
+
+@pytest.mark.parametrize("which", ["made otherwise", "not planned"])
+def test_a_run_without_a_job_is_not_adopted_where_it_could_not_be_gone_on_with(
+    store: Store, capsys: Capture, which: str
+) -> None:
+    found = state()
+    if which == "not planned":
+        found["plan"]["steps"].remove(step(found, "inside"))
+    else:
+        step(found, "inside")["undo"]["params"]["Key"] = "team/inside/other.pyz"
+    found["plan"]["steps"].append({**step(found, "definition"), "id": "more"})
+    store.states = {RUN: json.dumps(found).encode()}
+    store.done = 0
+
+    code, why = said(run(["adopt", "aws-batch", RUN]), capsys)
+
+    assert (code, "has no job, and another version" in why) == (4, True)
+    assert (run_record.all_runs(), store.looked) == ([], ["job"])
+    store.done = 99
+    assert run(["adopt", "aws-batch", RUN]) == 0
+
+
+def test_what_comes_before_a_step_that_is_found_was_done(store: Store) -> None:
+    """A job definition may be gone, and what its undo would name is not known any more."""
+    found = copy.copy(store.find)
+    store.find = lambda step: None if step.scope is Scope.SITE else found(step)  # type: ignore[method-assign]
+
+    assert run(["adopt", "aws-batch", RUN]) == 0
+
+    (of,) = run_record.all_runs()
+    assert of.memory().answers["definition"] == {}
+    assert of.memory().undone == {"definition"}
+
+
+def test_runs_of_other_machines_are_ordered_by_when_they_began(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for number, born in enumerate((300.0, 100.0, 200.0)):
+        kept = {**state(), "born": born}
+        text = json.dumps(kept).replace(RUN, name := f"job-abc00{number}")
+        store.states = {name: text.encode()}
+        assert run(["adopt", "aws-batch"]) == 0
+
+    assert [of.memory().born for of in run_record.of_name("job")] == [100.0, 200.0, 300.0]

@@ -1,0 +1,88 @@
+"""What travels: small, the same bytes everywhere, and readable by old Pythons."""
+
+from __future__ import annotations
+
+import ast
+import io
+import re
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+
+import pytest
+
+from runspec_jobs.provider.payload import inside_sh, signed_sh, zipapp_bytes
+from tests.support.agent.shells import FILE
+
+ENTRIES = zipfile.ZipFile(io.BytesIO(zipapp_bytes())).namelist()
+
+
+def test_the_zipapp_is_the_same_each_time() -> None:
+    """It is named by its hash in plans."""
+    assert zipapp_bytes() == zipapp_bytes()
+
+
+def test_the_zipapp_holds_no_moment_and_no_machine() -> None:
+    """Nothing compressed, no time but the zip format's first, the same rights."""
+    infos = zipfile.ZipFile(io.BytesIO(zipapp_bytes())).infolist()
+
+    found = {(i.date_time, i.compress_type, i.external_attr, i.create_system) for i in infos}
+    assert found == {((1980, 1, 1, 0, 0, 0), zipfile.ZIP_STORED, 0o644 << 16, 3)}
+
+
+def test_the_zipapp_holds_all_of_the_package() -> None:
+    """But for what makes it; its start is its own first module."""
+    package = FILE.parent
+    modules = {f"runspec_agent/{f.relative_to(package)}" for f in package.rglob("*.py")}
+
+    others = {"__main__.py", "runspec_agent/inside.sh"}
+    assert set(ENTRIES) == modules - {"runspec_agent/job/zipapp_main.py"} | others
+
+
+@pytest.mark.parametrize("name", [name for name in ENTRIES if name.endswith(".py")])
+def test_the_zipapp_is_python_3_6(name: str) -> None:
+    """The oldest in images that are still about."""
+    source = zipfile.ZipFile(io.BytesIO(zipapp_bytes())).read(name)
+
+    ast.parse(source, feature_version=(3, 6))
+
+
+def test_the_zipapp_needs_nothing_but_python(tmp_path: Path) -> None:
+    """Isolated from all that is installed."""
+    app = tmp_path / "inside.pyz"
+    app.write_bytes(zipapp_bytes())
+
+    done = subprocess.run([sys.executable, "-I", "-S", str(app), "launch", "--", "true"])
+
+    assert done.returncode == 0
+
+
+def test_a_verb_brings_no_other_one(tmp_path: Path) -> None:
+    """A zipapp compiles what it imports each time, and an array has many tasks."""
+    app = tmp_path / "inside.pyz"
+    app.write_bytes(zipapp_bytes())
+    argv = [sys.executable, "-v", "-IS", str(app), "relay"]
+
+    said = subprocess.run(argv, capture_output=True, text=True, check=False).stderr
+
+    brought = set(re.findall(r"^import 'runspec_agent\.([\w.]+)'", said, re.MULTILINE))
+    assert "job.port_relay" in brought
+    assert not {"job.agent", "job.slurm_batch", "launch.file_rsh", "transfer.folder_sync"} & brought
+
+
+@pytest.mark.parametrize("name, text", [("inside.sh", inside_sh()), ("signed.sh", signed_sh())])
+def test_the_shell_text_loses_its_comments_only(name: str, text: str) -> None:
+    """The lines that do something are all there, in order."""
+    lines = [line.strip() for line in FILE.with_name(name).read_text().splitlines()]
+
+    kept = [line for line in lines if line and not line.startswith("#")]
+    assert text.splitlines() == kept
+
+
+def test_the_python_in_the_shell_text_has_no_blocks_to_lose() -> None:
+    """Indents are taken off."""
+    source = signed_sh().partition("_rs_py='")[2].partition("'")[0]
+
+    assert "urllib" in source
+    ast.parse(source, feature_version=(3, 6))

@@ -1,0 +1,297 @@
+"""What a cluster cannot do of a spec is told before anything is made, with a way out."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from pydantic import ValidationError
+
+from runspec_slurm.options import SlurmOptions
+from tests.support.slurm.specs import FOUND, facts, problems, spec, with_
+
+IMAGE = {"image": "nvcr.io/nvidia/tensorflow:18.10-py3"}
+BUILT = {**IMAGE, "requirements": ["numpy"]}
+AT_IMAGE = ("container", "image")
+MPI = {"launch": "mpi", "cluster": {"nodes": 2}}
+NO_DEFAULT = {**FOUND, "partitions": {"gpu": FOUND["partitions"]["gpu"]}}
+
+# What a spec asks for, the profile, what was found, where the error is, and a word of it.
+Row = tuple[dict[str, Any], dict[str, Any], dict[str, Any] | None, tuple[Any, ...], str]
+REFUSED: dict[str, Row] = {
+    "ranks that srun would have to start in other jobs": (
+        {"launch": "mpi", "cluster": {"nodes": {"min": 1, "max": 2}}}, {"mpi": "srun"}, FOUND,
+        ("provider",), "in another job",
+    ),
+    "more nodes at the least than there are": (
+        {"cluster": {"nodes": {"min": 5, "max": 9}}}, {}, FOUND, ("cluster", "nodes"), "would wait for ever",
+    ),
+    "more nodes that come and go than an array has": (
+        {"cluster": {"nodes": {"min": 1, "max": 20000}}}, {}, FOUND, ("cluster", "nodes"), "MaxArraySize",
+    ),
+    "no time, which Slurm takes for no limit": ({"timeout": "0s"}, {}, FOUND, ("timeout",), "no limit"),
+    "more time than the partition gives": (
+        {"timeout": "25h"}, {}, FOUND, ("timeout",), "1d1h, and the partition 'cpu' has 1d",
+    ),
+    "a partition that tells jobs to end as they begin": (
+        {"timeout": "1m"}, {}, with_({"max_time_s": 60}), ("provider",), "at their start",
+    ),
+    "more grace than Slurm takes": ({}, {"grace": "19h"}, FOUND, ("provider",), "grace"),
+    "more nodes than there are, also of those that come when asked for": (
+        {"cluster": {"nodes": 5}}, {}, FOUND, ("cluster", "nodes"), "would wait for ever",
+    ),
+    "more nodes than a job may have": (
+        {"cluster": {"nodes": 3}}, {}, with_({"max_nodes": 2}), ("cluster", "nodes"), "has 2",
+    ),
+    "fewer nodes than a job must have": (
+        {"cluster": {"nodes": 1}}, {}, with_({"min_nodes": 2}), ("cluster", "nodes"), "2 and more",
+    ),
+    "more processors than a node has": (
+        {"cluster": {"cpus": 9}}, {}, FOUND, ("cluster", "cpus"), "8 processors",
+    ),
+    "more processes than a node has processors": (
+        {**MPI, "processes_per_node": 9}, {}, FOUND, ("processes_per_node",), "8 processors",
+    ),
+    "more memory than a node has": (
+        {"cluster": {"memory": "16GiB"}}, {}, FOUND, ("cluster", "memory"), "16 GiB, and a node",
+    ),
+    "more disk than a node has": (
+        {"cluster": {"disk": "1TiB"}}, {"partition": "gpu"}, FOUND, ("cluster", "disk"), "1,024 GiB",
+    ),
+    "GPUs where there are none": ({"cluster": {"gpus": 1}}, {}, FOUND, ("cluster", "gpus"), "no GPUs"),
+    "more GPUs than a node has": (
+        {"cluster": {"gpus": 5, "gpu_type": "V100"}}, {"partition": "gpu"}, FOUND, ("cluster", "gpus"), "has 4",
+    ),
+    "GPUs of another kind": (
+        {"cluster": {"gpus": 1, "gpu_type": "H100"}}, {"partition": "gpu"}, FOUND,
+        ("cluster", "gpu_type"), "has v100, a100",
+    ),
+    "GPUs of a kind where none has a name": (
+        {"cluster": {"gpus": 1, "gpu_type": "H100"}}, {}, with_({"gpus": {"": 4}}), ("cluster", "gpu_type"), "no named",
+    ),
+    "GPUs by a word that the scheduler does not know": (
+        {"cluster": {"gpus": 1}}, {"partition": "gpu", "gpu_request": "gpus-per-node"},
+        with_(select="linear"), ("provider",), "select/cons_tres",
+    ),
+    "a partition that is not there": ({}, {"partition": "gpus"}, FOUND, ("provider",), "no 'gpus'"),
+    "a spot partition that is not there": (
+        {"cluster": {"capacity": "spot"}}, {"spot_partition": "cheap"}, FOUND, ("provider",), "no 'cheap'",
+    ),
+    "no default partition": ({}, {}, NO_DEFAULT, ("provider",), "no default"),
+    "a partition that takes nothing": ({}, {}, with_({"state": "drain"}), ("provider",), "takes no jobs"),
+    "a partition that starts nothing": ({}, {}, with_({"state": "inactive"}), ("provider",), "starts none"),
+    "more tasks than an array has": (
+        {"sweep": {"n": "1..1002"}}, {}, FOUND, ("sweep",), "MaxArraySize",
+    ),
+    "more tasks than the controller keeps": (
+        {"sweep": {"n": "1..1001"}}, {}, with_(max_jobs=1000), ("sweep",), "MaxJobCount",
+    ),
+    "a variable of Slurm": ({"env": {"SLURM_JOB_ID": "1"}}, {}, FOUND, ("env", "SLURM_JOB_ID"), "SLURM_*"),
+    "a secret that is a variable of Slurm": (
+        {"secrets": {"SBATCH_X": "t"}}, {"secrets": {"t": "env:T"}}, FOUND, ("secrets", "SBATCH_X"), "SBATCH_*",
+    ),
+    "an image and nothing to run it": ({"container": IMAGE}, {}, with_(containers=[]), AT_IMAGE, "nothing"),
+    "an image and not what the profile says": (
+        {"container": IMAGE}, {"container": "pyxis"}, FOUND, ("provider",), "no Pyxis",
+    ),
+    "an image of one machine": ({"container": {"image": "localhost/a:1"}}, {}, FOUND, AT_IMAGE, "no registry"),
+    "an image that is a file, for podman": (
+        {"container": {"image": "/images/a.sif"}}, {"container": "podman"}, FOUND, AT_IMAGE, "is a file",
+    ),
+    "an image that is a file of nobody knows where": (
+        {"container": {"image": "./a.sif"}}, {}, FOUND, AT_IMAGE, "which folder",
+    ),
+    "a Python that the nodes do not have": (
+        {"container": {"requirements": ["a"], "python": ">=3.12"}}, {}, FOUND,
+        ("container", "python"), "python3 of the cluster is 3.11",
+    ),
+    "no Python at all": ({}, {}, with_(python=None), ("provider",), "is not there"),
+    "a Python that is too old": ({}, {}, with_(python="2.7"), ("provider",), "3.6 or newer"),
+    "an MPI plugin that is missing": (MPI, {"mpi": "srun"}, with_(mpi=["openmpi"]), ("provider",), "neither pmix"),
+    "an MPI plugin by name that is missing": (
+        MPI, {"mpi": "srun", "mpi_type": "pmix_v4"}, FOUND, ("provider",), "no pmix_v4",
+    ),
+    "srun inside of an image": (
+        {**MPI, "container": IMAGE}, {"mpi": "srun"}, FOUND, ("provider",), "no image has",
+    ),
+    "a shared folder that nobody named": (
+        {"mounts": [{"name": "w", "source": "shared://work/a", "target": "/job/w"}]}, {}, FOUND,
+        ("mounts", 0, "source"), "no shared folder 'work'",
+    ),
+    "a place that leaves its root": (
+        {"mounts": [{"name": "w", "source": "store:///etc", "target": "/job/w"}]}, {}, FOUND,
+        ("mounts", 0, "source"), "leaves its root",
+    ),
+    "a store that is written": (
+        {"mounts": [{"name": "w", "source": "store://a", "target": "/job/w", "mode": "rw"}]}, {}, FOUND,
+        ("mounts", 0, "mode"), "would not come back",
+    ),
+    "a secret that nobody named": ({"secrets": {"T": "t"}}, {}, FOUND, ("secrets", "T"), "no secret 't'"),
+    "a secret of a cloud": (
+        {"secrets": {"T": "t"}}, {"secrets": {"t": "aws-sm:x"}}, FOUND, ("secrets", "T"), "nothing reads",
+    ),
+    "a script that Slurm does not take": (
+        {"env": {f"V{i}": "x" * 100_000 for i in range(43)}}, {}, FOUND, ("env",), "4,194,304",
+    ),
+    "an option that is set already": ({}, {"sbatch": ["--partition=a"]}, FOUND, ("provider",), "set by runspec"),
+    "the beginning of one": ({}, {"sbatch": ["--part=a"]}, FOUND, ("provider",), "read as --partition"),
+    "an option of one letter": ({}, {"sbatch": ["-pa"]}, FOUND, ("provider",), "in one word"),
+    "a second job": ({}, {"sbatch": [":"]}, FOUND, ("provider",), "in one word"),
+}  # fmt: skip
+
+TOLD: dict[str, Row] = {
+    "time that ends a little early": (
+        {"timeout": "24h"}, {}, FOUND, ("timeout",), "up to 110 s before",
+    ),
+    "no time, and the partition's own": ({}, {}, FOUND, ("provider",), "ends the job after 1h"),
+    "spot without a partition for it": (
+        {"cluster": {"capacity": "spot"}}, {}, FOUND, ("cluster", "capacity"), "no spot_partition",
+    ),
+    "whichever is first": (
+        {"cluster": {"capacity": "spot-then-on-demand"}}, {"spot_partition": "spot"}, FOUND,
+        ("cluster", "capacity"), "whichever of spot and cpu",
+    ),
+    "spot alone, where the other is not known": (
+        {"cluster": {"capacity": "spot-then-on-demand"}}, {"spot_partition": "spot"}, None,
+        ("cluster", "capacity"), "spot alone",
+    ),
+    "memory that nobody knows": (
+        {"cluster": {"memory": "1GiB"}}, {}, with_({"memory_mb": None}), ("cluster", "memory"), "RealMemory",
+    ),
+    "disks that nobody knows": ({"cluster": {"disk": "1GiB"}}, {}, FOUND, ("cluster", "disk"), "TmpDisk"),
+    "an array that may be too large": ({"sweep": {"n": "1..1002"}}, {}, None, ("sweep",), "MaxArraySize"),
+    "a partition that is down": ({}, {}, with_({"state": "down"}), ("provider",), "until it is up"),
+    "nodes of one switch": (
+        {"cluster": {"nodes": 2, "placement": "close"}}, {}, FOUND, ("cluster", "placement"), "one switch",
+    ),
+    "requirements instead of an image": (
+        {"container": BUILT}, {}, with_(containers=[]), AT_IMAGE, "installed on the node instead",
+    ),
+    "requirements instead of an image of one machine": (
+        {"container": {"image": "localhost/a:1", "requirements": ["numpy"]}}, {}, FOUND, AT_IMAGE,
+        "an image of one machine: the job runs without the image",
+    ),
+    "an engine that nobody asked for": ({"container": IMAGE}, {}, None, AT_IMAGE, "podman is taken"),
+    "no folders at an image's root": (
+        {"container": IMAGE, "outputs": [{"name": "o", "path": "/job/o"}]}, {"container": "apptainer"}, FOUND,
+        AT_IMAGE, "where ${...} says",
+    ),
+    "an image that each node has": (
+        {"container": {"image": "localhost/a:1"}}, {"container": "podman"}, FOUND, AT_IMAGE, "each node",
+    ),
+    "shared memory as it is": ({"container": {"shm": "1GiB"}}, {}, FOUND, ("container", "shm"), "/dev/shm"),
+    "where a secret lies": (
+        {"secrets": {"T": "t"}}, {"secrets": {"t": "env:T"}}, FOUND, ("secrets", "T"), "workspace",
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_what_a_cluster_cannot_do_is_an_error_with_a_way_out(name: str) -> None:
+    fields, options, found, where, said = REFUSED[name]
+    wanted = spec(**fields)
+
+    told = [p for p in problems(wanted, facts(wanted, options, found)) if p.severity == "error"]
+
+    assert [p.path for p in told] == [where]
+    assert said in told[0].what
+    assert told[0].hint
+
+
+@pytest.mark.parametrize("name", TOLD)
+def test_what_is_otherwise_than_one_may_think_is_a_note(name: str) -> None:
+    fields, options, found, where, said = TOLD[name]
+    wanted = spec(**fields)
+
+    told = problems(wanted, facts(wanted, options, found))
+
+    assert [p for p in told if p.severity == "error"] == []
+    assert [p.path for p in told if said in p.what] == [where]
+
+
+def test_a_setting_of_the_spec_is_told_at_its_place_there() -> None:
+    wanted = spec(providers={"slurm": {"partition": "gpus"}})
+
+    told = problems(wanted, facts(wanted, {"partition": "gpus"}))
+
+    errors = [p for p in told if p.severity == "error"]
+    assert errors[0].path == ("providers", "slurm", "partition")
+    assert errors[0].hint == "did you mean 'gpu'?"
+
+
+def test_a_way_to_a_login_node_is_let_through() -> None:
+    wanted = spec()
+    options = {
+        "host": "me@h",
+        "ssh_options": ["Port=2222", "ProxyJump=gate", "IdentityFile=~/.ssh/k"],
+    }
+
+    told = problems(wanted, facts(wanted, options))
+
+    assert [p for p in told if p.severity == "error"] == []
+
+
+@pytest.mark.parametrize(
+    "word",
+    "--nice=10 --exclusive --constraint=a&b --mail-user=x@y --reservation=r --wait-all-nodes=1 --mem-bind=local "
+    "--gres-flags=enforce-binding --exclude=n[1-3] --begin=now+1hour --comment=a,b#c".split(),
+)
+def test_an_option_that_is_not_ours_is_let_through(word: str) -> None:
+    wanted = spec()
+
+    assert [
+        p for p in problems(wanted, facts(wanted, {"sbatch": [word]})) if p.severity == "error"
+    ] == []
+
+
+def test_of_a_cluster_that_nobody_has_asked_nothing_is_refused_for_its_size() -> None:
+    big = {
+        "nodes": 1000,
+        "cpus": 999,
+        "memory": "9TiB",
+        "disk": "9TiB",
+        "gpus": 16,
+        "gpu_type": "X",
+    }
+    wanted = spec(cluster=big, sweep={"n": "1..9000"}, timeout="90d")
+
+    assert [p for p in problems(wanted, facts(wanted, {}, None)) if p.severity == "error"] == []
+
+
+def test_without_facts_nothing_is_said_that_the_profile_may_tell() -> None:
+    wanted = spec(secrets={"T": "t"}, container=IMAGE, cluster={"capacity": "spot"})
+
+    assert problems(wanted, facts(wanted, {}, None)._replace(complete=False)) == []
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"host": "-oProxyCommand=touch /x"},
+        {"host": "-v"},
+        {"host": "a b"},
+        {"ssh_options": ["-oProxyCommand=touch"]},
+        {"ssh_options": ["ProxyCommand=touch /x"]},
+        {"workspace": "relative"},
+        {"workspace": "/a/../b"},
+        {"workspace": "/a,b"},
+        {"workspace": "/a:b"},
+        {"workspace": "~other/x"},
+        {"partition": "a,b"},
+        {"partition": "--wrap=x"},
+        {"account": "a b"},
+        {"python": "-c"},
+        {"podman": ["-v", "/:/x"]},
+        {"podman": ["image"]},
+        {"python": "python3; x"},
+        {"shared": {"w": "data"}},
+        {"shared": {"w": "/data:/etc"}},
+        {"after": ["afterok"]},
+        {"after": ["afterok:1,afterok:2"]},
+        {"mpi": "openmpi"},
+        {"container": "docker"},
+    ],
+)
+def test_an_option_that_would_be_more_than_it_says_is_refused(wrong: dict[str, Any]) -> None:
+    with pytest.raises(ValidationError):
+        SlurmOptions.model_validate(wrong)

@@ -1,0 +1,315 @@
+"""What a spec says comes out of the shell as it went in: a real sh runs scripts, with a stub for what they become."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import example, given, settings, strategies as st
+
+from runspec_slurm.containers.containers import uri
+from runspec_slurm.session.quoting import quoted
+from tests.support.slurm.specs import FOUND, RUN, facts, sbatch, spec
+
+# Says with how many words it was started, with which, and with which variables.
+STUB = """#!/bin/sh
+printf '%s\\0' "$#" "$0" "$@"
+exec env -0
+"""
+SCONTROL = "#!/bin/sh\necho one\necho two\n"
+# What a YAML file can hold and a variable can be: no NUL, and no half of a character.
+TEXT = st.text(st.characters(exclude_characters="\0", codec="utf-8"))
+NAME = st.from_regex(r"[A-Za-z_][A-Za-z0-9_]{0,20}", fullmatch=True).filter(
+    lambda name: not name.upper().startswith(("RUNSPEC_", "SLURM", "SBATCH_", "SRUN_", "SALLOC_"))
+)
+# What the stub's own sh sets, and what programs on the way may do something else by.
+TAKEN = (
+    "PATH",
+    "PWD",
+    "OLDPWD",
+    "SHLVL",
+    "_",
+    "IFS",
+    "PS1",
+    "PS2",
+    "PS4",
+    "PPID",
+    "OPTIND",
+    "ENV",
+)
+OF_PROGRAMS = ("LD_", "LC_", "LANG", "PYTHON", "MALLOC_", "GLIBC_", "GCONV_", "NLSPATH", "LOCPATH")
+IMAGE = "nvcr.io#nvidia/tf:18.10-py3"
+
+
+@pytest.fixture(scope="module")
+def stubs(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("stubs")
+    for name in ("python3", "srun", "apptainer", "podman"):
+        (folder / name).write_text(STUB)
+    (folder / "scontrol").write_text(SCONTROL)
+    for path in folder.iterdir():
+        path.chmod(0o755)
+    return folder
+
+
+def started(
+    script: str, stubs: Path, more: Mapping[str, str] = {}, shell: tuple[str, ...] = ("/bin/sh",)
+) -> tuple[list[str], dict[str, str]]:
+    """Run *script* as slurmd does, from a file, and give the words and variables of what it became."""
+    there = {
+        "PATH": f"{stubs}:/usr/bin:/bin",
+        "SLURM_SUBMIT_DIR": "/work space",
+        "SLURM_JOB_ID": "7",
+    }
+    with tempfile.NamedTemporaryFile("wb", suffix=".sh") as file:
+        file.write(script.encode("utf-8"))
+        file.flush()
+        done = subprocess.run(
+            [*shell, file.name],
+            capture_output=True,
+            env={**there, "SLURM_EXPORT_ENV": "NONE", **more},
+            check=True,
+            timeout=60,
+        )
+    count, *said = done.stdout.decode("utf-8", "surrogateescape").split("\0")[:-1]
+    words, found = said[: int(count) + 1], said[int(count) + 1 :]
+    return words, dict(pair.split("=", 1) for pair in found)
+
+
+def free(name: str) -> bool:
+    return name not in TAKEN and not name.startswith(OF_PROGRAMS)
+
+
+@settings(max_examples=60, deadline=None)
+@given(env=st.dictionaries(NAME.filter(free), TEXT, max_size=5))
+@example(env={"A": "x\r\ny", "B": "\n#SBATCH --partition=no\n", "C": "a,b", "E": "", "F": "$HOME"})
+@example(
+    env={"D": "'\"$(touch x)`y`\\", "G": "\n\n", "H": "#", "I": "~", "J": "é\u2028", "cr": "\r"}
+)
+def test_any_variable_comes_out_of_the_shell_as_it_went_in(
+    env: dict[str, str], stubs: Path
+) -> None:
+    wanted = spec(env=env)
+
+    _, found = started(sbatch(wanted, facts(wanted))[1], stubs)
+
+    assert {name: found.get(name) for name in env} == env
+
+
+def test_a_variable_that_bash_keeps_for_itself_is_set_as_well(tmp_path: Path) -> None:
+    """On many clusters /bin/sh is bash: it would end the script at UID, and SECONDS would be another number."""
+    kept = ("UID", "EUID", "PPID", "SECONDS", "RANDOM", "GROUPS", "SHELLOPTS", "LINENO", "IFS", "_")
+    wanted = spec(env=dict.fromkeys(kept, "a b"))
+    told = "import os; print('0', '', *map('='.join, os.environ.items()), sep='\\0', end='\\0')"
+    (tmp_path / "python3").write_text(f"#!{sys.executable} -IS\n{told}\n")
+    (tmp_path / "python3").chmod(0o755)
+
+    script = sbatch(wanted, facts(wanted))[1]
+    _, found = started(script, tmp_path, shell=("bash", "--posix"))
+
+    assert {name: found.get(name) for name in kept} == dict.fromkeys(kept, "a b")
+
+
+def test_a_path_of_the_spec_is_the_programs_and_finds_nothing_of_the_node(stubs: Path) -> None:
+    wanted = spec(env={"PATH": "/opt/none:/usr/bin:/bin"}, cluster={"nodes": 2})
+
+    words, found = started(sbatch(wanted, facts(wanted))[1], stubs)
+
+    assert found["PATH"] == "/opt/none:/usr/bin:/bin"
+    assert words[0] == str(stubs / "python3")
+    assert words[5] == str(stubs / "srun")
+    assert str(stubs / "python3") in words[6:]
+
+
+@settings(max_examples=60, deadline=None)
+@given(words=st.lists(TEXT, min_size=1, max_size=5))
+def test_any_words_come_out_of_the_shell_as_they_went_in(words: list[str], stubs: Path) -> None:
+    lines = [
+        "runspec_nl='\n'",
+        "runspec_cr=\"$(printf '\\r')\"",
+        " ".join(["exec python3", *map(quoted, words)]),
+    ]
+
+    assert started("\n".join(lines) + "\n", stubs)[0][1:] == words
+
+
+@settings(max_examples=100)
+@given(TEXT)
+def test_no_value_has_the_end_of_a_line_in_it(text: str) -> None:
+    """Before any shell, sbatch reads the script: it refuses CR LF and takes lines that begin with #BSUB for its own."""
+    assert not set(quoted(text)) & {"\r", "\n"}
+
+
+def test_the_words_of_the_program_are_in_no_script() -> None:
+    wanted = spec(command=["sh", "-c", "touch /tmp/$USER; #"], env={"A": "1"})
+
+    assert "touch" not in sbatch(wanted, facts(wanted))[1]
+
+
+def test_the_contract_is_said_in_the_words_of_slurm(stubs: Path) -> None:
+    wanted = spec(sweep={"n": "1..9"}, timeout="10m", retry={"spot_attempts": 3})
+    array = {"SLURM_ARRAY_JOB_ID": "5", "SLURM_ARRAY_TASK_ID": "8", "SLURM_RESTART_COUNT": "2"}
+
+    words, found = started(sbatch(wanted, facts(wanted, {"grace": "30s"}))[1], stubs, array)
+
+    assert {k: v for k, v in found.items() if k.startswith("RUNSPEC_")} == {
+        "RUNSPEC_RUN": RUN,
+        "RUNSPEC_STORE": "file:///work space",
+        "RUNSPEC_JOB": "5",
+        "RUNSPEC_TASK": "8",
+        "RUNSPEC_ATTEMPT": "3",
+        "RUNSPEC_ENDS": "1",
+        "RUNSPEC_SHARED": "/",
+        "RUNSPEC_GRACE_S": "30",
+        "RUNSPEC_SPOT_ATTEMPTS": "3",
+        "RUNSPEC_TIMEOUT_S": "600",
+        "RUNSPEC_BELOW": "@",
+    }
+    assert words[1:2] + words[3:7] == ["-IS", "batch", "--", "python3", "-IS"]
+    assert words[2] == words[7] and words[2].startswith("/work space/inside/") and words[8] == "job"
+
+
+def test_a_job_of_its_own_and_its_first_try_are_told_too(stubs: Path) -> None:
+    wanted = spec()
+
+    _, found = started(sbatch(wanted, facts(wanted))[1], stubs)
+
+    assert [found[f"RUNSPEC_{name}"] for name in ("JOB", "TASK", "ATTEMPT")] == ["7", "0", "1"]
+    assert "RUNSPEC_TIMEOUT_S" not in found
+
+
+def test_a_step_takes_nothing_over_from_the_submission(stubs: Path) -> None:
+    """By SLURM_EXPORT_ENV=NONE srun would start the nodes with no variables at all."""
+    wanted = spec(cluster={"nodes": 2})
+
+    _, found = started(sbatch(wanted, facts(wanted))[1], stubs)
+
+    assert "SLURM_EXPORT_ENV" not in found
+
+
+def test_many_nodes_are_started_by_srun_with_all_that_clusters_differ_in(stubs: Path) -> None:
+    wanted = spec(cluster={"nodes": 2, "cpus": 3}, sweep={"n": "1..2"})
+
+    words, found = started(sbatch(wanted, facts(wanted))[1], stubs, {"SLURM_ARRAY_TASK_ID": "1"})
+
+    step = words[words.index("srun") : words.index("python3", 1)]
+    assert step == [
+        "srun",
+        "--nodes=2",
+        "--ntasks=2",
+        "--ntasks-per-node=1",
+        "--cpus-per-task=3",
+        "--mpi=none",
+        "--kill-on-bad-exit=0",
+        "--wait=0",
+        "--input=none",
+        "--open-mode=append",
+        f"--output=runs/{RUN}/logs/1-%n.txt",
+    ]
+    assert found["RUNSPEC_NODE_NAMES"] == "one,two"
+    assert found["RUNSPEC_WORDS"] == "RUNSPEC_RANK=SLURM_NODEID"
+
+
+def test_a_clean_environment_has_a_path(stubs: Path) -> None:
+    wanted = spec()
+    script = sbatch(wanted, facts(wanted, {"environment": "clean"}))[1]
+
+    _, found = started(script.replace("exec python3", f"exec {stubs}/python3"), stubs, {"PATH": ""})
+
+    assert "/usr/bin" in found["PATH"]
+
+
+# -- containers
+
+
+def contained(kind: str, stubs: Path, **fields: Any) -> tuple[list[str], dict[str, str]]:
+    wanted = spec(container={"image": IMAGE, **fields.pop("container", {})}, **fields)
+    there = {**FOUND, "containers": [kind]}
+    options = {"container": kind, "shared": {"w": "/data/w"}}
+    return started(sbatch(wanted, facts(wanted, options, there))[1], stubs)
+
+
+WORK = [
+    {"name": "a", "source": "shared://w/a", "target": "/job/a"},
+    {"name": "b", "source": "shared://w/b", "target": "/job/b"},
+]
+ENV = {"A": "x,y z\r\n'", "PATH": "/opt/bin"}
+
+
+def test_podman_is_told_the_variables_and_keeps_to_what_slurm_gave(stubs: Path) -> None:
+    words, found = contained("podman", stubs, env=ENV, mounts=WORK, container={"shm": "1GiB"})
+
+    line = words[words.index("podman") :]
+    assert [f"--env={k}={v}" in line for k, v in ENV.items()] == [True, True]
+    assert {"--cgroups=disabled", "--network=host", "--shm-size=1073741824b", "--user=0:0"} <= set(
+        line
+    )
+    assert [w for w in line if w.startswith("--volume")] == [
+        "--volume=/work space:/work space",
+        "--volume=/data/w:/data/w",
+    ]
+    passed = {w.removeprefix("--env=") for w in line if w.startswith("--env=") and "=" not in w[6:]}
+    assert {name for name in found if name.startswith("RUNSPEC_")} <= passed
+    assert line[-5:-3] == ["--entrypoint=python3", "nvcr.io/nvidia/tf:18.10-py3"]
+    assert found["PATH"] != "/opt/bin"  # which is the image's: podman itself is found without it
+    assert "RUNSPEC_BELOW" not in found
+
+
+def test_podman_is_told_what_the_profile_says_before_anything_else(stubs: Path) -> None:
+    wanted = spec(container={"image": IMAGE})
+    options = {"container": "podman", "podman": ["--annotation=a=b c"]}
+
+    words, _ = started(sbatch(wanted, facts(wanted, options))[1], stubs)
+
+    line = words[words.index("podman") :]
+    assert line[:4] == ["podman", "run", "--annotation=a=b c", "--rm"]
+    assert not [w for w in line if w.startswith("--cgroups")]
+
+
+def test_apptainer_gets_variables_of_its_own(stubs: Path) -> None:
+    words, found = contained("apptainer", stubs, env=ENV, mounts=WORK, cluster={"nodes": 1})
+
+    line = words[words.index("apptainer") :]
+    assert line[:4] == ["apptainer", "exec", "--bind=/work space", "--bind=/data/w"]
+    assert line[4:6] == ["docker://nvcr.io/nvidia/tf:18.10-py3", "python3"]
+    assert {k: found[f"APPTAINERENV_{k}"] for k in ENV} == ENV
+    assert found["RUNSPEC_BELOW"] == "@"
+
+
+def test_pyxis_gets_the_whole_name_of_the_image_from_srun(stubs: Path) -> None:
+    """In an option of a batch script, which sbatch reads by itself, a # begins a comment: the name would be cut."""
+    words, found = contained("pyxis", stubs, env={"A": "1", "B": "x,y"}, mounts=WORK)
+
+    step = words[words.index("srun") : words.index("python3", 1)]
+    assert f"--container-image={IMAGE}" in step
+    assert "--container-mounts=/work space:/work space,/data/w:/data/w" in step
+    assert "--container-env=A,B" in step
+    assert (found["A"], found["B"]) == ("1", "x,y")
+
+
+@pytest.mark.parametrize(
+    ("image", "said"),
+    [
+        ("ubuntu", "ubuntu"),
+        ("library/ubuntu:22.04", "library/ubuntu:22.04"),
+        ("docker://nvcr.io/a/b:1", "nvcr.io#a/b:1"),
+        ("localhost:5000/a", "localhost:5000#a"),
+        ("nvcr.io#a/b", "nvcr.io#a/b"),
+        ("/images/a.sqsh", "/images/a.sqsh"),
+    ],
+)
+def test_a_registry_is_told_apart_as_enroot_writes_it(image: str, said: str) -> None:
+    assert uri(image) == said
+
+
+def test_the_files_of_images_are_run_as_they_are(stubs: Path) -> None:
+    wanted = spec(container={"image": "/images/a b.sif".replace(" ", "_")})
+
+    words, _ = started(sbatch(wanted, facts(wanted, {"container": "apptainer"}))[1], stubs)
+
+    assert "/images/a_b.sif" in words

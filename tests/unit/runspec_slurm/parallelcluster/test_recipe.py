@@ -1,0 +1,70 @@
+"""The walk-through of docs/parallelcluster.md: its specs are planned as they are, its commands are runspec's."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from typing import Any
+
+import pytest
+
+from runspec_jobs.cli import arguments, output
+from runspec_jobs.cli.app import run
+from runspec_jobs.load import inputs, source
+from runspec_jobs.plan import model
+from tests.support.root import ROOT
+
+FOLDER = ROOT / "specs" / "parallelcluster"
+PAGE = (ROOT / "docs" / "parallelcluster.md").read_text()
+SPECS = sorted(f.name for f in FOLDER.glob("*.yaml") if f.name != "runspec-profile.yaml")
+LATER = ("shell", "tunnel")  # verbs that may not be there yet
+COMMANDS = [
+    line.strip() for line in re.findall(r"^ +(runspec .*)$", PAGE, re.MULTILINE)
+]  # fmt: skip
+
+
+@pytest.fixture(autouse=True)
+def _trusted() -> None:
+    assert run(["trust", str(FOLDER / "runspec-profile.yaml")]) == 0
+
+
+def planned(name: str) -> dict[str, Any]:
+    path = FOLDER / name
+    found = inputs.gather(source.read_file(path), FOLDER, output.Told(quiet=True).progress)
+    made = model.make(found.provider, found.spec, model.PREVIEW, found.facts)
+    return {step.id: step for step in made.steps}
+
+
+@pytest.mark.parametrize("name", SPECS)
+def test_a_spec_of_the_walk_through_is_planned(name: str) -> None:
+    steps = planned(name)
+
+    assert list(steps)[:3] == ["cluster", "update", "head"]
+
+
+def test_all_of_them_are_for_one_and_the_same_cluster() -> None:
+    made = [planned(name)["cluster"].do for name in SPECS]
+
+    assert len(made) == 3 and all(one == made[0] for one in made)
+
+
+@pytest.mark.parametrize(
+    "name,queue", [("bert.yaml", "gpu"), ("fairseq.yaml", "gpus"), ("notebook.yaml", "gpu")]
+)
+def test_each_job_goes_to_the_queue_that_the_page_says(name: str, queue: str) -> None:
+    assert f"--partition={queue}" in planned(name)["job"].do.params["argv"]
+
+
+@pytest.mark.parametrize("line", COMMANDS)
+def test_each_command_of_the_page_is_one_of_runspec(line: str) -> None:
+    words = shlex.split(line)[1:]
+    there = re.findall(r"^ +([a-z]+) ", arguments.parser().format_help(), re.MULTILINE)
+    if words[0] in LATER and words[0] not in there:
+        pytest.skip(f"there is no {words[0]} yet")
+
+    assert arguments.parser().parse_args(words).verb == words[0]
+
+
+def test_the_page_has_the_walk_through() -> None:
+    assert len(COMMANDS) >= 10
+    assert all(name in PAGE for name in SPECS)
