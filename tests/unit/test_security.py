@@ -6,11 +6,12 @@ import re
 
 import pytest
 
+from tests.support.named_tests import is_defined, named_tests
 from tests.support.root import ROOT
 
 PAGE = (ROOT / "SECURITY.md").read_text()
 PROMISES = re.findall(r"^\| (.*?\.) \| (.*) \|$", PAGE, re.MULTILINE)
-TESTS = sorted(set(re.findall(r"`([a-z_/0-9]+\.py)::(test_\w+)`", PAGE)))
+TESTS = named_tests(PAGE)
 
 
 def test_each_promise_names_a_test() -> None:
@@ -20,7 +21,7 @@ def test_each_promise_names_a_test() -> None:
 
 @pytest.mark.parametrize("path,name", TESTS)
 def test_each_test_that_the_page_names_is_there(path: str, name: str) -> None:
-    assert re.search(rf"^ *def {name}\(", (ROOT / path).read_text(), re.MULTILINE)
+    assert is_defined(path, name)
 
 
 def test_other_pages_lead_there() -> None:
