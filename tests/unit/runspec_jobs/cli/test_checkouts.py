@@ -20,7 +20,7 @@ PLACES = (
     *"git ssh sh bash env python python3 podman docker uv node pcluster sinfo scontrol sbatch srun".split(),
     *".venv/bin/python .venv/bin/python3 .git/hooks/post-index-change".split(),
 )
-MODULES = ("sitecustomize", "usercustomize", "json", "runspec", "pydantic", "yaml", "conftest")
+MODULES = ("sitecustomize", "usercustomize", "json", "runspec_jobs", "pydantic", "yaml", "conftest")
 SETTINGS = {
     ".git/config": '[core]\n\tfsmonitor = "{trap}"\n\thooksPath = hooks\n[alias]\n\tx = "!{trap}"\n',
     ".python-version": "{trap}\n",
