@@ -6,7 +6,7 @@ import re
 from typing import NamedTuple
 
 from runspec_jobs.load import registry
-from runspec_jobs.provider import Probes
+from runspec_jobs.provider import SupportsProbes
 from tests.support.root import ROOT
 
 PAGE = ROOT / "docs" / "unverified.md"
@@ -33,7 +33,7 @@ ROWS = rows()
 PROBED = {
     probe.id
     for provider in map(registry.load, registry.installed())
-    if isinstance(provider, Probes)
+    if isinstance(provider, SupportsProbes)
     for probe in provider.probes(provider.options_model())
 }
 

@@ -11,7 +11,7 @@ from runspec_jobs.engine import adopt as engine, apply
 from runspec_jobs.errors import OK, Conflict, Damaged, RunspecError, Unavailable, UsageError
 from runspec_jobs.load import inputs, registry
 from runspec_jobs.load.inputs import ProfileInUse
-from runspec_jobs.provider import Adopts, Client, Facts, Provider, State, Status
+from runspec_jobs.provider import Client, Facts, Provider, State, Status, SupportsAdoption
 from runspec_jobs.state import run_record
 from runspec_jobs.state.run_record import Record
 
@@ -25,7 +25,7 @@ class Store(NamedTuple):
 
     provider: Provider
     client: Client
-    adopts: Adopts
+    adopts: SupportsAdoption
     own: ProfileInUse
 
 
@@ -75,7 +75,7 @@ def _opened(name: str) -> Store:
 def _store(name: str) -> Store | None:
     provider, options = cleanup.configured(name)
     client = provider.connect(Facts(options))
-    if not isinstance(client, Adopts):
+    if not isinstance(client, SupportsAdoption):
         return None
     return Store(provider, client, client, inputs.profile_in_use(Path.cwd()))
 

@@ -27,15 +27,15 @@ from runspec_jobs.load import inputs
 from runspec_jobs.logs import follow
 from runspec_jobs.plan import model
 from runspec_jobs.provider import (
-    Adopts,
     Client,
     Facts,
     Provider,
-    Remembers,
     Spec,
     State,
     Status,
-    Talks,
+    SupportsAdoption,
+    SupportsProgress,
+    SupportsRehydration,
 )
 from runspec_jobs.spec import placeholders
 from runspec_jobs.spec.types import seconds
@@ -231,7 +231,7 @@ def connect(of: Record) -> tuple[Provider, Client, Facts]:
 
 def reminded(client: Client, of: Record) -> Client:
     """Give *client* with what is known of a run."""
-    if isinstance(client, Remembers):
+    if isinstance(client, SupportsRehydration):
         client.remember(of.run, of.memory().answers)
     return client
 
@@ -241,9 +241,9 @@ def _make(old: Record, found: inputs.Job, client: Client, told: output.Told) -> 
     with old.opened(output.tell) as journal:
         if journal.memory.want != "run":
             return _ended_by_others(journal.memory)
-        if isinstance(client, Talks):
+        if isinstance(client, SupportsProgress):
             client.listen(told.line)
-        state = adopt.state(old, found.provider) if isinstance(client, Adopts) else None
+        state = adopt.state(old, found.provider) if isinstance(client, SupportsAdoption) else None
         engine.make(old.plan, journal, engine.Hands(client, told, found.bundles, state=state))
     return None
 

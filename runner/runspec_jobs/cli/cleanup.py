@@ -15,7 +15,15 @@ from runspec_jobs.errors import OK, Damaged, Unavailable, UnknownOutcome, UsageE
 from runspec_jobs.load import inputs, registry
 from runspec_jobs.logs import outage
 from runspec_jobs.plan import model
-from runspec_jobs.provider import Client, Collects, Facts, Litter, Options, Permits, Provider
+from runspec_jobs.provider import (
+    Client,
+    Facts,
+    Litter,
+    Options,
+    Provider,
+    SupportsOrphans,
+    SupportsPolicy,
+)
 from runspec_jobs.spec import validate
 from runspec_jobs.state import probe_leftovers, run_record
 
@@ -35,7 +43,7 @@ def gc(args: Namespace) -> int:
     """Show what no record knows; with --yes, take it away."""
     provider, options = configured(args.provider)
     client = provider.connect(Facts(options))
-    if not isinstance(client, Collects):
+    if not isinstance(client, SupportsOrphans):
         raise Unavailable(f"'{args.provider}' leaves nothing that no record knows")
     rows = list(_of_probes(provider, yes=args.yes))
     records = run_record.all_runs()
@@ -129,7 +137,7 @@ def _end(client: Client, run: str) -> None:
 def policy(args: Namespace) -> int:
     """Print the least rights for the plan of a spec."""
     found = plan.each(plan.load(args, output.Told()))[-1]
-    if not isinstance(found.provider, Permits):
+    if not isinstance(found.provider, SupportsPolicy):
         raise Unavailable(f"'{found.provider.name}' cannot say which rights a plan needs")
     made = model.make(found.provider, found.spec, model.PREVIEW, found.facts)
     rights = found.provider.policy(made.steps, found.facts.options, of_job=args.job)

@@ -11,7 +11,7 @@ from runspec_jobs.errors import RunspecError, Unavailable
 from runspec_jobs.logs import measure
 from runspec_jobs.logs.follow import Line
 from runspec_jobs.logs.outage import passes
-from runspec_jobs.provider import Client, State, Status, Stops
+from runspec_jobs.provider import Client, State, Status, SupportsTaskStop
 from runspec_jobs.report import ranking
 from runspec_jobs.report.metric_extraction import Measured
 from runspec_jobs.report.ranking import Task
@@ -28,7 +28,7 @@ AGAIN_S, GROWS, LONGEST_S = 1.0, 1.5, 15.0
 
 def stop(of: Record, client: Client, numbers: Collection[int], why: str) -> None:
     """Have *numbers* of the tasks end; the wish is in the journal first. Raises Unavailable where they cannot."""
-    if not isinstance(client, Stops):
+    if not isinstance(client, SupportsTaskStop):
         what = f"'{of.plan.provider}' cannot stop single tasks"
         raise Unavailable(what, f"runspec cancel {of.run} ends all of them")
     with of.opened(output.tell) as journal:
@@ -102,7 +102,7 @@ def stopper(of: Record, client: Client, metric: Metric | None) -> Iterator[Stopp
     if metric is None or metric.stop is None:
         yield None
         return
-    if not isinstance(client, Stops):
+    if not isinstance(client, SupportsTaskStop):
         output.tell(f"'{of.plan.provider}' cannot stop single tasks: all of them run to their end")
         yield None
         return

@@ -10,7 +10,7 @@ from pathlib import Path, PurePosixPath
 from runspec_jobs.cli import apply, choose_run, output, publish
 from runspec_jobs.diagnostics.problem import did_you_mean
 from runspec_jobs.errors import OK, Conflict, RemoteError, Unavailable, UsageError
-from runspec_jobs.provider import OutputFile, Outputs, Progress
+from runspec_jobs.provider import OutputFile, Progress, SupportsOutputs
 from runspec_jobs.provider.saved_outputs import newest
 from runspec_jobs.state import atomic_io
 
@@ -21,7 +21,7 @@ TRIES = 5  # while the job goes on, and saves anew
 def fetch(args: Namespace) -> int:
     of = choose_run.kept(args.run)
     _, client, _ = apply.connect(of)
-    if not isinstance(client, Outputs):
+    if not isinstance(client, SupportsOutputs):
         raise Unavailable("this provider cannot give outputs back")
     target = Path(args.to or of.run)
     with output.Told(quiet=args.json) as told:
@@ -40,7 +40,12 @@ def fetch(args: Namespace) -> int:
 
 
 def _fetched(
-    client: Outputs, run: str, output: str | None, save: int | None, target: Path, move: Progress
+    client: SupportsOutputs,
+    run: str,
+    output: str | None,
+    save: int | None,
+    target: Path,
+    move: Progress,
 ) -> dict[Path, OutputFile]:
     """Bring the files of one save of each output, which a later one may replace meanwhile; give where each is."""
     files = _chosen(client, run, output, save)
@@ -64,7 +69,9 @@ def _fetched(
     return wanted
 
 
-def _chosen(client: Outputs, run: str, output: str | None, save: int | None) -> list[OutputFile]:
+def _chosen(
+    client: SupportsOutputs, run: str, output: str | None, save: int | None
+) -> list[OutputFile]:
     """Give the files that are asked for. Raises UsageError where there is no such output, or save."""
     every = list(client.outputs(run))
     files = [file for file in every if output in (None, file.output)]

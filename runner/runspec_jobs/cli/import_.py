@@ -11,13 +11,13 @@ from runspec_jobs.cli import output
 from runspec_jobs.errors import OK, Conflict, Unavailable, UsageError
 from runspec_jobs.load import registry
 from runspec_jobs.plan.model import Plan
-from runspec_jobs.provider import Exports, Foreign, Imports, Provider, paths
+from runspec_jobs.provider import Foreign, Provider, SupportsExport, SupportsImport, paths
 from runspec_jobs.state import atomic_io
 
 
 def export(provider: Provider, made: Plan, folder: Path, *, as_json: bool) -> None:
     """Write *made* into *folder* as files of its service's own tool."""
-    if not isinstance(provider, Exports):
+    if not isinstance(provider, SupportsExport):
         what = f"there is no other tool that {provider.name} could write files for"
         raise Unavailable(what, "runspec plan --json has every request")
     found = provider.export(made.steps)
@@ -33,7 +33,7 @@ def export(provider: Provider, made: Plan, folder: Path, *, as_json: bool) -> No
 
 def import_(args: Namespace) -> int:
     provider = registry.load(args.provider)
-    if not isinstance(provider, Imports):
+    if not isinstance(provider, SupportsImport):
         raise Unavailable(f"{args.provider} reads no files of other tools")
     job = read(args.file)
     found = provider.imports(job, read(args.cluster) if args.cluster else None)

@@ -10,7 +10,7 @@ from runspec_jobs.cli import apply
 from runspec_jobs.diagnostics.render import plain
 from runspec_jobs.engine import apply as engine
 from runspec_jobs.errors import RunspecError
-from runspec_jobs.provider import Change, Changes
+from runspec_jobs.provider import Change, SupportsMembershipChanges
 from runspec_jobs.report import elastic_costs
 from runspec_jobs.state.journal import Memory
 from runspec_jobs.state.run_record import Record
@@ -33,7 +33,7 @@ def known(of: Record, memory: Memory) -> Known | None:
         return None
     try:
         _, client, _ = apply.connect(of)
-        if isinstance(client, Changes):
+        if isinstance(client, SupportsMembershipChanges):
             return Known(client.changes(of.run))
     except RunspecError as exc:
         return Known((), exc.message)

@@ -20,9 +20,9 @@ from runspec_jobs.provider import (
     Observation,
     Options,
     Probe,
-    Probes,
     Provider,
     Request,
+    SupportsProbes,
     Verdict,
 )
 from runspec_jobs.state import probe_leftovers
@@ -57,7 +57,7 @@ def probe(args: Namespace) -> int:
         line = f"runspec doctor {args.provider} --node"
         raise UsageError("--node does not go with --probe", f"{line} looks from a node alone")
     provider, options = configured(args.provider)
-    if not isinstance(provider, Probes):
+    if not isinstance(provider, SupportsProbes):
         raise Unavailable(f"'{args.provider}' has no probes", f"see {PAGE}")
     chosen = _chosen(tuple(provider.probes(options)), args.only)
     _announce(provider.name, chosen)

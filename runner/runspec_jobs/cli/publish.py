@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from runspec_jobs.cli import output
 from runspec_jobs.errors import RunspecError
-from runspec_jobs.provider import Client, Publishes, State, Status
+from runspec_jobs.provider import Client, State, Status, SupportsPublishing
 from runspec_jobs.state.journal import Journal
 from runspec_jobs.state.run_record import Record
 
@@ -14,7 +14,7 @@ def finish(of: Record, client: Client) -> None:
 
     A run that goes on is left alone: another attempt may come.
     """
-    if not isinstance(client, Publishes):
+    if not isinstance(client, SupportsPublishing):
         return
     try:
         if _is_over(of.memory().status or client.state(of.run)):
@@ -35,7 +35,7 @@ def publish(journal: Journal, run: str, client: Client) -> None:
 
     The journal is held meanwhile, so that nobody takes the run away and finds a copy there afterwards.
     """
-    if not isinstance(client, Publishes) or journal.memory.want == "destroy":
+    if not isinstance(client, SupportsPublishing) or journal.memory.want == "destroy":
         return
     try:
         left = client.publish(run)

@@ -15,7 +15,7 @@ from runspec_jobs.document.nodes import flow
 from runspec_jobs.errors import Unavailable, UsageError
 from runspec_jobs.load import inputs, profile, registry, source
 from runspec_jobs.load.source import Wrong
-from runspec_jobs.provider import Rehearsal, Rehearses, Spec
+from runspec_jobs.provider import Rehearsal, Spec, SupportsEmulation
 from runspec_jobs.state import run_record
 
 
@@ -26,7 +26,7 @@ def rehearse(args: Namespace) -> int:
         what = "a spec with sizes is a run for each, and one is rehearsed"
         raise UsageError(what, "take scaling away, and set cluster.nodes")
     provider = registry.load(spec.provider)
-    if not isinstance(provider, Rehearses):
+    if not isinstance(provider, SupportsEmulation):
         raise Unavailable(
             f"there is nothing to rehearse for '{provider.name}'", "runspec apply runs it here"
         )

@@ -15,7 +15,14 @@ from runspec_jobs.diagnostics.render import placed, plain
 from runspec_jobs.errors import OK, Conflict, Lacking, RunspecError, Unavailable, UsageError
 from runspec_jobs.load import inputs, registry, source, trust
 from runspec_jobs.load.source import Wrong
-from runspec_jobs.provider import Doctor, DoctorOfNodes, Finding, Introduces, Options, paths
+from runspec_jobs.provider import (
+    Finding,
+    Options,
+    SupportsDoctor,
+    SupportsNodeDoctor,
+    SupportsProfileTemplate,
+    paths,
+)
 from runspec_jobs.spec import validate
 from runspec_jobs.spec.types import NAME
 from runspec_jobs.state import atomic_io
@@ -92,7 +99,7 @@ def init(args: Namespace) -> int:
 def _introduced(name: str) -> str | None:
     """Give the first profile of a provider that needs one: it is not to be applied before that is right."""
     provider = registry.load(name) if name in registry.installed() else None
-    return provider.first_profile() if isinstance(provider, Introduces) else None
+    return provider.first_profile() if isinstance(provider, SupportsProfileTemplate) else None
 
 
 def _tells(path: Path, name: str) -> bool:
@@ -201,7 +208,7 @@ def _profile() -> list[Finding]:
 
 def _examine(name: str, *, node: bool) -> Iterable[Finding]:
     provider = registry.load(name)
-    if not isinstance(provider, Doctor):
+    if not isinstance(provider, SupportsDoctor):
         return [Finding("it cannot look for trouble by itself", True)]
     own = inputs.profile_in_use(Path.cwd())
     text, at = own.text, ("providers", name)
@@ -217,7 +224,7 @@ def _examine(name: str, *, node: bool) -> Iterable[Finding]:
     ]
 
 
-def _looked(provider: Doctor, options: Options, *, node: bool) -> Iterator[Finding]:
+def _looked(provider: SupportsDoctor, options: Options, *, node: bool) -> Iterator[Finding]:
     """Give what a provider finds; from a node only where nothing stops a job before that."""
     well = True
     for finding in provider.examine(options):
@@ -225,7 +232,7 @@ def _looked(provider: Doctor, options: Options, *, node: bool) -> Iterator[Findi
         yield finding
     if not node:
         return
-    if not isinstance(provider, DoctorOfNodes):
+    if not isinstance(provider, SupportsNodeDoctor):
         yield Finding("it has no nodes to look from", True)
     elif not well:
         yield Finding("no node was asked for: mend the rest first", False)

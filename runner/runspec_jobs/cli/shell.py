@@ -17,13 +17,13 @@ from runspec_jobs.errors import DETACHED, OK, RunspecError, Unavailable
 from runspec_jobs.load import registry
 from runspec_jobs.provider import (
     Client,
-    Enters,
     Interactive,
     NodeStatus,
-    Shells,
     State,
     Status,
-    Tunnels,
+    SupportsAccessHints,
+    SupportsExec,
+    SupportsPortForward,
 )
 
 LOOK_S = 1.0  # between two looks at the run, and as long as a look takes, tenfold
@@ -42,7 +42,7 @@ class Place:
 
 def shell(args: Namespace) -> int:
     at = _place(args, "shell")
-    assert isinstance(at.client, Shells), "BUG: its provider says that it is"
+    assert isinstance(at.client, SupportsExec), "BUG: its provider says that it is"
     terminal = sys.stdin.isatty() and sys.stdout.isatty()
     found = at.client.shell(at.run, at.task, at.rank, args.words, terminal=terminal)
     for line in found.notes:
@@ -69,7 +69,7 @@ def tunnel(args: Namespace) -> int:
     local, port = port_forward.ports(args.port)
     at = _place(args, "tunnel")
     client = at.client
-    assert isinstance(client, Tunnels), "BUG: its provider says that it is"
+    assert isinstance(client, SupportsPortForward), "BUG: its provider says that it is"
     opened = port_forward.Tunnel(
         port, local, lambda: client.tunnel(at.run, at.task, at.rank, port), output.tell
     )
@@ -189,7 +189,7 @@ def _way(run: str) -> str:
 
 
 def _enters(provider: object) -> tuple[str, ...]:
-    return tuple(provider.enters) if isinstance(provider, Enters) else ()
+    return tuple(provider.enters) if isinstance(provider, SupportsAccessHints) else ()
 
 
 def _cannot(what: str, provider: str) -> Unavailable:

@@ -25,12 +25,12 @@ from runspec_jobs.provider import (
     Facts,
     Options,
     Provider,
-    Remembers,
     Scope,
     Source,
     Spec,
     State,
     Step,
+    SupportsRehydration,
 )
 from runspec_jobs.spec import validate
 from runspec_jobs.spec.field_marks import of_user
@@ -264,7 +264,7 @@ def look(made: model.Plan, journal: Journal, client: Client) -> None:
             answer = _found(step, client)
             if answer is not None:
                 found[step.id] = answer
-                if isinstance(client, Remembers):
+                if isinstance(client, SupportsRehydration):
                     client.remember(made.run, {**journal.memory.answers, **found})
     known = {*journal.memory.answers, *found}
     of_run = [n for n, s in enumerate(made.steps, 1) if s.scope is Scope.RUN and s.id in known]

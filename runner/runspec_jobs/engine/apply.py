@@ -16,17 +16,17 @@ from runspec_jobs.errors import AlreadyExists, NoAnswer, RemoteError, UnknownOut
 from runspec_jobs.logs.outage import pauses
 from runspec_jobs.plan.model import FILE, REF, SECRET, Plan, answers_known, fill, marked
 from runspec_jobs.provider import (
-    Adopts,
     Answer,
     Bundle,
     Client,
     Progress,
     Request,
     Scope,
-    Stage,
     State,
     Status,
     Step,
+    SupportsAdoption,
+    SupportsUpload,
 )
 from runspec_jobs.state.journal import Journal, Memory
 
@@ -169,12 +169,14 @@ def _patiently(send: Callable[[], Answer], hands: Hands) -> Answer:
 
 
 def _send(step: Step, request: Request, hands: Hands, kept: str | None) -> Answer:
-    if kept is not None and hands.state is not None and isinstance(hands.client, Adopts):
+    if kept is not None and hands.state is not None and isinstance(hands.client, SupportsAdoption):
         hands.client.keep_state(kept, hands.state)
     files = list(marked(request.params, FILE))
     if not files:
         return hands.client.call(request)
-    assert isinstance(hands.client, Stage), f"BUG: {step.id} has a file, its client cannot stage"
+    assert isinstance(hands.client, SupportsUpload), (
+        f"BUG: {step.id} has a file, its client cannot stage"
+    )
     bundle = hands.bundles[files[0]]()
     return hands.client.stage(request, bundle, hands.tell.progress(step.title))
 

@@ -16,7 +16,16 @@ from runspec_jobs.load import profile, registry, source, trust
 from runspec_jobs.load.bundle import FolderBundle, bundle
 from runspec_jobs.load.folder_scan import MIB, BundleError, Opener
 from runspec_jobs.load.source import Text, UntrustedProfile, Wrong, WrongProvider, read_file
-from runspec_jobs.provider import Bundle, Facts, Options, Progress, Provider, Spec, Survey, paths
+from runspec_jobs.provider import (
+    Bundle,
+    Facts,
+    Options,
+    Progress,
+    Provider,
+    Spec,
+    SupportsDiscovery,
+    paths,
+)
 from runspec_jobs.spec import validate
 from runspec_jobs.spec.requirements import RequirementsError, requirement_lines
 from runspec_jobs.spec.scaling import of_size, text_of_size
@@ -80,7 +89,7 @@ def gather(text: Text, base: Path, watch: Watch, provider_name: str | None = Non
         options,
         {name: bundle.source for name, bundle in bundles.items()},
         lines,
-        provider.survey(spec, options) if isinstance(provider, Survey) else {},
+        provider.survey(spec, options) if isinstance(provider, SupportsDiscovery) else {},
     )
     text.complain([*problems, *wrong, *source.checked(provider, spec, facts)])
     if text.failed:
@@ -108,7 +117,7 @@ def at_size(found: Job, size: int) -> Job:
     spec = of_size(found.spec, size)
     data = text_of_size(found.text.document.value, size)
     facts = found.facts
-    if isinstance(found.provider, Survey):
+    if isinstance(found.provider, SupportsDiscovery):
         facts = facts._replace(survey=found.provider.survey(spec, facts.options))
     text = Text(found.text.name, data, found.text.document)
     return replace(found, text=text, spec=spec, facts=facts)

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 
 from runspec_jobs.errors import RunspecError, TimedOut, Unavailable
 from runspec_jobs.logs.outage import Outage, Start, in_thread
-from runspec_jobs.provider import Client, State, Status, Stream, Tail
+from runspec_jobs.provider import Client, State, Status, Stream, SupportsLogs
 
 FIRST_PAUSE_S = 0.01
 LONGEST_PAUSE_S = 1.0
@@ -90,9 +90,9 @@ def whole_characters(data: bytes | bytearray) -> int:
     return len(data)
 
 
-def tail(client: Client) -> Tail:
+def tail(client: Client) -> SupportsLogs:
     """Give *client* as one that can read logs. Raises Unavailable when it cannot."""
-    if not isinstance(client, Tail):
+    if not isinstance(client, SupportsLogs):
         raise Unavailable("this provider cannot read logs")
     return client
 
@@ -249,7 +249,7 @@ def _pause_s(followed_s: float, quiet_s: float) -> float:
     return min(max(quiet_s / QUIET_SHARE, least_s), LONGEST_PAUSE_S)
 
 
-def _least_s(source: Tail) -> float:
+def _least_s(source: SupportsLogs) -> float:
     """A service is asked no more often than it says; this machine may be asked sooner at first."""
     return source.poll_s if source.poll_s >= LONGEST_PAUSE_S else 0.0
 

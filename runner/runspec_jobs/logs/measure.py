@@ -8,7 +8,7 @@ from typing import Self
 
 from runspec_jobs.errors import Unavailable, UsageError
 from runspec_jobs.logs import follow
-from runspec_jobs.provider import Client, OutputFile, Outputs
+from runspec_jobs.provider import Client, OutputFile, SupportsOutputs
 from runspec_jobs.provider.saved_outputs import newest
 from runspec_jobs.report.metric_extraction import LINE_CHARACTERS, Finder, Measured, in_file
 from runspec_jobs.spec.metric import Metric
@@ -99,7 +99,7 @@ def printed(client: Client, run: str, metric: Metric) -> Watch:
 
 def saved(client: Client, run: str, metric: Metric) -> dict[int, Measured]:
     """Give what the files of *run* say that the metric names, by task; the first node's counts."""
-    if not isinstance(client, Outputs):
+    if not isinstance(client, SupportsOutputs):
         raise Unavailable("this provider cannot give outputs back", "have the job print it")
     assert metric.file is not None, "BUG: no file is named"
     output, _, path = metric.file.partition("/")

@@ -30,7 +30,7 @@ from runspec_jobs.spec.model import Spec
 
 
 @runtime_checkable
-class Survey(Protocol):
+class SupportsDiscovery(Protocol):
     """A provider that knows things about this machine or its service that plans depend on."""
 
     def survey(self, spec: Spec, options: Any) -> Mapping[str, Any]:
@@ -41,7 +41,7 @@ class Survey(Protocol):
 
 
 @runtime_checkable
-class Stage(Protocol):
+class SupportsUpload(Protocol):
     """A client that puts folders of this machine where the job can read them."""
 
     def stage(self, request: Request, bundle: Bundle, progress: Progress) -> Answer:
@@ -52,7 +52,7 @@ class Stage(Protocol):
 
 
 @runtime_checkable
-class Tail(Protocol):
+class SupportsLogs(Protocol):
     """A client that gives back what jobs print."""
 
     @property
@@ -64,7 +64,7 @@ class Tail(Protocol):
 
 
 @runtime_checkable
-class Outputs(Protocol):
+class SupportsOutputs(Protocol):
     """A client that gives back what jobs wrote."""
 
     def outputs(self, run: str) -> Sequence[OutputFile]:
@@ -72,7 +72,7 @@ class Outputs(Protocol):
 
 
 @runtime_checkable
-class Publishes(Protocol):
+class SupportsPublishing(Protocol):
     """A client whose jobs save objects, which have plain names for other tools when a run has ended."""
 
     def publish(self, run: str) -> Sequence[str]:
@@ -85,7 +85,7 @@ class Publishes(Protocol):
 
 
 @runtime_checkable
-class Stops(Protocol):
+class SupportsTaskStop(Protocol):
     """A client that can end single tasks of a sweep while the others go on."""
 
     def stop(self, run: str, tasks: Collection[int]) -> None:
@@ -98,7 +98,7 @@ class Stops(Protocol):
 
 
 @runtime_checkable
-class Talks(Protocol):
+class SupportsProgress(Protocol):
     """A client whose calls may take minutes and that says meanwhile what it does."""
 
     def listen(self, tell: Callable[[str], None]) -> None:
@@ -106,7 +106,7 @@ class Talks(Protocol):
 
 
 @runtime_checkable
-class Remembers(Protocol):
+class SupportsRehydration(Protocol):
     """A client that is spared looking for what is known already."""
 
     def remember(self, run: str, answers: Mapping[str, Answer]) -> None:
@@ -117,7 +117,7 @@ class Remembers(Protocol):
 
 
 @runtime_checkable
-class Changes(Protocol):
+class SupportsMembershipChanges(Protocol):
     """A client whose jobs have nodes that come and go."""
 
     def changes(self, run: str) -> Sequence[Change]:
@@ -128,7 +128,7 @@ class Changes(Protocol):
 
 
 @runtime_checkable
-class Collects(Protocol):
+class SupportsOrphans(Protocol):
     """A client that finds what is left over, by names and tags."""
 
     def litter(self, runs: Collection[str], made: Collection[str]) -> Iterable[Litter]:
@@ -139,7 +139,7 @@ class Collects(Protocol):
 
 
 @runtime_checkable
-class Adopts(Protocol):
+class SupportsAdoption(Protocol):
     """A client whose store keeps the state of each run beside its data, so that another machine can adopt the run."""
 
     def keep_state(self, run: str, content: bytes) -> None:
@@ -157,7 +157,7 @@ class Adopts(Protocol):
 
 
 @runtime_checkable
-class Shells(Protocol):
+class SupportsExec(Protocol):
     """A client that can start a program where a node of a live run works."""
 
     def shell(
@@ -172,7 +172,7 @@ class Shells(Protocol):
 
 
 @runtime_checkable
-class Tunnels(Protocol):
+class SupportsPortForward(Protocol):
     """A client that knows a way to what listens on a node of a live run."""
 
     def tunnel(self, run: str, task: int, rank: int, port: int) -> Way:
@@ -184,8 +184,8 @@ class Tunnels(Protocol):
 
 
 @runtime_checkable
-class Enters(Protocol):
-    """A provider that has clients with `Shells` or `Tunnels`, and says so before one is opened."""
+class SupportsAccessHints(Protocol):
+    """A provider that has clients with `SupportsExec` or `SupportsPortForward`, and says so before one is opened."""
 
     @property
     def enters(self) -> Collection[str]:
@@ -193,7 +193,7 @@ class Enters(Protocol):
 
 
 @runtime_checkable
-class Permits(Protocol):
+class SupportsPolicy(Protocol):
     """A provider whose service asks for rights."""
 
     def policy(self, steps: Iterable[Step], options: Any, *, of_job: bool) -> Mapping[str, Any]:
@@ -204,7 +204,7 @@ class Permits(Protocol):
 
 
 @runtime_checkable
-class Introduces(Protocol):
+class SupportsProfileTemplate(Protocol):
     """A provider that needs a profile, and has a first one to fill in."""
 
     def first_profile(self) -> str:
@@ -212,7 +212,7 @@ class Introduces(Protocol):
 
 
 @runtime_checkable
-class Rehearses(Protocol):
+class SupportsEmulation(Protocol):
     """A provider whose service has stand-ins on this machine."""
 
     @property
@@ -229,7 +229,7 @@ class Rehearses(Protocol):
 
 
 @runtime_checkable
-class Exports(Protocol):
+class SupportsExport(Protocol):
     """A provider whose plans can be files of another tool for the same service."""
 
     def export(self, steps: Sequence[Step]) -> Exported:
@@ -237,7 +237,7 @@ class Exports(Protocol):
 
 
 @runtime_checkable
-class Imports(Protocol):
+class SupportsImport(Protocol):
     """A provider that can read job files of another tool for the same service."""
 
     def imports(self, job: Foreign, cluster: Foreign | None) -> Imported:
@@ -249,7 +249,7 @@ class Imports(Protocol):
 
 
 @runtime_checkable
-class Doctor(Protocol):
+class SupportsDoctor(Protocol):
     """A provider that can say what will stop a job before anything is made."""
 
     def examine(self, options: Any) -> Iterable[Finding]:
@@ -257,15 +257,15 @@ class Doctor(Protocol):
 
 
 @runtime_checkable
-class DoctorOfNodes(Protocol):
+class SupportsNodeDoctor(Protocol):
     """A provider that can look from within, where its jobs run: that takes a machine, and may cost something."""
 
     def examine_node(self, options: Any) -> Iterable[Finding]:
-        """Give findings, as `Doctor` does. Called only for `doctor --node`."""
+        """Give findings, as `SupportsDoctor` does. Called only for `doctor --node`."""
 
 
 @runtime_checkable
-class Probes(Protocol):
+class SupportsProbes(Protocol):
     """A provider that can find out, in a real account, whether what it takes its service for is so."""
 
     def probes(self, options: Any) -> Sequence[Probe]:

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from runspec_jobs.provider import Adopts, Outputs, State, Tail
+from runspec_jobs.provider import State, SupportsAdoption, SupportsLogs, SupportsOutputs
 from runspec_jobs.testing.client import Trials, content
 from runspec_jobs.testing.machines import MachinesContract
 from runspec_jobs.testing.trial import Trial, persist
@@ -27,7 +27,7 @@ class AdoptingContract(MachinesContract):
         self, trials: Trials, world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> Keeping:
         """Makes runs whose state the store keeps; the state folder of this process is another machine's."""
-        if not isinstance(trials(world.example("single")).client, Adopts):
+        if not isinstance(trials(world.example("single")).client, SupportsAdoption):
             pytest.skip("its runs are of the machine that began them")
         monkeypatch.setenv("RUNSPEC_HOME", str(tmp_path / "another machine"))
 
@@ -52,9 +52,9 @@ class AdoptingContract(MachinesContract):
 
         assert (status.state, other.wait()) == (State.SUCCEEDED, status)
         assert other.answers().keys() == trial.answers().keys()
-        assert not isinstance(other.client, Tail) or other.log().split() == [b"hello"]
+        assert not isinstance(other.client, SupportsLogs) or other.log().split() == [b"hello"]
         if more:
-            assert isinstance(other.client, Outputs)
+            assert isinstance(other.client, SupportsOutputs)
             files = {f.path: content(f) for f in other.client.outputs(other.run)}
             assert files == {"one": b"1\n"}
         other.destroy()
@@ -86,7 +86,7 @@ class AdoptingContract(MachinesContract):
             pytest.skip(f"it runs no '{name}'")
         trial = keeping(**EXAMPLES[name])
         store = world.connect(trial.facts)
-        assert isinstance(store, Adopts)
+        assert isinstance(store, SupportsAdoption)
         trial.make()
         trial.wait()
         assert trial.run in store.kept_runs()
@@ -103,7 +103,7 @@ class AdoptingContract(MachinesContract):
             pytest.skip("it takes no secrets")
         trial = keeping(secrets={"TOKEN": "token"}, run='test -n "$TOKEN"')
         store = world.connect(trial.facts)
-        assert isinstance(store, Adopts)
+        assert isinstance(store, SupportsAdoption)
         trial.make()
 
         kept = store.kept_state(trial.run)

@@ -15,15 +15,15 @@ from runspec_jobs.provider import (
     Client,
     Conflict,
     OutputFile,
-    Outputs,
-    Publishes,
     Request,
     Spec,
-    Stage,
     State,
     Step,
-    Tail,
-    Talks,
+    SupportsLogs,
+    SupportsOutputs,
+    SupportsProgress,
+    SupportsPublishing,
+    SupportsUpload,
 )
 from runspec_jobs.spec.placeholders import tasks
 from runspec_jobs.testing.faults import FAULTS, Changing, Flaky, Strike
@@ -124,8 +124,8 @@ class ClientContract:
     ) -> None:
         client = trials(world.example("single")).client
 
-        assert not isinstance(client, Tail) or list(client.streams(NOBODY)) == []
-        assert not isinstance(client, Outputs) or list(client.outputs(NOBODY)) == []
+        assert not isinstance(client, SupportsLogs) or list(client.streams(NOBODY)) == []
+        assert not isinstance(client, SupportsOutputs) or list(client.outputs(NOBODY)) == []
 
     # How a run ends.
 
@@ -217,8 +217,8 @@ class ClientContract:
         trial.make()
         trial.wait()
         other = world.connect(world.facts(spec))
-        assert isinstance(trial.client, Tail)
-        assert isinstance(other, Tail)
+        assert isinstance(trial.client, SupportsLogs)
+        assert isinstance(other, SupportsLogs)
         (one,), (two,) = trial.client.streams(trial.run), other.streams(trial.run)
 
         position: str | None = None
@@ -249,7 +249,7 @@ class ClientContract:
         trial.make()
         trial.wait()
 
-        assert isinstance(trial.client, Tail)
+        assert isinstance(trial.client, SupportsLogs)
         streams = trial.client.streams(trial.run)
 
         assert [(stream.task, stream.rank) for stream in streams] == [(0, 0), (0, 1)]
@@ -264,7 +264,9 @@ class ClientContract:
         if "outputs" in world.refuses:
             pytest.skip("it keeps no outputs")
         trial = trials(world.writing(exit_code))
-        assert isinstance(trial.client, Outputs), "it takes outputs and cannot give them back"
+        assert isinstance(trial.client, SupportsOutputs), (
+            "it takes outputs and cannot give them back"
+        )
         trial.make()
         trial.wait()
 
@@ -319,7 +321,9 @@ class ClientContract:
         if {"nodes", "outputs"} & set(world.refuses):
             pytest.skip("it keeps no outputs of several nodes")
         trial = trials(world.writing_on_all())
-        assert isinstance(trial.client, Outputs), "it takes outputs and cannot give them back"
+        assert isinstance(trial.client, SupportsOutputs), (
+            "it takes outputs and cannot give them back"
+        )
         trial.make()
         assert trial.wait().state is State.SUCCEEDED
 
@@ -340,7 +344,7 @@ class ClientContract:
         spec = world.example("mounts")
         trial = trials(spec)
         client, step = trial.client, step_with_folder(trial)
-        assert isinstance(client, Stage), "it takes folders and cannot stage them"
+        assert isinstance(client, SupportsUpload), "it takes folders and cannot stage them"
         answers: dict[str, Answer] = {}
         for one in trial.plan.steps[: trial.plan.steps.index(step)]:
             found = client.find(one)
@@ -356,11 +360,11 @@ class ClientContract:
         assert client.find(step) == answer
         trial.make()
         assert trial.wait().state is State.SUCCEEDED
-        assert not isinstance(client, Tail) or FILES["hello.txt"] in trial.log()
+        assert not isinstance(client, SupportsLogs) or FILES["hello.txt"] in trial.log()
 
     def test_a_client_that_talks_takes_a_listener(self, trials: Trials, world: World) -> None:
         trial = trials(world.example("single"))
-        if not isinstance(trial.client, Talks):
+        if not isinstance(trial.client, SupportsProgress):
             pytest.skip("it says nothing meanwhile")
         said: list[str] = []
 
@@ -417,7 +421,7 @@ def made_once_and_taken_away(
         assert made <= Counter((s.do.service, s.do.operation) for s in trial.plan.steps)
         assert trial.found() == trial.answers()
         assert trial.wait().state is State.SUCCEEDED
-        assert not isinstance(trial.client, Tail) or trial.log().count(b"hello") == 1
+        assert not isinstance(trial.client, SupportsLogs) or trial.log().count(b"hello") == 1
         assert flaky.begun > at or at >= making, "this call was never reached"
 
         flaky.next(at, strike)
@@ -451,18 +455,18 @@ def step_with_folder(trial: Trial) -> Step:
 
 
 def reading(trial: Trial) -> Trial:
-    if not isinstance(trial.client, Tail):
+    if not isinstance(trial.client, SupportsLogs):
         pytest.skip("it reads no logs")
     return trial
 
 
-def publisher(trial: Trial) -> Publishes:
+def publisher(trial: Trial) -> SupportsPublishing:
     """Give the client of a run that has ended; skip the test where what jobs save has no objects of its own."""
-    assert isinstance(trial.client, Outputs), "it takes outputs and cannot give them back"
+    assert isinstance(trial.client, SupportsOutputs), "it takes outputs and cannot give them back"
     found = list(trial.client.outputs(trial.run))
     assert found, "nothing was saved"
     if not any("/.runspec/objects/" in f"/{file.key}" for file in found):
         pytest.skip("its jobs write to plain names, or one tar")
-    if not isinstance(trial.client, Publishes):
+    if not isinstance(trial.client, SupportsPublishing):
         pytest.skip("its client publishes nothing yet")
     return trial.client

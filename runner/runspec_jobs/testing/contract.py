@@ -17,7 +17,16 @@ from pydantic import ValidationError
 
 from runspec_jobs.load import registry
 from runspec_jobs.plan import model
-from runspec_jobs.provider import Doctor, Facts, Options, Problem, Provider, Spec, Step, Survey
+from runspec_jobs.provider import (
+    Facts,
+    Options,
+    Problem,
+    Provider,
+    Spec,
+    Step,
+    SupportsDiscovery,
+    SupportsDoctor,
+)
 from runspec_jobs.spec.field_marks import unmarked
 from runspec_jobs.spec.types import NAME
 from runspec_jobs.testing import elsewhere, promises
@@ -137,7 +146,7 @@ class ProviderContract(FollowingContract):
     def test_what_it_surveys_is_plain_and_needs_no_credentials(
         self, world: World, spec: Spec, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        if not isinstance(world.provider, Survey):
+        if not isinstance(world.provider, SupportsDiscovery):
             pytest.skip("it surveys nothing")
         for name in [n for n in os.environ if n.startswith(("AWS_", "AZURE_", "GOOGLE_"))]:
             monkeypatch.delenv(name)
@@ -147,7 +156,7 @@ class ProviderContract(FollowingContract):
         assert json.loads(json.dumps(survey, allow_nan=False)) == survey
 
     def test_what_it_finds_wrong_with_the_machine_has_a_way_out(self, world: World) -> None:
-        if not isinstance(world.provider, Doctor):
+        if not isinstance(world.provider, SupportsDoctor):
             pytest.skip("it examines nothing")
 
         findings = list(world.provider.examine(world.facts(world.example("single")).options))

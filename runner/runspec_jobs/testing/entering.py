@@ -12,20 +12,20 @@ import pytest
 
 from runspec_jobs.access.port_forward import Tunnel
 from runspec_jobs.provider import (
-    Enters,
     Interactive,
-    Shells,
     Spec,
     State,
-    Tail,
-    Tunnels,
+    SupportsAccessHints,
+    SupportsExec,
+    SupportsLogs,
+    SupportsPortForward,
     Unavailable,
 )
 from runspec_jobs.testing.client import NOBODY, ClientContract, Trials
 from runspec_jobs.testing.trial import Trial
 from runspec_jobs.testing.world import AWKWARD, World
 
-ENTERED: Mapping[str, type] = {"shell": Shells, "tunnel": Tunnels}
+ENTERED: Mapping[str, type] = {"shell": SupportsExec, "tunnel": SupportsPortForward}
 
 
 class EnteringContract(ClientContract):
@@ -35,7 +35,9 @@ class EnteringContract(ClientContract):
         self, trials: Trials, world: World
     ) -> None:
         client = trials(world.example("single")).client
-        said = set(world.provider.enters) if isinstance(world.provider, Enters) else set()
+        said = (
+            set(world.provider.enters) if isinstance(world.provider, SupportsAccessHints) else set()
+        )
 
         assert said == {word for word, kind in ENTERED.items() if isinstance(client, kind)}, (
             "runspec names the providers that can by what they say"
@@ -45,7 +47,7 @@ class EnteringContract(ClientContract):
         self, trials: Trials, world: World, canary: str
     ) -> None:
         trial = entering(trials, world, world.entered())
-        assert isinstance(trial.client, Shells)
+        assert isinstance(trial.client, SupportsExec)
         line = "$RUNSPEC_RUN $RUNSPEC_TASK $RUNSPEC_RANK ${TOKEN:+secret} $GREETING $1"
         text = f"cat mark; printf '%s\\n' \"{line}\"; exit 7"
 
@@ -61,7 +63,7 @@ class EnteringContract(ClientContract):
 
     def test_a_shell_reads_what_is_typed(self, trials: Trials, world: World) -> None:
         trial = entering(trials, world, world.entered())
-        assert isinstance(trial.client, Shells)
+        assert isinstance(trial.client, SupportsExec)
 
         found = trial.client.shell(trial.run, 0, 0, [], terminal=False)
         done = started(found, b"cat mark\nexit 3\n")
@@ -75,10 +77,10 @@ class EnteringContract(ClientContract):
         client = trial.client
 
         for run in (trial.run, NOBODY):
-            if isinstance(client, Shells):
+            if isinstance(client, SupportsExec):
                 with pytest.raises(Unavailable):
                     client.shell(run, 0, 0, ["true"], terminal=False)
-            if isinstance(client, Tunnels):
+            if isinstance(client, SupportsPortForward):
                 with pytest.raises(Unavailable):
                     client.tunnel(run, 0, 0, 8888)
 
@@ -87,7 +89,7 @@ class EnteringContract(ClientContract):
             port: int = free.getsockname()[1]
         trial = entering(trials, world, world.serving(port))
         client, body = trial.client, bytes(range(256)) * 8192
-        if not isinstance(client, Tunnels):
+        if not isinstance(client, SupportsPortForward):
             pytest.skip("it has no way to the ports of a job")
 
         told: list[str] = []
@@ -102,12 +104,12 @@ class EnteringContract(ClientContract):
 
 def entering(trials: Trials, world: World, spec: Spec, wanted: State = State.RUNNING) -> Trial:
     """Give a run of *spec* that is as *wanted*, of a provider that has a way into it."""
-    if not isinstance(world.provider, Enters):
+    if not isinstance(world.provider, SupportsAccessHints):
         pytest.skip("it has no way into a job")
     trial = trials(spec)
     trial.make()
     trial.until(lambda status: status.state is wanted)
-    if wanted is State.RUNNING and isinstance(trial.client, Tail):
+    if wanted is State.RUNNING and isinstance(trial.client, SupportsLogs):
         trial.until(lambda status: b"begun" in trial.log())
     return trial
 

@@ -18,9 +18,9 @@ from runspec_jobs.provider import (
     Progress,
     RemoteError,
     Request,
-    Stage,
     Status,
     Step,
+    SupportsUpload,
 )
 
 Send = Callable[[], Answer]
@@ -42,7 +42,7 @@ class Recorder:
         return self._send(request, lambda: self.client.call(request))
 
     def stage(self, request: Request, bundle: Bundle, progress: Progress) -> Answer:
-        assert isinstance(self.client, Stage), "this client cannot stage"
+        assert isinstance(self.client, SupportsUpload), "this client cannot stage"
         stage = self.client.stage
         return self._send(request, lambda: stage(request, bundle, progress))
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from runspec_jobs.provider import Outputs, State, Status, Stops, Tail
+from runspec_jobs.provider import State, Status, SupportsLogs, SupportsOutputs, SupportsTaskStop
 from runspec_jobs.testing.client import NOBODY, Trials
 from runspec_jobs.testing.entering import EnteringContract
 from runspec_jobs.testing.trial import PAUSE_S, Trial
@@ -30,7 +30,7 @@ MADE = {"name": "made", "path": "/job/made"}
 
 
 class StoppingContract(EnteringContract):
-    """What is asked of a client that has `Stops`."""
+    """What is asked of a client that has `SupportsTaskStop`."""
 
     def test_tasks_that_are_stopped_end_and_the_run_succeeds_with_the_others(
         self, trials: Trials, world: World
@@ -53,7 +53,7 @@ class StoppingContract(EnteringContract):
         self, trials: Trials, world: World
     ) -> None:
         trial = sweeping(trials, world, ["first", "second"], run=SAVES, outputs=[MADE])
-        if not isinstance(trial.client, Outputs):
+        if not isinstance(trial.client, SupportsOutputs):
             pytest.skip("it gives no outputs back")
         trial.make()
         wait_for_print(trial, 1)
@@ -82,7 +82,7 @@ class StoppingContract(EnteringContract):
         trial = sweeping(trials, world, ["first", "first"])
         trial.make()
         ended = trial.wait()
-        assert isinstance(trial.client, Stops)
+        assert isinstance(trial.client, SupportsTaskStop)
 
         trial.client.stop(trial.run, {1})
         trial.client.stop(NOBODY, {0})
@@ -98,13 +98,15 @@ def sweeping(
     if "sweep" in world.refuses:
         pytest.skip("it runs no sweeps")
     trial = trials(world.spec(sweep={"n": values}, run=run, retry={"attempts": 2}, **more))
-    if not isinstance(trial.client, Stops):
+    if not isinstance(trial.client, SupportsTaskStop):
         pytest.skip("it cannot stop single tasks")
     return trial
 
 
 def wait_for_print(trial: Trial, task: int) -> None:
-    assert isinstance(trial.client, Tail), "what cannot be followed cannot be stopped in time"
+    assert isinstance(trial.client, SupportsLogs), (
+        "what cannot be followed cannot be stopped in time"
+    )
     end = time.monotonic() + trial.world.limit_s
     while not trial.log(task):
         assert time.monotonic() < end, f"task {task} has not begun"
@@ -113,7 +115,7 @@ def wait_for_print(trial: Trial, task: int) -> None:
 
 def stopped(trial: Trial, tasks: set[int]) -> Status:
     """Stop *tasks* as often as it takes, until the run has ended; give how it did."""
-    assert isinstance(trial.client, Stops)
+    assert isinstance(trial.client, SupportsTaskStop)
     end = time.monotonic() + trial.world.limit_s
     while not (status := trial.client.state(trial.run)).state.terminal:
         assert time.monotonic() < end, f"{status} after {trial.world.limit_s:g} s"

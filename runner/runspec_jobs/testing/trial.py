@@ -14,7 +14,17 @@ from runspec_jobs.engine import adopt, apply
 from runspec_jobs.errors import RemoteError, UnknownOutcome
 from runspec_jobs.load.profile import Profile
 from runspec_jobs.plan import model
-from runspec_jobs.provider import Adopts, Answer, Client, Facts, Progress, Scope, Spec, Status, Tail
+from runspec_jobs.provider import (
+    Answer,
+    Client,
+    Facts,
+    Progress,
+    Scope,
+    Spec,
+    Status,
+    SupportsAdoption,
+    SupportsLogs,
+)
 from runspec_jobs.state import atomic_io
 from runspec_jobs.state.journal import Journal
 from runspec_jobs.testing.faults import LightsOut
@@ -88,7 +98,7 @@ class Trial:
         """
         options, provider = self.facts.options, self.world.provider
         store = self.world.connect(Facts(options))
-        assert isinstance(store, Adopts), "this client keeps no states"
+        assert isinstance(store, SupportsAdoption), "this client keeps no states"
         content = store.kept_state(self.run)
         assert content is not None, "nothing was kept of it"
         own = Profile(providers={provider.name: options.model_dump(mode="json")})
@@ -150,7 +160,7 @@ class Trial:
 
     def log(self, task: int = 0, rank: int = 0) -> bytes:
         """Give all that one node has printed so far."""
-        assert isinstance(self.client, Tail), "this client reads no logs"
+        assert isinstance(self.client, SupportsLogs), "this client reads no logs"
         for stream in self.client.streams(self.run):
             if (stream.task, stream.rank) == (task, rank):
                 chunk = stream.read(None)

@@ -22,7 +22,7 @@ from runspec_jobs.provider import (
     Request,
     Source,
     Spec,
-    Survey,
+    SupportsDiscovery,
 )
 from runspec_jobs.testing import documents
 from runspec_jobs.testing.faults import Strike
@@ -129,7 +129,11 @@ class World:
         secrets = dict.fromkeys(spec.secrets.values(), self.secret)
         options = documents.merged({"secrets": secrets}, self.options)
         found = self.provider.options_model.model_validate(options)
-        survey = self.provider.survey(spec, found) if isinstance(self.provider, Survey) else {}
+        survey = (
+            self.provider.survey(spec, found)
+            if isinstance(self.provider, SupportsDiscovery)
+            else {}
+        )
         sources = {m.name: self._source(m) for m in spec.mounts if m.scheme == "file"}
         wanted = spec.container.requirements
         lines = ("numpy==2.0.0",) if isinstance(wanted, str) else tuple(wanted or ())

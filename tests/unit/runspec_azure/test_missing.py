@@ -9,7 +9,7 @@ import pytest
 from runspec_emulators.azure import blob
 from runspec_emulators.azure.blob import VERSION
 from runspec_jobs.load import registry
-from runspec_jobs.provider import Rehearses, Unavailable
+from runspec_jobs.provider import SupportsEmulation, Unavailable
 
 
 @pytest.mark.parametrize("name", ["azure-batch", "azure-batch-ai"])
@@ -18,7 +18,7 @@ def test_a_rehearsal_without_azurite_says_how_to_get_it(
 ) -> None:
     monkeypatch.setenv("RUNSPEC_AZURITE", str(tmp_path / "nowhere"))
     provider = registry.load(name)
-    assert isinstance(provider, Rehearses)
+    assert isinstance(provider, SupportsEmulation)
 
     with pytest.raises(Unavailable) as caught, provider.rehearse({}, tmp_path, None):
         pass

@@ -14,7 +14,7 @@ from runspec_jobs.cli import rehearse
 from runspec_jobs.cli.app import run
 from runspec_jobs.errors import UsageError
 from runspec_jobs.load import profile, registry, source as jobs
-from runspec_jobs.provider import Introduces, Rehearsal, Status
+from runspec_jobs.provider import Rehearsal, Status, SupportsProfileTemplate
 from runspec_jobs.spec import validate
 from runspec_local.client import LocalClient
 from runspec_local.options import LocalOptions
@@ -38,13 +38,15 @@ def test_a_folder_that_was_named_stays(tmp_path: Path, capsys: pytest.CaptureFix
     assert capsys.readouterr().err == ""
 
 
-INTRODUCED = [n for n in registry.installed() if isinstance(registry.load(n), Introduces)]
+INTRODUCED = [
+    n for n in registry.installed() if isinstance(registry.load(n), SupportsProfileTemplate)
+]
 
 
 @pytest.mark.parametrize("name", INTRODUCED)
 def test_the_first_profile_of_a_provider_is_right_as_it_stands(name: str) -> None:
     provider = registry.load(name)
-    assert isinstance(provider, Introduces)
+    assert isinstance(provider, SupportsProfileTemplate)
     read = jobs.read("p.yaml", provider.first_profile().encode())
     assert read.document is not None, read.complaints
     found, problems = profile.read(read.document.value)
