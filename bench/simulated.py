@@ -13,7 +13,7 @@ from typing import Any
 from runspec_agent.elastic.fence import Ask, Work
 from runspec_agent.elastic.node import LOOK_S
 from runspec_agent.elastic.policy import Bounds, Node, Timing
-from runspec_agent.elastic.protocol import Course
+from runspec_agent.elastic.protocol import MemberProtocol
 
 TICK_S = 0.01
 
@@ -39,9 +39,9 @@ class Meeting:
             do()
         return not self._waiting
 
-    def _node(self, number: int, bounds: Bounds) -> Course:
+    def _node(self, number: int, bounds: Bounds) -> MemberProtocol:
         me = Node(f"{number:05}", 1, f"host-{number}")
-        course = Course(me, bounds, self.timing, lambda: self.now, dice=self._dice.random)
+        course = MemberProtocol(me, bounds, self.timing, lambda: self.now, dice=self._dice.random)
         self._after(course.first_s(), lambda: self._pass(course))
         self._after(self._dice.uniform(0, LOOK_S), lambda: self._look(number))
         return course
@@ -50,7 +50,7 @@ class Meeting:
         self._count += 1
         heapq.heappush(self._due, (self.now + seconds, self._count, do))
 
-    def _pass(self, course: Course) -> None:
+    def _pass(self, course: MemberProtocol) -> None:
         """Go through one pass after the other, as the thread of a node's membership."""
 
         def then() -> None:

@@ -10,7 +10,7 @@ from runspec_aws import job, signed
 from runspec_aws.infrastructure import lustre
 from runspec_aws.options import AwsOptions
 from runspec_aws.resources.instance_types import GPU_TYPES, KNOWN
-from runspec_aws.resources.job_kind import LARGEST_ARRAY, MAX_ATTEMPTS, Shape, children, shape
+from runspec_aws.resources.job_kind import LARGEST_ARRAY, MAX_ATTEMPTS, JobKind, children, shape
 from runspec_aws.resources.request import candidates, largest, needs, on_fargate
 from runspec_jobs.provider import Capacity, Facts, Problem, Spec, argv, did_you_mean
 
@@ -51,7 +51,7 @@ def _cluster(spec: Spec) -> Iterator[Problem]:
     elif children(spec) > LARGEST_ARRAY:
         what = f"{children(spec):,} nodes of all tasks together, above {LARGEST_ARRAY:,}"
         yield Problem(("cluster", "nodes"), what, "make the sweep smaller, or set nodes: 1")
-    elif nodes.max > 1 and shape(spec) is Shape.ARRAY:
+    elif nodes.max > 1 and shape(spec) is JobKind.ARRAY:
         why = "multi-node jobs do not run on spot machines"
         if nodes.elastic:
             why = "nodes that come and go"
@@ -197,7 +197,7 @@ def _fargate(spec: Spec, options: AwsOptions) -> Iterator[Problem]:
     hint = "take fargate out of the profile"
     if spec.cluster.gpus:
         yield Problem(("cluster", "gpus"), "Fargate has no GPUs", hint)
-    if shape(spec) is Shape.NODES:
+    if shape(spec) is JobKind.NODES:
         yield Problem(("cluster", "nodes"), "Fargate runs no multi-node jobs", hint)
     if on_fargate(spec) is None:
         path = "cpus" if (spec.cluster.cpus or 0) > 16 else "memory"

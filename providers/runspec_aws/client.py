@@ -11,24 +11,24 @@ from runspec_aws.errors import translated
 from runspec_aws.logs import Logs
 from runspec_aws.naming import each, s3
 from runspec_aws.options import AwsOptions
-from runspec_aws.orphans import Collector
+from runspec_aws.orphans import OrphanFinder
 from runspec_aws.session.clients import Session
 from runspec_aws.status.jobs import Jobs
 from runspec_aws.store import objects
 from runspec_aws.store.layout import INSIDE_SHA256
 from runspec_jobs.provider import (
-    Answer,
     Bundle,
-    Change,
     Client,
     Conflict,
     Facts,
-    Litter,
+    MembershipChange,
     NoAnswer,
+    Orphan,
     OutputFile,
     Progress,
     RemoteError,
     Request,
+    Response,
     Status,
     Step,
     Stream,
@@ -65,7 +65,7 @@ class AwsClient:
         self.jobs = Jobs(self.session, self.files)
         self.logs = Logs(self.session, self.jobs)
 
-    def call(self, request: Request) -> Answer:
+    def call(self, request: Request) -> Response:
         if request.operation == "empty_prefix":
             self.files.empty(request.params["prefix"])
             return {}
@@ -86,7 +86,7 @@ class AwsClient:
             self.jobs.remember(answer["jobName"], answer["jobId"])
         return answer
 
-    def _send(self, request: Request) -> Answer:
+    def _send(self, request: Request) -> Response:
         asked = self.files.with_urls(request.params)
         params = {k: _body(v) if k == "Body" else v for k, v in asked.items()}
         what = f"{request.service} {request.operation}"
@@ -98,7 +98,7 @@ class AwsClient:
             raise NoAnswer(f"{what}: the reply was cut off")
         return {key: found[key] for key in kept} or lookup.named(request)
 
-    def _undo(self, request: Request) -> Answer:
+    def _undo(self, request: Request) -> Response:
         """Take something away, after what has begun with it has ended; wait until it is gone."""
         if not lookup.there(self.session, request):
             return {}
@@ -122,7 +122,7 @@ class AwsClient:
             time.sleep(pause_s)
             pause_s = min(LONGEST_PAUSE_S, pause_s * 1.5)
 
-    def find(self, step: Step) -> Answer | None:
+    def find(self, step: Step) -> Response | None:
         if step.do.operation == "submit_job":
             return self.jobs.find(step.do.params["jobName"])
         return lookup.find(self.session, step.do)
@@ -130,7 +130,7 @@ class AwsClient:
     def settled(self, step: Step) -> bool:
         return lookup.settled(self.session, step.do)
 
-    def stage(self, request: Request, bundle: Bundle, progress: Progress) -> Answer:
+    def stage(self, request: Request, bundle: Bundle, progress: Progress) -> Response:
         self.files.put_folder(request.params["Key"], bundle, progress)
         return lookup.named(request)
 
@@ -143,15 +143,15 @@ class AwsClient:
     def stop(self, run: str, tasks: Collection[int]) -> None:
         self.jobs.stop(run, tasks)
 
-    def changes(self, run: str) -> Sequence[Change]:
+    def changes(self, run: str) -> Sequence[MembershipChange]:
         return self.jobs.changes(run)
 
-    def remember(self, run: str, answers: Mapping[str, Answer]) -> None:
+    def remember(self, run: str, answers: Mapping[str, Response]) -> None:
         if "job" in answers:
             self.jobs.remember(run, answers["job"]["jobId"])
 
-    def litter(self, runs: Collection[str], made: Collection[str]) -> Iterable[Litter]:
-        return Collector(self.session, self.files, self.jobs).litter(runs, made)
+    def litter(self, runs: Collection[str], made: Collection[str]) -> Iterable[Orphan]:
+        return OrphanFinder(self.session, self.files, self.jobs).litter(runs, made)
 
     def keep_state(self, run: str, content: bytes) -> None:
         where = {"Bucket": self.session.bucket, "Key": self.files.key("runs", run, STATE)}

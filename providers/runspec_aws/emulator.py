@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from runspec_jobs.provider import Rehearsal
+from runspec_jobs.provider import Emulation
 
 ACCOUNT = "123456789012"
 # What a profile needs and may not have yet. Names of things that are not there are as good as any:
@@ -25,7 +25,7 @@ OWN = ("account_profile", "queue", "reservation")  # of a real account: not here
 
 
 @contextlib.contextmanager
-def stage(options: Mapping[str, Any], folder: Path, engine: str | None) -> Iterator[Rehearsal]:
+def stage(options: Mapping[str, Any], folder: Path, engine: str | None) -> Iterator[Emulation]:
     """Start moto's server and the stand-in for Batch and Logs; give the way to them."""
     import moto  # noqa: F401 - said at once, and not by a server that does not start
 
@@ -40,7 +40,7 @@ def stage(options: Mapping[str, Any], folder: Path, engine: str | None) -> Itera
         near = stack.enter_context(
             Region(folder, region, objects, engine=engine or "process", secrets=_secrets(found))
         )
-        yield Rehearsal(near.env, found)
+        yield Emulation(near.env, found)
 
 
 def _secrets(options: Mapping[str, Any]) -> dict[str, str]:

@@ -9,7 +9,7 @@ from runspec_aws import signed, timing
 from runspec_aws.infrastructure import lustre
 from runspec_aws.naming import batch, named, tags
 from runspec_aws.options import OWN_GROUP, AwsOptions
-from runspec_aws.resources.job_kind import Shape, attempts, shape
+from runspec_aws.resources.job_kind import JobKind, attempts, shape
 from runspec_aws.resources.request import adapters, machines, needs
 from runspec_aws.store.layout import INSIDE_SHA256, SHARED, store
 from runspec_jobs.provider import Capacity, Facts, Scope, Spec, Step, argv, inside_boot
@@ -55,7 +55,7 @@ def content(spec: Spec, facts: Facts) -> dict[str, Any]:
         "retryStrategy": tries(spec, options),
         "propagateTags": True,
     }
-    if shape(spec) is Shape.NODES:
+    if shape(spec) is JobKind.NODES:
         if types := machines(spec, options):  # a queue of several types wants to be told
             container["instanceType"] = types[0]
         nodes = {"targetNodes": "0:", "container": container}  # open: each job says how many

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 from runspec_aws.errors import code_of, got, translated
 from runspec_aws.infrastructure import compute_environments
 from runspec_aws.session.clients import Session
-from runspec_jobs.provider import Answer, Finding, RemoteError, Request, RunspecError
+from runspec_jobs.provider import Finding, RemoteError, Request, Response, RunspecError
 
 LEAVING = ("DELETING", "DELETED")
 BUSY = ("CREATING", "UPDATING")
@@ -42,12 +42,12 @@ ENVIRONMENT = Kind(
 QUEUE = Kind("describe_job_queues", "jobQueues", "jobQueues", "jobQueueName", "jobQueueArn")
 
 
-def find(session: Session, do: Request) -> Answer | None:
+def find(session: Session, do: Request) -> Response | None:
     """Give the answer that *do* would have given, or None when what it makes is not there."""
     return FINDERS[do.operation](session, do.params)
 
 
-def named(do: Request) -> Answer:
+def named(do: Request) -> Response:
     """Give the answer of a call that answers with nothing of use: what it made, by name."""
     return {key: do.params[key] for key in NAMES.get(do.operation, ())}
 
@@ -59,7 +59,7 @@ NAMES: Mapping[str, tuple[str, ...]] = {
 }
 
 
-def _object(session: Session, params: Mapping[str, Any]) -> Answer | None:
+def _object(session: Session, params: Mapping[str, Any]) -> Response | None:
     where = {"Bucket": params["Bucket"], "Key": params["Key"]}
     found = absent(lambda: session.look("s3").head_object(**where), f"look for {params['Key']}")
     return None if found is None else {"Key": params["Key"]}
@@ -88,7 +88,7 @@ def asked(ask: Callable[[], Any], good: str, hint: str) -> tuple[Finding, Any]:
     return Finding(good, True), found
 
 
-def _placement(session: Session, params: Mapping[str, Any]) -> Answer | None:
+def _placement(session: Session, params: Mapping[str, Any]) -> Response | None:
     names = [params["GroupName"]]
     ask = lambda: session.look("ec2").describe_placement_groups(GroupNames=names)  # noqa: E731
     found = absent(ask, "look for a placement group")
@@ -97,7 +97,7 @@ def _placement(session: Session, params: Mapping[str, Any]) -> Answer | None:
     return {"GroupName": params["GroupName"]} if there else None
 
 
-def _template(session: Session, params: Mapping[str, Any]) -> Answer | None:
+def _template(session: Session, params: Mapping[str, Any]) -> Response | None:
     names = [params["LaunchTemplateName"]]
     ask = lambda: session.look("ec2").describe_launch_templates(LaunchTemplateNames=names)  # noqa: E731
     found = absent(ask, "look for a launch template")
@@ -121,8 +121,8 @@ def described(session: Session, kind: Kind, name: str) -> Found:
     return found
 
 
-def _made(kind: Kind, key: str) -> Callable[..., Answer | None]:
-    def look(session: Session, params: Mapping[str, Any]) -> Answer | None:
+def _made(kind: Kind, key: str) -> Callable[..., Response | None]:
+    def look(session: Session, params: Mapping[str, Any]) -> Response | None:
         found = described(session, kind, params[key])
         if found is None:
             return None
@@ -131,7 +131,7 @@ def _made(kind: Kind, key: str) -> Callable[..., Answer | None]:
     return look
 
 
-def _definition(session: Session, params: Mapping[str, Any]) -> Answer | None:
+def _definition(session: Session, params: Mapping[str, Any]) -> Response | None:
     """A name stands for its content, so every revision that is active will do."""
     with translated("describe_job_definitions"):
         found = session.look("batch").describe_job_definitions(
@@ -144,7 +144,7 @@ def _definition(session: Session, params: Mapping[str, Any]) -> Answer | None:
     return {k: newest[k] for k in ("jobDefinitionArn", "jobDefinitionName", "revision")}
 
 
-FINDERS: Mapping[str, Callable[[Session, Mapping[str, Any]], Answer | None]] = {
+FINDERS: Mapping[str, Callable[[Session, Mapping[str, Any]], Response | None]] = {
     "put_object": _object,
     "create_placement_group": _placement,
     "create_launch_template": _template,

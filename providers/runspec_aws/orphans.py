@@ -15,27 +15,27 @@ from runspec_aws.naming import batch, s3
 from runspec_aws.session.clients import Session
 from runspec_aws.status.jobs import Jobs
 from runspec_aws.store.objects import Objects
-from runspec_jobs.provider import Litter, Request
+from runspec_jobs.provider import Orphan, Request
 
 OURS = "runspec-"
 MACHINES = re.compile(r"runspec-(machine|close)-[0-9a-f]{12}")  # they are made without tags
 YOUNG_S = 86_400.0  # an upload that was begun so lately may still be going on
 
 
-class Collector:
+class OrphanFinder:
     """Looks through one account, region and bucket."""
 
     def __init__(self, session: Session, files: Objects, jobs: Jobs) -> None:
         self.session, self.files, self.jobs = session, files, jobs
 
-    def litter(self, runs: Collection[str], made: Collection[str]) -> Iterator[Litter]:
+    def litter(self, runs: Collection[str], made: Collection[str]) -> Iterator[Orphan]:
         """Give all that is neither of *runs* nor one of the names in *made*, in the order to remove it."""
         alone = list(self._runs(runs))
         yield from alone
         needed = any(run.alive for run in alone)  # by a job that nobody knows
         yield from (found._replace(alive=found.alive or needed) for found in self._shared(made))
 
-    def _shared(self, made: Collection[str]) -> Iterator[Litter]:
+    def _shared(self, made: Collection[str]) -> Iterator[Orphan]:
         yield from self._definitions(made)
         for kind, noun, key in (
             (QUEUE, "job_queue", "jobQueue"),
@@ -47,7 +47,7 @@ class Collector:
         yield from self._objects(made)
         yield from self._uploads()
 
-    def _runs(self, runs: Collection[str]) -> Iterator[Litter]:
+    def _runs(self, runs: Collection[str]) -> Iterator[Orphan]:
         base = f"{self.files.prefix}/runs/"
         forgotten = sorted(set(self.files.folders(base)) - set(runs))
         living = self._living(forgotten)
@@ -55,7 +55,7 @@ class Collector:
             alive = run in living
             where = {"bucket": self.session.bucket, "prefix": f"{base}{run}/"}
             remove = (Request("runspec", "empty_prefix", where),)
-            yield Litter(f"run {run}{', whose job is alive' if alive else ''}", remove, run, alive)
+            yield Orphan(f"run {run}{', whose job is alive' if alive else ''}", remove, run, alive)
 
     def _living(self, forgotten: Sequence[str]) -> set[str]:
         """Give those whose job has not ended. Each may have been submitted just now, and lists lag: two looks for all.
@@ -68,7 +68,7 @@ class Collector:
             living |= self.jobs.alive()
         return living
 
-    def _definitions(self, made: Collection[str]) -> Iterator[Litter]:
+    def _definitions(self, made: Collection[str]) -> Iterator[Orphan]:
         pages = self.session.look("batch").get_paginator("describe_job_definitions")
         with translated("describe_job_definitions"):
             found = [
@@ -78,9 +78,9 @@ class Collector:
             name, arn = definition["jobDefinitionName"], definition["jobDefinitionArn"]
             if name.startswith(OURS) and name not in made:
                 remove = batch("deregister_job_definition", jobDefinition=arn)
-                yield Litter(f"job definition {name}:{definition['revision']}", (remove,))
+                yield Orphan(f"job definition {name}:{definition['revision']}", (remove,))
 
-    def _things(self, kind: Kind, noun: str, key: str, made: Collection[str]) -> Iterator[Litter]:
+    def _things(self, kind: Kind, noun: str, key: str, made: Collection[str]) -> Iterator[Orphan]:
         pages = self.session.look("batch").get_paginator(kind.describe)
         with translated(kind.describe):
             found = [thing for page in pages.paginate() for thing in got(page, kind.listed)]
@@ -88,9 +88,9 @@ class Collector:
             name = thing[kind.name]
             if name.startswith(OURS) and name not in made and _tagged(thing):
                 remove = taken_away((noun, key), name)
-                yield Litter(f"{noun.replace('_', ' ')} {name}", (remove,))
+                yield Orphan(f"{noun.replace('_', ' ')} {name}", (remove,))
 
-    def _machines(self, made: Collection[str]) -> Iterator[Litter]:
+    def _machines(self, made: Collection[str]) -> Iterator[Orphan]:
         """Give what machines of environments were made with, which EC2 has."""
         ec2 = self.session.look("ec2")
         pages = ec2.get_paginator("describe_launch_templates")
@@ -105,17 +105,17 @@ class Collector:
             for name in (thing[key] for thing in found if thing.get("State") != "deleted"):
                 if MACHINES.fullmatch(name) and name not in made:
                     remove = Request("ec2", f"delete_{noun}", {key: name})
-                    yield Litter(f"{noun.replace('_', ' ')} {name}", (remove,))
+                    yield Orphan(f"{noun.replace('_', ' ')} {name}", (remove,))
 
-    def _objects(self, made: Collection[str]) -> Iterator[Litter]:
+    def _objects(self, made: Collection[str]) -> Iterator[Orphan]:
         for kind in ("blobs", "inside"):
             for found in self.files.listing(f"{self.files.prefix}/{kind}/"):
                 key = found["Key"]
                 if key not in made:
                     remove = s3("delete_object", Bucket=self.session.bucket, Key=key)
-                    yield Litter(f"upload {key} ({found['Size']:,} bytes)", (remove,))
+                    yield Orphan(f"upload {key} ({found['Size']:,} bytes)", (remove,))
 
-    def _uploads(self) -> Iterator[Litter]:
+    def _uploads(self) -> Iterator[Orphan]:
         """Uploads in parts that nobody finished cost as much as whole ones."""
         pages = self.session.look("s3").get_paginator("list_multipart_uploads")
         where = {"Bucket": self.session.bucket, "Prefix": f"{self.files.prefix}/"}
@@ -125,7 +125,7 @@ class Collector:
             where = {"Bucket": self.session.bucket, "Key": upload["Key"]}
             remove = s3("abort_multipart_upload", **where, UploadId=upload["UploadId"])
             young = time.time() - upload["Initiated"].timestamp() < YOUNG_S
-            yield Litter(f"unfinished upload of {upload['Key']}", (remove,), alive=young)
+            yield Orphan(f"unfinished upload of {upload['Key']}", (remove,), alive=young)
 
 
 def _tagged(thing: Mapping[str, Any]) -> bool:

@@ -9,7 +9,7 @@ from runspec_aws import job, signed, timing
 from runspec_aws.infrastructure import compute_environments
 from runspec_aws.naming import batch, tags
 from runspec_aws.options import AwsOptions
-from runspec_aws.resources.job_kind import Shape, children, shape
+from runspec_aws.resources.job_kind import JobKind, children, shape
 from runspec_aws.store import layout
 from runspec_jobs.provider import Facts, Scope, Spec, Step, tasks
 
@@ -68,11 +68,11 @@ def overrides(run: str, options: AwsOptions) -> dict[str, Any]:
 def _size(spec: Spec, run: str, options: AwsOptions) -> Mapping[str, Any]:
     kind = shape(spec)
     mine = overrides(run, options)
-    if kind is Shape.NODES:
+    if kind is JobKind.NODES:
         own = [{"targetNodes": "0:", "containerOverrides": mine}]
         nodes = spec.cluster.nodes.max
         return {"nodeOverrides": {"numNodes": nodes, "nodePropertyOverrides": own}}
-    if kind is Shape.ARRAY:
+    if kind is JobKind.ARRAY:
         return {"arrayProperties": {"size": children(spec)}, "containerOverrides": mine}
     return {"containerOverrides": mine}
 
@@ -80,7 +80,7 @@ def _size(spec: Spec, run: str, options: AwsOptions) -> Mapping[str, Any]:
 def _count(spec: Spec) -> str:
     nodes, count, kind = spec.cluster.nodes.max, len(tasks(spec)), shape(spec)
     where = f"{nodes} nodes" if nodes > 1 else "1 node"
-    if kind is Shape.ARRAY:
+    if kind is JobKind.ARRAY:
         what = f"an array of {children(spec):,}"
         each = (
             f"{count:,} tasks of {where}" if count > 1 else f"{where} that meet through the store"

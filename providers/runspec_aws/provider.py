@@ -11,12 +11,12 @@ from runspec_aws import check, plan
 from runspec_aws.options import AwsOptions
 from runspec_jobs.provider import (
     Client,
+    Emulation,
     Facts,
     Finding,
     Options,
     Probe,
     Problem,
-    Rehearsal,
     Spec,
     Step,
 )
@@ -56,7 +56,7 @@ class AwsBatchProvider:
 
     def rehearse(
         self, options: Mapping[str, Any], folder: Path, engine: str | None
-    ) -> AbstractContextManager[Rehearsal]:
+    ) -> AbstractContextManager[Emulation]:
         from runspec_aws.emulator import stage
 
         return stage(options, folder, engine)

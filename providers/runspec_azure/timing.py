@@ -21,7 +21,7 @@ class Quiet(NamedTuple):
     new: bool  # it had something there
 
 
-class Turns:
+class PollScheduler:
     """Lets a log be asked when enough time has passed for all calls of all quiet ones, *pause_s* for each.
 
     One that had something just now is asked sooner: after a pause, then after two, then after four, ...

@@ -16,20 +16,20 @@ from pathlib import Path
 from typing import Any
 
 from runspec_jobs.provider import (
-    Answer,
     Bundle,
-    Change,
-    Interactive,
+    ExecSpec,
+    MembershipChange,
     NoAnswer,
     OutputFile,
     Progress,
     RemoteError,
     Request,
+    Response,
+    Route,
     RunspecError,
     Status,
     Step,
     Stream,
-    Way,
     inside_sh,
     inside_zipapp,
 )
@@ -60,14 +60,14 @@ class LocalClient:
     def listen(self, tell: Callable[[str], None]) -> None:
         self._tell = tell
 
-    def call(self, request: Request) -> Answer:
+    def call(self, request: Request) -> Response:
         try:
             with self._in_words():
                 return self._call(request.operation, request.params)
         except _NotReached as exc:
             raise NoAnswer(exc.message) from exc
 
-    def _call(self, operation: str, params: Mapping[str, Any]) -> Answer:
+    def _call(self, operation: str, params: Mapping[str, Any]) -> Response:
         match operation:
             case "build_environment":
                 return self._build_environment(params)
@@ -87,17 +87,17 @@ class LocalClient:
                 raise RemoteError(f"there is no local operation '{other}'")
         return {}
 
-    def stage(self, request: Request, bundle: Bundle, progress: Progress) -> Answer:
+    def stage(self, request: Request, bundle: Bundle, progress: Progress) -> Response:
         with self._in_words():
             self._make_root()
             put(bundle, Path(request.params["path"]), progress)
         return {"path": request.params["path"]}
 
-    def find(self, step: Step) -> Answer | None:
+    def find(self, step: Step) -> Response | None:
         with self._in_words():
             return self._find(step.do.operation, step.do.params)
 
-    def _find(self, operation: str, params: Mapping[str, Any]) -> Answer | None:
+    def _find(self, operation: str, params: Mapping[str, Any]) -> Response | None:
         match operation:
             case "put_folder":
                 return {"path": params["path"]} if is_whole(Path(params["path"])) else None
@@ -156,17 +156,17 @@ class LocalClient:
         with self._in_words():
             return publish.publish(self._folder(run))
 
-    def changes(self, run: str) -> Sequence[Change]:
+    def changes(self, run: str) -> Sequence[MembershipChange]:
         return status.changes(self._folder(run))
 
     def shell(
         self, run: str, task: int, rank: int, words: Sequence[str], *, terminal: bool
-    ) -> Interactive:
+    ) -> ExecSpec:
         with self._in_words():
             at = (task, rank)
             return shell.shell(self._folder(run), at, words, os.environ, terminal=terminal)
 
-    def tunnel(self, run: str, task: int, rank: int, port: int) -> Way:
+    def tunnel(self, run: str, task: int, rank: int, port: int) -> Route:
         with self._in_words():
             return shell.tunnel(self._folder(run), (task, rank), port)
 
@@ -187,7 +187,7 @@ class LocalClient:
     def _folder(self, run: str) -> Path:
         return self.root / "runs" / run
 
-    def _build_environment(self, params: Mapping[str, Any]) -> Answer:
+    def _build_environment(self, params: Mapping[str, Any]) -> Response:
         self._make_root()
         environment.build(
             Path(params["path"]),
@@ -198,7 +198,7 @@ class LocalClient:
         )
         return {"environment": params["path"]}
 
-    def _pull(self, params: Mapping[str, Any]) -> Answer:
+    def _pull(self, params: Mapping[str, Any]) -> Response:
         done = container_engine.engine(params["engine"], "pull", params["image"], timeout_s=3600)
         if done.returncode:
             what = (
@@ -207,7 +207,7 @@ class LocalClient:
             raise RemoteError(what, "is its name right, and are you logged in to its registry?")
         return {"image": params["image"]}
 
-    def _build_image(self, params: Mapping[str, Any]) -> Answer:
+    def _build_image(self, params: Mapping[str, Any]) -> Response:
         self._make_root()
         image.build(
             params["engine"],
@@ -220,7 +220,7 @@ class LocalClient:
         )
         return {"environment": params["image"]}
 
-    def _start(self, params: Mapping[str, Any]) -> Answer:
+    def _start(self, params: Mapping[str, Any]) -> Response:
         """Start the run's supervisor and wait until it has claimed the run."""
         folder = Path(params["folder"])
         self._make_root()

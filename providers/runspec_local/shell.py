@@ -6,7 +6,7 @@ import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from runspec_jobs.provider import Address, Interactive, Relay, Unavailable, Way
+from runspec_jobs.provider import Address, ExecSpec, Route, StdioProxy, Unavailable
 from runspec_local import status
 from runspec_local.session.container_engine import engine
 from runspec_local.supervisor import events, process
@@ -27,7 +27,7 @@ def shell(
     caller: Mapping[str, str],
     *,
     terminal: bool,
-) -> Interactive:
+) -> ExecSpec:
     """Give what starts *words*, or a shell, where node *at* of the run in *folder* works.
 
     As a process it has the very environment that the node was started with, secrets too: the kernel
@@ -35,12 +35,12 @@ def shell(
     """
     node = _running(folder, at)
     if node.contained:
-        return Interactive(_exec(node, words, caller, terminal=terminal))
+        return ExecSpec(_exec(node, words, caller, terminal=terminal))
     own = {**_environment(node, folder), **{k: caller[k] for k in TERMINAL if k in caller}}
     line = (own.get("SHELL") or PLAIN,)
     if not os.access(line[0], os.X_OK):
         line = (PLAIN,)
-    return Interactive(_started(words) if words else line, own, str(node.folder))
+    return ExecSpec(_started(words) if words else line, own, str(node.folder))
 
 
 def _started(words: Sequence[str]) -> tuple[str, ...]:
@@ -61,7 +61,7 @@ def _exec(
     return (*line, node.container, *(_started(words) if words else (PLAIN, "-c", BEST)))
 
 
-def tunnel(folder: Path, at: tuple[int, int], port: int) -> Way:
+def tunnel(folder: Path, at: tuple[int, int], port: int) -> Route:
     """Give the way to *port* of node *at*.
 
     A process has an address of this machine's. A container's loopback address is in a network of its
@@ -74,7 +74,9 @@ def tunnel(folder: Path, at: tuple[int, int], port: int) -> Way:
     found = engine(name, "exec", node.container, PLAIN, "-c", PYTHON).stdout.split()
     if found:
         line = (name, "exec", "--interactive", node.container, found[0], "-IS")
-        return Relay((*line, f"{INSIDE}/runspec_inside.pyz", "relay", host(node.rank), str(port)))
+        return StdioProxy(
+            (*line, f"{INSIDE}/runspec_inside.pyz", "relay", host(node.rank), str(port))
+        )
     inspected = node.network if node.job["nodes"] > 1 else node.container
     addresses = engine(name, "container", "inspect", "--format", ADDRESS, inspected).stdout.split()
     if not addresses:

@@ -10,8 +10,8 @@ from typing import Any, BinaryIO
 
 from runspec_jobs.provider import (
     Attempt,
-    Change,
     Chunk,
+    MembershipChange,
     NodeStatus,
     OutputFile,
     RemoteError,
@@ -148,7 +148,7 @@ def outputs(folder: Path) -> list[OutputFile]:
     )
 
 
-def changes(folder: Path) -> list[Change]:
+def changes(folder: Path) -> list[MembershipChange]:
     """Give the changes of the nodes of an elastic job, as the first node of each generation wrote them down."""
     found = (folder / "elastic").glob("*/changes/[0-9]*")
     return changes_of((int(path.parents[1].name), path.read_bytes()) for path in found)

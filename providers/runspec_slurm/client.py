@@ -6,24 +6,24 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 from runspec_jobs.provider import (
-    Answer,
     Bundle,
-    Change,
     Client,
     Conflict,
+    ExecSpec,
     Facts,
-    Interactive,
-    Litter,
+    MembershipChange,
     NoAnswer,
+    Orphan,
     OutputFile,
     Progress,
     RemoteError,
     Request,
+    Response,
+    Route,
     Status,
     Step,
     Stream,
     Unavailable,
-    Way,
     inside_zipapp,
 )
 from runspec_slurm import publish, shell
@@ -31,12 +31,12 @@ from runspec_slurm.logs import Logs
 from runspec_slurm.lookup.jobs import Jobs
 from runspec_slurm.naming import INSIDE_SHA256, of_run
 from runspec_slurm.options import SlurmOptions
-from runspec_slurm.orphans import Collector
+from runspec_slurm.orphans import OrphanFinder
 from runspec_slurm.queue import Queue
 from runspec_slurm.session.transport import Transport, transport
-from runspec_slurm.status.workspace_poll import Looks
+from runspec_slurm.status.workspace_poll import WorkspacePoller
 from runspec_slurm.store import elastic_records, outputs
-from runspec_slurm.store.workspace import Shelf
+from runspec_slurm.store.workspace import WorkspaceStore
 
 RECORD = "/record.json"
 STATE = "state.json"  # of a run, for other machines
@@ -52,9 +52,9 @@ class SlurmClient:
     def __init__(self, options: SlurmOptions, way: Transport | None = None) -> None:
         self.options = options
         self.way = way or transport(options.host, options.ssh_options)
-        self.shelf = Shelf(self.way, options.workspace)
+        self.shelf = WorkspaceStore(self.way, options.workspace)
         self.queue = Queue(self.shelf)
-        self.looks = Looks(self.shelf)
+        self.looks = WorkspacePoller(self.shelf)
         self.jobs = Jobs(self.shelf, self.queue, self.looks, options.grace)
         self.logs = Logs(self.shelf, self.looks, self.jobs.record)
 
@@ -62,7 +62,7 @@ class SlurmClient:
     def poll_s(self) -> float:
         return self.way.look_s
 
-    def call(self, request: Request) -> Answer:
+    def call(self, request: Request) -> Response:
         params = request.params
         match request.operation:
             case "put":
@@ -85,18 +85,18 @@ class SlurmClient:
                 raise RemoteError(f"there is no operation '{other}' of Slurm or its workspace")
         return {}
 
-    def _put(self, key: str, content: bytes) -> Answer:
+    def _put(self, key: str, content: bytes) -> Response:
         """A record comes with the folder for what is printed: Slurm opens that before a job begins."""
         beside = f"{key.removesuffix(RECORD)}/logs" if key.endswith(RECORD) else ""
         self.shelf.put(key, content, beside=beside)
         return {"key": key}
 
-    def stage(self, request: Request, bundle: Bundle, progress: Progress) -> Answer:
+    def stage(self, request: Request, bundle: Bundle, progress: Progress) -> Response:
         key = request.params["key"]
         self.shelf.put_folder(key, bundle, progress)
         return {"key": key}
 
-    def find(self, step: Step) -> Answer | None:
+    def find(self, step: Step) -> Response | None:
         """Raises NoAnswer where nobody can be asked: what was begun may be there."""
         try:
             if step.do.service == "slurm":
@@ -118,10 +118,10 @@ class SlurmClient:
     def stop(self, run: str, tasks: Collection[int]) -> None:
         self.jobs.stop(run, tasks)
 
-    def changes(self, run: str) -> Sequence[Change]:
+    def changes(self, run: str) -> Sequence[MembershipChange]:
         return elastic_records.changes(self.shelf, run)
 
-    def remember(self, run: str, answers: Mapping[str, Answer]) -> None:
+    def remember(self, run: str, answers: Mapping[str, Response]) -> None:
         if "job" in answers:
             self.jobs.remember(run, answers["job"]["job"])
 
@@ -134,8 +134,8 @@ class SlurmClient:
     def kept_runs(self) -> Sequence[str]:
         return self.shelf.folders("runs")
 
-    def litter(self, runs: Collection[str], made: Collection[str]) -> Iterable[Litter]:
-        return Collector(self.shelf, self.queue).litter(runs, made)
+    def litter(self, runs: Collection[str], made: Collection[str]) -> Iterable[Orphan]:
+        return OrphanFinder(self.shelf, self.queue).litter(runs, made)
 
     def streams(self, run: str) -> Sequence[Stream]:
         if self.looks.seen(run) is None:
@@ -153,12 +153,12 @@ class SlurmClient:
 
     def shell(
         self, run: str, task: int, rank: int, words: Sequence[str], *, terminal: bool
-    ) -> Interactive:
+    ) -> ExecSpec:
         node = shell.node(self.jobs, self.shelf, run, task, rank)
         python = self.options.python
         return shell.shell(self.shelf, node, python, words, terminal=terminal)
 
-    def tunnel(self, run: str, task: int, rank: int, port: int) -> Way:
+    def tunnel(self, run: str, task: int, rank: int, port: int) -> Route:
         node = shell.node(self.jobs, self.shelf, run, task, rank)
         return shell.tunnel(self.shelf, node, self.options.python, port)
 

@@ -11,7 +11,7 @@ from runspec_slurm.options import SlurmOptions
 from runspec_slurm.queue import Queue
 from runspec_slurm.session.clean_environment import CLEAN
 from runspec_slurm.session.transport import Done, Transport, transport
-from runspec_slurm.store.workspace import WHERE, Shelf
+from runspec_slurm.store.workspace import WHERE, WorkspaceStore
 
 COMMANDS = ("sbatch", "squeue", "scancel", "scontrol", "sinfo", "srun")
 HAVE = f'{CLEAN}\nfor c; do command -v "$c" >/dev/null || printf \'%s \' "$c"; done\n'
@@ -63,7 +63,7 @@ def examine(options: SlurmOptions) -> Iterator[Finding]:
     yield from _partitions(found, options)
     yield from _tools(found, options)
     yield from _federation(way)
-    yield _memory(found, Queue(Shelf(way, options.workspace)))
+    yield _memory(found, Queue(WorkspaceStore(way, options.workspace)))
 
 
 def _run(way: Transport, script: str, *args: str) -> tuple[Finding, Done | None]:

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from runspec_jobs.provider import Rehearsal, Unavailable
+from runspec_jobs.provider import Emulation, Unavailable
 
 NODES = 32  # nodes cost little, and a job that needs more is one to rehearse smaller
 # What a node is said to have: what is here is not asked, or few jobs could be rehearsed.
@@ -29,7 +29,7 @@ APT = (
 
 
 @contextlib.contextmanager
-def stage(options: Mapping[str, Any], folder: Path, engine: str | None) -> Iterator[Rehearsal]:
+def stage(options: Mapping[str, Any], folder: Path, engine: str | None) -> Iterator[Emulation]:
     """Start munge and Slurm's daemons; give the way to them."""
     from runspec_emulators.slurm import Cluster, Failed, NoSlurm, Partition, Shape
 
@@ -47,7 +47,7 @@ def stage(options: Mapping[str, Any], folder: Path, engine: str | None) -> Itera
             raise Unavailable(f"a rehearsal needs Slurm itself: {exc}", APT) from exc
         except Failed as exc:
             raise Unavailable(f"Slurm does not start here: {exc}") from exc
-        yield Rehearsal(cluster.env, settings(options, folder, engine))
+        yield Emulation(cluster.env, settings(options, folder, engine))
 
 
 def settings(options: Mapping[str, Any], folder: Path, engine: str | None) -> dict[str, Any]:

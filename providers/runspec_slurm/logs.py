@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from runspec_jobs.provider import Chunk, Stream, seat
-from runspec_slurm.status.workspace_poll import Looks
-from runspec_slurm.store.workspace import Shelf
+from runspec_slurm.status.workspace_poll import WorkspacePoller
+from runspec_slurm.store.workspace import WorkspaceStore
 
 CHUNK_BYTES = 1 << 20
 AT_ONCE_BYTES = 8 << 20  # that are fetched by one command
@@ -20,8 +20,8 @@ class Logs:
 
     def __init__(
         self,
-        shelf: Shelf,
-        looks: Looks,
+        shelf: WorkspaceStore,
+        looks: WorkspacePoller,
         record: Callable[[str], Mapping[str, Any] | None] | None = None,
     ) -> None:
         self.shelf, self.looks = shelf, looks

@@ -6,10 +6,10 @@ import re
 from collections.abc import Collection, Iterator, Mapping
 from typing import Any
 
-from runspec_jobs.provider import Litter, Request
+from runspec_jobs.provider import Orphan, Request
 from runspec_slurm.queue import Queue
 from runspec_slurm.status import states
-from runspec_slurm.store.workspace import NOTHING, Shelf, part_name
+from runspec_slurm.store.workspace import NOTHING, WorkspaceStore, part_name
 
 # What was begun to be put and never got its name, a day ago or longer: it may still be going on before that.
 UNFINISHED = f"""\
@@ -35,20 +35,20 @@ COMING = "has no job yet, and was changed within the last 24 h: another machine 
 KEPT = ".kept"  # see `runspec_agent.job.bytecode_cache`
 
 
-class Collector:
+class OrphanFinder:
     """Looks through one workspace, and the jobs of this user."""
 
-    def __init__(self, shelf: Shelf, queue: Queue) -> None:
+    def __init__(self, shelf: WorkspaceStore, queue: Queue) -> None:
         self.shelf, self.queue = shelf, queue
 
-    def litter(self, runs: Collection[str], made: Collection[str]) -> Iterator[Litter]:
+    def litter(self, runs: Collection[str], made: Collection[str]) -> Iterator[Orphan]:
         """Give all that is neither of *runs* nor one of the names in *made*, in the order to remove it."""
         alone = list(self._runs(runs))
         yield from alone
         needed = any(run.alive for run in alone)  # by a job that nobody knows
         yield from (found._replace(alive=found.alive or needed) for found in self._shared(made))
 
-    def _runs(self, runs: Collection[str]) -> Iterator[Litter]:
+    def _runs(self, runs: Collection[str]) -> Iterator[Orphan]:
         """Give the runs that nobody knows. One that has no job may get it at any moment from somebody else's apply.
 
         Each try to submit changes the folder of the run, so that is a sign of life.
@@ -63,7 +63,7 @@ class Collector:
             cancel = (Request("slurm", "scancel", {"name": run}),) if alive else ()
             remove = (*cancel, _remove("remove_run", run=run))
             how = f" {COMING}" if coming else ", whose job is alive" if alive else ""
-            yield Litter(f"run {run}{how}", remove, run, alive)
+            yield Orphan(f"run {run}{how}", remove, run, alive)
 
     def _there(self) -> dict[str, tuple[str, int]]:
         """Give each run's claim, empty without one, and for how many seconds of the store nothing was done to it."""
@@ -80,7 +80,7 @@ class Collector:
         others = {row.job for row in alive if row.name not in forgotten}
         return {row.name for row in alive} | {run for run in forgotten if there[run][0] in others}
 
-    def _shared(self, made: Collection[str]) -> Iterator[Litter]:
+    def _shared(self, made: Collection[str]) -> Iterator[Orphan]:
         for kind in ("blobs", "inside"):
             there = self.shelf.listing(kind)
             keys = {found.key for found in there}
@@ -88,12 +88,12 @@ class Collector:
                 goes_along = found.key != whose(found.key) and whose(found.key) in keys
                 if whose(found.key) not in made and not goes_along and not _is_part(found.key):
                     what = f"upload {found.key} ({found.size:,} bytes)"
-                    yield Litter(what, (_remove("remove", key=found.key),))
+                    yield Orphan(what, (_remove("remove", key=found.key),))
             for key in self._unfinished(kind):
-                yield Litter(f"unfinished upload {key}", (_remove("remove", key=key),))
+                yield Orphan(f"unfinished upload {key}", (_remove("remove", key=key),))
         for name in self.shelf.folders("trash"):
             what = f"what is left of {name.rpartition('.')[0]}"
-            yield Litter(what, (_remove("remove_tree", key=f"trash/{name}"),))
+            yield Orphan(what, (_remove("remove_tree", key=f"trash/{name}"),))
 
     def _unfinished(self, kind: str) -> list[str]:
         found = self.shelf.look(f"list {kind}", UNFINISHED, kind)

@@ -7,7 +7,7 @@ from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
-from runspec_jobs.provider import Client, Facts, Finding, Options, Problem, Rehearsal, Spec, Step
+from runspec_jobs.provider import Client, Emulation, Facts, Finding, Options, Problem, Spec, Step
 from runspec_slurm import plan
 from runspec_slurm.check import check
 from runspec_slurm.options import SlurmOptions
@@ -48,7 +48,7 @@ class SlurmProvider:
 
     def rehearse(
         self, options: Mapping[str, Any], folder: Path, engine: str | None
-    ) -> AbstractContextManager[Rehearsal]:
+    ) -> AbstractContextManager[Emulation]:
         from runspec_slurm.emulator import stage
 
         return stage(options, folder, engine)

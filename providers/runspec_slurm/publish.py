@@ -6,8 +6,8 @@ from collections.abc import Iterable, Sequence
 
 from runspec_jobs.provider import Publication, unpublished
 from runspec_slurm import timing
-from runspec_slurm.store.batch_fetch import Together
-from runspec_slurm.store.workspace import Shelf, part_name
+from runspec_slurm.store.batch_fetch import BatchFetch
+from runspec_slurm.store.workspace import WorkspaceStore, part_name
 
 LIKE = ("*/.runspec/manifest.json", "*/.runspec/published")
 # Names come in with a zero byte after each: they may hold anything else. A folder that a file has left empty goes, too.
@@ -31,14 +31,14 @@ done' sh
 """
 
 
-def publish(shelf: Shelf, run: str) -> list[str]:
+def publish(shelf: WorkspaceStore, run: str) -> list[str]:
     """Give the newest saves of *run* their plain names."""
     base = f"runs/{run}/outputs/"
     entries = shelf.listing(base.rstrip("/"), *LIKE)
 
     def read(keys: Sequence[str]) -> list[bytes | None]:
         there = {entry.key: entry for entry in entries}
-        ahead = Together(shelf, [there[key] for key in keys])
+        ahead = BatchFetch(shelf, [there[key] for key in keys])
         return [
             found if (found := ahead.take(key)) is not None else shelf.read(key) for key in keys
         ]
@@ -48,7 +48,7 @@ def publish(shelf: Shelf, run: str) -> list[str]:
     return []
 
 
-def _finish(shelf: Shelf, left: Publication) -> None:
+def _finish(shelf: WorkspaceStore, left: Publication) -> None:
     """Carry out *left* by four commands at the most; the note comes last."""
     shelf.put(left.key, left.begun())
     if left.stale:

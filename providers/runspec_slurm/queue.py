@@ -10,7 +10,7 @@ from typing import NamedTuple
 from runspec_jobs.provider import NoAnswer, RemoteError, Unavailable
 from runspec_slurm.session.clean_environment import CLEAN
 from runspec_slurm.session.transport import Done
-from runspec_slurm.store.workspace import CHANGED, Shelf, part_name
+from runspec_slurm.store.workspace import CHANGED, WorkspaceStore, part_name
 
 NO_COMMAND = 127
 # https://slurm.schedmd.com/job_state_codes.html
@@ -144,7 +144,7 @@ class Past(NamedTuple):
 class Queue:
     """Slurm's commands where the workspace is. Each method is one command, and one call of the controller."""
 
-    def __init__(self, shelf: Shelf) -> None:
+    def __init__(self, shelf: WorkspaceStore) -> None:
         self.shelf = shelf
         self._accounting = True  # until it says that there is none
 

@@ -8,11 +8,11 @@ from typing import NamedTuple
 
 from runspec_jobs.provider import (
     Address,
+    ExecSpec,
     Forward,
-    Interactive,
+    Route,
     RunspecError,
     Unavailable,
-    Way,
     inside_zipapp,
     task_of,
 )
@@ -20,7 +20,7 @@ from runspec_slurm.lookup.jobs import Jobs
 from runspec_slurm.naming import INSIDE
 from runspec_slurm.session.clean_environment import CLEAN
 from runspec_slurm.session.transport import Ssh, remote
-from runspec_slurm.store.workspace import Shelf
+from runspec_slurm.store.workspace import WorkspaceStore
 
 # job, rank: the job's own number (each task of an array has one), the name of the node and its address. Slurm counts
 # a job's nodes as it lists them: https://slurm.schedmd.com/sbatch.html (SLURM_NODEID)
@@ -53,7 +53,7 @@ class Node(NamedTuple):
     address: str
 
 
-def node(jobs: Jobs, shelf: Shelf, run: str, task: int, rank: int) -> Node:
+def node(jobs: Jobs, shelf: WorkspaceStore, run: str, task: int, rank: int) -> Node:
     """Find the node. Raises Unavailable where the job does not run there."""
     seen = jobs.looks.seen(run)
     record = None if seen is None else jobs.record(run)
@@ -72,8 +72,8 @@ def node(jobs: Jobs, shelf: Shelf, run: str, task: int, rank: int) -> Node:
 
 
 def shell(
-    shelf: Shelf, at: Node, python: str, words: Sequence[str], *, terminal: bool
-) -> Interactive:
+    shelf: WorkspaceStore, at: Node, python: str, words: Sequence[str], *, terminal: bool
+) -> ExecSpec:
     """Give what starts a step on the node, which goes on to the program's environment and folder."""
     _bring(shelf)
     args = _told(shelf, at, python, words, "--pty" if terminal else "")
@@ -82,16 +82,18 @@ def shell(
     if isinstance(way, Ssh):
         asked = ["-t" if terminal and word == "-T" else word for word in way.argv()]
         line = [*asked, remote(line)]
-    return Interactive(tuple(line))
+    return ExecSpec(tuple(line))
 
 
-def _told(shelf: Shelf, at: Node, python: str, words: Sequence[str], tty: str = "") -> list[str]:
+def _told(
+    shelf: WorkspaceStore, at: Node, python: str, words: Sequence[str], tty: str = ""
+) -> list[str]:
     """Give the arguments of ENTER."""
     there = [at.run, str(at.task), str(at.rank), *(["--", *words] if words else [])]
     return [shelf.workspace, at.job, at.name, tty, python, INSIDE, *there]
 
 
-def _bring(shelf: Shelf) -> None:
+def _bring(shelf: WorkspaceStore) -> None:
     """Put our part of the job where it is, unless it is there: the job may be of another version."""
     try:
         if shelf.size(INSIDE) is None:
@@ -100,7 +102,7 @@ def _bring(shelf: Shelf) -> None:
         raise Unavailable(exc.message, exc.hint) from exc
 
 
-def tunnel(shelf: Shelf, at: Node, python: str, port: int) -> Way:
+def tunnel(shelf: WorkspaceStore, at: Node, python: str, port: int) -> Route:
     """Give the way to *port* of the node, through the login node where there is one.
 
     It leads to the address that the program knows as $RUNSPEC_HOST: what listens on the node's loopback
@@ -117,7 +119,7 @@ def tunnel(shelf: Shelf, at: Node, python: str, port: int) -> Way:
     return Forward((words[0], *own, *words[1:], "-N", "-L", f"{{socket}}:{to}:{port}", mark, host))
 
 
-def _address(shelf: Shelf, at: Node, python: str) -> str:
+def _address(shelf: WorkspaceStore, at: Node, python: str) -> str:
     """Ask the node where its program is reached; Slurm's own address of it has to do where it does not say."""
     _bring(shelf)
     args = _told(shelf, at, python, ["printenv", "RUNSPEC_HOST"])

@@ -22,7 +22,7 @@ from runspec_emulators.azure.batch.server import AzureBatch
 from runspec_emulators.azure.batchai import BatchAI
 from runspec_emulators.azure.blob import Blobs
 from runspec_jobs.load import registry
-from runspec_jobs.provider import Answer, Client, Facts, Spec
+from runspec_jobs.provider import Client, Facts, Response, Spec
 from runspec_jobs.testing import EXAMPLES, Strike, World
 from runspec_jobs.testing.world import SECRET
 from tests.contract.slurm import parallelcluster, slurm
@@ -52,7 +52,7 @@ class LocalWorld(World):
         return self.folder / "runspec" / "local" / "runs" / run / "outputs"
 
 
-def answers_late(send: Callable[[], Answer]) -> Answer:
+def answers_late(send: Callable[[], Response]) -> Response:
     """The supervisor starts, and whoever asked for it has stopped listening."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("runspec_local.client.READY_S", 0.0)
@@ -122,7 +122,7 @@ def silent(stand: Callable[[], Controlled | None]) -> Iterator[None]:
         up.control("DELETE", "faults")
 
 
-def struck(kind: str, send: Callable[[], Answer]) -> Answer:
+def struck(kind: str, send: Callable[[], Response]) -> Response:
     """Have the service's next call that makes something go wrong by *kind*."""
     assert AwsWorld.region is not None
     fault = {"service": "batch", "operation": "*", "nth": None, "times": 1, "kind": kind}
@@ -208,7 +208,7 @@ class AzureWorld(World):
         return silent(lambda: AzureWorld.account)
 
 
-def struck_azure(kind: str, send: Callable[[], Answer]) -> Answer:
+def struck_azure(kind: str, send: Callable[[], Response]) -> Response:
     """Have the service's next call that makes something go wrong by *kind*."""
     makes = ("Pool_Add", "Pool_EnableAutoScale", "Job_Add", "Job_Patch", "Task_AddCollection")
     fault = {"nth": 1, "times": 1, "kind": kind}
@@ -264,7 +264,7 @@ class BatchAiWorld(World):
         return silent(lambda: BatchAiWorld.stand)
 
 
-def refused_once(kind: str, send: Callable[[], Answer]) -> Answer:
+def refused_once(kind: str, send: Callable[[], Response]) -> Response:
     """Have the next call that makes something go wrong by *kind*."""
     assert BatchAiWorld.stand is not None
     makes = ("Workspaces_Create", "Clusters_Create", "Experiments_Create", "Jobs_Create")

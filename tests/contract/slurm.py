@@ -18,11 +18,11 @@ import pytest
 
 from runspec_emulators.slurm import Cluster, Partition
 from runspec_jobs.load import registry
-from runspec_jobs.provider import Answer, Client, Facts, Request
+from runspec_jobs.provider import Client, Facts, Request, Response
 from runspec_jobs.testing import Strike, World
 from runspec_slurm.client import SlurmClient
 from runspec_slurm.parallelcluster.client import ParallelClusterClient
-from runspec_slurm.store.workspace import Shelf
+from runspec_slurm.store.workspace import WorkspaceStore
 from tests.support.requirements import need
 from tests.support.slurm import fake_pcluster
 from tests.support.slurm.shared_cluster import PROGRAMS
@@ -111,7 +111,7 @@ class SlurmWorld(World):
             self._shelf(client).remove(f"runs/{run}/outputs/{key}")
 
     @staticmethod
-    def _shelf(client: Client) -> Shelf:
+    def _shelf(client: Client) -> WorkspaceStore:
         if isinstance(client, ParallelClusterClient):
             return client.slurm().shelf
         assert isinstance(client, SlurmClient)
@@ -127,7 +127,7 @@ class SlurmWorld(World):
         return request.operation in self.breaks[fault].operations
 
 
-def struck(folder: Path, fault: Fault, send: Callable[[], Answer]) -> Answer:
+def struck(folder: Path, fault: Fault, send: Callable[[], Response]) -> Response:
     """Have what a call runs go wrong by *fault*."""
     with broken(folder, fault):
         return send()

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from runspec_aws.status import poll
 from runspec_aws.status.jobs import STATES
-from runspec_jobs.provider import Change, RunspecError, State, Status, Stream
+from runspec_jobs.provider import MembershipChange, RunspecError, State, Status, Stream
 from tests.drawn.aws_account import JOB, PREFIX, RUN, Account, World
 from tests.drawn.aws_cases import Case, Place, pages, worlds
 from tests.drawn.aws_errors import refusals
@@ -86,7 +86,7 @@ CHANGED = tuple(f"{n:07}" for n in (1, 2, 3))
 FOLDER = f"{PREFIX}/runs/{RUN}/elastic/0/changes/"
 FILES = {
     f"{FOLDER}{name}": json.dumps(
-        Change(0, int(name), 1.0, 1, 2, "grown", 1.0, 0)._asdict()
+        MembershipChange(0, int(name), 1.0, 1, 2, "grown", 1.0, 0)._asdict()
     ).encode()
     for name in CHANGED
 }

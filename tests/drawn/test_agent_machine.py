@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from runspec_agent.base import boot
 from runspec_agent.base.job_env import Failure
-from runspec_agent.preemption.ec2 import Watch
+from runspec_agent.preemption.ec2 import Ec2PreemptionWatcher
 from runspec_agent.store.s3 import S3Bucket
 from tests.drawn.drawing import COUNT, cut, odd, tried
 from tests.drawn.schema import LACKS, lacking
@@ -146,8 +146,8 @@ def test_whatever_the_machine_answers_a_job_has_its_credentials_or_a_failure(
 def test_whatever_the_machine_answers_once_its_notice_is_heard_after_it(
     machine: Server, monkeypatch: pytest.MonkeyPatch, part: str
 ) -> None:
-    monkeypatch.setattr(Watch, "_pause_s", lambda self: 0.0)
-    monkeypatch.setattr(Watch, "_answer_s", lambda self: 30.0)
+    monkeypatch.setattr(Ec2PreemptionWatcher, "_pause_s", lambda self: 0.0)
+    monkeypatch.setattr(Ec2PreemptionWatcher, "_answer_s", lambda self: 30.0)
 
     def check(reply: Reply) -> None:
         rest = [reply]
@@ -157,7 +157,7 @@ def test_whatever_the_machine_answers_once_its_notice_is_heard_after_it(
             return rest.pop() if first else answering("", reply)(asked)
 
         machine.answering = answer
-        watch = Watch({"AWS_EC2_METADATA_SERVICE_ENDPOINT": machine.url})
+        watch = Ec2PreemptionWatcher({"AWS_EC2_METADATA_SERVICE_ENDPOINT": machine.url})
         watch.run()
         assert watch.notice is not None
         assert not well("notice", reply) or watch.notice == NOTICE["time"]

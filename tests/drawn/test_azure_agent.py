@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from runspec_agent.base import boot
 from runspec_agent.base.job_env import Failure
-from runspec_agent.preemption.azure import Events
+from runspec_agent.preemption.azure import ScheduledEventsWatcher
 from runspec_agent.secrets import key_vault
 from runspec_agent.store import blob, managed_identity, ranged_read, s3
 from runspec_agent.store.blob import BlobBucket
@@ -41,7 +41,7 @@ WHEN = "Sun, 22 Nov 2026 00:30:00 GMT"
 PATHS = {
     "/metadata/identity/oauth2/token": "Token",
     "/secrets/s": "Secret",
-    "/metadata/scheduledevents": "Events",
+    "/metadata/scheduledevents": "ScheduledEventsWatcher",
     "/metadata/instance/compute/name": "Name",
 }
 GIVEN = {
@@ -58,7 +58,10 @@ def event(kind: str, machine: str) -> dict[str, Any]:
     return {"EventId": "e", "EventType": kind, "Resources": [machine], "NotBefore": WHEN}
 
 
-NOTICE = {"DocumentIncarnation": 1, "Events": [event("Freeze", NAME), event("Preempt", NAME)]}
+NOTICE = {
+    "DocumentIncarnation": 1,
+    "ScheduledEventsWatcher": [event("Freeze", NAME), event("Preempt", NAME)],
+}
 
 
 class Job(NamedTuple):
@@ -142,7 +145,7 @@ def secret(job: Job) -> str:
 
 def notice(job: Job) -> Any:
     """Look as the thread does, whose misses are no end."""
-    watch = Events(job.env)
+    watch = ScheduledEventsWatcher(job.env)
     for _ in range(3):
         try:
             if found := watch._look():
@@ -169,7 +172,7 @@ def notices(machine: Machine) -> st.SearchStrategy[Case]:
     """Draw events of any machine before the one of this machine."""
     kinds = st.sampled_from(("Freeze", "Reboot", "Redeploy", "Preempt", "xNew"))
     others = st.lists(st.builds(event, kinds, st.sampled_from(("vmss_30", "")))).map(
-        lambda some: {**NOTICE, "Events": [*some, event("Preempt", NAME.upper())]}
+        lambda some: {**NOTICE, "ScheduledEventsWatcher": [*some, event("Preempt", NAME.upper())]}
     )
     return of_json(NOTICE, told=others)
 
@@ -200,7 +203,7 @@ WAYS = {
     "token": Way("Token", token, TOKEN, lambda machine: of_json(GIVEN)),
     "secret": Way("Secret", secret, SECRET, lambda machine: of_json(VALUE)),
     "token of a secret": Way("Token", secret, SECRET, lambda machine: of_json(GIVEN)),
-    "notice": Way("Events", notice, WHEN, notices, (None, "once")),
+    "notice": Way("ScheduledEventsWatcher", notice, WHEN, notices, (None, "once")),
     "name": Way(
         "Name",
         notice,
@@ -234,7 +237,7 @@ def job(server: Server, monkeypatch: pytest.MonkeyPatch) -> Job:
         monkeypatch.setenv(name, value)
     machine, server.answering = found.machine, found.machine.answer
     server.wrong.clear()
-    for kind, known in (("Token", GIVEN), ("Secret", VALUE), ("Events", NOTICE)):
+    for kind, known in (("Token", GIVEN), ("Secret", VALUE), ("ScheduledEventsWatcher", NOTICE)):
         machine.says(kind, known)
     machine.truth["Name"] = lambda _: Reply(200, {}, NAME.encode())
     return found

@@ -13,7 +13,7 @@ from hypothesis import given, settings, strategies as st
 
 from runspec_jobs.errors import Damaged
 from runspec_jobs.state import journal
-from runspec_jobs.state.journal import Event, Journal, Memory
+from runspec_jobs.state.journal import Event, Journal, RunState
 from tests.faults.cells import started
 from tests.faults.world import LONG, Driver, new_world
 
@@ -167,7 +167,7 @@ def test_a_longer_journal_never_knows_less(events: list[dict[str, Any]]) -> None
         assert knows(after, before)
 
 
-def knows(after: Memory, before: Memory) -> bool:
+def knows(after: RunState, before: RunState) -> bool:
     return (
         after.begun >= before.begun
         and set(after.answers) >= set(before.answers)

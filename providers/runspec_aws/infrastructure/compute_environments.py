@@ -9,7 +9,7 @@ from runspec_aws import timing
 from runspec_aws.infrastructure import launch_template, lustre
 from runspec_aws.naming import batch, in_turn, named, tags
 from runspec_aws.options import AwsOptions
-from runspec_aws.resources.job_kind import Shape, shape
+from runspec_aws.resources.job_kind import JobKind, shape
 from runspec_aws.resources.request import alone, machines, needs
 from runspec_jobs.provider import Capacity, Request, Scope, Spec, Step
 
@@ -164,7 +164,7 @@ def _types(spec: Spec, options: AwsOptions) -> tuple[str, ...]:
 
 def one_type(spec: Spec) -> bool:
     """Say whether all nodes must be of one type: those of a gang, and close ones."""
-    return shape(spec) is Shape.NODES or spec.cluster.placement is not None or alone(spec)
+    return shape(spec) is JobKind.NODES or spec.cluster.placement is not None or alone(spec)
 
 
 def _queue(spec: Spec, options: AwsOptions) -> dict[str, Any]:

@@ -12,7 +12,7 @@ MAX_ATTEMPTS = 10  # https://docs.aws.amazon.com/batch/latest/APIReference/API_R
 LARGEST_ARRAY = 10_000  # https://docs.aws.amazon.com/batch/latest/userguide/service_limits.html
 
 
-class Shape(StrEnum):
+class JobKind(StrEnum):
     """One job; an array, whose children are tasks or nodes; or a gang of nodes."""
 
     SINGLE = "single"
@@ -20,7 +20,7 @@ class Shape(StrEnum):
     NODES = "nodes"
 
 
-def shape(spec: Spec) -> Shape:
+def shape(spec: Spec) -> JobKind:
     """Give the shape of *spec*.
 
     A gang (multi-node parallel) runs on-demand, cannot be an array and replaces no node, so nodes on spot,
@@ -29,11 +29,11 @@ def shape(spec: Spec) -> Shape:
     """
     nodes, count = spec.cluster.nodes.max, len(tasks(spec))
     if nodes * count == 1:
-        return Shape.SINGLE
+        return JobKind.SINGLE
     together = not spec.cluster.nodes.elastic and count == 1
     if nodes > 1 and together and spec.cluster.capacity is Capacity.ON_DEMAND:
-        return Shape.NODES
-    return Shape.ARRAY
+        return JobKind.NODES
+    return JobKind.ARRAY
 
 
 def spot(spec: Spec, options: AwsOptions) -> bool:
@@ -43,7 +43,7 @@ def spot(spec: Spec, options: AwsOptions) -> bool:
     https://docs.aws.amazon.com/AmazonECS/latest/developerguide/fargate-capacity-providers.html
     """
     asked = spec.cluster.capacity is not Capacity.ON_DEMAND or options.queue is not None
-    return asked and not options.fargate and shape(spec) is not Shape.NODES
+    return asked and not options.fargate and shape(spec) is not JobKind.NODES
 
 
 def attempts(spec: Spec) -> int:
@@ -58,6 +58,6 @@ def children(spec: Spec) -> int:
 
 def child(shape: str, nodes: int, task: int, rank: int) -> Mapping[str, int]:
     """Give where the node *rank* of *task* is in a job of this *shape*."""
-    if shape == Shape.ARRAY:
+    if shape == JobKind.ARRAY:
         return {"index": task * nodes + rank}
-    return {"node": rank} if shape == Shape.NODES else {}
+    return {"node": rank} if shape == JobKind.NODES else {}

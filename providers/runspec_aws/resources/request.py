@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from runspec_aws.options import AwsOptions
 from runspec_aws.resources.instance_types import INSTANCES, KNOWN, MIB, Instance, fitting
-from runspec_aws.resources.job_kind import Shape, shape
+from runspec_aws.resources.job_kind import JobKind, shape
 from runspec_jobs.provider import Launch, Spec
 
 MEMORY_PER_CPU_MIB = 2048 - 128  # fits the smallest machines, less what the system takes
@@ -25,7 +25,7 @@ FARGATE: tuple[tuple[float, int, int, int], ...] = (
 )
 
 
-class Needs(NamedTuple):
+class ResourceRequest(NamedTuple):
     """What one node asks for; *cpus* as text, since Fargate sells quarters."""
 
     cpus: str
@@ -40,18 +40,18 @@ class Needs(NamedTuple):
         return [{"type": kind, "value": value} for kind, value in found]
 
 
-def needs(spec: Spec, options: AwsOptions) -> Needs:
+def needs(spec: Spec, options: AwsOptions) -> ResourceRequest:
     """Give what a node of *spec* asks for; what it leaves open is its share of the smallest machine."""
     gpus, memory_mib = spec.cluster.gpus or 0, _mib(spec.cluster.memory)
     cpus = spec.cluster.cpus or 1
     if options.fargate:
         size = on_fargate(spec)
-        return Needs(*size, 0) if size else Needs(str(cpus), memory_mib or 1, 0)
+        return ResourceRequest(*size, 0) if size else ResourceRequest(str(cpus), memory_mib or 1, 0)
     if gpus and (found := fitting(cpus, memory_mib or 1, gpus, spec.cluster.gpu_type)):
         share = found[0].usable_mib * gpus // found[0].gpus
         cores = found[0].cpus * gpus // found[0].gpus
-        return Needs(str(spec.cluster.cpus or max(1, cores)), memory_mib or share, gpus)
-    wanted = Needs(str(cpus), memory_mib or MEMORY_PER_CPU_MIB * cpus, gpus)
+        return ResourceRequest(str(spec.cluster.cpus or max(1, cores)), memory_mib or share, gpus)
+    wanted = ResourceRequest(str(cpus), memory_mib or MEMORY_PER_CPU_MIB * cpus, gpus)
     return _alone(wanted, spec, options) if alone(spec) else wanted
 
 
@@ -63,11 +63,13 @@ def alone(spec: Spec) -> bool:
     https://docs.aws.amazon.com/batch/latest/userguide/multi-node-parallel-jobs.html
     """
     return (
-        spec.launch is not Launch.NONE and shape(spec) is Shape.ARRAY and spec.cluster.nodes.max > 1
+        spec.launch is not Launch.NONE
+        and shape(spec) is JobKind.ARRAY
+        and spec.cluster.nodes.max > 1
     )
 
 
-def _alone(wanted: Needs, spec: Spec, options: AwsOptions) -> Needs:
+def _alone(wanted: ResourceRequest, spec: Spec, options: AwsOptions) -> ResourceRequest:
     """Ask for more than half of the machine's cores, so that no two nodes fit on it."""
     kind = spec.cluster.gpu_type
     known = [KNOWN[name] for name in options.instance_types if name in KNOWN]

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 
 from runspec_aws.errors import got, translated
 from runspec_aws.session.clients import Session
-from runspec_aws.status.poll import AT_ONCE, Asking, Job, has_ended
+from runspec_aws.status.poll import AT_ONCE, Job, JobPoller, has_ended
 
 WAITS = ("SUBMITTED", "PENDING", "RUNNABLE", "STARTING")
 LISTED = 10_000  # the largest array
@@ -33,7 +33,7 @@ class Children:
     """Looks at the children of arrays, as seldom as that is news."""
 
     def __init__(
-        self, session: Session, asking: Asking, clock: Callable[[], float] = time.monotonic
+        self, session: Session, asking: JobPoller, clock: Callable[[], float] = time.monotonic
     ) -> None:
         self.session, self.asking, self.clock = session, asking, clock
         self._seen: dict[str, Seen] = {}

@@ -9,18 +9,18 @@ from typing import Any, NamedTuple
 from runspec_aws import attempts as tries, reasons, timing
 from runspec_aws.errors import got, translated
 from runspec_aws.lookup import QUEUE, described
-from runspec_aws.resources.job_kind import Shape
+from runspec_aws.resources.job_kind import JobKind
 from runspec_aws.session.clients import Session
 from runspec_aws.status.array_children import Children
-from runspec_aws.status.poll import AT_ONCE, Asking, Job
+from runspec_aws.status.poll import AT_ONCE, Job, JobPoller
 from runspec_aws.store.objects import Objects
 from runspec_jobs.provider import (
     NOT_NEEDED,
-    Answer,
-    Change,
     Conflict,
+    MembershipChange,
     NodeStatus,
     RemoteError,
+    Response,
     State,
     Status,
     blamed,
@@ -59,7 +59,7 @@ class Jobs:
     def __init__(self, session: Session, files: Objects) -> None:
         self.session = session
         self.files = files
-        self.asking = Asking(session)
+        self.asking = JobPoller(session)
         self.children = Children(session, self.asking)
         self._ids: dict[str, str] = {}
         self._records: dict[str, dict[str, Any]] = {}
@@ -82,7 +82,7 @@ class Jobs:
             self._records[run] = read_record(found, f"the record of {run}")
         return self._records[run]
 
-    def find(self, run: str) -> Answer | None:
+    def find(self, run: str) -> Response | None:
         """Give the job of *run*. Of several, the oldest is it, and the others are ended.
 
         The claim lets one of them run, whichever: it is the one that counts, if there is one yet.
@@ -148,7 +148,7 @@ class Jobs:
         """Describe the job of *run*, and its children as far as there may be news of them."""
         if run in self._ids:
             job, places = self._ids[run], [place.job for place in self.places(run, record)]
-            if record["shape"] == Shape.ARRAY and len(places) >= AT_ONCE:
+            if record["shape"] == JobKind.ARRAY and len(places) >= AT_ONCE:
                 self.children.look(job, places)
             else:
                 self.asking.describe([job, *places])
@@ -180,9 +180,9 @@ class Jobs:
     def places(self, run: str, record: Mapping[str, Any]) -> list[Place]:
         """Give every node of every task, with the id of its job."""
         job, nodes = self._ids[run], record["nodes"]
-        if record["shape"] == Shape.SINGLE:
+        if record["shape"] == JobKind.SINGLE:
             return [Place(0, 0, job)]
-        if record["shape"] == Shape.NODES:
+        if record["shape"] == JobKind.NODES:
             return [Place(0, rank, f"{job}#{rank}") for rank in range(nodes)]
         count = nodes
         for _, values in record["sweep"]:
@@ -210,7 +210,7 @@ class Jobs:
 
     def _why(self, run: str, record: Mapping[str, Any], job: Job) -> str:
         """Say why *job* waits; an array is PENDING while its children do, and each of them says why."""
-        if record["shape"] != Shape.ARRAY or job["status"] != "PENDING":
+        if record["shape"] != JobKind.ARRAY or job["status"] != "PENDING":
             return reasons.waiting(job)
         places = [place.job for place in self.places(run, record)]
         child = self.children.waiting(self._ids[run], places)
@@ -234,7 +234,7 @@ class Jobs:
                     self._called_off.add(child["jobId"])
         return end
 
-    def changes(self, run: str) -> Sequence[Change]:
+    def changes(self, run: str) -> Sequence[MembershipChange]:
         """Give the changes of an elastic job: a list for each task, and a get for each change."""
         base, files = f"runs/{run}/", self.files
         return elastic_changes(
@@ -317,7 +317,7 @@ class Jobs:
         record, job = self.record(run), self.job(run)
         if record is None or job is None or self._state(job).terminal:
             return
-        if record["shape"] != Shape.ARRAY:
+        if record["shape"] != JobKind.ARRAY:
             self.end(run)
             return
         for task in set(tasks) - self._wished.setdefault(run, set()):

@@ -29,7 +29,7 @@ def has_ended(job: Job) -> bool:
     return job["status"] in ("SUCCEEDED", "FAILED")
 
 
-class Asking:
+class JobPoller:
     """What the service has said of jobs, by their ids, and how late it is there."""
 
     def __init__(self, session: Session) -> None:

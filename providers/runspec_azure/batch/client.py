@@ -14,7 +14,7 @@ from runspec_azure.batch.infrastructure import autoscale
 from runspec_azure.batch.job import job
 from runspec_azure.batch.logs import Logs
 from runspec_azure.batch.options import BatchOptions
-from runspec_azure.batch.orphans import Collector
+from runspec_azure.batch.orphans import OrphanFinder
 from runspec_azure.batch.status import Tasks
 from runspec_azure.batch.task_stop import Stops
 from runspec_azure.errors import code_of, status_of
@@ -23,18 +23,18 @@ from runspec_azure.store.blobs import Blobs
 from runspec_azure.store.layout import INSIDE_SHA256, STATE
 from runspec_jobs.provider import (
     AlreadyExists,
-    Answer,
     Bundle,
-    Change,
     Client,
     Conflict,
     Facts,
-    Litter,
+    MembershipChange,
     NoAnswer,
+    Orphan,
     OutputFile,
     Progress,
     RemoteError,
     Request,
+    Response,
     Status,
     Step,
     Stream,
@@ -78,7 +78,7 @@ class AzureClient:
 
         return Signer(self.blobs)
 
-    def call(self, request: Request) -> Answer:
+    def call(self, request: Request) -> Response:
         path = request.params.get("path", {})
         if request.operation == "empty_prefix":
             self.blobs.empty(request.params["prefix"])
@@ -96,7 +96,7 @@ class AzureClient:
             return self._wake(request)
         return self._make(request)
 
-    def _make(self, request: Request) -> Answer:
+    def _make(self, request: Request) -> Response:
         body = _timed(self.signer.with_urls(request.params["body"]))
         try:
             answer = self._sent(request, body)
@@ -112,7 +112,7 @@ class AzureClient:
             _refuse_refused(answer)
         return named(request)
 
-    def _wake(self, request: Request) -> Answer:
+    def _wake(self, request: Request) -> Response:
         """Have a pool look for machines now. One that cannot be asked to is awake, and looks again in five minutes.
 
         One that was made just now is not asked. Who was killed in between asks it: it is being resized,
@@ -134,7 +134,7 @@ class AzureClient:
             return self.session.management.make_pool(path, body)
         return self.session.make(request.operation, path, body)
 
-    def _undo(self, request: Request) -> Answer:
+    def _undo(self, request: Request) -> Response:
         """Take something away, and wait until it is gone."""
         path = request.params["path"]
         if request.operation == "Pool_Delete":
@@ -176,10 +176,10 @@ class AzureClient:
                 return None
             raise
 
-    def find(self, step: Step) -> Answer | None:
+    def find(self, step: Step) -> Response | None:
         return self._find(step.do)
 
-    def _find(self, do: Request) -> Answer | None:
+    def _find(self, do: Request) -> Response | None:
         path, body = do.params.get("path", {}), do.params["body"]
         if do.operation == "BlockBlob_Upload":
             return None if self.blobs.size(path["blob"]) is None else {"blob": path["blob"]}
@@ -201,7 +201,7 @@ class AzureClient:
 
     def _same(
         self, look: str, path: Mapping[str, str], do: Request, keys: Sequence[str]
-    ) -> Answer | None:
+    ) -> Response | None:
         """Give what is there by that name, if it is ours. Raises Conflict if it is not."""
         found, body = self._got(look, path), do.params["body"]
         if found is None or found.get("state") == "deleting":
@@ -212,7 +212,7 @@ class AzureClient:
                 raise Conflict(what, "take it away, or choose another prefix")
         return named(do)
 
-    def _same_pool(self, name: str, body: Mapping[str, Any]) -> Answer | None:
+    def _same_pool(self, name: str, body: Mapping[str, Any]) -> Response | None:
         """Give a pool that the Resource Manager made; the data plane tells its identities, too."""
         found = self._got("Pool_Get", {"poolId": name})
         if found is None or found.get("state") == "deleting":
@@ -235,7 +235,7 @@ class AzureClient:
         """A pool takes jobs at once; its machines come later."""
         return True
 
-    def stage(self, request: Request, bundle: Bundle, progress: Progress) -> Answer:
+    def stage(self, request: Request, bundle: Bundle, progress: Progress) -> Response:
         key = request.params["path"]["blob"]
         self.blobs.put_folder(key, bundle, progress)
         return {"blob": key}
@@ -271,7 +271,7 @@ class AzureClient:
             return
         self.stops.stop(run, record, seats_of(record, tasks))
 
-    def changes(self, run: str) -> Sequence[Change]:
+    def changes(self, run: str) -> Sequence[MembershipChange]:
         return self.tasks.changes(run)
 
     def keep_state(self, run: str, content: bytes) -> None:
@@ -283,8 +283,8 @@ class AzureClient:
     def kept_runs(self) -> Sequence[str]:
         return self.blobs.folders(self.blobs.key("runs", ""))
 
-    def litter(self, runs: Collection[str], made: Collection[str]) -> Iterable[Litter]:
-        return Collector(self.session, self.blobs).litter(runs, made)
+    def litter(self, runs: Collection[str], made: Collection[str]) -> Iterable[Orphan]:
+        return OrphanFinder(self.session, self.blobs).litter(runs, made)
 
     def streams(self, run: str) -> Sequence[Stream]:
         return self.logs.streams(run)
@@ -322,7 +322,7 @@ def _timed(value: Any) -> Any:
     return value[autoscale.CLOCK].replace(autoscale.CLOCK, f"{until:%Y-%m-%dT%H:%M:%SZ}")
 
 
-def named(do: Request) -> Answer:
+def named(do: Request) -> Response:
     """Give the answer of a call: what it made, by name; the service's own holds nothing of use."""
     body = do.params["body"]
     if do.service == "arm":

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from runspec_jobs.provider import Rehearsal, Unavailable
+from runspec_jobs.provider import Emulation, Unavailable
 
 ACCOUNT = "rehearsal"
 # What a profile needs and may not have yet.
@@ -26,7 +26,7 @@ BATCH_KEY, STORAGE_KEY = "RUNSPEC_REHEARSAL_BATCH_KEY", "RUNSPEC_REHEARSAL_STORA
 
 
 @contextlib.contextmanager
-def stage(options: Mapping[str, Any], folder: Path, engine: str | None) -> Iterator[Rehearsal]:
+def stage(options: Mapping[str, Any], folder: Path, engine: str | None) -> Iterator[Emulation]:
     """Start Azurite and the stand-in for Azure Batch; give the way to them."""
     from runspec_emulators.azure.batch.server import AzureBatch
     from runspec_emulators.azure.blob import Blobs
@@ -50,7 +50,7 @@ def stage(options: Mapping[str, Any], folder: Path, engine: str | None) -> Itera
             AzureBatch(folder / "batch", ACCOUNT, engine=engine or "process", machine_env=below)
         )
         env = {**near.env, BATCH_KEY: near.key, STORAGE_KEY: blobs.key, **_secrets(found)}
-        yield Rehearsal(env, found | ways(near.url, blobs.url, blobs.account))
+        yield Emulation(env, found | ways(near.url, blobs.url, blobs.account))
 
 
 def ways(batch: str, blobs: str, account: str) -> dict[str, Any]:

@@ -12,7 +12,7 @@ from runspec_azure.batch.status import Tasks, tried
 from runspec_azure.errors import status_of
 from runspec_azure.session.clients import Session
 from runspec_azure.store.blobs import Blobs
-from runspec_azure.timing import Turns
+from runspec_azure.timing import PollScheduler
 from runspec_jobs.provider import Chunk, RemoteError, Stream, seat
 
 BLOCK_BYTES = 1 << 20
@@ -35,7 +35,7 @@ class Logs:
     def __init__(self, session: Session, blobs: Blobs, tasks: Tasks) -> None:
         self.session, self.blobs, self.tasks = session, blobs, tasks
         self._streams: dict[tuple[str, int, int], TaskStream] = {}
-        self.turns = Turns(lambda: timing.POLL_S)
+        self.turns = PollScheduler(lambda: timing.POLL_S)
         self.ended: set[str] = set()  # runs of which all that is there is to be read now
 
     def streams(self, run: str) -> Sequence[Stream]:

@@ -8,18 +8,18 @@ from typing import Any
 from runspec_azure.naming import batch, blob
 from runspec_azure.session.clients import Session
 from runspec_azure.store.blobs import Blobs
-from runspec_jobs.provider import Litter, Request
+from runspec_jobs.provider import Orphan, Request
 
 OURS = "runspec"  # the name of the metadata that says so
 
 
-class Collector:
+class OrphanFinder:
     """Looks through one account and container."""
 
     def __init__(self, session: Session, blobs: Blobs) -> None:
         self.session, self.blobs = session, blobs
 
-    def litter(self, runs: Collection[str], made: Collection[str]) -> Iterator[Litter]:
+    def litter(self, runs: Collection[str], made: Collection[str]) -> Iterator[Orphan]:
         """Give all that is neither of *runs* nor one of the names in *made*, in the order to remove it."""
         jobs = {
             found["id"]: found
@@ -33,25 +33,25 @@ class Collector:
         needed = any(run.alive for run in alone)  # by a job that nobody knows
         yield from (found._replace(alive=found.alive or needed) for found in self._shared(made))
 
-    def _runs(self, forgotten: list[str], jobs: Mapping[str, Any], base: str) -> Iterator[Litter]:
+    def _runs(self, forgotten: list[str], jobs: Mapping[str, Any], base: str) -> Iterator[Orphan]:
         for run in forgotten:
             alive = run in jobs and jobs[run]["state"] != "completed"
             where = {"container": self.blobs.options.container, "prefix": f"{base}{run}/"}
             delete = (batch("Job_Delete", {"jobId": run}),) if run in jobs else ()
             remove = (*delete, Request("runspec", "empty_prefix", where))
-            yield Litter(f"run {run}{', whose job is alive' if alive else ''}", remove, run, alive)
+            yield Orphan(f"run {run}{', whose job is alive' if alive else ''}", remove, run, alive)
 
-    def _shared(self, made: Collection[str]) -> Iterator[Litter]:
+    def _shared(self, made: Collection[str]) -> Iterator[Orphan]:
         for pool in self.session.pages("Pool_List", query={"$select": "id,state,metadata"}):
             name = pool["id"]
             if _mark(pool) == "pool" and pool["state"] != "deleting" and name not in made:
-                yield Litter(f"pool {name}", (batch("Pool_Delete", {"poolId": name}),))
+                yield Orphan(f"pool {name}", (batch("Pool_Delete", {"poolId": name}),))
         container = self.blobs.options.container
         for kind in ("blobs", "inside"):
             for found in self.blobs.listing(self.blobs.key(kind, "")):
                 if found.key not in made:
                     remove = blob("Blob_Delete", container, found.key)
-                    yield Litter(f"upload {found.key} ({found.size:,} bytes)", (remove,))
+                    yield Orphan(f"upload {found.key} ({found.size:,} bytes)", (remove,))
 
 
 def _mark(thing: Mapping[str, Any]) -> str:

@@ -12,12 +12,12 @@ from runspec_azure.batch.check import check
 from runspec_azure.batch.options import BatchOptions
 from runspec_jobs.provider import (
     Client,
+    Emulation,
     Facts,
     Finding,
     Options,
     Probe,
     Problem,
-    Rehearsal,
     Spec,
     Step,
 )
@@ -62,7 +62,7 @@ class AzureBatchProvider:
 
     def rehearse(
         self, options: Mapping[str, Any], folder: Path, engine: str | None
-    ) -> AbstractContextManager[Rehearsal]:
+    ) -> AbstractContextManager[Emulation]:
         from runspec_azure.batch.emulator import stage
 
         return stage(options, folder, engine)

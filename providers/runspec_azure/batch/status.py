@@ -16,7 +16,7 @@ from runspec_azure.session.clients import Session
 from runspec_azure.store.blobs import Blobs
 from runspec_jobs.provider import (
     Attempt,
-    Change,
+    MembershipChange,
     NodeStatus,
     RemoteError,
     State,
@@ -243,7 +243,7 @@ class Tasks:
                 self.call_off(run, task["id"])
         return end
 
-    def changes(self, run: str) -> Sequence[Change]:
+    def changes(self, run: str) -> Sequence[MembershipChange]:
         """Give the changes of an elastic job: a list for each task, and a get for each change."""
         base, blobs = f"runs/{run}/", self.blobs
         return elastic_changes(

@@ -18,17 +18,17 @@ from runspec_azure.batchai.store import volumes
 from runspec_azure.batchai.store.container import Store
 from runspec_azure.batchai.store.volumes import STORE
 from runspec_jobs.provider import (
-    Answer,
     Bundle,
     Client,
     Facts,
-    Litter,
     NoAnswer,
     NodeStatus,
+    Orphan,
     OutputFile,
     Progress,
     RemoteError,
     Request,
+    Response,
     State,
     Status,
     Step,
@@ -64,7 +64,7 @@ class BatchAiClient:
         self._codes: dict[str, tuple[float, Mapping[int, int], bool]] = {}
         self._why: tuple[float, str] = (-WHY_S, "")
 
-    def call(self, request: Request) -> Answer:
+    def call(self, request: Request) -> Response:
         self._seen = ("", 0.0, [])
         if request.operation == "in_turn":
             for part in each(request):
@@ -101,7 +101,7 @@ class BatchAiClient:
             time.sleep(pause_s)
             pause_s = min(LONGEST_PAUSE_S, pause_s * 1.5)
 
-    def find(self, step: Step) -> Answer | None:
+    def find(self, step: Step) -> Response | None:
         if step.do.operation == "upload_folder":
             there = self.store.has(step.do.params["path"]["prefix"])
             return named(step.do) if there else None
@@ -123,11 +123,11 @@ class BatchAiClient:
             )
         return provisioning(found) != "creating"
 
-    def stage(self, request: Request, bundle: Bundle, progress: Progress) -> Answer:
+    def stage(self, request: Request, bundle: Bundle, progress: Progress) -> Response:
         self.store.put_folder(request.params["path"]["prefix"], bundle, progress)
         return named(request)
 
-    def remember(self, run: str, answers: Mapping[str, Answer]) -> None:
+    def remember(self, run: str, answers: Mapping[str, Response]) -> None:
         names = [a["jobName"] for step, a in answers.items() if step.startswith("job")]
         if names:
             self._jobs[run] = sorted(names)
@@ -222,8 +222,8 @@ class BatchAiClient:
         if self.store.writable and not LATER.search(job):
             self.store.remove(volumes.state(FIRST.sub("", job), self.options))
 
-    def litter(self, runs: Collection[str], made: Collection[str]) -> Iterable[Litter]:
-        return orphans.Collector(self.arm, self.store).litter(runs, made)
+    def litter(self, runs: Collection[str], made: Collection[str]) -> Iterable[Orphan]:
+        return orphans.OrphanFinder(self.arm, self.store).litter(runs, made)
 
     def streams(self, run: str) -> Sequence[Stream]:
         made = [stream for task, job in self._found(run) for stream in self._streams_of(task, job)]
@@ -254,7 +254,7 @@ class BatchAiClient:
         return found
 
 
-def named(request: Request) -> Answer:
+def named(request: Request) -> Response:
     """Give the names of what *request* makes: all that later steps and clients need."""
     keys = (
         "resourceGroupName",

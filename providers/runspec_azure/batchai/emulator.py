@@ -10,7 +10,7 @@ from typing import Any
 
 from runspec_azure.batch.emulator import AZURITE
 from runspec_azure.batchai.discover.survey import NO_MPIRUN
-from runspec_jobs.provider import Rehearsal, Unavailable, UsageError
+from runspec_jobs.provider import Emulation, Unavailable, UsageError
 
 SUBSCRIPTION = "00000000-0000-0000-0000-000000000000"
 # What a profile needs and may not have yet.
@@ -26,7 +26,7 @@ KEY = "RUNSPEC_REHEARSAL_STORAGE_KEY"
 
 
 @contextlib.contextmanager
-def stage(options: Mapping[str, Any], folder: Path, engine: str | None) -> Iterator[Rehearsal]:
+def stage(options: Mapping[str, Any], folder: Path, engine: str | None) -> Iterator[Emulation]:
     """Start Azurite and the stand-in for Batch AI; give the way to them."""
     from runspec_emulators.azure.batchai import BatchAI
     from runspec_emulators.azure.blob import Blobs
@@ -52,7 +52,7 @@ def stage(options: Mapping[str, Any], folder: Path, engine: str | None) -> Itera
         near = stack.enter_context(
             BatchAI(folder / "batchai", engine=engine or "process", **settings)
         )
-        yield Rehearsal(
+        yield Emulation(
             {**near.env, **lacks(engine), KEY: blobs.key, **secrets(found)},
             found | ways(near.url, blobs, found),
         )

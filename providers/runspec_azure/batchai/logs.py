@@ -18,7 +18,7 @@ from runspec_azure.batchai.attempts import TRIES as TRIES_FILE
 from runspec_azure.batchai.session import Arm, place
 from runspec_azure.session.clouds import is_confidential
 from runspec_azure.session.responses import elements
-from runspec_azure.timing import Turns
+from runspec_azure.timing import PollScheduler
 from runspec_jobs.provider import Chunk, NoAnswer, OutputFile, RemoteError
 
 STDOUTERR = "stdouterr"
@@ -64,7 +64,7 @@ class Files:
         self._streams: dict[tuple[str, str], FileStream] = {}
         self._listed: dict[str, Listed] = {}
         self._nodes: dict[str, list[str]] = {}  # that each job was prepared on, as they were seen
-        self.turns = Turns(lambda: timing.POLL_S)
+        self.turns = PollScheduler(lambda: timing.POLL_S)
 
     def streams(
         self, task: int, path: Mapping[str, str], *, over: bool, waits: bool = False

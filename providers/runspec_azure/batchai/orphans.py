@@ -10,7 +10,7 @@ from runspec_azure.batchai.lookup import Placed, jobs, ours
 from runspec_azure.batchai.naming import CLUSTER, batchai
 from runspec_azure.batchai.session import Arm
 from runspec_azure.batchai.store.container import Store
-from runspec_jobs.provider import Litter, Request
+from runspec_jobs.provider import Orphan, Request
 
 # Neither clusters nor jobs have tags in this API. A cluster of ours is named by its content, and a
 # job of ours holds its run in a variable as well as in its name.
@@ -18,14 +18,14 @@ TASK = re.compile(r"-\d{5}")
 RECORD = "record.json"  # beside a run of azure-batch: not ours to judge
 
 
-class Collector:
+class OrphanFinder:
     """Looks through one workspace and one container."""
 
     def __init__(self, arm: Arm, store: Store) -> None:
         self.arm, self.store, self.options = arm, store, arm.options
         self.path: Mapping[str, str] = batchai("Workspaces_Get", self.options).params["path"]
 
-    def litter(self, runs: Collection[str], made: Collection[str]) -> Iterator[Litter]:
+    def litter(self, runs: Collection[str], made: Collection[str]) -> Iterator[Orphan]:
         """Give all that is neither of *runs* nor one of the names in *made*, in the order to remove it."""
         placed = jobs(self.arm, self.path)
         alone: dict[str, list[Placed]] = {}
@@ -51,18 +51,18 @@ class Collector:
             run for run in self.store.folders(base) if not self.store.there(f"{base}{run}/{RECORD}")
         ]
 
-    def _run(self, run: str, placed: list[Placed]) -> Litter:
+    def _run(self, run: str, placed: list[Placed]) -> Orphan:
         alive = any(one.alive for one in placed)
         remove = [self._call("Jobs_Delete", one.experiment, one.job.name) for one in placed]
         if self.store.named:
             remove.append(self._emptied(f"{self.options.prefix}/runs/{run}/"))
-        return Litter(
+        return Orphan(
             f"run {run}{', whose job is alive' if alive else ''}", tuple(remove), run, alive
         )
 
     def _experiment(
         self, placed: list[Placed], others: list[Placed], made: Collection[str]
-    ) -> Iterator[Litter]:
+    ) -> Iterator[Orphan]:
         """Give the profile's own, when nothing else is in it and no plan on record speaks of it."""
         name = self.options.experiment
         if not ours(self.arm.look("Workspaces", self.path)):
@@ -71,9 +71,9 @@ class Collector:
         if name not in known or name in made or any(one.experiment == name for one in others):
             return
         alive = any(one.alive for one in placed if one.experiment == name)
-        yield Litter(f"experiment {name}", (self._call("Experiments_Delete", name),), alive=alive)
+        yield Orphan(f"experiment {name}", (self._call("Experiments_Delete", name),), alive=alive)
 
-    def _clusters(self, placed: list[Placed], made: Collection[str]) -> Iterator[Litter]:
+    def _clusters(self, placed: list[Placed], made: Collection[str]) -> Iterator[Orphan]:
         for cluster in self.arm.clusters(self.path):
             name = str(cluster.name)
             if not CLUSTER.fullmatch(name) or name in made or name == self.options.cluster:
@@ -84,16 +84,16 @@ class Collector:
             nodes = cluster.current_node_count or 0
             what = f"cluster {name} ({nodes} node{'' if nodes == 1 else 's'} of {cluster.vm_size})"
             remove = batchai("Clusters_Delete", self.options, {"clusterName": name})
-            yield Litter(what, (remove,), alive=alive)
+            yield Orphan(what, (remove,), alive=alive)
 
-    def _uploads(self, made: Collection[str]) -> Iterator[Litter]:
+    def _uploads(self, made: Collection[str]) -> Iterator[Orphan]:
         if not self.store.named:
             return
         base = f"{self.options.prefix}/files/"
         for name, size in self.store.sizes(base).items():
             where = f"{base}{name}/"
             if where not in made:
-                yield Litter(f"upload {where} ({size:,} bytes)", (self._emptied(where),))
+                yield Orphan(f"upload {where} ({size:,} bytes)", (self._emptied(where),))
 
     def _call(self, operation: str, experiment: str, job: str | None = None) -> Request:
         names = {"experimentName": experiment} | ({"jobName": job} if job else {})

@@ -11,14 +11,14 @@ from runspec_azure.batchai import check, plan
 from runspec_azure.batchai.options import BatchAiOptions
 from runspec_jobs.provider import (
     Client,
+    Emulation,
     Exported,
     Facts,
     Finding,
-    Foreign,
+    ForeignFile,
     Imported,
     Options,
     Problem,
-    Rehearsal,
     Spec,
     Step,
 )
@@ -53,7 +53,7 @@ class BatchAiProvider:
 
         return exported(steps)
 
-    def imports(self, job: Foreign, cluster: Foreign | None) -> Imported:
+    def imports(self, job: ForeignFile, cluster: ForeignFile | None) -> Imported:
         from runspec_azure.batchai.importing.importing import imported
 
         return imported(job, cluster)
@@ -65,7 +65,7 @@ class BatchAiProvider:
 
     def rehearse(
         self, options: Mapping[str, Any], folder: Path, engine: str | None
-    ) -> AbstractContextManager[Rehearsal]:
+    ) -> AbstractContextManager[Emulation]:
         from runspec_azure.batchai.emulator import stage
 
         return stage(options, folder, engine)

@@ -29,7 +29,7 @@ class Wishes(Protocol):
     def vm_size(self) -> str | None: ...
 
 
-class Needs(NamedTuple):
+class ResourceRequest(NamedTuple):
     """What one node asks for; what a spec leaves open is as little as there is."""
 
     cpus: int
@@ -39,9 +39,9 @@ class Needs(NamedTuple):
     disk_gib: float
 
 
-def needs(spec: Spec) -> Needs:
+def needs(spec: Spec) -> ResourceRequest:
     cluster = spec.cluster
-    return Needs(
+    return ResourceRequest(
         cluster.cpus or 1,
         (cluster.memory or 0) / GIB,
         cluster.gpus or 0,

@@ -9,9 +9,9 @@ from functools import partial
 from typing import Any
 
 from runspec_jobs.provider import (
-    Answer,
     NoAnswer,
     NodeStatus,
+    Response,
     RunspecError,
     State,
     Status,
@@ -21,13 +21,13 @@ from runspec_jobs.provider import (
     seats_of,
 )
 from runspec_slurm import reasons, task_stop, timing
-from runspec_slurm.lookup.ownership import Whose
+from runspec_slurm.lookup.ownership import JobOwnership
 from runspec_slurm.queue import Queue, Row
 from runspec_slurm.status import states, unknown_outcomes
-from runspec_slurm.status.unknown_outcomes import Doubts
-from runspec_slurm.status.workspace_poll import BATCH, Looks, Note, Seen, Try
+from runspec_slurm.status.unknown_outcomes import UnknownOutcomes
+from runspec_slurm.status.workspace_poll import BATCH, Note, Seen, Try, WorkspacePoller
 from runspec_slurm.store import elastic_records
-from runspec_slurm.store.workspace import NOTHING, Shelf, part_name
+from runspec_slurm.store.workspace import NOTHING, WorkspaceStore, part_name
 from runspec_slurm.task_stop import Endings
 
 CANCELLED = (
@@ -82,11 +82,13 @@ class Pace:
 class Jobs:
     """Jobs by the names of their runs. What the controller said just now it is not asked again."""
 
-    def __init__(self, shelf: Shelf, queue: Queue, looks: Looks, grace_s: float) -> None:
+    def __init__(
+        self, shelf: WorkspaceStore, queue: Queue, looks: WorkspacePoller, grace_s: float
+    ) -> None:
         self.shelf, self.queue, self.looks = shelf, queue, looks
         self.endings = Endings(queue, grace_s + timing.SAVE_S)
-        self.whose = Whose(shelf)
-        self.doubts = Doubts(shelf)
+        self.whose = JobOwnership(shelf)
+        self.doubts = UnknownOutcomes(shelf)
         self._ids: dict[str, str] = {}  # as the journal has them
         self._records: dict[str, dict[str, Any]] = {}
         self._paces: dict[str, Pace] = {}
@@ -123,17 +125,17 @@ class Jobs:
                 f"mkdir -p {place}/runs says so",
             )
 
-    def submit(self, run: str, argv: Sequence[str], script: str) -> Answer:
+    def submit(self, run: str, argv: Sequence[str], script: str) -> Response:
         """Submit the job of *run*. Where another one has the run already, that is the job."""
         job, holder = self.queue.submit(run, argv, script)
         self.forget(run)
         return self._answer(run, holder if holder.isdigit() else job)
 
-    def _answer(self, run: str, job: str) -> Answer:
+    def _answer(self, run: str, job: str) -> Response:
         self.remember(run, job)
         return {"job": job}
 
-    def find(self, run: str) -> Answer | None:
+    def find(self, run: str) -> Response | None:
         """Give the job of *run*, by who has claimed it, or else by its name; others of that name are ended.
 
         One that has no claim yet gets it first, so that no other one can begin meanwhile.

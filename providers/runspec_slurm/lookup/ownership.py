@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import NamedTuple, Protocol
 
-from runspec_slurm.store.workspace import NOTHING, Shelf
+from runspec_slurm.store.workspace import NOTHING, WorkspaceStore
 
 # run; the workspace by the name that jobs have it by, when the record was written, and when the job had its claim
 TIMES = f"""\
@@ -41,10 +41,10 @@ class Times(NamedTuple):
     last_s: float = math.inf  # a requeue counts as another submission, later than this
 
 
-class Whose:
+class JobOwnership:
     """Knows the jobs of runs; the workspace is asked at most once for a run, and only of one with another name."""
 
-    def __init__(self, shelf: Shelf) -> None:
+    def __init__(self, shelf: WorkspaceStore) -> None:
         self.shelf = shelf
         self._times: dict[str, Times] = {}
 

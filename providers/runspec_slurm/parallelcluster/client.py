@@ -10,24 +10,24 @@ from pathlib import Path
 from typing import Any
 
 from runspec_jobs.provider import (
-    Answer,
     Bundle,
-    Change,
     Client,
+    ExecSpec,
     Facts,
-    Interactive,
-    Litter,
+    MembershipChange,
     NoAnswer,
+    Orphan,
     OutputFile,
     Progress,
     RemoteError,
     Request,
+    Response,
+    Route,
     State,
     Status,
     Step,
     Stream,
     Unavailable,
-    Way,
     state_folder,
 )
 from runspec_slurm.client import SlurmClient
@@ -65,7 +65,7 @@ class ParallelClusterClient:
         self.cluster = options.cluster
         self.host = options.host
         self._slurm: SlurmClient | None = None
-        self._known: dict[str, Mapping[str, Answer]] = {}
+        self._known: dict[str, Mapping[str, Response]] = {}
 
     poll_s = 1.0  # as long as a look over SSH takes
 
@@ -75,7 +75,7 @@ class ParallelClusterClient:
     def _tell(self, line: str) -> None:
         self.told(line)
 
-    def remember(self, run: str, answers: Mapping[str, Answer]) -> None:
+    def remember(self, run: str, answers: Mapping[str, Response]) -> None:
         head = answers.get("head", {})
         self.cluster = self.cluster or head.get("cluster")
         self.host = self.host or head.get("host")
@@ -144,9 +144,9 @@ class ParallelClusterClient:
         place.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         return place
 
-    def call(self, request: Request) -> Answer:
+    def call(self, request: Request) -> Response:
         if request.service == OURS:
-            answer: Answer = {}
+            answer: Response = {}
             for one in each(request):
                 answer = self._call(one)
             return answer
@@ -165,7 +165,7 @@ class ParallelClusterClient:
         params.pop("clusterName", None)
         return request._replace(params=params)
 
-    def _call(self, request: Request) -> Answer:
+    def _call(self, request: Request) -> Response:
         name = request.params["clusterName"]
         match request.operation:
             case "create_cluster":
@@ -183,7 +183,7 @@ class ParallelClusterClient:
                 raise RemoteError(f"there is no operation '{other}' of ParallelCluster")
         return {}
 
-    def _learn(self, answer: Answer) -> Answer:
+    def _learn(self, answer: Response) -> Response:
         self.cluster = str(answer["cluster"])
         if self.options.host is None and self.host != answer["host"]:
             self.host, self._slurm = str(answer["host"]), None
@@ -205,21 +205,21 @@ class ParallelClusterClient:
                 time.monotonic,
             )
 
-    def _answer(self, what: Callable[[SlurmClient], Answer]) -> Answer:
-        found: Answer = self.ask(what)
+    def _answer(self, what: Callable[[SlurmClient], Response]) -> Response:
+        found: Response = self.ask(what)
         return found
 
-    def _made(self, what: Callable[[SlurmClient], Answer]) -> Answer:
+    def _made(self, what: Callable[[SlurmClient], Response]) -> Response:
         try:
             return self._answer(what)
         except NotThere as exc:
             raise RemoteError(exc.message, "apply makes it") from exc
 
-    def stage(self, request: Request, bundle: Bundle, progress: Progress) -> Answer:
+    def stage(self, request: Request, bundle: Bundle, progress: Progress) -> Response:
         plain = self._of_slurm(request)
         return self._made(lambda slurm: slurm.stage(plain, bundle, progress))
 
-    def find(self, step: Step) -> Answer | None:
+    def find(self, step: Step) -> Response | None:
         with _unknown():
             if step.do.service == OURS:
                 found = self.clusters.find(step)
@@ -228,7 +228,7 @@ class ParallelClusterClient:
                 return found
             plain = step._replace(do=self._of_slurm(step.do))
             try:
-                there: Answer | None = self.ask(lambda slurm: slurm.find(plain))
+                there: Response | None = self.ask(lambda slurm: slurm.find(plain))
             except NotThere:
                 return None
             return there
@@ -253,9 +253,9 @@ class ParallelClusterClient:
         with contextlib.suppress(NotThere):
             self.ask(lambda slurm: slurm.stop(run, tasks))
 
-    def changes(self, run: str) -> Sequence[Change]:
+    def changes(self, run: str) -> Sequence[MembershipChange]:
         try:
-            found: Sequence[Change] = self.ask(lambda slurm: slurm.changes(run))
+            found: Sequence[MembershipChange] = self.ask(lambda slurm: slurm.changes(run))
         except NotThere:
             return ()
         return found
@@ -283,20 +283,20 @@ class ParallelClusterClient:
 
     def shell(
         self, run: str, task: int, rank: int, words: Sequence[str], *, terminal: bool
-    ) -> Interactive:
+    ) -> ExecSpec:
         with _known():
-            found: Interactive = self.ask(
+            found: ExecSpec = self.ask(
                 lambda slurm: slurm.shell(run, task, rank, words, terminal=terminal)
             )
         return found
 
-    def tunnel(self, run: str, task: int, rank: int, port: int) -> Way:
+    def tunnel(self, run: str, task: int, rank: int, port: int) -> Route:
         with _known():
-            found: Way = self.ask(lambda slurm: slurm.tunnel(run, task, rank, port))
+            found: Route = self.ask(lambda slurm: slurm.tunnel(run, task, rank, port))
         return found
 
     def keep_state(self, run: str, content: bytes) -> None:
-        def keep(slurm: SlurmClient) -> Answer:
+        def keep(slurm: SlurmClient) -> Response:
             slurm.keep_state(run, content)
             return {}
 
@@ -320,9 +320,9 @@ class ParallelClusterClient:
             return ()
         return found
 
-    def litter(self, runs: Collection[str], made: Collection[str]) -> Iterable[Litter]:
+    def litter(self, runs: Collection[str], made: Collection[str]) -> Iterable[Orphan]:
         try:
-            found: Iterable[Litter] = self.ask(lambda slurm: tuple(slurm.litter(runs, made)))
+            found: Iterable[Orphan] = self.ask(lambda slurm: tuple(slurm.litter(runs, made)))
         except NotThere:
             return ()
         return found

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from runspec_jobs.provider import Rehearsal
+from runspec_jobs.provider import Emulation
 from runspec_slurm import emulator
 from runspec_slurm.options import SlurmOptions
 
@@ -42,7 +42,7 @@ NOTES = (
 
 
 @contextlib.contextmanager
-def stage(options: Mapping[str, Any], folder: Path, engine: str | None) -> Iterator[Rehearsal]:
+def stage(options: Mapping[str, Any], folder: Path, engine: str | None) -> Iterator[Emulation]:
     """Start a Slurm, and give the way to it as if it were that of a cluster which is there."""
     with emulator.stage(of_slurm(options), folder, engine) as found:
         programs = folder / "bin"
@@ -52,7 +52,7 @@ def stage(options: Mapping[str, Any], folder: Path, engine: str | None) -> Itera
             (programs / name).chmod(0o755)
         path = f"{programs}:{os.environ.get('PATH', os.defpath)}"
         settings = {**found.options, "manage": False, "host": HEAD}
-        yield Rehearsal({**found.env, **NO_AWS, "PATH": path}, settings, NOTES)
+        yield Emulation({**found.env, **NO_AWS, "PATH": path}, settings, NOTES)
 
 
 def of_slurm(options: Mapping[str, Any]) -> dict[str, Any]:

@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Any, Protocol
 
-from runspec_jobs.provider import Answer, Conflict, RemoteError, Request, Step
+from runspec_jobs.provider import Conflict, RemoteError, Request, Response, Step
 from runspec_slurm.parallelcluster.naming import TAG, tagged
 from runspec_slurm.parallelcluster.session.pcluster import NotThere, StopFirst
 
@@ -54,13 +54,13 @@ class Clusters:
             return None
         return None if found.get("clusterStatus") in GOING else found
 
-    def create(self, params: Mapping[str, Any]) -> Answer:
+    def create(self, params: Mapping[str, Any]) -> Response:
         name = params["clusterName"]
         self.cli.run("create-cluster", name, configuration=params["clusterConfiguration"])
         self._wait(name)
         return {"cluster": name}
 
-    def update(self, params: Mapping[str, Any]) -> Answer:
+    def update(self, params: Mapping[str, Any]) -> Response:
         """Change the cluster; where *stopFleet* says so and the service asks for it, without its machines."""
         name, wanted = params["clusterName"], params["clusterConfiguration"]
         try:
@@ -93,7 +93,7 @@ class Clusters:
                 raise RemoteError(what, "apply again: it goes on from here")
             self.sleep(POLL_S)
 
-    def head(self, name: str) -> Answer:
+    def head(self, name: str) -> Response:
         """Give the address of the head node; raises RemoteError while there is none."""
         found = self.describe(name)
         address = found and address_of(found)
@@ -121,7 +121,7 @@ class Clusters:
             self.told(f"{name}: {str(status).lower().replace('_', ' ')}")
             self.sleep(POLL_S)
 
-    def find(self, step: Step) -> Answer | None:
+    def find(self, step: Step) -> Response | None:
         """Give the answer of *step* if it was done: the cluster is there, and, for an update, is as wanted."""
         name = step.do.params["clusterName"]
         found = self.describe(name)

@@ -9,12 +9,12 @@ from typing import Any
 
 from runspec_jobs.provider import (
     Client,
+    Emulation,
     Facts,
     Finding,
     Options,
     Probe,
     Problem,
-    Rehearsal,
     Spec,
     Step,
 )
@@ -64,7 +64,7 @@ class ParallelClusterProvider:
 
     def rehearse(
         self, options: Mapping[str, Any], folder: Path, engine: str | None
-    ) -> AbstractContextManager[Rehearsal]:
+    ) -> AbstractContextManager[Emulation]:
         from runspec_slurm.parallelcluster.emulator import stage
 
         return stage(options, folder, engine)

@@ -11,7 +11,7 @@ import time
 from runspec_jobs.provider import State, Status
 from runspec_slurm import reasons, timing
 from runspec_slurm.status.workspace_poll import Seen
-from runspec_slurm.store.workspace import NOTHING, Shelf
+from runspec_slurm.store.workspace import NOTHING, WorkspaceStore
 
 # run; since when nothing is known of it stands in the time of a file. What anybody writes later begins that anew.
 DOUBT = f"""\
@@ -25,10 +25,10 @@ f=missing
 """
 
 
-class Doubts:
+class UnknownOutcomes:
     """What is said of runs meanwhile. Neither the accounting nor the workspace is asked again at once."""
 
-    def __init__(self, shelf: Shelf) -> None:
+    def __init__(self, shelf: WorkspaceStore) -> None:
         self.shelf = shelf
         self._good_until_s: dict[str, float] = {}
 

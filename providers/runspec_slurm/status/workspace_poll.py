@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from runspec_slurm import timing
-from runspec_slurm.store.workspace import NOTHING, Shelf
+from runspec_slurm.store.workspace import NOTHING, WorkspaceStore
 
 # run; small files are told whole, and of the others their names, and the sizes of logs: wc opens each, so that an
 # NFS client asks how long it is by now.
@@ -67,10 +67,10 @@ class Seen(NamedTuple):
         return self.job or (self.claim if self.claim.isdigit() else None)
 
 
-class Looks:
+class WorkspacePoller:
     """Looks at runs. What was seen just now is not asked again."""
 
-    def __init__(self, shelf: Shelf) -> None:
+    def __init__(self, shelf: WorkspaceStore) -> None:
         self.shelf = shelf
         self._seen: dict[str, tuple[float, Seen | None]] = {}
         self._notes: dict[str, dict[Try, Note]] = {}

@@ -7,7 +7,7 @@ import io
 import tarfile
 from collections.abc import Iterator, Sequence
 
-from runspec_slurm.store.workspace import Entry, Shelf
+from runspec_slurm.store.workspace import Entry, WorkspaceStore
 
 AT_ONCE_BYTES, AT_ONCE_FILES = 8 << 20, 1000
 # keys come in, a line each; their digests go out, an empty line, and then all of them
@@ -20,10 +20,10 @@ exit 0
 """
 
 
-class Together:
+class BatchFetch:
     """Brings *entries*, which are asked for in that order, whole; what is large is left to whoever asks."""
 
-    def __init__(self, shelf: Shelf, entries: Sequence[Entry]) -> None:
+    def __init__(self, shelf: WorkspaceStore, entries: Sequence[Entry]) -> None:
         self.shelf = shelf
         self._entries = entries
         self._places = {entry.key: at for at, entry in enumerate(entries)}

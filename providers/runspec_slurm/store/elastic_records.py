@@ -6,8 +6,8 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from runspec_jobs.provider import Change, Status, changes_of, elastic_end, elastic_status
-from runspec_slurm.store.workspace import NOTHING, Shelf
+from runspec_jobs.provider import MembershipChange, Status, changes_of, elastic_end, elastic_status
+from runspec_slurm.store.workspace import NOTHING, WorkspaceStore
 
 MOST = 10_000  # changes of a run: the last ones
 # run, how many; the line of each record goes out behind its file's name
@@ -19,14 +19,14 @@ exit 0
 LINE = re.compile(rb"\./(\d+)/changes/\d+:(.*)")
 
 
-def over(shelf: Shelf, run: str, record: Mapping[str, Any], ended: Status) -> Status:
+def over(shelf: WorkspaceStore, run: str, record: Mapping[str, Any], ended: Status) -> Status:
     """Give how the run has ended: as *ended* says, unless its nodes know better."""
     count = record["count"] // (record["elastic"]["max"] if record.get("elastic") else 1)
     found = elastic_end(record, count, lambda path: shelf.read("runs", run, *path.split("/")))
     return ended if found is None else elastic_status(found, ended.nodes)
 
 
-def changes(shelf: Shelf, run: str) -> list[Change]:
+def changes(shelf: WorkspaceStore, run: str) -> list[MembershipChange]:
     """Give the changes of an elastic job by one command, or by none where the workspace is here."""
     if there := shelf.nearby(lambda near: near.changes(run, MOST)):
         text = there[0]

@@ -15,7 +15,7 @@ FRESH_S = 60.0
 GONE = (FileNotFoundError, NotADirectoryError)
 
 
-class Near:
+class LocalWorkspace:
     """One workspace. Files that are not there are None; they may go at any moment."""
 
     def __init__(self, workspace: str) -> None:

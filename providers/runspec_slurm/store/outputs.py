@@ -7,18 +7,18 @@ from collections.abc import Sequence
 from typing import BinaryIO
 
 from runspec_jobs.provider import OUTPUT_TAR, Conflict, OutputFile, read_saved_outputs
-from runspec_slurm.store.batch_fetch import Together
-from runspec_slurm.store.workspace import Entry, Shelf
+from runspec_slurm.store.batch_fetch import BatchFetch
+from runspec_slurm.store.workspace import Entry, WorkspaceStore
 
 BLOCK_BYTES = 8 << 20
 LIKE = ("*/.runspec/manifest.json", f"*/{OUTPUT_TAR}")
 
 
-def outputs(shelf: Shelf, run: str) -> Sequence[OutputFile]:
+def outputs(shelf: WorkspaceStore, run: str) -> Sequence[OutputFile]:
     """Give every file of *run* that was saved so far. Small ones come together, in the order of what is given."""
     base = f"runs/{run}/outputs/"
     entries = shelf.listing(base.rstrip("/"), *LIKE)
-    ahead = Together(shelf, entries)
+    ahead = BatchFetch(shelf, entries)
 
     def opened(key: str, start: int, end: int | None) -> BinaryIO:
         whole = ahead.take(key) if start == 0 and end is None else None
@@ -28,14 +28,14 @@ def outputs(shelf: Shelf, run: str) -> Sequence[OutputFile]:
 
     found = read_saved_outputs(base, entries, opened)
     listed = (Entry(f.key, f.bytes) for f in found if not f.key.endswith(f"/{OUTPUT_TAR}"))
-    ahead = Together(shelf, list(listed))
+    ahead = BatchFetch(shelf, list(listed))
     return found
 
 
 class _Reading(io.RawIOBase):
     """The bytes of a file from *start* up to *end*, or to where it ends."""
 
-    def __init__(self, shelf: Shelf, key: str, start: int, end: int | None) -> None:
+    def __init__(self, shelf: WorkspaceStore, key: str, start: int, end: int | None) -> None:
         self._shelf, self._key, self._at, self._end = shelf, key, start, end
         self._over = False
 

@@ -21,7 +21,7 @@ from runspec_jobs.provider import (
 )
 from runspec_slurm import timing
 from runspec_slurm.session.transport import Done, Transport
-from runspec_slurm.store.local_workspace import Near
+from runspec_slurm.store.local_workspace import LocalWorkspace
 
 # What our own pieces of shell end with, beside what their commands end with.
 CHANGED, NO_WORKSPACE, NOTHING, OUTSIDE = 93, 94, 95, 96
@@ -105,13 +105,13 @@ class Entry(NamedTuple):
     size: int
 
 
-class Shelf:
+class WorkspaceStore:
     """Keys are paths below the workspace, "/" between their parts."""
 
     def __init__(self, way: Transport, workspace: str) -> None:
         self.way = way
         self.workspace = workspace
-        self.near = Near(workspace) if way.near else None
+        self.near = LocalWorkspace(workspace) if way.near else None
 
     def look(
         self, what: str, script: str, *args: str, content: Iterable[bytes] | None = None
@@ -165,7 +165,7 @@ class Shelf:
         """Give *script* to be run in the workspace, which is its first argument and is made if need be."""
         return ENTER + script
 
-    def nearby(self, do: Callable[[Near], Found]) -> tuple[Found] | None:
+    def nearby(self, do: Callable[[LocalWorkspace], Found]) -> tuple[Found] | None:
         """Give what *do* finds without a shell; None where the shell is to be asked."""
         if self.near is not None:
             with contextlib.suppress(OSError):

@@ -19,7 +19,7 @@ __all__ = [
     "TEAM_WORDS",
     "USAGE",
     "Failure",
-    "Words",
+    "JobEnv",
     "current",
     "read",
 ]
@@ -38,7 +38,7 @@ LEASE_S = 120.0  # a node whose beat has stood still for so long is gone
 Number = TypeVar("Number", int, float)
 
 
-class Words(NamedTuple):
+class JobEnv(NamedTuple):
     run: str
     attempt: (
         int  # from 1; a number is used once, since the records of an attempt stay where they are
@@ -56,9 +56,9 @@ class Words(NamedTuple):
     grace_s: float  # between SIGTERM and SIGKILL
 
 
-def read(env: Mapping[str, str]) -> Words:
+def read(env: Mapping[str, str]) -> JobEnv:
     """Raise Failure for a word that is not of its form, and for nodes that have nowhere to meet."""
-    words = Words(
+    words = JobEnv(
         run=env.get("RUNSPEC_RUN", ""),
         attempt=_number(env, "ATTEMPT", 1, 1, int),
         rank=_number(env, "RANK", 0, 0, int),
@@ -77,11 +77,11 @@ def read(env: Mapping[str, str]) -> Words:
     return words
 
 
-def current() -> Words:
+def current() -> JobEnv:
     return read(os.environ)
 
 
-def _check(words: Words) -> None:
+def _check(words: JobEnv) -> None:
     if words.rank >= words.nodes:
         raise Failure("RUNSPEC_RANK is {}, but RUNSPEC_NODES is {}".format(words.rank, words.nodes))
     if any(letter.isspace() for letter in words.host):

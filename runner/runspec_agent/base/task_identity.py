@@ -3,7 +3,7 @@
 from typing import Any, Dict, Mapping, NamedTuple, Sequence
 
 
-class Place(NamedTuple):
+class TaskIdentity(NamedTuple):
     """Which job this is of all that the run is made of."""
 
     job: str  # the service's id of the whole; retries have the same
@@ -20,17 +20,17 @@ def rename(env: Any) -> None:
             env[new] = env[old]
 
 
-def place(env: Mapping[str, str], record: Mapping[str, Any]) -> Place:
+def place(env: Mapping[str, str], record: Mapping[str, Any]) -> TaskIdentity:
     """Find out which job this is: an array has one index for tasks and nodes together."""
     job = env["RUNSPEC_JOB"].partition(":")[0].partition("#")[0]
     index = int(env.get("RUNSPEC_INDEX") or env.get("RUNSPEC_TASK") or "0")
     rank = int(env.get("RUNSPEC_RANK", "0"))
     if record["shape"] == "array":
         index, rank = divmod(index, record["nodes"])
-    return Place(job, index, rank, int(env.get("RUNSPEC_ATTEMPT", "1")))
+    return TaskIdentity(job, index, rank, int(env.get("RUNSPEC_ATTEMPT", "1")))
 
 
-def seat(of: Place, record: Mapping[str, Any]) -> Place:
+def seat(of: TaskIdentity, record: Mapping[str, Any]) -> TaskIdentity:
     """Return which node of which task *of* is, where every node that comes and goes is a task to the service.
 
     >>> seat(Place("7", 5, 0, 1), {"nodes": 1, "elastic": {"min": 1, "max": 4}})

@@ -23,7 +23,7 @@ OVER = "a later generation has begun: what this one wrote since its last save is
 Manifests = Dict[str, Manifest]
 
 
-class Kept:
+class CheckpointManifest:
     """The outputs of one task. *prefix* is where its records lie, *below* where its outputs go."""
 
     def __init__(self, bucket: Bucket, prefix: str, below: str, task: int) -> None:

@@ -26,7 +26,7 @@ class Ask(NamedTuple):
 Work = Generator[Ask, Any, Any]
 
 
-class Mark(NamedTuple):
+class FencingToken(NamedTuple):
     generation: int = 0
     number: int = 0  # of writes: no two marks are equal
     note: str = ""  # names what was written for good
@@ -35,7 +35,7 @@ class Mark(NamedTuple):
         return json.dumps(self._asdict(), sort_keys=True).encode("ascii")
 
     @classmethod
-    def of(cls, content: bytes) -> "Mark":
+    def of(cls, content: bytes) -> "FencingToken":
         """Raise Failure for what is none."""
         try:
             read = json.loads(content.decode("ascii"))
@@ -48,8 +48,8 @@ def looked() -> Work:
     """Return the mark and its ETag."""
     found = yield Ask("fetch", FENCE)
     if found is None:
-        return Mark(), None
-    return Mark.of(found[0]), found[1]
+        return FencingToken(), None
+    return FencingToken.of(found[0]), found[1]
 
 
 def raised(generation: int) -> Work:
@@ -58,7 +58,7 @@ def raised(generation: int) -> Work:
         mark, etag = yield from looked()
         if mark.generation >= generation:
             return bool(mark.generation == generation)
-        new = Mark(generation, mark.number + 1, mark.note)
+        new = FencingToken(generation, mark.number + 1, mark.note)
         if (yield Ask("swap", FENCE, new.to_bytes(), etag)) is not None:
             return True
     raise Failure("the fence is written to by others all the time", LOST)
@@ -75,7 +75,7 @@ def committed(generation: int, note: str) -> Work:
             return False
         if mark.note == note:
             return True
-        new = Mark(generation, mark.number + 1, note)
+        new = FencingToken(generation, mark.number + 1, note)
         if (yield Ask("swap", FENCE, new.to_bytes(), etag)) is not None:
             return True
     raise Failure("the fence is written to by others all the time", LOST)

@@ -9,7 +9,7 @@ from runspec_agent.base.job_env import Failure
 from runspec_agent.elastic import fence
 from runspec_agent.elastic.fence import Ask, Work
 from runspec_agent.elastic.policy import Bounds, Node, Timing
-from runspec_agent.elastic.protocol import Course, View
+from runspec_agent.elastic.protocol import MemberProtocol, View
 from runspec_agent.store.base import Bucket
 
 FOLDER_BEAT_S, STORE_BEAT_S = 1.0, 5.0
@@ -49,7 +49,7 @@ class Member(threading.Thread):
         self.bucket, self.prefix, self.timing = bucket, prefix, timing
         self.requests: Dict[str, int] = {}  # by kind: put, fetch, swap, list
         self.error: Optional[Failure] = None  # of the last pass
-        self._course = Course(
+        self._course = MemberProtocol(
             me, bounds, timing, time.monotonic, time.time, random.SystemRandom().random
         )
         self._lock = threading.Lock()

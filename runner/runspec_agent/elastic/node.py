@@ -14,10 +14,10 @@ from runspec_agent.base.job_env import LOST, STOPPED, Failure, read
 from runspec_agent.base.process import STOPS, Pace, Signals
 from runspec_agent.base.task_identity import variable
 from runspec_agent.elastic.change_cost import Account
-from runspec_agent.elastic.checkpoint import FencedSaver, Kept
+from runspec_agent.elastic.checkpoint import CheckpointManifest, FencedSaver
 from runspec_agent.elastic.member import Member, timing
 from runspec_agent.elastic.policy import DONE, Bounds, Node, State
-from runspec_agent.elastic.progress import Headway
+from runspec_agent.elastic.progress import ProgressGuard
 from runspec_agent.elastic.protocol import STATE, View
 from runspec_agent.elastic.runtime import Program, Torchrun, Turn, torchrun_words
 from runspec_agent.env import address, program_env
@@ -28,7 +28,7 @@ from runspec_agent.transfer.store_mirror import Mirror
 if TYPE_CHECKING:
     from typing import Protocol  # novm - 3.8, for type checkers alone
 
-    from runspec_agent.base.task_identity import Place
+    from runspec_agent.base.task_identity import TaskIdentity
     from runspec_agent.store.base import Bucket
 
     class Host(Protocol):
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
         env: Dict[str, str]
         record: Dict[str, Any]
         at: str
-        place: Place
+        place: TaskIdentity
         folder: str
         workdir: workdir.Workdir
 
@@ -62,12 +62,12 @@ class Elastic:
         self.prefix = "{}elastic/{}/".format(agent.at, agent.place.task)
         self.bounds = self.record["elastic"]
         self.folder = os.path.join(agent.folder, "elastic")
-        self.kept = Kept(self.bucket, self.prefix, agent.at, agent.place.task)
+        self.kept = CheckpointManifest(self.bucket, self.prefix, agent.at, agent.place.task)
         self.own = Saver(self.bucket)
         quick = self.bucket.apart()  # who waits for the store hears no signal, and stops no program
         quick.hasten(QUICK_S)
         self.account = Account(quick, self.prefix, self.folder)
-        self.headway = Headway(self.account.path)
+        self.headway = ProgressGuard(self.account.path)
         self.turn: Optional[Turn] = None  # the generation whose program runs here
         self.saver: Optional[FencedSaver] = None
         self.mirror: Optional[Mirror] = None

@@ -8,7 +8,7 @@ from runspec_agent.elastic import step_log
 RUN_S = 60.0  # for a program that tells no steps: one that starts and ends writes its log, too
 
 
-class Headway:
+class ProgressGuard:
     """*path* is the file `RUNSPEC_PROGRESS`, which is emptied when a generation begins."""
 
     def __init__(self, path: str) -> None:

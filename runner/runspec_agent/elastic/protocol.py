@@ -54,7 +54,7 @@ class View(NamedTuple):
     went: Tuple[Tuple[Node, str], ...] = ()  # its other members, and what became of them
 
 
-class Course:
+class MemberProtocol:
     """One node's part. Each method is called by one thread at a time."""
 
     def __init__(

@@ -4,11 +4,11 @@ import os
 from typing import Any, Dict, Mapping
 
 from runspec_agent.base.job_env import LATE_S, LEASE_S
-from runspec_agent.base.task_identity import Place, values, variable
+from runspec_agent.base.task_identity import TaskIdentity, values, variable
 from runspec_agent.env import address
 
 
-def fill(env: Dict[str, str], record: Mapping[str, Any], place: Place, folder: str) -> None:
+def fill(env: Dict[str, str], record: Mapping[str, Any], place: TaskIdentity, folder: str) -> None:
     """Put them into *env*; what the service has said already stays. *folder* is this node's own."""
     for name, value in values(record["sweep"], place.task).items():
         env[variable("SWEEP", name)] = value

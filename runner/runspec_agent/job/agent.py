@@ -14,16 +14,16 @@ from runspec_agent.base.job_env import LOST, STOPPED, USAGE, Failure, read
 from runspec_agent.base.process import Child, Signals
 from runspec_agent.base.task_identity import place, rename, seat
 from runspec_agent.env import program_env
-from runspec_agent.preemption.azure import Events
-from runspec_agent.preemption.ec2 import Watch
-from runspec_agent.preemption.hold import Taken
+from runspec_agent.preemption.azure import ScheduledEventsWatcher
+from runspec_agent.preemption.ec2 import Ec2PreemptionWatcher
+from runspec_agent.preemption.hold import PreemptionHold
 from runspec_agent.rendezvous import host_exchange, hostfile
 from runspec_agent.rendezvous.rendezvous import Node
 from runspec_agent.retry import attempts, exit_records, multi_instance, retry_rounds, stop_request
-from runspec_agent.retry.exit_barrier import Gang
+from runspec_agent.retry.exit_barrier import ExitBarrier
 from runspec_agent.retry.failure_count import AGAIN, Failures
-from runspec_agent.retry.multi_instance import Team
-from runspec_agent.retry.retry_rounds import Round
+from runspec_agent.retry.multi_instance import MultiInstanceTask
+from runspec_agent.retry.retry_rounds import RetryRound
 from runspec_agent.secrets import secrets_file
 from runspec_agent.store import base as store
 from runspec_agent.store.base import Bucket
@@ -35,7 +35,10 @@ from runspec_agent.transfer.workdir import Workdir
 
 CANCELLED = "cancelled"  # stands in the claim of a run that was cancelled before it began
 AT = "runs/{}/"
-WATCHES = {True: Watch, "azure": Events}  # who tells of the end of a spot machine
+WATCHES = {
+    True: Ec2PreemptionWatcher,
+    "azure": ScheduledEventsWatcher,
+}  # who tells of the end of a spot machine
 LATE_S = 30.0  # at the most from when a service counts a try to when we do
 
 
@@ -79,7 +82,9 @@ def _main(argv: List[str]) -> int:
 class Agent:
     """One node of one task, from the claim to the last save."""
 
-    def __init__(self, bucket: Bucket, env: Dict[str, str], crew: Optional[Team] = None) -> None:
+    def __init__(
+        self, bucket: Bucket, env: Dict[str, str], crew: Optional[MultiInstanceTask] = None
+    ) -> None:
         self.began = time.monotonic()
         self.bucket = bucket
         self.env = env
@@ -92,13 +97,13 @@ class Agent:
         self.folder = files.fresh_folder("runspec-")
         self.workdir = Workdir(bucket, self.record, env, self.folder)
         self.index = self.place.task  # which may be a node of a task whose nodes come and go
-        self.ends: Optional[exit_records.Ends] = None
+        self.ends: Optional[exit_records.ExitRecords] = None
         self.log: Optional[Log] = None
-        self.gang: Optional[Gang] = None
-        self.round: Optional[Round] = None
-        self.heed: Optional[stop_request.Heed] = None
-        self.watch: Optional[Watch] = None
-        self.taken: Optional[Taken] = None
+        self.gang: Optional[ExitBarrier] = None
+        self.round: Optional[RetryRound] = None
+        self.heed: Optional[stop_request.StopPoller] = None
+        self.watch: Optional[Ec2PreemptionWatcher] = None
+        self.taken: Optional[PreemptionHold] = None
         self.leaving: Optional[Failure] = None  # why the program was told to end
         self.saver: Optional[Saver] = None  # of what has no plain names yet
 
@@ -137,16 +142,16 @@ class Agent:
     def _begin(self, signals: Signals) -> None:
         """Find out which try this is, and keep what it says from here on."""
         if "stop_s" in self.record:
-            self.heed = stop_request.Heed(self._stopped, self.record["stop_s"])
+            self.heed = stop_request.StopPoller(self._stopped, self.record["stop_s"])
             self.heed.start()
         if "RUNSPEC_ATTEMPT" not in self.env:
             self.place = self.place._replace(attempt=self._number(signals))
         self.ends = exit_records.of_node(self.bucket, self.at, self.place, self.env)
         if self.ends is not None:
-            exit_records.Ears(self.ends, self.record["nodes"]).start()
+            exit_records.StopListener(self.ends, self.record["nodes"]).start()
         if self.record.get("spot") == "azure":
             key = "{}taken/{}/{}/".format(self.at, self.place.task, self.place.attempt)
-            self.taken = Taken(self.bucket, key, self.place.rank, self.say)
+            self.taken = PreemptionHold(self.bucket, key, self.place.rank, self.say)
         path = self.env.get("RUNSPEC_LOG")
         if path:
             key = "{}logs/{}/{}/{}.txt".format(self.at, *self.place[1:])
@@ -223,7 +228,7 @@ class Agent:
         finally:
             if self.watch is not None:
                 self.watch.finish()
-        if self.taken is not None and isinstance(self.watch, Events):
+        if self.taken is not None and isinstance(self.watch, ScheduledEventsWatcher):
             self.taken.stay(self.watch, signals)
         return code
 
@@ -288,7 +293,11 @@ class Agent:
         self.saver = None if lost else saver
         if code == 0:
             self._published(code)
-        if self.taken is not None and isinstance(self.watch, Events) and self.leaving is not None:
+        if (
+            self.taken is not None
+            and isinstance(self.watch, ScheduledEventsWatcher)
+            and self.leaving is not None
+        ):
             self.taken.stay(self.watch, signals)
         return 1 if lost and code == 0 else code
 
@@ -356,11 +365,11 @@ class Agent:
         own = Reach(self.bucket, prefix, node, self.record["nodes"], self._failed)
         own.check(signals, self.record["reach"])
 
-    def _gang(self) -> Optional[Gang]:
+    def _gang(self) -> Optional[ExitBarrier]:
         if self.record["shape"] != "nodes":
             return None
         prefix = "{}gang/{}/{}/".format(self.at, self.place.task, self.place.attempt)
-        gang = Gang(self.bucket, prefix, self.place.rank, self.record["nodes"])
+        gang = ExitBarrier(self.bucket, prefix, self.place.rank, self.record["nodes"])
         gang.start()
         return gang
 

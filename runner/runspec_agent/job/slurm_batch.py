@@ -26,11 +26,11 @@ from typing import Dict, List, Mapping, Optional
 from runspec_agent.base import process, record_formats
 from runspec_agent.base.job_env import LOST, STOPPED, Failure, read
 from runspec_agent.base.process import Child, Signals
-from runspec_agent.base.task_identity import Place, place
+from runspec_agent.base.task_identity import TaskIdentity, place
 from runspec_agent.job import agent_fork
 from runspec_agent.retry import exit_records, stop_request
 from runspec_agent.retry.attempts import Lost, read_record
-from runspec_agent.retry.exit_records import Ends
+from runspec_agent.retry.exit_records import ExitRecords
 from runspec_agent.retry.failure_count import AGAIN
 from runspec_agent.retry.retry_rounds import TOO_LONG
 from runspec_agent.store import base
@@ -63,10 +63,10 @@ class Batch:
         self.bucket, self.env = bucket, env
         self.at = AT.format(env["RUNSPEC_RUN"])
         self.record = read_record(bucket, self.at)
-        self.place: Place = place(env, self.record)
+        self.place: TaskIdentity = place(env, self.record)
         self.timeout_s = float(env.get("RUNSPEC_TIMEOUT_S") or "inf")
         self.grace_s = read(env).grace_s
-        self.ends = Ends(bucket, self.at, self.place, "batch", exit_records.name(env))
+        self.ends = ExitRecords(bucket, self.at, self.place, "batch", exit_records.name(env))
         self.lost = Lost(bucket, self.at, self.record, self.place)
         self._next_look = self._failed_at = 0.0
 
@@ -103,7 +103,7 @@ class Batch:
     def _succeeded(self) -> bool:
         """Say whether the try before was the last: who has the whole of an array queued again means what failed."""
         before = self.place._replace(attempt=self.place.attempt - 1)
-        note = Ends(self.bucket, self.at, before, "", "").read("batch")
+        note = ExitRecords(self.bucket, self.at, before, "", "").read("batch")
         return note is not None and note["code"] == 0
 
     def _program(self, words: List[str], signals: Signals) -> int:
@@ -201,7 +201,7 @@ class Batch:
 class Step(Child):
     """srun, which is sent nothing: what is meant for its tasks stands in the store, and their agents hear of it."""
 
-    def __init__(self, argv: List[str], env: Mapping[str, str], ends: Ends) -> None:
+    def __init__(self, argv: List[str], env: Mapping[str, str], ends: ExitRecords) -> None:
         super().__init__(argv, env)
         self._ends = ends
         self._stopped = False

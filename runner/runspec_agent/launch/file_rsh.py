@@ -13,7 +13,7 @@ from typing import BinaryIO, Dict, List, Mapping, Optional, Tuple
 from runspec_agent.base import files
 from runspec_agent.base.job_env import LOST, Failure, current
 from runspec_agent.base.process import Child, Pace, Signals
-from runspec_agent.rendezvous.rendezvous import Meeting
+from runspec_agent.rendezvous.rendezvous import Rendezvous
 
 WITH_VALUE = ("-l", "-p", "-o", "-i", "-F")  # of ssh's options, in case somebody's mpirun gives one
 ENDED_BY_SSH = 255  # what ssh answers when the connection is lost
@@ -36,7 +36,7 @@ def parse(argv: List[str]) -> Tuple[str, str]:
 def main(argv: List[str]) -> int:
     host, command = parse(argv)
     words = current()
-    meeting = Meeting(words)
+    meeting = Rendezvous(words)
     seats = meeting.seats()
     ranks = {node.host: rank for rank, node in seats.items()}
     if host not in ranks:
@@ -51,7 +51,7 @@ def main(argv: List[str]) -> int:
 
 
 class _Request:
-    def __init__(self, meeting: Meeting, rank: int, token: str, command: str) -> None:
+    def __init__(self, meeting: Rendezvous, rank: int, token: str, command: str) -> None:
         self.meeting = meeting
         self.rank = rank
         self.name = "{}-{}".format(rank, os.urandom(16).hex())
@@ -94,7 +94,7 @@ def _copy(path: str, offset: int, stream: BinaryIO) -> int:
 class Server:
     """Runs what rank 0 asks of this node."""
 
-    def __init__(self, meeting: Meeting, token: str, env: Mapping[str, str]) -> None:
+    def __init__(self, meeting: Rendezvous, token: str, env: Mapping[str, str]) -> None:
         self.meeting = meeting
         self.token = token
         self.env = env

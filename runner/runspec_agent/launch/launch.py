@@ -6,9 +6,12 @@ from runspec_agent.base import process
 from runspec_agent.base.job_env import Failure, current
 from runspec_agent.base.process import Child, Signals
 from runspec_agent.launch import mpi, torchrun
-from runspec_agent.rendezvous.participant import Seat
+from runspec_agent.rendezvous.participant import Participant
 
-LAUNCH: Dict[str, Callable[[Seat, List[str]], int]] = {"mpi": mpi.run, "torchrun": torchrun.run}
+LAUNCH: Dict[str, Callable[[Participant, List[str]], int]] = {
+    "mpi": mpi.run,
+    "torchrun": torchrun.run,
+}
 
 
 def main(argv: List[str]) -> int:
@@ -20,7 +23,7 @@ def main(argv: List[str]) -> int:
     with Signals() as signals:
         if words.launch == "none":
             return process.run(Child(argv), signals, words.grace_s)
-        seat = Seat(words, signals)
+        seat = Participant(words, signals)
         try:
             code = LAUNCH[words.launch](seat, argv)
         except Failure as failure:

@@ -19,13 +19,13 @@ from runspec_agent.base.process import Child
 from runspec_agent.launch import mpirun, slurm
 from runspec_agent.launch.file_rsh import Server
 from runspec_agent.rendezvous import hostfile
-from runspec_agent.rendezvous.participant import Seat, gone
+from runspec_agent.rendezvous.participant import Participant, gone
 from runspec_agent.rendezvous.rendezvous import one_stack
 
 FAILED_S = 5.0  # how long mpirun has to end by itself when one of its ranks has failed
 
 
-def run(seat: Seat, argv: List[str]) -> int:
+def run(seat: Participant, argv: List[str]) -> int:
     # Without it Open MPI does not even tell its version: "Unable to get the user home directory".
     os.environ.setdefault("HOME", _home())
     folder = tempfile.mkdtemp(prefix="runspec-")
@@ -133,7 +133,7 @@ class Led(Child):
         super().tick()
 
 
-def _lead(seat: Seat, kind: mpirun.Mpirun, argv: List[str], folder: str) -> int:
+def _lead(seat: Participant, kind: mpirun.Mpirun, argv: List[str], folder: str) -> int:
     job = mpirun.Job(
         hosts=tuple(node.host for node in seat.nodes),
         slots=seat.words.slots,
@@ -152,7 +152,7 @@ def _lead(seat: Seat, kind: mpirun.Mpirun, argv: List[str], folder: str) -> int:
     return code
 
 
-def _by_srun(seat: Seat, argv: List[str], folder: str) -> int:
+def _by_srun(seat: Participant, argv: List[str], folder: str) -> int:
     """Have Slurm start the ranks of all nodes: each node says where its own begin, and that it is ready for them."""
     start = os.path.join(folder, "start.sh")
     files.write(
@@ -169,7 +169,7 @@ def _by_srun(seat: Seat, argv: List[str], folder: str) -> int:
     return code if code == 0 or seat.stopping() else seat.failed() or code
 
 
-def _led(seat: Seat, argv: List[str], env: Mapping[str, str], ranks: Ranks) -> int:
+def _led(seat: Participant, argv: List[str], env: Mapping[str, str], ranks: Ranks) -> int:
     child = Led(argv, env, ranks)
     code = process.run(child, seat.signals, seat.words.grace_s, _Each(seat, child))
     return STOPPED if seat.stopping() == signal.SIGTERM else code
@@ -178,7 +178,7 @@ def _led(seat: Seat, argv: List[str], env: Mapping[str, str], ranks: Ranks) -> i
 class _Each:
     """What rank 0 looks after while mpirun runs: a stop goes round to all nodes, and a lost node is an end."""
 
-    def __init__(self, seat: Seat, child: Led) -> None:
+    def __init__(self, seat: Participant, child: Led) -> None:
         self.seat = seat
         self.child = child
         self._failed_at: Optional[float] = None
@@ -207,7 +207,7 @@ class _Each:
 # --- the other ranks --------------------------------------------------------------------------------------------------
 
 
-def _serve(seat: Seat, ranks: Ranks, env: Mapping[str, str]) -> int:
+def _serve(seat: Participant, ranks: Ranks, env: Mapping[str, str]) -> int:
     """Run what rank 0 asks for, until it ends or is gone; return the code for this node."""
     assert seat.meeting is not None, "BUG: rank > 0 of one node"
     server = Server(seat.meeting, seat.nodes[0].token, env)
@@ -240,7 +240,7 @@ def _serve(seat: Seat, ranks: Ranks, env: Mapping[str, str]) -> int:
 # --- what a node hands to its ranks -----------------------------------------------------------------------------------
 
 
-def daemon_env(seat: Seat, argv: List[str], folder: str) -> Dict[str, str]:
+def daemon_env(seat: Participant, argv: List[str], folder: str) -> Dict[str, str]:
     """Return the environment of this node's ranks: its own, and the way to its own words and directory."""
     start = os.path.join(folder, "start.sh")
     env = slurm.without_pmi(seat.env())

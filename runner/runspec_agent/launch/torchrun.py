@@ -3,14 +3,14 @@
 from typing import Dict, List, Mapping
 
 from runspec_agent.base import process
-from runspec_agent.base.job_env import Words
+from runspec_agent.base.job_env import JobEnv
 from runspec_agent.base.process import Child
 from runspec_agent.env import address
-from runspec_agent.rendezvous.participant import Seat
+from runspec_agent.rendezvous.participant import Participant
 from runspec_agent.rendezvous.rendezvous import one_stack
 
 
-def run(seat: Seat, argv: List[str]) -> int:
+def run(seat: Participant, argv: List[str]) -> int:
     seat.meet(port=address.free_port() if seat.words.rank == 0 else 0)
     loopback = one_stack(seat.nodes)
     leader = "127.0.0.1" if loopback else seat.words.leader or seat.nodes[0].host
@@ -23,7 +23,7 @@ def run(seat: Seat, argv: List[str]) -> int:
     )
 
 
-def argv_for(words: Words, leader: str, port: int) -> List[str]:
+def argv_for(words: JobEnv, leader: str, port: int) -> List[str]:
     return [
         "torchrun",
         "--no-python",

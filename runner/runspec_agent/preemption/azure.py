@@ -8,7 +8,7 @@ see docs/unverified.md, azure-34.
 import json
 from typing import Any, Dict, List, Mapping, Optional
 
-from runspec_agent.preemption.ec2 import OK, Watch
+from runspec_agent.preemption.ec2 import OK, Ec2PreemptionWatcher
 
 EVERY_S = 1.0  # as often as Azure recommends: of a notice of 30 seconds each second counts
 FIRST_S = 130.0  # the first answer may take two minutes: the service is switched on by being asked
@@ -19,7 +19,7 @@ ENDS = ("Preempt", "Terminate")
 HEADER = {"Metadata": "true"}
 
 
-class Events(Watch):
+class ScheduledEventsWatcher(Ec2PreemptionWatcher):
     """Asks the machine whether it is to be taken away. Machines that are not spot are not asked.
 
     All machines of a scale set are told of each other's events, so each has to know its own name.
@@ -49,7 +49,7 @@ class Events(Watch):
         if not self._name:
             self._name = self._got(NAME).decode("utf-8").strip().lower()
         found = json.loads(self._got(EVENTS).decode("utf-8"))
-        events = found.get("Events") if isinstance(found, dict) else None
+        events = found.get("ScheduledEventsWatcher") if isinstance(found, dict) else None
         if isinstance(events, list):
             return self._first(events)
         raise ValueError("no events: {}".format(found))

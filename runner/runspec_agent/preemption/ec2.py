@@ -17,7 +17,7 @@ LONGEST = 1 << 16  # bytes of an answer that are looked at
 OK, NOTHING = 200, 404
 
 
-class Watch(threading.Thread):
+class Ec2PreemptionWatcher(threading.Thread):
     """Asks the machine whether it is to be taken away; `notice` is what it said, once it has.
 
     It never raises and is waited for by nobody, so a job has what it has without it.

@@ -10,7 +10,7 @@ from typing import Callable
 
 from runspec_agent.base.job_env import STOPPED, Failure
 from runspec_agent.base.process import Signals
-from runspec_agent.preemption.azure import Events
+from runspec_agent.preemption.azure import ScheduledEventsWatcher
 from runspec_agent.store.base import Bucket
 
 GOES, STAYS = b"to be taken away", b"stays after all"
@@ -20,7 +20,7 @@ LONGEST_S = (
 )
 
 
-class Taken:
+class PreemptionHold:
     """The notices of the nodes of one try, in the store. *say* says a line, and keeps all that was said."""
 
     def __init__(self, bucket: Bucket, prefix: str, rank: int, say: Callable[[str], None]) -> None:
@@ -33,7 +33,7 @@ class Taken:
         except Failure as failure:  # the machine does not wait
             self.say(str(failure))
 
-    def stay(self, watch: Events, signals: Signals) -> None:
+    def stay(self, watch: ScheduledEventsWatcher, signals: Signals) -> None:
         """Be here when this machine is taken away, if it has said so."""
         if watch.notice is not None and not self._wait(watch.still, signals):
             self.note(STAYS)

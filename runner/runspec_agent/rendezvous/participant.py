@@ -5,21 +5,21 @@ import time
 from typing import Dict, Optional, Tuple
 
 from runspec_agent.base import process
-from runspec_agent.base.job_env import LOST, STOPPED, Failure, Words
+from runspec_agent.base.job_env import LOST, STOPPED, Failure, JobEnv
 from runspec_agent.base.process import Signals
 from runspec_agent.rendezvous import hostfile
-from runspec_agent.rendezvous.rendezvous import POLL_S, Meeting, Node, complete, missing, stack
+from runspec_agent.rendezvous.rendezvous import POLL_S, Node, Rendezvous, complete, missing, stack
 
 SLACK_S = 1.0
 
 
-class Seat:
+class Participant:
     """This node among its like; a node alone needs no directory to meet in."""
 
-    def __init__(self, words: Words, signals: Signals) -> None:
+    def __init__(self, words: JobEnv, signals: Signals) -> None:
         self.words = words
         self.signals = signals
-        self.meeting: Optional[Meeting] = Meeting(words) if words.nodes > 1 else None
+        self.meeting: Optional[Rendezvous] = Rendezvous(words) if words.nodes > 1 else None
         self.nodes: Tuple[Node, ...] = ()
         self._stopping: Optional[int] = None
         self._grace_ends = 0.0
@@ -36,7 +36,7 @@ class Seat:
         if self.words.hostfile is not None:
             hostfile.write(self.words.hostfile, self.nodes, self.words.slots)
 
-    def _wait(self, meeting: Meeting) -> Tuple[Node, ...]:
+    def _wait(self, meeting: Rendezvous) -> Tuple[Node, ...]:
         waited_s = 0.0
         while True:
             found = meeting.seats()
@@ -53,7 +53,7 @@ class Seat:
             meeting.beat()
             waited_s += POLL_S
 
-    def _failed(self, meeting: Meeting) -> Optional[Failure]:
+    def _failed(self, meeting: Rendezvous) -> Optional[Failure]:
         for rank in range(self.words.nodes):
             code = meeting.ended(rank) if rank != self.words.rank else None
             if code:

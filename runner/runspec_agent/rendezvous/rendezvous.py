@@ -8,7 +8,7 @@ import time
 from typing import Dict, List, NamedTuple, Optional, Tuple
 
 from runspec_agent.base import files
-from runspec_agent.base.job_env import LOST, Failure, Words
+from runspec_agent.base.job_env import LOST, Failure, JobEnv
 
 POLL_S = 0.1
 BEAT_S = 1.0
@@ -37,10 +37,10 @@ def one_stack(nodes: Tuple[Node, ...]) -> bool:
     return nodes[0].stack != "" and len({node.stack for node in nodes}) == 1
 
 
-class Meeting:
+class Rendezvous:
     """One node's seat at `RUNSPEC_MEET/<attempt>/`; nobody else can read there, for requests are run as commands."""
 
-    def __init__(self, words: Words) -> None:
+    def __init__(self, words: JobEnv) -> None:
         assert words.meet is not None, "BUG: a meeting without a place"
         self.words = words
         self.folder = os.path.join(words.meet, str(words.attempt))
@@ -124,7 +124,7 @@ class Meeting:
         return None if record is None else int(record["code"])
 
 
-def complete(meeting: Meeting, found: Dict[int, Node]) -> Optional[Tuple[Node, ...]]:
+def complete(meeting: Rendezvous, found: Dict[int, Node]) -> Optional[Tuple[Node, ...]]:
     """Return all nodes in rank order, or None as long as somebody is missing. Raise Failure for a name used twice."""
     if len(found) < meeting.words.nodes:
         return None
@@ -138,7 +138,7 @@ def complete(meeting: Meeting, found: Dict[int, Node]) -> Optional[Tuple[Node, .
     return nodes
 
 
-def missing(meeting: Meeting, found: Dict[int, Node]) -> Failure:
+def missing(meeting: Rendezvous, found: Dict[int, Node]) -> Failure:
     ranks = [rank for rank in range(meeting.words.nodes) if rank not in found]
     text = "{} of {} nodes did not come within {:g} s; missing: {}"
     listed = ", ".join(_ranges(ranks))

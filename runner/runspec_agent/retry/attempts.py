@@ -6,7 +6,7 @@ from typing import Any, Dict, Optional, Set
 
 from runspec_agent.base import record_formats
 from runspec_agent.base.job_env import USAGE, Failure
-from runspec_agent.base.task_identity import Place
+from runspec_agent.base.task_identity import TaskIdentity
 from runspec_agent.store.base import Bucket
 
 
@@ -38,7 +38,9 @@ class Lost:
     `spot_attempts` is how many there may be, with the last. Failures count by themselves: `failures`.
     """
 
-    def __init__(self, bucket: Bucket, at: str, record: Dict[str, Any], place: Place) -> None:
+    def __init__(
+        self, bucket: Bucket, at: str, record: Dict[str, Any], place: TaskIdentity
+    ) -> None:
         self.bucket, self.place = bucket, place
         self.most: Optional[int] = record.get("spot_attempts")
         self._failures = "{}failures/{}-".format(at, place.task)

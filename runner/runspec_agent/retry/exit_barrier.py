@@ -13,7 +13,7 @@ FIRST_S = 3600.0  # for a node to begin: its machine may start late
 MOMENT_S = 20.0  # the same, where nobody waits for those who never came
 
 
-class Gang(threading.Thread):
+class ExitBarrier(threading.Thread):
     """One node's part: it beats while it lives, says how it ended, and the first waits for all."""
 
     def __init__(self, bucket: Bucket, prefix: str, rank: int, nodes: int) -> None:

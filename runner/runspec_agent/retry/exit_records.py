@@ -12,7 +12,7 @@ import time
 from typing import Any, Dict, List, Mapping, Optional
 
 from runspec_agent.base.job_env import Failure
-from runspec_agent.base.task_identity import Place
+from runspec_agent.base.task_identity import TaskIdentity
 from runspec_agent.env import address
 from runspec_agent.store.base import Bucket
 
@@ -24,10 +24,10 @@ NODES = 100
 Note = Dict[str, Any]  # code, why (or null), node, began_s and ended_s since 1970
 
 
-class Ends:
+class ExitRecords:
     """One writer of such a note: *who* is a rank or "batch"."""
 
-    def __init__(self, bucket: Bucket, at: str, place: Place, who: str, node: str) -> None:
+    def __init__(self, bucket: Bucket, at: str, place: TaskIdentity, who: str, node: str) -> None:
         self.bucket, self.who, self.node = bucket, who, node
         self.folder = "{}ends/{}/{}/".format(at, place.task, place.attempt)
         self.began_s = time.time()
@@ -54,10 +54,10 @@ class Ends:
         return found
 
 
-class Ears(threading.Thread):
+class StopListener(threading.Thread):
     """Hears what all nodes are told, and sends it to this process, where signals are looked after."""
 
-    def __init__(self, ends: Ends, nodes: int) -> None:
+    def __init__(self, ends: ExitRecords, nodes: int) -> None:
         super().__init__(daemon=True)
         self._ends, self._pause_s = ends, LOOK_S * max(1.0, nodes / NODES)
         self._over = threading.Event()
@@ -78,11 +78,13 @@ class Ears(threading.Thread):
         self.join()
 
 
-def of_node(bucket: Bucket, at: str, place: Place, env: Mapping[str, str]) -> Optional[Ends]:
+def of_node(
+    bucket: Bucket, at: str, place: TaskIdentity, env: Mapping[str, str]
+) -> Optional[ExitRecords]:
     """Return None where nobody asks for notes (`RUNSPEC_ENDS`)."""
     if not env.get("RUNSPEC_ENDS"):
         return None
-    return Ends(bucket, at, place, str(place.rank), name(env))
+    return ExitRecords(bucket, at, place, str(place.rank), name(env))
 
 
 def name(env: Mapping[str, str]) -> str:

@@ -5,7 +5,7 @@ import sys
 from typing import Any, Dict, Optional
 
 from runspec_agent.base.job_env import LOST
-from runspec_agent.base.task_identity import Place
+from runspec_agent.base.task_identity import TaskIdentity
 from runspec_agent.store.base import Bucket
 
 AGAIN = LOST  # the code that services are told to try again after
@@ -18,7 +18,7 @@ class Failures:
         self.bucket, self.record = bucket, record
         self.at = at + "failures/"
 
-    def judge(self, place: Place, code: int, together: Optional[int] = None) -> int:
+    def judge(self, place: TaskIdentity, code: int, together: Optional[int] = None) -> int:
         """Note a failure with *code*; return what the service is told, AGAIN where it is to be tried once more.
 
         *together* is the number of a try in which all nodes of the task fail or succeed at once: then that is

@@ -31,7 +31,7 @@ from runspec_agent.store.base import Bucket
 OPEN = "open"
 
 
-class Team(threading.Thread):
+class MultiInstanceTask(threading.Thread):
     """One node among its like. On all but the main node the thread sees when the try is over."""
 
     def __init__(self, bucket: Bucket, prefix: str, env: Mapping[str, str]) -> None:
@@ -136,11 +136,11 @@ class Team(threading.Thread):
                 pass
 
 
-def read(bucket: Bucket, at: str, env: Mapping[str, str]) -> Optional[Team]:
+def read(bucket: Bucket, at: str, env: Mapping[str, str]) -> Optional[MultiInstanceTask]:
     """Return None where the service names no nodes, or starts all of them alike."""
     if not env.get(NODE_NAMES) or IS_MAIN not in env:
         return None
-    return Team(bucket, "{}nodes/{}/".format(at, env.get("RUNSPEC_TASK", "0")), env)
+    return MultiInstanceTask(bucket, "{}nodes/{}/".format(at, env.get("RUNSPEC_TASK", "0")), env)
 
 
 def ordered(names: Sequence[str], main: str) -> List[str]:

@@ -13,7 +13,7 @@ from typing import NamedTuple, Optional
 from runspec_agent.base.job_env import LOST, STOPPED, Failure
 from runspec_agent.base.process import STOPS, Pace, Signals
 from runspec_agent.retry import exit_barrier
-from runspec_agent.retry.exit_barrier import Gang
+from runspec_agent.retry.exit_barrier import ExitBarrier
 from runspec_agent.store.base import Bucket
 
 LOOK_S = 5.0  # at the most between two looks at the verdict
@@ -23,24 +23,24 @@ VERDICT = "verdict"
 LAST = "last"  # names a node that is not tried again after this round, whatever becomes of it
 
 
-class Verdict(NamedTuple):
+class RoundOutcome(NamedTuple):
     """What every node of a round is to end with: 0, AGAIN, or the code that the job has failed with."""
 
     code: int
     why: str
 
 
-class Round(Gang):
+class RetryRound(ExitBarrier):
     """One node's part in one round."""
 
     def __init__(self, bucket: Bucket, prefix: str, rank: int, nodes: int, number: int) -> None:
         super().__init__(bucket, "{}{}/".format(prefix, number), rank, nodes)
         self.number = number
-        self.verdict: Optional[Verdict] = None
+        self.verdict: Optional[RoundOutcome] = None
         self.deadline = (
             math.inf
         )  # by time.monotonic(): who is told to end after it is not tried again
-        self._wish: Optional[Verdict] = None
+        self._wish: Optional[RoundOutcome] = None
         self._next_beat = 0.0
 
     def run(self) -> None:
@@ -61,37 +61,39 @@ class Round(Gang):
             self.beat()
         self.look()
 
-    def look(self) -> Optional[Verdict]:
+    def look(self) -> Optional[RoundOutcome]:
         """Return the verdict, if there is one."""
         if self.verdict is None:
             found = self.bucket.get(self.prefix + VERDICT)
-            self.verdict = None if found is None else Verdict(*json.loads(found.decode("ascii")))
+            self.verdict = (
+                None if found is None else RoundOutcome(*json.loads(found.decode("ascii")))
+            )
         return self.verdict
 
-    def decide(self, code: int, why: str) -> Verdict:
+    def decide(self, code: int, why: str) -> RoundOutcome:
         """Return the verdict: this one, unless there was another before it."""
         if self.verdict is None:
             text = json.dumps([code, why]).encode("ascii")
             found = self.bucket.claim(self.prefix + VERDICT, text)
-            self.verdict = Verdict(*json.loads(found.decode("ascii")))
+            self.verdict = RoundOutcome(*json.loads(found.decode("ascii")))
         return self.verdict
 
     def propose(self, code: int, why: str) -> None:
         """Have it decided soon; for those who have no time to wait for the store."""
         if self._wish is None:
-            self._wish = Verdict(code, why)
+            self._wish = RoundOutcome(code, why)
             self._woken.set()
 
-    def stopped(self) -> Verdict:
+    def stopped(self) -> RoundOutcome:
         """Return what is to become of a round of which this node was told to end.
 
         The others do not wait for one whose time is over: services try no such node again.
         """
         if time.monotonic() < self.deadline:
-            return Verdict(AGAIN, "node {} was told to end".format(self.rank))
-        return Verdict(TOO_LONG, "node {} took longer than its timeout".format(self.rank))
+            return RoundOutcome(AGAIN, "node {} was told to end".format(self.rank))
+        return RoundOutcome(TOO_LONG, "node {} took longer than its timeout".format(self.rank))
 
-    def blame(self, signals: Signals) -> Optional[Verdict]:
+    def blame(self, signals: Signals) -> Optional[RoundOutcome]:
         """Return the verdict that explains a failure of this node; None: it is the node's own.
 
         A program fails where another has gone. So a failure counts once all who had come have shown that they live.
@@ -153,14 +155,14 @@ class Round(Gang):
 
 def join(
     bucket: Bucket, prefix: str, rank: int, nodes: int, attempt: int, last: bool = False
-) -> Round:
+) -> RetryRound:
     """Return the round that *attempt* of this node belongs to. One with a verdict: there is nothing to do any more.
 
     *last*: no other attempt will follow, so that the others need not wait for one.
     """
     number = 1
     while True:
-        found = Round(bucket, prefix, rank, nodes, number)
+        found = RetryRound(bucket, prefix, rank, nodes, number)
         verdict = found.look()
         if verdict is None:
             seat = "{}seat-{}".format(found.prefix, rank)
@@ -173,6 +175,6 @@ def join(
             return found
         gone = bucket.get(found.prefix + LAST)
         if gone is not None:
-            found.verdict = Verdict(1, "node {} has no tries left".format(gone.decode()))
+            found.verdict = RoundOutcome(1, "node {} has no tries left".format(gone.decode()))
             return found
         number += 1

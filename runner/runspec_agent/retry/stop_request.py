@@ -21,7 +21,7 @@ def is_stopped(bucket: Bucket, at: str, task: int) -> bool:
     return bucket.get("{}stop/{}".format(at, task)) is not None
 
 
-class Heed(threading.Thread):
+class StopPoller(threading.Thread):
     """Looks for the wish every *look_s*, and then has this process told to end, where signals are looked after."""
 
     def __init__(self, stopped: Callable[[], bool], look_s: float) -> None:

@@ -13,7 +13,7 @@ Asks = Callable[[Dict[str, str]], HTTPResponse]
 """Asks the store for the object, with more headers; raises Failure where it refuses."""
 
 
-class Body(Stream):
+class RangedReader(Stream):
     """A reply that breaks off is taken up where it stopped, if the object is still the same one.
 
     https://docs.aws.amazon.com/AmazonS3/latest/API/API_GetObject.html (Range, If-Match)

@@ -12,7 +12,7 @@ from runspec_agent.base import boot
 from runspec_agent.base.boot import Answer, Ask, Pairs
 from runspec_agent.base.job_env import LOST, Failure
 from runspec_agent.store.base import BLOCK, Bucket, Object, Opened, Stream, Window
-from runspec_agent.store.ranged_read import Body
+from runspec_agent.store.ranged_read import RangedReader
 
 PART_BYTES = (
     1 << 29
@@ -103,7 +103,7 @@ class S3Bucket(Bucket):
             answer: HTTPResponse = found
             return answer
 
-        return Body(key, ask)
+        return RangedReader(key, ask)
 
     def put_file(self, key: str, opened: Opened, size: int, digest: str) -> None:
         if size > PART_BYTES:

@@ -6,7 +6,7 @@ from typing import Any, Dict, Mapping, Optional
 
 from runspec_agent.base import files, requirements
 from runspec_agent.base.job_env import TEAM_WORDS
-from runspec_agent.base.task_identity import Place, variable
+from runspec_agent.base.task_identity import TaskIdentity, variable
 from runspec_agent.store.base import Bucket
 from runspec_agent.transfer import inputs
 from runspec_agent.transfer.output_saver import Saver
@@ -58,7 +58,7 @@ class Workdir:
             path = os.path.join(os.path.abspath(base), path.lstrip("/"))
         return files.local(path)
 
-    def outputs(self, place: Place, below: str) -> Saver:
+    def outputs(self, place: TaskIdentity, below: str) -> Saver:
         """Bring back what an earlier try has saved; what is there at the end goes *below*."""
         saver = Saver(self.bucket)
         for output in self.record["outputs"]:
@@ -82,6 +82,6 @@ class Workdir:
         return path
 
 
-def own(below: str, output: str, place: Place) -> str:
+def own(below: str, output: str, place: TaskIdentity) -> str:
     """Return where what the node at *place* writes into *output* is kept."""
     return "{}{}/{}/{}/".format(below, output, place.task, place.rank)

@@ -13,7 +13,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Protocol
 
-from runspec_jobs.provider import Address, Forward, Relay, Way
+from runspec_jobs.provider import Address, Forward, Route, StdioProxy
 
 HEAD = struct.Struct(">I")  # of a frame: see runspec_agent.job.port_relay
 CHUNK_BYTES = 1 << 18
@@ -173,7 +173,7 @@ class Program:
         self._said.close()
 
 
-class Kept:
+class PersistentForward:
     """A program that stays and leads to the port from a socket of this machine."""
 
     def __init__(self, way: Forward) -> None:
@@ -226,15 +226,15 @@ class Kept:
         self._folder.cleanup()
 
 
-class Dialler:
+class Connector:
     """Makes connections by ways that may change; what a way keeps running is ended with `close`."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._kept: Kept | None = None
+        self._kept: PersistentForward | None = None
         self._beginning: set[Program] = set()
 
-    def dial(self, way: Way) -> End:
+    def dial(self, way: Route) -> End:
         """Raises Refused where nothing listens, and OSError where the way leads nowhere."""
         match way:
             case Address(host, port):
@@ -242,7 +242,7 @@ class Dialler:
                     return Socket(socket.create_connection((host, port), timeout=CONNECT_S))
                 except ConnectionRefusedError as exc:
                     raise Refused from exc
-            case Relay(argv):
+            case StdioProxy(argv):
                 return self._begun(Program(argv))
             case Forward():
                 return self._keep(way).dial()
@@ -255,11 +255,11 @@ class Dialler:
             self._beginning.discard(program)
         return program
 
-    def _keep(self, way: Forward) -> Kept:
+    def _keep(self, way: Forward) -> PersistentForward:
         with self._lock:
             if self._kept is None or self._kept.way != way or self._kept.ended:
                 self._let_go()
-                self._kept = Kept(way)
+                self._kept = PersistentForward(way)
             return self._kept
 
     def _let_go(self) -> None:

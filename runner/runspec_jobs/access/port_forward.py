@@ -10,9 +10,9 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from runspec_jobs.access.connections import Dialler, End, Refused, Socket
+from runspec_jobs.access.connections import Connector, End, Refused, Socket
 from runspec_jobs.errors import RunspecError, UsageError
-from runspec_jobs.provider import Address, Forward, Way
+from runspec_jobs.provider import Address, Forward, Route
 
 HERE = "127.0.0.1"
 DRAIN_S = 5.0  # for what the node said last
@@ -47,7 +47,7 @@ class Tunnel:
         self,
         port: int,
         local: int | None,
-        ask: Callable[[], Way],
+        ask: Callable[[], Route],
         tell: Callable[[str], None],
     ) -> None:
         """Raises UsageError where *local* cannot be had, and what *ask* raises."""
@@ -57,7 +57,7 @@ class Tunnel:
         self._doubted, self._asked_s = False, time.monotonic()
         self._listener = _listen(port, local, self._way)
         self.port: int = self._listener.getsockname()[1]
-        self._dialler = Dialler()
+        self._dialler = Connector()
         self._lock, self._asking = threading.Lock(), threading.Lock()
         self._told = ""
         self._ended = False
@@ -138,7 +138,7 @@ class Tunnel:
         self._doubted = True
         return None
 
-    def _current(self) -> Way:
+    def _current(self) -> Route:
         """Give the way; after a failure it is asked for anew, since the node may have been tried again."""
         with self._asking:
             if self._doubted and time.monotonic() > self._asked_s + ASK_S:
@@ -195,7 +195,7 @@ def pump(source: End, target: End) -> int:
     return done
 
 
-def _listen(port: int, local: int | None, way: Way) -> socket.socket:
+def _listen(port: int, local: int | None, way: Route) -> socket.socket:
     """Listen at *local*. A port that the node itself is to have on this machine is never taken."""
     same_machine = isinstance(way, Address) and _loopback(way.host)
     if local == port and same_machine:

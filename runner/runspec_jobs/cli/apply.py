@@ -40,7 +40,7 @@ from runspec_jobs.provider import (
 from runspec_jobs.spec import placeholders
 from runspec_jobs.spec.types import seconds
 from runspec_jobs.state import run_group, run_record
-from runspec_jobs.state.journal import Journal, Memory
+from runspec_jobs.state.journal import Journal, RunState
 from runspec_jobs.state.run_record import Record
 
 
@@ -75,7 +75,9 @@ def apply(args: Namespace) -> int:
     return code
 
 
-def _apply(found: inputs.Job, args: Namespace, told: output.Told, limit_s: float | None) -> int:
+def _apply(
+    found: inputs.PlanInputs, args: Namespace, told: output.Told, limit_s: float | None
+) -> int:
     began = time.monotonic()
     first = smoke.job_of(found) if args.smoke else None
     client = found.provider.connect(found.facts)
@@ -93,7 +95,7 @@ def _apply(found: inputs.Job, args: Namespace, told: output.Told, limit_s: float
 
 
 def _begin(
-    found: inputs.Job, client: Client, args: Namespace, told: output.Told, new: bool = False
+    found: inputs.PlanInputs, client: Client, args: Namespace, told: output.Told, new: bool = False
 ) -> tuple[Chosen, Status | None]:
     """Start what *found* needs, if it needs anything; give the run, and how it ended if it has."""
     with told, run_record.name_lock(found.spec.name, output.tell):
@@ -106,7 +108,11 @@ def _begin(
 
 
 def _smoke(
-    first: inputs.Job, client: Client, args: Namespace, told: output.Told, limit_s: float | None
+    first: inputs.PlanInputs,
+    client: Client,
+    args: Namespace,
+    told: output.Told,
+    limit_s: float | None,
 ) -> int | None:
     """Have the smoke test succeed, unless an equal one has; give the exit code where the job is not to begin."""
     chosen, status = _begin(first, client, args, told)
@@ -130,7 +136,7 @@ def _smoke(
     return _result(chosen.record, status, args, more)
 
 
-def _choose(found: inputs.Job, client: Client, new: bool, told: output.Told) -> Chosen:
+def _choose(found: inputs.PlanInputs, client: Client, new: bool, told: output.Told) -> Chosen:
     """Find the run that this spec already has, or put down a new one. Hold the name's lock."""
     preview = model.make(found.provider, found.spec, model.PREVIEW, found.facts)
     if not new and (wrong := run_record.damaged(found.spec.name)):
@@ -147,7 +153,7 @@ def _choose(found: inputs.Job, client: Client, new: bool, told: output.Told) -> 
 
 
 def _same(
-    old: Record, preview: model.Plan, client: Client, found: inputs.Job, told: output.Told
+    old: Record, preview: model.Plan, client: Client, found: inputs.PlanInputs, told: output.Told
 ) -> Chosen | None:
     """Say what an earlier run means for this apply; None when it is over and a new one is due.
 
@@ -175,7 +181,7 @@ def _same(
     return None
 
 
-def _is_equal(old: Record, preview: model.Plan, found: inputs.Job) -> bool:
+def _is_equal(old: Record, preview: model.Plan, found: inputs.PlanInputs) -> bool:
     """Return whether an earlier run is of the spec that *preview* plans.
 
     An older version may have planned the same otherwise, so what that run was made from is planned anew.
@@ -208,8 +214,8 @@ def _unfinished(old: Record, equal: bool, preview: model.Plan, told: output.Told
 
 def take_away(of: Record, journal: Journal, told: output.Told) -> None:
     """Destroy a run; one that began nothing needs no login, nor the provider it was meant for."""
-    if journal.memory.tried:
-        engine.destroy(of.plan, journal, engine.Hands(connect(of)[1], told))
+    if journal.memory.attempted:
+        engine.destroy(of.plan, journal, engine.ApplyContext(connect(of)[1], told))
     else:
         engine.abandon(journal, "destroy")
 
@@ -236,7 +242,9 @@ def reminded(client: Client, of: Record) -> Client:
     return client
 
 
-def _make(old: Record, found: inputs.Job, client: Client, told: output.Told) -> Status | None:
+def _make(
+    old: Record, found: inputs.PlanInputs, client: Client, told: output.Told
+) -> Status | None:
     """Carry out what is left of a run; give how it ended where somebody else has ended it."""
     with old.opened(output.tell) as journal:
         if journal.memory.want != "run":
@@ -244,11 +252,13 @@ def _make(old: Record, found: inputs.Job, client: Client, told: output.Told) -> 
         if isinstance(client, SupportsProgress):
             client.listen(told.line)
         state = adopt.state(old, found.provider) if isinstance(client, SupportsAdoption) else None
-        engine.make(old.plan, journal, engine.Hands(client, told, found.bundles, state=state))
+        engine.make(
+            old.plan, journal, engine.ApplyContext(client, told, found.bundles, state=state)
+        )
     return None
 
 
-def _ended_by_others(memory: Memory) -> Status:
+def _ended_by_others(memory: RunState) -> Status:
     return memory.status or Status(State.CANCELLED, f"{memory.want} was asked for meanwhile")
 
 

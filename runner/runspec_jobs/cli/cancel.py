@@ -29,10 +29,10 @@ def _meant(run: str) -> list[Record]:
 
 def _cancel(of: Record, args: Namespace) -> None:
     with of.opened(output.tell) as journal:
-        if not journal.memory.tried:
+        if not journal.memory.attempted:
             status = engine.abandon(journal, "cancel")
         else:
-            hands = engine.Hands(apply.connect(of)[1], output.Told(quiet=args.json))
+            hands = engine.ApplyContext(apply.connect(of)[1], output.Told(quiet=args.json))
             status = engine.cancel(of.plan, journal, hands)
     _say(of, status, args)
 
@@ -94,14 +94,14 @@ def _take_away_site(told: output.Told) -> list[str]:
     seen: set[str] = set()
     for of in reversed(records):
         memory = of.memory()
-        left = memory.tried - memory.undone
+        left = memory.attempted - memory.undone
         steps = [s for s in of.plan.steps if s.scope is Scope.SITE and s.id in left]
         steps = [s for s in steps if _fresh(s, seen)]
         if not steps:
             continue
         _, client, _ = apply.connect(of)
         with of.opened(output.tell) as journal:
-            engine.undo(steps, journal, engine.Hands(client, told))
+            engine.undo(steps, journal, engine.ApplyContext(client, told))
         gone += [step.title for step in steps]
     return gone
 

@@ -18,8 +18,8 @@ from runspec_jobs.plan import model
 from runspec_jobs.provider import (
     Client,
     Facts,
-    Litter,
     Options,
+    Orphan,
     Provider,
     SupportsOrphans,
     SupportsPolicy,
@@ -117,7 +117,7 @@ def _strings(value: Any) -> Iterator[str]:
             yield from _strings(item)
 
 
-def _remove(client: Client, one: Litter) -> None:
+def _remove(client: Client, one: Orphan) -> None:
     if one.run is not None and one.alive:
         _end(client, one.run)
     for request in one.remove:

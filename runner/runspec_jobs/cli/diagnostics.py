@@ -8,10 +8,10 @@ from collections.abc import Iterable
 
 from runspec_jobs.cli import output
 from runspec_jobs.diagnostics.render import Format, render
-from runspec_jobs.load.source import Text
+from runspec_jobs.load.source import SourceFile
 
 
-def print_all(texts: Iterable[Text], args: Namespace | None) -> None:
+def print_all(texts: Iterable[SourceFile], args: Namespace | None) -> None:
     """Print every complaint about *texts*: for a person to standard error, else to standard output."""
     form = wanted(args)
     for text in texts:
@@ -24,7 +24,7 @@ def wanted(args: Namespace | None) -> Format:
     return Format(getattr(args, "output_format", "text"))
 
 
-def print_one(text: Text, form: Format) -> None:
+def print_one(text: SourceFile, form: Format) -> None:
     if not text.complaints:
         return
     shown = render(text.complaints, form, text.lines)

@@ -54,7 +54,7 @@ class Stopper:
         self, of: Record, client: Client, metric: Metric, bounded: measure.Bounded
     ) -> None:
         self.of, self.client, self.metric = of, client, metric
-        self.bounded, self.watch = bounded, measure.Watch(metric)
+        self.bounded, self.watch = bounded, measure.MetricCollector(metric)
         self.values = tasks(of.spec)
         self.winner: Task | None = None
         self._next_s, self._pause_s, self._told = 0.0, AGAIN_S, False

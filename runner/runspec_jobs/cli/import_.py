@@ -11,7 +11,7 @@ from runspec_jobs.cli import output
 from runspec_jobs.errors import OK, Conflict, Unavailable, UsageError
 from runspec_jobs.load import registry
 from runspec_jobs.plan.model import Plan
-from runspec_jobs.provider import Foreign, Provider, SupportsExport, SupportsImport, paths
+from runspec_jobs.provider import ForeignFile, Provider, SupportsExport, SupportsImport, paths
 from runspec_jobs.state import atomic_io
 
 
@@ -54,10 +54,10 @@ def import_(args: Namespace) -> int:
     return OK
 
 
-def read(name: str) -> Foreign:
+def read(name: str) -> ForeignFile:
     """Give the file called *name*. Raises UsageError where it cannot be read."""
     try:
-        return Foreign(name, Path(name).read_text(encoding="utf-8"))
+        return ForeignFile(name, Path(name).read_text(encoding="utf-8"))
     except (OSError, UnicodeDecodeError) as exc:
         reason = getattr(exc, "strerror", None) or "it is not text"
         raise UsageError(f"cannot read {name}: {reason.lower()}") from exc

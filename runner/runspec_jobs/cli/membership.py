@@ -10,9 +10,9 @@ from runspec_jobs.cli import apply
 from runspec_jobs.diagnostics.render import plain
 from runspec_jobs.engine import apply as engine
 from runspec_jobs.errors import RunspecError
-from runspec_jobs.provider import Change, SupportsMembershipChanges
+from runspec_jobs.provider import MembershipChange, SupportsMembershipChanges
 from runspec_jobs.report import elastic_costs
-from runspec_jobs.state.journal import Memory
+from runspec_jobs.state.journal import RunState
 from runspec_jobs.state.run_record import Record
 
 LISTED = 20  # of more changes, a status tells the last ones
@@ -21,11 +21,11 @@ LISTED = 20  # of more changes, a status tells the last ones
 class Known(NamedTuple):
     """The changes of a run, or why they are not known."""
 
-    changes: Sequence[Change]
+    changes: Sequence[MembershipChange]
     unknown: str = ""
 
 
-def known(of: Record, memory: Memory) -> Known | None:
+def known(of: Record, memory: RunState) -> Known | None:
     """Give the changes of the nodes of a run; None where they stay, or there is nothing of it: then nobody is asked."""
     spec = apply.spec(of)
     elastic = spec is not None and spec.cluster.nodes.elastic

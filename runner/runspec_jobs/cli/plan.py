@@ -24,7 +24,7 @@ ROWS = 50  # tasks shown to a person
 WIDTH = 100  # characters of a value shown to a person
 
 
-def load(args: Namespace, told: output.Told) -> inputs.Job:
+def load(args: Namespace, told: output.Told) -> inputs.PlanInputs:
     """Read and gather the job that the command line names; notes are printed."""
     path = Path(args.file)
     text = source.read_file(path)
@@ -35,7 +35,7 @@ def load(args: Namespace, told: output.Told) -> inputs.Job:
     return found
 
 
-def each(found: inputs.Job) -> list[inputs.Job]:
+def each(found: inputs.PlanInputs) -> list[inputs.PlanInputs]:
     """Give the job at each of its sizes; itself where it has none."""
     if found.spec.scaling is None:
         return [found]
@@ -53,7 +53,7 @@ def plan_(args: Namespace) -> int:
     return CHANGES if args.detailed_exitcode and any(changed) else OK
 
 
-def _planned(found: inputs.Job, args: Namespace) -> bool:
+def _planned(found: inputs.PlanInputs, args: Namespace) -> bool:
     """Show one plan, or what changed in it; say whether something did. As JSON, each is one document."""
     made = model.make(found.provider, found.spec, model.PREVIEW, found.facts)
     before = last_applied(found.spec.name)

@@ -14,8 +14,8 @@ from runspec_jobs.cli import apply, cancel, fetch, output, status
 from runspec_jobs.document.nodes import flow
 from runspec_jobs.errors import Unavailable, UsageError
 from runspec_jobs.load import inputs, profile, registry, source
-from runspec_jobs.load.source import Wrong
-from runspec_jobs.provider import Rehearsal, Spec, SupportsEmulation
+from runspec_jobs.load.source import InvalidSpec
+from runspec_jobs.provider import Emulation, Spec, SupportsEmulation
 from runspec_jobs.state import run_record
 
 
@@ -33,7 +33,9 @@ def rehearse(args: Namespace) -> int:
     own = inputs.profile_in_use(Path(args.file).parent)
     options, wrong = inputs.settings(text, own, spec, provider)
     if options is None:
-        raise Wrong(*wrong)  # before anything is started, and at the lines of the user's own files
+        raise InvalidSpec(
+            *wrong
+        )  # before anything is started, and at the lines of the user's own files
     settings, pool = own.settings(provider.name), spec.cluster.pool
     with (
         _folder(args) as folder,
@@ -62,13 +64,13 @@ def _keep(run: str, folder: Path, args: Namespace) -> None:
     status.logs(Namespace(**vars(args) | which | {"run": run, "save": str(saved)}))
 
 
-def _read(args: Namespace) -> tuple[source.Text, Spec]:
+def _read(args: Namespace) -> tuple[source.SourceFile, Spec]:
     text = source.read_file(Path(args.file))
     spec, problems = source.validated(text)
     if spec is None:
         if text.document is not None:
             text.complain(problems)
-        raise Wrong(text)
+        raise InvalidSpec(text)
     return text, spec
 
 
@@ -90,7 +92,7 @@ def _folder(args: Namespace) -> Iterator[Path]:
 
 @contextlib.contextmanager
 def _inside(
-    stage: Rehearsal, provider: str, folder: Path, pool: str | None = None
+    stage: Emulation, provider: str, folder: Path, pool: str | None = None
 ) -> Iterator[None]:
     """Lead this process to the stand-ins, away from the user's own runs and profile, and back again.
 

@@ -14,7 +14,7 @@ from runspec_jobs.diagnostics.render import plain
 from runspec_jobs.engine import apply as engine
 from runspec_jobs.errors import DETACHED, OK, UsageError
 from runspec_jobs.load import source
-from runspec_jobs.load.source import Wrong
+from runspec_jobs.load.source import InvalidSpec
 from runspec_jobs.logs import follow, measure
 from runspec_jobs.provider import Client, NodeStatus, Spec, State, Status
 from runspec_jobs.report import elastic_costs, ranking, scaling_law, tables
@@ -86,7 +86,7 @@ def _metric(spec: Spec, args: Namespace) -> Metric:
         if other is None or any(p.severity == "error" for p in problems):
             if text.document is not None:
                 text.complain(problems)
-            raise Wrong(text)
+            raise InvalidSpec(text)
         found = other.metric
     if found is None:
         hint = (

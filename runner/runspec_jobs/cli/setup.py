@@ -14,7 +14,7 @@ from runspec_jobs.cli import diagnostics, output
 from runspec_jobs.diagnostics.render import placed, plain
 from runspec_jobs.errors import OK, Conflict, Lacking, RunspecError, Unavailable, UsageError
 from runspec_jobs.load import inputs, registry, source, trust
-from runspec_jobs.load.source import Wrong
+from runspec_jobs.load.source import InvalidSpec
 from runspec_jobs.provider import (
     Finding,
     Options,
@@ -106,7 +106,7 @@ def _tells(path: Path, name: str) -> bool:
     """Say whether the profile at *path* has settings of *name*; a wrong one is for `plan` to tell of."""
     try:
         return name in inputs.profile_in(source.read_file(path)).providers
-    except (RunspecError, Wrong):
+    except (RunspecError, InvalidSpec):
         return True
 
 
@@ -198,7 +198,7 @@ def _profile() -> list[Finding]:
         return [Finding("there is none (runspec init --provider NAME writes one)", True)]
     try:
         inputs.profile_in_use(Path.cwd())
-    except Wrong as exc:
+    except InvalidSpec as exc:
         diagnostics.print_all(exc.texts, None)
         return [Finding(f"{place.path} is wrong", False, "see above")]
     except RunspecError as exc:

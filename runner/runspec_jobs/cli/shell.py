@@ -17,7 +17,7 @@ from runspec_jobs.errors import DETACHED, OK, RunspecError, Unavailable
 from runspec_jobs.load import registry
 from runspec_jobs.provider import (
     Client,
-    Interactive,
+    ExecSpec,
     NodeStatus,
     State,
     Status,
@@ -52,7 +52,7 @@ def shell(args: Namespace) -> int:
     _become(found)
 
 
-def _become(what: Interactive) -> NoReturn:
+def _become(what: ExecSpec) -> NoReturn:
     """Give this process, with its terminal, to *what*: signals, window and exit code are then its own."""
     for number in (signal.SIGPIPE, signal.SIGXFSZ):  # Python ignores them, and that is inherited
         signal.signal(number, signal.SIG_DFL)

@@ -39,7 +39,7 @@ def simulate(args: Namespace) -> int:
     if spec is not None and prices is not None and measured is not None:
         take = _take(args, spec, prices, texts[1])
     if wrong := [text for text in texts if text.failed]:
-        raise source.Wrong(*wrong)
+        raise source.InvalidSpec(*wrong)
     assert spec and prices and measured, "BUG: what could not be read had no complaint"
     samples = args.samples * args.epochs
     asked = Job(samples, measured.curve, _costs(args, spec), take, spec.retry.spot_attempts)
@@ -54,7 +54,7 @@ def simulate(args: Namespace) -> int:
     return OK
 
 
-def _measured(args: Namespace, text: source.Text, spec: Spec | None) -> scaling.Series | None:
+def _measured(args: Namespace, text: source.SourceFile, spec: Spec | None) -> scaling.Series | None:
     read = _read(text, scaling.Scaling)
     if read is None:
         return None
@@ -70,7 +70,7 @@ def _most(args: Namespace, spec: Spec | None) -> int:
     return most
 
 
-def _trace_text(path: Path) -> source.Text:
+def _trace_text(path: Path) -> source.SourceFile:
     """Give the file of prices; a table is read as what it would be in YAML."""
     text = source.read_file(path)
     if path.suffix == ".csv":
@@ -82,7 +82,7 @@ def _trace_text(path: Path) -> source.Text:
     return text
 
 
-def _spec(text: source.Text) -> Spec | None:
+def _spec(text: source.SourceFile) -> Spec | None:
     if text.document is None:
         return None
     spec, problems = validate.spec(text.document)
@@ -90,14 +90,14 @@ def _spec(text: source.Text) -> Spec | None:
     return spec
 
 
-def _trace(text: source.Text) -> trace.Trace | None:
+def _trace(text: source.SourceFile) -> trace.Trace | None:
     found = _read(text, trace.Trace)
     if found is not None:
         text.complain(trace.broken(found))
     return found
 
 
-def _read(text: source.Text, kind: type[M]) -> M | None:
+def _read(text: source.SourceFile, kind: type[M]) -> M | None:
     if text.document is None:
         return None
     found, problems = validate.model(kind, text.document.value)
@@ -105,7 +105,9 @@ def _read(text: source.Text, kind: type[M]) -> M | None:
     return found
 
 
-def _take(args: Namespace, spec: Spec, prices: trace.Trace, text: source.Text) -> Mapping[str, int]:
+def _take(
+    args: Namespace, spec: Spec, prices: trace.Trace, text: source.SourceFile
+) -> Mapping[str, int]:
     """Give how many nodes of each pool the job may take: as the command line says, or as its capacity does."""
     if args.take is None:
         take, problems = compare.wanted(spec, prices)

@@ -13,7 +13,7 @@ from runspec_jobs.plan import smoke
 from runspec_jobs.provider import Status
 
 
-def job_of(found: inputs.Job) -> inputs.Job:
+def job_of(found: inputs.PlanInputs) -> inputs.PlanInputs:
     """Give the smoke test of *found*, which has the same facts: it runs on the same, in the same.
 
     Raises UsageError when the spec has none, and Wrong when the provider cannot do it.
@@ -29,7 +29,7 @@ def job_of(found: inputs.Job) -> inputs.Job:
     spec = inputs.spec_in(text)
     text.complain(found.provider.check(spec, found.facts))
     if text.failed:
-        raise source.Wrong(text)
+        raise source.InvalidSpec(text)
     return replace(found, text=text, spec=spec)
 
 

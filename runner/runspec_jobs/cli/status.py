@@ -16,7 +16,7 @@ from runspec_jobs.logs import follow as log, save
 from runspec_jobs.logs.outage import Outage
 from runspec_jobs.provider import Client, State, Status
 from runspec_jobs.state import run_record
-from runspec_jobs.state.journal import Memory
+from runspec_jobs.state.journal import RunState
 from runspec_jobs.state.run_record import Record
 
 SAVE_PAUSE_S = 0.2
@@ -80,7 +80,7 @@ def _listed(of: Record) -> dict[str, Any]:
         return {**known, "reason": exc.message, "began": 0.0}
 
 
-def _row(of: Record, memory: Memory, status: Status) -> dict[str, Any]:
+def _row(of: Record, memory: RunState, status: Status) -> dict[str, Any]:
     return {
         "run": of.run,
         "name": of.name,
@@ -91,14 +91,14 @@ def _row(of: Record, memory: Memory, status: Status) -> dict[str, Any]:
     }
 
 
-def _shown_state(of: Record, memory: Memory, status: Status) -> str:
+def _shown_state(of: Record, memory: RunState, status: Status) -> str:
     if memory.deleted:
         return "destroyed"
     begun = memory.status is not None or engine.is_made(of.plan, memory)
     return status.state if begun else NOT_STARTED
 
 
-def standing(of: Record, memory: Memory) -> Status:
+def standing(of: Record, memory: RunState) -> Status:
     """Give how a run stands: as kept once it has ended, else as its service says."""
     if memory.status is not None or memory.deleted:
         return memory.status or Status(State.GONE)
@@ -137,7 +137,7 @@ def status(args: Namespace) -> int:
     return OK
 
 
-def with_nodes(of: Record, memory: Memory, found: Status) -> Status:
+def with_nodes(of: Record, memory: RunState, found: Status) -> Status:
     """Add what the service still knows of each node to a status that was kept."""
     if found.nodes or memory.deleted or not engine.is_made(of.plan, memory):
         return found

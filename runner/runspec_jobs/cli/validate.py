@@ -33,7 +33,7 @@ def validate(args: Namespace) -> int:
     return OK
 
 
-def _checked(name: str) -> source.Text:
+def _checked(name: str) -> source.SourceFile:
     """Read and check one file; what stops that is a complaint about it, so that the rest go on."""
     try:
         if name == "-":
@@ -44,6 +44,6 @@ def _checked(name: str) -> source.Text:
         if text.document is not None:
             text.complain(problems)
     except RunspecError as exc:
-        text = source.Text(name, b"")
+        text = source.SourceFile(name, b"")
         text.complaints = [Complaint(name, 0, 0, 1, "", exc.message, exc.hint)]
     return text

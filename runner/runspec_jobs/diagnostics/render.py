@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 from runspec_jobs.diagnostics.problem import Problem, dotted
 from runspec_jobs.document import reader
-from runspec_jobs.document.reader import Document, Flaw
+from runspec_jobs.document.reader import Document, SyntaxProblem
 from runspec_jobs.document.syntax_errors import OPEN_QUOTES
 
 PRIVATE_NAME = re.compile(r"(?i)(key|password|secret|token)s?['\"]?\s*:")
@@ -72,12 +72,12 @@ def _placed(file: str, document: Document, problem: Problem) -> Complaint:
     )
 
 
-def flawed(file: str, flaws: Iterable[Flaw]) -> list[Complaint]:
+def flawed(file: str, flaws: Iterable[SyntaxProblem]) -> list[Complaint]:
     """Give the flaws of a text that could not be read as complaints about *file*."""
     return [_flawed(file, flaw) for flaw in flaws]
 
 
-def _flawed(file: str, flaw: Flaw) -> Complaint:
+def _flawed(file: str, flaw: SyntaxProblem) -> Complaint:
     """What stands in quotes that are never closed may be anything, a secret too."""
     line, column = flaw.mark.line, flaw.mark.column
     veil = column + 1 if flaw.what.startswith(OPEN_QUOTES) else 0

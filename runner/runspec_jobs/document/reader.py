@@ -25,14 +25,14 @@ from runspec_jobs.document.nodes import (
     moved,
     resolve,
 )
-from runspec_jobs.document.syntax_errors import Flaw, inside, syntax_flaw
+from runspec_jobs.document.syntax_errors import SyntaxProblem, inside, syntax_flaw
 
 __all__ = [
     "Document",
-    "Flaw",
     "Map",
     "Mark",
     "Seq",
+    "SyntaxProblem",
     "Text",
     "Value",
     "YamlError",
@@ -68,7 +68,7 @@ STR_TAG = "tag:yaml.org,2002:str"
 class YamlError(Exception):
     """The text cannot be read; *flaws* are what is wrong with it, from the top down."""
 
-    def __init__(self, *flaws: Flaw) -> None:
+    def __init__(self, *flaws: SyntaxProblem) -> None:
         self.flaws = tuple(sorted(flaws, key=lambda flaw: (flaw.mark.line, flaw.mark.column)))
         super().__init__(self.flaws[0].what)
 
@@ -87,7 +87,7 @@ def read(text: str | bytes) -> Document:
     _check_text(text, data)
     value = _Builder(text).build(data)
     if isinstance(value, Text) and value.plain and not value:
-        raise YamlError(Flaw(Mark(1, 1), "the file is empty"))
+        raise YamlError(SyntaxProblem(Mark(1, 1), "the file is empty"))
     return Document(value)
 
 
@@ -100,45 +100,49 @@ def lines(text: str | bytes) -> list[str]:
 
 def _decoded(text: str | bytes) -> tuple[str, bytes]:
     if len(text) > TEXT_BYTES:
-        raise YamlError(Flaw(Mark(1, 1), "the file is larger than 1 MiB"))
+        raise YamlError(SyntaxProblem(Mark(1, 1), "the file is larger than 1 MiB"))
     if isinstance(text, str):
         text = text.removeprefix("\ufeff")
         return text, text.encode("utf-8", "surrogatepass")
     if text[:2] in (b"\xff\xfe", b"\xfe\xff"):
-        raise YamlError(Flaw(Mark(1, 1), "the file is UTF-16 or UTF-32", "save it as UTF-8"))
+        raise YamlError(
+            SyntaxProblem(Mark(1, 1), "the file is UTF-16 or UTF-32", "save it as UTF-8")
+        )
     data = text.removeprefix(b"\xef\xbb\xbf")
     try:
         return data.decode("utf-8"), data
     except UnicodeDecodeError as exc:
         mark = _mark_after(data[: exc.start].decode("utf-8"))
         what = f"the byte 0x{data[exc.start]:02x} is not UTF-8 text"
-        raise YamlError(Flaw(mark, what, "save the file as UTF-8")) from None
+        raise YamlError(SyntaxProblem(mark, what, "save the file as UTF-8")) from None
 
 
 def _check_text(text: str, data: bytes) -> None:
     """Refuse what is wrong before any syntax, and what is known to make libyaml slow."""
     if len(data) > TEXT_BYTES:
-        raise YamlError(Flaw(Mark(1, 1), "the file is larger than 1 MiB"))
+        raise YamlError(SyntaxProblem(Mark(1, 1), "the file is larger than 1 MiB"))
     if data.translate(None, ALLOWED) and (found := _refused(text)):
         raise YamlError(*found)
     if len(data) > BLANKS and (at := data.translate(WHITE).find(b" " * BLANKS)) >= 0:
         if not data.strip():
-            raise YamlError(Flaw(Mark(1, 1), "the file is empty"))
+            raise YamlError(SyntaxProblem(Mark(1, 1), "the file is empty"))
         mark = _mark_after(data[:at].decode("utf-8"))
-        raise YamlError(Flaw(mark, f"{BLANKS} blanks or empty lines in a row", "take them out"))
+        raise YamlError(
+            SyntaxProblem(mark, f"{BLANKS} blanks or empty lines in a row", "take them out")
+        )
     if b"%TAG" in data and (at_tag := TAG_DIRECTIVE.search(data)):
         mark = _mark_after(data[: at_tag.end() - 4].decode("utf-8"))
-        raise YamlError(Flaw(mark, "tags are not read here", "take the %TAG line out"))
+        raise YamlError(SyntaxProblem(mark, "tags are not read here", "take the %TAG line out"))
 
 
-def _refused(text: str) -> list[Flaw]:
+def _refused(text: str) -> list[SyntaxProblem]:
     flaws = []
     for found in re.finditer(REFUSED, text):
         char = found[0]
         in_vain = char == "\ufeff" or UNUSABLE.match(char)
         hint = "take it out" if in_vain else f'write "\\u{ord(char):04x}" in double quotes'
         mark = _mark_after(text[: found.start()])
-        flaws.append(Flaw(mark, f"the character {_name(char)}", hint))
+        flaws.append(SyntaxProblem(mark, f"the character {_name(char)}", hint))
         if len(flaws) == FLAWS:
             break
     return flaws
@@ -174,7 +178,7 @@ class _Builder:
 
     def __init__(self, text: str) -> None:
         self.text = text
-        self.flaws: list[Flaw] = []
+        self.flaws: list[SyntaxProblem] = []
         self.node: Map | Seq = Seq()  # the collection being read; the outermost holds the document
         self.key: Text | None = None  # the key whose value comes next
         self.outer: list[_Frame] = []
@@ -200,7 +204,7 @@ class _Builder:
         except yaml.MarkedYAMLError as exc:
             self.flaws.append(syntax_flaw(exc, self.text))
         except (yaml.YAMLError, ValueError, OverflowError):  # of the Python parser's escapes
-            self.flaws.append(Flaw(Mark(1, 1), "this is not YAML"))
+            self.flaws.append(SyntaxProblem(Mark(1, 1), "this is not YAML"))
         if self.flaws:
             raise YamlError(*self.flaws)
         return self.node[0] if isinstance(self.node, Seq) and self.node else Text("")
@@ -300,7 +304,7 @@ class _Builder:
             self.stop(span, f"more than {DEPTH} lists and mappings inside each other")
 
     def flaw(self, span: Span, what: str, hint: str | None = None) -> None:
-        self.flaws.append(Flaw(Mark(span[0] + 1, span[1] + 1), what, hint))
+        self.flaws.append(SyntaxProblem(Mark(span[0] + 1, span[1] + 1), what, hint))
         if len(self.flaws) >= FLAWS:
             raise YamlError(*self.flaws)
 

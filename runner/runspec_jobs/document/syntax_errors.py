@@ -70,7 +70,7 @@ COLLECTIONS = {
 }
 
 
-class Flaw(NamedTuple):
+class SyntaxProblem(NamedTuple):
     """One thing that is wrong with the text itself, and what to do about it."""
 
     mark: Mark
@@ -78,20 +78,20 @@ class Flaw(NamedTuple):
     hint: str | None = None
 
 
-def syntax_flaw(exc: yaml.MarkedYAMLError, text: str) -> Flaw:
+def syntax_flaw(exc: yaml.MarkedYAMLError, text: str) -> SyntaxProblem:
     problem = exc.problem or "this is not YAML"
     began, stopped = exc.context_mark, exc.problem_mark
     at: Any = (began if problem in BEGAN else stopped) or stopped or began
     if at is None:
-        return Flaw(Mark(1, 1), problem)
+        return SyntaxProblem(Mark(1, 1), problem)
     if tab := _tab_before(text, at):
-        return Flaw(tab, "a tab, where only spaces can be", "take spaces")
+        return SyntaxProblem(tab, "a tab, where only spaces can be", "take spaces")
     what, hint = _plain_words(problem, text[at.index - at.column : at.index], text[at.index :][:1])
     line, column = inside(at, text)
     mark = Mark(line + 1, column + 1)
     if began and began.line + 1 < mark.line and (noun := COLLECTIONS.get(exc.context or "")):
         what += f"; the {noun} began on line {began.line + 1}"
-    return Flaw(mark, what, hint)
+    return SyntaxProblem(mark, what, hint)
 
 
 def inside(at: Any, text: str) -> tuple[int, int]:

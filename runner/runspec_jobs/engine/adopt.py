@@ -20,11 +20,11 @@ from runspec_jobs.errors import Conflict, Damaged
 from runspec_jobs.load import profile, source
 from runspec_jobs.plan import model
 from runspec_jobs.provider import (
-    Answer,
     Client,
     Facts,
     Options,
     Provider,
+    Response,
     Scope,
     Source,
     Spec,
@@ -258,7 +258,7 @@ def look(made: model.Plan, journal: Journal, client: Client) -> None:
     Steps are done in their order, so those before the last one of the run that is found were done too: what they made
     may be gone by now, or be nothing that can be found.
     """
-    found: dict[str, Answer] = {}
+    found: dict[str, Response] = {}
     for step in made.steps:
         if step.id not in journal.memory.answers:
             answer = _found(step, client)
@@ -276,7 +276,7 @@ def look(made: model.Plan, journal: Journal, client: Client) -> None:
             _note(step, found.get(step.id), journal)
 
 
-def _found(step: Step, client: Client) -> Answer | None:
+def _found(step: Step, client: Client) -> Response | None:
     try:
         return client.find(step)
     except Conflict:
@@ -285,7 +285,7 @@ def _found(step: Step, client: Client) -> Answer | None:
         return None  # what runs share has been made anew since
 
 
-def _note(step: Step, answer: Answer | None, journal: Journal) -> None:
+def _note(step: Step, answer: Response | None, journal: Journal) -> None:
     journal.add("done", step=step.id, answer=dict(answer or {}))
     refs = [] if step.undo is None else list(model.marked(step.undo.params, model.REF))
     if answer is None and any(ref.split(".")[0] == step.id for ref in refs):

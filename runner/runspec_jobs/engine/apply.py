@@ -16,11 +16,11 @@ from runspec_jobs.errors import AlreadyExists, NoAnswer, RemoteError, UnknownOut
 from runspec_jobs.logs.outage import pauses
 from runspec_jobs.plan.model import FILE, REF, SECRET, Plan, answers_known, fill, marked
 from runspec_jobs.provider import (
-    Answer,
     Bundle,
     Client,
     Progress,
     Request,
+    Response,
     Scope,
     State,
     Status,
@@ -28,7 +28,7 @@ from runspec_jobs.provider import (
     SupportsAdoption,
     SupportsUpload,
 )
-from runspec_jobs.state.journal import Journal, Memory
+from runspec_jobs.state.journal import Journal, RunState
 
 TRIES = 6  # of a call that was definitely refused for a reason that passes
 FIRST_PAUSE_S = 0.5
@@ -39,7 +39,7 @@ SETTLED_S = 900.0  # the longest that something new may take until it can be use
 CANCEL_S = 300.0  # the longest that cancel waits for the end
 
 
-class Tell(Protocol):
+class ProgressReporter(Protocol):
     """Who is told how it goes."""
 
     def step(self, title: str) -> None:
@@ -50,21 +50,21 @@ class Tell(Protocol):
 
 
 @dataclass(frozen=True)
-class Hands:
+class ApplyContext:
     """What carrying out a plan needs: the client, this machine's folders, and somebody to tell.
 
     *state* is what the store keeps of the run, so that another machine can adopt it.
     """
 
     client: Client
-    tell: Tell
+    tell: ProgressReporter
     bundles: Mapping[str, Callable[[], Bundle]] = field(default_factory=dict)
     sleep: Callable[[float], None] = time.sleep
     clock: Callable[[], float] = time.monotonic
     state: bytes | None = None
 
 
-def make(plan: Plan, journal: Journal, hands: Hands) -> None:
+def make(plan: Plan, journal: Journal, hands: ApplyContext) -> None:
     """Carry out what is left of *plan*.
 
     Raises UnknownOutcome when a call may or may not have been carried out; calling again is
@@ -79,7 +79,7 @@ def make(plan: Plan, journal: Journal, hands: Hands) -> None:
         _make(step, journal, hands, plan.run if step is keeps else None)
 
 
-def _make(step: Step, journal: Journal, hands: Hands, kept: str | None) -> None:
+def _make(step: Step, journal: Journal, hands: ApplyContext, kept: str | None) -> None:
     """Carry out *step*, and have the store keep the state of the run *kept* before its call."""
     hands.tell.step(step.title)
     answer = _already(step, journal, hands)
@@ -91,14 +91,14 @@ def _make(step: Step, journal: Journal, hands: Hands, kept: str | None) -> None:
     journal.add("done", step=step.id, answer=dict(answer))
 
 
-def _already(step: Step, journal: Journal, hands: Hands) -> Answer | None:
+def _already(step: Step, journal: Journal, hands: ApplyContext) -> Response | None:
     """Look for what *step* makes: once if it is shared, and long enough if it may have been made."""
     if step.id in journal.memory.begun:
         return _look(step, hands)
     return hands.client.find(step) if step.scope is Scope.SITE else None
 
 
-def _look(step: Step, hands: Hands) -> Answer | None:
+def _look(step: Step, hands: ApplyContext) -> Response | None:
     """Ask for *step* until it is found or the service's lists must show it."""
     end = hands.clock() + step.settle_s
     while True:
@@ -109,7 +109,9 @@ def _look(step: Step, hands: Hands) -> Answer | None:
         hands.sleep(min(LOOK_S, left))
 
 
-def _call(step: Step, send: Callable[[], Answer], journal: Journal, hands: Hands) -> Answer:
+def _call(
+    step: Step, send: Callable[[], Response], journal: Journal, hands: ApplyContext
+) -> Response:
     try:
         return _patiently(send, hands)
     except NoAnswer as exc:
@@ -129,8 +131,8 @@ def _call(step: Step, send: Callable[[], Answer], journal: Journal, hands: Hands
 
 
 def _made_elsewhere(
-    step: Step, send: Callable[[], Answer], refusal: RemoteError, hands: Hands
-) -> Answer:
+    step: Step, send: Callable[[], Response], refusal: RemoteError, hands: ApplyContext
+) -> Response:
     """Give what another machine has made of a *step* that was refused here. Raises the last refusal where nobody has.
 
     Two machines that begin at once both find nothing, and the slower one is refused. What has the name and is not
@@ -154,7 +156,7 @@ def _made_elsewhere(
     return found
 
 
-def _patiently(send: Callable[[], Answer], hands: Hands) -> Answer:
+def _patiently(send: Callable[[], Response], hands: ApplyContext) -> Response:
     """Give what *send* gives, tried again while it is definitely refused for a reason that passes."""
     pause_s = FIRST_PAUSE_S
     for _ in range(TRIES - 1):
@@ -168,7 +170,7 @@ def _patiently(send: Callable[[], Answer], hands: Hands) -> Answer:
     return send()
 
 
-def _send(step: Step, request: Request, hands: Hands, kept: str | None) -> Answer:
+def _send(step: Step, request: Request, hands: ApplyContext, kept: str | None) -> Response:
     if kept is not None and hands.state is not None and isinstance(hands.client, SupportsAdoption):
         hands.client.keep_state(kept, hands.state)
     files = list(marked(request.params, FILE))
@@ -181,7 +183,7 @@ def _send(step: Step, request: Request, hands: Hands, kept: str | None) -> Answe
     return hands.client.stage(request, bundle, hands.tell.progress(step.title))
 
 
-def ready(request: Request, answers: Mapping[str, Answer]) -> Request:
+def ready(request: Request, answers: Mapping[str, Response]) -> Request:
     """Give *request* with all that was not known while planning; not to be kept anywhere.
 
     Raises CredentialsError when a secret cannot be read.
@@ -193,7 +195,7 @@ def ready(request: Request, answers: Mapping[str, Answer]) -> Request:
     return Request(request.service, request.operation, fill(request.params, known))
 
 
-def _settle(step: Step, hands: Hands) -> None:
+def _settle(step: Step, hands: ApplyContext) -> None:
     end, looks = hands.clock() + SETTLED_S, pauses(LOOK_S, LONGEST_SETTLE_S)
     while not hands.client.settled(step):
         if hands.clock() > end:
@@ -202,7 +204,7 @@ def _settle(step: Step, hands: Hands) -> None:
         hands.sleep(next(looks))
 
 
-def cancel(plan: Plan, journal: Journal, hands: Hands) -> Status:
+def cancel(plan: Plan, journal: Journal, hands: ApplyContext) -> Status:
     """End every job of *plan*'s run and wait until all have; the wish is on the disk first.
 
     A run that has ended is asked to end as well: something of it may be left. Raises UnknownOutcome when its jobs do
@@ -211,7 +213,7 @@ def cancel(plan: Plan, journal: Journal, hands: Hands) -> Status:
     if journal.memory.want == "run" and journal.memory.status is None:
         journal.add("want", want="cancel")
     status = journal.memory.status or hands.client.state(plan.run)
-    if journal.memory.tried:
+    if journal.memory.attempted:
         hands.client.cancel(plan.run)
     end, looks = hands.clock() + CANCEL_S, pauses(LOOK_S, LONGEST_LOOK_S)
     while not status.state.terminal:
@@ -233,7 +235,7 @@ def abandon(journal: Journal, want: str) -> Status:
     So nobody has to be asked, and no client is needed.
     """
     memory = journal.memory
-    assert not memory.tried, "BUG: something of the run may be there"
+    assert not memory.attempted, "BUG: something of the run may be there"
     if memory.want not in ("destroy", want):
         journal.add("want", want=want)
     status = memory.status or Status(State.CANCELLED, "it had not started")
@@ -243,7 +245,7 @@ def abandon(journal: Journal, want: str) -> Status:
     return status
 
 
-def is_made(plan: Plan, memory: Memory) -> bool:
+def is_made(plan: Plan, memory: RunState) -> bool:
     """Say whether every step of *plan* has been carried out."""
     return all(step.id in memory.answers for step in plan.steps)
 
@@ -254,7 +256,7 @@ def note_end(journal: Journal, status: Status) -> None:
         journal.add("ended", state=status.state, reason=status.reason, exit_code=status.exit_code)
 
 
-def destroy(plan: Plan, journal: Journal, hands: Hands) -> None:
+def destroy(plan: Plan, journal: Journal, hands: ApplyContext) -> None:
     """End *plan*'s run and take away all that it made for itself, the last thing first."""
     if journal.memory.deleted:
         return
@@ -265,7 +267,7 @@ def destroy(plan: Plan, journal: Journal, hands: Hands) -> None:
     journal.add("deleted")
 
 
-def undo(steps: Sequence[Step], journal: Journal, hands: Hands) -> None:
+def undo(steps: Sequence[Step], journal: Journal, hands: ApplyContext) -> None:
     """Take back *steps*, the last first. What was begun and not done is looked for as well.
 
     So is what was refused: a part of it may be there.
@@ -273,7 +275,7 @@ def undo(steps: Sequence[Step], journal: Journal, hands: Hands) -> None:
     for step in reversed(steps):
         if step.undo is None or step.id in journal.memory.undone:
             continue
-        if step.id in journal.memory.tried:
+        if step.id in journal.memory.attempted:
             answers = dict(journal.memory.answers)
             if step.id not in answers:
                 answers |= _found(step, journal, hands)
@@ -281,13 +283,15 @@ def undo(steps: Sequence[Step], journal: Journal, hands: Hands) -> None:
         journal.add("undone", step=step.id)
 
 
-def _found(step: Step, journal: Journal, hands: Hands) -> dict[str, Answer]:
+def _found(step: Step, journal: Journal, hands: ApplyContext) -> dict[str, Response]:
     may_come = step.id in journal.memory.begun
     found = _look(step, hands) if may_come else hands.client.find(step)
     return {} if found is None else {step.id: found}
 
 
-def _undo(request: Request, answers: Mapping[str, Answer], title: str, hands: Hands) -> None:
+def _undo(
+    request: Request, answers: Mapping[str, Response], title: str, hands: ApplyContext
+) -> None:
     hands.tell.step(f"undo: {title}")
     if any(ref.split(".")[0] not in answers for ref in marked(request.params, REF)):
         return  # it was never made: what its undo would name does not exist

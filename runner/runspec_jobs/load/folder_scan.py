@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Self
 
 from runspec_jobs.errors import UsageError
-from runspec_jobs.load.ignore import IGNORE, Judge, Rule, Verdict, rules
+from runspec_jobs.load.ignore import IGNORE, IgnoreMatcher, Rule, Verdict, rules
 
 MIB = 1024**2
 GIB = 1024**3
@@ -136,12 +136,12 @@ class Walk:
 
     opener: Opener
     real: str
-    judge: Judge = field(default_factory=Judge)
+    judge: IgnoreMatcher = field(default_factory=IgnoreMatcher)
     found: list[Found] = field(default_factory=list)
     troubles: dict[Trouble, list[str]] = field(default_factory=dict)
 
     def run(self) -> None:
-        self.judge = Judge((*self._rules(".gitignore"), *self._rules(IGNORE)))
+        self.judge = IgnoreMatcher((*self._rules(".gitignore"), *self._rules(IGNORE)))
         for name in self.real.split("/"):
             if self.judge.verdict(name, folder=True) is Verdict.SECRET:
                 self.trouble(Trouble.SECRET, self.real)

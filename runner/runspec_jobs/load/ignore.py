@@ -197,7 +197,7 @@ class Verdict(Enum):
 
 
 @dataclass(frozen=True)
-class Judge:
+class IgnoreMatcher:
     """Says what becomes of each name, given the *rules* of the ignore files in their order."""
 
     rules: tuple[Rule, ...] = ()

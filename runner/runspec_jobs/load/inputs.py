@@ -15,7 +15,13 @@ from runspec_jobs.errors import Unavailable, UsageError
 from runspec_jobs.load import profile, registry, source, trust
 from runspec_jobs.load.bundle import FolderBundle, bundle
 from runspec_jobs.load.folder_scan import MIB, BundleError, Opener
-from runspec_jobs.load.source import Text, UntrustedProfile, Wrong, WrongProvider, read_file
+from runspec_jobs.load.source import (
+    InvalidSpec,
+    SourceFile,
+    UntrustedProfile,
+    WrongProvider,
+    read_file,
+)
 from runspec_jobs.provider import (
     Bundle,
     Facts,
@@ -36,13 +42,13 @@ Watch = Callable[[str], Progress]  # who is told of bytes being read, by title
 
 
 @dataclass(frozen=True)
-class Job:
+class PlanInputs:
     """A spec with all that it takes to plan it; *bundles* give the content of its folders.
 
     *profile* is the file that its options come from, if there is one.
     """
 
-    text: Text
+    text: SourceFile
     base: Path
     spec: Spec
     provider: Provider
@@ -57,7 +63,7 @@ class ProfileInUse:
 
     found: profile.Profile = field(default_factory=profile.Profile)
     place: paths.ProfilePlace | None = None
-    text: Text | None = None
+    text: SourceFile | None = None
 
     @property
     def path(self) -> Path | None:
@@ -68,7 +74,9 @@ class ProfileInUse:
         return self.found.providers.get(name, {})
 
 
-def gather(text: Text, base: Path, watch: Watch, provider_name: str | None = None) -> Job:
+def gather(
+    text: SourceFile, base: Path, watch: Watch, provider_name: str | None = None
+) -> PlanInputs:
     """Give the job in *text*, whose relative paths start from *base*, with all its facts.
 
     Raises Wrong with every problem found, Unavailable when the provider is not installed.
@@ -84,7 +92,7 @@ def gather(text: Text, base: Path, watch: Watch, provider_name: str | None = Non
     early = [] if options is None else _early(provider, spec, options)
     if options is None or early:
         text.complain([*problems, *wrong, *early])
-        raise Wrong(*wrong_options)
+        raise InvalidSpec(*wrong_options)
     facts = Facts(
         options,
         {name: bundle.source for name, bundle in bundles.items()},
@@ -93,8 +101,8 @@ def gather(text: Text, base: Path, watch: Watch, provider_name: str | None = Non
     )
     text.complain([*problems, *wrong, *source.checked(provider, spec, facts)])
     if text.failed:
-        raise Wrong(text)
-    return Job(
+        raise InvalidSpec(text)
+    return PlanInputs(
         text,
         base,
         spec,
@@ -111,7 +119,7 @@ def _early(provider: Provider, spec: Spec, options: Options) -> list[Problem]:
     return [problem for problem in found if problem.severity == "error"]
 
 
-def at_size(found: Job, size: int) -> Job:
+def at_size(found: PlanInputs, size: int) -> PlanInputs:
     """Give *found* for *size* nodes, with the text that a run of it keeps."""
     assert found.text.document is not None, "BUG: a job without a document"
     spec = of_size(found.spec, size)
@@ -119,7 +127,7 @@ def at_size(found: Job, size: int) -> Job:
     facts = found.facts
     if isinstance(found.provider, SupportsDiscovery):
         facts = facts._replace(survey=found.provider.survey(spec, facts.options))
-    text = Text(found.text.name, data, found.text.document)
+    text = SourceFile(found.text.name, data, found.text.document)
     return replace(found, text=text, spec=spec, facts=facts)
 
 
@@ -127,17 +135,17 @@ def _given(bundle: FolderBundle) -> Bundle:
     return bundle
 
 
-def spec_in(text: Text) -> Spec:
+def spec_in(text: SourceFile) -> Spec:
     """Give the spec that *text* holds. Raises Wrong with all that is wrong with it."""
     if text.document is not None:
         spec, problems = validate.spec(text.document)
         text.complain(problems)
         if spec is not None:
             return spec
-    raise Wrong(text)
+    raise InvalidSpec(text)
 
 
-def _provider(text: Text, spec: Spec, named: str | None) -> Provider:
+def _provider(text: SourceFile, spec: Spec, named: str | None) -> Provider:
     try:
         return registry.load(spec.provider)
     except Unavailable as exc:
@@ -157,8 +165,8 @@ def profile_in_use(folder: Path) -> ProfileInUse:
 
 
 def settings(
-    text: Text, own: ProfileInUse, spec: Spec, provider: Provider
-) -> tuple[Options | None, list[Text]]:
+    text: SourceFile, own: ProfileInUse, spec: Spec, provider: Provider
+) -> tuple[Options | None, list[SourceFile]]:
     """Give the options, and the texts that hold what is wrong with them.
 
     Raises UntrustedProfile where the profile sets what the user has yet to trust it with.
@@ -205,14 +213,14 @@ def listed(words: Sequence[str]) -> str:
     return " and ".join([*([", ".join(words[:-1])] if words[1:] else []), words[-1]])
 
 
-def profile_in(settings: Text) -> profile.Profile:
+def profile_in(settings: SourceFile) -> profile.Profile:
     """Give the profile that *settings* hold. Raises Wrong with all that is wrong with it."""
     if settings.document is not None:
         found, problems = profile.read(settings.document.value)
         settings.complain(problems)
         if found is not None:
             return found
-    raise Wrong(settings)
+    raise InvalidSpec(settings)
 
 
 def _requirements(spec: Spec, base: Path) -> tuple[tuple[str, ...], list[Problem]]:

@@ -18,7 +18,7 @@ from runspec_jobs.spec.scaling import sizes
 
 
 @dataclass
-class Text:
+class SourceFile:
     """A file and what is wrong with it so far."""
 
     name: str
@@ -39,30 +39,30 @@ class Text:
         self.complaints += placed(self.name, self.document, problems)
 
 
-class Wrong(UsageError):
+class InvalidSpec(UsageError):
     """Files with errors in them; they carry their own complaints."""
 
-    def __init__(self, *texts: Text) -> None:
+    def __init__(self, *texts: SourceFile) -> None:
         count = sum(len(text.complaints) for text in texts)
         super().__init__(f"{count} problem{'s' if count != 1 else ''}")
         self.texts = texts
 
 
-class WrongProvider(Wrong):
+class WrongProvider(InvalidSpec):
     """A file that names a provider that is not here."""
 
     exit_code = Unavailable.exit_code
 
 
-class UntrustedProfile(Wrong):
+class UntrustedProfile(InvalidSpec):
     """A profile of a checkout that sets what only the user may set, and was not trusted."""
 
     exit_code = Untrusted.exit_code
 
 
-def read(name: str, data: bytes) -> Text:
+def read(name: str, data: bytes) -> SourceFile:
     """Give *data* as a text with its document, or with what makes it unreadable."""
-    text = Text(name, data)
+    text = SourceFile(name, data)
     try:
         text.document = reader.read(data)
     except reader.YamlError as exc:
@@ -70,7 +70,7 @@ def read(name: str, data: bytes) -> Text:
     return text
 
 
-def read_file(path: Path, name: str | None = None) -> Text:
+def read_file(path: Path, name: str | None = None) -> SourceFile:
     """Give the file at *path*. Raises UsageError when there is none."""
     try:
         data = _head(path, reader.TEXT_BYTES + 1)
@@ -91,7 +91,7 @@ def _head(path: Path, limit: int) -> bytes:
         return bytes(data)
 
 
-def validated(text: Text) -> tuple[Spec | None, list[Problem]]:
+def validated(text: SourceFile) -> tuple[Spec | None, list[Problem]]:
     """Check *text* as a spec by itself: no profile, no survey, nothing but what it says."""
     if text.document is None:
         return None, []

@@ -10,7 +10,12 @@ from runspec_jobs.errors import Unavailable, UsageError
 from runspec_jobs.logs import follow
 from runspec_jobs.provider import Client, OutputFile, SupportsOutputs
 from runspec_jobs.provider.saved_outputs import newest
-from runspec_jobs.report.metric_extraction import LINE_CHARACTERS, Finder, Measured, in_file
+from runspec_jobs.report.metric_extraction import (
+    LINE_CHARACTERS,
+    Measured,
+    MetricExtractor,
+    in_file,
+)
 from runspec_jobs.spec.metric import Metric
 
 LINE_S = 5.0  # of the processor, that a pattern may take with one line
@@ -19,17 +24,17 @@ LINE_BYTES = 4 * LINE_CHARACTERS  # no character of UTF-8 has more than four
 SILENT = Measured(None, "it printed nothing")
 
 
-class Watch:
+class MetricCollector:
     """Takes in the lines of a run as they come, and knows by then what each task has come to."""
 
     def __init__(self, metric: Metric) -> None:
         self.metric = metric
-        self._of: dict[int, dict[int, Finder]] = {}
+        self._of: dict[int, dict[int, MetricExtractor]] = {}
 
     def line(self, found: follow.Line) -> None:
         ranks = self._of.setdefault(found.task, {})
         if found.rank not in ranks:
-            ranks[found.rank] = Finder(self.metric)
+            ranks[found.rank] = MetricExtractor(self.metric)
         shown = found.text.rstrip(b"\r").rpartition(b"\r")[2]  # a progress bar may be long
         ranks[found.rank].line(shown[:LINE_BYTES].decode("utf-8", "replace"))
 
@@ -63,7 +68,7 @@ class Bounded:
         signal.setitimer(signal.ITIMER_VIRTUAL, 0)
         signal.signal(signal.SIGVTALRM, self._handler)
 
-    def line(self, watch: Watch, found: follow.Line) -> None:
+    def line(self, watch: MetricCollector, found: follow.Line) -> None:
         """Have *watch* take in a line, in time."""
         self._lines += 1
         self._busy = True
@@ -88,9 +93,9 @@ class Bounded:
         self._before = self._lines
 
 
-def printed(client: Client, run: str, metric: Metric) -> Watch:
+def printed(client: Client, run: str, metric: Metric) -> MetricCollector:
     """Give a watch that has seen all that *run* has printed so far."""
-    watch = Watch(metric)
+    watch = MetricCollector(metric)
     with Bounded() as bounded:
         for line in follow.everything(client, run, follow.every):
             bounded.line(watch, line)

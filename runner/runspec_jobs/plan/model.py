@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from runspec_jobs.provider import Answer, Facts, Provider, Request, Scope, Spec, Step
+from runspec_jobs.provider import Facts, Provider, Request, Response, Scope, Spec, Step
 
 FORMAT = "runspec.plan/v1"
 PREVIEW = "000000"  # stands for the run's token while there is no run
@@ -117,7 +117,7 @@ def fill(value: Any, known: Mapping[str, Mapping[str, Any]]) -> Any:
     return value
 
 
-def answers_known(request: Request, answers: Mapping[str, Answer]) -> dict[str, Any]:
+def answers_known(request: Request, answers: Mapping[str, Response]) -> dict[str, Any]:
     """Give the value of every `$ref` in *request* from the *answers* of earlier steps."""
     found: dict[str, Any] = {}
     for ref in marked(request.params, REF):

@@ -9,22 +9,22 @@ from typing import Any, Protocol, runtime_checkable
 
 from runspec_jobs.provider.probe import Probe
 from runspec_jobs.provider.types import (
-    Answer,
     Bundle,
-    Change,
+    Emulation,
+    ExecSpec,
     Exported,
     Finding,
-    Foreign,
+    ForeignFile,
     Imported,
-    Interactive,
-    Litter,
+    MembershipChange,
+    Orphan,
     OutputFile,
     Progress,
-    Rehearsal,
     Request,
+    Response,
+    Route,
     Step,
     Stream,
-    Way,
 )
 from runspec_jobs.spec.model import Spec
 
@@ -44,7 +44,7 @@ class SupportsDiscovery(Protocol):
 class SupportsUpload(Protocol):
     """A client that puts folders of this machine where the job can read them."""
 
-    def stage(self, request: Request, bundle: Bundle, progress: Progress) -> Answer:
+    def stage(self, request: Request, bundle: Bundle, progress: Progress) -> Response:
         """Carry out *request*, whose params held `{"$file": ...}`, with *bundle* for it.
 
         Raises as `Client.call` does. A half-done earlier try must do no harm.
@@ -109,7 +109,7 @@ class SupportsProgress(Protocol):
 class SupportsRehydration(Protocol):
     """A client that is spared looking for what is known already."""
 
-    def remember(self, run: str, answers: Mapping[str, Answer]) -> None:
+    def remember(self, run: str, answers: Mapping[str, Response]) -> None:
         """Take the answers that the steps of *run* have had, by step id.
 
         Called before anything is asked about a run that was begun by another process.
@@ -120,7 +120,7 @@ class SupportsRehydration(Protocol):
 class SupportsMembershipChanges(Protocol):
     """A client whose jobs have nodes that come and go."""
 
-    def changes(self, run: str) -> Sequence[Change]:
+    def changes(self, run: str) -> Sequence[MembershipChange]:
         """Give what is known of each change so far, by task and generation; nothing where nodes stay.
 
         Asked only of elastic jobs. Of very many, the last ones will do. Raises as `Client.state` does.
@@ -131,7 +131,7 @@ class SupportsMembershipChanges(Protocol):
 class SupportsOrphans(Protocol):
     """A client that finds what is left over, by names and tags."""
 
-    def litter(self, runs: Collection[str], made: Collection[str]) -> Iterable[Litter]:
+    def litter(self, runs: Collection[str], made: Collection[str]) -> Iterable[Orphan]:
         """Give all that is neither of *runs* nor one of the names *made*, in the order to remove it.
 
         *made* are all texts in the plans on record, names among them.
@@ -162,7 +162,7 @@ class SupportsExec(Protocol):
 
     def shell(
         self, run: str, task: int, rank: int, words: Sequence[str], *, terminal: bool
-    ) -> Interactive:
+    ) -> ExecSpec:
         """Give what starts *words*, or a shell where there are none, in the node's folder, environment and container.
 
         *terminal* says whether its input is one. Called when `state` says that *run* is running. Its exit
@@ -175,7 +175,7 @@ class SupportsExec(Protocol):
 class SupportsPortForward(Protocol):
     """A client that knows a way to what listens on a node of a live run."""
 
-    def tunnel(self, run: str, task: int, rank: int, port: int) -> Way:
+    def tunnel(self, run: str, task: int, rank: int, port: int) -> Route:
         """Give a way to *port* of the node; whether anything listens there is found out on the way.
 
         Asked again when the way led nowhere: the node may have been tried again elsewhere. Raises
@@ -220,7 +220,7 @@ class SupportsEmulation(Protocol):
 
     def rehearse(
         self, options: Mapping[str, Any], folder: Path, engine: str | None
-    ) -> AbstractContextManager[Rehearsal]:
+    ) -> AbstractContextManager[Emulation]:
         """Start the stand-ins, on loopback, with all they need below *folder*; end them afterwards.
 
         *options* are those of the profile. *engine* is what runs the jobs: `process` or `podman`;
@@ -240,7 +240,7 @@ class SupportsExport(Protocol):
 class SupportsImport(Protocol):
     """A provider that can read job files of another tool for the same service."""
 
-    def imports(self, job: Foreign, cluster: Foreign | None) -> Imported:
+    def imports(self, job: ForeignFile, cluster: ForeignFile | None) -> Imported:
         """Give the spec that *job* is, with *cluster* for its machines where there is such a file.
 
         What cannot be carried over is told in notes, and no value of a secret is in what is given.

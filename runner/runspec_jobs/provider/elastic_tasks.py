@@ -11,7 +11,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 from runspec_jobs import record_formats
-from runspec_jobs.provider.types import Change, NodeStatus, State, Status, changes_of
+from runspec_jobs.provider.types import MembershipChange, NodeStatus, State, Status, changes_of
 from runspec_jobs.spec.model import Spec
 from runspec_jobs.spec.placeholders import tasks
 
@@ -106,7 +106,7 @@ def elastic_changes(
     record: Record,
     names: Callable[[str], Iterable[str]],
     read: Callable[[Sequence[str]], Iterable[bytes | None]],
-) -> list[Change]:
+) -> list[MembershipChange]:
     """Give what the nodes of an elastic job have written down of each change; nothing of any other job.
 
     *names* gives the names below a folder of the run, *read* what lies at some paths below the run.

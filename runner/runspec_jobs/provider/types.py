@@ -14,7 +14,7 @@ from runspec_jobs.spec.base import Model
 from runspec_jobs.spec.field_marks import Anyone, User
 from runspec_jobs.spec.types import Key, matching
 
-Answer = Mapping[str, Any]
+Response = Mapping[str, Any]
 Progress = Callable[[int, int], None]  # bytes (or items) done, and in all; 0 where not known
 
 # A store of a cloud has a name of two parts, so that `user:password` is none of them.
@@ -154,7 +154,7 @@ class Attempt(NamedTuple):
     ended_s: float | None = None
 
 
-class Who(NamedTuple):
+class NodeRef(NamedTuple):
     """A node that came or went, as a user knows it, and why it did."""
 
     node: int
@@ -162,7 +162,7 @@ class Who(NamedTuple):
     why: str = ""
 
 
-class Change(NamedTuple):
+class MembershipChange(NamedTuple):
     """A change of the nodes of an elastic job: which generation began with it, and what it cost.
 
     *gap_s* is from the last step before it to the first one after it, *lost_steps* how many of them were done again;
@@ -182,15 +182,15 @@ class Change(NamedTuple):
     first_step: int | None = None
     since: int | None = None
     exact: bool = True
-    came: tuple[Who, ...] = ()
-    left: tuple[Who, ...] = ()
-    lost: tuple[Who, ...] = ()
+    came: tuple[NodeRef, ...] = ()
+    left: tuple[NodeRef, ...] = ()
+    lost: tuple[NodeRef, ...] = ()
 
 
-WHO = Change._fields[-3:]
+WHO = MembershipChange._fields[-3:]
 
 
-def changes_of(records: Iterable[tuple[int, bytes]]) -> list[Change]:
+def changes_of(records: Iterable[tuple[int, bytes]]) -> list[MembershipChange]:
     """Give the changes of which records `runs/RUN/elastic/TASK/changes/N` tell, each behind its task.
 
     Raises RemoteError where one is none: without it, the others would tell less than there was.
@@ -202,9 +202,11 @@ def changes_of(records: Iterable[tuple[int, bytes]]) -> list[Change]:
         raise RemoteError(what, "was the run made by another version of runspec?") from exc
 
 
-def _change(task: int, told: Mapping[str, Any]) -> Change:
-    who = (tuple(Who(**one) for one in told.get(name, ())) for name in WHO)
-    return Change(task, *(told[name] for name in Change._fields[1 : -len(WHO)]), *who)
+def _change(task: int, told: Mapping[str, Any]) -> MembershipChange:
+    who = (tuple(NodeRef(**one) for one in told.get(name, ())) for name in WHO)
+    return MembershipChange(
+        task, *(told[name] for name in MembershipChange._fields[1 : -len(WHO)]), *who
+    )
 
 
 class NodeStatus(NamedTuple):
@@ -302,7 +304,7 @@ class OutputFile(NamedTuple):
     newest: bool = True
 
 
-class Litter(NamedTuple):
+class Orphan(NamedTuple):
     """Something of ours at a service that no run on record knows; *remove* are the calls, in order.
 
     *run* is the run it is of, where there is one. *alive* says that a job which has not ended needs it.
@@ -314,7 +316,7 @@ class Litter(NamedTuple):
     alive: bool = False
 
 
-class Rehearsal(NamedTuple):
+class Emulation(NamedTuple):
     """Stand-ins that are up: *env* leads SDKs to them, *options* are the profile's, made complete.
 
     *notes* say to a person what of the plan is not rehearsed.
@@ -325,7 +327,7 @@ class Rehearsal(NamedTuple):
     notes: tuple[str, ...] = ()
 
 
-class Foreign(NamedTuple):
+class ForeignFile(NamedTuple):
     """A file of another tool: its *name*, as the user wrote it, and its text."""
 
     name: str
@@ -358,7 +360,7 @@ class Finding(NamedTuple):
     hint: str | None = None
 
 
-class Interactive(NamedTuple):
+class ExecSpec(NamedTuple):
     """What is started with the user's terminal, in the place of runspec itself.
 
     *env* is its whole environment; None is that of runspec. It may hold secrets: it is never shown.
@@ -382,7 +384,7 @@ class Address(NamedTuple):
     port: int
 
 
-class Relay(NamedTuple):
+class StdioProxy(NamedTuple):
     """A program that is started for each connection, and carries it on its input and output.
 
     It speaks frames, as `runspec_agent relay` does: see there.
@@ -401,4 +403,4 @@ class Forward(NamedTuple):
     argv: tuple[str, ...]
 
 
-Way = Address | Relay | Forward
+Route = Address | StdioProxy | Forward

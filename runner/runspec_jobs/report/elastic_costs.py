@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from itertools import groupby
 from typing import Any, NamedTuple
 
-from runspec_jobs.provider import Change, Who
+from runspec_jobs.provider import MembershipChange, NodeRef
 
 NOT_KNOWN = "not known"
 WITH_NEXT = "with the next one's"
@@ -17,7 +17,7 @@ NAMED = 8  # nodes that came, left or were lost at once; of more, how many there
 class Cost(NamedTuple):
     """A change, and whether the next one has its cost: no step was done in between, so nothing else ended the gap."""
 
-    change: Change
+    change: MembershipChange
     with_next: bool
 
 
@@ -35,7 +35,7 @@ class Total(NamedTuple):
     exact: bool
 
 
-def costs(found: Sequence[Change]) -> list[Cost]:
+def costs(found: Sequence[MembershipChange]) -> list[Cost]:
     """Give *found*, which are in order, with what becomes of those after which no step was done."""
     told: list[Cost] = []
     for one in found:
@@ -44,7 +44,7 @@ def costs(found: Sequence[Change]) -> list[Cost]:
     return told
 
 
-def _spanned(task: int, generation: int, found: Sequence[Change]) -> bool:
+def _spanned(task: int, generation: int, found: Sequence[MembershipChange]) -> bool:
     """Say whether the seconds of a later change begin before *generation*: no step of it is known."""
     later = (one for one in found if (one.task, one.generation) > (task, generation))
     known = next((one for one in later if one.gap_s is not None), None)
@@ -53,7 +53,7 @@ def _spanned(task: int, generation: int, found: Sequence[Change]) -> bool:
     return known.since < generation
 
 
-def total(found: Sequence[Change]) -> Total:
+def total(found: Sequence[MembershipChange]) -> Total:
     """Add up *found*, which are in order. Generations that nobody wrote down, or that were not read, count."""
     count = unread = 0
     for task, of_task in groupby(found, lambda one: one.task):
@@ -75,21 +75,21 @@ def total(found: Sequence[Change]) -> Total:
     )
 
 
-def row(one: Change) -> dict[str, Any]:
+def row(one: MembershipChange) -> dict[str, Any]:
     """Give a change as JSON."""
     who = {name: [w._asdict() for w in getattr(one, name)] for name in ("came", "left", "lost")}
     return {**one._asdict(), **who}
 
 
-def to_json(found: Sequence[Change]) -> dict[str, Any]:
+def to_json(found: Sequence[MembershipChange]) -> dict[str, Any]:
     return {"changes": list(map(row, found)), "changes_total": total(found)._asdict()}
 
 
-def nodes(one: Change) -> str:
+def nodes(one: MembershipChange) -> str:
     return f"{one.before} to {one.nodes}" if one.before else str(one.nodes)
 
 
-def who(one: Change) -> str:
+def who(one: MembershipChange) -> str:
     """Say who came and went, and why; where nobody did, why the program began again."""
     parts = [
         f"{name} {_named(getattr(one, name))}"
@@ -99,7 +99,7 @@ def who(one: Change) -> str:
     return "; ".join(parts) or one.why
 
 
-def _named(found: Sequence[Who]) -> str:
+def _named(found: Sequence[NodeRef]) -> str:
     told = [f"node {w.node} ({w.host}{', ' + w.why if w.why else ''})" for w in found[:NAMED]]
     more = len(found) - NAMED
     return ", ".join(told) + (f" and {more:,} more" if more > 0 else "")
@@ -137,7 +137,7 @@ def _sum(known: str | None, unknown: int) -> str:
     return f"{known}, and of {unknown:,} {NOT_KNOWN}" if unknown else known
 
 
-def lines(found: Sequence[Change], most: int, when: When) -> Iterator[str]:
+def lines(found: Sequence[MembershipChange], most: int, when: When) -> Iterator[str]:
     """Give lines for a reader: the sum, and the last *most* changes."""
     if not found:
         return

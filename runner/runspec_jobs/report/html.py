@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from html import escape
 
-from runspec_jobs.provider import Change
+from runspec_jobs.provider import MembershipChange
 from runspec_jobs.report.elastic_costs import NOT_KNOWN, When
 from runspec_jobs.report.ranking import Placed
 from runspec_jobs.report.scaling_law import MOST, Scaled
@@ -166,7 +166,7 @@ def ranking_page(
     return page(title, [told, rows, '<div class="plots">', *plots, "</div>", *more])
 
 
-def changes_section(found: Sequence[Change], unknown: str, when: When) -> Iterator[str]:
+def changes_section(found: Sequence[MembershipChange], unknown: str, when: When) -> Iterator[str]:
     """Give what a page has of the changes of nodes; *unknown* says why there is nothing to show."""
     yield "<h2>Changes of nodes</h2>"
     if unknown:

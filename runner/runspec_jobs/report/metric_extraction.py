@@ -27,7 +27,7 @@ class Measured(NamedTuple):
     among: int = 0
 
 
-class Finder:
+class MetricExtractor:
     """Finds the numbers of one log, line by line."""
 
     def __init__(self, metric: Metric) -> None:
@@ -81,7 +81,7 @@ class Finder:
 
 def in_text(metric: Metric, lines: Iterable[str]) -> Measured:
     """Measure what *lines* say: those of a log, or of a file of text."""
-    finder = Finder(metric)
+    finder = MetricExtractor(metric)
     for line in lines:
         finder.line(line)
     return finder.measured()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
-from runspec_jobs.provider import Change
+from runspec_jobs.provider import MembershipChange
 from runspec_jobs.report import elastic_costs
 from runspec_jobs.report.ranking import Placed
 from runspec_jobs.report.scaling_law import Scaled, Series
@@ -45,7 +45,7 @@ def ranking(metric: Metric, found: Sequence[Placed]) -> Table:
     return Table(("place", "task", *names, metric.name, "state", "why"), rows)
 
 
-def changes(found: Sequence[Change], when: elastic_costs.When) -> Table:
+def changes(found: Sequence[MembershipChange], when: elastic_costs.When) -> Table:
     """Give the changes of nodes in order, and what each has cost."""
     rows = tuple(
         (
@@ -63,7 +63,7 @@ def changes(found: Sequence[Change], when: elastic_costs.When) -> Table:
     return Table(("task", "generation", "when", "nodes", *cost, "who, and why"), rows)
 
 
-def changes_facts(found: Sequence[Change]) -> Iterator[tuple[str, str]]:
+def changes_facts(found: Sequence[MembershipChange]) -> Iterator[tuple[str, str]]:
     """Give what all changes of nodes have cost."""
     total = elastic_costs.total(found)
     yield "changes of nodes", f"{total.changes:,}"

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 
 from runspec_jobs.diagnostics.problem import did_you_mean
 from runspec_jobs.document.nodes import Document, Map, Mark, Seq, Text
-from runspec_jobs.document.reader import TEXT_BYTES, Flaw, YamlError, lines
+from runspec_jobs.document.reader import TEXT_BYTES, SyntaxProblem, YamlError, lines
 
 POOL = ("price", "nodes", "boot", "notice", "losses_per_hour", "wait")
 COLUMNS = ("time", "pool", "lost", *POOL)
@@ -19,11 +19,13 @@ def read(data: bytes) -> Document:
     line says where the table is from. Raises YamlError.
     """
     if len(data) > TEXT_BYTES:
-        raise YamlError(Flaw(Mark(1, 1), "the file is larger than 1 MiB"))
+        raise YamlError(SyntaxProblem(Mark(1, 1), "the file is larger than 1 MiB"))
     every = lines(data)
     rows = [_cells(n, line) for n, line in enumerate(every) if line and line[0] != "#"]
     if not rows:
-        raise YamlError(Flaw(Mark(1, 1), "the file is empty", "begin with time,pool,price,nodes"))
+        raise YamlError(
+            SyntaxProblem(Mark(1, 1), "the file is empty", "begin with time,pool,price,nodes")
+        )
     names, body = rows[0], rows[1:]
     if flaws := [*_header(names), *_lengths(len(names), body)]:
         raise YamlError(*flaws)
@@ -45,30 +47,30 @@ def _cells(number: int, line: str) -> list[Text]:
     return cells
 
 
-def _header(names: list[Text]) -> Iterator[Flaw]:
+def _header(names: list[Text]) -> Iterator[SyntaxProblem]:
     for name in names:
         if name not in COLUMNS:
-            yield Flaw(name.mark, f"unknown column '{name}'", did_you_mean(name, COLUMNS))
+            yield SyntaxProblem(name.mark, f"unknown column '{name}'", did_you_mean(name, COLUMNS))
         elif names.count(name) > 1:
-            yield Flaw(name.mark, f"'{name}' is there twice", "keep one of them")
+            yield SyntaxProblem(name.mark, f"'{name}' is there twice", "keep one of them")
     for due in ("time", "pool"):
         if due not in names:
-            yield Flaw(names[0].mark, f"there is no column '{due}'")
+            yield SyntaxProblem(names[0].mark, f"there is no column '{due}'")
 
 
-def _lengths(count: int, body: list[list[Text]]) -> Iterator[Flaw]:
+def _lengths(count: int, body: list[list[Text]]) -> Iterator[SyntaxProblem]:
     for row in body:
         if len(row) != count:
-            yield Flaw(row[0].mark, f"{len(row)} values below {count} columns")
+            yield SyntaxProblem(row[0].mark, f"{len(row)} values below {count} columns")
 
 
-def _late(names: Sequence[str], body: list[list[Text]]) -> Iterator[Flaw]:
+def _late(names: Sequence[str], body: list[list[Text]]) -> Iterator[SyntaxProblem]:
     """A pool whose first row is not of the beginning would be there from the beginning all the same."""
     seen = set()
     for row in body:
         time, pool = row[names.index("time")], row[names.index("pool")]
         if pool and pool not in seen and time not in ("0", "0s"):
-            yield Flaw(
+            yield SyntaxProblem(
                 time.mark, f"the first row of '{pool}' is not of time 0", "say how it begins"
             )
         seen.add(pool)

@@ -18,7 +18,7 @@ from typing import Any
 
 from runspec_jobs import record_formats
 from runspec_jobs.errors import Damaged
-from runspec_jobs.provider import Answer, State, Status
+from runspec_jobs.provider import Response, State, Status
 from runspec_jobs.state import atomic_io
 
 FORMAT = "runspec.journal/v1"
@@ -26,13 +26,13 @@ Event = Mapping[str, Any]
 
 
 @dataclass
-class Memory:
+class RunState:
     """What the journal of a run says."""
 
     want: str = "run"  # run | cancel | destroy
-    tried: set[str] = field(default_factory=set)  # begun at some time, refused or not
+    attempted: set[str] = field(default_factory=set)  # begun at some time, refused or not
     begun: set[str] = field(default_factory=set)  # and not refused since
-    answers: dict[str, Answer] = field(default_factory=dict)
+    answers: dict[str, Response] = field(default_factory=dict)
     stopped: set[int] = field(default_factory=set)  # tasks that were not needed any more
     undone: set[str] = field(default_factory=set)
     refused: str = ""  # why the last call was, as long as no other was begun
@@ -41,7 +41,7 @@ class Memory:
     born: float = 0.0
     number: int = 0  # among the runs of this machine, in the order they were begun; 0: not known
 
-    def learn(self, event: Event) -> None:
+    def apply_event(self, event: Event) -> None:
         """Take in the next event."""
         match event["event"]:
             case "born":
@@ -49,14 +49,14 @@ class Memory:
                 self.number = event.get("number", 0)
             case "begun":
                 self.begun.add(event["step"])
-                self.tried.add(event["step"])
+                self.attempted.add(event["step"])
                 self.refused = ""
             case "refused":
                 self.begun.discard(event["step"])
                 self.refused = event["why"]
             case "done":
                 self.begun.add(event["step"])
-                self.tried.add(event["step"])
+                self.attempted.add(event["step"])
                 self.answers[event["step"]] = event["answer"]
             case "want":
                 self.want = event["want"]
@@ -96,13 +96,13 @@ class Journal:
             except OSError:
                 os.ftruncate(self._fd, before)
                 raise
-        self.memory.learn(found)
+        self.memory.apply_event(found)
 
     def close(self) -> None:
         os.close(self._fd)
 
 
-def read(folder: Path) -> Memory:
+def read(folder: Path) -> RunState:
     """Give what the journal in *folder* says, without touching it.
 
     Raises Damaged when that cannot be told.
@@ -140,11 +140,11 @@ def hint(folder: Path) -> str:
     )
 
 
-def fold(events: list[Event]) -> Memory:
+def fold(events: list[Event]) -> RunState:
     """Give what *events* come to."""
-    memory = Memory()
+    memory = RunState()
     for event in events:
-        memory.learn(event)
+        memory.apply_event(event)
     return memory
 
 

@@ -102,7 +102,7 @@ class Record:
         with self._read("facts.json") as data:
             return Path(json.loads(data)["base"])
 
-    def memory(self) -> journal.Memory:
+    def memory(self) -> journal.RunState:
         """Give what its journal says. Raises Damaged when that cannot be told."""
         return journal.read(self.folder)
 

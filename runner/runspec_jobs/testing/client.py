@@ -11,11 +11,11 @@ import pytest
 from runspec_jobs.engine import apply
 from runspec_jobs.plan.model import FILE, marked
 from runspec_jobs.provider import (
-    Answer,
     Client,
     Conflict,
     OutputFile,
     Request,
+    Response,
     Spec,
     State,
     Step,
@@ -345,7 +345,7 @@ class ClientContract:
         trial = trials(spec)
         client, step = trial.client, step_with_folder(trial)
         assert isinstance(client, SupportsUpload), "it takes folders and cannot stage them"
-        answers: dict[str, Answer] = {}
+        answers: dict[str, Response] = {}
         for one in trial.plan.steps[: trial.plan.steps.index(step)]:
             found = client.find(one)
             answers[one.id] = client.call(apply.ready(one.do, answers)) if found is None else found

@@ -12,7 +12,7 @@ import pytest
 
 from runspec_jobs.access.port_forward import Tunnel
 from runspec_jobs.provider import (
-    Interactive,
+    ExecSpec,
     Spec,
     State,
     SupportsAccessHints,
@@ -114,7 +114,7 @@ def entering(trials: Trials, world: World, spec: Spec, wanted: State = State.RUN
     return trial
 
 
-def started(found: Interactive, text: bytes = b"") -> subprocess.CompletedProcess[bytes]:
+def started(found: ExecSpec, text: bytes = b"") -> subprocess.CompletedProcess[bytes]:
     return subprocess.run(  # noqa: PLW1510 - the code is what is asked for
         found.argv, env=found.env, cwd=found.folder, input=text, capture_output=True, timeout=60
     )

@@ -9,7 +9,6 @@ from functools import partial
 from typing import Any, BinaryIO
 
 from runspec_jobs.provider import (
-    Answer,
     Bundle,
     Client,
     Conflict,
@@ -18,13 +17,14 @@ from runspec_jobs.provider import (
     Progress,
     RemoteError,
     Request,
+    Response,
     Status,
     Step,
     SupportsUpload,
 )
 
-Send = Callable[[], Answer]
-Strike = Callable[[Send], Answer]  # what becomes of one call, which it may send
+Send = Callable[[], Response]
+Strike = Callable[[Send], Response]  # what becomes of one call, which it may send
 
 
 class LightsOut(BaseException):
@@ -38,15 +38,15 @@ class Recorder:
     client: Client
     sent: list[Request] = field(default_factory=list)
 
-    def call(self, request: Request) -> Answer:
+    def call(self, request: Request) -> Response:
         return self._send(request, lambda: self.client.call(request))
 
-    def stage(self, request: Request, bundle: Bundle, progress: Progress) -> Answer:
+    def stage(self, request: Request, bundle: Bundle, progress: Progress) -> Response:
         assert isinstance(self.client, SupportsUpload), "this client cannot stage"
         stage = self.client.stage
         return self._send(request, lambda: stage(request, bundle, progress))
 
-    def find(self, step: Step) -> Answer | None:
+    def find(self, step: Step) -> Response | None:
         return self.client.find(step)
 
     def settled(self, step: Step) -> bool:
@@ -58,7 +58,7 @@ class Recorder:
     def cancel(self, run: str) -> None:
         self.client.cancel(run)
 
-    def _send(self, request: Request, send: Send) -> Answer:
+    def _send(self, request: Request, send: Send) -> Response:
         answer = send()
         self.sent.append(request)
         return answer
@@ -76,30 +76,30 @@ class Flaky(Recorder):
         """From now on, have *strike* decide on call number *at*."""
         self.begun, self.at, self.strike = 0, at, strike
 
-    def _send(self, request: Request, send: Send) -> Answer:
+    def _send(self, request: Request, send: Send) -> Response:
         self.begun += 1
         kept = partial(super()._send, request, send)
         return self.strike(kept) if self.begun == self.at + 1 else kept()
 
 
-def _lost(send: Send) -> Answer:
+def _lost(send: Send) -> Response:
     send()
     raise NoAnswer("the connection was closed")
 
 
-def _unsent(_: Send) -> Answer:
+def _unsent(_: Send) -> Response:
     raise NoAnswer("the connection was closed")
 
 
-def _busy(_: Send) -> Answer:
+def _busy(_: Send) -> Response:
     raise RemoteError("too many requests", transient=True)
 
 
-def _killed_before(_: Send) -> Answer:
+def _killed_before(_: Send) -> Response:
     raise LightsOut
 
 
-def _killed_after(send: Send) -> Answer:
+def _killed_after(send: Send) -> Response:
     send()
     raise LightsOut
 

@@ -7,7 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 
 from runspec_jobs.plan import model
-from runspec_jobs.provider import Answer, Request, Scope, Spec, State
+from runspec_jobs.provider import Request, Response, Scope, Spec, State
 from runspec_jobs.testing.client import Trials
 from runspec_jobs.testing.faults import Recorder, Send
 from runspec_jobs.testing.stopping import StoppingContract
@@ -59,7 +59,7 @@ class Machine(Recorder):
     together: Together = field(default_factory=Together)
     begun: set[str] = field(default_factory=set)
 
-    def _send(self, request: Request, send: Send) -> Answer:
+    def _send(self, request: Request, send: Send) -> Response:
         text = model.canonical([request.service, request.operation, request.params])
         if self.run not in text and text not in self.begun:
             self.begun.add(text)

@@ -15,10 +15,10 @@ from runspec_jobs.errors import RemoteError, UnknownOutcome
 from runspec_jobs.load.profile import Profile
 from runspec_jobs.plan import model
 from runspec_jobs.provider import (
-    Answer,
     Client,
     Facts,
     Progress,
+    Response,
     Scope,
     Spec,
     Status,
@@ -76,7 +76,7 @@ class Trial:
         self.world = world
         self.plan = model.make(world.provider, spec, token, facts)
         self.client = world.connect(facts)
-        self.hands = apply.Hands(
+        self.hands = apply.ApplyContext(
             wrap(self.client), Quiet(), world.bundles(spec), sleep=lambda s: time.sleep(min(s, 0.1))
         )
         self.folder = world.folder / "journals" / self.plan.run
@@ -132,12 +132,12 @@ class Trial:
             site = [step for step in self.plan.steps if step.scope is Scope.SITE]
             apply.undo(site, journal, self.hands)
 
-    def answers(self) -> dict[str, Answer]:
+    def answers(self) -> dict[str, Response]:
         """Give the answer of every step that was made, as the journal has it."""
         with self.journal() as journal:
             return dict(journal.memory.answers)
 
-    def found(self) -> dict[str, Answer | None]:
+    def found(self) -> dict[str, Response | None]:
         """Give what the client finds of every step."""
         return {step.id: self.client.find(step) for step in self.plan.steps}
 

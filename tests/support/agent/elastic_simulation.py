@@ -1,7 +1,7 @@
 """Simulated time: a store with conditional writes, a network that loses and delays, and nodes with clocks of their own.
 
-The nodes are the real `Course`; what they ask arrives when the network lets it, also after they gave up. The store
-knows what must never happen, and says so at the moment that it does.
+The nodes are the real `MemberProtocol`. Their requests arrive when the network lets them, even after they gave up.
+The store knows what must never happen, and says so at the moment that it does.
 """
 
 from __future__ import annotations
@@ -12,9 +12,9 @@ from collections.abc import Callable
 from typing import Any
 
 from runspec_agent.base.job_env import LOST, Failure
-from runspec_agent.elastic.fence import FENCE, Ask, Mark, Work, committed, looked
+from runspec_agent.elastic.fence import FENCE, Ask, FencingToken, Work, committed, looked
 from runspec_agent.elastic.policy import DONE, RUNNING, Bounds, Node, State, Timing
-from runspec_agent.elastic.protocol import STATE, Course, View
+from runspec_agent.elastic.protocol import STATE, MemberProtocol, View
 
 Then = Callable[[Any, Failure | None], None]
 TICK_S = 0.01
@@ -52,7 +52,9 @@ class Store:
         if ask.key == STATE:
             self._written(State.of(found) if found else None, State.of(ask.content), who)
         elif ask.key == FENCE:
-            self._marked(Mark.of(found) if found else Mark(), Mark.of(ask.content))
+            self._marked(
+                FencingToken.of(found) if found else FencingToken(), FencingToken.of(ask.content)
+            )
         self._put(ask)
         return ask.content.decode()
 
@@ -91,7 +93,7 @@ class Store:
             if not self.world.bounds.least <= len(new.members) <= self.world.bounds.most:
                 raise Broken(f"{len(new.members)} nodes run")
 
-    def _marked(self, old: Mark, new: Mark) -> None:
+    def _marked(self, old: FencingToken, new: FencingToken) -> None:
         """Nothing is written for a generation when a later one has begun."""
         if new.generation < old.generation:
             raise Broken(f"the fence falls from {old.generation} to {new.generation}")
@@ -173,7 +175,7 @@ class Machine:
         self.pauses: tuple[int, float] = (0, 0.0)  # once that many requests are done, for so long
         self._stood = -1e12  # what its clock showed when it last stood still
         self.asks, self.hears = True, True  # whether requests get out, and replies in
-        self.course = Course(
+        self.course = MemberProtocol(
             self.me, world.bounds, world.timing, self.clock, lambda: world.now, dice.random
         )
         self.running = 0  # the generation of its program

@@ -7,11 +7,11 @@ from datetime import UTC, datetime, timedelta
 from types import SimpleNamespace
 from typing import Any
 
-from runspec_aws.orphans import Collector
-from runspec_jobs.provider import Litter
+from runspec_aws.orphans import OrphanFinder
+from runspec_jobs.provider import Orphan
 
 
-class Uploads(Collector):
+class Uploads(OrphanFinder):
     """A bucket with two unfinished uploads and nothing else; moto gives all uploads one old date."""
 
     def __init__(self) -> None:
@@ -24,7 +24,7 @@ class Uploads(Collector):
         self.session: Any = SimpleNamespace(bucket="b", own_queue=True, look=lambda _: s3)
         self.files: Any = SimpleNamespace(prefix="p")
 
-    def _nothing(self, *_: object) -> Iterator[Litter]:
+    def _nothing(self, *_: object) -> Iterator[Orphan]:
         yield from ()
 
     _runs = _definitions = _objects = _things = _machines = _nothing  # type: ignore[assignment]  # none of it
@@ -54,7 +54,7 @@ def test_what_machines_are_made_with_is_ours_by_the_whole_of_its_name() -> None:
     )
     session: Any = SimpleNamespace(look=lambda _: ec2)
     nothing: Any = None
-    collector = Collector(session, nothing, nothing)
+    collector = OrphanFinder(session, nothing, nothing)
 
     found = {one.remove[0].operation: one.remove[0].params for one in collector._machines(())}
 

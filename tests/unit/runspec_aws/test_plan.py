@@ -15,7 +15,7 @@ from runspec_aws.infrastructure import compute_environments
 from runspec_aws.options import AwsOptions
 from runspec_aws.resources import request
 from runspec_aws.resources.instance_types import KNOWN
-from runspec_aws.resources.job_kind import Shape, child, children, shape
+from runspec_aws.resources.job_kind import JobKind, child, children, shape
 from runspec_jobs.provider import Facts, Source, Spec, Step, tasks
 from tests.support.aws.specs import PROFILE, SECRET, SHARED, spec
 
@@ -239,13 +239,13 @@ def test_tags_have_only_the_characters_that_tags_may_have() -> None:
 
 # How it is submitted
 
-SHAPES: dict[str, tuple[dict[str, Any], Shape, int]] = {
-    "one": ({}, Shape.SINGLE, 1),
-    "a sweep": ({"sweep": {"a": "1..10000"}}, Shape.ARRAY, 10_000),
-    "a gang": ({"cluster": {"nodes": 3}}, Shape.NODES, 3),
-    "nodes on spot": ({"cluster": {"nodes": 3, "capacity": "spot"}}, Shape.ARRAY, 3),
-    "nodes of tasks": ({"cluster": {"nodes": 3}, "sweep": {"a": "1..2"}}, Shape.ARRAY, 6),
-    "a sweep of one": ({"sweep": {"a": ["x"]}}, Shape.SINGLE, 1),
+SHAPES: dict[str, tuple[dict[str, Any], JobKind, int]] = {
+    "one": ({}, JobKind.SINGLE, 1),
+    "a sweep": ({"sweep": {"a": "1..10000"}}, JobKind.ARRAY, 10_000),
+    "a gang": ({"cluster": {"nodes": 3}}, JobKind.NODES, 3),
+    "nodes on spot": ({"cluster": {"nodes": 3, "capacity": "spot"}}, JobKind.ARRAY, 3),
+    "nodes of tasks": ({"cluster": {"nodes": 3}, "sweep": {"a": "1..2"}}, JobKind.ARRAY, 6),
+    "a sweep of one": ({"sweep": {"a": ["x"]}}, JobKind.SINGLE, 1),
 }
 
 
@@ -258,8 +258,8 @@ def test_every_spec_is_one_submission(name: str) -> None:
 
     assert shape(wanted) is kind
     assert children(wanted) == count
-    assert found.get("arrayProperties") == ({"size": count} if kind is Shape.ARRAY else None)
-    assert ("nodeOverrides" in found) == (kind is Shape.NODES)
+    assert found.get("arrayProperties") == ({"size": count} if kind is JobKind.ARRAY else None)
+    assert ("nodeOverrides" in found) == (kind is JobKind.NODES)
     assert [s for s in steps(wanted) if s == "job"] == ["job"]
 
 

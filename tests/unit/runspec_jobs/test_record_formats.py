@@ -12,7 +12,7 @@ import pytest
 
 from runspec_agent.base import record_formats as inside
 from runspec_agent.base.job_env import USAGE, Failure
-from runspec_agent.elastic.fence import Mark
+from runspec_agent.elastic.fence import FencingToken
 from runspec_agent.elastic.policy import State
 from runspec_agent.retry import attempts
 from runspec_agent.store.base import Bucket
@@ -293,7 +293,7 @@ def test_a_claim_of_a_newer_version_is_no_duplicate_that_ends_well() -> None:
         inside.holder(b'runspec.claim/v2\n{"job": "job-1"}', "runs/a/claim")
 
 
-@pytest.mark.parametrize("kind", [State, Mark])
+@pytest.mark.parametrize("kind", [State, FencingToken])
 def test_an_agent_refuses_the_elastic_records_of_a_newer_version(kind: Any) -> None:
     with pytest.raises(Failure, match="a newer version of runspec wrote it"):
         kind.of(b'{"format": "runspec.elastic/v9"}')

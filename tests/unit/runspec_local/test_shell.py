@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from runspec_jobs.provider import Address, Interactive, Relay, Unavailable
+from runspec_jobs.provider import Address, ExecSpec, StdioProxy, Unavailable
 from runspec_local import shell
 from runspec_local.supervisor import process
 
@@ -72,7 +72,7 @@ def test_a_port_of_a_container_is_reached_from_within(
 
     found = shell.tunnel(folder, HERE, 8888)
 
-    assert isinstance(found, Relay)
+    assert isinstance(found, StdioProxy)
     assert found.argv[3:5] == ("job-000001-0-1-3", "/usr/bin/python3")
     assert found.argv[-4:] == ("/.runspec/runspec_inside.pyz", "relay", "127.0.0.2", "8888")
 
@@ -110,6 +110,6 @@ def test_what_a_supervisor_that_died_left_does_not_count(folder: Path) -> None:
 
 
 def test_the_shells_environment_is_seen_by_no_message() -> None:
-    found = Interactive(("sh",), {"TOKEN": "canary"}, "/here")
+    found = ExecSpec(("sh",), {"TOKEN": "canary"}, "/here")
 
     assert "canary" not in f"{found} {found!r}"

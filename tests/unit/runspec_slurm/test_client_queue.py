@@ -15,7 +15,7 @@ from runspec_slurm.discover import cluster
 from runspec_slurm.options import SlurmOptions
 from runspec_slurm.queue import Past, Queue, Row
 from runspec_slurm.session.transport import Done, Here
-from runspec_slurm.store.workspace import Shelf
+from runspec_slurm.store.workspace import WorkspaceStore
 from tests.support.slurm.specs import spec
 
 LINE = "7|N/A|RUNNING|None|0|1|1|10|NONE|node1|/w|job-a1|".replace("|", queue.BETWEEN)
@@ -40,7 +40,7 @@ class Says(Here):
 
 
 def said(code: int, out: str = "", err: str = "", *, lost: bool = False) -> Queue:
-    return Queue(Shelf(Says(Done(code, out.encode(), err, lost)), "/w"))
+    return Queue(WorkspaceStore(Says(Done(code, out.encode(), err, lost)), "/w"))
 
 
 def told(text: str) -> str:
@@ -158,7 +158,7 @@ def test_what_has_ended_meanwhile_is_not_told_again(words: str) -> None:
 
 def test_an_accounting_that_does_not_answer_is_asked_once() -> None:
     way = Says(Done(1, b"", "Slurm accounting storage is disabled"))
-    found = Queue(Shelf(way, "/w"))
+    found = Queue(WorkspaceStore(way, "/w"))
 
     assert found.past("7") == found.past("7") == []
     assert way.asked == 1
@@ -169,7 +169,7 @@ def test_what_cannot_be_reached_makes_nothing() -> None:
         def run(self, *args: object, **more: object) -> Done:
             raise Unavailable("login: Connection refused")
 
-    found = Queue(Shelf(Away(), "/w"))
+    found = Queue(WorkspaceStore(Away(), "/w"))
 
     with pytest.raises(RemoteError) as told:
         found.submit("job-a1", [], "")
@@ -325,8 +325,8 @@ def test_half_a_script_is_not_submitted(tmp_path: Path, monkeypatch: pytest.Monk
             return super().run(script, args, [b"#!/bin/sh\n"])
 
     with pytest.raises(RemoteError, match="otherwise") as told:
-        Queue(Shelf(Cut(), str(tmp_path))).submit("job-a1", [], "#!/bin/sh\ntrue\n")
-    whole = Queue(Shelf(Here(), str(tmp_path))).submit("job-a1", [], "#!/bin/sh\ntrue\n")
+        Queue(WorkspaceStore(Cut(), str(tmp_path))).submit("job-a1", [], "#!/bin/sh\ntrue\n")
+    whole = Queue(WorkspaceStore(Here(), str(tmp_path))).submit("job-a1", [], "#!/bin/sh\ntrue\n")
 
     assert told.value.transient
     assert whole == ("12", "12")

@@ -12,9 +12,9 @@ from runspec_jobs.provider import Conflict
 from runspec_slurm import logs as streams, timing
 from runspec_slurm.logs import Logs
 from runspec_slurm.session.transport import Done, Here
-from runspec_slurm.status.workspace_poll import Looks
+from runspec_slurm.status.workspace_poll import WorkspacePoller
 from runspec_slurm.store.outputs import outputs
-from runspec_slurm.store.workspace import Shelf
+from runspec_slurm.store.workspace import WorkspaceStore
 
 
 class Counted(Here):
@@ -43,26 +43,26 @@ def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Coun
 
 
 @pytest.fixture
-def shelf(tmp_path: Path, way: Counted) -> Shelf:
-    found = Shelf(way, str(tmp_path))
+def shelf(tmp_path: Path, way: Counted) -> WorkspaceStore:
+    found = WorkspaceStore(way, str(tmp_path))
     found.put("runs/a/record.json", b"{}", beside="runs/a/logs")
     return found
 
 
-def logs(shelf: Shelf) -> Logs:
-    return Logs(shelf, Looks(shelf))
+def logs(shelf: WorkspaceStore) -> Logs:
+    return Logs(shelf, WorkspacePoller(shelf))
 
 
-def put(shelf: Shelf, task: int, content: bytes, rank: object = 0) -> None:
+def put(shelf: WorkspaceStore, task: int, content: bytes, rank: object = 0) -> None:
     shelf.put(f"runs/a/logs/{task}-{rank}.txt", content)
 
 
-def test_a_job_that_has_not_opened_its_log_has_no_stream(shelf: Shelf) -> None:
+def test_a_job_that_has_not_opened_its_log_has_no_stream(shelf: WorkspaceStore) -> None:
     assert logs(shelf).streams("a") == []
     assert logs(shelf).streams("nobody") == []
 
 
-def test_streams_are_of_nodes_in_their_order(shelf: Shelf) -> None:
+def test_streams_are_of_nodes_in_their_order(shelf: WorkspaceStore) -> None:
     for task, rank in ((10, 0), (2, 1), (2, 0), (2, "batch")):
         put(shelf, task, b"x", rank)
 
@@ -70,7 +70,7 @@ def test_streams_are_of_nodes_in_their_order(shelf: Shelf) -> None:
 
 
 def test_equal_positions_give_equal_bytes_whoever_asks(
-    shelf: Shelf, monkeypatch: pytest.MonkeyPatch
+    shelf: WorkspaceStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(streams, "CHUNK_BYTES", 4)
     monkeypatch.setattr(streams, "AT_ONCE_BYTES", 6)
@@ -87,7 +87,7 @@ def test_equal_positions_give_equal_bytes_whoever_asks(
     assert found == [bytes(range(4)), bytes(range(4, 8)), bytes(range(8, 10))]
 
 
-def test_what_comes_later_is_read_from_where_one_was(shelf: Shelf) -> None:
+def test_what_comes_later_is_read_from_where_one_was(shelf: WorkspaceStore) -> None:
     put(shelf, 0, b"one\n")
     (stream,) = logs(shelf).streams("a")
     first = stream.read(None)
@@ -99,7 +99,7 @@ def test_what_comes_later_is_read_from_where_one_was(shelf: Shelf) -> None:
 
 
 def test_a_hundred_logs_are_read_by_few_commands(
-    shelf: Shelf, way: Counted, monkeypatch: pytest.MonkeyPatch
+    shelf: WorkspaceStore, way: Counted, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for task in range(100):
         (Path(shelf.workspace) / f"runs/a/logs/{task}-0.txt").write_text(f"task {task}\n")
@@ -112,7 +112,7 @@ def test_a_hundred_logs_are_read_by_few_commands(
     assert way.count == (0 if way.near else 2), "one looks, and one fetches all"
 
 
-def test_outputs_are_those_of_manifests_and_come_back_byte_for_byte(shelf: Shelf) -> None:
+def test_outputs_are_those_of_manifests_and_come_back_byte_for_byte(shelf: WorkspaceStore) -> None:
     content = bytes(range(256)) * 70_000  # more than is read at once
     files = [{"path": "deep/a b.bin", "size": len(content)}, {"path": "empty", "size": 0}]
     shelf.put("runs/a/outputs/model/2/1/deep/a b.bin", content)
@@ -132,7 +132,7 @@ def test_outputs_are_those_of_manifests_and_come_back_byte_for_byte(shelf: Shelf
         assert (opened.read(), other.read()) == (content, b"")
 
 
-def test_an_output_that_is_taken_away_meanwhile_is_told(shelf: Shelf) -> None:
+def test_an_output_that_is_taken_away_meanwhile_is_told(shelf: WorkspaceStore) -> None:
     shelf.put("runs/a/outputs/model/0/0/x", b"1")
     files = json.dumps({"files": [{"path": "x", "size": 1}]}).encode()
     shelf.put("runs/a/outputs/model/0/0/.runspec/manifest.json", files)

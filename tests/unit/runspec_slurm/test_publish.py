@@ -11,7 +11,7 @@ import pytest
 from runspec_jobs.provider import RemoteError
 from runspec_slurm.publish import publish
 from runspec_slurm.session.transport import transport
-from runspec_slurm.store.workspace import Shelf
+from runspec_slurm.store.workspace import WorkspaceStore
 from tests.support.saved_folder import plain, save
 
 NAMES = [
@@ -26,11 +26,13 @@ NAMES = [
 
 
 @pytest.fixture
-def shelf(tmp_path: Path) -> Shelf:
-    return Shelf(transport(None, ()), str(tmp_path))
+def shelf(tmp_path: Path) -> WorkspaceStore:
+    return WorkspaceStore(transport(None, ()), str(tmp_path))
 
 
-def test_every_name_is_linked_and_what_the_save_lacks_goes(shelf: Shelf, tmp_path: Path) -> None:
+def test_every_name_is_linked_and_what_the_save_lacks_goes(
+    shelf: WorkspaceStore, tmp_path: Path
+) -> None:
     top = tmp_path / "runs/r/outputs/model/0/0"
     save(top, 1, [*NAMES, *(f"many/{n}" for n in range(50))])
     assert publish(shelf, "r") == []
@@ -46,7 +48,9 @@ def test_every_name_is_linked_and_what_the_save_lacks_goes(shelf: Shelf, tmp_pat
     assert json.loads((top / ".runspec/published").read_bytes())["save"] == 2
 
 
-def test_no_note_is_written_where_an_object_is_missing(shelf: Shelf, tmp_path: Path) -> None:
+def test_no_note_is_written_where_an_object_is_missing(
+    shelf: WorkspaceStore, tmp_path: Path
+) -> None:
     top = tmp_path / "runs/r/outputs/model/0/0"
     save(top, 1, ["a", "b"])
     (top / ".runspec/objects/1-1").unlink()

@@ -20,7 +20,7 @@ from runspec_slurm import queue
 from runspec_slurm.discover import cluster
 from runspec_slurm.queue import BETWEEN, Queue, Row
 from runspec_slurm.session.transport import Done, Here
-from runspec_slurm.store.workspace import Shelf
+from runspec_slurm.store.workspace import WorkspaceStore
 from tests.unit.runspec_slurm.test_client_queue import said
 
 FOLDER = Path(__file__).parent / "recorded"
@@ -128,7 +128,7 @@ def test_words_that_sbatch_does_not_take_are_a_refusal(
     (tmp_path / "w" / "runs" / "r").mkdir(parents=True)
 
     with pytest.raises(RemoteError, match="Invalid --time specification"):
-        Queue(Shelf(Here(), str(tmp_path / "w"))).submit("r", ["--time=x"], "#!/bin/sh\n")
+        Queue(WorkspaceStore(Here(), str(tmp_path / "w"))).submit("r", ["--time=x"], "#!/bin/sh\n")
 
 
 def test_the_survey_of_a_real_cluster_is_read_and_any_part_of_it() -> None:

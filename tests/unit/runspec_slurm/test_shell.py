@@ -15,7 +15,7 @@ import pytest
 
 from runspec_emulators.slurm import Cluster
 from runspec_jobs.access.port_forward import Tunnel
-from runspec_jobs.provider import Address, Interactive, Unavailable
+from runspec_jobs.provider import Address, ExecSpec, Unavailable
 from runspec_jobs.testing import Trial, World, token
 from runspec_jobs.testing.entering import posted, started
 from runspec_jobs.testing.world import ECHO, SECRET
@@ -141,7 +141,7 @@ def test_a_node_that_the_job_does_not_have_is_named(here: Here, at: tuple[int, i
         here.client.shell(here.trial.run, *at, ["true"], terminal=False)
 
 
-def typed(what: Interactive, text: str) -> tuple[str, int]:
+def typed(what: ExecSpec, text: str) -> tuple[str, int]:
     """Start *what* with a terminal and type *text*; give what was shown, and its exit code."""
     pid, fd = pty.fork()
     if pid == 0:

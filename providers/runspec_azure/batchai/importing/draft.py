@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from runspec_azure.batchai.importing.foreign_file import Taken
-from runspec_azure.batchai.importing.secret_redaction import Hidden
+from runspec_azure.batchai.importing.secret_redaction import SecretRedactor
 from runspec_azure.batchai.options import ACCOUNT
 from runspec_azure.session import clouds
 
@@ -26,7 +26,7 @@ class Draft:
     settings: dict[str, Any] = field(default_factory=dict)
     profile: dict[str, Any] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
-    hidden: Hidden = field(default_factory=Hidden)
+    hidden: SecretRedactor = field(default_factory=SecretRedactor)
     has_gaps: bool = False  # the tool would have filled in the account of its own settings
     roots: dict[str, str] = field(default_factory=dict)  # where each volume is, by its name
 

@@ -8,13 +8,13 @@ import unicodedata
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from runspec_jobs.provider import Foreign, UsageError, did_you_mean
+from runspec_jobs.provider import ForeignFile, UsageError, did_you_mean
 
 PIECES = re.compile(r'"(?:\\.|[^"\\])*"|[^"\s]+|[ \t\r\n]+|\s', re.DOTALL)
 PLAIN_SPACE = " \t\r\n"
 
 
-def loaded(file: Foreign, notes: list[str]) -> Mapping[str, Any]:
+def loaded(file: ForeignFile, notes: list[str]) -> Mapping[str, Any]:
     """Give the object in *file*. Raises UsageError with line and column where it is none.
 
     A space that JSON does not know, such as the full-width one of a Japanese keyboard, is read as one
@@ -38,7 +38,7 @@ def loaded(file: Foreign, notes: list[str]) -> Mapping[str, Any]:
     return value
 
 
-def _spaces(file: Foreign, notes: list[str]) -> str:
+def _spaces(file: ForeignFile, notes: list[str]) -> str:
     text = file.text.removeprefix("\ufeff")
     parts: list[str] = []
     for match in PIECES.finditer(text):

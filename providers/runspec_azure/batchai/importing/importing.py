@@ -10,13 +10,13 @@ from typing import Any
 from runspec_azure.batchai.importing import cluster_file, job_file, yaml_text
 from runspec_azure.batchai.importing.draft import ACCOUNT_GAP, Draft
 from runspec_azure.batchai.importing.foreign_file import Taken, loaded
-from runspec_jobs.provider import Foreign, Imported, UsageError
+from runspec_jobs.provider import ForeignFile, Imported, UsageError
 
 NAME = re.compile(r"[a-z]([a-z0-9-]{0,38}[a-z0-9])?")
 KNOWN = ("$schema",)
 
 
-def imported(job: Foreign, cluster: Foreign | None) -> Imported:
+def imported(job: ForeignFile, cluster: ForeignFile | None) -> Imported:
     """Give the spec that *job* is, on the machines of *cluster*. Raises UsageError where one is no JSON."""
     draft = Draft(has_gaps=any(file and ACCOUNT_GAP in file.text for file in (job, cluster)))
     machines = _properties(cluster, draft.notes) if cluster else None
@@ -29,7 +29,7 @@ def imported(job: Foreign, cluster: Foreign | None) -> Imported:
 
 
 def _in_place(
-    job: Foreign, program: Taken, cluster: Foreign | None, machines: Taken | None
+    job: ForeignFile, program: Taken, cluster: ForeignFile | None, machines: Taken | None
 ) -> None:
     """Refuse files in each other's place, by a key that one always has and the other never.
 
@@ -43,7 +43,7 @@ def _in_place(
         raise UsageError(what, "give the file of a cluster after --cluster, or leave it out")
 
 
-def _properties(file: Foreign, notes: list[str]) -> Taken:
+def _properties(file: ForeignFile, notes: list[str]) -> Taken:
     whole = dict(loaded(file, notes))
     found, name = whole.pop("properties"), PurePath(file.name).name
     for key in (key for key in whole if key not in KNOWN):

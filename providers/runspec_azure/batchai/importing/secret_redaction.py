@@ -28,7 +28,7 @@ def is_secret(name: str, value: str) -> bool:
     return bool(TELLING.search(name) or SHOWN.search(value))
 
 
-class Hidden:
+class SecretRedactor:
     """The values of secrets that were seen, so that they can be looked for everywhere else."""
 
     def __init__(self) -> None:

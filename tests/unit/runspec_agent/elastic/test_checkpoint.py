@@ -9,7 +9,7 @@ from typing import Any, cast
 import pytest
 
 from runspec_agent.base.job_env import Failure
-from runspec_agent.elastic.checkpoint import Kept
+from runspec_agent.elastic.checkpoint import CheckpointManifest
 from runspec_agent.elastic.member import Member
 from runspec_agent.store.folder import FolderBucket
 from runspec_agent.store.manifest import MANIFEST, OBJECTS, Manifest, parsed
@@ -50,7 +50,7 @@ class Node:
     def __init__(self, store: FolderBucket, folder: Path, fence: Fence) -> None:
         folder.mkdir()
         self.folder, self.fence = folder, fence
-        self.kept = Kept(store, AT, "runs/r/", 0)
+        self.kept = CheckpointManifest(store, AT, "runs/r/", 0)
         self.kept.add("out", str(folder), None)
 
     def write(self, **files: str) -> None:

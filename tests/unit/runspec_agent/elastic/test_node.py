@@ -13,7 +13,7 @@ import pytest
 
 from runspec_agent.base.job_env import LOST, Failure
 from runspec_agent.base.process import Signals
-from runspec_agent.base.task_identity import Place
+from runspec_agent.base.task_identity import TaskIdentity
 from runspec_agent.elastic import node as module
 from runspec_agent.elastic.node import Elastic
 from runspec_agent.elastic.policy import RUNNING, Node, Timing
@@ -79,7 +79,7 @@ def node(tmp_path: Path) -> Callable[[int], Elastic]:
             env=env,
             record=record,
             at="runs/r/",
-            place=Place("j", 0, rank, 1),
+            place=TaskIdentity("j", 0, rank, 1),
             folder=str(tmp_path),
             tell=lambda text: None,
             notice=lambda: None,

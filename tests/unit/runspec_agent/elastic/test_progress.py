@@ -8,7 +8,7 @@ from types import SimpleNamespace
 import pytest
 
 from runspec_agent.elastic import progress
-from runspec_agent.elastic.progress import RUN_S, Headway
+from runspec_agent.elastic.progress import RUN_S, ProgressGuard
 
 
 class Life:
@@ -19,7 +19,7 @@ class Life:
         clock = SimpleNamespace(monotonic=lambda: self.now)
         monkeypatch.setattr(progress, "time", clock)
         self.path = folder / "progress"
-        self.headway = Headway(str(self.path))
+        self.headway = ProgressGuard(str(self.path))
 
     def made(self, *steps: int, seconds: float = 1.0, saved: bool = False, end: str = "\n") -> bool:
         self.path.write_text("\n".join(str(step) for step in steps) + end * bool(steps))

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from runspec_agent.base.job_env import Failure
-from runspec_agent.elastic.fence import Ask, Mark
+from runspec_agent.elastic.fence import Ask, FencingToken
 from runspec_agent.elastic.policy import (
     DONE,
     FORMING,
@@ -18,7 +18,7 @@ from runspec_agent.elastic.policy import (
     State,
     Timing,
 )
-from runspec_agent.elastic.protocol import Course
+from runspec_agent.elastic.protocol import MemberProtocol
 from tests.support.agent.elastic_simulation import Machine, World
 
 TIMING = Timing.of(5.0, grace_s=10.0)
@@ -103,7 +103,7 @@ def test_a_node_that_leaves_is_not_waited_for() -> None:
 
 
 def test_a_node_that_leaves_says_why_where_the_others_look_for_it() -> None:
-    node = Course(Node("a", 1, "h"), Bounds(1, 1), TIMING, lambda: 0.0)
+    node = MemberProtocol(Node("a", 1, "h"), Bounds(1, 1), TIMING, lambda: 0.0)
 
     node.leave(why="told to end")
 
@@ -259,12 +259,12 @@ def test_a_program_that_ended_or_has_to_leave_is_not_begun_again() -> None:
 
 def test_who_has_a_comma_in_its_name_is_no_node() -> None:
     with pytest.raises(Failure, match="comma"):
-        Course(Node("a,b", 1, "h"), Bounds(1, 1), TIMING, lambda: 0.0)
+        MemberProtocol(Node("a,b", 1, "h"), Bounds(1, 1), TIMING, lambda: 0.0)
 
 
 @pytest.mark.parametrize("content", [b"", b"{}", b"[1]", b"\xff", b'{"members": 1, "changes": []}'])
 def test_what_is_no_record_is_said(content: bytes) -> None:
-    for kind in (State, Mark):
+    for kind in (State, FencingToken):
         with pytest.raises(Failure, match="cannot be read"):
             kind.of(content if kind is State or content != b"{}" else b"x")
 
@@ -296,7 +296,7 @@ def test_a_program_that_ends_while_the_next_generation_forms_has_ended() -> None
 def test_a_leader_that_is_stopped_while_it_asks_does_not_take_who_lives_for_gone() -> None:
     """What it was shown is old by then: who was silent in it for less than a lease has beaten since."""
     now, etags = [0.0], iter(range(100))
-    course = Course(Node("a", 1, "h"), Bounds(1, 2, 1), TIMING, lambda: now[0])
+    course = MemberProtocol(Node("a", 1, "h"), Bounds(1, 2, 1), TIMING, lambda: now[0])
     runs = State(5, 1, "a", 1, RUNNING, (Node("b", 1, "other"),))
 
     def passed(stops_s: float) -> list[Ask]:

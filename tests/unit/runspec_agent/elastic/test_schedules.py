@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 
 from runspec_agent.elastic import fence, policy, protocol as courses
-from runspec_agent.elastic.fence import FENCE, Ask, Mark, Work, looked
-from runspec_agent.elastic.protocol import Course
+from runspec_agent.elastic.fence import FENCE, Ask, FencingToken, Work, looked
+from runspec_agent.elastic.protocol import MemberProtocol
 from tests.support.agent import elastic_simulation as worlds
 from tests.support.agent.elastic_schedules import scheduled
 from tests.support.agent.elastic_simulation import Broken, Store
@@ -80,11 +80,11 @@ def test_the_schedules_are_no_quiet_ones() -> None:
 def unfenced(generation: int, note: str) -> Work:
     """Write, whichever generation may."""
     mark, etag = yield from looked()
-    new = Mark(generation, mark.number + 1, note)
+    new = FencingToken(generation, mark.number + 1, note)
     return (yield Ask("swap", FENCE, new.to_bytes(), etag)) is not None
 
 
-def unasked(self: Course, new: policy.State) -> Generator[Ask, Any, None]:
+def unasked(self: MemberProtocol, new: policy.State) -> Generator[Ask, Any, None]:
     """Write over what is there now, whoever wrote it since this node looked."""
     found = yield Ask("fetch", courses.STATE)
     self._etag = None if found is None else found[1]
@@ -97,15 +97,15 @@ def unraised(generation: int) -> Work:
     return True
 
 
-SWAP = Course._swap
+SWAP = MemberProtocol._swap
 BREAKS: dict[str, tuple[object, str, object]] = {
     "a store without conditions": (Store, "fits", lambda *_: True),
-    "a leader that writes over another's state": (Course, "_swap", unasked),
+    "a leader that writes over another's state": (MemberProtocol, "_swap", unasked),
     "a fence that lets all through": (worlds, "committed", unfenced),
     "a fence that is not raised": (fence, "raised", unraised),
-    "a node that never stops by itself": (Course, "_lost", lambda *_: False),
+    "a node that never stops by itself": (MemberProtocol, "_lost", lambda *_: False),
     "a generation that waits for nobody": (policy, "_waits", lambda *_: False),
-    "a leader whom nobody follows": (Course, "_abandoned", lambda *_: False),
+    "a leader whom nobody follows": (MemberProtocol, "_abandoned", lambda *_: False),
     "a lease that never ends": (policy.Sight, "lives", lambda *_: True),
 }
 

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from runspec_agent.elastic.checkpoint import Kept
-from runspec_agent.elastic.fence import Mark
+from runspec_agent.elastic.checkpoint import CheckpointManifest
+from runspec_agent.elastic.fence import FencingToken
 from runspec_agent.elastic.policy import DONE, State
 from runspec_agent.store.folder import FolderBucket
 from runspec_jobs.provider.payload import zipapp_bytes
@@ -67,11 +67,11 @@ def test_what_an_older_elastic_job_kept_is_brought_back(store: Path, tmp_path: P
     prefix = f"runs/{of.name}/elastic/0/"
     state, fence = (bucket.get(prefix + name) for name in ("state", "fence"))
     assert state is not None and fence is not None
-    kept = Kept(bucket, prefix, f"runs/{of.name}/", 0)
+    kept = CheckpointManifest(bucket, prefix, f"runs/{of.name}/", 0)
     (tmp_path / "out").mkdir()
     kept.add("out", str(tmp_path / "out"), 1.0)
 
-    kept.restore(Mark.of(fence).note)
+    kept.restore(FencingToken.of(fence).note)
 
     assert State.of(state).phase == DONE
     assert (tmp_path / "out/step.txt").read_text() == "3\n"

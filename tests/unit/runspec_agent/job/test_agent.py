@@ -24,7 +24,7 @@ import pytest
 from hypothesis import given, settings, strategies as st
 
 from runspec_agent.base.job_env import LOST, STOPPED, Failure
-from runspec_agent.base.task_identity import Place, place, rename, values, variable
+from runspec_agent.base.task_identity import TaskIdentity, place, rename, values, variable
 from runspec_agent.job.agent import Agent
 from runspec_agent.retry.failure_count import AGAIN
 from runspec_agent.store.base import Bucket
@@ -62,27 +62,29 @@ MODEL = {"name": "my-model", "path": "/out/model", "sync_s": None}
 @pytest.mark.parametrize(
     ("env", "record", "found"),
     [
-        ({"RUNSPEC_JOB": "j"}, {}, Place("j", 0, 0, 1)),
-        ({"RUNSPEC_JOB": "j", "RUNSPEC_ATTEMPT": "3"}, {}, Place("j", 0, 0, 3)),
-        ({"RUNSPEC_JOB": "j", "RUNSPEC_TASK": "3"}, {}, Place("j", 3, 0, 1)),
+        ({"RUNSPEC_JOB": "j"}, {}, TaskIdentity("j", 0, 0, 1)),
+        ({"RUNSPEC_JOB": "j", "RUNSPEC_ATTEMPT": "3"}, {}, TaskIdentity("j", 0, 0, 3)),
+        ({"RUNSPEC_JOB": "j", "RUNSPEC_TASK": "3"}, {}, TaskIdentity("j", 3, 0, 1)),
         (
             {"RUNSPEC_JOB": "j:7", "RUNSPEC_INDEX": "7"},
             {"shape": "array"},
-            Place("j", 7, 0, 1),
+            TaskIdentity("j", 7, 0, 1),
         ),
         (
             {"RUNSPEC_JOB": "j:7", "RUNSPEC_INDEX": "7"},
             {"shape": "array", "nodes": 3},
-            Place("j", 2, 1, 1),
+            TaskIdentity("j", 2, 1, 1),
         ),
         (
             {"RUNSPEC_JOB": "j#2", "RUNSPEC_RANK": "2"},
             {"shape": "nodes", "nodes": 3},
-            Place("j", 0, 2, 1),
+            TaskIdentity("j", 0, 2, 1),
         ),
     ],
 )
-def test_a_job_knows_its_place(env: dict[str, str], record: dict[str, Any], found: Place) -> None:
+def test_a_job_knows_its_place(
+    env: dict[str, str], record: dict[str, Any], found: TaskIdentity
+) -> None:
     """All that belong together have the id that the claim is by."""
     assert place(env, {**RECORD, **record}) == found
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from runspec_agent.preemption import azure as module
-from runspec_agent.preemption.azure import Events
+from runspec_agent.preemption.azure import ScheduledEventsWatcher
 from tests.support.agent.metadata_services import AzureMachine
 from tests.support.wait import until
 
@@ -25,9 +25,9 @@ def event(kind: str, *machines: str, when: str = "Sun, 22 Nov 2026 00:30:00 GMT"
     return {"EventType": kind, "Resources": list(machines), "NotBefore": when}
 
 
-def begun(machine: AzureMachine, **env: str) -> Events:
+def begun(machine: AzureMachine, **env: str) -> ScheduledEventsWatcher:
     """Give one that has asked, and been told of nothing."""
-    watch = Events({**machine.env(), **env})
+    watch = ScheduledEventsWatcher({**machine.env(), **env})
     watch.start()
     until(lambda: machine.calls.count(("GET", module.EVENTS)) > 2)
     assert watch.notice is None
@@ -97,7 +97,7 @@ def test_an_answer_that_is_none_is_asked_for_again(machine: AzureMachine, text: 
 
 def test_a_machine_that_is_not_spot_is_not_asked(machine: AzureMachine) -> None:
     machine.tells(event("Preempt", "vmss_3"))
-    watch = Events({**machine.env(), "AZ_BATCH_NODE_IS_DEDICATED": "true"})
+    watch = ScheduledEventsWatcher({**machine.env(), "AZ_BATCH_NODE_IS_DEDICATED": "true"})
 
     watch.start()
 
@@ -110,7 +110,7 @@ def test_where_nobody_answers_nobody_is_asked_for_ever(
 ) -> None:
     monkeypatch.setattr(module, "EVERY_S", 0.0)
     machine.refuses = [410] * 1000
-    watch = Events(machine.env())
+    watch = ScheduledEventsWatcher(machine.env())
 
     watch.start()
 
@@ -124,7 +124,7 @@ def test_a_machine_says_whether_it_is_still_to_be_taken_away(machine: AzureMachi
     watch.join(20)
 
     assert watch.still()
-    machine.text = json.dumps({"DocumentIncarnation": 3, "Events": []})
+    machine.text = json.dumps({"DocumentIncarnation": 3, "ScheduledEventsWatcher": []})
     assert not watch.still()
     machine.refuses = [503]
     with pytest.raises(OSError, match="503"):

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import pytest
 
 from runspec_agent.preemption import ec2 as module
-from runspec_agent.preemption.ec2 import Watch
+from runspec_agent.preemption.ec2 import Ec2PreemptionWatcher
 from tests.support.agent.metadata_services import NOTICE, Machine
 from tests.support.wait import until
 
@@ -28,7 +28,7 @@ def test_it_asks_as_often_as_ec2_recommends() -> None:
 
 def test_a_notice_is_seen_when_it_comes(machine: Machine) -> None:
     """With one token for all, and no question after it."""
-    watch = Watch(machine.env())
+    watch = Ec2PreemptionWatcher(machine.env())
     watch.start()
     until(lambda: machine.calls.count(ACTION) > 3)
     before = watch.notice
@@ -41,7 +41,7 @@ def test_a_notice_is_seen_when_it_comes(machine: Machine) -> None:
 
 
 def test_a_token_that_is_good_no_more_is_replaced(machine: Machine) -> None:
-    watch = Watch(machine.env())
+    watch = Ec2PreemptionWatcher(machine.env())
     watch.start()
     until(lambda: machine.calls.count(ACTION) > 1)
 
@@ -55,7 +55,7 @@ def test_a_token_that_is_good_no_more_is_replaced(machine: Machine) -> None:
 
 def test_a_machine_that_answered_once_is_asked_for_ever(machine: Machine) -> None:
     """However long it says nothing then."""
-    watch = Watch(machine.env())
+    watch = Ec2PreemptionWatcher(machine.env())
     watch.start()
     until(lambda: ACTION in machine.calls)
 
@@ -70,7 +70,7 @@ def test_a_machine_that_answered_once_is_asked_for_ever(machine: Machine) -> Non
 @pytest.mark.parametrize("status", [403, 404, 500])
 def test_where_no_token_is_given_nobody_is_asked_for_long(machine: Machine, status: int) -> None:
     machine.refuses = [status] * 100
-    watch = Watch(machine.env())
+    watch = Ec2PreemptionWatcher(machine.env())
 
     watch.start()
 
@@ -84,7 +84,9 @@ def test_who_is_not_there_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.setattr(module, "ANSWER_S", 0.05)
     with socket.create_server(("127.0.0.1", 0)) as silent:
         port = silent.getsockname()[1]
-        watch = Watch({"AWS_EC2_METADATA_SERVICE_ENDPOINT": f"http://127.0.0.1:{port}"})
+        watch = Ec2PreemptionWatcher(
+            {"AWS_EC2_METADATA_SERVICE_ENDPOINT": f"http://127.0.0.1:{port}"}
+        )
 
         watch.start()
 
@@ -96,7 +98,7 @@ def test_who_is_not_there_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> 
 def test_what_is_no_notice_is_not_taken_for_one(machine: Machine, text: str) -> None:
     """A proxy that answers everything with 200, say."""
     machine.ends = text
-    watch = Watch(machine.env())
+    watch = Ec2PreemptionWatcher(machine.env())
 
     watch.start()
 
@@ -105,7 +107,7 @@ def test_what_is_no_notice_is_not_taken_for_one(machine: Machine, text: str) -> 
 
 
 def test_a_job_may_say_that_there_is_nothing_to_ask(machine: Machine) -> None:
-    watch = Watch({**machine.env(), "AWS_EC2_METADATA_DISABLED": "True"})
+    watch = Ec2PreemptionWatcher({**machine.env(), "AWS_EC2_METADATA_DISABLED": "True"})
 
     watch.start()
 
@@ -115,7 +117,7 @@ def test_a_job_may_say_that_there_is_nothing_to_ask(machine: Machine) -> None:
 
 def test_an_address_that_is_none_ends_the_asking(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "EVERY_S", 0.01)
-    watch = Watch({"AWS_EC2_METADATA_SERVICE_ENDPOINT": "http://[x:y"})
+    watch = Ec2PreemptionWatcher({"AWS_EC2_METADATA_SERVICE_ENDPOINT": "http://[x:y"})
 
     watch.start()
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from runspec_agent.base.job_env import STOPPED
-from runspec_agent.preemption.hold import GOES, Taken
+from runspec_agent.preemption.hold import GOES, PreemptionHold
 
 
 class Notes:
@@ -32,6 +32,6 @@ def test_a_failure_beside_a_machine_that_goes_is_excused_on_the_first_node_alone
     notes: Any = Notes()
     told: Any = SimpleNamespace(stopping=True)  # so that nobody waits here
 
-    found = Taken(notes, "taken/", rank, lambda text: None).excused(3, told)
+    found = PreemptionHold(notes, "taken/", rank, lambda text: None).excused(3, told)
 
     assert (found, notes.looked) == (ends, looks)

@@ -13,13 +13,13 @@ import pytest
 from runspec_agent.base.job_env import LOST, STOPPED, Failure
 from runspec_agent.base.process import Signals
 from runspec_agent.retry import exit_barrier as module
-from runspec_agent.retry.exit_barrier import Gang
+from runspec_agent.retry.exit_barrier import ExitBarrier
 from runspec_agent.store.base import Bucket
 from tests.support.agent.breakable_stores import Way
 from tests.support.wait import SOON_S
 
 AT = "runs/r/gang/0/1/"
-Make = Callable[..., Gang]
+Make = Callable[..., ExitBarrier]
 
 
 @pytest.fixture
@@ -35,10 +35,10 @@ def make(bucket: Bucket, monkeypatch: pytest.MonkeyPatch) -> Iterator[Make]:
     monkeypatch.setattr(module, "LEASE_S", 3.0)
     monkeypatch.setattr(module, "FIRST_S", 600.0)
     monkeypatch.setattr(module, "MOMENT_S", 0.2)
-    made: list[Gang] = []
+    made: list[ExitBarrier] = []
 
-    def node(rank: int, nodes: int = 3, start: bool = True) -> Gang:
-        made.append(Gang(bucket, AT, rank, nodes))
+    def node(rank: int, nodes: int = 3, start: bool = True) -> ExitBarrier:
+        made.append(ExitBarrier(bucket, AT, rank, nodes))
         if start:
             made[-1].start()
         return made[-1]

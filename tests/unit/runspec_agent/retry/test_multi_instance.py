@@ -12,19 +12,19 @@ from runspec_agent.base import job_env
 from runspec_agent.base.job_env import LOST, STOPPED, Failure
 from runspec_agent.base.process import Signals
 from runspec_agent.retry import multi_instance as module
-from runspec_agent.retry.multi_instance import Team
+from runspec_agent.retry.multi_instance import MultiInstanceTask
 from runspec_agent.store.base import Bucket
 
 AT = "runs/r/nodes/0/"
 LIST = "127.0.0.3,127.0.0.2,127.0.0.4"
-Make = Callable[..., Team]
+Make = Callable[..., MultiInstanceTask]
 
 
 @pytest.fixture
 def make(bucket: Bucket) -> Make:
-    def node(number: int, names: str = LIST, main: str = "127.0.0.2:6000") -> Team:
+    def node(number: int, names: str = LIST, main: str = "127.0.0.2:6000") -> MultiInstanceTask:
         env = {job_env.NODE_NAMES: names, job_env.MAIN: main, job_env.NODE_ID: f"node-{number}"}
-        return Team(bucket, AT, {**env, job_env.IS_MAIN: str(number == 0).lower()})
+        return MultiInstanceTask(bucket, AT, {**env, job_env.IS_MAIN: str(number == 0).lower()})
 
     return node
 

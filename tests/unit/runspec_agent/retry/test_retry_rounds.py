@@ -13,13 +13,13 @@ import pytest
 from runspec_agent.base.job_env import STOPPED
 from runspec_agent.base.process import Signals
 from runspec_agent.retry import exit_barrier, retry_rounds
-from runspec_agent.retry.retry_rounds import AGAIN, Round, Verdict
+from runspec_agent.retry.retry_rounds import AGAIN, RetryRound, RoundOutcome
 from runspec_agent.store.base import Bucket
 from tests.support.agent.breakable_stores import Way
 from tests.support.wait import until
 
 PREFIX = "runs/r/rounds/0/"
-Join = Callable[..., Round]
+Join = Callable[..., RetryRound]
 
 
 @pytest.fixture
@@ -35,9 +35,9 @@ def join(bucket: Bucket, monkeypatch: pytest.MonkeyPatch) -> Iterator[Join]:
     monkeypatch.setattr(exit_barrier, "LEASE_S", 3.0)
     monkeypatch.setattr(exit_barrier, "FIRST_S", 20.0)
     monkeypatch.setattr(retry_rounds, "LOOK_S", 0.05)
-    made: list[Round] = []
+    made: list[RetryRound] = []
 
-    def node(rank: int, attempt: int = 1, start: bool = True, last: bool = False) -> Round:
+    def node(rank: int, attempt: int = 1, start: bool = True, last: bool = False) -> RetryRound:
         made.append(retry_rounds.join(bucket, PREFIX, rank, 2, attempt, last))
         if start and made[-1].verdict is None:
             made[-1].start()
@@ -48,7 +48,7 @@ def join(bucket: Bucket, monkeypatch: pytest.MonkeyPatch) -> Iterator[Join]:
         silence(one)
 
 
-def silence(one: Round) -> None:
+def silence(one: RetryRound) -> None:
     """As if its machine was taken away."""
     one._over.set()
     one._woken.set()
@@ -84,7 +84,7 @@ def test_a_round_is_over_when_all_have_ended(join: Join, signals: Signals) -> No
 
     first.join(20)
     assert codes == [0, 0]
-    assert join(1, 2).verdict == Verdict(0, "all have ended")
+    assert join(1, 2).verdict == RoundOutcome(0, "all have ended")
 
 
 def test_a_node_that_goes_takes_the_others_into_the_next_round(
@@ -107,7 +107,7 @@ def test_a_node_that_was_lost_says_so_when_it_comes_again(join: Join) -> None:
     again = join(1, 2)
 
     until(lambda: first.verdict)
-    assert first.verdict == Verdict(AGAIN, "node 1 has lost its machine")
+    assert first.verdict == RoundOutcome(AGAIN, "node 1 has lost its machine")
     assert (again.number, join(0, 2).number) == (2, 2)
     assert join(0, 3).number == 3
 
@@ -127,7 +127,7 @@ def test_a_failure_for_good_ends_all_and_later_ones_do_not_begin(
     codes = both(lambda rank: nodes[rank].end((0, 6)[rank], signals))
 
     assert codes == [6, 6]
-    assert join(0, 2).verdict == Verdict(6, "node 1 ended with 6")
+    assert join(0, 2).verdict == RoundOutcome(6, "node 1 ended with 6")
 
 
 def test_what_was_decided_first_stands(join: Join, signals: Signals) -> None:
@@ -145,7 +145,7 @@ def test_nobody_waits_for_a_node_that_has_no_tries_left(join: Join, signals: Sig
     silence(nodes[1])  # with its machine: it says nothing
     nodes[0].decide(AGAIN, "node 1 is not to be heard from")
 
-    assert join(0, 2).verdict == Verdict(1, "node 1 has no tries left")
+    assert join(0, 2).verdict == RoundOutcome(1, "node 1 has no tries left")
 
 
 def test_a_last_try_that_goes_well_is_like_any_other(join: Join, signals: Signals) -> None:
@@ -179,7 +179,7 @@ def test_the_others_hear_of_a_proposal_while_they_run(join: Join) -> None:
     nodes[1].propose(AGAIN, "node 1 loses its machine")
 
     until(lambda: nodes[0].verdict)
-    assert nodes[0].verdict == Verdict(AGAIN, "node 1 loses its machine")
+    assert nodes[0].verdict == RoundOutcome(AGAIN, "node 1 loses its machine")
 
 
 def test_a_failure_is_a_nodes_own_when_the_others_live(join: Join, signals: Signals) -> None:
@@ -200,7 +200,7 @@ def test_a_failure_is_not_a_nodes_own_where_another_has_gone(
 
     found = nodes[0].blame(signals)
 
-    assert found == Verdict(AGAIN, "node 1 is not to be heard from")
+    assert found == RoundOutcome(AGAIN, "node 1 is not to be heard from")
 
 
 def test_a_failure_is_not_a_nodes_own_where_another_had_told_of_its_end(
@@ -209,7 +209,7 @@ def test_a_failure_is_not_a_nodes_own_where_another_had_told_of_its_end(
     nodes = [join(0), join(1)]
     nodes[1].decide(AGAIN, "node 1 loses its machine")
 
-    assert nodes[0].blame(signals) == Verdict(AGAIN, "node 1 loses its machine")
+    assert nodes[0].blame(signals) == RoundOutcome(AGAIN, "node 1 loses its machine")
 
 
 def test_who_has_not_come_is_no_excuse(join: Join, signals: Signals) -> None:
@@ -222,7 +222,7 @@ def test_who_has_ended_well_is_no_excuse(join: Join, signals: Signals) -> None:
     nodes = [join(0), join(1, start=False)]
     nodes[1].beat()
     nodes[1].bucket.put(nodes[1].prefix + "ended-1", b"0")
-    found: list[Verdict | None] = []
+    found: list[RoundOutcome | None] = []
 
     waiting = threading.Thread(target=lambda: found.append(nodes[0].blame(signals)), daemon=True)
     waiting.start()
@@ -251,11 +251,11 @@ def test_who_waits_can_be_stopped(join: Join, signals: Signals, failed: bool) ->
     timer.start()
 
     if failed:
-        assert node.blame(signals) == Verdict(AGAIN, "node 0 was told to end")
+        assert node.blame(signals) == RoundOutcome(AGAIN, "node 0 was told to end")
     else:
         assert node.end(0, signals) == STOPPED
 
-    assert other.look() == Verdict(AGAIN, "node 0 was told to end")
+    assert other.look() == RoundOutcome(AGAIN, "node 0 was told to end")
 
 
 def test_a_store_that_refuses_for_a_while_ends_no_round(join: Join, way: Way) -> None:
@@ -279,4 +279,4 @@ def test_a_proposal_does_not_wait_for_the_next_look(
     node.propose(AGAIN, "node 1 loses its machine")
 
     until(other.look)
-    assert other.verdict == Verdict(AGAIN, "node 1 loses its machine")
+    assert other.verdict == RoundOutcome(AGAIN, "node 1 loses its machine")

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from runspec_agent.base.job_env import LOST, Failure
-from runspec_agent.store.ranged_read import TRIES, Body
+from runspec_agent.store.ranged_read import TRIES, RangedReader
 
 CONTENT = bytes(range(256)) * 8
 
@@ -42,10 +42,10 @@ class Store:
 
 @pytest.fixture
 def body(pauses: list[float]) -> Any:
-    return lambda store: Body("k", store.ask)
+    return lambda store: RangedReader("k", store.ask)
 
 
-def whole(body: Body, size: int) -> bytes:
+def whole(body: RangedReader, size: int) -> bytes:
     found = b""
     while block := body.read(size):
         found += block

@@ -17,7 +17,7 @@ import pytest
 
 from runspec_agent.base.job_env import Failure
 from runspec_agent.elastic import fence
-from runspec_agent.elastic.checkpoint import FencedSaver, Kept
+from runspec_agent.elastic.checkpoint import CheckpointManifest, FencedSaver
 from runspec_agent.elastic.member import Member
 from runspec_agent.store import parallel
 from runspec_agent.store.manifest import MANIFEST, OBJECTS, Entry, Listed, Manifest, parsed
@@ -209,9 +209,9 @@ class Elastic:
         self.generation = 0
         self.acknowledged = 0
 
-    def mark(self) -> fence.Mark:
+    def mark(self) -> fence.FencingToken:
         content = self.world.objects.get(ELASTIC + fence.FENCE)
-        return fence.Mark() if content is None else fence.Mark.of(content)
+        return fence.FencingToken() if content is None else fence.FencingToken.of(content)
 
     def check(self, key: str) -> None:
         """What counts is there, and what is named to those who fetch."""
@@ -224,8 +224,8 @@ class Elastic:
             if self.acknowledged > manifest.saves[-1].number:
                 raise Broken(f"save {self.acknowledged} counted, and is lost")
 
-    def kept(self, link: Link) -> Kept:
-        kept = Kept(link, ELASTIC, "runs/r/", 0)
+    def kept(self, link: Link) -> CheckpointManifest:
+        kept = CheckpointManifest(link, ELASTIC, "runs/r/", 0)
         kept.add("out", "/nowhere", None, self.keep)
         return kept
 

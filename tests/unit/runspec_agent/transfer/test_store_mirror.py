@@ -11,7 +11,7 @@ import pytest
 
 from runspec_agent.base import files
 from runspec_agent.base.job_env import read
-from runspec_agent.rendezvous.rendezvous import Meeting
+from runspec_agent.rendezvous.rendezvous import Rendezvous
 from runspec_agent.store.base import Bucket
 from runspec_agent.transfer.store_mirror import Mirror
 from tests.support.agent.breakable_stores import Way
@@ -69,7 +69,7 @@ def test_nodes_meet_by_it(two: list[Mirror]) -> None:
     """Each finds the other's seat, and hears it breathe."""
     env = {"RUNSPEC_NODES": "2", "RUNSPEC_LAUNCH": "mpi", "RUNSPEC_LEASE_S": "0.1"}
     meetings = [
-        Meeting(
+        Rendezvous(
             read({**env, "RUNSPEC_RANK": str(n), "RUNSPEC_HOST": f"h{n}", "RUNSPEC_MEET": m.folder})
         )
         for n, m in enumerate(two)

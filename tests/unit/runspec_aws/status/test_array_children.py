@@ -11,7 +11,7 @@ import pytest
 from runspec_aws.errors import Part
 from runspec_aws.status import poll
 from runspec_aws.status.array_children import ALL_S, Children
-from runspec_aws.status.poll import Asking
+from runspec_aws.status.poll import JobPoller
 from runspec_jobs.provider import NoAnswer
 
 COUNT = 1000
@@ -28,7 +28,7 @@ class Service:
         self.cut = set[str]()  # children whose status is left out of answers
         self.now = 1000.0
         session: Any = SimpleNamespace(look=lambda service: self)
-        self.children = Children(session, Asking(session), lambda: self.now)
+        self.children = Children(session, JobPoller(session), lambda: self.now)
 
     def describe_jobs(self, jobs: list[str]) -> Any:
         self.described.append(jobs)

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from runspec_azure.batchai.orphans import run_of
-from runspec_jobs.provider import Litter, State
+from runspec_jobs.provider import Orphan, State
 from tests.support.azure import batch_ai_specs
 from tests.unit.runspec_azure.batchai.test_client import Here, here as here  # a fixture
 
@@ -22,11 +22,11 @@ def unstored(here: Here) -> Here:
     return here
 
 
-def found(here: Here, runs: Any = (), made: Any = ()) -> list[Litter]:
+def found(here: Here, runs: Any = (), made: Any = ()) -> list[Orphan]:
     return list(here.client.litter(set(runs), set(made)))
 
 
-def shown(litter: list[Litter]) -> list[tuple[str, bool]]:
+def shown(litter: list[Orphan]) -> list[tuple[str, bool]]:
     return [(one.what.partition(" (")[0].split("-")[0], one.alive) for one in litter]
 
 

@@ -13,7 +13,7 @@ import pytest
 
 from runspec_azure.batchai import PROVIDER
 from runspec_azure.batchai.importing.export import exported
-from runspec_jobs.provider import Foreign
+from runspec_jobs.provider import ForeignFile
 from tests.support.azure.batch_ai_specs import planned, properties, spec
 from tests.unit.runspec_azure.batchai.test_wire import EVERYTHING, fullest
 
@@ -392,7 +392,7 @@ def test_the_tool_fills_in_the_key_of_one_account_and_a_person_the_others() -> N
 def test_a_gap_of_an_export_is_no_secret_when_it_is_taken_in() -> None:
     found = exported(planned(spec(mounts=[DATA, CODE]), **OTHER).steps)
 
-    taken = PROVIDER.imports(Foreign("job.json", found.files["job.json"]), None)
+    taken = PROVIDER.imports(ForeignFile("job.json", found.files["job.json"]), None)
 
     assert [note for note in taken.notes if "in clear" in note] == []
     assert "OTHER_KEY" in taken.profile

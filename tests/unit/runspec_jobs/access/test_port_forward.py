@@ -18,7 +18,7 @@ import pytest
 
 from runspec_jobs.access import connections, port_forward
 from runspec_jobs.errors import Unavailable, UsageError
-from runspec_jobs.provider import Address, Forward, Relay, Way, inside_zipapp
+from runspec_jobs.provider import Address, Forward, Route, StdioProxy, inside_zipapp
 from tests.support.wait import until
 
 BODY = os.urandom(1 << 20) * 5
@@ -92,13 +92,13 @@ def free_port() -> int:
 
 
 @pytest.fixture(params=["address", "relay", "forward"])
-def way(request: pytest.FixtureRequest, tmp_path: Path) -> Callable[[int], Way]:
+def way(request: pytest.FixtureRequest, tmp_path: Path) -> Callable[[int], Route]:
     """Each way there is to a port of this machine."""
     (tmp_path / "inside.pyz").write_bytes(inside_zipapp())
     relay = (sys.executable, "-IS", str(tmp_path / "inside.pyz"), "relay", "127.0.0.1")
-    ways: dict[str, Callable[[int], Way]] = {
+    ways: dict[str, Callable[[int], Route]] = {
         "address": lambda port: Address("127.0.0.1", port),
-        "relay": lambda port: Relay((*relay, str(port))),
+        "relay": lambda port: StdioProxy((*relay, str(port))),
         "forward": lambda port: Forward(
             (sys.executable, "-c", LEADING, "{socket}", "127.0.0.1", str(port))
         ),
@@ -107,7 +107,7 @@ def way(request: pytest.FixtureRequest, tmp_path: Path) -> Callable[[int], Way]:
 
 
 @contextlib.contextmanager
-def tunnel(way: Way, port: int = 8888, local: int | None = 0) -> Iterator[port_forward.Tunnel]:
+def tunnel(way: Route, port: int = 8888, local: int | None = 0) -> Iterator[port_forward.Tunnel]:
     told: list[str] = []
     opened = port_forward.Tunnel(port, local, lambda: way, told.append)
     opened.told = told  # type: ignore[attr-defined]
@@ -132,7 +132,7 @@ def said(to: port_forward.Tunnel) -> list[str]:
 
 
 def test_every_byte_goes_through_both_ways_after_one_side_has_said_its_last(
-    way: Callable[[int], Way],
+    way: Callable[[int], Route],
 ) -> None:
     with serving(hashing) as port, tunnel(way(port)) as opened, connect(opened) as sock:
         sock.sendall(BODY)
@@ -144,7 +144,7 @@ def test_every_byte_goes_through_both_ways_after_one_side_has_said_its_last(
     assert answer[32:] == BODY[::-1]
 
 
-def test_the_side_that_ends_first_may_still_be_told_something(way: Callable[[int], Way]) -> None:
+def test_the_side_that_ends_first_may_still_be_told_something(way: Callable[[int], Route]) -> None:
     """The node ends its half at once, and goes on reading."""
     heard: list[bytes] = []
 
@@ -163,7 +163,7 @@ def test_the_side_that_ends_first_may_still_be_told_something(way: Callable[[int
     assert heard == [BODY]
 
 
-def test_connections_do_not_wait_for_each_other(way: Callable[[int], Way]) -> None:
+def test_connections_do_not_wait_for_each_other(way: Callable[[int], Route]) -> None:
     def echo(sock: socket.socket) -> None:
         while data := sock.recv(1 << 16):
             sock.sendall(data)
@@ -188,7 +188,9 @@ def test_what_was_cut_off_does_not_pass_for_whole(tmp_path: Path, kind: str) -> 
     (tmp_path / "inside.pyz").write_bytes(inside_zipapp())
     with serving(breaks) as port:
         relay = (sys.executable, "-IS", str(tmp_path / "inside.pyz"), "relay", "127.0.0.1")
-        there: Way = Address("127.0.0.1", port) if kind == "address" else Relay((*relay, str(port)))
+        there: Route = (
+            Address("127.0.0.1", port) if kind == "address" else StdioProxy((*relay, str(port)))
+        )
         with tunnel(there) as opened, connect(opened) as sock:
             sock.sendall(b"?")
             assert sock.recv(7, socket.MSG_WAITALL) == b"half of"
@@ -198,7 +200,7 @@ def test_what_was_cut_off_does_not_pass_for_whole(tmp_path: Path, kind: str) -> 
 
 
 def test_what_nothing_listens_at_is_said_once_and_works_as_soon_as_it_does(
-    way: Callable[[int], Way],
+    way: Callable[[int], Route],
 ) -> None:
     port = free_port()
     with tunnel(way(port), port) as opened:
@@ -236,7 +238,7 @@ def test_a_node_that_does_not_run_any_more_is_said_and_the_tunnel_goes_on(
     told: list[str] = []
     asked: list[int] = []
 
-    def ask() -> Way:
+    def ask() -> Route:
         asked.append(1)
         if len(asked) > 1:
             raise Unavailable("node 0 does not run")
@@ -250,8 +252,8 @@ def test_a_node_that_does_not_run_any_more_is_said_and_the_tunnel_goes_on(
     opened.close()
 
 
-@pytest.mark.parametrize("kind", [Relay, Forward])
-def test_a_program_that_does_not_work_is_quoted(kind: type[Relay | Forward]) -> None:
+@pytest.mark.parametrize("kind", [StdioProxy, Forward])
+def test_a_program_that_does_not_work_is_quoted(kind: type[StdioProxy | Forward]) -> None:
     line = ("/bin/sh", "-c", "echo 'no such container' >&2; exit 125")
     with tunnel(kind(line)) as opened:
         knock(opened)
@@ -261,10 +263,10 @@ def test_a_program_that_does_not_work_is_quoted(kind: type[Relay | Forward]) -> 
     assert "no such container" in said(opened)[0]
 
 
-@pytest.mark.parametrize("kind", [Relay, Forward])
+@pytest.mark.parametrize("kind", [StdioProxy, Forward])
 @pytest.mark.parametrize("connected", [True, False])
 def test_what_was_started_ends_with_the_tunnel(
-    tmp_path: Path, kind: type[Relay | Forward], connected: bool
+    tmp_path: Path, kind: type[StdioProxy | Forward], connected: bool
 ) -> None:
     mark = tmp_path / "pid"
     word = "ok" if connected else ""
@@ -283,8 +285,8 @@ def test_a_program_that_stays_does_not_outlive_a_runspec_that_is_killed(tmp_path
     mark = tmp_path / "pid"
     text = f"echo $$ > {mark}.new; mv {mark}.new {mark}; exec sleep 600"
     line = (
-        "import sys, time; from runspec_jobs.access.connections import Kept; from runspec_jobs.provider import Forward;"
-        "kept = Kept(Forward(('/bin/sh', '-c', sys.argv[1]))); time.sleep(600)"
+        "import sys, time; from runspec_jobs.access.connections import PersistentForward; from runspec_jobs.provider import Forward;"
+        "kept = PersistentForward(Forward(('/bin/sh', '-c', sys.argv[1]))); time.sleep(600)"
     )
     holder = subprocess.Popen([sys.executable, "-c", line, text])
     try:

@@ -12,7 +12,7 @@ import pytest
 
 from runspec_jobs.cli import apply
 from runspec_jobs.cli.app import run
-from runspec_jobs.provider import Change, RemoteError
+from runspec_jobs.provider import MembershipChange, RemoteError
 from tests.support.change_records import at, record
 
 HEAD = "apiVersion: runspec/v1\nname: job\nprovider: local\nproviders: {local: {engine: process}}\n"
@@ -150,7 +150,7 @@ class Watched:
         for name in set(dir(client)) - set(dir(self)):
             setattr(self, name, getattr(client, name))
 
-    def changes(self, run: str) -> Sequence[Change]:
+    def changes(self, run: str) -> Sequence[MembershipChange]:
         self.asked = True
         raise self.error
 

@@ -14,13 +14,13 @@ from runspec_jobs.cli.app import run
 from runspec_jobs.errors import RemoteError
 from runspec_jobs.load import registry
 from runspec_jobs.provider import (
-    Answer,
     Facts,
     Observation,
     Options,
     Probe,
     ProbeContext,
     Request,
+    Response,
     Verdict,
 )
 from runspec_jobs.state import probe_leftovers
@@ -42,7 +42,7 @@ class Service:
         self.opened += 1
         return self
 
-    def call(self, request: Request) -> Answer:
+    def call(self, request: Request) -> Response:
         name = request.params["name"]
         if name in self.refuses:
             raise RemoteError(f"{name} stays")

@@ -14,7 +14,7 @@ from runspec_jobs.cli import rehearse
 from runspec_jobs.cli.app import run
 from runspec_jobs.errors import UsageError
 from runspec_jobs.load import profile, registry, source as jobs
-from runspec_jobs.provider import Rehearsal, Status, SupportsProfileTemplate
+from runspec_jobs.provider import Emulation, Status, SupportsProfileTemplate
 from runspec_jobs.spec import validate
 from runspec_local.client import LocalClient
 from runspec_local.options import LocalOptions
@@ -86,8 +86,8 @@ def job(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     @contextlib.contextmanager
     def rehearse(
         self: LocalProvider, options: Mapping[str, object], folder: Path, engine: str | None
-    ) -> Iterator[Rehearsal]:
-        yield Rehearsal({}, {"engine": "process", **options})
+    ) -> Iterator[Emulation]:
+        yield Emulation({}, {"engine": "process", **options})
 
     monkeypatch.setattr(LocalProvider, "rehearse", rehearse, raising=False)
     monkeypatch.setenv("RUNSPEC_PROFILE", "")

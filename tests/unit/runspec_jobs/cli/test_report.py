@@ -155,7 +155,7 @@ def test_a_page_of_a_sweep_is_whole_and_names_its_tasks(spec: Path, tmp_path: Pa
 
 
 def test_a_long_progress_bar_is_read_to_its_end() -> None:
-    watch = measure.Watch(Metric(name="loss", goal="min", pattern="loss=([0-9.]+)"))
+    watch = measure.MetricCollector(Metric(name="loss", goal="min", pattern="loss=([0-9.]+)"))
 
     watch.line(Line(0, 0, b"\r".join(b"%d loss=%d" % (n, 9000 - n) for n in range(8000)) + b"\r"))
 
@@ -187,12 +187,12 @@ def test_a_pattern_that_takes_too_long_is_ended() -> None:
     line = Line(0, 0, b"x" * 4000)
 
     with measure.Bounded(0.2) as bounded, pytest.raises(UsageError, match="took more than"):
-        bounded.line(measure.Watch(metric), line)
+        bounded.line(measure.MetricCollector(metric), line)
 
 
 def test_many_lines_may_take_their_time() -> None:
     metric = Metric(name="m", goal="max", pattern="x(.)")
-    watch, end = measure.Watch(metric), time.process_time() + 0.2
+    watch, end = measure.MetricCollector(metric), time.process_time() + 0.2
 
     with measure.Bounded(0.02) as bounded:
         while time.process_time() < end:

@@ -16,7 +16,7 @@ from runspec_jobs.spec import validate
 TEXT = "apiVersion: runspec/v1\nname: job\nprovider: local\nclutser: {nodes: 2}\ncommand: [a]\n"
 
 
-def complaints(text: str) -> source.Text:
+def complaints(text: str) -> source.SourceFile:
     read = source.read("job.yaml", text.encode())
     _, problems = source.validated(read)
     if read.document is not None:

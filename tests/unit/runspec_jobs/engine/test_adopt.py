@@ -18,10 +18,10 @@ from runspec_jobs.load import registry
 from runspec_jobs.load.profile import Profile
 from runspec_jobs.plan import model
 from runspec_jobs.provider import (
-    Answer,
     Facts,
     Provider,
     Request,
+    Response,
     Scope,
     Source,
     State as RunState,
@@ -241,7 +241,7 @@ class Store:
     def keep_state(self, run: str, content: bytes) -> None:
         raise AssertionError
 
-    def find(self, step: Step) -> Answer | None:
+    def find(self, step: Step) -> Response | None:
         self.looked.append(step.id)
         return {"jobId": "1", "jobDefinitionArn": "arn"} if len(self.looked) <= self.done else None
 

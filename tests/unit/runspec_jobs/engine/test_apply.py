@@ -12,7 +12,7 @@ import pytest
 from runspec_jobs.engine import apply
 from runspec_jobs.errors import AlreadyExists, Conflict, NoAnswer, RemoteError, UnknownOutcome
 from runspec_jobs.plan.model import Plan
-from runspec_jobs.provider import Answer, Request, Scope, State, Status, Step
+from runspec_jobs.provider import Request, Response, Scope, State, Status, Step
 from runspec_jobs.state.journal import Journal
 
 
@@ -27,7 +27,7 @@ class World:
         self.states = [State.RUNNING]
         self.now = 0.0
 
-    def call(self, request: Request) -> Answer:
+    def call(self, request: Request) -> Response:
         self.calls.append(request)
         fault = self.faults.pop(0) if self.faults else "ok"
         if fault == "refused":
@@ -47,10 +47,10 @@ class World:
         elif request.params["name"] in self.made:
             self.made.remove(request.params["name"])
 
-    def _answer(self, request: Request) -> Answer:
+    def _answer(self, request: Request) -> Response:
         return {"arn": f"arn:{request.params['name']}"}
 
-    def find(self, step: Step) -> Answer | None:
+    def find(self, step: Step) -> Response | None:
         if self.lag:
             self.lag -= 1
             return None
@@ -96,11 +96,11 @@ def journal(tmp_path: Path) -> Iterator[Journal]:
     opened.close()
 
 
-def hands(world: World) -> apply.Hands:
+def hands(world: World) -> apply.ApplyContext:
     def sleep(seconds: float) -> None:
         world.now += seconds
 
-    return apply.Hands(world, Silent(), {}, sleep, lambda: world.now)
+    return apply.ApplyContext(world, Silent(), {}, sleep, lambda: world.now)
 
 
 class Keeping(World):
@@ -123,7 +123,7 @@ class Keeping(World):
         return []
 
 
-def keeping(world: World) -> apply.Hands:
+def keeping(world: World) -> apply.ApplyContext:
     return dataclasses.replace(hands(world), state=b"state")
 
 
@@ -157,7 +157,7 @@ def test_a_store_that_keeps_no_states_is_given_none(journal: Journal) -> None:
     assert world.made == ["q", "j"]
 
 
-def answers(journal: Journal) -> Mapping[str, Answer]:
+def answers(journal: Journal) -> Mapping[str, Response]:
     return journal.memory.answers
 
 
@@ -197,13 +197,13 @@ class Shared(World):
         self.refusal, self.left, self.other = refusal, goes_after, other
         self.looks = 0
 
-    def call(self, request: Request) -> Answer:
+    def call(self, request: Request) -> Response:
         if request.params["name"] == "q" and self.left != 0:
             self.left = None if self.left is None else self.left - 1
             raise self.refusal("Object already exists")
         return super().call(request)
 
-    def find(self, step: Step) -> Answer | None:
+    def find(self, step: Step) -> Response | None:
         self.looks += 1
         if step.id != "queue" or self.looks == 1 or self.left is not None:
             return super().find(step)

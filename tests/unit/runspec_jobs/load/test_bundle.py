@@ -19,7 +19,7 @@ from runspec_jobs.errors import Conflict
 from runspec_jobs.load import bundle as subject, folder_scan
 from runspec_jobs.load.bundle import FolderBundle, bundle
 from runspec_jobs.load.folder_scan import BundleError
-from runspec_jobs.load.ignore import Judge, Verdict, looks_secret, rules
+from runspec_jobs.load.ignore import IgnoreMatcher, Verdict, looks_secret, rules
 from runspec_jobs.provider import Bundle, File, Source
 from tests.support.requirements import need
 
@@ -235,7 +235,7 @@ def git_ignores(lines: list[str], checkout: Path) -> set[str]:
 
 def we_ignore(lines: list[str], path: str) -> bool:
     """Judge as a walk does, which never looks below a folder that is left out."""
-    judge, parts = Judge(rules("\n".join(lines), ours=False)), path.split("/")
+    judge, parts = IgnoreMatcher(rules("\n".join(lines), ours=False)), path.split("/")
     return Verdict.LEFT_OUT in (
         judge.verdict("/".join(parts[:n]), folder=n < len(parts) or path in FOLDERS)
         for n in range(1, len(parts) + 1)

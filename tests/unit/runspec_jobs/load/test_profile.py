@@ -11,7 +11,7 @@ import pytest
 from runspec_jobs.diagnostics.problem import dotted
 from runspec_jobs.document import reader
 from runspec_jobs.load import inputs, profile, registry, source
-from runspec_jobs.load.source import Wrong
+from runspec_jobs.load.source import InvalidSpec
 from runspec_jobs.provider import paths
 from runspec_jobs.spec import validate
 
@@ -20,7 +20,7 @@ SPEC = "apiVersion: runspec/v1\nname: job\nprovider: local\ncommand: [a]\n"
 
 def wrong(folder: Path, spec: str, profile: str) -> list[str]:
     (folder / paths.PROFILE).write_text(profile)
-    with pytest.raises(Wrong) as caught:
+    with pytest.raises(InvalidSpec) as caught:
         inputs.gather(
             source.read("job.yaml", spec.encode()), folder, lambda title: lambda d, w: None
         )

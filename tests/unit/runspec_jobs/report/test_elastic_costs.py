@@ -4,26 +4,28 @@ from __future__ import annotations
 
 import pytest
 
-from runspec_jobs.provider import Change, RemoteError, Who, changes_of
+from runspec_jobs.provider import MembershipChange, NodeRef, RemoteError, changes_of
 from runspec_jobs.report import elastic_costs
 from runspec_jobs.report.html import changes_section
 from runspec_jobs.report.tables import changes, changes_facts
 from tests.support.change_records import record
 
-B, C = Who(1, "10.0.0.1"), Who(2, "10.0.0.2", "it was silent")
-START = Change(0, 1, 100.0, 0, 2, "", None, None, 1)
-JOINED = Change(0, 2, 200.0, 2, 3, "10.0.0.1 joined", 4.5, 0, 11, 1, came=(B,))
-LOST = Change(0, 3, 300.0, 3, 2, "10.0.0.2 is gone", 7.25, 3, 18, 2, lost=(C,))
-NO_STEP = Change(0, 4, 400.0, 2, 1, "10.0.0.1 is leaving", None, None, left=(B,))
-AFTER = Change(0, 5, 405.0, 1, 2, "10.0.0.1 joined", 9.0, 0, 30, 3, came=(B,))
-NOTED = Change(0, 6, 500.0, 2, 1, "10.0.0.1 is gone", 6.0, 2, 40, 5, exact=False, lost=(B,))
+B, C = NodeRef(1, "10.0.0.1"), NodeRef(2, "10.0.0.2", "it was silent")
+START = MembershipChange(0, 1, 100.0, 0, 2, "", None, None, 1)
+JOINED = MembershipChange(0, 2, 200.0, 2, 3, "10.0.0.1 joined", 4.5, 0, 11, 1, came=(B,))
+LOST = MembershipChange(0, 3, 300.0, 3, 2, "10.0.0.2 is gone", 7.25, 3, 18, 2, lost=(C,))
+NO_STEP = MembershipChange(0, 4, 400.0, 2, 1, "10.0.0.1 is leaving", None, None, left=(B,))
+AFTER = MembershipChange(0, 5, 405.0, 1, 2, "10.0.0.1 joined", 9.0, 0, 30, 3, came=(B,))
+NOTED = MembershipChange(
+    0, 6, 500.0, 2, 1, "10.0.0.1 is gone", 6.0, 2, 40, 5, exact=False, lost=(B,)
+)
 
 
 def when(at: float) -> str:
     return f"at {at:g}"
 
 
-def lines(*found: Change, most: int = 20) -> list[str]:
+def lines(*found: MembershipChange, most: int = 20) -> list[str]:
     return list(elastic_costs.lines(found, most, when))
 
 
@@ -130,7 +132,7 @@ def test_of_many_the_last_ones_are_told_and_the_sum_is_of_all() -> None:
 
 
 def test_many_nodes_at_once_are_counted() -> None:
-    many = JOINED._replace(came=tuple(Who(n, f"h{n}") for n in range(300)))
+    many = JOINED._replace(came=tuple(NodeRef(n, f"h{n}") for n in range(300)))
 
     assert elastic_costs.who(many).endswith("node 7 (h7) and 292 more")
 
@@ -149,7 +151,7 @@ def test_a_table_and_a_page_have_each_change() -> None:
 
 
 def test_nothing_that_a_node_says_becomes_html() -> None:
-    page = "".join(changes_section([LOST._replace(lost=(Who(1, "<b>", "<i>"),))], "", when))
+    page = "".join(changes_section([LOST._replace(lost=(NodeRef(1, "<b>", "<i>"),))], "", when))
 
     assert "<b>" not in page and "<i>" not in page
 
@@ -166,7 +168,9 @@ def test_records_are_read_in_order() -> None:
     assert [(one.task, one.generation, one.gap_s) for one in found] == [
         *((0, 9, 1.5), (0, 10, None), (1, 2, None))
     ]
-    assert found[2].came == (Who(1, "h"),) and found[2].lost == (Who(2, "i", "it was silent"),)
+    assert found[2].came == (NodeRef(1, "h"),) and found[2].lost == (
+        NodeRef(2, "i", "it was silent"),
+    )
     assert elastic_costs.row(found[2])["lost"] == [{"node": 2, "host": "i", "why": "it was silent"}]
 
 

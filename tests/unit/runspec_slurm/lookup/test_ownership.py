@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from runspec_slurm.lookup.ownership import Whose
+from runspec_slurm.lookup.ownership import JobOwnership
 from runspec_slurm.queue import Row
 from runspec_slurm.session.transport import Here
-from runspec_slurm.store.workspace import Shelf
+from runspec_slurm.store.workspace import WorkspaceStore
 
 RUN, WRITTEN_S, CLAIMED_S = "job-a1", 1_000_000.0, 1_000_100.0
 
@@ -23,12 +23,12 @@ def row(folder: Path, **said: Any) -> Row:
 
 
 @pytest.fixture
-def whose(tmp_path: Path) -> Whose:
-    shelf = Shelf(Here(), str(tmp_path))
+def whose(tmp_path: Path) -> JobOwnership:
+    shelf = WorkspaceStore(Here(), str(tmp_path))
     for name, content, at in (("record.json", b"{}", WRITTEN_S), ("claim", b"7", CLAIMED_S)):
         shelf.put(f"runs/{RUN}/{name}", content)
         os.utime(tmp_path / "runs" / RUN / name, (at, at))
-    return Whose(shelf)
+    return JobOwnership(shelf)
 
 
 @pytest.mark.parametrize(
@@ -45,12 +45,12 @@ def whose(tmp_path: Path) -> Whose:
     ids=["renamed", "its name", "before", "after", "queued again", "no time", "elsewhere"],
 )
 def test_a_job_is_known_by_when_and_where_it_was_submitted(
-    whose: Whose, tmp_path: Path, said: Mapping[str, Any], expected: bool
+    whose: JobOwnership, tmp_path: Path, said: Mapping[str, Any], expected: bool
 ) -> None:
     assert whose.is_of(RUN, row(tmp_path)._replace(**said)) is expected
 
 
-def test_a_job_of_a_run_that_is_destroyed_is_nobodys(whose: Whose, tmp_path: Path) -> None:
+def test_a_job_of_a_run_that_is_destroyed_is_nobodys(whose: JobOwnership, tmp_path: Path) -> None:
     whose.shelf.remove_tree("runs", RUN)
 
     assert not whose.is_of(RUN, row(tmp_path))

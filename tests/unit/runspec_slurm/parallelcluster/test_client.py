@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import pytest
 
 from runspec_jobs.provider import (
-    Change,
+    MembershipChange,
     NoAnswer,
     RemoteError,
     Request,
@@ -32,7 +32,7 @@ from tests.support.slurm.parallelcluster_specs import (
 )
 
 SHARED = {"workspace": {"mount": "/workspace", "data": "s3://bucket/prefix"}}
-CHANGE = Change(0, 2, 5.0, 1, 2, "", 1.5, 0)
+CHANGE = MembershipChange(0, 2, 5.0, 1, 2, "", 1.5, 0)
 PUT = Request("folder", "put", {"key": "inside/x.pyz", "content": "x"})
 
 
@@ -69,7 +69,7 @@ class Slurm:
         self._up()
         self.world.calls.append("cancel")
 
-    def changes(self, run: str) -> list[Change]:
+    def changes(self, run: str) -> list[MembershipChange]:
         self._up()
         return [CHANGE]
 

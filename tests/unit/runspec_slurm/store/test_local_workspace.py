@@ -17,9 +17,9 @@ from runspec_slurm.client import SlurmClient
 from runspec_slurm.options import SlurmOptions
 from runspec_slurm.queue import NO_COMMAND
 from runspec_slurm.session.transport import Done, Here
-from runspec_slurm.status.workspace_poll import Looks, Seen, Try
+from runspec_slurm.status.workspace_poll import Seen, Try, WorkspacePoller
 from runspec_slurm.store import elastic_records
-from runspec_slurm.store.workspace import Shelf
+from runspec_slurm.store.workspace import WorkspaceStore
 from tests.support.change_records import at, record
 
 
@@ -69,12 +69,12 @@ def workspace(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def both(workspace: object) -> tuple[Shelf, Shelf]:
+def both(workspace: object) -> tuple[WorkspaceStore, WorkspaceStore]:
     """The same workspace, near and by commands."""
-    return Shelf(Way(), str(workspace)), Shelf(Way(near=False), str(workspace))
+    return WorkspaceStore(Way(), str(workspace)), WorkspaceStore(Way(near=False), str(workspace))
 
 
-def called(shelf: Shelf) -> int:
+def called(shelf: WorkspaceStore) -> int:
     assert isinstance(shelf.way, Way)
     return shelf.way.called
 
@@ -88,9 +88,9 @@ def test_a_look_sees_the_same(workspace: Path, gone: Sequence[str], old_s: float
         (workspace / "runs/a-1" / name).unlink()
     near, far = both(workspace)
 
-    seen = Looks(near).seen("a-1")
+    seen = WorkspacePoller(near).seen("a-1")
 
-    assert seen == Looks(far).seen("a-1")
+    assert seen == WorkspacePoller(far).seen("a-1")
     assert isinstance(seen, Seen) == ("record.json" not in gone)
     assert (called(near), called(far)) == (0, 1)
 
@@ -99,9 +99,9 @@ def test_ends_say_the_same(workspace: Path) -> None:
     near, far = both(workspace)
     wanted = [Try(0, 1, 0), Try(0, 1, -1), Try(5, 1, -1)]
 
-    noted = Looks(near).notes("a-1", wanted)
+    noted = WorkspacePoller(near).notes("a-1", wanted)
 
-    assert noted == Looks(far).notes("a-1", wanted)
+    assert noted == WorkspacePoller(far).notes("a-1", wanted)
     assert Try(0, 1, -1) in noted
     assert called(near) == 0
 
@@ -159,8 +159,8 @@ def test_a_file_is_the_same(workspace: Path, key: str) -> None:
     near, far = both(workspace)
 
     for do in (
-        Shelf.read,
-        Shelf.size,
+        WorkspaceStore.read,
+        WorkspaceStore.size,
         lambda s, k: s.part(k, 2, 7),
         lambda s, k: s.parts([(k, 2, 4)]),
     ):
@@ -201,7 +201,7 @@ def test_what_cannot_be_looked_at_is_not_taken_for_nothing(workspace: Path, name
     place.symlink_to(name)
     near, _ = both(workspace)
 
-    Looks(near).seen("a-1")
+    WorkspacePoller(near).seen("a-1")
 
     assert called(near) == 1
 
@@ -212,7 +212,7 @@ def test_a_look_that_took_a_minute_is_not_good_for_ten(
     """As where a login node did not answer for a while: the end of a job is seen soon after."""
     now, way = [0.0], Way(near=False)
     monkeypatch.setattr(time, "monotonic", lambda: now[0])
-    looks, run = Looks(Shelf(way, str(workspace))), way.run
+    looks, run = WorkspacePoller(WorkspaceStore(way, str(workspace))), way.run
 
     def slow(*words: Any, **more: Any) -> Done:
         now[0] += 60.0

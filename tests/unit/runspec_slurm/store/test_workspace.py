@@ -13,7 +13,7 @@ from runspec_jobs.load.bundle import bundle
 from runspec_jobs.provider import NoAnswer, RemoteError, Unavailable
 from runspec_slurm import timing
 from runspec_slurm.session.transport import Done, Here
-from runspec_slurm.store.workspace import Entry, Shelf
+from runspec_slurm.store.workspace import Entry, WorkspaceStore
 
 
 @pytest.fixture
@@ -22,8 +22,8 @@ def root(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def shelf(root: Path) -> Shelf:
-    return Shelf(Here(), str(root))
+def shelf(root: Path) -> WorkspaceStore:
+    return WorkspaceStore(Here(), str(root))
 
 
 class Broken(Here):
@@ -48,7 +48,7 @@ class Broken(Here):
         return super().run(script, args, content, timeout_s)
 
 
-def test_what_is_put_is_read_and_its_owners_alone(shelf: Shelf, root: Path) -> None:
+def test_what_is_put_is_read_and_its_owners_alone(shelf: WorkspaceStore, root: Path) -> None:
     shelf.put("runs/a-1/record.json", b"\0 {}\n'", beside="runs/a-1/logs")
 
     assert shelf.read("runs", "a-1", "record.json") == b"\0 {}\n'"
@@ -71,7 +71,7 @@ def test_nothing_of_a_secret_is_told_by_the_words_of_a_command(
 
     monkeypatch.setattr(Here, "run", heard)
 
-    Shelf(Here(), str(root)).put("runs/a-1/secrets", b"PIN=1234\0")
+    WorkspaceStore(Here(), str(root)).put("runs/a-1/secrets", b"PIN=1234\0")
 
     assert (root / "runs/a-1/secrets").read_bytes() == b"PIN=1234\0"
     assert hashlib.sha256(b"PIN=1234\0").hexdigest() not in " ".join(told)
@@ -82,14 +82,14 @@ def test_only_the_home_folder_is_written_short(
 ) -> None:
     monkeypatch.setenv("HOME", str(tmp_path))
 
-    Shelf(Here(), "~/.runspec").put("inside/a", b"x")
-    Shelf(Here(), str(tmp_path / "$HOME")).put("inside/a", b"y")
+    WorkspaceStore(Here(), "~/.runspec").put("inside/a", b"x")
+    WorkspaceStore(Here(), str(tmp_path / "$HOME")).put("inside/a", b"y")
 
     assert (tmp_path / ".runspec/inside/a").read_bytes() == b"x"
     assert (tmp_path / "$HOME/inside/a").read_bytes() == b"y"
 
 
-def test_looking_makes_nothing(shelf: Shelf, root: Path) -> None:
+def test_looking_makes_nothing(shelf: WorkspaceStore, root: Path) -> None:
     assert shelf.read("runs", "a") is None
     assert shelf.size("inside/a") is None
     assert shelf.listing("blobs") == []
@@ -99,7 +99,7 @@ def test_looking_makes_nothing(shelf: Shelf, root: Path) -> None:
 
 
 def test_what_arrives_otherwise_than_it_was_sent_gets_no_name(root: Path) -> None:
-    shelf = Shelf(Broken(cut=3), str(root))
+    shelf = WorkspaceStore(Broken(cut=3), str(root))
 
     with pytest.raises(RemoteError, match="arrived otherwise") as told:
         shelf.put("inside/a", b"whole")
@@ -111,7 +111,7 @@ def test_what_arrives_otherwise_than_it_was_sent_gets_no_name(root: Path) -> Non
 def test_a_folder_that_arrives_otherwise_gets_no_name(tmp_path: Path, root: Path) -> None:
     (tmp_path / "code").mkdir()
     (tmp_path / "code/hello").write_text("hello")
-    shelf = Shelf(Broken(cut=700), str(root))
+    shelf = WorkspaceStore(Broken(cut=700), str(root))
 
     with pytest.raises(RemoteError, match="arrived otherwise"):
         shelf.put_folder("blobs/a.tar", bundle(tmp_path / "code"), lambda done, whole: None)
@@ -119,7 +119,7 @@ def test_a_folder_that_arrives_otherwise_gets_no_name(tmp_path: Path, root: Path
     assert [path for path in root.rglob("*") if path.is_file()] == []
 
 
-def test_a_folder_is_one_tar(shelf: Shelf, tmp_path: Path) -> None:
+def test_a_folder_is_one_tar(shelf: WorkspaceStore, tmp_path: Path) -> None:
     (tmp_path / "code").mkdir()
     (tmp_path / "code/hello").write_text("hello")
     told: list[tuple[int, int]] = []
@@ -133,7 +133,7 @@ def test_a_folder_is_one_tar(shelf: Shelf, tmp_path: Path) -> None:
     assert shelf.listing("blobs") == [Entry("blobs/a.tar", len(found))]
 
 
-def test_a_claim_is_had_by_whoever_was_first(shelf: Shelf) -> None:
+def test_a_claim_is_had_by_whoever_was_first(shelf: WorkspaceStore) -> None:
     shelf.put("runs/a/record.json", b"{}")
 
     assert shelf.put_new("12", "runs", "a", "claim") == "12"
@@ -144,23 +144,23 @@ def test_a_claim_is_had_by_whoever_was_first(shelf: Shelf) -> None:
 @pytest.mark.parametrize("cut", [0, 1])
 def test_half_a_claim_is_none(root: Path, cut: int) -> None:
     """Of a caller that is killed while it writes."""
-    Shelf(Here(), str(root)).put("runs/a/record.json", b"{}")
+    WorkspaceStore(Here(), str(root)).put("runs/a/record.json", b"{}")
 
     with pytest.raises(RemoteError, match="otherwise") as told:
-        Shelf(Broken(cut=cut), str(root)).put_new("12", "runs", "a", "claim")
+        WorkspaceStore(Broken(cut=cut), str(root)).put_new("12", "runs", "a", "claim")
 
     assert told.value.transient
     assert [path.name for path in (root / "runs/a").iterdir()] == ["record.json"]
 
 
-def test_nothing_is_claimed_of_what_is_gone(shelf: Shelf, root: Path) -> None:
+def test_nothing_is_claimed_of_what_is_gone(shelf: WorkspaceStore, root: Path) -> None:
     shelf.put("inside/a", b"")
 
     assert shelf.put_new("12", "runs", "a", "claim") is None
     assert not (root / "runs").exists()
 
 
-def test_parts_of_many_files_come_by_one_command(shelf: Shelf) -> None:
+def test_parts_of_many_files_come_by_one_command(shelf: WorkspaceStore) -> None:
     shelf.put("runs/a/logs/0-0.txt", b"0123456789")
     shelf.put("runs/a/logs/1-0.txt", b"abc\n\0def")
 
@@ -171,14 +171,14 @@ def test_parts_of_many_files_come_by_one_command(shelf: Shelf) -> None:
     assert shelf.part("runs/a/logs/2-0.txt", 0, 1) is None
 
 
-def test_parts_that_are_not_all_there_are_none(shelf: Shelf) -> None:
+def test_parts_that_are_not_all_there_are_none(shelf: WorkspaceStore) -> None:
     """Else bytes of one file would be taken for those of another."""
     shelf.put("runs/a/logs/0-0.txt", b"0123")
 
     assert shelf.parts([("runs/a/logs/0-0.txt", 2, 3), ("runs/a/logs/0-0.txt", 0, 1)]) is None
 
 
-def test_a_run_goes_at_once_and_twice_is_no_mistake(shelf: Shelf, root: Path) -> None:
+def test_a_run_goes_at_once_and_twice_is_no_mistake(shelf: WorkspaceStore, root: Path) -> None:
     shelf.put("runs/a/record.json", b"{}")
     shelf.put("runs/b/record.json", b"{}")
 
@@ -189,7 +189,7 @@ def test_a_run_goes_at_once_and_twice_is_no_mistake(shelf: Shelf, root: Path) ->
     assert list((root / "trash").iterdir()) == []
 
 
-def test_what_is_not_there_may_be_removed(shelf: Shelf) -> None:
+def test_what_is_not_there_may_be_removed(shelf: WorkspaceStore) -> None:
     shelf.put("inside/a", b"")
 
     shelf.remove("inside/a")
@@ -198,7 +198,7 @@ def test_what_is_not_there_may_be_removed(shelf: Shelf) -> None:
     assert shelf.size("inside/a") is None
 
 
-def test_a_key_never_leads_out_of_the_workspace(shelf: Shelf) -> None:
+def test_a_key_never_leads_out_of_the_workspace(shelf: WorkspaceStore) -> None:
     for key in ("../a", "runs/../../a", "/etc/passwd", "a\nb", ""):
         with pytest.raises(AssertionError, match="is no key"):
             shelf.read(key)
@@ -208,13 +208,13 @@ def test_a_workspace_that_cannot_be_made_is_told_with_a_way_out(tmp_path: Path) 
     (tmp_path / "file").write_text("")
 
     with pytest.raises(RemoteError, match="cannot be used") as told:
-        Shelf(Here(), str(tmp_path / "file/workspace")).put("inside/a", b"")
+        WorkspaceStore(Here(), str(tmp_path / "file/workspace")).put("inside/a", b"")
 
     assert "workspace" in (told.value.hint or "")
 
 
 def test_what_nobody_knows_of_is_no_answer(root: Path) -> None:
-    shelf = Shelf(Broken(Done(255, b"", "Connection reset by peer", lost=True)), str(root))
+    shelf = WorkspaceStore(Broken(Done(255, b"", "Connection reset by peer", lost=True)), str(root))
 
     with pytest.raises(NoAnswer, match="Connection reset"):
         shelf.put("inside/a", b"")
@@ -229,7 +229,7 @@ def test_what_surely_did_not_begin_may_be_tried_again(root: Path) -> None:
         def run(self, *args: object, **more: object) -> Done:
             raise Unavailable("login: Connection refused", "is it up?")
 
-    shelf = Shelf(Away(), str(root))
+    shelf = WorkspaceStore(Away(), str(root))
 
     with pytest.raises(RemoteError) as told:
         shelf.put("inside/a", b"")
@@ -242,6 +242,6 @@ def test_what_a_file_system_refuses_is_told_with_a_way_out(root: Path) -> None:
     full = Broken(Done(1, b"", "cat: write error: No space left on device"))
 
     with pytest.raises(RemoteError, match="No space left") as told:
-        Shelf(full, str(root)).put("inside/a", b"")
+        WorkspaceStore(full, str(root)).put("inside/a", b"")
 
     assert "free some space" in (told.value.hint or "")

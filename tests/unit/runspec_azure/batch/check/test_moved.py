@@ -11,7 +11,7 @@ import yaml
 from runspec_azure.batch.provider import PROVIDER
 from runspec_azure.batchai.importing.importing import imported
 from runspec_jobs.diagnostics.problem import dotted
-from runspec_jobs.provider import Foreign, Problem
+from runspec_jobs.provider import ForeignFile, Problem
 from runspec_jobs.testing import documents
 from tests.support.azure.specs import problems, spec
 
@@ -22,7 +22,7 @@ FOR_ALL = {"nodeCount": 2, "stdOutErrPathPrefix": "$AZ_BATCHAI_JOB_MOUNT_ROOT/lo
 def moved(**properties: Any) -> list[Problem]:
     """Give what is said of a job of Batch AI as `import` makes a spec of it, with another provider."""
     text = json.dumps({"properties": {**FOR_ALL, **properties}})
-    found = yaml.safe_load(imported(Foreign("job.json", text), None).spec)
+    found = yaml.safe_load(imported(ForeignFile("job.json", text), None).spec)
     wanted, wrong = documents.spec({**found, "provider": PROVIDER.name})
     assert wanted is not None, wrong
     return problems(wanted)

@@ -13,7 +13,7 @@ import pytest
 from runspec_azure.batchai import PROVIDER
 from runspec_jobs.load import profile as profiles, source as jobs_file
 from runspec_jobs.plan import model
-from runspec_jobs.provider import Facts, Foreign, Imported, Spec, UsageError
+from runspec_jobs.provider import Facts, ForeignFile, Imported, Spec, UsageError
 from runspec_jobs.spec import placeholders, validate
 from tests.support.azure import batch_ai_bodies
 from tests.support.azure.batch_ai_recipes import CLUSTERS, HANDS_ON, KEY, RECIPES, job
@@ -22,8 +22,8 @@ FIRST = next(iter(CLUSTERS.values()))
 
 
 def taken(job: Any, cluster: Any = None) -> Imported:
-    foreign = Foreign("cluster.json", json.dumps(cluster)) if cluster else None
-    return PROVIDER.imports(Foreign("job.json", json.dumps(job, indent=1)), foreign)
+    foreign = ForeignFile("cluster.json", json.dumps(cluster)) if cluster else None
+    return PROVIDER.imports(ForeignFile("job.json", json.dumps(job, indent=1)), foreign)
 
 
 def valid(found: Imported) -> Spec:
@@ -270,7 +270,7 @@ def test_a_value_that_is_not_carried_is_not_shown() -> None:
 def test_a_full_width_space_is_told_with_line_and_column_and_read_as_a_space() -> None:
     text = json.dumps(HANDS_ON, indent=2).replace('  "processCount"', ' \u3000"processCount"')
 
-    found = PROVIDER.imports(Foreign("job.json", text), None)
+    found = PROVIDER.imports(ForeignFile("job.json", text), None)
 
     line = next(n for n, row in enumerate(text.split("\n"), 1) if "\u3000" in row)
     column = text.split("\n")[line - 1].index("\u3000") + 1
@@ -282,7 +282,7 @@ def test_a_full_width_space_in_a_text_stays() -> None:
     env = [{"name": "GREETING", "value": "a\u3000b"}]
     file = job({"customToolkitSettings": {"commandLine": "true"}}, environmentVariables=env)
 
-    found = PROVIDER.imports(Foreign("j.json", json.dumps(file, ensure_ascii=False)), None)
+    found = PROVIDER.imports(ForeignFile("j.json", json.dumps(file, ensure_ascii=False)), None)
 
     assert valid(found).env["GREETING"] == "a\u3000b"
 
@@ -293,7 +293,7 @@ def test_a_full_width_space_in_a_text_stays() -> None:
 )
 def test_what_is_no_such_file_is_refused_with_its_place(text: str, where: str) -> None:
     with pytest.raises(UsageError) as told:
-        PROVIDER.imports(Foreign("job.json", text), None)
+        PROVIDER.imports(ForeignFile("job.json", text), None)
 
     assert told.value.message.startswith(where) and told.value.hint
 
