@@ -41,7 +41,7 @@ WHEN = "Sun, 22 Nov 2026 00:30:00 GMT"
 PATHS = {
     "/metadata/identity/oauth2/token": "Token",
     "/secrets/s": "Secret",
-    "/metadata/scheduledevents": "ScheduledEventsWatcher",
+    "/metadata/scheduledevents": "Events",
     "/metadata/instance/compute/name": "Name",
 }
 GIVEN = {
@@ -60,7 +60,7 @@ def event(kind: str, machine: str) -> dict[str, Any]:
 
 NOTICE = {
     "DocumentIncarnation": 1,
-    "ScheduledEventsWatcher": [event("Freeze", NAME), event("Preempt", NAME)],
+    "Events": [event("Freeze", NAME), event("Preempt", NAME)],
 }
 
 
@@ -172,7 +172,7 @@ def notices(machine: Machine) -> st.SearchStrategy[Case]:
     """Draw events of any machine before the one of this machine."""
     kinds = st.sampled_from(("Freeze", "Reboot", "Redeploy", "Preempt", "xNew"))
     others = st.lists(st.builds(event, kinds, st.sampled_from(("vmss_30", "")))).map(
-        lambda some: {**NOTICE, "ScheduledEventsWatcher": [*some, event("Preempt", NAME.upper())]}
+        lambda some: {**NOTICE, "Events": [*some, event("Preempt", NAME.upper())]}
     )
     return of_json(NOTICE, told=others)
 
@@ -203,7 +203,7 @@ WAYS = {
     "token": Way("Token", token, TOKEN, lambda machine: of_json(GIVEN)),
     "secret": Way("Secret", secret, SECRET, lambda machine: of_json(VALUE)),
     "token of a secret": Way("Token", secret, SECRET, lambda machine: of_json(GIVEN)),
-    "notice": Way("ScheduledEventsWatcher", notice, WHEN, notices, (None, "once")),
+    "notice": Way("Events", notice, WHEN, notices, (None, "once")),
     "name": Way(
         "Name",
         notice,
@@ -237,7 +237,7 @@ def job(server: Server, monkeypatch: pytest.MonkeyPatch) -> Job:
         monkeypatch.setenv(name, value)
     machine, server.answering = found.machine, found.machine.answer
     server.wrong.clear()
-    for kind, known in (("Token", GIVEN), ("Secret", VALUE), ("ScheduledEventsWatcher", NOTICE)):
+    for kind, known in (("Token", GIVEN), ("Secret", VALUE), ("Events", NOTICE)):
         machine.says(kind, known)
     machine.truth["Name"] = lambda _: Reply(200, {}, NAME.encode())
     return found

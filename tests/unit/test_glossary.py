@@ -27,9 +27,9 @@ tree tries trusting turns values vault vaults walk watch whose words work yamlio
 )
 # By package: classes whose names now stand in the glossary as the terms on its right.
 CLASSES = {
-    "runspec_jobs/provider": "Answer Who Change Litter Rehearsal Foreign Interactive Relay Way Survey Doctor "
-    "DoctorOfNodes Permits Introduces Rehearses Exports Imports Stage Tail Outputs Talks Remembers Changes Stops Collects "
-    "Shells Tunnels Enters Publishes Adopts Probes",
+    "runspec_jobs/provider": "Answer Who Change Litter Rehearsal Foreign Interactive Relay Way Survey "
+    "Doctor DoctorOfNodes Permits Introduces Rehearses Exports Imports Stage Tail Outputs Talks Remembers "
+    "Changes Stops Collects Shells Tunnels Enters Publishes Adopts Probes",
     "runspec_jobs/engine": "Hands Tell",
     "runspec_jobs/state": "Memory",
     "runspec_jobs/document/syntax_errors.py": "Flaw",

@@ -33,8 +33,8 @@ def place(env: Mapping[str, str], record: Mapping[str, Any]) -> TaskIdentity:
 def seat(of: TaskIdentity, record: Mapping[str, Any]) -> TaskIdentity:
     """Return which node of which task *of* is, where every node that comes and goes is a task to the service.
 
-    >>> seat(Place("7", 5, 0, 1), {"nodes": 1, "elastic": {"min": 1, "max": 4}})
-    Place(job='7', task=1, rank=1, attempt=1)
+    >>> seat(TaskIdentity("7", 5, 0, 1), {"nodes": 1, "elastic": {"min": 1, "max": 4}})
+    TaskIdentity(job='7', task=1, rank=1, attempt=1)
     """
     if record["nodes"] > 1:
         return of

@@ -49,7 +49,7 @@ class ScheduledEventsWatcher(Ec2PreemptionWatcher):
         if not self._name:
             self._name = self._got(NAME).decode("utf-8").strip().lower()
         found = json.loads(self._got(EVENTS).decode("utf-8"))
-        events = found.get("ScheduledEventsWatcher") if isinstance(found, dict) else None
+        events = found.get("Events") if isinstance(found, dict) else None
         if isinstance(events, list):
             return self._first(events)
         raise ValueError("no events: {}".format(found))

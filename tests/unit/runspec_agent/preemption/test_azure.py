@@ -124,7 +124,7 @@ def test_a_machine_says_whether_it_is_still_to_be_taken_away(machine: AzureMachi
     watch.join(20)
 
     assert watch.still()
-    machine.text = json.dumps({"DocumentIncarnation": 3, "ScheduledEventsWatcher": []})
+    machine.text = json.dumps({"DocumentIncarnation": 3, "Events": []})
     assert not watch.still()
     machine.refuses = [503]
     with pytest.raises(OSError, match="503"):

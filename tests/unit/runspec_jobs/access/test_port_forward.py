@@ -285,7 +285,8 @@ def test_a_program_that_stays_does_not_outlive_a_runspec_that_is_killed(tmp_path
     mark = tmp_path / "pid"
     text = f"echo $$ > {mark}.new; mv {mark}.new {mark}; exec sleep 600"
     line = (
-        "import sys, time; from runspec_jobs.access.connections import PersistentForward; from runspec_jobs.provider import Forward;"
+        "import sys, time; from runspec_jobs.access.connections import PersistentForward;"
+        "from runspec_jobs.provider import Forward;"
         "kept = PersistentForward(Forward(('/bin/sh', '-c', sys.argv[1]))); time.sleep(600)"
     )
     holder = subprocess.Popen([sys.executable, "-c", line, text])
