@@ -51,7 +51,13 @@ class Install:
     def __init__(self, folder: Path | None) -> None:
         more = {} if folder is None else {"PYTHONPATH": f"{folder}/runner:{folder}/providers"}
         self.more = more
-        self.package = "runspec_jobs" if folder is None else "runspec"
+        self.folder = folder or ROOT
+
+    @property
+    def package(self) -> str:
+        """The import package of this version, by what lies in its folder now."""
+        present = (self.folder / "runner/runspec_jobs").is_dir()
+        return "runspec_jobs" if present else "runspec"
 
     def begin(self, *words: str) -> subprocess.Popen[str]:
         line = [sys.executable, "-m", self.package, *words]
