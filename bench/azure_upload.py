@@ -17,7 +17,7 @@ from bench.installs import ROOT, ours, peer
 from bench.measure import Around, Command, Timing, in_rounds, peak_mb
 from bench.rows import Bench, Row
 from bench.upload import large, small
-from runspec_emulators.azure.blob import Blobs
+from runspec_emulators.azure_services.blob import Blobs
 
 ACCOUNT, CONTAINER, SMALL, LEAST_ROUNDS = "bench", "bench", 5_000, 5
 KEY = "YmVuY2g="

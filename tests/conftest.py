@@ -16,7 +16,7 @@ import botocore.session
 import pytest
 from hypothesis import settings
 
-from runspec_emulators.azure.blob import package
+from runspec_emulators.azure_services.blob import package
 from tests.support.dealing_order import dealt
 
 # Real builds share the real cache, or every test would fetch the world again.

@@ -1,4 +1,4 @@
-"""The tries of a job: how each of them ended, failures of the job and machines taken away told apart."""
+"""The attempts of a job and how each ended; preempted attempts are told apart from failures."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from typing import Any, NamedTuple
 from runspec_aws import reasons
 from runspec_jobs.provider import Attempt
 
-AGAIN = 75  # what a job ends with that is to be tried again, whatever its own code was
+AGAIN = 75  # the exit code of a job that needs another attempt, whatever its program's code was
 Job = Mapping[str, Any]
 
 
 class Try(NamedTuple):
-    """Which try of which node."""
+    """The number of an attempt, and its node."""
 
     task: int
     rank: int
@@ -25,7 +25,7 @@ Codes = Callable[[Try], int | None]
 
 
 def over(job: Job, task: int, rank: int, codes: Codes) -> tuple[Attempt, ...]:
-    """Give the tries of *job* that are over, as the service and the job itself tell of them.
+    """Return the ended attempts of *job*, as the service and the job itself recorded them.
 
     https://docs.aws.amazon.com/batch/latest/APIReference/API_AttemptDetail.html
     """
@@ -47,7 +47,7 @@ def _seconds(milliseconds: int | None) -> float | None:
 
 
 def noted(key: str) -> tuple[Try, int] | None:
-    """Give what `runspec_agent.job.agent` noted of a failure, which is in the name of the note.
+    """Return the attempt and exit code in the name of a failure record of `runspec_agent.job.agent`.
 
     >>> noted("2-0/1-139")
     (Try(task=2, rank=0, number=1), 139)

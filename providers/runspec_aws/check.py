@@ -1,4 +1,4 @@
-"""What AWS Batch cannot do of a spec, each with a way out."""
+"""Problems of a spec that AWS Batch cannot run, each with a hint."""
 
 from __future__ import annotations
 
@@ -12,7 +12,17 @@ from runspec_aws.options import AwsOptions
 from runspec_aws.resources.instance_types import GPU_TYPES, KNOWN
 from runspec_aws.resources.job_kind import LARGEST_ARRAY, MAX_ATTEMPTS, JobKind, children, shape
 from runspec_aws.resources.request import candidates, largest, needs, on_fargate
-from runspec_jobs.provider import Capacity, Facts, Problem, Spec, argv, did_you_mean
+from runspec_jobs.provider import (
+    Capacity,
+    Facts,
+    Path,
+    Problem,
+    Spec,
+    argv,
+    did_you_mean,
+    not_in_profile,
+    secret_problems,
+)
 
 LEAST_TIMEOUT_S = 60  # https://docs.aws.amazon.com/batch/latest/userguide/job_timeouts.html
 # https://docs.aws.amazon.com/batch/latest/APIReference/API_JobStateTimeLimitAction.html
@@ -39,7 +49,7 @@ def problems(spec: Spec, facts: Facts) -> Iterator[Problem]:
         yield from _waiting(options)
         yield from _files(spec, options)
         yield from _mounts(spec, options)
-        yield from _secrets(spec, options)
+        yield from secret_problems(spec, options, "aws-batch", "'aws-sm:arn:...'", _secret)
         yield from _size(spec, facts)
 
 
@@ -47,31 +57,33 @@ def _cluster(spec: Spec) -> Iterator[Problem]:
     nodes = spec.cluster.nodes
     if nodes.max > MOST_NODES:
         what = f"{nodes.max:,} nodes, above {MOST_NODES:,}"
-        yield Problem(("cluster", "nodes"), what, "that is as many as a job on AWS Batch has")
+        yield Problem(
+            ("cluster", "nodes"), what, "use fewer nodes: this is the limit of a job on AWS Batch"
+        )
     elif children(spec) > LARGEST_ARRAY:
         what = f"{children(spec):,} nodes of all tasks together, above {LARGEST_ARRAY:,}"
         yield Problem(("cluster", "nodes"), what, "make the sweep smaller, or set nodes: 1")
     elif nodes.max > 1 and shape(spec) is JobKind.ARRAY:
         why = "multi-node jobs do not run on spot machines"
         if nodes.elastic:
-            why = "nodes that come and go"
+            why = "elastic jobs"
         elif spec.cluster.capacity is Capacity.ON_DEMAND:
             why = "tasks of several nodes"
-        what = f"{why}: the nodes are an array of single jobs that meet through the store"
+        what = f"{why}: the nodes are an array of single-node jobs, which find each other through the store"
         yield Problem(("cluster", "nodes"), what, severity="note")
 
 
 def _words(spec: Spec) -> Iterator[Problem]:
-    """Batch puts in parameters for Ref::NAME: the words would not be the user's."""
+    """Yield problems for words that Batch would replace: it substitutes parameters for Ref::NAME."""
     where = "run" if spec.command is None else "command"
     for i, word in enumerate(argv(spec)):
         if "Ref::" in word:
             path = (where, i) if where == "command" else (where,)
-            hint = "put the text together in the program, or give it in env"
-            yield Problem(path, "AWS Batch replaces what begins with Ref::", hint)
+            hint = "build the text in the program, or pass it in env"
+            yield Problem(path, "AWS Batch replaces words that begin with Ref::", hint)
     for name in spec.env:
         if name.startswith(RESERVED):
-            what = f"{RESERVED}* belongs to AWS Batch"
+            what = f"names that begin with {RESERVED} are reserved for AWS Batch"
             yield Problem(("env", name), what, "rename it", at="key")
 
 
@@ -79,38 +91,40 @@ def _container(spec: Spec) -> Iterator[Problem]:
     image = spec.container.image
     if image and image.startswith("localhost/"):
         if spec.container.requirements is None:
-            hint = "push it to a registry, or give container.requirements"
-            what = "no registry has an image named localhost/..."
+            hint = "push it to a registry, or use container.requirements instead"
+            what = "images named localhost/... cannot be pulled from a registry"
             yield Problem(("container", "image"), what, hint)
         else:
-            what = "an image of one machine: the job installs its requirements at its start instead"
+            what = "the image exists on this machine only: the job installs its requirements when it starts"
             yield Problem(("container", "image"), what, severity="note")
     elif image and not re.match(r"[A-Za-z0-9]", image):
-        what = f"'{image}' is a file, and no image of a registry"
+        what = f"'{image}' is a file and not an image of a registry"
         yield Problem(("container", "image"), what, "push it to a registry")
     if spec.container.python:
-        what = "the image brings its own Python; it ought to be such a version"
+        what = "the image has its own Python: make sure that it is one of these versions"
         yield Problem(("container", "python"), what, severity="note")
 
 
 def _limits(spec: Spec, options: AwsOptions) -> Iterator[Problem]:
     if spec.timeout is not None and spec.timeout < LEAST_TIMEOUT_S:
-        what = f"{spec.timeout} s, and AWS Batch ends no job before {LEAST_TIMEOUT_S} s"
+        what = f"{spec.timeout} s, and the shortest timeout of AWS Batch is {LEAST_TIMEOUT_S} s"
         yield Problem(("timeout",), what, "set timeout: 60s or longer")
     tries = spec.retry.attempts + spec.retry.spot_attempts - 1
     if tries > MAX_ATTEMPTS and spec.cluster.capacity is not Capacity.ON_DEMAND:
-        what = f"AWS Batch tries {MAX_ATTEMPTS} times in all, reclaimed machines included"
+        what = f"AWS Batch makes {MAX_ATTEMPTS} attempts in all, including preempted ones"
         yield Problem(("retry", "spot_attempts"), what, severity="note")
     if spec.max_parallel is not None:
         if options.queue:
-            what = "an array has no bound of its own, and the queue of the profile is not ours to bound"
-            hint = "take max_parallel away, or take queue out of the profile"
+            what = (
+                "AWS Batch cannot limit an array, and runspec does not change the profile's queue"
+            )
+            hint = "remove max_parallel, or remove queue from the profile"
             yield Problem(("max_parallel",), what, hint, at="key")
         elif spec.cluster.capacity is Capacity.SPOT_THEN_ON_DEMAND:
-            what = "each of the two environments keeps it: twice as many may run at once"
+            what = "the limit applies to each of the two compute environments: twice as many may run at once"
             yield Problem(("max_parallel",), what, at="key", severity="note")
         elif not options.fargate:
-            what = "kept by the vCPUs of the environment; Batch may go one machine above it"
+            what = "enforced by maxvCpus of the compute environment, which Batch may exceed by one machine"
             yield Problem(("max_parallel",), what, at="key", severity="note")
 
 
@@ -121,27 +135,31 @@ def _machines(spec: Spec, options: AwsOptions) -> Iterator[Problem]:
     elif cluster.gpu_type and cluster.gpu_type.lower() not in {k.lower() for k in GPU_TYPES}:
         if not (options.instance_types or options.queue):
             known = ", ".join(GPU_TYPES)
-            hint = did_you_mean(cluster.gpu_type, GPU_TYPES) or f"there are: {known}"
-            yield Problem(("cluster", "gpu_type"), f"no machine has a '{cluster.gpu_type}'", hint)
+            hint = did_you_mean(cluster.gpu_type, GPU_TYPES) or f"choose one of: {known}"
+            yield Problem(
+                ("cluster", "gpu_type"),
+                f"no EC2 instance type has the GPU '{cluster.gpu_type}'",
+                hint,
+            )
     elif not (candidates(spec, options) or options.instance_types or options.queue):
         yield _too_much(spec, options)
     if options.queue:
         for key in ("disk", "placement", "capacity", "gpu_type"):
             if getattr(cluster, key) not in (None, Capacity.ON_DEMAND):
-                what = "the queue of the profile is used as it is: it decides this"
+                what = "ignored: the profile's queue decides this"
                 yield Problem(("cluster", key), what, severity="note")
     if options.efa:
         yield from _adapters(spec, options)
     if options.reservation:
         yield from _reserved(spec, options)
     if cluster.disk and options.launch_template and not options.queue:
-        what = "a disk is a launch template of its own, and the profile has one already"
-        hint = "give the template that disk, or take launch_template out of the profile"
+        what = "cluster.disk needs a launch template made by runspec, and the profile sets launch_template"
+        hint = "add the disk to that template, or remove launch_template from the profile"
         yield Problem(("cluster", "disk"), what, hint)
     if (cluster.gpu_type or "").lower() == "v100" and not options.ami and not options.queue:
         # https://docs.aws.amazon.com/batch/latest/APIReference/API_Ec2Configuration.html
-        what = "V100 machines (p3) have no AMI of AWS Batch any more"
-        hint = "set providers: {aws-batch: {ami: ami-...}} to one of your own, or take another GPU"
+        what = "AWS Batch has no AMI for V100 machines (p3) any more"
+        hint = "set providers: {aws-batch: {ami: ami-...}} with your own AMI, or choose another GPU"
         yield Problem(("cluster", "gpu_type"), what, hint)
 
 
@@ -151,17 +169,15 @@ def _reserved(spec: Spec, options: AwsOptions) -> Iterator[Problem]:
     others["launch_template"] = options.launch_template
     for key, there in others.items():
         if there:
-            what = f"reservation and {key} are both given, and one says where machines come from"
-            yield Problem(("provider",), what, "take one of them out of the profile")
+            what = f"the profile sets both reservation and {key}, which exclude each other"
+            yield Problem(("provider",), what, "remove one of them from the profile")
     if len(options.instance_types) != 1:
-        what = (
-            "a capacity reservation is of one type of machine, and the profile does not say which"
-        )
+        what = "a capacity reservation is for one instance type, which the profile must name"
         hint = "add providers: {aws-batch: {instance_types: [p4d.24xlarge]}}"
         yield Problem(("provider",), what, hint)
     if spec.cluster.capacity is not Capacity.ON_DEMAND:
-        what = "spot machines do not come from a capacity reservation"
-        hint = "set capacity: on-demand, or take reservation out of the profile"
+        what = "a capacity reservation has no spot machines"
+        hint = "set capacity: on-demand, or remove reservation from the profile"
         yield Problem(("cluster", "capacity"), what, hint)
 
 
@@ -170,11 +186,11 @@ def _adapters(spec: Spec, options: AwsOptions) -> Iterator[Problem]:
     lacking = [n for n in options.instance_types[:1] if n in KNOWN and not KNOWN[n].efa]
     if options.fargate or lacking:
         what = f"{lacking[0] if lacking else 'Fargate'} has no Elastic Fabric Adapter"
-        hint = f"take efa or {'instance_types' if lacking else 'fargate'} out of the profile"
+        hint = f"remove efa or {'instance_types' if lacking else 'fargate'} from the profile"
         yield Problem(("provider",), what, hint)
     elif spec.cluster.nodes.max > 1 and not (spec.cluster.placement or options.queue):
         what = "Elastic Fabric Adapters work within a placement group only"
-        yield Problem(("cluster",), what, "set placement: close, or take efa out of the profile")
+        yield Problem(("cluster",), what, "set placement: close, or remove efa from the profile")
 
 
 def _too_much(spec: Spec, options: AwsOptions) -> Problem:
@@ -189,12 +205,12 @@ def _too_much(spec: Spec, options: AwsOptions) -> Problem:
             return Problem(
                 ("cluster", key), what, "ask for less for each node, or set instance_types"
             )
-    what = "no machine has all that each node asks for together"
+    what = "no instance type has enough of everything that each node asks for"
     return Problem(("cluster",), what, "ask for less, or set providers.aws-batch.instance_types")
 
 
 def _fargate(spec: Spec, options: AwsOptions) -> Iterator[Problem]:
-    hint = "take fargate out of the profile"
+    hint = "remove fargate from the profile"
     if spec.cluster.gpus:
         yield Problem(("cluster", "gpus"), "Fargate has no GPUs", hint)
     if shape(spec) is JobKind.NODES:
@@ -208,18 +224,20 @@ def _fargate(spec: Spec, options: AwsOptions) -> Iterator[Problem]:
         yield Problem(("cluster", "disk"), "more than the 200 GiB that Fargate has", hint)
     if options.ulimits:
         # https://docs.aws.amazon.com/batch/latest/APIReference/API_ContainerProperties.html
-        yield Problem(("provider",), "Fargate sets no ulimits", "take ulimits out of the profile")
+        yield Problem(
+            ("provider",), "Fargate does not support ulimits", "remove ulimits from the profile"
+        )
     if spec.container.shm:
-        yield Problem(("container", "shm"), "Fargate does not set the size of /dev/shm", hint)
+        yield Problem(("container", "shm"), "Fargate cannot change the size of /dev/shm", hint)
     if spec.cluster.placement:
-        yield Problem(("cluster", "placement"), "Fargate places tasks by itself", hint)
+        yield Problem(("cluster", "placement"), "Fargate does not support placement", hint)
     if not options.execution_role:
         yield _missing("execution_role", "arn:aws:iam::...:role/...")
 
 
 def _missing(key: str, example: str) -> Problem:
     hint = f"add providers: {{aws-batch: {{{key}: {example}}}}} to the profile"
-    return Problem(("provider",), f"the profile names no {key}", hint)
+    return Problem(("provider",), f"the profile has no `{key}`", hint)
 
 
 def _profile(spec: Spec, options: AwsOptions) -> Iterator[Problem]:
@@ -240,12 +258,12 @@ def _waiting(options: AwsOptions) -> Iterator[Problem]:
     if wait_s is None:
         return
     if options.queue:
-        what = "max_queue_wait is a setting of the queue, and the profile's own is used as it is"
-        hint = "set jobStateTimeLimitActions of that queue, or take max_queue_wait or queue away"
+        what = "max_queue_wait has no effect: runspec does not change the profile's queue"
+        hint = "set jobStateTimeLimitActions of that queue, or remove max_queue_wait or queue from the profile"
         yield Problem(("provider",), what, hint)
     elif not LEAST_WAIT_S <= wait_s <= MOST_WAIT_S:
-        what = f"max_queue_wait: {wait_s:,} s, and AWS Batch takes 10 minutes to 24 hours"
-        yield Problem(("provider",), what, "set max_queue_wait: 10m or longer, 24h at most")
+        what = f"max_queue_wait: {wait_s:,} s, and AWS Batch accepts 10 minutes to 24 hours"
+        yield Problem(("provider",), what, "set max_queue_wait to 10m at least and 24h at most")
 
 
 def _files(spec: Spec, options: AwsOptions) -> Iterator[Problem]:
@@ -256,7 +274,7 @@ def _files(spec: Spec, options: AwsOptions) -> Iterator[Problem]:
             "add providers: {aws-batch: {job_role: arn:aws:iam::...:role/...}} to the profile, or "
             "files: signed, which needs no role and no Python"
         )
-        what = "the profile names no job_role, and jobs could not reach the bucket"
+        what = "the profile has no `job_role`, without which jobs cannot access the bucket"
         yield Problem(("provider",), what, hint)
 
 
@@ -264,17 +282,19 @@ def _mounts(spec: Spec, options: AwsOptions) -> Iterator[Problem]:
     for i, mount in enumerate(spec.mounts):
         at = ("mounts", i, "source")
         if mount.scheme == "store" and mount.place.startswith("/"):
-            yield Problem(at, f"'{mount.source}' leaves its root", "take the third / away")
+            yield Problem(
+                at, f"'{mount.source}' leads out of the bucket's prefix", "remove the third /"
+            )
         if mount.scheme == "store" and not mount.read_only:
             hint = "make it an output, or mode: ro"
-            yield Problem(("mounts", i, "mode"), "what is written there would not come back", hint)
+            yield Problem(
+                ("mounts", i, "mode"), "files that the job writes there would be lost", hint
+            )
         if mount.scheme == "shared":
             key = mount.place.partition("/")[0]
             if key not in options.shared:
-                hint = did_you_mean(key, options.shared) or (
-                    f"add providers: {{aws-batch: {{shared: {{{key}: 'efs:fs-...'}}}}}} to the profile"
-                )
-                yield Problem(at, f"the profile has no shared file system '{key}'", hint)
+                entry = f"aws-batch: {{shared: {{{key}: 'efs:fs-...'}}}}"
+                yield not_in_profile("shared file system", at, key, options.shared, entry)
             else:
                 yield from _shared(at, key, options)
 
@@ -282,38 +302,33 @@ def _mounts(spec: Spec, options: AwsOptions) -> Iterator[Problem]:
 def _shared(at: tuple[str | int, ...], key: str, options: AwsOptions) -> Iterator[Problem]:
     where = options.shared[key]
     if options.fargate and where.startswith("host:"):
-        yield Problem(at, "Fargate has no folders of a host", "use efs:fs-...")
+        yield Problem(at, "Fargate cannot mount folders of a host", "use efs:fs-...")
     if not lustre.is_lustre(where):
         return
     if options.fargate:
         # https://docs.aws.amazon.com/fsx/latest/LustreGuide/mounting-ecs.html
         what = "Fargate cannot mount FSx for Lustre"
-        yield Problem(at, what, "use efs:fs-..., or take fargate out of the profile")
+        yield Problem(at, what, "use efs:fs-..., or remove fargate from the profile")
     elif options.queue:
-        what = "the machines of the profile's queue are not ours to mount FSx for Lustre on"
-        hint = f"have them mount it, and say {key}: host:/FOLDER; or take queue out of the profile"
+        what = "runspec cannot mount FSx for Lustre on the machines of the profile's queue"
+        hint = (
+            f"mount it there yourself and set {key}: host:/FOLDER, or remove queue from the profile"
+        )
         yield Problem(at, what, hint)
     elif options.launch_template:
-        what = "mounting is a launch template of its own, and the profile has one already"
+        what = "mounting FSx for Lustre needs a launch template made by runspec, and the profile sets launch_template"
         hint = (
-            f"have that template mount it, and say {key}: host:/FOLDER; or take launch_template "
-            "out of the profile"
+            f"mount it in that template and set {key}: host:/FOLDER, or remove launch_template "
+            "from the profile"
         )
         yield Problem(at, what, hint)
 
 
-def _secrets(spec: Spec, options: AwsOptions) -> Iterator[Problem]:
-    for variable, key in spec.secrets.items():
-        where, at = options.secrets.get(key), ("secrets", variable)
-        if where is None:
-            hint = did_you_mean(key, options.secrets) or (
-                f"add providers: {{aws-batch: {{secrets: {{{key}: 'aws-sm:arn:...'}}}}}} to the profile"
-            )
-            yield Problem(at, f"the profile has no secret '{key}'", hint)
-        elif not (SECRETS_MANAGER.fullmatch(where) or PARAMETER.fullmatch(where)):
-            what = f"a job on AWS Batch cannot read what the profile says of '{key}'"
-            hint = "keep it in Secrets Manager (aws-sm:ARN) or the Parameter Store (aws-ssm:NAME)"
-            yield Problem(at, what, hint)
+def _secret(at: Path, key: str, source: str) -> Iterator[Problem]:
+    if not (SECRETS_MANAGER.fullmatch(source) or PARAMETER.fullmatch(source)):
+        what = f"a job on AWS Batch cannot read what the profile says of '{key}'"
+        hint = "keep it in Secrets Manager (aws-sm:ARN) or the Parameter Store (aws-ssm:NAME)"
+        yield Problem(at, what, hint)
 
 
 def _size(spec: Spec, facts: Facts) -> Iterator[Problem]:
@@ -327,5 +342,5 @@ def _size(spec: Spec, facts: Facts) -> Iterator[Problem]:
     count = job.size(spec, facts)
     if count > job.MAX_BYTES:
         path = "run" if spec.command is None else "command"
-        what = f"{count:,} bytes with it, and AWS Batch takes {job.MAX_BYTES:,}"
-        yield Problem((path,), what, "put it into a file of a mount", at="key")
+        what = f"the job definition has {count:,} bytes, and the limit of AWS Batch is {job.MAX_BYTES:,}"
+        yield Problem((path,), what, "put the text into a file of a mount", at="key")

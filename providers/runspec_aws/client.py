@@ -1,4 +1,4 @@
-"""The hands of the AWS Batch provider: it sends the requests of a plan, and finds what they made."""
+"""The client of the AWS Batch provider: it sends the requests of a plan, and finds what they made."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 from runspec_aws import lookup, publish
 from runspec_aws.errors import translated
 from runspec_aws.logs import Logs
-from runspec_aws.naming import each, s3
+from runspec_aws.naming import s3
 from runspec_aws.options import AwsOptions
 from runspec_aws.orphans import OrphanFinder
 from runspec_aws.session.clients import Session
@@ -33,14 +33,15 @@ from runspec_jobs.provider import (
     Step,
     Stream,
     inside_zipapp,
+    requests_of,
 )
 
-STATE = "state.json"  # of a run, for other machines
-GONE_S = 600.0  # for what is being deleted to be gone
+STATE = "state.json"  # the state of a run in the store, with which other machines adopt it
+GONE_S = 600.0  # how long to wait for a deletion to complete
 PAUSE_S, LONGEST_PAUSE_S = 0.1, 5.0
 
-# What is kept of the answers of calls that make something. One without these is no answer: a reply
-# that was cut off comes as an empty one.
+# The fields that are kept of answers of calls that make something. An answer without them was cut off and has an
+# unknown outcome.
 KEPT: Mapping[str, tuple[str, ...]] = {
     "submit_job": ("jobArn", "jobId", "jobName"),
     "register_job_definition": ("jobDefinitionArn", "jobDefinitionName", "revision"),
@@ -54,7 +55,7 @@ def connect(facts: Facts) -> Client:
 
 
 class AwsClient:
-    """Talks to AWS Batch, S3, EC2 and CloudWatch Logs."""
+    """A client of AWS Batch, S3, EC2 and CloudWatch Logs."""
 
     poll_s = 1.0
 
@@ -76,7 +77,7 @@ class AwsClient:
             self.jobs.end_named(request.params["queue"], request.params["name"])
             return {}
         if request.operation == "in_turn":
-            for part in each(request):
+            for part in requests_of(request):
                 self._undo(part)
             return {}
         if lookup.undoes(request):
@@ -99,7 +100,7 @@ class AwsClient:
         return {key: found[key] for key in kept} or lookup.named(request)
 
     def _undo(self, request: Request) -> Response:
-        """Take something away, after what has begun with it has ended; wait until it is gone."""
+        """Delete something, after deletions that have already begun, and wait until it no longer exists."""
         if not lookup.there(self.session, request):
             return {}
         if request.operation in ("update_job_queue", "delete_job_queue"):
@@ -107,7 +108,7 @@ class AwsClient:
         self._await(lambda: not lookup.busy(self.session, request), request)
         try:
             self._send(request)
-        except RemoteError:  # "not found" says a second try whose first was heard, too
+        except RemoteError:  # "not found" may answer a repeated call whose first attempt succeeded
             if lookup.there(self.session, request) and not lookup.leaving(self.session, request):
                 raise
         if request.operation.startswith(("delete", "deregister")):
@@ -150,8 +151,8 @@ class AwsClient:
         if "job" in answers:
             self.jobs.remember(run, answers["job"]["jobId"])
 
-    def litter(self, runs: Collection[str], made: Collection[str]) -> Iterable[Orphan]:
-        return OrphanFinder(self.session, self.files, self.jobs).litter(runs, made)
+    def find_orphans(self, runs: Collection[str], made: Collection[str]) -> Iterable[Orphan]:
+        return OrphanFinder(self.session, self.files, self.jobs).find_orphans(runs, made)
 
     def keep_state(self, run: str, content: bytes) -> None:
         where = {"Bucket": self.session.bucket, "Key": self.files.key("runs", run, STATE)}
@@ -174,14 +175,14 @@ class AwsClient:
 
 
 def _body(value: Any) -> Any:
-    """Give what is sent for a body: text as it is, lists by line, our part of the job by its hash."""
+    """Return the bytes to send: text as it is, lists as lines, and the agent by its hash."""
     if not isinstance(value, Mapping):
         return value.encode() if isinstance(value, str) else value
     if "lines" in value:
         return "".join(f"{''.join(line)}\n" for line in value["lines"]).encode()
     if value["$inside"] != INSIDE_SHA256:
         raise Conflict(
-            "this run was planned by another version of runspec",
+            "another version of runspec planned this run",
             "use that version, or apply --new",
         )
     return inside_zipapp()

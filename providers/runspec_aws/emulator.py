@@ -1,4 +1,4 @@
-"""The stage of a rehearsal: a region on this machine, and a profile for it."""
+"""Start the emulators for `runspec rehearse`: a region on this machine, and a profile for it."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from typing import Any
 from runspec_jobs.provider import Emulation
 
 ACCOUNT = "123456789012"
-# What a profile needs and may not have yet. Names of things that are not there are as good as any:
-# the stand-ins give out no rights.
+# Settings that a real profile may lack. Names of resources that do not exist are fine, because the emulators check no
+# permissions.
 SETTINGS: Mapping[str, Any] = {
     "region": "us-east-1",
     "bucket": "rehearsal",
@@ -21,13 +21,13 @@ SETTINGS: Mapping[str, Any] = {
     "subnets": ["subnet-1"],
     "security_groups": ["sg-1"],
 }
-OWN = ("account_profile", "queue", "reservation")  # of a real account: not here
+OWN = ("account_profile", "queue", "reservation")  # settings that refer to a real account
 
 
 @contextlib.contextmanager
 def stage(options: Mapping[str, Any], folder: Path, engine: str | None) -> Iterator[Emulation]:
-    """Start moto's server and the stand-in for Batch and Logs; give the way to them."""
-    import moto  # noqa: F401 - said at once, and not by a server that does not start
+    """Start moto's server and the emulator of Batch and Logs; yield how to reach them."""
+    import moto  # noqa: F401 - fail now if moto is missing, and not in the server
 
     from runspec_emulators.aws.region import Objects, Region
 
@@ -44,7 +44,7 @@ def stage(options: Mapping[str, Any], folder: Path, engine: str | None) -> Itera
 
 
 def _secrets(options: Mapping[str, Any]) -> dict[str, str]:
-    """Give every secret of the profile a value: the real ones stay where they are."""
+    """Return a made-up value for every secret of the profile; the real ones are not read."""
     return {
         where.partition(":")[2]: f"rehearsed secret '{name}'"
         for name, where in dict(options.get("secrets", {})).items()

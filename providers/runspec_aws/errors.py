@@ -1,4 +1,4 @@
-"""What goes wrong at AWS, in the core's words: refused, not answered, or not allowed."""
+"""Translate errors of AWS to the core's errors: refused, unknown outcome, or not permitted."""
 
 from __future__ import annotations
 
@@ -19,51 +19,53 @@ from runspec_jobs.provider import (
     Unavailable,
 )
 
-# Refused before anything was done, and the same call may go through later.
+# Transient errors: nothing was done, and the same call may succeed later.
 # https://docs.aws.amazon.com/sdkref/latest/guide/feature-retry-behavior.html
 PASSING = frozenset(
     "Throttling ThrottlingException ThrottledException TooManyRequestsException SlowDown "
     "RequestThrottled RequestThrottledException RequestLimitExceeded BandwidthLimitExceeded "
     "LimitExceededException PriorRequestNotComplete TransactionInProgressException".split()
 )
-# 400 and 403 alone are all that an answer to HEAD says.
+# An answer to HEAD has no body, only the status 400 or 403.
 FORBIDDEN = frozenset("403 AccessDenied AccessDeniedException UnauthorizedOperation".split())
 DENIED = frozenset(
     "400 AuthFailure ExpiredToken "
     "ExpiredTokenException InvalidClientTokenId UnrecognizedClientException InvalidAccessKeyId "
     "SignatureDoesNotMatch RequestExpired MissingAuthenticationToken RequestTimeTooSkewed".split()
 )
-# AWS Batch has one code for all refusals, and says it in the message: "Object already exists".
+# AWS Batch uses one code for all refusals, and its message shows the reason: "Object already exists".
 # https://docs.aws.amazon.com/AWSEC2/latest/APIReference/errors-overview.html
 EXISTS = frozenset(
     "InvalidPlacementGroup.Duplicate InvalidLaunchTemplateName.AlreadyExistsException".split()
 )
-# What a page of a list at S3 says of the next one.
+# The fields of a page of a list at S3 that concern the next page.
 NEXT = ("NextKeyMarker", "NextPartNumberMarker", "NextContinuationToken")
-RIGHTS = "see runspec policy job.yaml for the rights that are needed, or log in again"
-UNTRUSTED = "this machine does not trust the certificate that it was shown"
+RIGHTS = "run `runspec policy job.yaml` to see the permissions that are needed, or log in again"
+UNTRUSTED = "this machine does not trust the server's certificate"
 # As obstore 0.12 prints them.
 UNTRUSTED_BULK = ("InvalidCertificate", "No CA certificates were loaded")
 TRUST = (
-    "behind a company's proxy, set AWS_CA_BUNDLE and SSL_CERT_FILE to the file with its authority: "
+    "behind a company's proxy, set AWS_CA_BUNDLE and SSL_CERT_FILE to the file with the proxy's CA certificate: "
     "see docs/networks.md"
 )
-LOGIN = "log in again (aws sso login), or set account_profile; then the same command goes on"
+LOGIN = (
+    "log in again (aws sso login), or set account_profile; then repeat the command, which continues"
+)
 
 
 @contextlib.contextmanager
 def translated(what: str) -> Iterator[None]:
-    """Raise what botocore raises while *what* is done in the words of `Client.call`."""
+    """Translate errors of botocore while *what* is done to the errors of `Client.call`."""
     try:
         yield
     except exceptions.ClientError as exc:
         raise _refused(what, exc) from exc
     except (exceptions.NoCredentialsError, exceptions.PartialCredentialsError) as exc:
-        raise CredentialsError("there are no AWS credentials here", LOGIN) from exc
+        raise CredentialsError("there are no AWS credentials on this machine", LOGIN) from exc
     except (exceptions.CredentialRetrievalError, exceptions.TokenRetrievalError) as exc:
-        raise CredentialsError(f"the AWS credentials cannot be got: {exc}", LOGIN) from exc
+        raise CredentialsError(f"cannot get AWS credentials: {exc}", LOGIN) from exc
     except (exceptions.EndpointConnectionError, exceptions.ConnectTimeoutError) as exc:
-        raise RemoteError(f"{what}: AWS cannot be reached: {exc}", transient=True) from exc
+        raise RemoteError(f"{what}: cannot reach AWS: {exc}", transient=True) from exc
     except exceptions.SSLError as exc:
         raise _not_secured(what, exc) from exc
     except exceptions.ParamValidationError as exc:
@@ -82,9 +84,9 @@ def translated(what: str) -> Iterator[None]:
 
 @contextlib.contextmanager
 def moved(what: str) -> Iterator[None]:
-    """Raise what obstore raises while *what* is done in the same words.
+    """Translate errors of obstore while *what* is done to the errors of `Client.call`.
 
-    Its 404 is Python's own FileNotFoundError, and has no number; one of this machine's files has.
+    A 404 is a FileNotFoundError without errno; an error about a local file has one.
     """
     try:
         with translated(what):
@@ -96,20 +98,20 @@ def moved(what: str) -> Iterator[None]:
 
 
 def _while_parsing(exc: Exception) -> bool:
-    """Return whether botocore was reading an answer: a cut or foreign one may raise anything there."""
+    """Return whether botocore was parsing an answer, which may raise any error if the answer is cut off."""
     frames = traceback.walk_tb(exc.__traceback__)
     return any(frame.f_globals.get("__name__") == "botocore.parsers" for frame, _ in frames)
 
 
 def _not_secured(what: str, exc: exceptions.SSLError) -> Exception:
-    """A certificate that is not trusted is no accident of the network, and nothing has been sent."""
+    """Return the error for an untrusted certificate: it is permanent, and nothing was sent."""
     if "CERTIFICATE_VERIFY_FAILED" in str(exc):
         return Unavailable(f"{what}: {UNTRUSTED}: {exc}", TRUST)
     return NoAnswer(f"{what}: {exc}")
 
 
 def _bulk_refused(what: str, exc: bulk.BaseError | FileNotFoundError) -> Exception:
-    """Obstore gives S3's answer as it came, in the middle of its own words: an expired token is a 400 there."""
+    """Return the error for S3's answer inside obstore's text, where an expired token has status 400."""
     text = str(exc)
     if any(words in text for words in UNTRUSTED_BULK):
         return Unavailable(f"{what}: {UNTRUSTED}", TRUST)
@@ -128,11 +130,11 @@ def _between(text: str, begin: str, end: str) -> str:
 
 
 def _refused(what: str, exc: exceptions.ClientError) -> Exception:
-    error = exc.response.get("Error") or {}  # a proxy's page has none
+    error = exc.response.get("Error") or {}  # a proxy's page has no such field
     code, text = str(error.get("Code", "")), error.get("Message", "")
     status = exc.response.get("ResponseMetadata", {}).get("HTTPStatusCode", 0)
     if code.isdigit() and not exc.operation_name.startswith("Head"):
-        return NoAnswer(f"{what}: {status}, and no more: the reply was cut off")
+        return NoAnswer(f"{what}: the reply was cut off after the status {status}")
     if code in FORBIDDEN:
         return CredentialsError(f"{what}: {text or code}", RIGHTS)
     if code in DENIED:
@@ -147,14 +149,14 @@ def _refused(what: str, exc: exceptions.ClientError) -> Exception:
 
 
 class Part(dict[str, Any]):
-    """A structure within an answer. What it lacks was cut off, or is not said: NoAnswer, and no KeyError."""
+    """A structure in an answer. A missing key raises NoAnswer instead of KeyError, since the answer was cut off."""
 
     def __missing__(self, key: str) -> Any:
         raise NoAnswer(f"a reply was cut off before its '{key}'")
 
 
 def checked(parsed: dict[str, Any], **_: Any) -> None:
-    """Have every structure within an answer be a `Part`; a handler of botocore's event `after-call`."""
+    """Replace every structure in an answer by a `Part`; a handler of botocore's event `after-call`."""
     parsed.update({key: _parts(value) for key, value in parsed.items()})
 
 
@@ -165,14 +167,14 @@ def _parts(value: Any) -> Any:
 
 
 def got(answer: Mapping[str, Any], key: str) -> Any:
-    """Give *key* of an answer. Raises NoAnswer for one that came without it: it was cut off."""
+    """Return *key* of an answer. Raise NoAnswer if it is missing, because the answer was cut off."""
     if key not in answer:
         raise NoAnswer(f"a reply was cut off before its '{key}'")
     return answer[key]
 
 
 def code_of(exc: BaseException) -> str:
-    """Give the service's own code of a refusal, or nothing."""
+    """Return the service's error code, or an empty string."""
     cause = exc.__cause__
     if isinstance(cause, exceptions.ClientError):
         return str((cause.response.get("Error") or {}).get("Code", ""))
@@ -180,11 +182,11 @@ def code_of(exc: BaseException) -> str:
 
 
 def listed(page: Mapping[str, Any], key: str) -> Sequence[Mapping[str, Any]]:
-    """Give what a page of a list at S3 has under *key*, which it leaves out where there is none.
+    """Return the items under *key* in a page of a list at S3, where an empty list is left out.
 
-    Raises NoAnswer for a page that was cut off: it does not say whether it is the last one, or which one comes next.
+    Raise NoAnswer if the page was cut off, so that it does not show whether and where the list continues.
     """
     if got(page, "IsTruncated") and not any(page.get(token) for token in NEXT):
-        raise NoAnswer("a page of a list is not the last one, and names no next one")
+        raise NoAnswer("a page of a list has no token for the next page")
     found: Sequence[Mapping[str, Any]] = page.get(key, ())
     return found

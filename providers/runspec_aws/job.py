@@ -1,4 +1,4 @@
-"""The job definition: what the container is. Named by its content, so it is registered once."""
+"""The job definition, which describes the container. Its name is a hash of its content, so it is registered once."""
 
 from __future__ import annotations
 
@@ -7,21 +7,30 @@ from typing import Any
 
 from runspec_aws import signed, timing
 from runspec_aws.infrastructure import lustre
-from runspec_aws.naming import batch, named, tags
+from runspec_aws.naming import batch, tags
 from runspec_aws.options import OWN_GROUP, AwsOptions
 from runspec_aws.resources.job_kind import JobKind, attempts, shape
 from runspec_aws.resources.request import adapters, machines, needs
 from runspec_aws.store.layout import INSIDE_SHA256, SHARED, store
-from runspec_jobs.provider import Capacity, Facts, Scope, Spec, Step, argv, inside_boot
+from runspec_jobs.provider import (
+    Capacity,
+    Facts,
+    Scope,
+    Spec,
+    Step,
+    argv,
+    content_name,
+    inside_boot,
+)
 
 MIB = 1 << 20
 MAX_BYTES = 24 * 1024  # https://docs.aws.amazon.com/batch/latest/userguide/service_limits.html
-AGAIN = "75"  # what runspec_agent.job.agent exits with when the job is to be tried again
+AGAIN = "75"  # the exit code of runspec_agent.job.agent when another attempt is needed
 LEAST_NODES = 2
 BOOT = inside_boot()
 
-# The service's words for the contract's: see docs/inside.md. The main node's own address is not
-# told to itself, so nodes find each other through the store instead.
+# RUNSPEC_* variables and the service's variables with their values: see docs/inside.md. The main node does not get
+# its own address, so nodes find each other through the store.
 # https://docs.aws.amazon.com/batch/latest/userguide/job_env_vars.html
 WORDS = (
     "RUNSPEC_JOB=AWS_BATCH_JOB_ID RUNSPEC_ATTEMPT=AWS_BATCH_JOB_ATTEMPT "
@@ -33,14 +42,14 @@ START = (
     "echo 'runspec: this image has no python3' >&2; exit 127"
 )
 
-# Which attempts another one follows; the first match counts, and what matches nothing is tried
-# again: https://docs.aws.amazon.com/batch/latest/userguide/job_retries.html
+# Which attempts are followed by another one; the first match decides, and without a match there is another attempt:
+# https://docs.aws.amazon.com/batch/latest/userguide/job_retries.html
 RECLAIMED = {"EC2": "Host EC2*", "FARGATE": "Your Spot Task was interrupted*"}
 LEFT = "143"
 EVALUATE = (
     {"onExitCode": AGAIN, "action": "RETRY"},
-    # A container that was told to end: its spot machine is going. What we terminate, and what takes too
-    # long, Batch does not try again whatever is said here.
+    # A container that got SIGTERM: its spot machine is being reclaimed. Batch never retries a job that was terminated
+    # or has timed out.
     {"onExitCode": LEFT, "action": "RETRY"},
     {"onReason": "CannotPullContainerError: context canceled*", "action": "RETRY"},
     {"onStatusReason": "*", "action": "EXIT"},
@@ -48,17 +57,20 @@ EVALUATE = (
 
 
 def content(spec: Spec, facts: Facts) -> dict[str, Any]:
-    """Give all of the definition but its name and tags."""
+    """Return the content of the definition without its name and tags."""
     options: AwsOptions = facts.options
     container = _container(spec, facts)
     found: dict[str, Any] = {
-        "retryStrategy": tries(spec, options),
+        "retryStrategy": retry_strategy(spec, options),
         "propagateTags": True,
     }
     if shape(spec) is JobKind.NODES:
-        if types := machines(spec, options):  # a queue of several types wants to be told
+        if types := machines(spec, options):  # required for a queue with several instance types
             container["instanceType"] = types[0]
-        nodes = {"targetNodes": "0:", "container": container}  # open: each job says how many
+        nodes = {
+            "targetNodes": "0:",
+            "container": container,
+        }  # open-ended: each job sets its number of nodes
         properties = {"numNodes": LEAST_NODES, "mainNode": 0, "nodeRangeProperties": [nodes]}
         found |= {"type": "multinode", "nodeProperties": properties}
     else:
@@ -69,8 +81,8 @@ def content(spec: Spec, facts: Facts) -> dict[str, Any]:
     return found
 
 
-def tries(spec: Spec, options: AwsOptions) -> dict[str, Any]:
-    """Give how often it is tried. What runs by signed URLs keeps no count: Batch does, of all failures."""
+def retry_strategy(spec: Spec, options: AwsOptions) -> dict[str, Any]:
+    """Return the retry strategy. With signed URLs, the agent keeps no count, so Batch counts all failures."""
     on_spot = spec.cluster.capacity is not Capacity.ON_DEMAND or options.queue is not None
     rules = [rule for rule in EVALUATE if on_spot or rule.get("onExitCode") != LEFT]
     if options.files == "role":
@@ -83,25 +95,25 @@ def tries(spec: Spec, options: AwsOptions) -> dict[str, Any]:
 
 
 def _reclaimed(options: AwsOptions) -> dict[str, str]:
-    """The machine was taken away. Fargate's words are from what its users report: it documents none.
+    """Return the rule for reclaimed machines. Fargate's text is as users report it, since it is not documented.
 
-    See docs/unverified.md, aws-30 and docs/unverified.md, aws-31.
+    See docs/unverified.md, aws-30 and aws-31.
     """
     reason = RECLAIMED["FARGATE" if options.fargate else "EC2"]
     return {"onStatusReason": reason, "action": "RETRY"}
 
 
 def name(spec: Spec, facts: Facts) -> str:
-    return named(spec.name, content(spec, facts))
+    return content_name(spec.name, content(spec, facts))
 
 
 def size(spec: Spec, facts: Facts) -> int:
-    """Give the bytes of the definition as it is sent."""
+    """Return the size of the definition as it is sent, in bytes."""
     return len(json.dumps(content(spec, facts)).encode())
 
 
 def step(spec: Spec, facts: Facts) -> Step:
-    """Give the step that registers it. Equal definitions are one, and no run adds a revision."""
+    """Return the step that registers the definition. Equal definitions share one, and no run adds a revision."""
     do = batch(
         "register_job_definition",
         jobDefinitionName=name(spec, facts),
@@ -134,7 +146,7 @@ def _container(spec: Spec, facts: Facts) -> dict[str, Any]:
     if options.user:
         found["user"] = options.user
     if options.fargate:
-        del found["privileged"]  # Fargate refuses even to be told no
+        del found["privileged"]  # Fargate refuses this field even with the value false
         found |= _fargate(spec, options)
     else:
         found |= _linux(spec, options)
@@ -146,7 +158,7 @@ def _start(options: AwsOptions) -> tuple[str, ...]:
 
 
 def image(spec: Spec, options: AwsOptions) -> str:
-    """Give the image of *spec*. One that is only on somebody's machine gives way to requirements."""
+    """Return the image of *spec*; an image that only one machine has is replaced by the default image."""
     wanted = spec.container.image
     return options.image if wanted is None or wanted.startswith("localhost/") else wanted
 
@@ -164,13 +176,15 @@ def _environment(spec: Spec, options: AwsOptions) -> list[dict[str, str]]:
 
 
 def _logs(options: AwsOptions) -> dict[str, Any]:
-    """Blocking: a full buffer holds the job up instead of dropping lines.
+    """Return the log configuration. In blocking mode, a full buffer delays the job instead of dropping lines.
 
     https://docs.aws.amazon.com/AmazonECS/latest/developerguide/using_awslogs.html
     """
     settings = {"awslogs-group": options.log_group, "mode": "blocking"}
     if options.log_group != OWN_GROUP:
-        settings["awslogs-create-group"] = "true"  # a group that is not there is no log and no job
+        settings["awslogs-create-group"] = (
+            "true"  # without the log group, the container does not start
+        )
     if options.region:
         settings["awslogs-region"] = options.region
     return {"logDriver": "awslogs", "options": settings}
@@ -193,7 +207,7 @@ def _linux(spec: Spec, options: AwsOptions) -> dict[str, Any]:
     if not shm_mib and spec.cluster.gpus:
         shm_mib = (
             needs(spec, options).memory_mib // 2
-        )  # data loaders share batches there: 64 MiB is too little
+        )  # data loaders share batches in /dev/shm: 64 MiB is too small
     if shm_mib:
         linux["sharedMemorySize"] = shm_mib
     if count := adapters(spec, options):
@@ -216,7 +230,7 @@ def _linux(spec: Spec, options: AwsOptions) -> dict[str, Any]:
 
 
 def _volumes(spec: Spec, options: AwsOptions) -> dict[str, Any]:
-    """Mount the shared file systems that *spec* names, each once."""
+    """Return the volumes and mount points of the shared file systems in *spec*, each once."""
     mounts = [mount for mount in spec.mounts if mount.scheme == "shared"]
     if not mounts:
         return {}
@@ -239,7 +253,7 @@ def _read_only(key: str, mounts: list[Any]) -> bool:
 
 
 def _volume(key: str, options: AwsOptions) -> dict[str, Any]:
-    """https://docs.aws.amazon.com/batch/latest/userguide/efs-volumes.html"""
+    """Return a volume: https://docs.aws.amazon.com/batch/latest/userguide/efs-volumes.html"""
     where = options.shared[key]
     kind, _, place = where.partition(":")
     if kind == "host":
@@ -249,6 +263,6 @@ def _volume(key: str, options: AwsOptions) -> dict[str, Any]:
     system, _, access = place.partition(":")
     efs: dict[str, Any] = {"fileSystemId": system, "transitEncryption": "ENABLED"}
     if access:
-        iam = "ENABLED" if options.job_role else "DISABLED"  # it is the job's role that mounts
+        iam = "ENABLED" if options.job_role else "DISABLED"  # the job's role mounts the file system
         efs["authorizationConfig"] = {"accessPointId": access, "iam": iam}
     return {"name": key, "efsVolumeConfiguration": efs}

@@ -1,4 +1,4 @@
-"""What jobs print, from CloudWatch Logs: every attempt of every node, by position."""
+"""Read the output of jobs from CloudWatch Logs: every attempt of every node, by position."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ STALE = frozenset({"InvalidParameterException"})
 
 
 class Attempt(NamedTuple):
-    """One attempt's log stream, and when the attempt stopped by the service's clock, if it has."""
+    """The log stream of one attempt, and the time at which it ended by the service's clock, or None."""
 
     name: str
     stopped_s: float | None
 
 
 class Logs:
-    """The streams of runs. Each is one object for good, for a follower keeps it."""
+    """The log streams of runs. Each stream is always the same object, since followers keep it."""
 
     def __init__(self, session: Session, jobs: Jobs) -> None:
         self.session = session
@@ -42,7 +42,7 @@ class Logs:
         if job is None:
             return []
         places, over = self.jobs.places(run, record), has_ended(job)
-        if over:  # a node may have begun and ended since it was last described: look again
+        if over:  # a node may have started and ended since the last request
             self.jobs.asking.describe([p.job for p in places], anew=True)
         for place in places:
             known = self.jobs.asking.known(place.job)
@@ -59,7 +59,7 @@ class Logs:
 
 
 def attempts(job: Job) -> list[Attempt]:
-    """Give the attempts of *job* that have a log stream, the first one first."""
+    """Return the attempts of *job* that have a log stream, in order."""
     found = {
         name: Attempt(name, _seconds(one.get("stoppedAt")))
         for one in job.get("attempts", ())
@@ -75,10 +75,10 @@ def _seconds(milliseconds: int | None) -> float | None:
 
 
 class CloudStream:
-    """One node's log.
+    """The log of one node.
 
-    A position is the number of the attempt, the bytes of it that were read, and the service's own
-    token for what follows.
+    A position is the number of the attempt, the bytes of it that were read, and the service's token for the next
+    page.
     """
 
     def __init__(
@@ -92,9 +92,9 @@ class CloudStream:
         self.over_s: float | None = None
 
     def know(self, attempts: Sequence[Attempt], *, over: bool) -> None:
-        """Take in what the service says by now; *over* is whether the whole run has ended.
+        """Update the attempts; *over* is whether the whole run has ended.
 
-        An answer that lags behind an earlier one takes no attempt away.
+        An answer that is older than an earlier one removes no attempt.
         """
         if over and self.over_s is None:
             self.over_s = self.clock()
@@ -121,14 +121,14 @@ class CloudStream:
         return Chunk(b"", f"{at}:{size}:{token}")
 
     def _may_come(self, at: int) -> bool:
-        """Say whether more lines of an attempt may arrive; they do for a while after its end."""
+        """Return whether more lines of an attempt may arrive, which they may for a while after its end."""
         if self.attempts[at].stopped_s is None and at + 1 < len(self.attempts):
             return False
         stopped_s = self.attempts[at].stopped_s or self.over_s
         return stopped_s is None or self.clock() - stopped_s < timing.QUIET_S
 
     def _page(self, at: int, size: int, token: str) -> tuple[bytes, str]:
-        """Give what `_events` gives. A token is good for a day: then its place is found by *size*.
+        """Return the events of a page. A token expires after a day; then *size* finds the position.
 
         https://docs.aws.amazon.com/AmazonCloudWatchLogs/latest/APIReference/API_GetLogEvents.html
         """
@@ -145,7 +145,7 @@ class CloudStream:
             size, token = size - len(data), after
 
     def _events(self, at: int, token: str) -> tuple[bytes, str]:
-        """Give the lines after *token* and the token after them; equal tokens are the end for now."""
+        """Return the lines after *token* and the next token, which equals *token* at the end of the stream so far."""
         params: dict[str, Any] = {"nextToken": token} if token else {}
         where = {"logGroupName": self.group, "logStreamName": self.attempts[at].name}
         try:
@@ -154,7 +154,7 @@ class CloudStream:
                     **where, startFromHead=True, **params
                 )
         except RemoteError as exc:
-            if code_of(exc) in ABSENT:  # nothing was printed yet
+            if code_of(exc) in ABSENT:  # the job has not printed anything yet
                 return b"", token
             raise
         data = "".join(f"{event['message']}\n" for event in got(found, "events")).encode()

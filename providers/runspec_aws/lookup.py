@@ -1,4 +1,4 @@
-"""Looking for what requests make, by the names they give it."""
+"""Find resources by the names that requests gave them."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ Found = Mapping[str, Any] | None
 
 
 class Kind(NamedTuple):
-    """One kind of thing at AWS Batch: the call that describes it and the keys of its answer."""
+    """A kind of resource at AWS Batch: the call that describes it, and the keys of its answer."""
 
     describe: str
     asked: str
@@ -43,12 +43,12 @@ QUEUE = Kind("describe_job_queues", "jobQueues", "jobQueues", "jobQueueName", "j
 
 
 def find(session: Session, do: Request) -> Response | None:
-    """Give the answer that *do* would have given, or None when what it makes is not there."""
+    """Return the answer that *do* would have got, or None if its resource does not exist."""
     return FINDERS[do.operation](session, do.params)
 
 
 def named(do: Request) -> Response:
-    """Give the answer of a call that answers with nothing of use: what it made, by name."""
+    """Return the name of the resource as the answer of a call whose own answer has nothing useful."""
     return {key: do.params[key] for key in NAMES.get(do.operation, ())}
 
 
@@ -68,7 +68,7 @@ def _object(session: Session, params: Mapping[str, Any]) -> Response | None:
 def absent(
     ask: Callable[[], Mapping[str, Any]], what: str, codes: frozenset[str] = NOTHING
 ) -> Found:
-    """Give what *ask* gives, or None when the service refuses with one of *codes*: there is nothing."""
+    """Return the result of *ask*, or None if the service refuses with one of *codes*, which mean "not found"."""
     try:
         with translated(what):
             return ask()
@@ -79,7 +79,7 @@ def absent(
 
 
 def asked(ask: Callable[[], Any], good: str, hint: str) -> tuple[Finding, Any]:
-    """Give a finding about *ask*, and what it gave; None when it was refused."""
+    """Return a finding about *ask*, and its result; None if it was refused."""
     try:
         with translated(good):
             found = ask()
@@ -106,9 +106,9 @@ def _template(session: Session, params: Mapping[str, Any]) -> Response | None:
 
 
 def described(session: Session, kind: Kind, name: str) -> Found:
-    """Give what the service says of the thing called *name*; None when it is not there, or leaving.
+    """Return the description of the resource *name*; None if it does not exist or is being deleted.
 
-    What was VALID just now is not asked for again: several steps look at one thing in a row.
+    A resource that was VALID just now is not requested again, because several steps look for it in turn.
     """
     at, known = session.valid.get((kind.describe, name), (-math.inf, None))
     if time.monotonic() - at < FRESH_S:
@@ -132,7 +132,7 @@ def _made(kind: Kind, key: str) -> Callable[..., Response | None]:
 
 
 def _definition(session: Session, params: Mapping[str, Any]) -> Response | None:
-    """A name stands for its content, so every revision that is active will do."""
+    """Return any active revision: the name is a hash of the content, so all are equal."""
     with translated("describe_job_definitions"):
         found = session.look("batch").describe_job_definitions(
             jobDefinitionName=params["jobDefinitionName"], status="ACTIVE"
@@ -155,7 +155,7 @@ FINDERS: Mapping[str, Callable[[Session, Mapping[str, Any]], Response | None]] =
 
 
 def settled(session: Session, do: Request) -> bool:
-    """Say whether what *do* makes can be used. Raises RemoteError when it never will be."""
+    """Return whether the resource of *do* can be used. Raise RemoteError if it never will be."""
     for operation, kind, key in (
         ("create_compute_environment", ENVIRONMENT, "computeEnvironmentName"),
         ("create_job_queue", QUEUE, "jobQueueName"),
@@ -166,16 +166,14 @@ def settled(session: Session, do: Request) -> bool:
                 what = (
                     f"{do.params[key]} is invalid: {found.get('statusReason', 'no reason given')}"
                 )
-                hint = (
-                    "mend what it says, take it away (runspec gc, destroy --site), and apply again"
-                )
+                hint = "correct the reason, delete it (`runspec gc` or `destroy --site`), and apply again"
                 raise RemoteError(what, hint)
             return found is not None and _is_on(session, found, kind)
     return True
 
 
 def _is_on(session: Session, found: Mapping[str, Any], kind: Kind) -> bool:
-    """Say whether a thing of ours can be used; one that a destroy left half taken away is switched on again."""
+    """Return whether a resource can be used; one that an interrupted destroy has disabled is enabled again."""
     if found["status"] != "VALID":
         return False
     if found["state"] == "ENABLED":
@@ -190,7 +188,7 @@ def _is_on(session: Session, found: Mapping[str, Any], kind: Kind) -> bool:
     return False
 
 
-# What takes something away: how to look whether it is there still, and whether it is at rest.
+# For each deleting call: how to find the resource, and in which states it accepts the call.
 THINGS: Mapping[str, tuple[Kind, str]] = {
     "update_compute_environment": (ENVIRONMENT, "computeEnvironment"),
     "delete_compute_environment": (ENVIRONMENT, "computeEnvironment"),
@@ -200,13 +198,13 @@ THINGS: Mapping[str, tuple[Kind, str]] = {
 
 
 def undoes(request: Request) -> bool:
-    """Say whether *request* is the undo of a step and not its doing."""
+    """Return whether *request* undoes a step."""
     off = request.operation.startswith("update") and request.params.get("state") == "DISABLED"
     return off or request.operation.startswith(("delete", "deregister"))
 
 
 def there(session: Session, undo: Request) -> bool:
-    """Say whether there is anything for *undo* to take away; what is leaving is there."""
+    """Return whether *undo* has something to delete; a resource that is being deleted counts."""
     params, operation = undo.params, undo.operation
     if operation in THINGS:
         kind, key = THINGS[operation]
@@ -229,12 +227,12 @@ def _any(session: Session, kind: Kind, name: str) -> Found:
 
 
 def busy(session: Session, undo: Request) -> bool:
-    """Say whether what *undo* is about is still changing, and would refuse to."""
+    """Return whether the resource of *undo* is still changing and would refuse the call."""
     return _status(session, undo) in BUSY
 
 
 def leaving(session: Session, undo: Request) -> bool:
-    """Say whether what *undo* is about has been deleted, and is there for a while yet."""
+    """Return whether the resource of *undo* has been deleted, but is still visible for a while."""
     return _status(session, undo) == "DELETING"
 
 

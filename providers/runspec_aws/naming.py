@@ -1,9 +1,7 @@
-"""Names of what is made, by the content of what it is, and requests in the SDK's own words."""
+"""Requests in the words of the SDK, and the tags of what is made."""
 
 from __future__ import annotations
 
-import hashlib
-import json
 import re
 from collections.abc import Mapping
 from typing import Any
@@ -15,18 +13,8 @@ from runspec_jobs.provider import Request
 UNFIT = re.compile(r"[^\w .:/=+@-]", re.ASCII)
 
 
-def short_hash(value: Any) -> str:
-    text = json.dumps(value, sort_keys=True, separators=(",", ":"))
-    return hashlib.sha256(text.encode()).hexdigest()[:12]
-
-
-def named(word: str, value: Any) -> str:
-    """Give `runspec-WORD-HASH`: equal content has an equal name, and runs share it."""
-    return f"runspec-{word}-{short_hash(value)}"
-
-
 def batch(operation: str, **params: Any) -> Request:
-    """Give a call of botocore's client of that name, as a method of it."""
+    """Return a call of botocore's Batch client."""
     return Request("batch", operation, params)
 
 
@@ -34,19 +22,7 @@ def s3(operation: str, **params: Any) -> Request:
     return Request("s3", operation, params)
 
 
-def in_turn(*calls: Request) -> Request:
-    """Give several calls as one, for an undo that takes more than one."""
-    return Request("runspec", "in_turn", {"calls": [call._asdict() for call in calls]})
-
-
-def each(request: Request) -> tuple[Request, ...]:
-    """Give the calls that *request* stands for."""
-    if request.operation == "in_turn":
-        return tuple(Request(**call) for call in request.params["calls"])
-    return (request,)
-
-
 def tags(options: AwsOptions, **own: str) -> dict[str, str]:
-    """Give the tags of the profile and our own, in characters that tags may have."""
+    """Return the tags of the profile and of runspec, without characters that tags may not contain."""
     found: Mapping[str, str] = {**options.tags, **{f"runspec:{k}": v for k, v in own.items()}}
     return {UNFIT.sub("_", k)[:128]: UNFIT.sub("_", v)[:256] for k, v in found.items()}

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Annotated, Literal
 
-from pydantic import BeforeValidator, Field, WithJsonSchema
+from pydantic import Field
 
 from runspec_jobs.provider import (
     Anyone,
@@ -16,7 +16,7 @@ from runspec_jobs.provider import (
     Truth,
     User,
     Word,
-    matching,
+    text_like,
 )
 
 OWN_GROUP = "/aws/batch/job"  # the group of AWS Batch itself
@@ -31,42 +31,27 @@ FSX = r"fsx:fs-[0-9a-f]{8,18}:[A-Za-z0-9_-]{1,8}(/[A-Za-z0-9_-][A-Za-z0-9._-]*)*
 SHARED = rf"^({EFS}|{FSX}|host:/.*)$"
 
 
-def _text(pattern: str, what: str, hint: str) -> object:
-    return BeforeValidator(matching(pattern, what, hint))
-
-
-def _schema(pattern: str) -> WithJsonSchema:
-    return WithJsonSchema({"type": "string", "pattern": pattern})
-
-
-Region = Annotated[
-    str, _text(REGION, "a region", "write one such as eu-central-1"), _schema(REGION)
-]
+Region = Annotated[str, *text_like(REGION, "a region", "write one such as eu-central-1")]
 Bucket = Annotated[
     str,
-    _text(BUCKET, "the name of a bucket", "write the name alone, without s3://"),
-    _schema(BUCKET),
+    *text_like(BUCKET, "the name of a bucket", "write the name alone, without s3://"),
 ]
-Prefix = Annotated[
-    str, _text(PREFIX, "a prefix of keys", "write words with / between them"), _schema(PREFIX)
-]
+Prefix = Annotated[str, *text_like(PREFIX, "a prefix of keys", "write words with / between them")]
 Role = Annotated[
-    str, _text(ARN, "the ARN of a role", "write arn:aws:iam::123456789012:role/NAME"), _schema(ARN)
+    str, *text_like(ARN, "the ARN of a role", "write arn:aws:iam::123456789012:role/NAME")
 ]
 Reservation = Annotated[
     str,
-    _text(RESERVATION, "a capacity reservation", "write cr-0123456789abcdef0"),
-    _schema(RESERVATION),
+    *text_like(RESERVATION, "a capacity reservation", "write cr-0123456789abcdef0"),
 ]
 Shared = Annotated[
     str,
-    _text(
+    *text_like(
         SHARED,
         "a shared file system",
-        "write efs:fs-ID, efs:fs-ID:fsap-ID, fsx:fs-ID:MOUNTNAME, or host:/fsx where the machines "
+        "write efs:fs-ID, efs:fs-ID:fsap-ID, fsx:fs-ID:MOUNTNAME, or host:/fsx if the machines "
         "mount it",
     ),
-    _schema(SHARED),
 ]
 
 

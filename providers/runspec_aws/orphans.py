@@ -1,4 +1,4 @@
-"""What lies about at AWS with our name on it and belongs to no run that anybody knows."""
+"""Find orphans at AWS: resources that runspec made and that no local record mentions."""
 
 from __future__ import annotations
 
@@ -18,21 +18,21 @@ from runspec_aws.store.objects import Objects
 from runspec_jobs.provider import Orphan, Request
 
 OURS = "runspec-"
-MACHINES = re.compile(r"runspec-(machine|close)-[0-9a-f]{12}")  # they are made without tags
-YOUNG_S = 86_400.0  # an upload that was begun so lately may still be going on
+MACHINES = re.compile(r"runspec-(machine|close)-[0-9a-f]{12}")  # these resources have no tags
+YOUNG_S = 86_400.0  # an upload that began less than this long ago may still be running
 
 
 class OrphanFinder:
-    """Looks through one account, region and bucket."""
+    """Finds orphans in one account, region and bucket."""
 
     def __init__(self, session: Session, files: Objects, jobs: Jobs) -> None:
         self.session, self.files, self.jobs = session, files, jobs
 
-    def litter(self, runs: Collection[str], made: Collection[str]) -> Iterator[Orphan]:
-        """Give all that is neither of *runs* nor one of the names in *made*, in the order to remove it."""
+    def find_orphans(self, runs: Collection[str], made: Collection[str]) -> Iterator[Orphan]:
+        """Yield everything that belongs neither to *runs* nor to the names in *made*, in the order of deletion."""
         alone = list(self._runs(runs))
         yield from alone
-        needed = any(run.alive for run in alone)  # by a job that nobody knows
+        needed = any(run.alive for run in alone)  # by a job without a local record
         yield from (found._replace(alive=found.alive or needed) for found in self._shared(made))
 
     def _shared(self, made: Collection[str]) -> Iterator[Orphan]:
@@ -58,9 +58,9 @@ class OrphanFinder:
             yield Orphan(f"run {run}{', whose job is alive' if alive else ''}", remove, run, alive)
 
     def _living(self, forgotten: Sequence[str]) -> set[str]:
-        """Give those whose job has not ended. Each may have been submitted just now, and lists lag: two looks for all.
+        """Return those whose job has not ended, from two listings: one may lack a job submitted just now.
 
-        A job that starts later than both finds its run destroyed, and leaves.
+        A job that starts after both listings finds that its run was destroyed, and exits.
         """
         living = self.jobs.alive() if forgotten else set()
         if not living.issuperset(forgotten):
@@ -91,7 +91,7 @@ class OrphanFinder:
                 yield Orphan(f"{noun.replace('_', ' ')} {name}", (remove,))
 
     def _machines(self, made: Collection[str]) -> Iterator[Orphan]:
-        """Give what machines of environments were made with, which EC2 has."""
+        """Yield the EC2 resources of compute environments."""
         ec2 = self.session.look("ec2")
         pages = ec2.get_paginator("describe_launch_templates")
         with translated("describe_launch_templates"):
@@ -116,7 +116,7 @@ class OrphanFinder:
                     yield Orphan(f"upload {key} ({found['Size']:,} bytes)", (remove,))
 
     def _uploads(self) -> Iterator[Orphan]:
-        """Uploads in parts that nobody finished cost as much as whole ones."""
+        """Yield unfinished uploads in parts, which cost as much as complete ones."""
         pages = self.session.look("s3").get_paginator("list_multipart_uploads")
         where = {"Bucket": self.session.bucket, "Prefix": f"{self.files.prefix}/"}
         with translated("list_multipart_uploads"):
@@ -129,5 +129,5 @@ class OrphanFinder:
 
 
 def _tagged(thing: Mapping[str, Any]) -> bool:
-    """A name that begins like ours may be somebody else's; the tag says that it is not."""
+    """Return whether the tag of runspec is set; a resource of others may have a similar name."""
     return any(key.startswith("runspec:") for key in thing.get("tags", {}))

@@ -1,4 +1,4 @@
-"""From a spec to the steps that run it on AWS Batch."""
+"""The steps of a plan that run a spec on AWS Batch."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ def steps(spec: Spec, run: str, facts: Facts) -> tuple[Step, ...]:
 
 
 def _submit(spec: Spec, run: str, facts: Facts) -> Step:
-    """Give the one call that starts the job. Batch has no client token: the job's name holds the run.
+    """Return the call that starts the job. Batch has no client token, so the job's name contains the run.
 
-    There is nothing to undo: a job that has ended leaves the service by itself.
+    There is nothing to undo: the service removes jobs some time after they have ended.
     """
     options: AwsOptions = facts.options
     queue: Any = options.queue or {"$ref": "queue.jobQueueArn"}
@@ -55,9 +55,9 @@ def _submit(spec: Spec, run: str, facts: Facts) -> Step:
 
 
 def overrides(run: str, options: AwsOptions) -> dict[str, Any]:
-    """Give what is of one run alone; all else is in the definition and the record.
+    """Return the parameters that differ between runs; all others are in the definition and the record.
 
-    Of signed URLs it is one, of the list of all others: overrides have 8,192 bytes.
+    Only one signed URL is passed, that of the list of all others, because overrides are limited to 8,192 bytes.
     """
     own: dict[str, Any] = {"RUNSPEC_RUN": run}
     if options.files == "signed":
@@ -83,7 +83,9 @@ def _count(spec: Spec) -> str:
     if kind is JobKind.ARRAY:
         what = f"an array of {children(spec):,}"
         each = (
-            f"{count:,} tasks of {where}" if count > 1 else f"{where} that meet through the store"
+            f"{count:,} tasks of {where}"
+            if count > 1
+            else f"{where} that find each other through the store"
         )
         return f"{what}: {each}"
     return f"a job of {where}"

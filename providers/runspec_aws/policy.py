@@ -1,17 +1,16 @@
-"""The least rights that a plan needs, for whoever applies it and for the job itself."""
+"""The least permissions that a plan needs, for the user who applies it and for the job itself."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-from runspec_aws.naming import each
 from runspec_aws.options import OWN_GROUP, AwsOptions
 from runspec_aws.session.partition import partition
-from runspec_jobs.provider import Request, Step
+from runspec_jobs.provider import Request, Step, requests_of
 
 VERSION = "2012-10-17"
-# Calls that only look; AWS Batch knows no resources for them.
+# Calls that only read; AWS Batch has no resource-level permissions for them.
 # https://docs.aws.amazon.com/service-authorization/latest/reference/list_awsbatch.html
 LOOKING = (
     "batch:DescribeComputeEnvironments",
@@ -20,7 +19,7 @@ LOOKING = (
     "batch:DescribeJobs",
     "batch:ListJobs",
 )
-# operation: the actions it needs, and what kind of resource they are about.
+# operation: the actions it needs, and the kind of resource they apply to.
 NEEDED: Mapping[str, tuple[tuple[str, ...], str]] = {
     "create_compute_environment": (
         ("batch:CreateComputeEnvironment", "batch:TagResource"),
@@ -43,8 +42,8 @@ NEEDED: Mapping[str, tuple[tuple[str, ...], str]] = {
     ),
     "submit_job": (("batch:SubmitJob", "batch:TagResource"), "job*/*"),
 }
-# Operation: what it does, to which resource, and how it is looked for, which is about none. A launch
-# template has an id, that nobody knows beforehand.
+# Operation: its action, the resource, and the action that finds it, which has no resource. A launch template has an
+# id that is not known beforehand.
 # https://docs.aws.amazon.com/service-authorization/latest/reference/list_amazonec2.html
 EC2: Mapping[str, tuple[str, str, str]] = {
     "create_placement_group": (
@@ -78,9 +77,9 @@ OBJECTS = (
 
 
 def policy(steps: Iterable[Step], options: AwsOptions) -> dict[str, Any]:
-    """Give the policy of whoever applies *steps*, follows the run and takes it away again."""
+    """Return the policy for a user who applies *steps*, follows the run and destroys it."""
     asked = [r for step in steps for r in (step.do, step.undo) if r is not None]
-    requests = [call for request in asked for call in each(request)]
+    requests = [call for request in asked for call in requests_of(request)]
     statements = [
         _statement("Look", LOOKING, ["*"]),
         *_made(requests, options),
@@ -104,7 +103,7 @@ def _statement(
 
 
 def _partition(options: AwsOptions) -> str:
-    """https://docs.aws.amazon.com/IAM/latest/UserGuide/reference-arns.html"""
+    """Return the partition for ARNs: https://docs.aws.amazon.com/IAM/latest/UserGuide/reference-arns.html"""
     return partition(options.region or "").id
 
 
@@ -121,7 +120,7 @@ def _made(requests: Iterable[Request], options: AwsOptions) -> Iterator[dict[str
             known = found.setdefault(kind, (set(), set()))
             known[0].update(needed)
             known[1].add(_arn("batch", resource.format(**request.params), options))
-    if "job*" in found:  # a job runs in a queue, by a definition, and may be ended
+    if "job*" in found:  # a job needs a queue and a definition, and may be terminated
         actions, resources = found.pop("job*")
         names = [r.params["jobDefinitionName"] for r in requests if "jobDefinitionName" in r.params]
         queues = [r.params["jobQueueName"] for r in requests if "jobQueueName" in r.params]
@@ -138,7 +137,7 @@ def _made(requests: Iterable[Request], options: AwsOptions) -> Iterator[dict[str
 
 
 def _queued(requests: Iterable[Request], options: AwsOptions) -> Iterator[dict[str, Any]]:
-    """A queue is made of environments, which are resources of the call as well."""
+    """Return statements for queues and for their compute environments, which the same call refers to."""
     made = [r for r in requests if r.operation == "create_compute_environment"]
     if made:
         names = [f"compute-environment/{r.params['computeEnvironmentName']}" for r in made]
@@ -153,12 +152,12 @@ def _machines(requests: Iterable[Request], options: AwsOptions) -> Iterator[dict
         if mine:
             arns = [_arn("ec2", row[1].format(**params), options) for row, params in mine]
             yield _statement(sid, [row[0] for row, _ in mine], arns)
-    if not options.queue:  # gc looks for those of other plans, too
+    if not options.queue:  # `gc` also finds environments of other plans
         yield _statement("LookAtMachines", [row[2] for row in EC2.values()], ["*"])
 
 
 def _queue(name: str, options: AwsOptions) -> str:
-    """A queue of the profile may be named by its ARN."""
+    """Return the ARN of a queue; the profile may contain a name or an ARN."""
     return name if name.startswith("arn:") else _arn("batch", f"job-queue/{name}", options)
 
 
@@ -170,7 +169,7 @@ def _bucket(options: AwsOptions) -> Iterator[dict[str, Any]]:
 
 
 def _lists(bucket: str) -> dict[str, Any]:
-    """Without it, asking for what is not there answers 403 and not 404; a condition on the prefix does the same.
+    """Return the permission to list, without a condition on the prefix: otherwise missing objects answer 403, not 404.
 
     https://docs.aws.amazon.com/AmazonS3/latest/API/API_GetObject.html
     """
@@ -183,7 +182,7 @@ def _logs(options: AwsOptions) -> Iterator[dict[str, Any]]:
 
 
 def _roles(options: AwsOptions) -> Iterator[dict[str, Any]]:
-    """https://docs.aws.amazon.com/IAM/latest/UserGuide/id_roles_use_passrole.html"""
+    """Return permissions to pass roles: https://docs.aws.amazon.com/IAM/latest/UserGuide/id_roles_use_passrole.html"""
     tasks = [role for role in (options.job_role, options.execution_role) if role]
     if tasks:
         to = {"StringEquals": {"iam:PassedToService": "ecs-tasks.amazonaws.com"}}
@@ -207,10 +206,12 @@ def _roles(options: AwsOptions) -> Iterator[dict[str, Any]]:
 
 
 def job_policy(steps: Iterable[Step], options: AwsOptions) -> dict[str, Any]:
-    """Give the policy of `job_role`: what runs in the job reads inputs and writes what it makes."""
+    """Return the policy for `job_role`, with which the job reads inputs and writes outputs."""
     containers = [c for step in steps for c in _containers(step.do)]
     statements = [
-        *(_files(options) if options.files == "role" else ()),  # URLs have their signer's rights
+        *(
+            _files(options) if options.files == "role" else ()
+        ),  # signed URLs have the permissions of their signer
         *(s for container in containers for s in _file_systems(container, options)),
         *_own_group(options),
     ]
@@ -223,7 +224,7 @@ def _files(options: AwsOptions) -> Iterator[dict[str, Any]]:
     yield _statement("Read", ["s3:GetObject"], inputs)
     outputs = [f"{bucket}/{prefix}/runs/*"]
     yield _statement("Write", ["s3:AbortMultipartUpload", "s3:PutObject"], outputs)
-    # A role is of the profile, and serves every run: no statement can name the run that a job is of.
+    # A role belongs to the profile and serves every run, so no statement can be limited to one run.
     yield _statement("Delete", ["s3:DeleteObject"], [f"{bucket}/{prefix}/runs/*/outputs/*"])
     yield _lists(bucket)
 
@@ -237,7 +238,7 @@ def _containers(request: Request) -> Iterator[Mapping[str, Any]]:
 
 
 def _file_systems(container: Mapping[str, Any], options: AwsOptions) -> Iterator[dict[str, Any]]:
-    """Only what is mounted by IAM asks for rights, and only what is written for that of writing.
+    """Return permissions to mount file systems with IAM; only those that are written need write permission.
 
     https://docs.aws.amazon.com/efs/latest/ug/access-points-iam-policy.html
     """
@@ -257,9 +258,10 @@ def _file_systems(container: Mapping[str, Any], options: AwsOptions) -> Iterator
 
 
 def _own_group(options: AwsOptions) -> Iterator[dict[str, Any]]:
-    """The log driver makes a group that is not there, by the role that writes the log.
+    """Return permission to create the log group, which the log driver does with the role that writes logs.
 
-    That is `execution_role`, or the machine's; where it is not the job's too, this belongs there.
+    That is `execution_role`, or the machine's role; if it is not also the job's role, it needs this permission.
+
     https://docs.aws.amazon.com/AmazonECS/latest/developerguide/using_awslogs.html
     """
     if options.log_group != OWN_GROUP:

@@ -1,4 +1,4 @@
-"""The profile that `runspec init --provider aws-batch` writes, to be filled in."""
+"""The profile that `runspec init --provider aws-batch` writes, with values to replace."""
 
 PROFILE = """\
 # Settings of an account, by provider: no job file names them.

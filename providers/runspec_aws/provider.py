@@ -1,4 +1,4 @@
-"""The AWS Batch provider, as the core sees it."""
+"""The AWS Batch provider, as the core uses it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Why a job waits or has failed, in words that say what to do."""
+"""Messages about why a job waits or has failed, with what to do."""
 
 from __future__ import annotations
 
@@ -7,36 +7,37 @@ from typing import Any
 
 # https://docs.aws.amazon.com/batch/latest/userguide/job_retries.html
 RECLAIMED = ("Host EC2", "Your Spot Task was interrupted")
-EXITED, LEFT = "Essential container in task exited", 143  # by itself, at the notice of its machine
+EXITED, LEFT = "Essential container in task exited", 143  # the job exited by itself after a notice
 
-# What AWS Batch says of a job that waits: https://docs.aws.amazon.com/batch/latest/userguide/job_stuck_in_runnable.html
+# Reasons of AWS Batch for a job that waits:
+# https://docs.aws.amazon.com/batch/latest/userguide/job_stuck_in_runnable.html
 STUCK: Mapping[str, str] = {
     "MISCONFIGURATION:JOB_RESOURCE_REQUIREMENT": "no machine of the queue is large enough: ask for less in cluster",
     "MISCONFIGURATION:COMPUTE_ENVIRONMENT_MAX_RESOURCE": "the queue's environments are too small: raise max_vcpus",
-    "MISCONFIGURATION:SERVICE_ROLE_PERMISSIONS": "the service role may not start machines",
-    "CAPACITY:INSUFFICIENT_INSTANCE_CAPACITY": "AWS has no such machine now: name more instance_types",
+    "MISCONFIGURATION:SERVICE_ROLE_PERMISSIONS": "the service role has no permission to start machines",
+    "CAPACITY:INSUFFICIENT_INSTANCE_CAPACITY": "AWS has no such machine now: add more instance_types to the profile",
     "ACTION_REQUIRED": "an environment needs attention: see runspec doctor aws-batch",
 }
-# The same, once the queue's max_queue_wait was over: .../job_stuck_in_runnable_capacity.html
+# The same reasons, after max_queue_wait has passed: .../job_stuck_in_runnable_capacity.html
 GIVEN_UP = "Canceled by JobStateTimeLimit action due to reason: "
 WAITING = {
     "SUBMITTED": "submitted",
     "PENDING": "waits for its children or for other jobs",
     "RUNNABLE": "waits for a machine",
-    "STARTING": "a machine gets the image and starts the container",
+    "STARTING": "a machine pulls the image and starts the container",
 }
 EXPLAINED: Mapping[str, str] = {
-    "OutOfMemoryError": "it needed more than its memory: raise cluster.memory",
-    "CannotPullContainerError": "the image could not be got: is its name right, and may the role read it?",
+    "OutOfMemoryError": "it used more than its memory: raise cluster.memory",
+    "CannotPullContainerError": "the image could not be pulled: check its name and the role's permissions",
     "ResourceInitializationError": "the container could not be set up: secrets, logs or the network",
     "CannotStartContainerError": "the container could not be started",
-    "CannotInspectContainerError": "the machine was in trouble",
+    "CannotInspectContainerError": "the machine could not inspect the container",
     "DockerTimeoutError": "the machine was too slow to start the container",
 }
 
 
 def waiting(job: Mapping[str, Any]) -> str:
-    """Say why *job* does not run yet."""
+    """Return why *job* is not running yet."""
     status, told = job["status"], str(job.get("statusReason", ""))
     if status in ("RUNNING", "SUCCEEDED", "FAILED"):
         return ""
@@ -48,7 +49,7 @@ def waiting(job: Mapping[str, Any]) -> str:
 
 
 def ended(job: Mapping[str, Any]) -> str:
-    """Say why *job* ended as it did: the code or the reason of its last attempt, and what was reclaimed."""
+    """Return why *job* ended: the exit code or reason of its last attempt, and how many attempts were preempted."""
     attempts = job.get("attempts", ())
     last = attempts[-1] if attempts else {}
     container = {**job.get("container", {}), **last.get("container", {})}
@@ -57,10 +58,10 @@ def ended(job: Mapping[str, Any]) -> str:
 
 
 def of_attempt(attempt: Mapping[str, Any], code: int | None, *, taken: bool) -> str:
-    """Say why one try ended; *code* is that of the job's own program. Nothing for one that did well."""
+    """Return why one attempt ended; *code* is the exit code of the program. Empty if it succeeded."""
     if taken:
         told = str(attempt["statusReason"])
-        return f"the machine was taken away ({'it gave notice' if told == EXITED else told})"
+        return f"the machine was reclaimed ({'after a notice' if told == EXITED else told})"
     container = attempt.get("container", {})
     if code == 0 and not container.get("reason"):
         return ""
@@ -77,9 +78,9 @@ def _words(container: Mapping[str, Any], code: int | None, said: str) -> str:
 
 
 def was_reclaimed(attempt: Mapping[str, Any], job: Mapping[str, Any]) -> bool:
-    """Say whether the machine of a try of *job* was taken away, or the job left it at its notice.
+    """Return whether an attempt of *job* was preempted, or ended after a notice.
 
-    What does not run on spot machines is not tried again after that code, which is then its own.
+    On machines that are not spot machines, that exit code counts as the program's own.
     """
     said = str(attempt.get("statusReason", ""))
     left = said == EXITED and attempt.get("container", {}).get("exitCode") == LEFT
@@ -89,22 +90,22 @@ def was_reclaimed(attempt: Mapping[str, Any], job: Mapping[str, Any]) -> bool:
 
 
 def reclaimed(job: Mapping[str, Any]) -> str:
-    """Say how many tries of *job* were no failure of its own, if any were."""
+    """Return a message about preempted attempts of *job*, if there were any."""
     attempts = job.get("attempts", ())
     taken = sum(was_reclaimed(attempt, job) for attempt in attempts)
     if not taken:
         return ""
-    return f"{taken} of {len(attempts)} tries ended because the machine was reclaimed"
+    return f"{taken} of {len(attempts)} attempts ended because the machine was reclaimed"
 
 
 def _given_up(said: str) -> str:
     code = said.removeprefix(GIVEN_UP)
-    return f"max_queue_wait is over: {STUCK.get(code, code)} ({said})" if code != said else ""
+    return f"max_queue_wait has passed: {STUCK.get(code, code)} ({said})" if code != said else ""
 
 
 def _signal(code: int) -> str:
     return {
-        75: ": to be tried again",
+        75: ": another attempt is needed",
         137: ": killed",
         143: ": told to end",
         139: ": segmentation fault",

@@ -1,4 +1,4 @@
-"""Jobs that reach the store by signed URLs: for images without Python, and accounts without a job role."""
+"""Jobs that access the store with signed URLs: for images without Python, and accounts without a job role."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ from runspec_jobs.provider import (
 # https://docs.aws.amazon.com/AmazonS3/latest/userguide/using-presigned-url.html
 LONGEST_S = 7 * 86_400
 
-START = ("/bin/sh", "-c", *inside_signed())  # the words of a container before the user's
+START = ("/bin/sh", "-c", *inside_signed())  # the command of a container before the user's own
 
 
 def mark(method: str, where: str) -> dict[str, str]:
-    """Give what stands in a plan for the signed URL of a key; the client knows the methods."""
+    """Return the placeholder in a plan for the signed URL of a key; the client signs it for *method*."""
     return {"$signed": f"{method} {where}"}
 
 
@@ -39,7 +39,7 @@ def files_key(run: str, options: AwsOptions) -> str:
 
 
 def step(spec: Spec, run: str, facts: Facts) -> Step:
-    """Give the step that tells the job what to get and to send; what it makes goes with the record."""
+    """Return the step that writes the list of files to read and write; it is deleted with the record."""
     options: AwsOptions = facts.options
     do: Request = s3(
         "put_object",
@@ -51,7 +51,7 @@ def step(spec: Spec, run: str, facts: Facts) -> Step:
 
 
 def lines(spec: Spec, run: str, facts: Facts) -> Iterator[Line]:
-    """Give the list that runspec_agent's signed.sh reads, one NAME=VALUE in each line."""
+    """Yield the lines of the list that runspec_agent's signed.sh reads, one NAME=VALUE each."""
     options: AwsOptions = facts.options
     again = spec.retry.attempts > 1 or spec.retry.spot_attempts > 1
     claim = key(options, "runs", run, "claim")
@@ -75,12 +75,12 @@ def lines(spec: Spec, run: str, facts: Facts) -> Iterator[Line]:
 
 
 def problems(spec: Spec, options: AwsOptions) -> Iterator[Problem]:
-    """Give what a shell with signed URLs cannot do, each with a way out."""
-    hint = "name a job_role, and take files: signed out of the profile"
+    """Yield problems of a spec that needs more than signed URLs, each with a hint."""
+    hint = "set job_role and remove files: signed in the profile"
     yield from signed_problems(spec, hint)
     for i, mount in enumerate(spec.mounts):
         if mount.scheme == "store":
-            what = "a signed URL is of one object, and not of all under a prefix"
+            what = "a signed URL permits access to one object, not to all objects under a prefix"
             yield Problem(("mounts", i, "source"), what, f"mount a folder, or {hint}")
     yield from _times(spec, options)
 
@@ -89,17 +89,19 @@ def _times(spec: Spec, options: AwsOptions) -> Iterator[Problem]:
     good_s = options.signed_for
     if good_s > LONGEST_S:
         hint = "set signed_for: 7d or less"
-        yield Problem(("provider",), f"signed_for: {good_s} s, and S3 signs for 7 days", hint)
+        yield Problem(
+            ("provider",), f"signed_for: {good_s} s, and S3 signs for 7 days at most", hint
+        )
     elif spec.outputs and (spec.timeout or 0) >= good_s:
-        what = f"{spec.timeout} s, and the URLs that outputs are sent to are good for {good_s} s"
-        yield Problem(("timeout",), what, "set providers.aws-batch.signed_for to more, 7d at most")
+        what = f"{spec.timeout} s, and the URLs for outputs are valid for {good_s} s"
+        yield Problem(("timeout",), what, "increase providers.aws-batch.signed_for, to 7d at most")
     what = (
-        f"files: signed: the URLs are good for {_length(good_s)} from now, and end earlier with "
-        "temporary credentials: the wait in the queue, the job and its outputs have that long"
+        f"files: signed: the URLs are valid for {_length(good_s)} from now, and expire earlier with "
+        "temporary credentials: the wait in the queue, the job and its outputs must fit into this time"
     )
     yield Problem(("provider",), what, severity="note")
     if spec.retry.attempts > 1:
-        what = "kept by AWS Batch alone: a reclaimed machine counts as a failure"
+        what = "counted by AWS Batch only: a preempted attempt counts as a failure"
         yield Problem(("retry", "attempts"), what, severity="note")
 
 

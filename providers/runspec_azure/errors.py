@@ -53,20 +53,20 @@ def translated(what: str, ways: Ways = BATCH) -> Iterator[None]:
             yield
     except exceptions.ClientAuthenticationError as exc:
         if _unreachable(exc):
-            text = f"{what}: the login cannot be reached: {told(exc)}"
+            text = f"{what}: the login cannot be reached: {first_line(exc)}"
             raise RemoteError(text, transient=True) from exc
-        raise CredentialsError(f"{what}: {told(exc)}", ways.login) from exc
+        raise CredentialsError(f"{what}: {first_line(exc)}", ways.login) from exc
     except exceptions.DecodeError as exc:
         raise NoAnswer(f"{what}: the reply was cut off") from exc
     except exceptions.HttpResponseError as exc:
         raise _refused(what, exc, ways) from exc
     except exceptions.ServiceRequestError as exc:
         if any(word in f"{exc.inner_exception!r} {exc}" for word in NEVER_CAME):
-            text = f"{what}: Azure cannot be reached: {told(exc)}"
+            text = f"{what}: Azure cannot be reached: {first_line(exc)}"
             raise RemoteError(text, transient=True) from exc
-        raise NoAnswer(f"{what}: {told(exc)}") from exc
+        raise NoAnswer(f"{what}: {first_line(exc)}") from exc
     except exceptions.AzureError as exc:
-        raise NoAnswer(f"{what}: {told(exc)}") from exc
+        raise NoAnswer(f"{what}: {first_line(exc)}") from exc
     except bulk.BaseError as exc:
         raise _bulk_refused(what, exc, ways) from exc
     except ValueError as exc:  # half a reply is no JSON; a key is no base64
@@ -86,13 +86,13 @@ def _trusted(what: str) -> Iterator[None]:
 
 
 def _unreachable(exc: exceptions.ClientAuthenticationError) -> bool:
-    """Say whether nobody was asked for a token: azure-identity tells that as it tells a login that is refused."""
+    """Return whether nobody was asked for a token: azure-identity tells that as it tells a login that is refused."""
     far = (exceptions.ServiceRequestError, exceptions.ServiceResponseError)
     return isinstance(exc.__cause__, far) or any(word in str(exc) for word in NEVER_CAME)
 
 
-def told(exc: BaseException) -> str:
-    """Give the first line of what *exc* says, without what signs a URL."""
+def first_line(exc: BaseException) -> str:
+    """Return the first line of what *exc* says, without what signs a URL."""
     text = getattr(exc, "message", None) or str(exc)
     return SIGNATURE.sub(r"\1=...", str(text).strip().partition("\n")[0])
 
@@ -110,7 +110,7 @@ def _refused(what: str, exc: exceptions.HttpResponseError, ways: Ways) -> Except
 
 
 def _message(exc: exceptions.HttpResponseError) -> str:
-    """Give the service's message and the details beside it, without its ids and times."""
+    """Return the service's message and the details beside it, without its ids and times."""
     error: Any = exc.error
     first = str(getattr(error, "message", None) or exc.message or "").partition("\n")[0]
     text = HTML.sub("", first)
@@ -119,7 +119,7 @@ def _message(exc: exceptions.HttpResponseError) -> str:
 
 
 def service_code(exc: BaseException | None) -> str:
-    """Give the service's own code of a refusal, or nothing."""
+    """Return the service's own code of a refusal, or nothing."""
     if not isinstance(exc, exceptions.HttpResponseError):
         return ""
     model: Any = exc.model
@@ -128,12 +128,12 @@ def service_code(exc: BaseException | None) -> str:
 
 
 def code_of(exc: BaseException) -> str:
-    """Give the service's own code of what became a RemoteError, or nothing."""
+    """Return the service's own code of what became a RemoteError, or nothing."""
     return service_code(exc.__cause__)
 
 
 def status_of(exc: BaseException) -> int:
-    """Give the HTTP status of what became a RemoteError, or 0."""
+    """Return the HTTP status of what became a RemoteError, or 0."""
     cause = exc.__cause__
     return int(getattr(cause, "status_code", None) or 0)
 

@@ -72,7 +72,7 @@ class Signer:
         self._delegated: tuple[float, UserDelegationKey] | None = None
 
     def with_urls(self, value: Any) -> Any:
-        """Give *value* with what is signed for every `{"$signed": ...}`; not to be kept anywhere."""
+        """Return *value* with what is signed for every `{"$signed": ...}`; not to be kept anywhere."""
         if isinstance(value, Mapping):
             if value.keys() == {"$signed"}:
                 return self._sign(value["$signed"])
@@ -122,7 +122,7 @@ class Signer:
         return datetime.fromisoformat(str(found.signed_expiry))
 
     def _key(self, wanted_s: float) -> UserDelegationKey:
-        """Give a key that outlives what it signs: a signature ends with its key.
+        """Return a key that outlives what it signs: a signature ends with its key.
 
         https://learn.microsoft.com/rest/api/storageservices/create-user-delegation-sas
         """

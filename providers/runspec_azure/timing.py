@@ -35,7 +35,7 @@ class PollScheduler:
         self._next_s = -math.inf  # when the next turn is: not all at once
 
     def due(self, log: Hashable, mark: str) -> bool:
-        """Say whether to ask *log*. One whose *mark* has changed is not kept waiting."""
+        """Return whether to ask *log*. One whose *mark* has changed is not kept waiting."""
         known = self._quiet.get(log)
         if known is None or known.mark != mark or known.new:
             return True  # who follows goes on behind what was new, at another mark; who does not reads it again
@@ -47,7 +47,7 @@ class PollScheduler:
         waited = self.clock() - known.at_s >= self.pause_s() * shared
         return waited and self.clock() >= self._next_s
 
-    def told(
+    def note(
         self, log: Hashable, mark: str, *, new: bool, calls: int = 1, last: bool = False
     ) -> None:
         """Note what came of asking *log*; *last* says that nothing can follow what it has now."""

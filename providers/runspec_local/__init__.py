@@ -9,7 +9,7 @@ if TYPE_CHECKING:
 
 
 def __getattr__(name: str) -> Any:
-    """Load the provider when asked for: the supervisor imports this package and not pydantic."""
+    """Load the provider on first access, because the supervisor imports this package without pydantic."""
     if name == "PROVIDER":
         from runspec_local.provider import PROVIDER
 

@@ -1,4 +1,4 @@
-"""The hands of the local provider: folders, environments, images, and the supervisor of each run."""
+"""The client of the local provider: folders, environments, images, and the supervisor of each run."""
 
 from __future__ import annotations
 
@@ -40,16 +40,16 @@ from runspec_local.store import is_whole, put, remove
 from runspec_local.supervisor import durable, elastic, events, process, reaper
 
 READY_S = 30.0
-LEAVE_S = 10.0  # for a supervisor to go, beyond the grace of its nodes
+LEAVE_S = 10.0  # for a supervisor to end, in addition to the grace period of its nodes
 BOOTSTRAP = "import sys; sys.path.insert(0, sys.argv.pop(1)); from runspec_local.supervisor.reaper import main; main()"
 
 
 class _NotReached(RemoteError):
-    """Who was asked did not say anything: for a call that may have changed something, no answer."""
+    """The error that a program did not answer; the outcome of a call that may have changed something is unknown."""
 
 
 class LocalClient:
-    """Carries out the requests of a local plan. *root* is where the store and the runs lie."""
+    """Carries out the requests of a local plan. *root* is the folder of the store and the runs."""
 
     poll_s = 0.05
 
@@ -137,7 +137,7 @@ class LocalClient:
             self._end(run)
 
     def stop(self, run: str, tasks: Collection[int]) -> None:
-        """The wish is on the disk first: a supervisor looks before it begins a task, and when it is woken."""
+        """Write the request to the disk and wake the supervisor, which also reads it before it starts a task."""
         folder = self._folder(run)
         with self._in_words():
             if folder.exists():
@@ -172,7 +172,7 @@ class LocalClient:
 
     @contextlib.contextmanager
     def _in_words(self) -> Iterator[None]:
-        """Turn what the file system or an engine refuses into what a client may raise."""
+        """Translate errors of the file system or of an engine to the errors that a client may raise."""
         try:
             yield
         except TimeoutError as exc:
@@ -181,7 +181,7 @@ class LocalClient:
             raise RemoteError(errors.described(exc, self.root), errors.way_out(exc)) from exc
 
     def _make_root(self) -> None:
-        """Make the folder of all that lies here: its owner's alone, as jobs and outputs are."""
+        """Make the root folder, which only its owner can access, as jobs and outputs are private."""
         self.root.mkdir(mode=0o700, parents=True, exist_ok=True)
 
     def _folder(self, run: str) -> Path:
@@ -204,7 +204,7 @@ class LocalClient:
             what = (
                 f"cannot get the image {params['image']}: {container_engine.last_line(done.stderr)}"
             )
-            raise RemoteError(what, "is its name right, and are you logged in to its registry?")
+            raise RemoteError(what, "check its name, and that you are logged in to its registry")
         return {"image": params["image"]}
 
     def _build_image(self, params: Mapping[str, Any]) -> Response:
@@ -226,7 +226,7 @@ class LocalClient:
         self._make_root()
         (folder / "logs").mkdir(parents=True, exist_ok=True)
         os.chmod(folder, 0o700)
-        # A container's user may be anybody; the folder keeps everybody else out.
+        # A container may run as any user; the run's folder above keeps other users out.
         mode = 0o600 if params["engine"] == "process" else 0o644
         for name, content in (("inside.sh", inside_sh()), ("runspec_inside.pyz", inside_zipapp())):
             _write(folder / name, content, mode)
@@ -241,12 +241,12 @@ class LocalClient:
         return {"run": params["run"]}
 
     def _killed(self, run: str) -> Iterator[Path]:
-        """Give the folders of earlier runs of the same spec whose supervisors were killed."""
+        """Yield the folders of earlier runs of this spec whose supervisors were killed."""
         for folder in (self.root / "runs").glob(f"{run.rpartition('-')[0]}-*"):
             try:
                 who = status.supervisor(folder)
             except RunspecError:
-                continue  # nobody knows; it does not stand in the way of another
+                continue  # its state is unknown; that must not hinder a new run
             if who is None or folder.name == run or process.alive(who):
                 continue
             if events.last(events.read(folder / "events.jsonl"), "end") is None:
@@ -264,15 +264,15 @@ class LocalClient:
                 cwd="/",
                 start_new_session=True,
             )
-        supervisor.returncode = 0  # it outlives us: not ours to wait for
-        assert supervisor.stdin and supervisor.stdout, "BUG: both were asked for"
+        supervisor.returncode = 0  # it runs on after this process, which must not wait for it
+        assert supervisor.stdin and supervisor.stdout, "BUG: both are pipes"
         with supervisor.stdin as pipe, supervisor.stdout as answer:
             pipe.write(secrets)
             pipe.close()
             self._await_ready(answer.fileno(), folder)
 
     def _await_ready(self, answer: int, folder: Path) -> None:
-        """Wait until the supervisor has claimed the run; it says so, or ends."""
+        """Wait until the supervisor reports that it has claimed the run, or ends."""
         ready, _, _ = select.select([answer], [], [], READY_S)
         if not ready:
             raise NoAnswer(f"the supervisor did not answer in {READY_S:.0f} s")
@@ -283,7 +283,7 @@ class LocalClient:
             raise RemoteError(f"the supervisor did not start: {why}", f"see {folder}")
 
     def _remove_run(self, run: str, folder: Path) -> None:
-        """End *run* and take its folder away, while no supervisor can begin to run it."""
+        """End *run* and remove its folder, under a lock so that no supervisor can start it."""
         with contextlib.ExitStack() as stack:
             if folder.exists():
                 stack.enter_context(self._unsupervised(folder))
@@ -292,8 +292,8 @@ class LocalClient:
 
     @contextlib.contextmanager
     def _unsupervised(self, folder: Path) -> Iterator[None]:
-        """Hold the lock that a supervisor holds for life. One that has it is told to end first."""
-        with contextlib.suppress(OSError):  # a full disk: the lock alone will do
+        """Hold the lock that a supervisor holds while it lives; a running supervisor is told to end first."""
+        with contextlib.suppress(OSError):  # on a full disk, the lock alone is enough
             (folder / "cancel").touch(mode=0o600)
         lock = os.open(folder / "supervisor.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:
@@ -308,7 +308,9 @@ class LocalClient:
         while not process.locked(lock):
             over_s = time.monotonic() - until
             if over_s > LEAVE_S:
-                raise TimeoutError(errno.ETIMEDOUT, "its supervisor does not end", str(folder))
+                raise TimeoutError(
+                    errno.ETIMEDOUT, "the supervisor of the run does not end", str(folder)
+                )
             if over_s > 0:
                 self._signal(folder, signal.SIGKILL)
             time.sleep(self.poll_s)
@@ -321,7 +323,7 @@ class LocalClient:
                 os.kill(who["pid"], number)
 
     def _end(self, run: str) -> None:
-        """End all that is left of *run* whether its supervisor lives or not."""
+        """End all processes and containers of *run*, whether its supervisor is alive or not."""
         job = status.job(self._folder(run))
         reaper.settle(self._folder(run))
         process.end_all(run, job.get("grace_s", 0))
@@ -331,7 +333,7 @@ class LocalClient:
 
 
 def _write(path: Path, content: bytes, mode: int) -> None:
-    """Put *content* at *path* with *mode*, whatever the umask."""
+    """Write *content* to *path* with *mode*, independent of the umask."""
     with open(
         os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, mode), "wb"
     ) as file:

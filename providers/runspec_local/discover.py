@@ -1,4 +1,4 @@
-"""What this machine is and has, as facts for a plan."""
+"""Facts about this machine for a plan."""
 
 from __future__ import annotations
 
@@ -34,32 +34,32 @@ def survey(spec: Spec, options: LocalOptions) -> Mapping[str, Any]:
 
 
 def _places(root: str, scheme: str, spec: Spec) -> dict[str, bool]:
-    """Say of each place that is mounted by *scheme* whether it is there, where the plan has it."""
+    """Return for each place that is mounted with *scheme* whether it exists in the folder that the plan uses."""
     places = [mount.place for mount in spec.mounts if mount.scheme == scheme]
     return {place: Path(f"{root}/{scheme}/{place}").is_dir() for place in places}
 
 
 def root(options: LocalOptions) -> str:
-    """Give where runs and the store lie. Raises UsageError where that is in nobody's home."""
+    """Return the folder of the runs and the store. Raise UsageError if `~name` cannot be expanded."""
     if options.root is None:
         return str(state_folder() / "local")
     try:
         return str(Path(options.root).expanduser())
     except RuntimeError as exc:
         hint = "set providers: {local: {root: /a/folder}}"
-        raise UsageError(f"root: nobody knows the home folder in '{options.root}'", hint) from exc
+        raise UsageError(f"root: no such user: cannot expand '{options.root}'", hint) from exc
 
 
 def _gpus() -> int:
-    """Count NVIDIA devices as their driver shows them."""
+    """Return the number of NVIDIA devices that the driver shows."""
     return sum(1 for path in Path("/dev").glob("nvidia[0-9]*"))
 
 
 def _engine(spec: Spec, options: LocalOptions) -> dict[str, Any]:
-    """Pick the engine: the first that works and has the image, or may be able to get it."""
+    """Return the engine to use: the first that works and has the image, or may be able to pull it."""
     image = spec.container.image
     if image is None:
-        return {"engine": "process", "engine_why": "no image is asked for"}
+        return {"engine": "process", "engine_why": "the spec has no image"}
     if options.engine == "process":
         return {"engine": "process", "engine_why": "engine: process"}
     if options.engine != "auto":
@@ -77,7 +77,7 @@ def _engine(spec: Spec, options: LocalOptions) -> dict[str, Any]:
 
 
 def _no_image(name: str, image: str) -> str | None:
-    """Images named localhost/... come from no registry: they are here or nowhere."""
+    """Return why the engine cannot run *image*, or None. Images named localhost/... cannot be pulled."""
     if not image.startswith("localhost/"):
         return None
     try:
@@ -87,7 +87,7 @@ def _no_image(name: str, image: str) -> str | None:
 
 
 def _python(spec: Spec, options: LocalOptions) -> dict[str, Any]:
-    uv = find_uv()  # without it no environment can be built: nothing of the spec is wrong
+    uv = find_uv()  # without uv no environment can be built, which is not an error of the spec
     try:
         path, version = find_python(uv, spec.container.python, options.python)
     except (Unavailable, UsageError) as exc:
@@ -96,7 +96,7 @@ def _python(spec: Spec, options: LocalOptions) -> dict[str, Any]:
 
 
 def examine(options: LocalOptions) -> Iterator[Finding]:
-    """Say what runs jobs here and what does not."""
+    """Yield findings about the tools that run jobs on this machine."""
     try:
         yield _writable(Path(root(options)))
     except UsageError as exc:

@@ -1,4 +1,4 @@
-"""What the file system refuses, in words: what, where, and what to do. Standard library only."""
+"""Messages for errors of the file system. Standard library only."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ MORE_ROOM = "free some space, or set RUNSPEC_HOME to a folder on another disk"
 
 
 def described(exc: OSError, place: Path) -> str:
-    """Return where *exc* was and why; *place* stands for a file that the system does not name.
+    """Return the path and reason of *exc*; *place* is used if the error names no file.
 
-    A write to an open file names none, and an error that is no system call's has no errno, only its text.
+    An error of a write to an open file names no file, and one that no system call raised has no errno, only a text.
 
     >>> described(OSError(28, "No space left on device"), Path("/runs/r-1"))
     '/runs/r-1: no space left on device'
@@ -25,12 +25,12 @@ def described(exc: OSError, place: Path) -> str:
 
 
 def way_out(exc: OSError) -> str | None:
-    """Return what the user may do about *exc*, where that is known."""
+    """Return a hint for *exc*, or None if there is none."""
     return MORE_ROOM if exc.errno in FULL else None
 
 
 def of_copy(text: str, place: Path) -> OSError:
-    """Return the error of which `shutil.copytree` has kept the *text* alone, while it made *place*.
+    """Return the OSError of which `shutil.copytree` kept only the *text*, when it copied to *place*.
 
     >>> of_copy("[Errno 28] No space left on device: '/a' -> '/b'", Path("/b"))
     OSError(28, "No space left on device: '/a' -> '/b'")

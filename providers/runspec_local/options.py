@@ -11,7 +11,7 @@ from runspec_jobs.provider import Anyone, Options, Seconds, Truth, User, Word
 
 
 def _absolute(path: str) -> str:
-    """Refuse what would depend on the folder that runspec is called from."""
+    """Return *path*. Raise an error for a relative path, which would depend on the current folder."""
     if not path.startswith(("/", "~")):
         facts = {"what": f"'{path}' is not an absolute path", "hint": "begin it with / or ~"}
         raise PydanticCustomError("runspec", "{what}", facts)

@@ -1,4 +1,4 @@
-"""From a spec to the steps that run it on this machine."""
+"""The steps of a plan that run a spec on this machine."""
 
 from __future__ import annotations
 
@@ -137,14 +137,14 @@ def _job(spec: Spec, run: str, facts: Facts) -> Step:
             timeout_s=spec.timeout,
             grace_s=facts.options.grace,
             **_shared(spec),
-            **reach(spec, ""),  # there is no rule between loopback addresses
+            **reach(spec, ""),  # loopback addresses need no firewall rule
         ),
         request("remove_run", run=run, folder=folder),
     )
 
 
 def _shared(spec: Spec) -> dict[str, Any]:
-    """Give what only some jobs have."""
+    """Return the parameters that only some jobs have."""
     nodes = spec.cluster.nodes
     found: dict[str, Any] = {}
     if spec.global_batch is not None:
@@ -161,12 +161,12 @@ def _count(spec: Spec) -> str:
     nodes, count = spec.cluster.nodes.max, len(tasks(spec))
     text = f"{nodes} nodes" if nodes > 1 else "1 node"
     if spec.cluster.nodes.elastic:
-        text = f"{spec.cluster.nodes.min} to {nodes} nodes that come and go"
+        text = f"{spec.cluster.nodes.min} to {nodes} nodes (elastic)"
     return f"{count:,} tasks of {text}" if spec.sweep else text
 
 
 def _fitting(spec: Spec, facts: Facts) -> int:
-    """Give how many tasks this machine runs at once: as many as their cores fit, at least one."""
+    """Return how many tasks run at once: as many as fit on this machine's cores, and at least one."""
     needed = (spec.cluster.cpus or 1) * spec.cluster.nodes.max
     return max(1, int(facts.survey["cpus"]) // needed)
 
@@ -174,7 +174,9 @@ def _fitting(spec: Spec, facts: Facts) -> int:
 def _mount(mount: Mount, facts: Facts) -> dict[str, Any]:
     root = facts.survey["root"]
     sources = {"store": f"{root}/store/{mount.place}", "shared": f"{root}/shared/{mount.place}"}
-    contained = facts.survey["engine"] != "process"  # an engine holds a mount to its mode
+    contained = (
+        facts.survey["engine"] != "process"
+    )  # a container engine enforces the mode of a mount
     if mount.scheme == "file":
         source = _blob(facts, facts.sources[mount.name])
     else:

@@ -1,4 +1,4 @@
-"""The local provider, as the core sees it."""
+"""The local provider, as the core uses it."""
 
 from __future__ import annotations
 
@@ -24,7 +24,9 @@ class LocalProvider:
         return plan.steps(spec, run, facts)
 
     def survey(self, spec: Spec, options: Any) -> Mapping[str, Any]:
-        from runspec_local.discover import survey  # looks at this machine: not for the pure half
+        from runspec_local.discover import (
+            survey,
+        )  # reads facts about this machine: not allowed in the pure half
 
         return survey(spec, options)
 
@@ -37,7 +39,7 @@ class LocalProvider:
         from runspec_local.client import LocalClient
         from runspec_local.discover import root
 
-        # Without a spec nothing was surveyed: gc looks at what is there, whatever made it.
+        # `gc` connects without a spec, and so without discovery
         return LocalClient(facts.survey.get("root") or root(facts.options))
 
 

@@ -1,4 +1,4 @@
-"""Plain names for what was saved: links to the objects, or copies where the file system has no links."""
+"""Publish saved files under their own paths: as links to the objects, or copies if the file system has no links."""
 
 from __future__ import annotations
 
@@ -8,22 +8,39 @@ import secrets
 import shutil
 from collections.abc import Sequence
 from pathlib import Path
+from typing import NamedTuple
 
-from runspec_jobs.provider import Publication, RemoteError, unpublished
+from runspec_jobs.provider import Copy, RemoteError, publish as publish_outputs
 from runspec_local.supervisor import durable
 
 
 def publish(folder: Path) -> list[str]:
-    """Give the newest saves of the run in *folder* their plain names; return a line for each that cannot be had."""
+    """Publish the newest saves of the run in *folder*; return a line for each file that cannot be published."""
     saved = folder / "outputs"
-
-    def read(keys: Sequence[str]) -> list[bytes | None]:
-        return [_content(saved / key) for key in keys]
-
     keys = [path.relative_to(saved).as_posix() for path in saved.glob("*/*/*/.runspec/*")]
-    for left in unpublished("", keys, read):
-        _finish(saved, left)
-    return []
+    return publish_outputs(_Folder(saved), "", keys)
+
+
+class _Folder(NamedTuple):
+    saved: Path
+
+    def holds(self, key: str) -> bool:
+        del key
+        return True
+
+    def read_all(self, keys: Sequence[str]) -> list[bytes | None]:
+        return [_content(self.saved / key) for key in keys]
+
+    def put(self, key: str, content: bytes) -> None:
+        durable.write(self.saved / key, content)
+
+    def remove_all(self, keys: Sequence[str], folder: str) -> None:
+        for key in keys:
+            _remove(self.saved / key, self.saved / folder)
+
+    def copy_all(self, copies: Sequence[Copy], folder: str) -> None:
+        for copy in copies:
+            _link(self.saved / copy.source, self.saved / copy.target, self.saved / folder)
 
 
 def _content(path: Path) -> bytes | None:
@@ -33,18 +50,8 @@ def _content(path: Path) -> bytes | None:
         return None
 
 
-def _finish(saved: Path, left: Publication) -> None:
-    top = saved / left.folder
-    durable.write(saved / left.key, left.begun())
-    for key in left.stale:
-        _remove(saved / key, top)
-    for copy in left.copies:
-        _link(saved / copy.source, saved / copy.target, top)
-    durable.write(saved / left.key, left.note())
-
-
 def _remove(path: Path, top: Path) -> None:
-    """Remove a file, and the folders up to *top* that have nothing in them then: a file may come there."""
+    """Remove a file, and folders up to *top* that are then empty, since a file may take their place."""
     _stay(path, top)
     with contextlib.suppress(FileNotFoundError, NotADirectoryError):
         path.unlink()
@@ -62,15 +69,15 @@ def _link(source: Path, target: Path, top: Path) -> None:
             os.link(source, part)
         except FileNotFoundError:
             raise
-        except OSError:  # there are no links, or too many of this file
+        except OSError:  # the file system has no links, or the file has too many
             shutil.copyfile(source, part)
             part.chmod(0o600)
         os.rename(part, target)
     finally:
-        part.unlink(missing_ok=True)  # a rename to another name of the same file does nothing
+        part.unlink(missing_ok=True)  # renaming a file to another of its links does nothing
 
 
 def _stay(path: Path, top: Path) -> None:
-    """Raise RemoteError where a link leads *path* out of its output."""
+    """Raise RemoteError if a link leads *path* out of its output."""
     if not path.parent.resolve().is_relative_to(top.resolve()):
         raise RemoteError(f"a link leads {path.parent} out of {top}", "remove the link")

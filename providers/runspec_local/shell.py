@@ -1,4 +1,4 @@
-"""Ways into a node that runs here: a shell where it works, and its ports."""
+"""Access to a running node: a shell in its environment, and its ports."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from runspec_local.session.container_engine import engine
 from runspec_local.supervisor import events, process
 from runspec_local.supervisor.node import INSIDE, Node, host
 
-# What the terminal is belongs to whoever sits at it, not to the job.
+# The type of the terminal depends on the user's terminal, not on the job.
 TERMINAL = ("TERM", "COLORTERM")
 PLAIN = "/bin/sh"
-BEST = "command -v bash >/dev/null 2>&1 && exec bash; exec sh"  # whatever the image has
+BEST = "command -v bash >/dev/null 2>&1 && exec bash; exec sh"  # the best shell of the image
 PYTHON = "command -v python3 || command -v python"
 ADDRESS = "{{range .NetworkSettings.Networks}}{{.IPAddress}} {{end}}"
 
@@ -28,10 +28,10 @@ def shell(
     *,
     terminal: bool,
 ) -> ExecSpec:
-    """Give what starts *words*, or a shell, where node *at* of the run in *folder* works.
+    """Return the command that starts *words*, or a shell, in the folder of node *at* of the run in *folder*.
 
-    As a process it has the very environment that the node was started with, secrets too: the kernel
-    shows it to whoever owns the process, and it goes to another process of the same owner.
+    For a process, it has the same environment as the node, including secrets: the kernel shows it to the owner of the
+    process, and the new process has the same owner.
     """
     node = _running(folder, at)
     if node.contained:
@@ -44,14 +44,14 @@ def shell(
 
 
 def _started(words: Sequence[str]) -> tuple[str, ...]:
-    """Give what starts *words* as a shell does, and says what is not there with code 127."""
+    """Return a command that starts *words* as a shell does, with exit code 127 if the program does not exist."""
     return (PLAIN, "-c", 'exec "$@"', PLAIN, *words)
 
 
 def _exec(
     node: Node, words: Sequence[str], caller: Mapping[str, str], *, terminal: bool
 ) -> tuple[str, ...]:
-    """Give the engine's words; what is started has the container's environment and folder."""
+    """Return the engine's command line; the new process gets the container's environment and folder."""
     line = [node.job["engine"], "exec", "--interactive"]
     if terminal:
         line.append("--tty")
@@ -62,10 +62,10 @@ def _exec(
 
 
 def tunnel(folder: Path, at: tuple[int, int], port: int) -> Route:
-    """Give the way to *port* of node *at*.
+    """Return the route to *port* of node *at*.
 
-    A process has an address of this machine's. A container's loopback address is in a network of its
-    own: where the image has a Python, that leads there; else the container's own address does.
+    A process has an address of this machine. A container's loopback address is in its own network: if the image has a
+    Python, that relays the connection; otherwise the container's own address is used.
     """
     node = _running(folder, at)
     if not node.contained:
@@ -80,13 +80,13 @@ def tunnel(folder: Path, at: tuple[int, int], port: int) -> Route:
     inspected = node.network if node.job["nodes"] > 1 else node.container
     addresses = engine(name, "container", "inspect", "--format", ADDRESS, inspected).stdout.split()
     if not addresses:
-        what = f"there is no way into the container {node.container}"
+        what = f"cannot connect to the container {node.container}"
         raise Unavailable(what, "use an image that has python3")
     return Address(addresses[0], port)
 
 
 def _running(folder: Path, at: tuple[int, int]) -> Node:
-    """Give the node in the try that runs. Raises Unavailable where none does."""
+    """Return the node in its running attempt. Raise Unavailable if it is not running."""
     task, rank = at
     own = [
         e
@@ -96,12 +96,12 @@ def _running(folder: Path, at: tuple[int, int]) -> Node:
     who = status.supervisor(folder)
     alive = who is not None and process.alive(who)
     if not own or own[-1]["state"] != "running" or not alive:
-        raise Unavailable(f"task {task}, node {rank} of {folder.name} does not run")
+        raise Unavailable(f"task {task}, node {rank} of {folder.name} is not running")
     return Node(status.job(folder), task, rank, own[-1]["attempt"])
 
 
 def _environment(node: Node, folder: Path) -> dict[str, str]:
-    """Give the environment that the node was started with, as the kernel has it. proc(5)"""
+    """Return the environment that the node was started with, as the kernel has it: proc(5)."""
     own = ("INDEX", "ATTEMPT") if "elastic" in node.job else ("TASK", "RANK", "ATTEMPT")
     marks = {name: node.words()[f"RUNSPEC_{name}"] for name in own}
     marked = {f"RUNSPEC_{name}={value}".encode() for name, value in marks.items()}
@@ -114,4 +114,4 @@ def _environment(node: Node, folder: Path) -> dict[str, str]:
                 continue
             if marked <= set(pairs):
                 return dict(os.fsdecode(pair).split("=", 1) for pair in pairs if b"=" in pair)
-    raise Unavailable(f"node {node.rank} of {folder.name} is just being started, or has ended")
+    raise Unavailable(f"node {node.rank} of {folder.name} is still starting, or has ended")

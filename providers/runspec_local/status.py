@@ -1,4 +1,4 @@
-"""What is to be read of a run on this machine: how it stands, what it prints, what it wrote."""
+"""Read a run on this machine: its status, logs and outputs."""
 
 from __future__ import annotations
 
@@ -27,19 +27,19 @@ CHUNK_BYTES = 1 << 20
 
 
 def job(folder: Path) -> dict[str, Any]:
-    """Give what was asked for, or nothing when that never got this far."""
+    """Return the parameters of the run, or an empty dict if it was never started."""
     return _kept(folder / "job.json", {"run", "engine", "grace_s"}) or {}
 
 
 def supervisor(folder: Path) -> dict[str, Any] | None:
-    """Give the identity of the process that stays with the run, or None when there was none."""
+    """Return the identity of the run's supervisor, or None if there was none."""
     return _kept(folder / "started.json", {"pid", "ticks", "boot"})
 
 
 def _kept(path: Path, names: set[str]) -> dict[str, Any] | None:
-    """Give what a file of a run says, or None where there is none.
+    """Return the content of a JSON file of a run, or None if it does not exist.
 
-    Raises RemoteError where it lacks one of *names*, and Newer where a newer version wrote it.
+    Raise RemoteError if it lacks one of *names*, and Newer if a newer version wrote it.
     """
     why = "it is damaged"
     try:
@@ -53,7 +53,7 @@ def _kept(path: Path, names: set[str]) -> dict[str, Any] | None:
         why = (exc.strerror or str(exc)).lower()
     except (ValueError, AttributeError):
         pass
-    hint = f"restore the file, or move {path.parent} away once nothing of the run goes on"
+    hint = f"restore the file, or move {path.parent} away after all processes of the run have ended"
     raise RemoteError(f"{path}: {why}", hint)
 
 
@@ -62,7 +62,7 @@ def status(folder: Path) -> Status:
     asked_to_end = (folder / "cancel").exists()
     if who is None:
         return Status(State.CANCELLED, "it had not started") if asked_to_end else Status(State.GONE)
-    alive = process.alive(who)  # before the events: it may end in between
+    alive = process.alive(who)  # read before the events, since it may end in between
     found = events.read(folder / "events.jsonl")
     nodes = tuple(_nodes(found))
     if end := events.last(found, "end"):
@@ -83,13 +83,13 @@ def status(folder: Path) -> Status:
 
 
 def _ended_with(nodes: Iterable[NodeStatus], state: State, reason: str) -> Iterator[NodeStatus]:
-    """Give *nodes*, of which nobody could say any more that they have ended, as they are without a supervisor."""
+    """Yield *nodes* with those that seem to run marked as ended, because their supervisor is dead."""
     for node in nodes:
         yield node if node.state.terminal else node._replace(state=state, reason=reason)
 
 
 def _nodes(found: list[events.Event]) -> Iterator[NodeStatus]:
-    """Give each node as its last event says, and its tries that are over."""
+    """Yield the status of each node after its last event, with its ended attempts."""
     of_node: dict[tuple[int, int], list[events.Event]] = {}
     for event in found:
         if event["event"] == "node":
@@ -102,7 +102,7 @@ def _nodes(found: list[events.Event]) -> Iterator[NodeStatus]:
 
 
 def _attempt(end: events.Event, began_s: float | None) -> Attempt:
-    """Give a try by the event of its end. Supervisors of older versions tell no reason and no times."""
+    """Return an attempt from the event of its end; older supervisors wrote no reason and no times."""
     code, reason = end["exit_code"], end.get("reason", "")
     return Attempt(end["attempt"], code, reason, False, began_s, end.get("at"))
 
@@ -122,7 +122,7 @@ class FileStream:
                 file.seek(offset)
                 data = file.read(CHUNK_BYTES)
         except FileNotFoundError:
-            data = b""  # the run was taken away since its streams were listed
+            data = b""  # the run was deleted after its streams were listed
         return Chunk(data, str(offset + len(data)))
 
 
@@ -135,7 +135,7 @@ def streams(folder: Path) -> list[FileStream]:
 
 
 def outputs(folder: Path) -> list[OutputFile]:
-    """Give all that was saved, as runspec_agent.transfer.folder_sync wrote it."""
+    """Return all saved files, as runspec_agent.transfer.folder_sync wrote them."""
 
     def opened(key: str, start: int, end: int | None) -> BinaryIO:
         assert (start, end) == (0, None), "BUG: files on this machine are read whole"
@@ -149,6 +149,6 @@ def outputs(folder: Path) -> list[OutputFile]:
 
 
 def changes(folder: Path) -> list[MembershipChange]:
-    """Give the changes of the nodes of an elastic job, as the first node of each generation wrote them down."""
+    """Return the membership changes of an elastic job, as the first node of each generation wrote them."""
     found = (folder / "elastic").glob("*/changes/[0-9]*")
     return changes_of((int(path.parents[1].name), path.read_bytes()) for path in found)

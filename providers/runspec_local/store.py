@@ -1,4 +1,4 @@
-"""Folders of the local store: put there whole or not at all, never changed, and taken away again."""
+"""Folders of the local store: each is written atomically, never changed, and can be deleted."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ from runspec_local.supervisor.durable import sync
 
 CHUNK_BYTES = 1 << 20
 PRIVATE = 0o700
-CLOSED = 0o555  # nothing in it is added or taken away
+CLOSED = 0o555  # no entry can be added or removed
 
 
 def is_whole(path: Path) -> bool:
-    """Say whether *path* was put there; it gets its name when it is whole."""
+    """Return whether *path* exists; a folder gets this name only when it is complete."""
     return path.is_dir()
 
 
 def put(bundle: Bundle, path: Path, progress: Progress) -> None:
-    """Make *path* hold *bundle*: copied beside it, and renamed when all is on the disk.
+    """Copy *bundle* to a temporary folder beside *path*, flush it to the disk, and rename it to *path*.
 
-    Of two that do it at once, both are right and one is kept.
+    If two processes do so at once, both copies are equal, and one is kept.
     """
     path.parent.mkdir(mode=PRIVATE, parents=True, exist_ok=True)
     _sweep(path)
@@ -41,7 +41,7 @@ def put(bundle: Bundle, path: Path, progress: Progress) -> None:
 
 
 def _sweep(path: Path) -> None:
-    """Take away what was begun for *path* by somebody who has died: nobody holds its lock."""
+    """Remove temporary folders for *path* of processes that have died: their locks are free."""
     for left in path.parent.glob(f".new-{path.name}-*"):
         with contextlib.suppress(OSError), _locked(left, fcntl.LOCK_NB):
             _take_away(left, ignore_errors=True)
@@ -49,7 +49,7 @@ def _sweep(path: Path) -> None:
 
 @contextlib.contextmanager
 def _fresh(path: Path) -> Iterator[Path]:
-    """Give a new folder beside *path*, locked, so that nobody takes it for a left-over."""
+    """Yield a new folder beside *path*, locked, so that no other process removes it as abandoned."""
     while True:
         fresh = path.with_name(f".new-{path.name}-{uuid.uuid4().hex[:8]}")
         fresh.mkdir(mode=0o755)
@@ -58,7 +58,7 @@ def _fresh(path: Path) -> Iterator[Path]:
                 stack.enter_context(_locked(fresh))
             except FileNotFoundError:
                 continue
-            if fresh.exists():  # and not swept away before it was locked
+            if fresh.exists():  # and it was not removed before it was locked
                 yield fresh
                 return
 
@@ -90,15 +90,15 @@ def _fill(fresh: Path, bundle: Bundle, progress: Progress) -> None:
 
 
 def _close_folders(top: Path) -> None:
-    """Put the names in *top* on the disk, and in every folder below it; no more may come."""
+    """Flush the names in *top*, and in all folders below it, and make them read-only."""
     for folder, _, _ in os.walk(top):
         os.chmod(folder, CLOSED)
         sync(Path(folder))
 
 
 def _take_away(top: Path, ignore_errors: bool = False) -> None:
-    """Remove *top*, and what its modes would keep in it."""
-    with contextlib.suppress(OSError):  # told by rmtree, if it matters
+    """Remove *top*, also if its modes forbid it."""
+    with contextlib.suppress(OSError):  # rmtree reports it if it matters
         os.chmod(top, PRIVATE)
         for at, folders, _ in os.walk(top):
             for name in folders:
@@ -107,7 +107,7 @@ def _take_away(top: Path, ignore_errors: bool = False) -> None:
 
 
 def _open_folder(path: str) -> None:
-    """Let its owner remove what is in it. A link's target is not in it."""
+    """Allow the owner to remove what is in the folder. Links are not followed."""
     if not os.path.islink(path):
         os.chmod(path, PRIVATE)
 
@@ -118,14 +118,14 @@ def _name(fresh: Path, path: Path) -> None:
     except OSError:
         if not path.is_dir():
             raise
-        _take_away(fresh)  # somebody else put the same content there first
+        _take_away(fresh)  # another process has written the same content there
     sync(path.parent)
 
 
 def remove(path: Path) -> None:
-    """Take *path* away, its name first, so that nobody finds half of it; content without it.
+    """Remove *path* if it exists, by renaming it first so that no process finds an incomplete folder.
 
-    What somebody who died had begun for it goes as well.
+    Temporary folders for *path* of processes that have died are removed, too.
     """
     _sweep(path)
     gone = path.with_name(f".gone-{path.name}")

@@ -134,8 +134,8 @@ class SlurmClient:
     def kept_runs(self) -> Sequence[str]:
         return self.shelf.folders("runs")
 
-    def litter(self, runs: Collection[str], made: Collection[str]) -> Iterable[Orphan]:
-        return OrphanFinder(self.shelf, self.queue).litter(runs, made)
+    def find_orphans(self, runs: Collection[str], made: Collection[str]) -> Iterable[Orphan]:
+        return OrphanFinder(self.shelf, self.queue).find_orphans(runs, made)
 
     def streams(self, run: str) -> Sequence[Stream]:
         if self.looks.seen(run) is None:
@@ -164,7 +164,7 @@ class SlurmClient:
 
 
 def named(argv: Sequence[str]) -> str:
-    """Give the run that a command line of sbatch is for: the job is named by it.
+    """Return the run that a command line of sbatch is for: the job is named by it.
 
     >>> named(["--parsable", "--job-name=hello-abc123"])
     'hello-abc123'
@@ -174,7 +174,7 @@ def named(argv: Sequence[str]) -> str:
 
 
 def _content(value: Any) -> bytes:
-    """Give what is put: text as it is, our part of the job by its hash."""
+    """Return what is put: text as it is, our part of the job by its hash."""
     if isinstance(value, str):
         return value.encode()
     if value["$inside"] != INSIDE_SHA256:
@@ -186,7 +186,7 @@ def _content(value: Any) -> bytes:
 
 
 def _variables(values: Mapping[str, str]) -> bytes:
-    """Give secrets as the job reads them: what may be in a value is all but NUL."""
+    """Return secrets as the job reads them: what may be in a value is all but NUL."""
     for name, value in values.items():
         if "\0" in value:
             raise RemoteError(

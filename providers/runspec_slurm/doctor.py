@@ -45,7 +45,7 @@ PATIENCE_S = 30.0
 
 
 def examine(options: SlurmOptions) -> Iterator[Finding]:
-    """Give what was found; whatever cannot be asked without what is missing is left out."""
+    """Yield what was found; whatever cannot be asked without what is missing is left out."""
     way = transport(options.host, options.ssh_options)
     said, done = _run(way, HAVE, *COMMANDS)
     if done is None:

@@ -51,7 +51,7 @@ def stage(options: Mapping[str, Any], folder: Path, engine: str | None) -> Itera
 
 
 def settings(options: Mapping[str, Any], folder: Path, engine: str | None) -> dict[str, Any]:
-    """Give the profile for a cluster below *folder*. It makes the folders that jobs share."""
+    """Return the profile for a cluster below *folder*. It makes the folders that jobs share."""
     found = {key: value for key, value in options.items() if key not in OWN}
     found["workspace"] = str(folder / "workspace")
     found["python"] = sys.executable
@@ -62,7 +62,7 @@ def settings(options: Mapping[str, Any], folder: Path, engine: str | None) -> di
 
 
 def kept(words: Iterable[str]) -> Iterator[str]:
-    """Give words of sbatch without those that name something of the real cluster.
+    """Yield words of sbatch without those that name something of the real cluster.
 
     >>> list(kept(["--constraint=ib", "-C", "ib", "-Cib", "--exclusive", "--prefer", "ib", "-v"]))
     ['--exclusive', '-v']
@@ -78,7 +78,7 @@ def kept(words: Iterable[str]) -> Iterator[str]:
 
 
 def shared(folder: Path, name: str) -> str:
-    """Give an empty folder that stands for one that the nodes of the real cluster share."""
+    """Return an empty folder that stands for one that the nodes of the real cluster share."""
     found = folder / "shared" / name
     found.mkdir(parents=True, exist_ok=True)
     return str(found)

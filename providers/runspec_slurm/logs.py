@@ -30,7 +30,7 @@ class Logs:
         self._fetched: dict[tuple[str, Place, int], bytes] = {}
 
     def streams(self, run: str) -> Sequence[Stream]:
-        """Give the streams there are; none for a job that has not opened its log yet."""
+        """Return the streams there are; none for a job that has not opened its log yet."""
         seen = self.looks.seen(run)
         record = (None if seen is None else self._record(run)) or {"nodes": 1}
         for place in () if seen is None else seen.logs:
@@ -43,7 +43,7 @@ class Logs:
         return 0 if seen is None else seen.logs.get(place, 0)
 
     def fetched(self, run: str, place: Place, start: int) -> bytes:
-        """Give the bytes from *start* that are there; with them come those that are likely to be asked for next."""
+        """Return the bytes from *start* that are there; with them come those that are likely to be asked for next."""
         key = (run, place, start)
         if key not in self._fetched:
             self._fetched.clear()
@@ -55,7 +55,7 @@ class Logs:
         return self._fetched.pop(key, b"")
 
     def _wanted(self, run: str, place: Place, start: int) -> Iterator[tuple[Place, int, int]]:
-        """Give what to fetch: this stream from *start*, then the others from where they were read to."""
+        """Yield what to fetch: this stream from *start*, then the others from where they were read to."""
         budget = AT_ONCE_BYTES
         later = [s for k, s in sorted(self._streams.items()) if k[0] == run and k[1:] > place]
         asked = [(place, start), *((s.place, s.read_to) for s in later)]

@@ -12,7 +12,7 @@ INSIDE = f"inside/{INSIDE_SHA256}.pyz"
 
 
 def of_run(run: str, *parts: str) -> str:
-    """Give a place of a run, relative to the workspace.
+    """Return a place of a run, relative to the workspace.
 
     >>> of_run("hello-abc123", "logs", "0-0.txt")
     'runs/hello-abc123/logs/0-0.txt'
@@ -21,11 +21,11 @@ def of_run(run: str, *parts: str) -> str:
 
 
 def folder(operation: str, **params: Any) -> Request:
-    """Give a request about the workspace."""
+    """Return a request about the workspace."""
     return Request("folder", operation, params)
 
 
 def setting(spec: Spec, key: str) -> tuple[str, ...]:
-    """Give the place of a setting: in the spec, where it says it, or that of the provider."""
+    """Return the place of a setting: in the spec, where it says it, or that of the provider."""
     own = spec.providers.get(spec.provider, {})
     return ("providers", spec.provider, key) if key in own else ("provider",)

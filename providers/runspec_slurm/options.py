@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Annotated, Literal
 
-from pydantic import AfterValidator, BeforeValidator, Field, WithJsonSchema
+from pydantic import AfterValidator, Field
 from pydantic_core import PydanticCustomError
 
-from runspec_jobs.provider import Anyone, Key, Options, Seconds, User, Word, matching
+from runspec_jobs.provider import Anyone, Key, Options, Seconds, User, Word, text_like
 
 # Neither an option of ssh nor anything that a shell would read.
 HOST = r"^[A-Za-z0-9_][A-Za-z0-9_.@:-]*$"
@@ -35,14 +35,6 @@ AFTER = (
 )
 
 
-def _text(pattern: str, what: str, hint: str) -> object:
-    return BeforeValidator(matching(pattern, what, hint))
-
-
-def _schema(pattern: str) -> WithJsonSchema:
-    return WithJsonSchema({"type": "string", "pattern": pattern})
-
-
 def _unmanaged(option: str) -> str:
     """Refuse an option of ssh before ssh is started with it."""
     name = option.partition("=")[0]
@@ -55,44 +47,40 @@ def _unmanaged(option: str) -> str:
 
 Host = Annotated[
     str,
-    _text(HOST, "a host of ssh", "write HOST, USER@HOST or a name of ~/.ssh/config"),
-    _schema(HOST),
+    *text_like(HOST, "a host of ssh", "write HOST, USER@HOST or a name of ~/.ssh/config"),
 ]
 SshOption = Annotated[
     str,
     AfterValidator(_unmanaged),
-    _text(SSH_OPTION, "an option of ssh", "write Port=2222 or IdentityFile=~/.ssh/id"),
-    _schema(SSH_OPTION),
+    *text_like(SSH_OPTION, "an option of ssh", "write Port=2222 or IdentityFile=~/.ssh/id"),
 ]
 Folder = Annotated[
     str,
-    _text(FOLDER, "a folder of the cluster", "write an absolute path of plain names"),
-    _schema(FOLDER),
+    *text_like(FOLDER, "a folder of the cluster", "write an absolute path of plain names"),
 ]
 Workspace = Annotated[
     str,
-    _text(WORKSPACE, "a folder of the cluster", "write ~/NAME or an absolute path of plain names"),
-    _schema(WORKSPACE),
+    *text_like(
+        WORKSPACE, "a folder of the cluster", "write ~/NAME or an absolute path of plain names"
+    ),
 ]
 Named = Annotated[
-    str, _text(NAMED, "one name of Slurm", "name one, without commas and spaces"), _schema(NAMED)
+    str, *text_like(NAMED, "one name of Slurm", "name one, without commas and spaces")
 ]
-Program = Annotated[
-    str, _text(PROGRAM, "a program", "write python3 or an absolute path"), _schema(PROGRAM)
-]
+Program = Annotated[str, *text_like(PROGRAM, "a program", "write python3 or an absolute path")]
 PodmanOption = Annotated[
     str,
-    _text(PODMAN_OPTION, "an option of podman run", "write --name=value, in one word"),
-    _schema(PODMAN_OPTION),
+    *text_like(PODMAN_OPTION, "an option of podman run", "write --name=value, in one word"),
 ]
 After = Annotated[
-    str, _text(AFTER, "a dependency", "write '123', 'afterany:123' or 'singleton'"), _schema(AFTER)
+    str, *text_like(AFTER, "a dependency", "write '123', 'afterany:123' or 'singleton'")
 ]
 
 Gres = Annotated[
     str,
-    _text(GRES, "a generic resource", "write 'nvme:1' or 'NAME:TYPE:2'; GPUs are cluster.gpus"),
-    _schema(GRES),
+    *text_like(
+        GRES, "a generic resource", "write 'nvme:1' or 'NAME:TYPE:2'; GPUs are cluster.gpus"
+    ),
 ]
 
 

@@ -41,15 +41,15 @@ class OrphanFinder:
     def __init__(self, shelf: WorkspaceStore, queue: Queue) -> None:
         self.shelf, self.queue = shelf, queue
 
-    def litter(self, runs: Collection[str], made: Collection[str]) -> Iterator[Orphan]:
-        """Give all that is neither of *runs* nor one of the names in *made*, in the order to remove it."""
+    def find_orphans(self, runs: Collection[str], made: Collection[str]) -> Iterator[Orphan]:
+        """Yield all that is neither of *runs* nor one of the names in *made*, in the order to remove it."""
         alone = list(self._runs(runs))
         yield from alone
         needed = any(run.alive for run in alone)  # by a job that nobody knows
         yield from (found._replace(alive=found.alive or needed) for found in self._shared(made))
 
     def _runs(self, runs: Collection[str]) -> Iterator[Orphan]:
-        """Give the runs that nobody knows. One that has no job may get it at any moment from somebody else's apply.
+        """Yield the runs that nobody knows. One that has no job may get it at any moment from somebody else's apply.
 
         Each try to submit changes the folder of the run, so that is a sign of life.
         """
@@ -66,7 +66,7 @@ class OrphanFinder:
             yield Orphan(f"run {run}{how}", remove, run, alive)
 
     def _there(self) -> dict[str, tuple[str, int]]:
-        """Give each run's claim, empty without one, and for how many seconds of the store nothing was done to it."""
+        """Return each run's claim, empty without one, and for how many seconds of the store nothing was done to it."""
         found = self.shelf.look("list runs", RUNS, part_name()) or b""
         lines = found.decode(errors="replace").splitlines()
         changed = {m[2]: int(m[1]) for m in map(AGE.fullmatch, lines) if m}
@@ -75,7 +75,7 @@ class OrphanFinder:
         return {run: (claims.get(run, ""), now - then) for run, then in changed.items()}
 
     def _living(self, there: Mapping[str, tuple[str, int]], forgotten: Collection[str]) -> set[str]:
-        """Give the runs that have a job: by its name or, where it has another now, by who has the run."""
+        """Return the runs that have a job: by its name or, where it has another now, by who has the run."""
         alive = [row for row in self.queue.all() if states.alive(row.state)]
         others = {row.job for row in alive if row.name not in forgotten}
         return {row.name for row in alive} | {run for run in forgotten if there[run][0] in others}
@@ -101,7 +101,7 @@ class OrphanFinder:
 
 
 def whose(key: str) -> str:
-    """Give the upload that *key* belongs to, or itself: a zipapp has its compiled modules beside it.
+    """Return the upload that *key* belongs to, or itself: a zipapp has its compiled modules beside it.
 
     >>> whose("inside/ab.cpython-311-3495.kept"), whose("blobs/ab.tar")
     ('inside/ab.pyz', 'blobs/ab.tar')

@@ -22,7 +22,7 @@ def steps(spec: Spec, run: str, facts: Facts) -> tuple[Step, ...]:
 
 
 def _job(spec: Spec, run: str, facts: Facts) -> Step:
-    """Give the one call that starts the job. sbatch has no client token: the job's name is the run."""
+    """Return the one call that starts the job. sbatch has no client token: the job's name is the run."""
     params = {
         "argv": list(sbatch_argv.words(spec, run, facts)),
         "script": script.text(spec, run, facts),

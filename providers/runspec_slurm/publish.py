@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from typing import NamedTuple
 
-from runspec_jobs.provider import Publication, unpublished
+from runspec_jobs.provider import Copy, publish as publish_outputs
 from runspec_slurm import timing
 from runspec_slurm.store.batch_fetch import BatchFetch
-from runspec_slurm.store.workspace import WorkspaceStore, part_name
+from runspec_slurm.store.workspace import Entry, WorkspaceStore, part_name
 
 LIKE = ("*/.runspec/manifest.json", "*/.runspec/published")
 # Names come in with a zero byte after each: they may hold anything else. A folder that a file has left empty goes, too.
@@ -32,33 +33,38 @@ done' sh
 
 
 def publish(shelf: WorkspaceStore, run: str) -> list[str]:
-    """Give the newest saves of *run* their plain names."""
+    """Return the newest saves of *run* their plain names."""
     base = f"runs/{run}/outputs/"
-    entries = shelf.listing(base.rstrip("/"), *LIKE)
+    entries = {entry.key: entry for entry in shelf.listing(base.rstrip("/"), *LIKE)}
+    return publish_outputs(_Workspace(shelf, entries), base, entries)
 
-    def read(keys: Sequence[str]) -> list[bytes | None]:
-        there = {entry.key: entry for entry in entries}
-        ahead = BatchFetch(shelf, [there[key] for key in keys])
+
+class _Workspace(NamedTuple):
+    shelf: WorkspaceStore
+    entries: Mapping[str, Entry]
+
+    def holds(self, key: str) -> bool:
+        del key
+        return True
+
+    def read_all(self, keys: Sequence[str]) -> list[bytes | None]:
+        ahead = BatchFetch(self.shelf, [self.entries[key] for key in keys])
         return [
-            found if (found := ahead.take(key)) is not None else shelf.read(key) for key in keys
+            found if (found := ahead.take(key)) is not None else self.shelf.read(key)
+            for key in keys
         ]
 
-    for left in unpublished(base, [entry.key for entry in entries], read):
-        _finish(shelf, left)
-    return []
+    def put(self, key: str, content: bytes) -> None:
+        self.shelf.put(key, content)
 
+    def remove_all(self, keys: Sequence[str], folder: str) -> None:
+        timeout_s = timing.STAGE_S
+        self.shelf.change(f"clear {folder}", DELETE, content=_names(keys), timeout_s=timeout_s)
 
-def _finish(shelf: WorkspaceStore, left: Publication) -> None:
-    """Carry out *left* by four commands at the most; the note comes last."""
-    shelf.put(left.key, left.begun())
-    if left.stale:
-        names = _names(left.stale)
-        shelf.change(f"clear {left.folder}", DELETE, content=names, timeout_s=timing.STAGE_S)
-    if left.copies:
-        names = _names(name for copy in left.copies for name in (copy.source, copy.target))
-        what = f"link what was saved in {left.folder}"
-        shelf.change(what, LINK, part_name(), content=names, timeout_s=timing.STAGE_S)
-    shelf.put(left.key, left.note())
+    def copy_all(self, copies: Sequence[Copy], folder: str) -> None:
+        names = _names(name for copy in copies for name in (copy.source, copy.target))
+        what = f"link what was saved in {folder}"
+        self.shelf.change(what, LINK, part_name(), content=names, timeout_s=timing.STAGE_S)
 
 
 def _names(names: Iterable[str]) -> list[bytes]:

@@ -160,7 +160,7 @@ class Queue:
         return match[1].decode(), match[2].decode()
 
     def of_name(self, run: str) -> list[Row]:
-        """Give the jobs of this user whose name is *run*; those that have ended, where they are of this workspace.
+        """Return the jobs of this user whose name is *run*; those that have ended, where they are of this workspace.
 
         Another workspace may have had a run of that name.
         """
@@ -169,11 +169,11 @@ class Queue:
         return [row for row in named if row.folder == here or row.state not in ENDED]
 
     def of_job(self, job: str) -> list[Row]:
-        """Give what is known of *job*; nothing once the controller has forgotten it."""
+        """Return what is known of *job*; nothing once the controller has forgotten it."""
         return list(rows(self._looked("squeue", OF_JOB, job, FORMAT)))
 
     def all(self) -> list[Row]:
-        """Give all jobs of this user."""
+        """Return all jobs of this user."""
         return list(rows(self._looked("squeue", ALL, FORMAT)))
 
     def cancel(self, jobs: Sequence[str]) -> None:
@@ -191,7 +191,7 @@ class Queue:
             self._changed("scancel", TELL, [self.shelf.workspace, *jobs])
 
     def past(self, job: str) -> list[Past]:
-        """Give what the accounting knows of *job*, the first try first; nothing where there is none."""
+        """Return what the accounting knows of *job*, the first try first; nothing where there is none."""
         if not self._accounting:
             return []
         done = self._run(ACCOUNT, [self.shelf.workspace, job, BETWEEN])
@@ -199,7 +199,7 @@ class Queue:
         return list(pasts(done.out.decode(errors="replace"))) if done.code == 0 else []
 
     def accounts(self) -> bool:
-        """Say whether the accounting answers."""
+        """Return whether the accounting answers."""
         return self._run(ACCOUNTS, [self.shelf.workspace]).code == 0
 
     def _run(self, script: str, args: Sequence[str], content: bytes | None = None) -> Done:
@@ -291,7 +291,7 @@ def indices(text: str) -> tuple[int, ...]:
 
 
 def shell_code(status: int) -> int:
-    """Give what a shell would say of what wait(2) gave.
+    """Return what a shell would say of what wait(2) gave.
 
     >>> shell_code(768), shell_code(9)
     (3, 137)
@@ -327,13 +327,13 @@ def _seconds(text: str) -> float | None:
 
 
 def _over(done: Done) -> bool:
-    """Say whether scancel found nothing left to end."""
+    """Return whether scancel found nothing left to end."""
     silent = done.code == OVER_CODE and not done.err.strip() and not done.lost
     return silent or any(said in done.err for said in OVER)
 
 
 def _said(err: str) -> str:
-    """Give the line that says most, without the name of the command before it."""
+    """Return the line that says most, without the name of the command before it."""
     lines = [line.strip() for line in err.splitlines() if line.strip()]
     errors = [line for line in lines if "error" in line.lower()]
     return re.sub(r"^\w+: error: ", "", (errors or lines or [""])[-1])

@@ -87,7 +87,7 @@ BY_HAND = "cancelled, and not by runspec"
 
 
 def waiting(row: Row) -> str:
-    """Say why *row* does not run yet."""
+    """Return why *row* does not run yet."""
     if row.state != "PENDING":
         return f"{STATES.get(row.state, 'waits')} ({row.state})"
     name = row.reason.partition(",")[0] if row.reason not in WAITING else row.reason
@@ -99,7 +99,7 @@ def waiting(row: Row) -> str:
 
 
 def ended(state: str, reason: str, code: int | None) -> str:
-    """Say why a job failed: by Slurm's state and reason, or by its own exit code."""
+    """Return why a job failed: by Slurm's state and reason, or by its own exit code."""
     if state == "CANCELLED" and reason == "DependencyNeverSatisfied":
         return f"{NEVER} ({reason})"
     if state in ENDED:
@@ -114,7 +114,7 @@ def ended(state: str, reason: str, code: int | None) -> str:
 
 
 def afterwards(state: str) -> str:
-    """Say what Slurm says of a job whose program had ended well.
+    """Return what Slurm says of a job whose program had ended well.
 
     >>> afterwards("NODE_FAIL")
     'its program ended well; what Slurm says of the job: NODE_FAIL'

@@ -40,13 +40,13 @@ class Partition(NamedTuple):
 
 
 def found(facts: Facts) -> Mapping[str, Any]:
-    """Give what the survey found, or an empty mapping."""
+    """Return what the survey found, or an empty mapping."""
     there: Mapping[str, Any] = facts.survey.get("slurm", {})
     return there
 
 
 def known(facts: Facts) -> Mapping[str, Partition]:
-    """Give the partitions there are; none where the cluster was not asked."""
+    """Return the partitions there are; none where the cluster was not asked."""
     there: Mapping[str, Mapping[str, Any]] = found(facts).get("partitions", {})
     return {
         name: Partition(name, **{k: v for k, v in said.items() if k in Partition._fields})
@@ -55,12 +55,12 @@ def known(facts: Facts) -> Mapping[str, Partition]:
 
 
 def default(facts: Facts) -> str | None:
-    """Give the partition that the cluster takes where none is named, where that is known."""
+    """Return the partition that the cluster takes where none is named, where that is known."""
     return next((p.name for p in known(facts).values() if p.default), None)
 
 
 def names(spec: Spec, facts: Facts) -> tuple[str, ...]:
-    """Give the partitions to ask for; none for the cluster's own default.
+    """Return the partitions to ask for; none for the cluster's own default.
 
     A job with several goes to whichever can start it first:
     https://slurm.schedmd.com/sbatch.html#OPT_partition
@@ -77,19 +77,19 @@ def names(spec: Spec, facts: Facts) -> tuple[str, ...]:
 
 
 def partitions(spec: Spec, facts: Facts) -> tuple[Partition, ...]:
-    """Give what is known of the partitions that the job goes to."""
+    """Return what is known of the partitions that the job goes to."""
     asked = names(spec, facts) or tuple(filter(None, [default(facts)]))
     there = known(facts)
     return tuple(there[name] for name in asked if name in there)
 
 
 def shares(where: tuple[Partition, ...], field: str) -> bool:
-    """Say whether *field* can be asked for: not where a partition is known not to know of it."""
+    """Return whether *field* can be asked for: not where a partition is known not to know of it."""
     return all(getattr(one, field) is not None for one in where)
 
 
 def gpu_type(spec: Spec, facts: Facts) -> str | None:
-    """Give what the cluster calls the GPUs of *spec*; Slurm's words are of lower case as a rule."""
+    """Return what the cluster calls the GPUs of *spec*; Slurm's words are of lower case as a rule."""
     wanted, options = spec.cluster.gpu_type, facts.options
     if wanted is None:
         return None

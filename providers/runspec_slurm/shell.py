@@ -74,9 +74,9 @@ def node(jobs: Jobs, shelf: WorkspaceStore, run: str, task: int, rank: int) -> N
 def shell(
     shelf: WorkspaceStore, at: Node, python: str, words: Sequence[str], *, terminal: bool
 ) -> ExecSpec:
-    """Give what starts a step on the node, which goes on to the program's environment and folder."""
+    """Return what starts a step on the node, which goes on to the program's environment and folder."""
     _bring(shelf)
-    args = _told(shelf, at, python, words, "--pty" if terminal else "")
+    args = _enter_arguments(shelf, at, python, words, "--pty" if terminal else "")
     line = ["/bin/sh", "-c", shelf.entered(CLEAN + ENTER), "sh", *args]
     way = shelf.way
     if isinstance(way, Ssh):
@@ -85,10 +85,10 @@ def shell(
     return ExecSpec(tuple(line))
 
 
-def _told(
+def _enter_arguments(
     shelf: WorkspaceStore, at: Node, python: str, words: Sequence[str], tty: str = ""
 ) -> list[str]:
-    """Give the arguments of ENTER."""
+    """Return the arguments of ENTER."""
     there = [at.run, str(at.task), str(at.rank), *(["--", *words] if words else [])]
     return [shelf.workspace, at.job, at.name, tty, python, INSIDE, *there]
 
@@ -103,7 +103,7 @@ def _bring(shelf: WorkspaceStore) -> None:
 
 
 def tunnel(shelf: WorkspaceStore, at: Node, python: str, port: int) -> Route:
-    """Give the way to *port* of the node, through the login node where there is one.
+    """Return the way to *port* of the node, through the login node where there is one.
 
     It leads to the address that the program knows as $RUNSPEC_HOST: what listens on the node's loopback
     address alone is not reached.
@@ -122,7 +122,7 @@ def tunnel(shelf: WorkspaceStore, at: Node, python: str, port: int) -> Route:
 def _address(shelf: WorkspaceStore, at: Node, python: str) -> str:
     """Ask the node where its program is reached; Slurm's own address of it has to do where it does not say."""
     _bring(shelf)
-    args = _told(shelf, at, python, ["printenv", "RUNSPEC_HOST"])
+    args = _enter_arguments(shelf, at, python, ["printenv", "RUNSPEC_HOST"])
     done = shelf.way.run(shelf.entered(CLEAN + ENTER), args)
     found = done.out.decode(errors="replace").strip()
     return found if HOST.fullmatch(found) else at.address

@@ -1,3 +1,3 @@
-"""One YAML file says what a job needs; `runspec apply` runs it on any of many batch services."""
+"""Runs a job, which one YAML file describes, on one of many batch services."""
 
 __version__ = "0.1.0"

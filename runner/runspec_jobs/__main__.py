@@ -8,20 +8,20 @@ import sys
 
 
 def main() -> int:
-    """Run the command line and give the exit code; asking for the version loads nothing else."""
+    """Run the command line and return the exit code; `--version` loads nothing else."""
     if sys.argv[1:] == ["--version"]:
         from runspec_jobs import __version__
 
-        print(f"runspec {__version__}")  # noqa: T201 - the one result that must not wait for the cli
+        print(f"runspec {__version__}")  # noqa: T201 - printed here, so that it does not wait for the import of the cli
         return 0
-    gc.disable()  # imports leave nothing to collect; on again before the verb
-    # pydantic would look through every installed package for plugins of its own.
+    gc.disable()  # imports leave no garbage; enabled again before the command runs
+    # Otherwise pydantic searches every installed package for plugins.
     os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "__all__")
     try:
         from runspec_jobs.cli.app import run
 
         return run(sys.argv[1:])
-    except KeyboardInterrupt:  # so soon, or so often, that nobody else could take it
+    except KeyboardInterrupt:  # raised before, or after, the handlers of the cli
         return 130
 
 

@@ -1,6 +1,6 @@
-"""Every way runspec ends other than well, each with its exit code.
+"""The errors of runspec, each with its exit code.
 
-The codes are a promise to scripts: documented in docs/exit-codes.md and never changed.
+Scripts rely on the codes, which docs/exit-codes.md documents; they never change.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ DETACHED = 130  # Ctrl-C while following: the job goes on
 
 
 class RunspecError(Exception):
-    """What the user is told: one line that says what, and perhaps a hint that says what to do."""
+    """An error for the user: a message of one line that says what is wrong, and perhaps a hint that says what to do."""
 
     exit_code: ClassVar[int] = 70
 
@@ -36,7 +36,7 @@ class UsageError(RunspecError):
 
 
 class Conflict(RunspecError):
-    """It is there already and is something else."""
+    """The thing to be made exists already and differs from what was planned."""
 
     exit_code = 4
 
@@ -48,7 +48,7 @@ class CredentialsError(RunspecError):
 
 
 class Unavailable(RunspecError):
-    """The provider, or something this machine needs for it, is not there."""
+    """The provider, or something that it needs on this machine, is not installed or does not work."""
 
     exit_code = 69
 
@@ -58,43 +58,43 @@ class Lacking(Unavailable):
 
 
 class Damaged(RunspecError):
-    """A file of one run's record cannot be read; other runs are not concerned."""
+    """A file in the record of a run cannot be read; other runs are not affected."""
 
     exit_code = 69
 
 
 class Newer(Damaged):
-    """A record is of a newer version of runspec, which this one does not understand."""
+    """A record was written by a newer version of runspec in a format that this version cannot read."""
 
 
 class Bug(RunspecError):
-    """Our mistake: one line for the user and a report in a file."""
+    """A bug in runspec: the user sees one line, and a report is written to a file."""
 
     exit_code = 70
 
 
 class UnknownOutcome(RunspecError):
-    """A call may or may not have been carried out; the same command again is safe."""
+    """A request may or may not have been carried out; running the same command again is safe."""
 
     exit_code = 75
 
 
 class Untrusted(RunspecError):
-    """A profile of a checkout sets what only the user may set, and was not trusted; EX_NOPERM of sysexits.h."""
+    """A profile in a checkout has settings that only the user may set, and is not trusted; EX_NOPERM of sysexits.h."""
 
     exit_code = 77
 
 
 class TimedOut(RunspecError):
-    """The `--timeout` of a wait has passed; the job goes on."""
+    """The wait took longer than `--timeout`; the job goes on."""
 
     exit_code = 124
 
 
 class RemoteError(RunspecError):
-    """A service refused a call, so nothing was made.
+    """A service refused a request, so nothing was made.
 
-    *transient* says that the same call may be tried again later (throttled, overloaded).
+    *transient* is true if the same request may succeed later, because the service was throttling or overloaded.
     """
 
     exit_code = 69
@@ -105,11 +105,11 @@ class RemoteError(RunspecError):
 
 
 class AlreadyExists(RemoteError):
-    """A service refused to make something because something has that name, which may be coming or going just now.
+    """A service refused to make a resource because its name is taken, perhaps by one that is being made or deleted.
 
-    The engine looks for it: it is adopted, found to be something else (Conflict), or waited for.
+    The engine looks for the resource, and uses it, waits for it, or raises Conflict if it is a different one.
     """
 
 
 class NoAnswer(UnknownOutcome):
-    """A client raises this when a call was sent and no usable answer came back."""
+    """A client sent a request and got no usable answer."""

@@ -1,6 +1,6 @@
-"""The formats of the records that runspec keeps, and what it says of a record that a newer version has written.
+"""The formats of the records that runspec keeps, and the error for a record of a newer version.
 
-docs/upgrades.md says what is promised. A record that names no format has the first one.
+docs/upgrades.md lists the promises about formats. A record without a format has the first one.
 """
 
 from __future__ import annotations
@@ -15,17 +15,17 @@ HINT = "upgrade runspec: pip install --upgrade runspec-jobs"
 
 
 def written(known: str) -> dict[str, str]:
-    """Return what a record of this machine's state says of its form and of the version that wrote it.
+    """Return the keys of a local record that name its format and the version of runspec that wrote it.
 
-    No plan may have the version in it: each version would plan another digest.
+    A plan must not contain the version, because its digest would change with each version.
     """
     return {"format": known, "runspec": __version__}
 
 
 def check(found: object, known: str, what: str) -> None:
-    """Raise Newer where the record *found* has another format than *known*.
+    """Raise Newer if the record *found* has another format than *known*.
 
-    *what* names the file or the run. A record that is no mapping is left to its reader.
+    *what* names the file or the run in the message. A record that is not a mapping is not checked.
     """
     if not isinstance(found, Mapping):
         return
@@ -35,7 +35,7 @@ def check(found: object, known: str, what: str) -> None:
 
 
 def newer(what: str, its: str, known: str, version: object = None) -> Newer:
-    """Return the error for a record whose format is *its*, of which this version knows only *known*."""
+    """Return the error for a record in the format *its*, when this version reads only *known*."""
     who = "a newer version of runspec" if version is None else f"runspec {version}"
     return Newer(
         f"{what}: {who} wrote it, in the format {its!r}; runspec {__version__} reads {known!r}",

@@ -18,9 +18,9 @@ from runspec_aws.emulator import SETTINGS
 from runspec_azure.batch import emulator
 from runspec_azure.batch.client import AzureClient
 from runspec_emulators.aws.region import Objects, Region
-from runspec_emulators.azure.batch.server import AzureBatch
-from runspec_emulators.azure.batchai import BatchAI
-from runspec_emulators.azure.blob import Blobs
+from runspec_emulators.azure_batch.emulator import AzureBatch
+from runspec_emulators.azure_services.blob import Blobs
+from runspec_emulators.batch_ai import BatchAI
 from runspec_jobs.load import registry
 from runspec_jobs.provider import Client, Facts, Response, Spec
 from runspec_jobs.testing import EXAMPLES, Strike, World

@@ -320,7 +320,7 @@ def litter_beside(place: Place) -> Any:
 
 
 def _litter(place: Place, runs: list[str]) -> Any:
-    found = list(place.client.litter(runs, []))
+    found = list(place.client.find_orphans(runs, []))
     return {one.what.partition(" (")[0]: one.alive for one in found}
 
 

@@ -167,7 +167,7 @@ def log(account: Workspace) -> bytes:
 
 
 def litter(account: Workspace) -> Any:
-    found = account.client().litter([], [])
+    found = account.client().find_orphans([], [])
     return [(one.run, one.alive, [call.operation for call in one.remove]) for one in found]
 
 

@@ -227,7 +227,7 @@ def stop(account: Account) -> Any:
 
 
 def litter(account: Account) -> Any:
-    return [(one.what, one.run, one.alive) for one in account.client().litter([], [])]
+    return [(one.what, one.run, one.alive) for one in account.client().find_orphans([], [])]
 
 
 def doctor(account: Account) -> Any:

@@ -35,7 +35,7 @@ from tests.drawn.drawing import COUNT, tried
 pytestmark = pytest.mark.slow
 KEY = "k"
 TARGET = "to"
-CHANGED = "it changed while it was read"
+CHANGED = "the file changed while it was read"
 ABSENT = f"the store refuses a copy of absent to {TARGET}: 404 NoSuchKey"
 WORLDS = worlds(pages=pages("a", "ü b", "c/d"), files=st.just({f"{PREFIX}/{KEY}": DATA}))
 

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from runspec_emulators.aws.region import Objects, Region
-from runspec_emulators.azure.blob import Blobs
-from runspec_emulators.listening import Certificate
+from runspec_emulators.azure_services.blob import Blobs
+from runspec_emulators.frame.listening import Certificate
 from tests.support import certificates
 from tests.support.aws.emulated_account import BUCKET, REGION, prepared
 from tests.support.aws.log_following import Rehearsed

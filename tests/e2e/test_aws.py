@@ -97,7 +97,7 @@ def test_no_credentials_are_said_in_one_line(
     assert run(["plan", job]) == 0
     assert run(["apply", job]) == 5
 
-    assert "there are no AWS credentials here" in capsys.readouterr().err
+    assert "there are no AWS credentials on this machine" in capsys.readouterr().err
 
 
 def test_a_rehearsal_is_one_command_and_leaves_nothing(

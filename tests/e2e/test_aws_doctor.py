@@ -111,7 +111,7 @@ def test_endpoints_are_a_way_out_where_none_is_missing(
     run(["doctor", "aws-batch"])
 
     told = capsys.readouterr().out
-    ok = f"ok  aws-batch: {subnet} is in a network with endpoints for all that machines need"
+    ok = f"ok  aws-batch: {subnet} is in a network with VPC endpoints for all services that machines need"
     assert (ok in told) is (missing is None)
     assert (f"BAD aws-batch: {subnet} has no NAT gateway" in told) is (missing is not None)
 
@@ -133,7 +133,7 @@ def test_doctor_says_whether_nodes_reach_each_other(
     both = doctor(tmp_path, network, capsys, efa=True)
 
     assert any(line.startswith("BAD aws-batch: no security group lets its") for line in closed)
-    good = f"ok  aws-batch: {group} lets nodes of one job reach each other"
+    good = f"ok  aws-batch: {group} allows traffic between nodes of one job"
     assert good in inward
     assert any("adapters (efa) cannot talk" in line for line in adapters)
     assert good in both
@@ -146,7 +146,7 @@ def test_doctor_says_which_machines_are_not_offered_where_the_subnets_are(
     missing = doctor(tmp_path, network, capsys, instance_types=["m6i.large", "p99.large"])
     table = doctor(tmp_path, network, capsys)
 
-    assert f"ok  aws-batch: all 2 types of machines are offered in {REGION}a" in there
+    assert f"ok  aws-batch: all 2 instance types are offered in {REGION}a" in there
     assert f"BAD aws-batch: not offered in {REGION}a: p99.large" in missing
     (told,) = [line for line in table if f"not offered in {REGION}a: " in line]
     assert told.startswith("ok ")
@@ -165,7 +165,7 @@ def test_doctor_says_which_machines_only_some_zones_have(
     told = doctor(tmp_path, network, capsys, subnets=subnets, instance_types=["p4de.24xlarge"])
 
     zones = f"{REGION}a, {REGION}b"
-    assert f"ok  aws-batch: offered in some of {zones} only: p4de.24xlarge" in told
+    assert f"ok  aws-batch: offered only in some of {zones} only: p4de.24xlarge" in told
 
 
 def test_doctor_looks_for_fsx_for_lustre(

@@ -61,7 +61,7 @@ def test_a_reclaimed_machine_is_no_failure_and_what_was_saved_is_there_again(
 
     captured = capsys.readouterr()
     assert "found here" in captured.out
-    assert "1 of 2 tries ended because the machine was reclaimed" in captured.err
+    assert "1 of 2 attempts ended because the machine was reclaimed" in captured.err
     attempts = jobs(region)[0]["attempts"]
     assert len(attempts) == 2
     assert attempts[0]["statusReason"].startswith("Host EC2")
@@ -122,9 +122,9 @@ def test_a_notice_leaves_time_to_save_what_only_sigterm_makes_a_job_save(
     assert run(["logs", "-f", "job"]) == 0
 
     captured = capsys.readouterr()
-    assert "runspec: the machine is to be taken away at 20" in captured.out
+    assert "runspec: the machine will be reclaimed at 20" in captured.out
     assert "on from 41" in captured.out
-    assert "1 of 2 tries ended because the machine was reclaimed" in captured.err
+    assert "1 of 2 attempts ended because the machine was reclaimed" in captured.err
     assert [a["exitCode"] for a in jobs(region)[0]["attempts"]] == [143, 0]
 
 
@@ -148,7 +148,7 @@ def test_a_task_of_fargate_spot_that_does_not_listen_is_tried_again(
 
     captured = capsys.readouterr()
     assert captured.out.splitlines()[-1].endswith("on")
-    assert "1 of 2 tries ended because the machine was reclaimed" in captured.err
+    assert "1 of 2 attempts ended because the machine was reclaimed" in captured.err
     first = jobs(region)[0]["attempts"][0]
     assert (first["exitCode"], first["statusReason"]) == (137, "Your Spot Task was interrupted.")
 
@@ -163,4 +163,4 @@ def test_a_job_that_waits_in_vain_is_given_up(
     found = ended(capsys, write("echo never"))
 
     assert found["state"] == "failed"
-    assert "max_queue_wait is over: AWS has no such machine now" in found["reason"]
+    assert "max_queue_wait has passed: AWS has no such machine now" in found["reason"]

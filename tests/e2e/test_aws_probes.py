@@ -18,10 +18,11 @@ from runspec_aws.options import AwsOptions
 from runspec_aws.probes import jobs
 from runspec_aws.probes.probes import probes
 from runspec_aws.session import clients as sessions
+from runspec_emulators.aws.batch import schedule
+from runspec_emulators.aws.batch.jobs import Job
+from runspec_emulators.aws.batch.world import World
 from runspec_emulators.aws.errors import ServiceError, refused
-from runspec_emulators.aws.jobs import Job
 from runspec_emulators.aws.region import Region
-from runspec_emulators.aws.schedule import Scheduler
 from runspec_jobs.cli.app import run
 from runspec_jobs.errors import CredentialsError
 from runspec_jobs.state import probe_leftovers
@@ -101,16 +102,16 @@ def test_a_service_that_behaves_otherwise_is_seen(
     """Lists lag, what waits cannot be terminated, nothing is tried again, and SIGKILL follows SIGTERM at once."""
     settings = {"list_lag_s": 2.5, "terminate_grace_s": 0.0}
     region.control("PUT", "settings", settings)
-    ending = Scheduler.terminate
+    ending = schedule.terminate
 
-    def terminate(self: Scheduler, job: Job, reason: str) -> None:
+    def terminate(world: World, job: Job, reason: str) -> None:
         if job.status in ("RUNNING", "STARTING") or reason != jobs.REASON:
-            ending(self, job, reason)
+            ending(world, job, reason)
 
-    monkeypatch.setattr(Scheduler, "terminate", terminate)
-    monkeypatch.setattr("runspec_emulators.aws.retries.again", lambda *_: False)
-    monkeypatch.setattr("runspec_emulators.aws.environments.refused", reworded)
-    monkeypatch.setattr("runspec_emulators.aws.submit.check_multinode", lambda *_: None)
+    monkeypatch.setattr(schedule, "terminate", terminate)
+    monkeypatch.setattr("runspec_emulators.aws.batch.retries.again", lambda *_: False)
+    monkeypatch.setattr("runspec_emulators.aws.batch.environments.refused", reworded)
+    monkeypatch.setattr("runspec_emulators.aws.batch.submit.check_multinode", lambda *_: None)
     monkeypatch.setattr(jobs, "SHOWN_S", 3.0)
 
     only = "aws-20,aws-21,aws-22,aws-23,aws-24,aws-25,aws-27,aws-28,aws-29"

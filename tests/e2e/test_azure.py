@@ -14,8 +14,8 @@ import pytest
 
 from runspec_azure.batch.client import AzureClient
 from runspec_azure.batch.options import BatchOptions
-from runspec_emulators.azure.batch.server import AzureBatch
-from runspec_emulators.azure.blob import Blobs
+from runspec_emulators.azure_batch.emulator import AzureBatch
+from runspec_emulators.azure_services.blob import Blobs
 from runspec_jobs.cli.app import run
 from runspec_jobs.provider import AlreadyExists, Conflict, Request, Scope, Step
 from tests.support.azure import emulated_account
@@ -214,7 +214,7 @@ def test_a_sweep_ends_with_the_first_task_that_has_lost_its_right_to_the_store(
     assert [node["exit_code"] for node in status["nodes"][:2]] == [77, 77]
     assert shown.index("task 1") < shown.index("task 2")
     assert [len(t["attempts"]) for t in tasks(account)] == [1, 1, 0, 0]
-    assert "it ended at" in shown
+    assert "it expired at" in shown
 
 
 def test_destroy_leaves_nothing(account: AzureBatch, capsys: Capture) -> None:

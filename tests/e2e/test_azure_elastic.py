@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from runspec_emulators.azure.batch.server import AzureBatch
-from runspec_emulators.azure.blob import Blobs
+from runspec_emulators.azure_batch.emulator import AzureBatch
+from runspec_emulators.azure_services.blob import Blobs
 from runspec_jobs.cli.app import run
 from runspec_jobs.provider.elastic_tasks import NOT_NEEDED
 from tests.support.agent import elastic_nodes

@@ -9,10 +9,10 @@ import pytest
 
 from runspec_azure.batch.client import AzureClient
 from runspec_azure.batch.options import BatchOptions
-from runspec_emulators.azure.batch.server import AzureBatch
-from runspec_emulators.azure.identity import Identity
-from runspec_emulators.azure.vault import Vault
-from runspec_emulators.listening import Certificate
+from runspec_emulators.azure_batch.emulator import AzureBatch
+from runspec_emulators.azure_services.identity import Identity
+from runspec_emulators.azure_services.vault import Vault
+from runspec_emulators.frame.listening import Certificate
 from runspec_jobs.cli.app import run
 from runspec_jobs.provider import AlreadyExists, Conflict, Request, Scope, Step
 from tests.support.azure.emulated_account import Capture, calls, said, write

@@ -20,9 +20,9 @@ from runspec_azure.batch.client import AzureClient
 from runspec_azure.batch.options import BatchOptions
 from runspec_azure.batchai.options import BatchAiOptions
 from runspec_azure.batchai.store.container import Store
-from runspec_emulators.azure.batch.server import AzureBatch
-from runspec_emulators.azure.blob import Blobs
-from runspec_emulators.azure.identity import Identity
+from runspec_emulators.azure_batch.emulator import AzureBatch
+from runspec_emulators.azure_services.blob import Blobs
+from runspec_emulators.azure_services.identity import Identity
 from runspec_jobs.cli.app import run
 from runspec_jobs.load.bundle import bundle
 from tests.support.azure.emulated_account import CONTAINER, Capture, said, tasks, wait, write

@@ -13,8 +13,8 @@ from pathlib import Path
 import pytest
 
 from runspec_azure.batch.logs import BLOCK_BYTES
-from runspec_emulators.azure.batch.server import AzureBatch
-from runspec_emulators.azure.blob import Blobs
+from runspec_emulators.azure_batch.emulator import AzureBatch
+from runspec_emulators.azure_services.blob import Blobs
 from runspec_jobs.cli.app import run
 from tests.support.azure import emulated_account
 from tests.support.azure.emulated_account import CONTAINER, Capture, calls, said, tasks, wait, write

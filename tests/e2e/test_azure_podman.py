@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 
 from runspec_azure.batchai import emulator
-from runspec_emulators.azure.batch.server import AzureBatch
-from runspec_emulators.azure.batchai import BatchAI
-from runspec_emulators.azure.blob import Blobs
+from runspec_emulators.azure_batch.emulator import AzureBatch
+from runspec_emulators.azure_services.blob import Blobs
+from runspec_emulators.batch_ai import BatchAI
 from runspec_jobs.cli.app import run
 from tests.e2e.test_podman import IMAGE, podman as podman
 from tests.support.azure import emulated_account

@@ -15,14 +15,16 @@ import pytest
 from runspec_azure.batch.options import BatchOptions
 from runspec_azure.batch.probes import jobs, store
 from runspec_azure.batch.probes.probes import probes
-from runspec_emulators.azure.batch import files, formula
-from runspec_emulators.azure.batch.answers import Answer
-from runspec_emulators.azure.batch.requests import Request
-from runspec_emulators.azure.batch.running import Runner
-from runspec_emulators.azure.batch.server import AzureBatch
-from runspec_emulators.azure.batch.tasks import Task
-from runspec_emulators.azure.batch.world import OPERATIONS, World
-from runspec_emulators.azure.blob import Blobs
+from runspec_emulators.azure_batch.api.requests import Request
+from runspec_emulators.azure_batch.autoscale import formula
+from runspec_emulators.azure_batch.emulator import AzureBatch
+from runspec_emulators.azure_batch.model import Task
+from runspec_emulators.azure_batch.response import Response
+from runspec_emulators.azure_batch.service import OPERATIONS
+from runspec_emulators.azure_batch.tasks import files
+from runspec_emulators.azure_batch.tasks.runner import Runner
+from runspec_emulators.azure_batch.world import World
+from runspec_emulators.azure_services.blob import Blobs
 from runspec_jobs.cli.app import run
 from runspec_jobs.state import probe_leftovers
 from tests.support.azure.emulated_account import Capture, blobs as blobs, calls, prepared
@@ -51,7 +53,7 @@ def verdicts(found: dict[str, Any]) -> dict[str, str]:
 
 
 def left(capsys: Capture) -> list[str]:
-    """Give what there is in the account with our name on it."""
+    """Return what there is in the account with our name on it."""
     capsys.readouterr()
     run(["gc", "azure-batch", "--json"])
     return [row["what"] for row in json.loads(capsys.readouterr().out)]
@@ -109,9 +111,9 @@ def test_a_service_that_behaves_otherwise_is_seen(
 def test_files_that_come_whole_whatever_part_is_asked_for_are_seen(
     account: AzureBatch, monkeypatch: pytest.MonkeyPatch, capsys: Capture
 ) -> None:
-    def whole(world: World, request: Request) -> Answer:
+    def whole(world: World, request: Request) -> Response:
         path, url = files.found(world, request)
-        return Answer(200, path.read_bytes(), files.headers(path, url))
+        return Response(200, path.read_bytes(), files.headers(path, url))
 
     monkeypatch.setitem(OPERATIONS, "File_GetFromTask", whole)
 

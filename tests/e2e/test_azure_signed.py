@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from runspec_emulators.azure.batch.server import AzureBatch
-from runspec_emulators.azure.blob import Blobs
+from runspec_emulators.azure_batch.emulator import AzureBatch
+from runspec_emulators.azure_services.blob import Blobs
 from runspec_jobs.cli.app import run
 from tests.support.agent.signed_store import image
 from tests.support.azure import emulated_account

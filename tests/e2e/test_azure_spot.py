@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from runspec_emulators.azure.batch.server import AzureBatch
-from runspec_emulators.azure.blob import Blobs
+from runspec_emulators.azure_batch.emulator import AzureBatch
+from runspec_emulators.azure_services.blob import Blobs
 from runspec_jobs.cli.app import run
 from tests.support.azure import emulated_account
 from tests.support.azure.emulated_account import (
@@ -100,7 +100,7 @@ def test_a_machine_that_stays_after_all_ends_the_try(account: AzureBatch, capsys
     account.control("POST", "withdraw", {"jobId": found, "taskId": "task-00000"})
 
     assert run(["logs", found, "--follow"]) == 1
-    assert "no machine was taken away: the try ends without it" in capsys.readouterr().out
+    assert "no machine was reclaimed: the attempt ends now" in capsys.readouterr().out
 
 
 def test_a_cancelled_job_does_not_wait_for_its_machines_end(

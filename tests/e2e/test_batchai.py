@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from runspec_emulators.azure.batchai import BatchAI
+from runspec_emulators.batch_ai import BatchAI
 from runspec_jobs.cli.app import run
 from tests.e2e.test_launch import mpi as mpi  # a fixture
 from tests.support.azure.batch_ai_recipes import HANDS_ON, KEY

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from runspec_emulators.azure.batchai import BatchAI
-from runspec_emulators.azure.blob import Blobs
+from runspec_emulators.azure_services.blob import Blobs
+from runspec_emulators.batch_ai import BatchAI
 from runspec_jobs.cli.app import run
 from tests.support.azure.emulated_batch_ai import operations, subscription, write
 from tests.support.profiles import own_profile

@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from runspec_azure.batchai import emulator, logs
-from runspec_emulators.azure.batchai import BatchAI
+from runspec_emulators.batch_ai import BatchAI
 from tests.support.azure.emulated_account import wait
 from tests.support.profiles import own_profile
 

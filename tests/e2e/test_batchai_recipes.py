@@ -17,7 +17,7 @@ import pytest
 from azure.mgmt.batchai import BatchAI as Client
 from azure.mgmt.resource.resources import ResourceManagementClient
 
-from runspec_emulators.azure.batchai import BatchAI
+from runspec_emulators.batch_ai import BatchAI
 from runspec_jobs.cli.app import run
 from tests.emulators.batch_ai.hand import USER, Bearer
 from tests.emulators.batch_ai.test_toolkits import FAKE_MPIRUN

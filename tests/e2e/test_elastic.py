@@ -100,7 +100,7 @@ def test_who_comes_late_has_nothing_to_do(made: Elastic) -> None:
     made.start(1)
 
     assert made.ended(1) == 0
-    assert "nothing left to do" in made.said(1)
+    assert "has nothing to do" in made.said(1)
     assert "generation" not in made.said(1)
 
 
@@ -158,6 +158,6 @@ def test_a_program_that_begins_again_each_time_has_to_get_on(
         job.start(0)
         assert job.ended(0) == code
         assert len(job.changes()) == generations
-        assert ("without getting any further" in job.state()["why"]) == bool(code)
+        assert ("without progress" in job.state()["why"]) == bool(code)
     finally:
         job.close()

@@ -109,7 +109,7 @@ def test_of_a_spot_machine_of_aws(start: Callable[..., Elastic]) -> None:
 
         machine.ends = NOTICE
 
-        check(job, "the machine is to be taken away at 2026-11-21T20:22:00Z")
+        check(job, "the machine will be reclaimed at 2026-11-21T20:22:00Z")
 
 
 def test_of_a_spot_machine_of_azure(start: Callable[..., Elastic]) -> None:
@@ -122,4 +122,4 @@ def test_of_a_spot_machine_of_azure(start: Callable[..., Elastic]) -> None:
         job.until(lambda: is_saved(job), "it saves")
         assert job.nodes[0].poll() is None
         machine.tells()
-        check(job, "the machine is to be taken away at soon")
+        check(job, "the machine will be reclaimed at soon")

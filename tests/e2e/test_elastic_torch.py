@@ -220,13 +220,13 @@ def test_a_network_learns_the_same_whatever_happens_to_its_nodes(
 EXPECTED = [
     ("1", "", 0),
     ("1 2 3", "joined", 0),
-    ("1 2", "10.77.1.3 is gone", 0),  # the first one saves when it misses another
-    ("2", "10.77.1.1 is gone", MOST_LOST),
+    ("1 2", "10.77.1.3 is lost", 0),  # the first one saves when it misses another
+    ("2", "10.77.1.1 is lost", MOST_LOST),
     ("2 3 4", "joined", 0),
-    ("2 3", "10.77.1.4 is gone", 0),
+    ("2 3", "10.77.1.4 is lost", 0),
     ("3", "10.77.1.2 is leaving", 0),
     ("3 4", "10.77.1.4 joined", 0),
-    ("1", "is gone", MOST_LOST),
+    ("1", "is lost", MOST_LOST),
 ]
 
 

@@ -302,4 +302,4 @@ def test_a_tunnel_ends_when_it_is_told_to(job: Path, number: int, code: int) -> 
         _, said = process.communicate(timeout=WAIT_S)
 
     assert process.returncode == code
-    assert said.count("nothing listens at port 18080 of the node yet") == 1
+    assert said.count("no program listens at port 18080 of the node yet") == 1

@@ -16,8 +16,8 @@ import pytest
 from azure.storage.blob import ContainerClient
 
 from runspec_azure.batchai import emulator
-from runspec_emulators.azure.batchai import BatchAI
-from runspec_emulators.azure.blob import Blobs
+from runspec_emulators.azure_services.blob import Blobs
+from runspec_emulators.batch_ai import BatchAI
 from tests.conftest import CACHES
 from tests.support.requirements import need
 from tests.support.root import ROOT

@@ -121,5 +121,5 @@ def test_a_python_that_is_too_new_is_told_before_anything_is_built(tmp_path: Pat
     done = runspec("plan", str(spec))
 
     assert done.returncode == 2
-    assert "container.python: no Python that fits '>=3.99' here; found" in done.stderr
+    assert "container.python: no Python on this machine satisfies '>=3.99'; found" in done.stderr
     assert "hint: install one" in done.stderr

@@ -15,7 +15,7 @@ import pytest
 
 from runspec_jobs.cli.app import run
 from runspec_jobs.state import run_record
-from runspec_jobs.testing.entering import posted
+from runspec_jobs.testing.contracts.entering import posted
 from runspec_jobs.testing.world import ECHO
 from tests.e2e.test_launch import mpi as mpi  # a fixture
 from tests.support import process_table

@@ -108,6 +108,6 @@ def test_a_second_package_of_that_name_is_a_conflict_that_names_both(
     done = ran(venv / "runspec", "providers", path=beside)
 
     assert done.returncode == 4
-    assert "two packages bring a provider 'tiny'" in done.stderr
+    assert "two packages have a provider 'tiny'" in done.stderr
     assert "runspec-tiny 1.0" in done.stderr
     assert "runspec-again 1.0" in done.stderr

@@ -17,9 +17,9 @@ import pytest
 
 from runspec_azure.batch import emulator, timing as azure_times
 from runspec_emulators.aws.region import Region
-from runspec_emulators.azure.batch.server import AzureBatch
-from runspec_emulators.azure.batchai import BatchAI
-from runspec_emulators.azure.blob import Blobs
+from runspec_emulators.azure_batch.emulator import AzureBatch
+from runspec_emulators.azure_services.blob import Blobs
+from runspec_emulators.batch_ai import BatchAI
 from runspec_emulators.slurm import Cluster
 from runspec_jobs.cli.app import run
 from runspec_jobs.state import run_record
@@ -155,7 +155,7 @@ def of_then(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Have the next job get the id that the journal of a run has."""
     job = run_record.find(name).memory().answers["job"]["jobId"]
     ids = SimpleNamespace(uuid4=lambda: job)
-    monkeypatch.setattr("runspec_emulators.aws.submit.uuid", ids)
+    monkeypatch.setattr("runspec_emulators.aws.batch.submit.uuid", ids)
 
 
 def unsaved(name: str) -> None:

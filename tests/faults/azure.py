@@ -10,8 +10,8 @@ from typing import Any, ClassVar
 from azure.storage.blob import ContainerClient
 
 from runspec_azure.batch import emulator
-from runspec_emulators.azure.batch import AzureBatch
-from runspec_emulators.azure.blob import Blobs
+from runspec_emulators.azure_batch import AzureBatch
+from runspec_emulators.azure_services.blob import Blobs
 from tests.faults.cloud import Cloud, New, new_cloud
 
 SPEC = """\

@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from runspec_azure.batchai.emulator import KEY, SUBSCRIPTION
-from runspec_emulators.azure.batchai import BatchAI
-from runspec_emulators.azure.blob import Blobs
+from runspec_emulators.azure_services.blob import Blobs
+from runspec_emulators.batch_ai import BatchAI
 from tests.faults.azure import Stored
 from tests.faults.cloud import New, new_cloud
 
@@ -111,7 +111,7 @@ class BatchAiCloud(Stored):
 
     def left(self) -> Iterator[str]:
         yield from (f"blob {name}" for name in self.names())
-        world = self.stand.server.world
+        world = self.stand.world
         with world.lock:
             yield from (f"job {job.name} {job.state}" for job in world.jobs())
             yield from (f"cluster {cluster.name}" for cluster in world.clusters())

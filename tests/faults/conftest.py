@@ -8,7 +8,7 @@ from contextlib import contextmanager
 import pytest
 
 from runspec_emulators.aws.region import Objects
-from runspec_emulators.azure.blob import Blobs
+from runspec_emulators.azure_services.blob import Blobs
 from tests.faults.aws import BUCKET, REGION, aws
 from tests.faults.azure import azure
 from tests.faults.batchai import batchai

@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 import pytest
 
-from runspec_emulators.azure.blob import Blobs
+from runspec_emulators.azure_services.blob import Blobs
 from tests.e2e.test_launch import mpi as mpi  # a fixture
 from tests.faults.azure import azure
 from tests.faults.batchai import JOB, batchai

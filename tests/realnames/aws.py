@@ -9,11 +9,12 @@ from typing import Any
 import boto3
 
 from runspec_aws.session.partition import partition
-from runspec_emulators import control, inherited
-from runspec_emulators.aws.control import metadata
+from runspec_emulators.aws.batch import task_metadata
+from runspec_emulators.aws.http import serve
 from runspec_emulators.aws.region import Objects
-from runspec_emulators.aws.server import serve
 from runspec_emulators.aws.settings import Settings
+from runspec_emulators.frame import control
+from runspec_emulators.frame.processes import inherited
 from tests.realnames import signature
 from tests.realnames.front import Backend, Route
 from tests.realnames.metadata import Metadata
@@ -57,7 +58,7 @@ class Aws:
         self.objects = Objects(folder / "moto", more)
         self.metadata = Metadata(self._ends, self._task)
         task = {"AWS_CONTAINER_CREDENTIALS_RELATIVE_URI": self.metadata.task_uri}
-        machine = {**inherited.variables(), "RUNSPEC_BELOW": ".", **task, **(machine_env or {})}
+        machine = {**inherited(), "RUNSPEC_BELOW": ".", **task, **(machine_env or {})}
         self.servers = {
             region: serve(
                 Settings(
@@ -88,7 +89,7 @@ class Aws:
         return min(found, default=None)
 
     def _task(self, path: str) -> tuple[int, Any]:
-        answers = [metadata(server._listener, path) for server in self.servers.values()]
+        answers = [task_metadata.of_task(server.world, path) for server in self.servers.values()]
         return max(answers, key=lambda answer: answer[0] == 200)
 
     def routes(self) -> Iterable[Route]:
@@ -103,7 +104,7 @@ class Aws:
         yield Route("*", Backend(self.objects.port))
 
     def control(self, region: str, method: str, path: str, value: Any = None) -> Any:
-        """Tell the stand-in of a region something: see `runspec_emulators.aws.control`."""
+        """Tell the stand-in of a region something: see `runspec_emulators.aws.admin`."""
         return control.tell(self.servers[region].url, method, path, value)
 
     def keys(self, region: str, bucket: str, prefix: str) -> list[str]:

@@ -8,15 +8,17 @@ from pathlib import Path
 from typing import Any, NamedTuple
 from urllib.parse import parse_qs, urlsplit
 
-from runspec_emulators import answering, inherited, listening
-from runspec_emulators.azure.audiences import Cloud
-from runspec_emulators.azure.batch import metadata
-from runspec_emulators.azure.batch.server import AzureBatch
-from runspec_emulators.azure.batchai import BatchAI
-from runspec_emulators.azure.blob import Blobs
-from runspec_emulators.azure.entra import Entra
-from runspec_emulators.azure.identity import MACHINE, Identity
-from runspec_emulators.azure.vault import Vault
+from runspec_emulators.azure_batch.emulator import AzureBatch
+from runspec_emulators.azure_batch.nodes import metadata
+from runspec_emulators.azure_services.audiences import Cloud
+from runspec_emulators.azure_services.blob import Blobs
+from runspec_emulators.azure_services.entra import Entra
+from runspec_emulators.azure_services.identity import MACHINE, Identity
+from runspec_emulators.azure_services.vault import Vault
+from runspec_emulators.batch_ai import BatchAI
+from runspec_emulators.frame.endpoint import Endpoint
+from runspec_emulators.frame.handler import Reply, said
+from runspec_emulators.frame.processes import inherited
 from tests.realnames.front import Backend, Route
 from tests.support import certificates
 
@@ -88,7 +90,7 @@ class Azure:
             self._certificate,
             cloud,
         )
-        machine = {**inherited.variables(), "RUNSPEC_BELOW": "."}
+        machine = {**inherited(), "RUNSPEC_BELOW": "."}
         self.batch = AzureBatch(
             folder / "batch",
             ACCOUNT,
@@ -134,7 +136,7 @@ class Azure:
         }
 
     def control(self, method: str, what: str, value: Any = None) -> Any:
-        """Tell the stand-in something: see `runspec_emulators.azure.batch.control`."""
+        """Tell the stand-in something: see `runspec_emulators.azure_batch.admin`."""
         return self.batch.control(method, what, value)
 
     def close(self) -> None:
@@ -154,7 +156,7 @@ def _port(url: str) -> int:
     return urlsplit(url).port or 0
 
 
-class Metadata(listening.Closing):
+class Metadata(Endpoint):
     """What a machine is told at 169.254.169.254. One that asks for an identity by its id is a node, which has it.
 
     Here all machines are one, so the node is the one that has a task; whoever names no identity is the client.
@@ -164,34 +166,17 @@ class Metadata(listening.Closing):
     def __init__(self, batch: AzureBatch, identity: Identity) -> None:
         self._batch, self._identity = batch, identity
         self._client = urlsplit(next(iter(identity.machine(["client"]).values()))).path
-        self._listener = _Listener((listening.HOST, 0), _Handler)
-        self._listener.metadata = self
-        self.port: int = self._listener.server_address[1]
-        self._listener.begin()
+        super().__init__()
 
-    def answer(self, method: str, target: str, headers: Mapping[str, str]) -> answering.Reply:
+    def reply(self, method: str, target: str, headers: Mapping[str, str], body: bytes) -> Reply:
         parts = urlsplit(target)
         named = "msi_res_id" in parse_qs(parts.query)
         if parts.path == MACHINE and not named:
             status, value = self._identity.answer(self._client + target, headers)
-            return answering.said(status, value, {"Content-Type": "application/json"})
+            return said(status, value, {"Content-Type": "application/json"})
         world = self._batch.world
         with world.lock:
             nodes = [n for p in world.pools.values() for n in p.nodes.values() if n.attempts]
         at = f"{metadata.PATH}{nodes[0].id if nodes else 'none'}{target}"
-        status, kind, body = metadata.answer(world, method, at, headers)
-        return answering.Reply(status, body, {"Content-Type": kind})
-
-    def close(self) -> None:
-        self._listener.end()
-
-
-class _Listener(listening.Listener):
-    metadata: Metadata
-
-
-class _Handler(answering.Handler):
-    server: _Listener
-
-    def do_GET(self) -> None:  # noqa: N802 - a name of http.server
-        self.send(self.server.metadata.answer(self.command, self.path, self.named()))
+        status, kind, text = metadata.answer(world, method, at, headers)
+        return Reply(status, text, {"Content-Type": kind})

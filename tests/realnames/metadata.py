@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import secrets
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
-from runspec_emulators import answering, listening
-from runspec_emulators.aws import imds
-from runspec_emulators.aws.control import METADATA
+from runspec_emulators.aws.batch import task_metadata
+from runspec_emulators.aws.nodes import imds
+from runspec_emulators.frame.endpoint import Endpoint
+from runspec_emulators.frame.handler import Reply, said
 
 ROLE = "machine"
 ROLE_PATH = "latest/meta-data/iam/security-credentials/"
@@ -22,7 +23,7 @@ LASTS_S = 6 * 3600
 Answer = tuple[int, Any]
 
 
-class Metadata(listening.Closing):
+class Metadata(Endpoint):
     """Answers for both addresses. The session tokens are those of `imds.Machine`.
 
     *ends* says when the machine goes, if it does, and *task* answers for what containers ask about themselves.
@@ -32,21 +33,16 @@ class Metadata(listening.Closing):
         self.machine, self._ends, self._task = imds.Machine(), ends, task
         self.secrets: dict[str, str] = {}  # of every key that was given out
         self.task_uri = f"{TASK_PATH}{secrets.token_hex(16)}"
-        self._listener = _Listener((listening.HOST, 0), _Handler)
-        self._listener.metadata = self
-        self.port: int = self._listener.server_address[1]
-        self._listener.begin()
+        super().__init__()
 
-    def answer(self, method: str, path: str, headers: dict[str, str]) -> Answer:
-        if path.startswith(METADATA):
-            return self._task(path.removeprefix(METADATA))
+    def answer(self, method: str, path: str, headers: Mapping[str, str]) -> Answer:
+        if path.startswith(task_metadata.TASK):
+            return self._task(path)
         if path == self.task_uri:
             return 200, {"RoleArn": f"arn:aws:iam::123456789012:role/{ROLE}", **self._keys()}
         item = path.removeprefix("/")
-        if (method, item) == ("PUT", "latest/api/token"):
-            return self.machine.token(headers.get(imds.TTL_HEADER, ""))
         self.machine.ends = self._ends()
-        status, said = self.machine.item(item, headers.get(imds.TOKEN_HEADER, ""))
+        status, said = self.machine.answer(method, item, headers)
         if status == 404 and item in (ROLE_PATH, ROLE_PATH + ROLE):
             return 200, ROLE if item == ROLE_PATH else {"Code": "Success", **self._keys()}
         return status, said
@@ -63,23 +59,8 @@ class Metadata(listening.Closing):
             "Expiration": ends,
         }
 
-    def close(self) -> None:
-        self._listener.end()
-
-
-class _Listener(listening.Listener):
-    metadata: Metadata
-
-
-class _Handler(answering.Handler):
-    server: _Listener
-
-    def do_GET(self) -> None:  # noqa: N802 - a name of http.server
-        status, value = self.server.metadata.answer(self.command, self.path, self.named())
+    def reply(self, method: str, target: str, headers: Mapping[str, str], body: bytes) -> Reply:
+        status, value = self.answer(method, target, headers)
         if isinstance(value, str):
-            reply = answering.Reply(status, value.encode(), {"Content-Type": "text/plain"})
-        else:
-            reply = answering.said(status, value, {"Content-Type": "application/json"})
-        self.send(reply)
-
-    do_PUT = do_GET  # noqa: N815
+            return Reply(status, value.encode(), {"Content-Type": "text/plain"})
+        return said(status, value, {"Content-Type": "application/json"})

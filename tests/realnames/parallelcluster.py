@@ -12,7 +12,7 @@ from typing import Any
 import boto3
 
 from runspec_emulators.aws.region import KEYS, Objects
-from runspec_emulators.listening import HOST
+from runspec_emulators.frame.listening import HOST
 from runspec_emulators.slurm import Cluster, Partition
 from tests.realnames.front import Backend, Route
 from tests.realnames.metadata import Metadata

@@ -9,7 +9,7 @@ import socket
 import socketserver
 import threading
 
-from runspec_emulators.listening import HOST, Closing
+from runspec_emulators.frame.listening import HOST, Closing
 
 ADDRESS = "127.0.0.9"
 BLOCK = 1 << 16

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
-from runspec_emulators.listening import Closing
+from runspec_emulators.frame.listening import Closing
 from tests.realnames.inside import PROXY_PORT
 from tests.realnames.proxy import ADDRESS
 from tests.support.requirements import need, need_root

@@ -11,7 +11,7 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
-from runspec_emulators.listening import HOST, Certificate
+from runspec_emulators.frame.listening import HOST, Certificate
 
 DAY = datetime.timedelta(days=1)
 NOTHING = dict.fromkeys(

@@ -7,7 +7,7 @@ import shutil
 
 import pytest
 
-from runspec_emulators.azure.blob import package
+from runspec_emulators.azure_services.blob import package
 
 PACKAGES = {
     "ps": "procps",

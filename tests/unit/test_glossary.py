@@ -20,7 +20,7 @@ library limits litter log looking main managed many measured measures measuring 
 mirror near needs notice onward pace packages pages patterns place planning plots probe_jobs
 probe_store probing problems publishing reach readers reading record refusals rehearsal
 rehearsing relay reporting resuming roll rounds rsh run saving scalars scale seat seats shape
-shelf signing simulating sized sizes smoking spec start state steps stopped stops stores streams
+shelf signing simulating sized sizes smoking spec start state stopped stops stores streams
 summaries sweeps sync table taken tars tasks team templates times together tool torch_handler
 tree tries trusting turns values vault vaults walk watch whose words work yamlio yamltext
 """.split()

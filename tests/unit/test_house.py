@@ -117,6 +117,11 @@ def test_the_import_linter_sees_every_package() -> None:
     assert set(LINTER["root_packages"]) == PACKAGES
 
 
+def test_every_package_is_held_free_of_import_cycles() -> None:
+    assert set(CONTRACTS["acyclic"]["ancestors"]) == PACKAGES
+    assert "skip_descendants" not in CONTRACTS["acyclic"]
+
+
 def test_what_stands_below_the_plan_is_pure() -> None:
     """The contract of purity names reports, plans, and every layer below plans."""
     layers = CONTRACTS["layers"]["layers"]

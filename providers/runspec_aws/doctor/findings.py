@@ -1,4 +1,4 @@
-"""What will stop a job on AWS Batch, looked for before anything is made."""
+"""Find problems of an account that would stop a job on AWS Batch, before anything is created."""
 
 from __future__ import annotations
 
@@ -31,31 +31,31 @@ QUOTAS = {
 
 
 def examine(options: AwsOptions) -> Iterator[Finding]:
-    """Give what is there and what is missing, most important first."""
+    """Yield what exists and what is missing, most important first."""
     for key in ("region", "bucket"):
         if getattr(options, key) is None:
-            yield Finding(f"the profile names no {key}", False, "runspec init --provider aws-batch")
+            yield Finding(f"the profile has no `{key}`", False, "runspec init --provider aws-batch")
     if options.region is None or options.bucket is None:
         return
     try:
         session = Session(options)
-        with translated("who we are"):
+        with translated("the identity of the caller"):
             who = got(session.look("sts").get_caller_identity(), "Arn")
     except RunspecError as exc:
         yield Finding(exc.message, False, exc.hint or LOGIN)
         return
     yield Finding(f"{who} in {options.region}", True)
     yield from _bucket(session)
-    yield from _told(_queue(session, options))
+    yield from _errors_as_findings(_queue(session, options))
     yield from _roles(session, options)
     yield from _image(session, options.image)
-    yield from _told(network.findings(session, options))
+    yield from _errors_as_findings(network.findings(session, options))
     if not options.queue:
         yield from _quotas(session, options)
 
 
-def _told(found: Iterator[Finding]) -> Iterator[Finding]:
-    """Give *found*, and what keeps it from being found as a finding of its own: the rest is looked at all the same."""
+def _errors_as_findings(found: Iterator[Finding]) -> Iterator[Finding]:
+    """Yield *found*, and any error as a finding, so that the other checks continue."""
     try:
         yield from found
     except RunspecError as exc:
@@ -64,7 +64,7 @@ def _told(found: Iterator[Finding]) -> Iterator[Finding]:
 
 def _bucket(session: Session) -> Iterator[Finding]:
     name = session.bucket
-    hint = f"make it (aws s3 mb s3://{name}), or name another in the profile"
+    hint = f"create it (aws s3 mb s3://{name}), or set another bucket in the profile"
     yield asked(lambda: session.look("s3").head_bucket(Bucket=name), f"bucket {name}", hint)[0]
 
 
@@ -72,7 +72,7 @@ def _queue(session: Session, options: AwsOptions) -> Iterator[Finding]:
     if options.queue is None:
         return
     found = described(session, QUEUE, options.queue)
-    hint = "name one that is there, or none, and one is made"
+    hint = "set an existing queue, or remove queue from the profile so that runspec makes one"
     if found is None:
         yield Finding(f"there is no queue {options.queue}", False, hint)
     elif (found["state"], found["status"]) != ("ENABLED", "VALID"):
@@ -83,7 +83,7 @@ def _queue(session: Session, options: AwsOptions) -> Iterator[Finding]:
 
 
 def _kinds(session: Session, queue: Mapping[str, Any]) -> list[str]:
-    """Give the kinds of environment behind *queue*, in its order: gangs need EC2, GPUs no Fargate."""
+    """Return the kinds of the compute environments of *queue*, in order: gangs need EC2, and Fargate has no GPUs."""
     ordered = sorted(queue["computeEnvironmentOrder"], key=lambda one: one["order"])
     names = [one["computeEnvironment"] for one in ordered]
     with translated("describe_compute_environments"):
@@ -96,33 +96,35 @@ def _kinds(session: Session, queue: Mapping[str, Any]) -> list[str]:
 def _roles(session: Session, options: AwsOptions) -> Iterator[Finding]:
     if options.job_role is None and options.files == "role":
         hint = (
-            "make a role for ecs-tasks.amazonaws.com with the rights of runspec policy --job, "
+            "create a role for ecs-tasks.amazonaws.com with the policy that `runspec policy --job` prints, "
             "or set files: signed"
         )
-        yield Finding("the profile names no job_role: jobs cannot reach the bucket", False, hint)
+        yield Finding("the profile has no `job_role`: jobs cannot access the bucket", False, hint)
     for key in ("job_role", "execution_role", "service_role"):
         if arn := getattr(options, key):
             name = arn.rpartition("/")[2]
             ask = lambda name=name: session.look("iam").get_role(RoleName=name)  # noqa: E731
-            yield asked(ask, f"{key} {name}", "make it, or name another in the profile")[0]
+            yield asked(ask, f"{key} {name}", "create it, or set another one in the profile")[0]
     if options.instance_role and not options.queue:
         name = options.instance_role.rpartition("/")[2]
         look = session.look("iam").get_instance_profile
-        hint = "make it with the policy AmazonEC2ContainerServiceforEC2Role"
+        hint = "create it with the policy AmazonEC2ContainerServiceforEC2Role"
         good = f"instance_role {name}"
         yield asked(lambda: look(InstanceProfileName=name), good, hint)[0]
 
 
 def _image(session: Session, image: str) -> Iterator[Finding]:
-    """Look for the profile's image in ECR; other registries would have to be asked from a machine."""
+    """Look for the profile's image in ECR; other registries can be checked only from a machine."""
     found = ECR.fullmatch(image)
     if found is None or found["domain"] != partition(found["region"]).domain:
-        yield Finding(f"image {image}: not in ECR, so a job will show whether it can be got", True)
+        yield Finding(
+            f"image {image}: not in ECR, so doctor cannot check whether jobs can pull it", True
+        )
         return
     account, name, tag = found["account"], found["name"], found["tag"] or "latest"
     kind = "imageDigest" if tag.startswith("sha256:") else "imageTag"
     look = session.look("ecr").describe_images
-    hint = "push it, or name another in the profile"
+    hint = "push it, or set another image in the profile"
     yield asked(
         lambda: look(registryId=account, repositoryName=name, imageIds=[{kind: tag}]),
         f"image {image}",
@@ -138,11 +140,11 @@ def _quotas(session: Session, options: AwsOptions) -> Iterator[Finding]:
         )["Value"]
         finding, found = asked(ask, f"quota of {kind} vCPUs", "see Service Quotas in the console")
         if found is None:
-            yield Finding(f"the quota of {kind} vCPUs is not known: {finding.what}", True)
+            yield Finding(f"the quota of {kind} vCPUs cannot be read: {finding.what}", True)
             continue
         value = int(found)
-        if "GPU" in kind:  # not every account has them, nor every job
+        if "GPU" in kind:  # not every account has such a quota, and not every job needs it
             yield Finding(f"{value:,} {kind} vCPUs at once", True)
             continue
-        hint = f"ask for more, or set max_vcpus: {value}"
+        hint = f"request an increase, or set max_vcpus: {value}"
         yield Finding(f"{value:,} {kind} vCPUs at once", value >= options.max_vcpus, hint)

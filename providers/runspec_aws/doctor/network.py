@@ -1,4 +1,4 @@
-"""What doctor says of the network: subnets and their ways out, groups, the machines offered, file systems."""
+"""Check the network: subnets and their routes, security groups, offered instance types, file systems."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ from runspec_jobs.provider import Finding
 
 ALL_TRAFFIC = "-1"
 
-# What machines of ECS, their images, logs and files go to.
+# The services that ECS machines need to reach, for images, logs and files.
 ENDPOINTS = frozenset("ecr.api ecr.dkr ecs ecs-agent ecs-telemetry logs s3".split())
 
 
 def findings(session: Session, options: AwsOptions) -> Iterator[Finding]:
-    if options.queue:  # its machines are where they are
+    if options.queue:  # the queue's own machines are already in a network
         yield from _file_systems(session, options, None)
         return
     if not options.subnets:
-        yield Finding("the profile names no subnets", False, "add subnets: [subnet-...]")
+        yield Finding("the profile has no `subnets`", False, "add subnets: [subnet-...]")
         return
     finding, subnets = _subnets(session, options)
     yield finding
@@ -41,20 +41,20 @@ def _subnets(session: Session, options: AwsOptions) -> tuple[Finding, list[dict[
     finding, found = asked(
         lambda: got(session.look("ec2").describe_subnets(SubnetIds=ids), "Subnets"),
         f"subnets {', '.join(ids)}",
-        "name subnets that are there",
+        "set existing subnets in the profile",
     )
     return finding, found or []
 
 
 def _ways_out(session: Session, subnets: Iterable[Mapping[str, Any]]) -> Iterator[Finding]:
-    """Nodes of a gang have no public address: they need NAT or endpoints to get images.
+    """Check NAT gateways and endpoints: nodes of a gang have no public address, and need one of them to pull images.
 
     https://docs.aws.amazon.com/batch/latest/userguide/multi-node-parallel-jobs.html
     """
     finding, tables = asked(
         lambda: got(session.look("ec2").describe_route_tables(), "RouteTables"),
         "route tables",
-        "allow ec2:DescribeRouteTables to whoever asks",
+        "allow ec2:DescribeRouteTables for your login",
     )
     if tables is None:
         yield finding
@@ -68,18 +68,23 @@ def _ways_out(session: Session, subnets: Iterable[Mapping[str, Any]]) -> Iterato
         main = [t for t in tables if any(a.get("Main") for a in t.get("Associations", ()))]
         own = own or [t for t in main if t["VpcId"] == subnet["VpcId"]]
         if subnet["VpcId"] in inner:
-            yield Finding(f"{name} is in a network with endpoints for all that machines need", True)
+            yield Finding(
+                f"{name} is in a network with VPC endpoints for all services that machines need",
+                True,
+            )
         elif not any(r.get("NatGatewayId") for t in own for r in t.get("Routes", ())):
             what = f"{name} has no NAT gateway: nodes of one job cannot get images or reach S3"
             yield Finding(
-                what, False, "add one, or VPC endpoints, or use other subnets for nodes: 2"
+                what,
+                False,
+                "add a NAT gateway or VPC endpoints, or use other subnets for jobs of several nodes",
             )
         else:
             yield Finding(f"{name} has a NAT gateway", True)
 
 
 def _service(name: str, region: str) -> str:
-    """Return the service behind an endpoint of that name.
+    """Return the service of the endpoint *name*.
 
     >>> _service("com.amazonaws.eu-central-1.ecr.api", "eu-central-1")
     'ecr.api'
@@ -90,9 +95,10 @@ def _service(name: str, region: str) -> str:
 
 
 def _with_endpoints(session: Session) -> set[str]:
-    """Give the networks in which machines need no way out; none where nobody may ask.
+    """Return the networks whose endpoints are sufficient for machines; none if listing endpoints is not permitted.
 
     https://docs.aws.amazon.com/AmazonECR/latest/userguide/vpc-endpoints.html
+
     https://docs.aws.amazon.com/AmazonECS/latest/developerguide/vpc-endpoints.html
     """
     _, found = asked(session.look("ec2").describe_vpc_endpoints, "endpoints", "")
@@ -104,35 +110,35 @@ def _with_endpoints(session: Session) -> set[str]:
 
 
 def _groups(session: Session, options: AwsOptions) -> Iterator[Finding]:
-    """Nodes of one job talk to each other on any port; adapters want the group named in the rules.
+    """Check security groups: nodes connect on any port, and EFA needs rules that name the group.
 
     https://docs.aws.amazon.com/AWSEC2/latest/UserGuide/efa-start.html#efa-start-security
     """
     if not options.security_groups:
         yield Finding(
-            "the profile names no security_groups", False, "add security_groups: [sg-...]"
+            "the profile has no `security_groups`", False, "add security_groups: [sg-...]"
         )
         return
     ids = list(options.security_groups)
     finding, groups = asked(
         lambda: got(session.look("ec2").describe_security_groups(GroupIds=ids), "SecurityGroups"),
         f"security groups {', '.join(ids)}",
-        "name groups that are there",
+        "set existing security groups in the profile",
     )
     yield finding
     if groups is None:
         return
     within = [g["GroupId"] for g in groups if _to_itself(g, "IpPermissions")]
     if not within:
-        what = "no security group lets its members in: nodes of one job cannot reach each other"
-        hint = f"let {ids[0]} in from itself, all traffic, for nodes: 2 and more"
+        what = "no security group allows inbound traffic from itself: nodes of one job cannot reach each other"
+        hint = f"allow all inbound traffic from {ids[0]} to itself, for jobs of several nodes"
         yield Finding(what, False, hint)
     elif options.efa and not any(_to_itself(g, "IpPermissionsEgress") for g in groups):
-        what = "no security group lets its members out to itself: adapters (efa) cannot talk"
-        hint = f"let {within[0]} out to itself, all traffic: 0.0.0.0/0 is not enough for efa"
+        what = "no security group allows outbound traffic to itself, which EFA needs"
+        hint = f"allow all outbound traffic from {within[0]} to itself: 0.0.0.0/0 is not enough for EFA"
         yield Finding(what, False, hint)
     else:
-        yield Finding(f"{within[0]} lets nodes of one job reach each other", True)
+        yield Finding(f"{within[0]} allows traffic between nodes of one job", True)
 
 
 def _to_itself(group: Mapping[str, Any], key: str) -> bool:
@@ -142,7 +148,10 @@ def _to_itself(group: Mapping[str, Any], key: str) -> bool:
 
 
 def _offered(session: Session, options: AwsOptions, zones: list[str]) -> Iterator[Finding]:
-    """https://docs.aws.amazon.com/AWSEC2/latest/APIReference/API_DescribeInstanceTypeOfferings.html"""
+    """Check which instance types the zones of the subnets offer.
+
+    https://docs.aws.amazon.com/AWSEC2/latest/APIReference/API_DescribeInstanceTypeOfferings.html
+    """
     wanted = options.instance_types or tuple(KNOWN)
     if options.fargate:
         return
@@ -154,8 +163,8 @@ def _offered(session: Session, options: AwsOptions, zones: list[str]) -> Iterato
             for page in pages.paginate(LocationType="availability-zone", Filters=only)
             for offer in got(page, "InstanceTypeOfferings")
         ],
-        f"machines in {', '.join(zones)}",
-        "allow ec2:DescribeInstanceTypeOfferings to whoever asks",
+        f"instance types offered in {',  '.join(zones)}",
+        "allow ec2:DescribeInstanceTypeOfferings for your login",
     )
     if found is None:
         yield finding
@@ -166,17 +175,22 @@ def _offered(session: Session, options: AwsOptions, zones: list[str]) -> Iterato
     some = [name for name in some if any((name, zone) not in offers for zone in zones)]
     where = ", ".join(zones)
     if nowhere:
-        hint = "use subnets of other zones, or set instance_types to what is offered"
-        good = not options.instance_types  # of the table no job may need it
+        hint = "use subnets of other zones, or set instance_types to offered ones"
+        good = (
+            not options.instance_types
+        )  # without instance_types, no job may need a type that is not offered
         yield Finding(f"not offered in {where}: {', '.join(nowhere)}", good, hint)
     if some:
-        yield Finding(f"offered in some of {where} only: {', '.join(some)}", True)
+        yield Finding(f"offered only in some of {where}: {', '.join(some)}", True)
     if not nowhere and not some:
-        yield Finding(f"all {len(wanted)} types of machines are offered in {where}", True)
+        yield Finding(f"all {len(wanted)} instance types are offered in {where}", True)
 
 
 def _file_systems(session: Session, options: AwsOptions, vpc: str | None) -> Iterator[Finding]:
-    """https://docs.aws.amazon.com/fsx/latest/APIReference/API_DescribeFileSystems.html"""
+    """Check the FSx file systems of the profile.
+
+    https://docs.aws.amazon.com/fsx/latest/APIReference/API_DescribeFileSystems.html
+    """
     for name, where in sorted(options.shared.items()):
         if not lustre.is_lustre(where):
             continue
@@ -184,7 +198,7 @@ def _file_systems(session: Session, options: AwsOptions, vpc: str | None) -> Ite
         finding, answer = asked(
             partial(_systems, session, wanted.id),
             f"shared '{name}': FSx for Lustre {wanted.id}",
-            "name a file system that is there",
+            "set an existing file system in the profile",
         )
         wrong = None if answer is None else _wrong(name, wanted, answer, vpc)
         yield wrong or finding
@@ -197,20 +211,20 @@ def _systems(session: Session, name: str) -> Any:
 def _wrong(
     name: str, wanted: lustre.System, found: Iterable[Mapping[str, Any]], vpc: str | None
 ) -> Finding | None:
-    """Give what is wrong with the file system that the profile wants; None when nothing is."""
+    """Return a finding if the file system cannot be used as the profile asks, or None."""
     there = next(iter(found), None)
     if there is None:
-        return Finding(f"there is no file system {wanted.id}", False, "name one that is there")
+        return Finding(
+            f"there is no file system {wanted.id}", False, "set an existing one in the profile"
+        )
     mount = there.get("LustreConfiguration", {}).get("MountName")
     if there.get("FileSystemType") != "LUSTRE":
         what = f"{wanted.id} is of type {there.get('FileSystemType')} and not LUSTRE"
-        return Finding(what, False, f"shared '{name}' has to be another one")
+        return Finding(what, False, f"shared '{name}' must name a file system of type LUSTRE")
     if mount is not None and mount != wanted.mount:
         hint = f"write {name}: fsx:{wanted.id}:{mount}"
-        return Finding(
-            f"{wanted.id} is mounted by the name {mount}, not {wanted.mount}", False, hint
-        )
+        return Finding(f"{wanted.id} has the mount name {mount}, not {wanted.mount}", False, hint)
     if vpc is not None and there.get("VpcId") not in (None, vpc):
         what = f"{wanted.id} is in {there['VpcId']}, and the machines are in {vpc}"
-        return Finding(what, False, "use subnets of its VPC, unless the two are joined")
+        return Finding(what, False, "use subnets of its VPC, unless the two VPCs are connected")
     return None

@@ -1,4 +1,4 @@
-"""Where jobs run: compute environments, and the queue that tries one after the other."""
+"""Compute environments, and the job queues that use them."""
 
 from __future__ import annotations
 
@@ -7,20 +7,21 @@ from typing import Any
 
 from runspec_aws import timing
 from runspec_aws.infrastructure import launch_template, lustre
-from runspec_aws.naming import batch, in_turn, named, tags
+from runspec_aws.naming import batch, tags
 from runspec_aws.options import AwsOptions
 from runspec_aws.resources.job_kind import JobKind, shape
 from runspec_aws.resources.request import alone, machines, needs
-from runspec_jobs.provider import Capacity, Request, Scope, Spec, Step
+from runspec_jobs.provider import Capacity, Request, Scope, Spec, Step, content_name, in_turn
 
-# capacity: the kinds of environment, in the order the queue tries them. Spot gives way to
-# on-demand when it has no machine: https://docs.aws.amazon.com/batch/latest/userguide/job_queues.html
+# capacity: the kinds of compute environment, in the order in which the queue tries them: on-demand if there is no
+# spot
+# https://docs.aws.amazon.com/batch/latest/userguide/job_queues.html
 KINDS: Mapping[Capacity, tuple[str, ...]] = {
     Capacity.ON_DEMAND: ("EC2",),
     Capacity.SPOT: ("SPOT",),
     Capacity.SPOT_THEN_ON_DEMAND: ("SPOT", "EC2"),
 }
-# The reasons that a job may be given up for; those that are left out do not allow it:
+# The reasons for which a waiting job may be ended; reasons that are not listed do not allow it:
 # https://docs.aws.amazon.com/batch/latest/userguide/job_stuck_in_runnable_time_limit_actions.html
 HOPELESS = (
     "CAPACITY:INSUFFICIENT_INSTANCE_CAPACITY",
@@ -41,11 +42,11 @@ def kinds(spec: Spec, options: AwsOptions) -> tuple[str, ...]:
 
 def queue_name(spec: Spec, options: AwsOptions) -> str:
     """Give the queue of *spec*: the profile's, or the one that is made for needs like these."""
-    return options.queue or named("queue", _queue(spec, options))
+    return options.queue or content_name("queue", _queue(spec, options))
 
 
 def steps(spec: Spec, options: AwsOptions) -> Iterator[Step]:
-    """Give the steps that make the queue and what is behind it; none for a queue that is there."""
+    """Yield the steps that make the queue and its compute environments; none for an existing queue."""
     if options.queue:
         return
     if spec.cluster.placement:
@@ -58,7 +59,10 @@ def steps(spec: Spec, options: AwsOptions) -> Iterator[Step]:
 
 
 def _placement(spec: Spec, options: AwsOptions) -> Step:
-    """https://docs.aws.amazon.com/AWSEC2/latest/UserGuide/placement-strategies.html#placement-groups-cluster"""
+    """Return the step that makes a placement group.
+
+    https://docs.aws.amazon.com/AWSEC2/latest/UserGuide/placement-strategies.html#placement-groups-cluster
+    """
     name = placement_name(spec, options)
     return Step(
         "placement",
@@ -71,14 +75,14 @@ def _placement(spec: Spec, options: AwsOptions) -> Step:
 
 
 def placement_name(spec: Spec, options: AwsOptions) -> str:
-    return named("close", [list(options.subnets), list(machines(spec, options))])
+    return content_name("close", [list(options.subnets), list(machines(spec, options))])
 
 
 def _environment(kind: str, spec: Spec, options: AwsOptions) -> Iterator[Step]:
     made = {"type": "MANAGED", "computeResources": _resources(kind, spec, options)}
     if options.service_role:
         made["serviceRole"] = options.service_role
-    name = named(kind.lower().replace("_", "-"), made)
+    name = content_name(kind.lower().replace("_", "-"), made)
     do = batch(
         "create_compute_environment",
         computeEnvironmentName=name,
@@ -95,7 +99,7 @@ def step_id(kind: str) -> str:
 
 
 def taken_away(what: tuple[str, str], name: str) -> Request:
-    """Give the calls that delete what is on: it must be switched off first.
+    """Return the calls that delete a compute environment or queue, which must be disabled first.
 
     https://docs.aws.amazon.com/batch/latest/APIReference/API_DeleteComputeEnvironment.html
     """
@@ -113,7 +117,7 @@ def _shown(kind: str, spec: Spec, options: AwsOptions) -> str:
 
 
 def _max_vcpus(spec: Spec, options: AwsOptions) -> int:
-    """A bound on tasks at once is a bound on vCPUs; Batch may go one machine above it."""
+    """Return maxvCpus, which also limits the tasks that run at once; Batch may exceed it by one machine."""
     cpus = max(1, int(float(needs(spec, options).cpus)))
     if spec.max_parallel:
         return min(options.max_vcpus, spec.max_parallel * cpus * spec.cluster.nodes.max)
@@ -131,7 +135,7 @@ def _resources(kind: str, spec: Spec, options: AwsOptions) -> dict[str, Any]:
         return found
     found |= {
         "allocationStrategy": STRATEGIES[kind],
-        "minvCpus": 0,  # it costs nothing when nothing runs
+        "minvCpus": 0,  # no cost while no job runs
         "instanceTypes": list(_types(spec, options)),
         "instanceRole": options.instance_role,
         "tags": tags(options, kind="machine"),
@@ -139,13 +143,13 @@ def _resources(kind: str, spec: Spec, options: AwsOptions) -> dict[str, Any]:
     if options.key_pair:
         found["ec2KeyPair"] = options.key_pair
     own = {"imageIdOverride": options.ami} if options.ami else {}
-    if own or lustre.systems(spec, options):  # what mounts it is written for Amazon Linux 2023
+    if own or lustre.systems(spec, options):  # the mount script is written for Amazon Linux 2023
         image = "ECS_AL2023_NVIDIA" if spec.cluster.gpus else "ECS_AL2023"
         found["ec2Configuration"] = [{"imageType": image, **own}]
     if template := launch_template.data(spec, options):
         name = launch_template.name(spec, options)
         found["launchTemplate"] = {"launchTemplateName": name, "version": "$Latest"}
-        if "NetworkInterfaces" in template:  # they name the groups, which are said once
+        if "NetworkInterfaces" in template:  # the template's interfaces contain the security groups
             del found["securityGroupIds"]
     elif options.launch_template:
         found["launchTemplate"] = {
@@ -163,7 +167,7 @@ def _types(spec: Spec, options: AwsOptions) -> tuple[str, ...]:
 
 
 def one_type(spec: Spec) -> bool:
-    """Say whether all nodes must be of one type: those of a gang, and close ones."""
+    """Return whether all nodes must have one instance type: those of a gang, and those with placement."""
     return shape(spec) is JobKind.NODES or spec.cluster.placement is not None or alone(spec)
 
 
@@ -176,7 +180,7 @@ def _queue(spec: Spec, options: AwsOptions) -> dict[str, Any]:
 
 
 def _limits(options: AwsOptions) -> dict[str, Any]:
-    """Give how long the job at the head of the queue may wait, where that is bounded."""
+    """Return the limit of max_queue_wait for the job at the head of the queue, if it is set."""
     if options.max_queue_wait is None:
         return {}
     limit = {"state": "RUNNABLE", "action": "CANCEL", "maxTimeSeconds": options.max_queue_wait}

@@ -1,4 +1,4 @@
-"""The launch template of machines that are more than their type: a disk, adapters, a reservation, file systems."""
+"""Launch templates for machines with a disk, network adapters, a reservation, or file systems."""
 
 from __future__ import annotations
 
@@ -6,18 +6,17 @@ from typing import Any
 
 from runspec_aws import timing
 from runspec_aws.infrastructure import lustre
-from runspec_aws.naming import named
 from runspec_aws.options import AwsOptions
 from runspec_aws.resources.request import adapters
-from runspec_jobs.provider import Request, Scope, Spec, Step
+from runspec_jobs.provider import Request, Scope, Spec, Step, content_name
 
 GIB = 1 << 30
-LEAST_DISK_GIB = 30  # of that AMI: EC2 refuses a smaller volume of its snapshot
+LEAST_DISK_GIB = 30  # EC2 refuses a volume smaller than the snapshot of the AMI
 ROOT_DEVICE = "/dev/xvda"  # of the ECS-optimized Amazon Linux 2023
 
 
 def data(spec: Spec, options: AwsOptions) -> dict[str, Any]:
-    """Give what the machines of *spec* are beyond their type; nothing when any machine will do."""
+    """Return the content of the launch template for *spec*; empty if it needs none."""
     found: dict[str, Any] = {}
     if options.fargate:
         return found
@@ -27,13 +26,13 @@ def data(spec: Spec, options: AwsOptions) -> dict[str, Any]:
     if options.efa and not options.launch_template:
         found["NetworkInterfaces"] = _interfaces(adapters(spec, options), options)
     if options.reservation:
-        # A machine that is not in it is not started:
+        # A machine outside the reservation is not started:
         # https://docs.aws.amazon.com/AWSEC2/latest/UserGuide/capacity-reservations-launch.html
         target = {"CapacityReservationId": options.reservation}
         found["CapacityReservationSpecification"] = {"CapacityReservationTarget": target}
     if mounted := lustre.systems(spec, options):
         found["UserData"] = lustre.user_data(mounted, options.region or "")
-        # Where nothing is said, a machine that shuts itself down is stopped, and its disk is kept and paid for:
+        # Otherwise, a machine that shuts itself down is only stopped, and its disk still costs money:
         # https://docs.aws.amazon.com/AWSEC2/latest/UserGuide/Using_ChangingInstanceInitiatedShutdownBehavior.html
         found["InstanceInitiatedShutdownBehavior"] = "terminate"
     return found
@@ -44,11 +43,13 @@ def _gib(spec: Spec) -> int:
 
 
 def _interfaces(count: int, options: AwsOptions) -> list[dict[str, Any]]:
-    """Give one adapter for each network card: EC2 attaches none that is not asked for.
+    """Return one adapter for each network card, because EC2 attaches none by default.
 
-    The first one has an address as well; the others need none. Groups are named here or for the
-    whole machine, and with interfaces only here.
+    The first one has an IP address as well; the others need none. Security groups are set here, because a template
+    with interfaces cannot set them for the whole machine.
+
     https://docs.aws.amazon.com/AWSEC2/latest/UserGuide/create-efa.html
+
     https://docs.aws.amazon.com/AWSEC2/latest/UserGuide/efa-acc-inst-types.html
     """
     return [
@@ -82,4 +83,4 @@ def step(spec: Spec, options: AwsOptions) -> Step:
 
 
 def name(spec: Spec, options: AwsOptions) -> str:
-    return named("machine", data(spec, options))
+    return content_name("machine", data(spec, options))

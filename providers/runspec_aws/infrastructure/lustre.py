@@ -1,4 +1,4 @@
-"""FSx for Lustre: what a machine does at its start to have it mounted before any job is on it."""
+"""FSx for Lustre: the script with which a machine mounts it before any job starts there."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from runspec_aws.options import AwsOptions
 from runspec_aws.session.partition import partition
 from runspec_jobs.provider import Spec
 
-ROOT = "/mnt/runspec"  # of the machine: every file system is a folder in it
+ROOT = "/mnt/runspec"  # the folder on the machine with one folder for each file system
 BOUNDARY = "==RUNSPEC=="
-# relatime and flock are what the service's own documentation mounts with.
+# The mount options relatime and flock are those of the service's documentation.
 # https://docs.aws.amazon.com/fsx/latest/LustreGuide/mounting-ec2-instance.html
-# The client is a package of Amazon Linux 2023; an AMI of one's own may have it already.
+# The client is a package of Amazon Linux 2023; a custom AMI may contain it already.
 # https://docs.aws.amazon.com/fsx/latest/LustreGuide/install-lustre-client.html
-# The agent that takes jobs starts after cloud-init has ended. A machine without the file system must
-# not come that far: what jobs write would lie on its own disk, and be gone with it.
+# The ECS agent starts after cloud-init has ended. A machine without the file system must not get that far,
+# because files that jobs write would be on its own disk and lost with it.
 # https://docs.aws.amazon.com/AmazonECS/latest/developerguide/bootstrap_container_instance.html
 MOUNT = """\
 mkdir -p "$2"
@@ -35,7 +35,7 @@ sleep infinity
 
 
 class System(NamedTuple):
-    """A file system, and the name that it is mounted by."""
+    """A file system, and its mount name."""
 
     id: str
     mount: str
@@ -46,7 +46,7 @@ def is_lustre(where: str) -> bool:
 
 
 def system(where: str) -> System:
-    """Give the file system that *where* of the profile is in.
+    """Return the file system in *where*, a value of `shared` in the profile.
 
     >>> system("fsx:fs-0123456789abcdef0:abcdwxyz/team/data")
     System(id='fs-0123456789abcdef0', mount='abcdwxyz')
@@ -56,7 +56,7 @@ def system(where: str) -> System:
 
 
 def folder(where: str) -> str:
-    """Give the folder of the machine that *where* is.
+    """Return the folder on the machine where *where* is mounted.
 
     >>> folder("fsx:fs-0123456789abcdef0:abcdwxyz/team/data")
     '/mnt/runspec/fs-0123456789abcdef0/team/data'
@@ -66,23 +66,25 @@ def folder(where: str) -> str:
 
 
 def systems(spec: Spec, options: AwsOptions) -> tuple[System, ...]:
-    """Give the file systems that the machines of *spec* are to mount, each once."""
+    """Return the file systems that the machines of *spec* mount, each once."""
     names = {m.place.partition("/")[0] for m in spec.mounts if m.scheme == "shared"}
     found = [options.shared[name] for name in names if name in options.shared]
     return tuple(sorted({system(where) for where in found if is_lustre(where)}))
 
 
 def dns_name(found: System, region: str) -> str:
-    """https://docs.aws.amazon.com/fsx/latest/APIReference/API_FileSystem.html"""
+    """Return the DNS name: https://docs.aws.amazon.com/fsx/latest/APIReference/API_FileSystem.html"""
     return f"{found.id}.fsx.{region}.{partition(region).domain}"
 
 
 def user_data(found: tuple[System, ...], region: str) -> str:
-    """Give what mounts *found*, as a launch template takes it: MIME in several parts, in base64.
+    """Return user data that mounts *found*, for a launch template: a MIME multi-part message in base64.
 
-    AWS Batch puts parts of its own beside ours, which is why it wants that form. A command that is a
-    list goes to execve(2) and through no shell, and JSON is YAML.
+    AWS Batch adds its own parts, and so requires this format. A command that is a list is run without a shell, and
+    JSON is valid YAML.
+
     https://docs.aws.amazon.com/batch/latest/userguide/launch-templates.html
+
     https://cloudinit.readthedocs.io/en/latest/reference/modules.html#runcmd
     """
     commands = [

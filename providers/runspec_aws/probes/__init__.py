@@ -1,1 +1,1 @@
-"""Probes that test beliefs about AWS against a real account."""
+"""Probes that test assumptions about AWS in a real account."""

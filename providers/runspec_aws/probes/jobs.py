@@ -1,4 +1,4 @@
-"""Probes of AWS Batch: what runspec takes for granted of lists, of TerminateJob, of tries and of logs."""
+"""Probes of AWS Batch: assumptions about lists, TerminateJob, attempts and logs."""
 
 from __future__ import annotations
 
@@ -26,15 +26,15 @@ from runspec_jobs.provider import (
     Verdict,
 )
 
-MADE_S = 300.0  # for an environment and a queue to be VALID
-SHOWN_S = 120.0  # for what was asked for to be seen
+MADE_S = 300.0  # for a compute environment and a queue to become VALID
+SHOWN_S = 120.0  # for a request to have a visible effect
 RUN_S = 900.0  # for a job to get a machine and to end
-SPOT_S = 900.0  # after which a job has had time enough to get spot machines
+SPOT_S = 900.0  # time in which a job should get spot machines
 PAUSE_S = 1.0
 WAITING = ("SUBMITTED", "PENDING", "RUNNABLE")
 REASON = "ended by a probe of runspec"
 LAST = "the last line"
-# It prints the names of what the address of the role's credentials answers, and no value.
+# It prints the names of the fields that the role's credentials endpoint returns, and no value.
 ROLE = """
 import json, os, urllib.request as web
 e = os.environ.get
@@ -60,17 +60,19 @@ LISTEN = (
 
 
 class Bench:
-    """What the probes of one session share: a queue that starts nothing, one that does, and a job in each."""
+    """Resources that the probes of one session share: a queue that starts nothing, one that does, and a job in each."""
 
     def __init__(self, options: AwsOptions) -> None:
         self.options = options
-        self.requests: dict[str, tuple[Request, ...]] = {}  # that made a queue, by its name
+        self.requests: dict[
+            str, tuple[Request, ...]
+        ] = {}  # the requests that made a queue, by its name
         self._queues: dict[str, str] = {}
         self._array = ""
         self._tried: Job = {}
 
     def queue(self, client: AwsClient, context: ProbeContext, kind: str) -> str:
-        """Give a queue: the profile's, or one of this session's own; `idle` starts nothing, and is always our own."""
+        """Return a queue: the profile's, or one made for this session; `idle` never starts jobs, and is always made."""
         if kind != "idle" and self.options.queue:
             return self.options.queue
         if kind not in self._queues:
@@ -79,7 +81,7 @@ class Bench:
 
     def _made(self, client: AwsClient, context: ProbeContext, kind: str) -> str:
         if not self.options.subnets:
-            raise Unavailable("the profile names no subnets for an environment of its own")
+            raise Unavailable("the profile has no `subnets`, which a compute environment needs")
         name, spot = f"runspec-{context.name}-{kind}", kind == "spot"
         own = {"queue": None, "max_vcpus": 4, "fargate": self.options.fargate and not spot}
         wanted = spec("true", capacity="spot" if spot else "on-demand")
@@ -95,7 +97,7 @@ class Bench:
                 f"aws batch delete-{noun} --{noun} {name}"
             )
             context.note(f"{noun} {name}", by_hand, compute_environments.taken_away(which, name))
-        context.tell(f"an environment and a queue are made: {name}")
+        context.tell(f"making a compute environment and a queue: {name}")
         environment = made._replace(params={**made.params, "computeEnvironmentName": name})
         client.call(environment)
         _await(lambda: _valid(client, "compute_environments", name), context, MADE_S)
@@ -111,7 +113,7 @@ class Bench:
         return name
 
     def array(self, client: AwsClient, context: ProbeContext) -> str:
-        """Give the id of an array of two that waits for ever, submitted just now or by the probe before."""
+        """Return the id of an array of two jobs that waits forever; the probe before may have submitted it."""
         if not self._array:
             queue = self.queue(client, context, "idle")
             self._array = submitted(
@@ -120,7 +122,7 @@ class Bench:
         return self._array
 
     def tried(self, client: AwsClient, context: ProbeContext) -> Job:
-        """Give a job that failed with 75 once and then ended well, or how else it has ended."""
+        """Return a job that failed once with code 75 and then succeeded, or how else it has ended."""
         if not self._tried:
             queue = self.queue(client, context, "work")
             job = submitted(client, context, queue, "tried", TRY)
@@ -129,7 +131,7 @@ class Bench:
 
 
 def spec(text: str, *, nodes: int = 1, capacity: str = "on-demand") -> Spec:
-    """Give a spec of the smallest job that is tried twice."""
+    """Return a spec of the smallest job with two attempts."""
     fields = {"apiVersion": "runspec/v1", "name": "probe", "provider": "aws-batch", "run": text}
     cluster = {"cpus": 1, "nodes": nodes, "capacity": capacity}
     bounds = {"retry": {"attempts": 2}, "timeout": "15m"}
@@ -145,7 +147,7 @@ def submitted(
     nodes: int = 1,
     **more: Any,
 ) -> str:
-    """Submit a job that runs *text* by the image's shell, as runspec's definitions are; give its id."""
+    """Submit a job that runs *text* in the image's shell, as runspec's definitions do; return its id."""
     name = f"runspec-{context.name}-{kind}"
     options = client.options.model_copy(update={"queue": queue, "files": "role"})
     steps = {step.id: step.do for step in plan.steps(spec(text, nodes=nodes), name, Facts(options))}
@@ -169,7 +171,9 @@ def submitted(
     where = {"bucket": client.session.bucket, "prefix": prefix}
     by_hand = f"aws s3 rm --recursive s3://{where['bucket']}/{prefix}"
     context.note(f"the record of {name}", by_hand, Request("runspec", "empty_prefix", where))
-    client.call(steps["record"])  # by which gc on another machine knows the job, and ends it
+    client.call(
+        steps["record"]
+    )  # with the record, `gc` on another machine recognises the job, and ends it
     answer = client.call(batch("register_job_definition", **content))
     arn = answer["jobDefinitionArn"]
     job = {**steps["job"].params, "jobDefinition": arn, **more}
@@ -182,7 +186,7 @@ def described(client: AwsClient, job: str) -> Job | None:
 
 
 def ended(client: AwsClient, context: ProbeContext, job: str) -> Job:
-    """Wait until *job* has ended; give it. Raises Unavailable when it does not get that far."""
+    """Wait until *job* has ended, and return it. Raise Unavailable on timeout."""
     _await(
         lambda: (described(client, job) or {}).get("status") in ("SUCCEEDED", "FAILED"),
         context,
@@ -192,7 +196,7 @@ def ended(client: AwsClient, context: ProbeContext, job: str) -> Job:
 
 
 def printed(client: AwsClient, stream: str) -> list[str]:
-    """Give the lines of a log stream so far."""
+    """Return the lines of a log stream so far."""
     where = {"logGroupName": client.options.log_group, "logStreamName": stream}
     with translated("get_log_events"):
         answer = client.session.look("logs").get_log_events(**where, startFromHead=True)
@@ -210,11 +214,11 @@ def _valid(client: AwsClient, noun: str, name: str) -> bool:
 
 
 def _await(done: Callable[[], bool], context: ProbeContext, longest_s: float) -> float:
-    """Wait until *done*; give how long that took. Raises Unavailable after *longest_s*."""
+    """Wait until *done*, and return how long that took. Raise Unavailable after *longest_s*."""
     began = time.monotonic()
     while not done():
         if time.monotonic() - began > longest_s:
-            raise Unavailable(f"nothing came of it in {longest_s:.0f} s")
+            raise Unavailable(f"no result in {longest_s:.0f} s")
         context.sleep(PAUSE_S)
     return time.monotonic() - began
 
@@ -290,7 +294,7 @@ def terminated(client: AwsClient, job: str) -> None:
 
 
 def _settled(client: AwsClient, context: ProbeContext, job: str) -> Job:
-    """Give *job* when it has ended, or as it is after SHOWN_S: that it goes on is an answer too."""
+    """Return *job* when it has ended, or as it is after SHOWN_S: that it goes on is an answer too."""
     end = time.monotonic() + SHOWN_S
     found: Mapping[str, Any] = {}
     while found.get("status") not in ("SUCCEEDED", "FAILED") and time.monotonic() < end:

@@ -31,12 +31,12 @@ class Reply(NamedTuple):
 
 
 def said(holds: bool, seen: str) -> Observation:
-    """Give the verdict on a belief that *holds* or not."""
+    """Return the verdict on a belief that *holds* or not."""
     return Observation(Verdict.CONFIRMED if holds else Verdict.REFUTED, seen)
 
 
 def folder(client: AwsClient, context: ProbeContext) -> str:
-    """Give the prefix of keys of this session; all below it is removed at the end."""
+    """Return the prefix of keys of this session; all below it is removed at the end."""
     bucket, prefix = client.session.bucket, f"{client.files.prefix}/runs/{context.name}/"
     context.note(
         f"objects below s3://{bucket}/{prefix}",
@@ -47,7 +47,7 @@ def folder(client: AwsClient, context: ProbeContext) -> str:
 
 
 def status(call: Callable[[], Mapping[str, Any]]) -> int:
-    """Give the HTTP status of *call*, of a refusal too."""
+    """Return the HTTP status of *call*, of a refusal too."""
     with translated("a probe of S3"):
         try:
             answer = call()
@@ -69,7 +69,7 @@ def etag(client: AwsClient, key: str) -> str:
 
 
 def signed(client: AwsClient, words: str) -> str:
-    """Give the URL that a job would be given for *words*, such as `GET key`."""
+    """Return the URL that a job would be given for *words*, such as `GET key`."""
     found: str = client.files.with_urls({"$signed": words})
     return found
 

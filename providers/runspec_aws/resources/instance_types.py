@@ -1,4 +1,4 @@
-"""Which machines of EC2 a job needs, as far as the table goes: `instance_types` of the profile goes around it."""
+"""EC2 instance types that satisfy a job, from runspec's table; `instance_types` of the profile replaces it."""
 
 from __future__ import annotations
 
@@ -8,17 +8,16 @@ MIB = 1 << 20
 
 
 class Instance(Ec2Type):
-    """A type of machine of a compute environment."""
+    """An instance type for a compute environment."""
 
     __slots__ = ()
 
     @property
     def usable_mib(self) -> int:
-        """Memory that jobs can have, in MiB.
+        """Memory that jobs can use, in MiB.
 
-        The system and the ECS agent take some: a job that asks for all of a machine waits for
-        ever. 4 % and at least 512 MiB are left to them, which is more than
-        https://docs.aws.amazon.com/batch/latest/userguide/memory-management.html asks for.
+        The system and the ECS agent use some: a job that asks for all of it waits forever. 4 % and at least 512 MiB
+        are reserved, more than https://docs.aws.amazon.com/batch/latest/userguide/memory-management.html asks for.
         """
         nominal = self.memory_gib * 1024
         return min(nominal - 512, int(nominal * 0.96))
@@ -30,7 +29,7 @@ GPU_TYPES = tuple(sorted({instance.gpu_type for instance in INSTANCES if instanc
 
 
 def fitting(cpus: int, memory_mib: int, gpus: int, gpu_type: str | None) -> tuple[Instance, ...]:
-    """Give the machines that hold one node, the smallest first; none has a GPU that is not asked for.
+    """Return the instance types that fit one node, smallest first; without *gpus*, none with GPUs.
 
     >>> [instance.name for instance in fitting(2, 3000, 0, None)][:3]
     ['c6i.large', 'c7i.large', 'm6i.large']

@@ -1,4 +1,4 @@
-"""Which kind of AWS Batch job a spec becomes."""
+"""The kind of AWS Batch job for a spec."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ LARGEST_ARRAY = 10_000  # https://docs.aws.amazon.com/batch/latest/userguide/ser
 
 
 class JobKind(StrEnum):
-    """One job; an array, whose children are tasks or nodes; or a gang of nodes."""
+    """The kinds: one job; an array, whose children are tasks or nodes; or a gang of nodes (multi-node parallel)."""
 
     SINGLE = "single"
     ARRAY = "array"
@@ -21,10 +21,11 @@ class JobKind(StrEnum):
 
 
 def shape(spec: Spec) -> JobKind:
-    """Give the shape of *spec*.
+    """Return the kind of job for *spec*.
 
-    A gang (multi-node parallel) runs on-demand, cannot be an array and replaces no node, so nodes on spot,
-    nodes of a sweep, and nodes that come and go, are an array of single nodes that meet through the store.
+    A multi-node parallel job runs on-demand, cannot be an array and replaces no node. So nodes on spot, nodes of a
+    sweep, and nodes of elastic jobs are an array of single-node jobs that find each other through the store.
+
     https://docs.aws.amazon.com/batch/latest/userguide/mnp-ce.html
     """
     nodes, count = spec.cluster.nodes.max, len(tasks(spec))
@@ -37,9 +38,10 @@ def shape(spec: Spec) -> JobKind:
 
 
 def spot(spec: Spec, options: AwsOptions) -> bool:
-    """Say whether the machines of *spec* may be spot machines of EC2, which tell of their end.
+    """Return whether machines of *spec* may be EC2 spot machines, which get notices.
 
-    A queue of the profile may have any. Fargate has no machine to ask: it sends SIGTERM.
+    A queue of the profile may have any machines. Fargate has no metadata service for notices: it sends SIGTERM.
+
     https://docs.aws.amazon.com/AmazonECS/latest/developerguide/fargate-capacity-providers.html
     """
     asked = spec.cluster.capacity is not Capacity.ON_DEMAND or options.queue is not None
@@ -47,17 +49,17 @@ def spot(spec: Spec, options: AwsOptions) -> bool:
 
 
 def attempts(spec: Spec) -> int:
-    """Give the tries in all: those of the job, and those that machines may be taken away in."""
+    """Return the maximal number of attempts: those for failures, and those for preemptions."""
     return min(MAX_ATTEMPTS, spec.retry.attempts + spec.retry.spot_attempts - 1)
 
 
 def children(spec: Spec) -> int:
-    """Give how many children the array of *spec* has."""
+    """Return how many children the array of *spec* has."""
     return spec.cluster.nodes.max * len(tasks(spec))
 
 
 def child(shape: str, nodes: int, task: int, rank: int) -> Mapping[str, int]:
-    """Give where the node *rank* of *task* is in a job of this *shape*."""
+    """Return the child or node of a job of kind *shape* that is node *rank* of *task*."""
     if shape == JobKind.ARRAY:
         return {"index": task * nodes + rank}
     return {"node": rank} if shape == JobKind.NODES else {}

@@ -1,4 +1,4 @@
-"""What one node of a job needs, in the numbers of AWS Batch, and the machines that have it."""
+"""The resources of one node of a job, as AWS Batch counts them, and the instance types that have them."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from runspec_aws.resources.instance_types import INSTANCES, KNOWN, MIB, Instance
 from runspec_aws.resources.job_kind import JobKind, shape
 from runspec_jobs.provider import Launch, Spec
 
-MEMORY_PER_CPU_MIB = 2048 - 128  # fits the smallest machines, less what the system takes
+MEMORY_PER_CPU_MIB = 2048 - 128  # fits the smallest machines, less the memory of the system
 
-# vCPUs and the memory in MiB that goes with them: lowest, highest, step.
+# vCPUs and the allowed memory in MiB: lowest, highest, step.
 # https://docs.aws.amazon.com/batch/latest/APIReference/API_ResourceRequirement.html
 FARGATE: tuple[tuple[float, int, int, int], ...] = (
     (0.25, 512, 2048, 512),
@@ -26,7 +26,7 @@ FARGATE: tuple[tuple[float, int, int, int], ...] = (
 
 
 class ResourceRequest(NamedTuple):
-    """What one node asks for; *cpus* as text, since Fargate sells quarters."""
+    """The resources of one node; *cpus* is text, because Fargate has quarters of vCPUs."""
 
     cpus: str
     memory_mib: int
@@ -34,14 +34,14 @@ class ResourceRequest(NamedTuple):
 
     @property
     def requirements(self) -> list[dict[str, str]]:
-        """The same as Batch's resourceRequirements: values are text, and no GPU is not 0 GPUs."""
+        """The same as Batch's resourceRequirements: values are text, and 0 GPUs are left out."""
         found = [("VCPU", self.cpus), ("MEMORY", str(self.memory_mib))]
         found += [("GPU", str(self.gpus))] if self.gpus else []
         return [{"type": kind, "value": value} for kind, value in found]
 
 
 def needs(spec: Spec, options: AwsOptions) -> ResourceRequest:
-    """Give what a node of *spec* asks for; what it leaves open is its share of the smallest machine."""
+    """Return the resources of a node of *spec*; unspecified ones are its share of the smallest machine."""
     gpus, memory_mib = spec.cluster.gpus or 0, _mib(spec.cluster.memory)
     cpus = spec.cluster.cpus or 1
     if options.fargate:
@@ -56,10 +56,11 @@ def needs(spec: Spec, options: AwsOptions) -> ResourceRequest:
 
 
 def alone(spec: Spec) -> bool:
-    """Say whether each node must have a machine of its own.
+    """Return whether each node must have a machine of its own.
 
-    Jobs of one container share their machine's network: two nodes on it would have one address,
-    and a launcher cannot tell them apart. A gang's nodes have machines of their own anyway.
+    Single-container jobs share their machine's network: two nodes on one machine would have the same address, and a
+    launcher could not tell them apart. Nodes of a multi-node parallel job always have separate machines.
+
     https://docs.aws.amazon.com/batch/latest/userguide/multi-node-parallel-jobs.html
     """
     return (
@@ -70,7 +71,7 @@ def alone(spec: Spec) -> bool:
 
 
 def _alone(wanted: ResourceRequest, spec: Spec, options: AwsOptions) -> ResourceRequest:
-    """Ask for more than half of the machine's cores, so that no two nodes fit on it."""
+    """Return a request for more than half of the machine's cores, so that no two nodes fit on it."""
     kind = spec.cluster.gpu_type
     known = [KNOWN[name] for name in options.instance_types if name in KNOWN]
     found = known or fitting(int(wanted.cpus), wanted.memory_mib, wanted.gpus, kind)
@@ -83,10 +84,9 @@ def _mib(count: int | None) -> int:
 
 
 def machines(spec: Spec, options: AwsOptions) -> tuple[str, ...]:
-    """Give the types of machines for *spec*, the smallest first: those of the profile, or all that fit.
+    """Return the instance types for *spec*, smallest first: those of the profile, or all that fit.
 
-    Of a family the two smallest are enough: larger ones hold several nodes, and none is left out
-    where a smaller one is short.
+    The two smallest of each family are enough: larger ones would run several nodes each.
     """
     if options.fargate or options.instance_types:
         return () if options.fargate else options.instance_types
@@ -108,7 +108,7 @@ def candidates(spec: Spec, options: AwsOptions) -> tuple[Instance, ...]:
 
 
 def adapters(spec: Spec, options: AwsOptions) -> int:
-    """Give how many Elastic Fabric Adapters a node has; 1 for a type of machine that the table lacks."""
+    """Return the number of Elastic Fabric Adapters of a node; 1 for a type that is not in the table."""
     found = machines(spec, options) if options.efa else ()
     if not found:
         return 0
@@ -116,8 +116,8 @@ def adapters(spec: Spec, options: AwsOptions) -> int:
 
 
 def on_fargate(spec: Spec) -> tuple[str, int] | None:
-    """Give the smallest size of Fargate that holds a node: vCPUs and MiB; None when none does."""
-    # The bound of a sweep is one on whole vCPUs.
+    """Return the smallest Fargate size that fits a node, as vCPUs and MiB, or None."""
+    # A limit on parallel tasks counts whole vCPUs.
     least = 1 if spec.max_parallel else 0.25
     cpus, memory_mib = spec.cluster.cpus or least, _mib(spec.cluster.memory) or 1
     for have, low, high, step in FARGATE:
@@ -127,6 +127,6 @@ def on_fargate(spec: Spec) -> tuple[str, int] | None:
 
 
 def largest(gpus: int) -> Instance:
-    """Give the machine of the table with the most of everything, with GPUs or without."""
+    """Return the largest instance type of the table, with GPUs or without."""
     found = [i for i in INSTANCES if bool(i.gpus) == bool(gpus)]
     return max(found, key=lambda i: (i.gpus, i.cpus, i.memory_gib))

@@ -1,4 +1,4 @@
-"""AWS's own SDK, opened: one client of each service to make things with, and one to look."""
+"""Clients of the AWS SDK: for each service, one that makes resources and one that only reads."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ from runspec_jobs.provider import CredentialsError, UsageError
 if TYPE_CHECKING:
     from obstore.store import S3Credential, S3CredentialProvider
 
-# SubmitJob has no client token: a second attempt after a lost reply would be a second job.
-# Checksums where a call asks for them: parts of an upload that was begun without are refused with one.
+# SubmitJob has no client token: repeating it after a lost reply could submit a second job. Checksums only where a
+# call requires them: an upload in parts that began without them refuses them.
 # https://docs.aws.amazon.com/sdkref/latest/guide/feature-dataintegrity.html
 ONCE = Config(
     request_checksum_calculation="when_required",
@@ -27,39 +27,40 @@ ONCE = Config(
     connect_timeout=10,
     read_timeout=60,
 )
-# Looking is free to be repeated; adaptive slows down when the service throttles. Its pauses are of 1, 2, 4 and 8 s
-# at the most: who follows a run goes on after an outage by itself, and must not see the end late by a longer one.
+# Reading may be repeated; "adaptive" slows down when the service throttles. Pauses are 1, 2, 4 and 8 s at most: a
+# client that follows a run continues after an outage by itself, and a longer pause would delay the news of its end.
 # https://boto3.amazonaws.com/v1/documentation/api/latest/guide/retries.html
 PATIENT = Config(
     retries={"mode": "adaptive", "total_max_attempts": 5}, connect_timeout=10, read_timeout=60
 )
 
-# obstore 0.12 asks for credentials anew when they are good for less than ASKED_EARLY_S, and says so
-# nowhere (tests/unit/runspec_aws/test_rotating.py sees it); botocore is asked every KEPT_S, and renews them
-# 10 to 15 minutes before they end.
+# obstore 0.12 asks for credentials again when they expire in less than ASKED_EARLY_S, which is undocumented
+# (tests/unit/runspec_aws/test_rotating.py tests it); botocore is asked every KEPT_S, and renews them 10 to 15 minutes
+# before they expire.
 # https://developmentseed.org/obstore/latest/authentication/
 ASKED_EARLY_S = 300.0
 KEPT_S = 30.0
 
 
 class StoreEndpoint(NamedTuple):
-    """The host of a bucket, and whether it names the bucket; else the path does."""
+    """The host of a bucket, and whether the bucket's name is in the host; otherwise it is in the path."""
 
     url: str
     names_bucket: bool
 
 
 class Session:
-    """The clients of one account and region. Raises CredentialsError where there are none."""
+    """The clients of one account and region. Creating it raises CredentialsError if there are no credentials."""
 
     def __init__(self, options: AwsOptions) -> None:
         if options.region is None or options.bucket is None:
             raise UsageError(
-                "the profile names no region or no bucket", "see runspec doctor aws-batch"
+                "the profile has no `region` or no `bucket`",
+                "run `runspec doctor aws-batch` to see what is missing",
             )
         self.region, self.bucket = options.region, options.bucket
-        self.own_queue = options.queue is None  # and so machines of our own behind it
-        # What was seen to be VALID, and when, until something is made or taken away.
+        self.own_queue = options.queue is None  # whether runspec made the queue and its machines
+        # Resources that were VALID, and when that was seen; cleared when something is made or deleted.
         self.valid: dict[tuple[str, str], tuple[float, Mapping[str, Any]]] = {}
         self._clients: dict[tuple[str, int], Any] = {}
         self._making = threading.Lock()
@@ -69,18 +70,18 @@ class Session:
                 profile_name=options.account_profile, region_name=options.region
             )
             if self._session.get_credentials() is None:
-                raise CredentialsError("there are no AWS credentials here", LOGIN)
+                raise CredentialsError("there are no AWS credentials on this machine", LOGIN)
 
     def make(self, service: str) -> Any:
-        """Give the client that sends each call once."""
+        """Return the client that sends each call only once."""
         return self._client(service, ONCE)
 
     def look(self, service: str) -> Any:
-        """Give the client for calls that only look; it tries again by itself."""
+        """Return the client for calls that only read; it repeats failed calls."""
         return self._client(service, PATIENT)
 
     def _client(self, service: str, config: Config) -> Any:
-        """Return a client, which threads may share; a session of boto3 makes one at a time.
+        """Return a client, which threads may share; a boto3 session can make only one at a time.
 
         https://docs.aws.amazon.com/boto3/latest/guide/session.html
         """
@@ -93,15 +94,15 @@ class Session:
             return self._clients[key]
 
     def signer(self) -> Any:
-        """Give the client that signs URLs. It asks nobody, and a host of the region is never redirected."""
+        """Return the client that signs URLs, without requests, for the host of the region, which never redirects."""
         if self._signer is None:
             self._signer = self._made_signer()
         return self._signer
 
     def _made_signer(self) -> Any:
-        """Address the bucket as the other clients do, which botocore decides by its name and the endpoint.
+        """Return a client that addresses the bucket as botocore decides for the others, from its name and endpoint.
 
-        A client that is told no style signs for the host of all regions, which redirects.
+        Without an explicit style, a client would sign for the global host, which redirects.
         """
         own = self.look("s3").meta.config.s3 or {}
         style = (
@@ -115,26 +116,26 @@ class Session:
         return self._session.client("s3", config=config)
 
     def _url(self, client: Any) -> SplitResult:
-        """Return the URL of an object, as *client* addresses it."""
+        """Return the URL of an object as *client* would address it."""
         where = {"Bucket": self.bucket, "Key": "key"}
         with translated("the endpoint of the bucket"):
             found: str = client.generate_presigned_url("get_object", Params=where)
         return urlsplit(found)
 
     def store_endpoint(self) -> StoreEndpoint:
-        """Return where the bucket is, for a library that addresses it by itself."""
+        """Return the endpoint of the bucket, for a library that addresses it by itself."""
         found = self._url(self.signer())
         in_host = found.path == "/key"
         return StoreEndpoint(f"{found.scheme}://{found.netloc}", in_host)
 
     def credentials(self) -> S3CredentialProvider:
-        """Give what a library that signs by itself asks for credentials, again and again: they may be renewed."""
+        """Return a function that returns the current credentials, for a library that signs by itself."""
         with translated("the credentials"):
             found = self._session.get_credentials()
-        assert found is not None, "BUG: there were some"
+        assert found is not None, "BUG: there were credentials before"
 
         def now() -> S3Credential:
-            keys = found.get_frozen_credentials()  # renewed by botocore when they soon end
+            keys = found.get_frozen_credentials()  # botocore renews them before they expire
             expires = datetime.now(UTC) + timedelta(seconds=ASKED_EARLY_S + KEPT_S)
             return {
                 "access_key_id": keys.access_key,

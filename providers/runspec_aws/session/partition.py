@@ -1,4 +1,4 @@
-"""The partitions of AWS: what ARNs in a region begin with, and the domain of its services.
+"""The partitions of AWS: the prefix of ARNs in a region, and the domain of its services.
 
 https://docs.aws.amazon.com/whitepapers/latest/aws-fault-isolation-boundaries/partitions.html
 """
@@ -14,7 +14,7 @@ class Partition(NamedTuple):
 
 
 STANDARD = Partition("aws", "amazonaws.com")
-# By what the name of a region begins with.
+# By the beginning of the region's name.
 OTHERS = {
     "cn-": Partition("aws-cn", "amazonaws.com.cn"),
     "us-gov-": Partition("aws-us-gov", "amazonaws.com"),

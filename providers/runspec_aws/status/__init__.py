@@ -1,1 +1,1 @@
-"""How jobs stand, polled from AWS Batch."""
+"""The status of jobs, polled from AWS Batch."""

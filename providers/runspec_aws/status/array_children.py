@@ -1,7 +1,7 @@
-"""The children of large arrays: which of them are worth a question, by what their parent says of all.
+"""Choose which children of a large array to describe, from the counts of their parent.
 
-A call describes a hundred jobs, so an array of 10,000 takes a hundred calls. The parent has the counts of its children
-by status: https://docs.aws.amazon.com/batch/latest/APIReference/API_ArrayPropertiesDetail.html
+A call describes a hundred jobs, so an array of 10,000 takes a hundred calls. The parent has the number of children in
+each status: https://docs.aws.amazon.com/batch/latest/APIReference/API_ArrayPropertiesDetail.html
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ from runspec_aws.status.poll import AT_ONCE, Job, JobPoller, has_ended
 
 WAITS = ("SUBMITTED", "PENDING", "RUNNABLE", "STARTING")
 LISTED = 10_000  # the largest array
-ALL_S = 60.0  # between two times that all are described while some end: short ones are never listed as running
+ALL_S = 60.0  # seconds between descriptions of all children while some end: short ones may never be listed as running
 
 
 @dataclass
 class Seen:
-    """What was seen of an array: the counts of its children, when all were described, and whose turn is next."""
+    """What is known of an array: the counts of its children, when all were described, and which are next."""
 
     counts: Mapping[str, int] = field(default_factory=dict)
     all_at_s: float = -math.inf
@@ -30,7 +30,7 @@ class Seen:
 
 
 class Children:
-    """Looks at the children of arrays, as seldom as that is news."""
+    """Describes the children of arrays, with as few calls as possible."""
 
     def __init__(
         self, session: Session, asking: JobPoller, clock: Callable[[], float] = time.monotonic
@@ -39,9 +39,10 @@ class Children:
         self._seen: dict[str, Seen] = {}
 
     def look(self, parent: str, children: Sequence[str]) -> None:
-        """Ask for *parent* and those *children* of which there may be news.
+        """Describe *parent* and those of *children* that may have changed.
 
-        While nothing runs, that is one call: of the parent, the first child that has not ended, and others in turn.
+        While nothing runs, that is one call: for the parent, the first child that has not ended, and a few others in
+        turn.
         """
         if self.asking.is_old(parent):
             self._look(parent, children, self._seen.setdefault(parent, Seen()))
@@ -64,7 +65,7 @@ class Children:
         self.asking.describe(dict.fromkeys(going))
 
     def _more_ended(self, counts: Mapping[str, int], seen: Seen) -> bool:
-        """Say whether children have ended of which some may never have been seen to run."""
+        """Return whether children have ended that were perhaps never seen running."""
         ended = any(counts.get(s, 0) != seen.counts.get(s, 0) for s in ("SUCCEEDED", "FAILED"))
         return ended and self.clock() - seen.all_at_s >= ALL_S
 
@@ -73,7 +74,7 @@ class Children:
         return bool(known) and has_ended(known)
 
     def waiting(self, parent: str, children: Sequence[str]) -> Job | None:
-        """Give a child that waits: the first of those that are known, or the first of all, or any."""
+        """Return a waiting child: the first known one, or the first of all, or any."""
         known = [*map(self.asking.known, children)]
         if not any(known):
             known = [*self.asking.describe(children[:1]).values()]

@@ -1,4 +1,4 @@
-"""How jobs stand: what AWS Batch says of them, in the words of the contract."""
+"""The status of jobs at AWS Batch, in the terms of the core."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import time
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from runspec_aws import attempts as tries, reasons, timing
+from runspec_aws import attempts, reasons, timing
 from runspec_aws.errors import got, translated
 from runspec_aws.lookup import QUEUE, described
 from runspec_aws.resources.job_kind import JobKind
@@ -30,7 +30,7 @@ from runspec_jobs.provider import (
     read_record,
 )
 
-SHOWN = 100  # nodes that a status lists while the job runs; at its end, all
+SHOWN = 100  # nodes in a status while the job runs; at its end, all are listed
 CANCELLED = "cancelled by runspec"
 QUEUED = ("SUBMITTED", "PENDING", "RUNNABLE")
 
@@ -46,7 +46,7 @@ STATES = {
 
 
 class Place(NamedTuple):
-    """Which child of a job is which node of which task."""
+    """The child of a job that is a node of a task."""
 
     task: int
     rank: int
@@ -54,7 +54,7 @@ class Place(NamedTuple):
 
 
 class Jobs:
-    """The jobs of runs, by the names and ids they have at the service."""
+    """The jobs of runs, by their names and ids at the service."""
 
     def __init__(self, session: Session, files: Objects) -> None:
         self.session = session
@@ -64,17 +64,17 @@ class Jobs:
         self._ids: dict[str, str] = {}
         self._records: dict[str, dict[str, Any]] = {}
         self._codes: dict[
-            str, dict[tries.Try, int | None]
-        ] = {}  # of tries that were followed by another
-        self._called_off: set[str] = set()  # children that a job has no need of any more
-        self._wished: dict[str, set[int]] = {}  # tasks that the store has as stopped
-        self._stopped: set[str] = set()  # children that were told to end by themselves
+            str, dict[attempts.Try, int | None]
+        ] = {}  # of attempts that were followed by another
+        self._called_off: set[str] = set()  # children that the job does not need any more
+        self._wished: dict[str, set[int]] = {}  # tasks with a stop request in the store
+        self._stopped: set[str] = set()  # children that were terminated individually
 
     def remember(self, run: str, job: str) -> None:
         self._ids[run] = job
 
     def record(self, run: str) -> dict[str, Any] | None:
-        """Give what the run is to do, as it was put beside its data; None once it is destroyed."""
+        """Return the record of the run from the store; None if it was destroyed."""
         if run not in self._records:
             found = self.files.read("runs", run, "record.json")
             if found is None:
@@ -83,9 +83,9 @@ class Jobs:
         return self._records[run]
 
     def find(self, run: str) -> Response | None:
-        """Give the job of *run*. Of several, the oldest is it, and the others are ended.
+        """Return the job of *run*. If there are several, the oldest is used, and the others are terminated.
 
-        The claim lets one of them run, whichever: it is the one that counts, if there is one yet.
+        If one of them has claimed the run, that one is used instead.
         """
         found = self._listed(run)
         if not found:
@@ -99,7 +99,7 @@ class Jobs:
         return {key: first[key] for key in ("jobArn", "jobId", "jobName")}
 
     def _listed(self, run: str) -> list[Job]:
-        """Give the jobs whose name is *run*, the oldest first. Names match whatever their case."""
+        """Return the jobs whose name is *run*, oldest first. Names match regardless of case."""
         record = self.record(run)
         if record is None:
             return []
@@ -108,7 +108,7 @@ class Jobs:
         except RemoteError:
             if described(self.session, QUEUE, record["queue"]) is not None:
                 raise
-            return []  # its jobs went with the queue
+            return []  # its jobs were deleted with the queue
         return sorted(found, key=lambda job: (job.get("createdAt", 0), job["jobId"]))
 
     def _named(self, queue: str, name: str) -> Iterator[Job]:
@@ -122,16 +122,19 @@ class Jobs:
                 yield from got(page, "jobSummaryList")
 
     def refuse_if_used(self, queue: str) -> None:
-        """Raise Conflict while jobs are in *queue*, whoever's they are: they would end with it."""
+        """Raise Conflict while *queue* has any jobs, which deleting it would end."""
         for status in (s for s, state in STATES.items() if not state.terminal):
             for job in self._listed_as(queue, jobStatus=status):
                 what = f"{job['jobName']} is {status} in {queue}"
-                raise Conflict(f"{what}: it would end with the queue", "end it first, or wait")
+                raise Conflict(
+                    f"{what}: deleting the queue would end it",
+                    "cancel the job first, or wait until it has ended",
+                )
 
     def alive(self) -> set[str]:
-        """Give the names of all jobs that have not ended, with a few calls for each queue there is.
+        """Return the names of all jobs that have not ended, with a few calls for each existing queue.
 
-        RUNNABLE is asked for again at the end: a job that is tried again goes back to it meanwhile.
+        RUNNABLE is listed again at the end, because a job that is retried returns to it meanwhile.
         """
         pages = self.session.look("batch").get_paginator(QUEUE.describe)
         with translated(QUEUE.describe):
@@ -145,7 +148,7 @@ class Jobs:
         }
 
     def look_at_all(self, run: str, record: Mapping[str, Any]) -> None:
-        """Describe the job of *run*, and its children as far as there may be news of them."""
+        """Describe the job of *run*, and those of its children that may have changed."""
         if run in self._ids:
             job, places = self._ids[run], [place.job for place in self.places(run, record)]
             if record["shape"] == JobKind.ARRAY and len(places) >= AT_ONCE:
@@ -154,7 +157,7 @@ class Jobs:
                 self.asking.describe([job, *places])
 
     def job(self, run: str) -> Job | None:
-        """Give the job of *run* as it is now; None when there is none, or it is forgotten."""
+        """Return the job of *run* as it is now; None if it does not exist, or the service has removed it."""
         if run not in self._ids and not self._look(run):
             return None
         job = self._ids[run]
@@ -166,7 +169,7 @@ class Jobs:
         return found.get(job)
 
     def _look(self, run: str) -> bool:
-        """Find the job of *run*; a list may lag behind its submission."""
+        """Find the job of *run*; a list may not contain it yet."""
         end = time.monotonic() + timing.SETTLE_S
         while self.find(run) is None:
             if self.record(run) is None or time.monotonic() > end:
@@ -178,7 +181,7 @@ class Jobs:
         return self.files.read("runs", run, "record.json") is None
 
     def places(self, run: str, record: Mapping[str, Any]) -> list[Place]:
-        """Give every node of every task, with the id of its job."""
+        """Return every node of every task, with the id of its job."""
         job, nodes = self._ids[run], record["nodes"]
         if record["shape"] == JobKind.SINGLE:
             return [Place(0, 0, job)]
@@ -209,7 +212,7 @@ class Jobs:
         return _ended(job, state, nodes)
 
     def _why(self, run: str, record: Mapping[str, Any], job: Job) -> str:
-        """Say why *job* waits; an array is PENDING while its children do, and each of them says why."""
+        """Return why *job* waits; an array is PENDING while its children are, and each of them has the reason."""
         if record["shape"] != JobKind.ARRAY or job["status"] != "PENDING":
             return reasons.waiting(job)
         places = [place.job for place in self.places(run, record)]
@@ -217,9 +220,9 @@ class Jobs:
         return reasons.waiting(child or job)
 
     def _elastic_end(self, run: str, record: Mapping[str, Any], job: Job) -> tuple[int, str] | None:
-        """Give how a job has ended whose nodes come and go, as these have it; who has not come yet is called off.
+        """Return how an elastic job has ended according to its nodes; children that have not started are terminated.
 
-        A child that waits for a machine would have one started for nothing. None has ended before the job has.
+        Otherwise, a machine would be started for a waiting child. No child ends before the job has.
         """
         counts = job.get("arrayProperties", {}).get("statusSummary", {})
         if not record.get("elastic") or not (counts.get("SUCCEEDED") or counts.get("FAILED")):
@@ -235,7 +238,7 @@ class Jobs:
         return end
 
     def changes(self, run: str) -> Sequence[MembershipChange]:
-        """Give the changes of an elastic job: a list for each task, and a get for each change."""
+        """Return the membership changes of an elastic job, with a list for each task and a get for each change."""
         base, files = f"runs/{run}/", self.files
         return elastic_changes(
             self.record(run) or {},
@@ -244,7 +247,7 @@ class Jobs:
         )
 
     def _stopping(self, job: Job, nodes: Sequence[NodeStatus]) -> bool:
-        """A job is over for AWS Batch with its main node, and then the other nodes are stopped.
+        """Return whether other nodes may still be stopping: for AWS Batch, a job ends with its main node.
 
         https://docs.aws.amazon.com/batch/latest/userguide/multi-node-parallel-jobs.html
         """
@@ -252,7 +255,7 @@ class Jobs:
         return since_s < timing.STOP_S and any(not node.state.terminal for node in nodes)
 
     def _gone(self, run: str) -> bool:
-        """A record that was read may have been destroyed since; asked once the job has ended."""
+        """Return whether the run was destroyed after its record was read; checked once the job has ended."""
         known = self.asking.known(self._ids.get(run, ""))
         if self._state(known).terminal and self._destroyed(run):
             self._records.pop(run, None)
@@ -263,7 +266,7 @@ class Jobs:
     def _state(job: Job) -> State:
         if not job:
             return State.WAITING
-        # A status that a later version of the service may have is none of the two that end a job.
+        # A status of a later version of the service is not one of the two that end a job.
         state = STATES.get(job["status"], State.WAITING)
         told = str(job.get("statusReason", "")).startswith((CANCELLED, NOT_NEEDED))
         return State.CANCELLED if state is State.FAILED and told else state
@@ -278,26 +281,26 @@ class Jobs:
             _node(place, found[place.job], codes) for place in places if place.job in found
         )
 
-    def _noted(self, run: str) -> tries.Codes:
-        """Give what knows the codes that jobs noted before they ended with AGAIN; it asks the store once at most.
+    def _noted(self, run: str) -> attempts.Codes:
+        """Return a function for the codes that jobs recorded before they exited with AGAIN; it reads the store once.
 
-        That is for tries that are over by now: what they have not noted, they never will.
+        It is for attempts that are over: their records do not change any more.
         """
         known = self._codes.setdefault(run, {})
         base, asked = f"{self.files.prefix}/runs/{run}/failures/", False
 
-        def code(which: tries.Try) -> int | None:
+        def code(which: attempts.Try) -> int | None:
             nonlocal asked
             if which not in known and not asked:
                 keys = (found["Key"][len(base) :] for found in self.files.listing(base))
-                known.update(note for note in map(tries.noted, keys) if note is not None)
+                known.update(note for note in map(attempts.noted, keys) if note is not None)
                 asked = True
             return known.setdefault(which, None)
 
         return code
 
     def end(self, run: str) -> None:
-        """Ask every job of *run* to end. The claim is taken first: one that starts later leaves."""
+        """Terminate every job of *run*. The claim is written first, so that a job that starts later exits."""
         if self.record(run) is None:
             return
         self.files.put_new(b"cancelled", "runs", run, "claim")
@@ -308,9 +311,9 @@ class Jobs:
                 self.asking.forget(job["jobId"])
 
     def stop(self, run: str, tasks: Collection[int]) -> None:
-        """Ask the children of *tasks* to end, each once; what was terminated is not retried.
+        """Terminate the children of *tasks*, each once; AWS Batch does not retry terminated jobs.
 
-        The wish is in the store first: a try that begins before we come to its child finds it.
+        The request is written to the store first: an attempt that begins before its child is terminated finds it.
 
         https://docs.aws.amazon.com/batch/latest/userguide/job_retries.html
         """
@@ -331,7 +334,7 @@ class Jobs:
             self._stopped.add(name)
 
     def end_named(self, queue: str, name: str) -> None:
-        """Terminate every job called *name* in *queue*; content when there is none, and no queue."""
+        """Terminate every job called *name* in *queue*; do nothing if there is none, or no queue."""
         if described(self.session, QUEUE, queue) is None:
             return
         for job in self._named(queue, name):
@@ -339,7 +342,7 @@ class Jobs:
                 self._terminate(job["jobId"], CANCELLED)
 
     def _terminate(self, job: str, reason: str) -> None:
-        """TerminateJob ends a job in every state; CancelJob says ok and does nothing to one that runs.
+        """Terminate a job with TerminateJob, which works in every state; CancelJob ignores running jobs.
 
         For a child of an array that waits, see docs/unverified.md, aws-21.
         """
@@ -364,25 +367,27 @@ def _ended(job: Job, state: State, nodes: tuple[NodeStatus, ...]) -> Status:
 
 
 def _runs(job: Job) -> bool:
-    """An array whose children run is PENDING itself."""
+    """Return whether the job runs; an array whose children run is PENDING itself."""
     counts = job.get("arrayProperties", {}).get("statusSummary", {})
     return bool(counts.get("RUNNING")) or job["status"] == "RUNNING"
 
 
-def _node(place: Place, job: Job, codes: tries.Codes) -> NodeStatus:
+def _node(place: Place, job: Job, codes: attempts.Codes) -> NodeStatus:
     state = Jobs._state(job)  # noqa: SLF001
-    attempts = tries.over(job, place.task, place.rank, codes)
+    over = attempts.over(job, place.task, place.rank, codes)
     reason = reasons.ended(job) if state is State.FAILED else reasons.waiting(job)
     code = exit_code(job) if state.terminal else None
-    attempt = max(1, len(attempts) + (state is State.RUNNING))
-    if code == tries.AGAIN and attempts:  # there were no tries left, and this is no code of the job
-        code, reason = attempts[-1].exit_code, attempts[-1].reason
+    attempt = max(1, len(over) + (state is State.RUNNING))
+    if (
+        code == attempts.AGAIN and over
+    ):  # no attempts were left, and 75 is not the program's own code
+        code, reason = over[-1].exit_code, over[-1].reason
     reason = reason if state is not State.RUNNING else ""
-    return NodeStatus(place.task, place.rank, attempt, state, reason, code, attempts)
+    return NodeStatus(place.task, place.rank, attempt, state, reason, code, over)
 
 
 def exit_code(job: Job) -> int | None:
-    """Give the exit code of the last attempt; none where no container came so far."""
+    """Return the exit code of the last attempt; None if no container was started."""
     found = [attempt.get("container", {}).get("exitCode") for attempt in job.get("attempts", ())]
     own = job.get("container", {}).get("exitCode")
     return own if own is not None else found[-1] if found else None

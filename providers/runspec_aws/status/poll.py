@@ -1,4 +1,4 @@
-"""Asking AWS Batch how jobs stand, as seldom as that is news."""
+"""Poll AWS Batch for the state of jobs, with as few calls as possible."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class Known(NamedTuple):
 
 
 def has_ended(job: Job) -> bool:
-    """Say whether the service will change nothing about *job* any more."""
+    """Return whether the service will change nothing about *job* any more."""
     return job["status"] in ("SUCCEEDED", "FAILED")
 
 
@@ -38,7 +38,7 @@ class JobPoller:
         self._clock_s = time.time() - time.monotonic()  # to be added to our own
 
     def describe(self, ids: Iterable[str], *, anew: bool = False) -> dict[str, Job]:
-        """Give what the service knows of each of *ids*; it forgets jobs that have long ended.
+        """Return what the service knows of each of *ids*; it forgets jobs that have long ended.
 
         What was described just now is not asked for again, unless *anew*; what has ended never is.
         """
@@ -51,12 +51,12 @@ class JobPoller:
         return {name: one.job for name, one in known if one is not None}
 
     def known(self, name: str) -> Job:
-        """Give what was said of a job last; nothing where it never was."""
+        """Return what was said of a job last; nothing where it never was."""
         found = self._known.get(name)
         return {} if found is None else found.job
 
     def is_old(self, name: str) -> bool:
-        """Say whether *name* would be asked for now."""
+        """Return whether *name* would be asked for now."""
         return self._is_old(name, time.monotonic() - FRESH_S)
 
     def forget(self, name: str) -> None:
@@ -64,7 +64,7 @@ class JobPoller:
         self._known.pop(name, None)
 
     def service_s(self) -> float:
-        """Give the time by the service's clock, in seconds since 1970: ours may be wrong."""
+        """Return the time by the service's clock, in seconds since 1970: ours may be wrong."""
         return time.monotonic() + self._clock_s
 
     def _is_old(self, name: str, since: float) -> bool:
@@ -90,6 +90,6 @@ def _whole(job: Job) -> Job:
 
 
 def _said_at(answer: Mapping[str, Any]) -> float:
-    """Give the time at which the service answered, by its own clock."""
+    """Return the time at which the service answered, by its own clock."""
     date = answer["ResponseMetadata"]["HTTPHeaders"].get("date")
     return parsedate_to_datetime(date).timestamp() if date else time.time()

@@ -1,4 +1,4 @@
-"""Where the files of jobs lie in the bucket, and the steps that put them there."""
+"""The keys of files of jobs in the bucket, and the steps that write them."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ SHARED = "/mnt/runspec"  # where shared file systems are mounted in jobs
 
 
 def store(options: AwsOptions) -> str:
-    """Give where everything lies, as jobs are told."""
+    """Return the root of all keys, as a URL for jobs."""
     return f"s3://{options.bucket or ''}/{options.prefix}"
 
 
@@ -37,13 +37,13 @@ def key(options: AwsOptions, *parts: str) -> str:
 
 
 def steps(spec: Spec, facts: Facts) -> Iterator[Step]:
-    """Give the steps that put up what jobs share: our part of the job, and folders."""
+    """Yield the steps that upload shared files: the agent, and folders."""
     options: AwsOptions = facts.options
     if options.files == "role":
         yield _upload(
             options,
             "inside",
-            "upload what runs in the job",
+            "upload the agent",
             key(options, "inside", f"{INSIDE_SHA256}.pyz"),
             {"$inside": INSIDE_SHA256},
         )
@@ -56,9 +56,9 @@ def steps(spec: Spec, facts: Facts) -> Iterator[Step]:
 
 
 def _upload(options: AwsOptions, step: str, title: str, where: str, body: Any) -> Step:
-    """S3 lists and reads what was just written: no settling.
+    """Return a step that uploads an object; S3 is consistent, so no settling time is needed.
 
-    A folder may be large and go up in parts: what was begun of it is taken away as well.
+    A large folder is uploaded in parts, so the undo also deletes unfinished uploads.
     """
     place = {"Bucket": options.bucket or "", "Key": where}
     undo = s3("delete_object", **place)
@@ -68,9 +68,9 @@ def _upload(options: AwsOptions, step: str, title: str, where: str, body: Any) -
 
 
 def record(spec: Spec, run: str, facts: Facts) -> Step:
-    """Give the step that writes down what the job is to do, beside what it will write.
+    """Return the step that writes the record of the job beside its files.
 
-    Any machine that can read the bucket can take the run up by it.
+    Any machine that can read the bucket can adopt the run with it.
     """
     options: AwsOptions = facts.options
     body = json.dumps(described(spec, run, facts), sort_keys=True)
@@ -84,7 +84,7 @@ def record(spec: Spec, run: str, facts: Facts) -> Step:
     where = {"bucket": options.bucket or "", "prefix": key(options, "runs", run, "")}
     return Step(
         "record",
-        "write down what the job is to do",
+        "write the job's record",
         Scope.RUN,
         do,
         Request("runspec", "empty_prefix", where),
@@ -92,7 +92,7 @@ def record(spec: Spec, run: str, facts: Facts) -> Step:
 
 
 def described(spec: Spec, run: str, facts: Facts) -> dict[str, Any]:
-    """Give what runspec_agent.job.agent reads, and this provider's client."""
+    """Return the record, which runspec_agent.job.agent and this provider's client read."""
     options: AwsOptions = facts.options
     return job_record(
         spec,
@@ -108,7 +108,10 @@ def described(spec: Spec, run: str, facts: Facts) -> dict[str, Any]:
 
 
 def _rule(options: AwsOptions) -> str:
-    """Say what keeps nodes apart. https://docs.aws.amazon.com/batch/latest/userguide/mnp-ce.html"""
+    """Return the setting to check for blocked connections.
+
+    https://docs.aws.amazon.com/batch/latest/userguide/mnp-ce.html
+    """
     groups = ", ".join(options.security_groups) or "of the compute environment"
     return (
         f"one of the security groups {groups} must let all TCP in from itself, and no network ACL of the subnets "

@@ -17,6 +17,7 @@ from runspec_aws.lookup import absent
 from runspec_aws.session.clients import Session
 from runspec_aws.store import resume
 from runspec_jobs.provider import (
+    BodyReader,
     Bundle,
     OutputFile,
     Progress,
@@ -50,7 +51,7 @@ class Objects:
         return "/".join((self.prefix, *parts))
 
     def read(self, *parts: str) -> bytes | None:
-        """Give the content of a small object, or None."""
+        """Return the content of a small object, or None."""
         where = {"Bucket": self.session.bucket, "Key": self.key(*parts)}
         found = absent(lambda: self.session.look("s3").get_object(**where), f"read {where['Key']}")
         if found is None:
@@ -60,12 +61,12 @@ class Objects:
         return data
 
     def names(self, *parts: str) -> list[str]:
-        """Give the names of all objects whose keys begin with *parts*."""
+        """Return the names of all objects whose keys begin with *parts*."""
         prefix = "/".join((self.prefix, *parts))
         return [found["Key"][len(prefix) :] for found in self.listing(prefix)]
 
     def read_all(self, keys: Sequence[str]) -> list[bytes | None]:
-        """Give the content of small objects, some at a time: one after the other, each would cost a round trip."""
+        """Return the content of small objects, some at a time: one after the other, each would cost a round trip."""
         with ThreadPoolExecutor(AT_ONCE) as pool:
             return list(pool.map(self.read, keys))
 
@@ -76,7 +77,7 @@ class Objects:
         return absent(lambda: put(**where) or {}, f"write {where['Key']}", TAKEN) is not None
 
     def with_urls(self, value: Any) -> Any:
-        """Give *value* with a signed URL for every `{"$signed": "GET key"}`; not to be kept anywhere."""
+        """Return *value* with a signed URL for every `{"$signed": "GET key"}`; not to be kept anywhere."""
         if isinstance(value, Mapping):
             if value.keys() == {"$signed"}:
                 return self._signed(*value["$signed"].split(" ", 1))
@@ -134,14 +135,14 @@ class Objects:
         )
 
     def listing(self, prefix: str) -> Iterator[Mapping[str, Any]]:
-        """Give every object whose key begins with *prefix*."""
+        """Yield every object whose key begins with *prefix*."""
         pages = self.session.look("s3").get_paginator("list_objects_v2")
         with translated(f"list {prefix}"):
             for page in pages.paginate(Bucket=self.session.bucket, Prefix=prefix):
                 yield from listed(page, "Contents")
 
     def folders(self, prefix: str) -> Iterator[str]:
-        """Give the names of what lies right under *prefix* and has something in it: 1,000 with a call."""
+        """Yield the names of what lies right under *prefix* and has something in it: 1,000 with a call."""
         pages = self.session.look("s3").get_paginator("list_objects_v2")
         where = {"Bucket": self.session.bucket, "Prefix": prefix, "Delimiter": "/"}
         with translated(f"list {prefix}"):
@@ -168,7 +169,7 @@ class Objects:
                 raise RemoteError(f"{what}: {left}: {errors[0].get('Message')}")
 
     def outputs(self, run: str) -> list[OutputFile]:
-        """Give all that was saved of *run*."""
+        """Return all that was saved of *run*."""
         base = f"{self.prefix}/runs/{run}/outputs/"
         entries = ((entry["Key"], entry["Size"]) for entry in self.listing(base))
         return read_saved_outputs(base, entries, self._open)
@@ -182,24 +183,4 @@ class Objects:
             where["Range"] = f"bytes={start}-{end - 1}"
         with translated(f"read {key}"):
             body = self.session.look("s3").get_object(**where)["Body"]
-        return io.BufferedReader(_Reading(body, key))
-
-
-class _Reading(io.RawIOBase):
-    """The body of an answer as a file."""
-
-    def __init__(self, body: Any, key: str) -> None:
-        self.body, self.key = body, key
-
-    def readable(self) -> bool:
-        return True
-
-    def readinto(self, buffer: Any) -> int:
-        with translated(f"read {self.key}"):
-            data = self.body.read(len(buffer))
-        buffer[: len(data)] = data
-        return len(data)
-
-    def close(self) -> None:
-        self.body.close()
-        super().close()
+        return io.BufferedReader(BodyReader(body, partial(translated, f"read {key}")))

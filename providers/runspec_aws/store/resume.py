@@ -21,7 +21,7 @@ NONE = frozenset({"NoSuchUpload"})  # what some stores say where there never was
 
 
 def unfinished(session: Session, key: str) -> list[str]:
-    """Give the uploads of *key* that were begun and not finished, the newest last."""
+    """Return the uploads of *key* that were begun and not finished, the newest last."""
     pages = session.look("s3").get_paginator("list_multipart_uploads")
 
     def ask() -> dict[str, Any]:
@@ -75,7 +75,7 @@ def finish(session: Session, key: str, upload: str, blocks: Iterable[bytes], par
 
 
 def _parts(session: Session, where: Mapping[str, Any]) -> dict[int, tuple[str, int]]:
-    """Give the parts that are there. Their ETag is their MD5, unless KMS encrypts: then all are sent."""
+    """Return the parts that are there. Their ETag is their MD5, unless KMS encrypts: then all are sent."""
     pages = session.look("s3").get_paginator("list_parts")
     with translated(f"list the parts of {where['Key']}"):
         return {
@@ -86,7 +86,7 @@ def _parts(session: Session, where: Mapping[str, Any]) -> dict[int, tuple[str, i
 
 
 def parts(blocks: Iterable[bytes], size: int) -> Iterator[bytes]:
-    """Give what *blocks* hold in pieces of *size* bytes, the last one shorter.
+    """Yield what *blocks* hold in pieces of *size* bytes, the last one shorter.
 
     >>> list(parts([b"abc", b"defgh"], 3))
     [b'abc', b'def', b'gh']

@@ -87,7 +87,8 @@ class AzureClient:
             self.blobs.remove(path["blob"])
             return {}
         if request.operation == "BlockBlob_Upload":
-            self.blobs.put(path["blob"], _body(self.signer.with_urls(request.params["body"])))
+            content = blob_content(self.signer.with_urls(request.params["body"]))
+            self.blobs.put(path["blob"], content)
             return {"blob": path["blob"]}
         if request.operation.endswith("_Delete"):
             return self._undo(request)
@@ -202,7 +203,7 @@ class AzureClient:
     def _same(
         self, look: str, path: Mapping[str, str], do: Request, keys: Sequence[str]
     ) -> Response | None:
-        """Give what is there by that name, if it is ours. Raises Conflict if it is not."""
+        """Return what is there by that name, if it is ours. Raises Conflict if it is not."""
         found, body = self._got(look, path), do.params["body"]
         if found is None or found.get("state") == "deleting":
             return None
@@ -213,7 +214,7 @@ class AzureClient:
         return named(do)
 
     def _same_pool(self, name: str, body: Mapping[str, Any]) -> Response | None:
-        """Give a pool that the Resource Manager made; the data plane tells its identities, too."""
+        """Return a pool that the Resource Manager made; the data plane tells its identities, too."""
         found = self._got("Pool_Get", {"poolId": name})
         if found is None or found.get("state") == "deleting":
             return None
@@ -283,8 +284,8 @@ class AzureClient:
     def kept_runs(self) -> Sequence[str]:
         return self.blobs.folders(self.blobs.key("runs", ""))
 
-    def litter(self, runs: Collection[str], made: Collection[str]) -> Iterable[Orphan]:
-        return OrphanFinder(self.session, self.blobs).litter(runs, made)
+    def find_orphans(self, runs: Collection[str], made: Collection[str]) -> Iterable[Orphan]:
+        return OrphanFinder(self.session, self.blobs).find_orphans(runs, made)
 
     def streams(self, run: str) -> Sequence[Stream]:
         return self.logs.streams(run)
@@ -297,12 +298,12 @@ class AzureClient:
 
 
 def _exists(request: Request, exc: RemoteError) -> bool:
-    """Say whether a refusal is of an id that was chosen by us: "If-None-Match: *" is not met where there is a pool."""
+    """Return whether the refusal is about an id that runspec chose: a pool fails the "If-None-Match: *" condition."""
     return code_of(exc) in EXISTS or (status_of(exc) == 412 and request.service == "arm")
 
 
 def _awake(pool: Mapping[str, Any], mark: str) -> bool:
-    """Say whether a pool was woken by a call with *mark*, or has machines or gets some in any case."""
+    """Return whether a pool was woken by a call with *mark*, or has machines or gets some in any case."""
     counts = ("currentDedicatedNodes", "currentLowPriorityNodes")
     targets = ("targetDedicatedNodes", "targetLowPriorityNodes")
     if f"{mark}\n" in pool.get("autoScaleFormula", "") or pool.get("allocationState") == "resizing":
@@ -311,7 +312,7 @@ def _awake(pool: Mapping[str, Any], mark: str) -> bool:
 
 
 def _timed(value: Any) -> Any:
-    """Give *value* with the moment until which a pool is woken for every `{"$clock": ...}`."""
+    """Return *value* with the moment until which a pool is woken for every `{"$clock": ...}`."""
     if isinstance(value, list):
         return [_timed(one) for one in value]
     if not isinstance(value, Mapping):
@@ -323,7 +324,7 @@ def _timed(value: Any) -> Any:
 
 
 def named(do: Request) -> Response:
-    """Give the answer of a call: what it made, by name; the service's own holds nothing of use."""
+    """Return the answer of a call: what it made, by name; the service's own holds nothing of use."""
     body = do.params["body"]
     if do.service == "arm":
         return {"id": do.params["path"]["poolName"]}
@@ -352,7 +353,7 @@ def _refuse_refused(answer: Any) -> None:
 
 
 def _holds(found: Any, wanted: Any) -> bool:
-    """Say whether *found* holds all of *wanted*: the service adds members, reorders lists and ignores case."""
+    """Return whether *found* holds all of *wanted*: the service adds members, reorders lists and ignores case."""
     if isinstance(wanted, Mapping):
         there: Any = found if isinstance(found, Mapping) else {}
         return all(_holds(there.get(key), one) for key, one in wanted.items())
@@ -365,7 +366,7 @@ def _plain(value: Any) -> Any:
     return value.lower() if isinstance(value, str) else value
 
 
-def _body(value: Any) -> bytes:
+def blob_content(value: Any) -> bytes:
     """Give what is sent for a body: text as it is, our part of the job by its hash."""
     if isinstance(value, str):
         return value.encode()

@@ -21,7 +21,7 @@ MORE = "ask for more in the portal: the Batch account, Quotas"
 
 
 def examine(options: BatchOptions, subscription: Subscription | None = None) -> Iterator[Finding]:
-    """Give what is there and what is missing, most important first."""
+    """Yield what is there and what is missing, most important first."""
     missing = [key for key in NEEDED if getattr(options, key) is None]
     for key in missing:
         yield Finding(f"the profile names no {key}", False, "runspec init --provider azure-batch")
@@ -176,7 +176,7 @@ def _sizes(options: BatchOptions, subscription: Subscription, hint: str) -> Iter
 
 
 def _families(options: BatchOptions) -> dict[str, int]:
-    """Give the families that jobs may need, with the vCPUs of the smallest machine of each."""
+    """Return the families that jobs may need, with the vCPUs of the smallest machine of each."""
     named = vm_sizes.known(options.vm_size or "")
     found: dict[str, int] = {}
     for machine in [named] if named else vm_sizes.CURRENT:

@@ -28,8 +28,8 @@ BATCH_KEY, STORAGE_KEY = "RUNSPEC_REHEARSAL_BATCH_KEY", "RUNSPEC_REHEARSAL_STORA
 @contextlib.contextmanager
 def stage(options: Mapping[str, Any], folder: Path, engine: str | None) -> Iterator[Emulation]:
     """Start Azurite and the stand-in for Azure Batch; give the way to them."""
-    from runspec_emulators.azure.batch.server import AzureBatch
-    from runspec_emulators.azure.blob import Blobs
+    from runspec_emulators.azure_batch.emulator import AzureBatch
+    from runspec_emulators.azure_services.blob import Blobs
 
     kept = {k: v for k, v in options.items() if k not in OWN}
     with contextlib.ExitStack() as stack:
@@ -54,7 +54,7 @@ def stage(options: Mapping[str, Any], folder: Path, engine: str | None) -> Itera
 
 
 def ways(batch: str, blobs: str, account: str) -> dict[str, Any]:
-    """Give the options that lead to stand-ins at these URLs."""
+    """Return the options that lead to stand-ins at these URLs."""
     return {
         "batch_url": batch,
         "batch_account": ACCOUNT,
@@ -66,7 +66,7 @@ def ways(batch: str, blobs: str, account: str) -> dict[str, Any]:
 
 
 def _secrets(options: Mapping[str, Any]) -> dict[str, str]:
-    """Give every secret of the profile a value: the real ones stay where they are."""
+    """Return every secret of the profile a value: the real ones stay where they are."""
     return {
         where.removeprefix("env:"): f"rehearsed secret '{name}'"
         for name, where in dict(options.get("secrets", {})).items()

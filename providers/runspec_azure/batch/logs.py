@@ -71,7 +71,7 @@ class TaskStream:
             return Chunk(b"", position)
         chunk = self._read(position)
         over, new = "completed" in mark, bool(chunk.data)
-        self.logs.turns.told(log, mark, new=new, calls=self._calls(), last=over)
+        self.logs.turns.note(log, mark, new=new, calls=self._calls(), last=over)
         return chunk
 
     def _listed(self) -> Mapping[str, Any] | None:
@@ -79,12 +79,12 @@ class TaskStream:
         return next((t for t in self.logs.tasks.all(self.run) if t["id"] == name), None)
 
     def _mark(self) -> str:
-        """Give what of the task says that there may be more to read, or that all is there now."""
+        """Return what of the task says that there may be more to read, or that all is there now."""
         found = self._listed()
         return "gone" if found is None else f"{found['state']} {tried(found)}"
 
     def _calls(self) -> int:
-        """Give how many calls a look takes that finds nothing: other nodes are asked for by their machines."""
+        """Return how many calls a look takes that finds nothing: other nodes are asked for by their machines."""
         found = self._listed() or {}
         requeued = bool(found.get("executionInfo", {}).get("requeueCount"))
         return 1 + (self.at > 0) + requeued
@@ -126,7 +126,7 @@ class TaskStream:
         return self._kept(number, done) or b""
 
     def _now(self, number: int, done: int, seen: Seen) -> bytes:
-        """Give what the last try printed. Its file goes with its node; then there is the copy of it."""
+        """Return what the last try printed. Its file goes with its node; then there is the copy of it."""
         data = self._live(done, seen)
         if not data and seen.over:
             kept = self._kept(number, done)
@@ -134,7 +134,7 @@ class TaskStream:
         return data or b""
 
     def _kept(self, number: int, done: int) -> bytes | None:
-        """Give bytes of the copy in the store; None where there is no copy."""
+        """Return bytes of the copy in the store; None where there is no copy."""
         key = self.logs.blobs.key("runs", self.run, "logs", str(self.number))
         names = [f"{key}/{self.at}/{number}.txt"]
         if self.at == 0 and number == self._seen().tries:
@@ -146,7 +146,7 @@ class TaskStream:
         return None
 
     def _live(self, done: int, seen: Seen) -> bytes | None:
-        """Give what is in the file on the node after *done* bytes; None where there is no file.
+        """Return what is in the file on the node after *done* bytes; None where there is no file.
 
         The length first, and then a range that it has: beyond the end is an error, and a range
         without an end is not safe from what is written meanwhile.
@@ -167,7 +167,7 @@ class TaskStream:
             raise
 
     def _where(self, seen: Seen) -> tuple[str, Mapping[str, str]] | None:
-        """Give the call that reads the file, of the first node by its task, of the others by theirs."""
+        """Return the call that reads the file, of the first node by its task, of the others by theirs."""
         if self.at == 0:
             path = {"jobId": self.run, "taskId": jobs.task_id(self.number), "filePath": STDOUT}
             return "File_GetFromTask", path
@@ -179,7 +179,7 @@ class TaskStream:
         return "File_GetFromComputeNode", path
 
     def _machine(self, seen: Seen) -> Mapping[str, Any]:
-        """Give where this rank's subtask is; nothing while nobody has said which of them it is."""
+        """Return where this rank's subtask is; nothing while nobody has said which of them it is."""
         try:
             others = self.logs.tasks.subtasks(self.run, self.number)
         except RemoteError as exc:
@@ -194,7 +194,7 @@ class TaskStream:
         return found[self.at - 1] if seen.over and len(found) >= self.at else {}
 
     def _machines(self, number: int) -> Sequence[str]:
-        """Give the ids of the nodes of a try by their ranks; see docs/inside.md."""
+        """Return the ids of the nodes of a try by their ranks; see docs/inside.md."""
         if number not in self._ranks:
             key = ("runs", self.run, "nodes", str(self.number), "open")
             told = json.loads(self.logs.blobs.read(*key) or b"{}")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Annotated, Literal
 
-from pydantic import BeforeValidator, Field, WithJsonSchema
+from pydantic import Field
 
 from runspec_azure.session import clouds
 from runspec_jobs.provider import (
@@ -17,7 +17,7 @@ from runspec_jobs.provider import (
     Seconds,
     User,
     Word,
-    matching,
+    text_like,
 )
 
 # Plain http on this machine alone: keys, signatures and secrets of jobs go over it.
@@ -37,61 +37,45 @@ IDENTITY = (
 SHARED = r"^(files:[a-z0-9]{3,24}/[a-z0-9-]+|nfs:[^/:\s]+:/\S*|blob:[a-z0-9]{3,24}/[a-z0-9-]+)$"
 
 
-def _text(pattern: str, what: str, hint: str) -> object:
-    return BeforeValidator(matching(pattern, what, hint))
-
-
-def _schema(pattern: str) -> WithJsonSchema:
-    return WithJsonSchema({"type": "string", "pattern": pattern})
-
-
 BATCH_URL = "write https://ACCOUNT.REGION.batch.azure.com"
-Url = Annotated[str, _text(URL, "a URL of an account", BATCH_URL), _schema(URL)]
+Url = Annotated[str, *text_like(URL, "a URL of an account", BATCH_URL)]
 Account = Annotated[
     str,
-    _text(
+    *text_like(
         ACCOUNT, "the name of a storage account", "write 3 to 24 of a-z and 0-9, without https://"
     ),
-    _schema(ACCOUNT),
 ]
 Container = Annotated[
     str,
-    _text(
+    *text_like(
         CONTAINER, "the name of a container", "write 3 to 63 of a-z, 0-9 and -, without https://"
     ),
-    _schema(CONTAINER),
 ]
-Prefix = Annotated[
-    str, _text(PREFIX, "a prefix of blobs", "write words with / between them"), _schema(PREFIX)
-]
+Prefix = Annotated[str, *text_like(PREFIX, "a prefix of blobs", "write words with / between them")]
 Image = Annotated[
     str,
-    _text(IMAGE, "an image of machines", "write publisher:offer:sku:version, or an id"),
-    _schema(IMAGE),
+    *text_like(IMAGE, "an image of machines", "write publisher:offer:sku:version, or an id"),
 ]
 Subnet = Annotated[
     str,
-    _text(SUBNET, "a subnet", "write its id, /subscriptions/.../subnets/NAME"),
-    _schema(SUBNET),
+    *text_like(SUBNET, "a subnet", "write its id, /subscriptions/.../subnets/NAME"),
 ]
 Identity = Annotated[
     str,
-    _text(
+    *text_like(
         IDENTITY,
         "the id of a user-assigned identity",
         "write /subscriptions/.../resourceGroups/.../providers/Microsoft.ManagedIdentity/"
         "userAssignedIdentities/NAME",
     ),
-    _schema(IDENTITY),
 ]
 Shared = Annotated[
     str,
-    _text(
+    *text_like(
         SHARED,
         "a shared file system",
         "write files:ACCOUNT/SHARE, nfs:HOST:/PATH or blob:ACCOUNT/CONTAINER",
     ),
-    _schema(SHARED),
 ]
 
 

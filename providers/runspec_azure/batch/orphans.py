@@ -19,8 +19,8 @@ class OrphanFinder:
     def __init__(self, session: Session, blobs: Blobs) -> None:
         self.session, self.blobs = session, blobs
 
-    def litter(self, runs: Collection[str], made: Collection[str]) -> Iterator[Orphan]:
-        """Give all that is neither of *runs* nor one of the names in *made*, in the order to remove it."""
+    def find_orphans(self, runs: Collection[str], made: Collection[str]) -> Iterator[Orphan]:
+        """Yield all that is neither of *runs* nor one of the names in *made*, in the order to remove it."""
         jobs = {
             found["id"]: found
             for found in self.session.pages("Job_List", query={"$select": "id,state,metadata"})
@@ -55,6 +55,6 @@ class OrphanFinder:
 
 
 def _mark(thing: Mapping[str, Any]) -> str:
-    """Give what our metadata says of *thing*: a name that begins like ours may be somebody else's."""
+    """Return what our metadata says of *thing*: a name that begins like ours may be somebody else's."""
     known = {one.get("name"): str(one.get("value", "")) for one in thing.get("metadata", ())}
     return known.get(OURS, "")

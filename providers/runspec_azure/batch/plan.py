@@ -34,5 +34,5 @@ def steps(spec: Spec, run: str, facts: Facts) -> tuple[Step, ...]:
 
 
 def _stops(spec: Spec, facts: Facts) -> dict[str, int]:
-    """Give how often an agent looks whether its task is stopped, where there are both."""
+    """Return how often an agent looks whether its task is stopped, where there are both."""
     return {"stop_s": STOP_S} if spec.sweep and facts.options.files == "agent" else {}

@@ -92,7 +92,7 @@ def _deletes(prefix: str) -> str:
 
 
 def _asked(value: Any, identity: str) -> Iterator[Right]:
-    """Give what is asked for by the identity anywhere in a request: images, mounts and secrets."""
+    """Yield what is asked for by the identity anywhere in a request: images, mounts and secrets."""
     if isinstance(value, list | tuple):
         for inner in value:
             yield from _asked(inner, identity)

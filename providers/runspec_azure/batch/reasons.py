@@ -63,7 +63,7 @@ ENDED_CODES = frozenset({"FailureExitCode"})
 
 
 def waiting(pool: Mapping[str, Any], tasks: Sequence[Mapping[str, Any]]) -> str:
-    """Say why tasks do not run yet, by the pool they wait for."""
+    """Return why tasks do not run yet, by the pool they wait for."""
     if not tasks:
         return "waits for its tasks"
     if not pool:
@@ -104,7 +104,7 @@ def _explained(words: Mapping[str, str], error: Mapping[str, Any]) -> str:
 
 
 def only_a_copy(info: Mapping[str, Any]) -> bool:
-    """Say whether nothing was wrong with a task but the service's copy of what it printed.
+    """Return whether nothing was wrong with a task but the service's copy of what it printed.
 
     https://learn.microsoft.com/en-us/azure/batch/batch-task-output-files#diagnose-file-upload-errors
     """
@@ -116,7 +116,7 @@ def _code(info: Mapping[str, Any]) -> str:
 
 
 def ended(info: Mapping[str, Any], code: int | None) -> str:
-    """Say why a task failed: by its failure, or its exit code, which is told before a copy that failed."""
+    """Return why a task failed: by its failure, or its exit code, which is told before a copy that failed."""
     failure = info.get("failureInfo") or {}
     lesser = code is not None and _code(info).startswith(COPIES)
     if failure and not lesser and failure.get("code") not in ENDED_CODES:
@@ -130,7 +130,7 @@ def ended(info: Mapping[str, Any], code: int | None) -> str:
 
 
 def stopped(task: int, count: int) -> str:
-    """Say why a task has ended its job, by its exit conditions."""
+    """Return why a task has ended its job, by its exit conditions."""
     if count == 1:
         return f"exited with code 77: {LOST_RIGHT}"
     return (

@@ -37,7 +37,7 @@ READ, WRITE = "r", "cw"
 
 
 def mark(rights: str, where: str) -> dict[str, str]:
-    """Give what stands in a plan for the signed URL of a blob."""
+    """Return what stands in a plan for the signed URL of a blob."""
     return {"$signed": f"{rights} {where}"}
 
 
@@ -46,13 +46,13 @@ def files_key(run: str, options: BatchOptions) -> str:
 
 
 def start(run: str, options: BatchOptions) -> dict[str, Any]:
-    """Give the file that the job begins with, as a task has it."""
+    """Return the file that the job begins with, as a task has it."""
     where = layout.key(options, "runs", run, START)
     return {"httpUrl": mark(READ, where), "filePath": START}
 
 
 def steps(spec: Spec, run: str, facts: Facts) -> Iterator[Step]:
-    """Give the steps that tell the job what to run, to get and to send; they go with the record.
+    """Yield the steps that tell the job what to run, to get and to send; they go with the record.
 
     The user's words are in a file, each quoted: how a command line is taken apart is documented nowhere.
     """
@@ -73,7 +73,7 @@ def steps(spec: Spec, run: str, facts: Facts) -> Iterator[Step]:
 
 
 def lines(spec: Spec, run: str, facts: Facts) -> Iterator[Line]:
-    """Give the list that signed.sh reads, one NAME=VALUE in each line."""
+    """Yield the list that signed.sh reads, one NAME=VALUE in each line."""
     options: BatchOptions = facts.options
     claim = layout.key(options, "runs", run, "claim")
 
@@ -95,7 +95,7 @@ def lines(spec: Spec, run: str, facts: Facts) -> Iterator[Line]:
 
 
 def problems(spec: Spec, options: BatchOptions) -> Iterator[Problem]:
-    """Give what a shell with signed URLs cannot do, each with a way out."""
+    """Yield what a shell with signed URLs cannot do, each with a way out."""
     hint = "take files: signed out of the profile, and an image with python3"
     yield from signed_problems(spec, hint)
     for i, mount in enumerate(spec.mounts):

@@ -67,7 +67,7 @@ class Tasks:
         self._ended.clear()
 
     def record(self, run: str) -> dict[str, Any] | None:
-        """Give what the run is to do; None once it is destroyed."""
+        """Return what the run is to do; None once it is destroyed."""
         if run not in self._records:
             found = self.blobs.read("runs", run, "record.json")
             if found is None:
@@ -76,7 +76,7 @@ class Tasks:
         return self._records[run]
 
     def job(self, run: str) -> Found | None:
-        """Give the job of *run*; None when there is none, or it is being deleted."""
+        """Return the job of *run*; None when there is none, or it is being deleted."""
         found = self._asked("job", run, timing.SLOW_S, lambda: self._job(run))
         return None if found is None or found["state"] == "deleting" else found
 
@@ -89,7 +89,7 @@ class Tasks:
             raise
 
     def all(self, run: str) -> Sequence[Found]:
-        """Give all tasks of *run*, in order."""
+        """Return all tasks of *run*, in order."""
         if run in self._ended:
             return self._ended[run]
         pages = -(-self._records.get(run, {}).get("count", 1) // PAGE)
@@ -106,12 +106,12 @@ class Tasks:
         return sorted(ours, key=lambda task: str(task["id"]))
 
     def one(self, run: str, number: int) -> Found:
-        """Give one task as it is now."""
+        """Return one task as it is now."""
         path = {"jobId": run, "taskId": jobs.task_id(number)}
         return self.session.look("Task_Get", path, {"$select": SELECT})
 
     def _at_the_end(self, run: str, count: int) -> tuple[Sequence[Found], bool]:
-        """Give the tasks of a job that has ended, and whether one of them was never there.
+        """Return the tasks of a job that has ended, and whether one of them was never there.
 
         A list may be older than what the service said of the job: who has not ended in it is asked for alone.
         """
@@ -132,7 +132,7 @@ class Tasks:
         return tasks, lost
 
     def tries(self, run: str, task: Found, place: tuple[int, int]) -> int:
-        """Give which try of a node is the last so far, as the job counts: see docs/inside.md.
+        """Return which try of a node is the last so far, as the job counts: see docs/inside.md.
 
         A machine that was taken away before the job began on it is a try of the service's alone. The
         first node counts for all of its task.
@@ -154,7 +154,7 @@ class Tasks:
         return {task["id"] for task in self.all(run)}
 
     def pool(self, name: str) -> Found:
-        """Give the pool, with those of its nodes that are of no use."""
+        """Return the pool, with those of its nodes that are of no use."""
         return self._asked("pool", name, timing.SLOW_S, lambda: self._pool(name))
 
     def _pool(self, name: str) -> Found:
@@ -168,7 +168,7 @@ class Tasks:
         return found
 
     def subtasks(self, run: str, task: int) -> Sequence[Found]:
-        """Give the other nodes of a task of many, in the order of their ids."""
+        """Return the other nodes of a task of many, in the order of their ids."""
 
         def ask() -> Sequence[Found]:
             path = {"jobId": run, "taskId": jobs.task_id(task)}
@@ -189,7 +189,7 @@ class Tasks:
         return found if record is None else seated(found, record)
 
     def _status(self, run: str) -> Status:
-        """Give how *run* is; its nodes have the numbers of the service's tasks."""
+        """Return how *run* is; its nodes have the numbers of the service's tasks."""
         record = self.record(run)
         job = None if record is None else self.job(run)
         if record is None or job is None:
@@ -204,7 +204,7 @@ class Tasks:
         if end is not None and over:
             nodes = tuple(map(_called_off, self._nodes(run, record, tasks)))
             return elastic_status(end, nodes)
-        if not over and (not ended or (_told(job) in ALL_OVER and not lost)):
+        if not over and (not ended or (_terminate_reason(job) in ALL_OVER and not lost)):
             return self._going(run, record, tasks)
         self._known.pop(("stops", run), None)  # who was stopped was so before the end
         nodes = tuple(self._nodes(run, record, tasks))
@@ -217,19 +217,21 @@ class Tasks:
             reason = next((n.reason for n in wanted if n.reason), told)
             return Status(State.SUCCEEDED, reason, 0, nodes)
         nodes = tuple(n._replace(reason=reasons.NEVER) if _waits(n) else n for n in nodes)
-        if _told(job) == jobs.CANCELLED:
+        if _terminate_reason(job) == jobs.CANCELLED:
             return Status(State.CANCELLED, jobs.CANCELLED, None, nodes)
-        if _told(job) == BY_A_TASK and (first := _stopper(tasks)) is not None:
+        if _terminate_reason(job) == BY_A_TASK and (first := _stopper(tasks)) is not None:
             return Status(State.FAILED, reasons.stopped(first, len(tasks)), jobs.STOPS, nodes)
         bad = blamed(nodes)
         if bad is None:
-            return Status(State.FAILED, _told(job) or "its job has ended before it", None, nodes)
+            return Status(
+                State.FAILED, _terminate_reason(job) or "its job has ended before it", None, nodes
+            )
         return Status(State.FAILED, bad.reason, bad.exit_code, nodes)
 
     def _elastic_end(
         self, run: str, record: Found, tasks: Sequence[Found]
     ) -> tuple[int, str] | None:
-        """Give how a job has ended whose nodes come and go, as these have it; who has not come yet is called off.
+        """Return how a job has ended whose nodes come and go, as these have it; who has not come yet is called off.
 
         A task that waits would have a machine started for nothing. None has ended before the job has.
         """
@@ -244,7 +246,7 @@ class Tasks:
         return end
 
     def changes(self, run: str) -> Sequence[MembershipChange]:
-        """Give the changes of an elastic job: a list for each task, and a get for each change."""
+        """Return the changes of an elastic job: a list for each task, and a get for each change."""
         base, blobs = f"runs/{run}/", self.blobs
         return elastic_changes(
             self.record(run) or {},
@@ -296,7 +298,7 @@ class Tasks:
     def _attempts(
         self, run: str, task: Found, place: tuple[int, int], state: State, tries: int
     ) -> Iterator[Attempt]:
-        """Give the tries that are over: the job itself noted its failures, and a lost machine notes nothing."""
+        """Yield the tries that are over: the job itself noted its failures, and a lost machine notes nothing."""
         info = task.get("executionInfo", {})
         for number in range(1, tries):
             code = self._noted(run, (*place, number), fresh_s=timing.SLOW_S)
@@ -311,7 +313,7 @@ class Tasks:
             yield Attempt(tries, code, reason, False, began_s, ended_s)
 
     def _stops(self, run: str) -> set[int]:
-        """Give the tasks that somebody has stopped, as far as that is known."""
+        """Return the tasks that somebody has stopped, as far as that is known."""
         record = self._records.get(run, {})
         if not record.get("sweep"):
             return set()
@@ -323,7 +325,7 @@ class Tasks:
         return self._asked("stops", run, timing.SLOW_S, ask)
 
     def _noted(self, run: str, which: tuple[int, int, int], *, fresh_s: float) -> int | None:
-        """Give the code that a try noted of its failure, which is in the name of the note."""
+        """Return the code that a try noted of its failure, which is in the name of the note."""
         known = self._notes.setdefault(run, {})
         base = self.blobs.key("runs", run, "failures", "")
 
@@ -343,13 +345,13 @@ def _called_off(node: NodeStatus) -> NodeStatus:
 
 
 def tried(task: Found) -> int:
-    """Give which try of a task is the last one so far. A lost machine is a try of its own."""
+    """Return which try of a task is the last one so far. A lost machine is a try of its own."""
     info = task.get("executionInfo", {})
     return int(info.get("retryCount", 0)) + int(info.get("requeueCount", 0)) + 1
 
 
 def noted(name: str) -> tuple[tuple[int, int, int], int] | None:
-    """Give what a job noted of a failure.
+    """Return what a job noted of a failure.
 
     >>> noted("2-0/1-139")
     ((2, 0, 1), 139)
@@ -375,7 +377,7 @@ def _ended(task: Found | None) -> bool:
 
 
 def _stopper(tasks: Sequence[Found]) -> int | None:
-    """Give the number of the task that ended its job, by what it ended with at the service."""
+    """Return the number of the task that ended its job, by what it ended with at the service."""
     codes = ((t["id"], t.get("executionInfo", {}).get("exitCode")) for t in tasks)
     return next((int(name.rpartition("-")[2]) for name, c in codes if c == jobs.STOPS), None)
 
@@ -384,7 +386,7 @@ def _waits(node: NodeStatus) -> bool:
     return node.state is State.WAITING
 
 
-def _told(job: Found) -> str:
+def _terminate_reason(job: Found) -> str:
     return str(job.get("executionInfo", {}).get("terminateReason", ""))
 
 

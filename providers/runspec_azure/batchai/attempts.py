@@ -14,7 +14,7 @@ HOSTS = "runspec-hosts"
 
 
 def again(line: str, attempts: int) -> str:
-    """Give a command line that tries *line* up to so often, and writes down how each try ended."""
+    """Return a command line that tries *line* up to so often, and writes down how each try ended."""
     return (
         "n=0; while :; do n=$((n+1)); RUNSPEC_ATTEMPT=$n; export RUNSPEC_ATTEMPT; c=0; "
         f"( {line}\n) || c=$?; "
@@ -24,7 +24,7 @@ def again(line: str, attempts: int) -> str:
 
 
 def hosts(slots: int, names: Sequence[str]) -> str:
-    """Give shell text that makes the words for mpirun: a host file of its own form, and what ranks find.
+    """Return shell text that makes the words for mpirun: a host file of its own form, and what ranks find.
 
     The one that the service writes is Open MPI's, with as many slots as it thinks right; MPICH and Intel
     MPI refuse "slots=" and take HOST:COUNT. Open MPI tells other nodes none but the variables that are
@@ -46,5 +46,5 @@ def hosts(slots: int, names: Sequence[str]) -> str:
 
 
 def ranks(line: str, count: int) -> str:
-    """Give the line that starts *line* so many times, by the words that `hosts` made."""
+    """Return the line that starts *line* so many times, by the words that `hosts` made."""
     return f'mpirun -n {count} "$@" {line}'

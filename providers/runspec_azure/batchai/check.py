@@ -19,6 +19,7 @@ from runspec_jobs.provider import (
     Problem,
     Spec,
     did_you_mean,
+    not_in_profile,
     tasks,
 )
 
@@ -324,11 +325,8 @@ def _mounts(spec: Spec, options: BatchAiOptions) -> Iterator[Problem]:
         if mount.scheme == "shared" and known is not None and known.path:
             continue
         if mount.scheme == "shared" and key not in options.shared:
-            hint = did_you_mean(key, options.shared) or (
-                f"add providers: {{azure-batch-ai: {{shared: {{{key}: {{share: NAME}}}}}}}} "
-                "to the profile"
-            )
-            yield Problem(at, f"the profile has no volume '{key}'", hint)
+            entry = f"azure-batch-ai: {{shared: {{{key}: {{share: NAME}}}}}}"
+            yield not_in_profile("volume", at, key, options.shared, entry)
         elif mount.scheme == "shared" and mount.mode == "ro":
             what = "the volume is mounted as its own options say"
             yield Problem(("mounts", i, "mode"), what, severity="note")

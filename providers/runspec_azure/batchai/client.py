@@ -11,7 +11,7 @@ from typing import Any
 from runspec_azure.batchai import logs, lookup, orphans, status, timing
 from runspec_azure.batchai.attempts import TRIES
 from runspec_azure.batchai.discover import quota
-from runspec_azure.batchai.naming import batchai, each, output_id
+from runspec_azure.batchai.naming import batchai, output_id
 from runspec_azure.batchai.options import BatchAiOptions
 from runspec_azure.batchai.session import Arm
 from runspec_azure.batchai.store import volumes
@@ -33,6 +33,7 @@ from runspec_jobs.provider import (
     Status,
     Step,
     Stream,
+    requests_of,
 )
 
 GONE_S = 900.0  # for what is being deleted to be gone
@@ -67,7 +68,7 @@ class BatchAiClient:
     def call(self, request: Request) -> Response:
         self._seen = ("", 0.0, [])
         if request.operation == "in_turn":
-            for part in each(request):
+            for part in requests_of(request):
                 self.call(part)
             return {}
         if request.operation == "empty_prefix":
@@ -117,7 +118,7 @@ class BatchAiClient:
         if found is None:
             return False
         if provisioning(found) == "failed":
-            errors = [status.told(error) for error in getattr(found, "errors", None) or ()]
+            errors = [status.error_line(error) for error in getattr(found, "errors", None) or ()]
             raise RemoteError(
                 f"{found.name} was not made: {'; '.join(errors) or 'no reason given'}"
             )
@@ -138,7 +139,7 @@ class BatchAiClient:
         return path
 
     def _found(self, run: str) -> list[tuple[int, Any]]:
-        """Give the jobs of *run* by task, as they were a moment ago at most."""
+        """Return the jobs of *run* by task, as they were a moment ago at most."""
         name, at, found = self._seen
         if name != run or not found or time.monotonic() - at > timing.FRESH_S:
             found = self._asked(run)
@@ -177,7 +178,7 @@ class BatchAiClient:
         return node
 
     def _tries(self, job: Any) -> Mapping[int, int]:
-        """Give the exit codes of the tries of *job* that are over, which its shell wrote down."""
+        """Return the exit codes of the tries of *job* that are over, which its shell wrote down."""
         line = getattr(job.custom_toolkit_settings, "command_line", None) or ""
         over = status.node(0, job).state.terminal
         if TRIES not in line or str(job.execution_state) == "queued":
@@ -222,8 +223,8 @@ class BatchAiClient:
         if self.store.writable and not LATER.search(job):
             self.store.remove(volumes.state(FIRST.sub("", job), self.options))
 
-    def litter(self, runs: Collection[str], made: Collection[str]) -> Iterable[Orphan]:
-        return orphans.OrphanFinder(self.arm, self.store).litter(runs, made)
+    def find_orphans(self, runs: Collection[str], made: Collection[str]) -> Iterable[Orphan]:
+        return orphans.OrphanFinder(self.arm, self.store).find_orphans(runs, made)
 
     def streams(self, run: str) -> Sequence[Stream]:
         made = [stream for task, job in self._found(run) for stream in self._streams_of(task, job)]
@@ -243,7 +244,7 @@ class BatchAiClient:
         return sorted(made, key=lambda file: (file.output, file.task, file.rank, file.path))
 
     def _names(self, job: Any) -> list[tuple[str, str]]:
-        """Give the ids of a job's output directories, and what the spec calls them."""
+        """Return the ids of a job's output directories, and what the spec calls them."""
         known = {output_id(name, self.options): name for name in self.options.results}
         found = []
         for directory in job.output_directories or ():
@@ -255,7 +256,7 @@ class BatchAiClient:
 
 
 def named(request: Request) -> Response:
-    """Give the names of what *request* makes: all that later steps and clients need."""
+    """Return the names of what *request* makes: all that later steps and clients need."""
     keys = (
         "resourceGroupName",
         "workspaceName",

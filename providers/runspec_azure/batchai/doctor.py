@@ -20,7 +20,7 @@ TRIES = 2
 
 
 def examine(options: BatchAiOptions) -> Iterator[Finding]:
-    """Give what is there and what is missing, most important first."""
+    """Yield what is there and what is missing, most important first."""
     try:
         arm = Arm(options, looks=TRIES)
     except RunspecError as exc:  # the public endpoint has ended: nothing else matters
@@ -74,7 +74,7 @@ def _cluster(arm: Arm, options: BatchAiOptions) -> Finding:
         return Finding(
             f"there is no cluster {name} in the workspace {options.workspace}", False, hint
         )
-    errors = [status.told(error) for error in found.errors or ()]
+    errors = [status.error_line(error) for error in found.errors or ()]
     what = f"cluster {name} of {found.vm_size}, {found.vm_priority}"
     if errors:
         return Finding(

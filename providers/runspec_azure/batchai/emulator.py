@@ -28,8 +28,8 @@ KEY = "RUNSPEC_REHEARSAL_STORAGE_KEY"
 @contextlib.contextmanager
 def stage(options: Mapping[str, Any], folder: Path, engine: str | None) -> Iterator[Emulation]:
     """Start Azurite and the stand-in for Batch AI; give the way to them."""
-    from runspec_emulators.azure.batchai import BatchAI
-    from runspec_emulators.azure.blob import Blobs
+    from runspec_emulators.azure_services.blob import Blobs
+    from runspec_emulators.batch_ai import BatchAI
 
     found = {**SETTINGS, **{k: v for k, v in options.items() if k not in OWN}}
     account = str(found.get("storage_account", "rehearsal"))
@@ -59,20 +59,20 @@ def stage(options: Mapping[str, Any], folder: Path, engine: str | None) -> Itera
 
 
 def lacks(engine: str | None) -> dict[str, str]:
-    """Give what says that jobs find no mpirun: without images they have what is on PATH here."""
+    """Return what says that jobs find no mpirun: without images they have what is on PATH here."""
     bare = engine in (None, "process")
     return {NO_MPIRUN: "1"} if bare and shutil.which("mpirun") is None else {}
 
 
 def containers(options: Mapping[str, Any]) -> list[str]:
-    """Give the containers that the profile speaks of."""
+    """Return the containers that the profile speaks of."""
     shared = [dict(volume) for volume in dict(options.get("shared", {})).values()]
     named = [volume["container"] for volume in shared if "container" in volume]
     return list(dict.fromkeys(str(name) for name in (options["container"], *named)))
 
 
 def ways(arm: str, blobs: Any, options: Mapping[str, Any]) -> dict[str, Any]:
-    """Give the options that lead to stand-ins: Batch AI at the URL *arm*, and *blobs*."""
+    """Return the options that lead to stand-ins: Batch AI at the URL *arm*, and *blobs*."""
     name = str(options.get("storage_key", "storage-key"))
     return {
         "arm_url": arm,
@@ -84,7 +84,7 @@ def ways(arm: str, blobs: Any, options: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def secrets(options: Mapping[str, Any]) -> dict[str, str]:
-    """Give every secret of the profile a value: the real ones stay where they are."""
+    """Return every secret of the profile a value: the real ones stay where they are."""
     return {
         where.removeprefix("env:"): f"rehearsed secret '{name}'"
         for name, where in dict(options.get("secrets", {})).items()

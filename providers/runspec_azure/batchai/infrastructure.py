@@ -5,14 +5,13 @@ from __future__ import annotations
 from typing import Any
 
 from runspec_azure.batchai import resources
-from runspec_azure.batchai.naming import short_hash
 from runspec_azure.batchai.options import BatchAiOptions
 from runspec_azure.batchai.store import volumes
-from runspec_jobs.provider import Capacity, Spec, tasks
+from runspec_jobs.provider import Capacity, Spec, short_hash, tasks
 
 
 def name(spec: Spec, options: BatchAiOptions) -> str:
-    """Give the cluster that jobs like *spec* share: the profile's, or one for needs like these."""
+    """Return the cluster that jobs like *spec* share: the profile's, or one for needs like these."""
     return options.cluster or f"runspec-{short_hash(properties(spec, options))}"
 
 
@@ -24,7 +23,7 @@ def size(spec: Spec, options: BatchAiOptions) -> str:
 
 
 def most_nodes(spec: Spec, options: BatchAiOptions) -> int:
-    """Give the nodes at most: they are what bounds how many tasks of a sweep run at once."""
+    """Return the nodes at most: they are what bounds how many tasks of a sweep run at once."""
     nodes = spec.cluster.nodes.max
     if spec.max_parallel:
         return nodes * min(spec.max_parallel, len(tasks(spec)))

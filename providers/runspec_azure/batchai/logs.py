@@ -9,7 +9,7 @@ import urllib.error
 import urllib.request
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from http.client import HTTPException
-from typing import Any, BinaryIO, NamedTuple
+from typing import BinaryIO, NamedTuple
 
 from azure.mgmt.batchai import models
 
@@ -19,7 +19,7 @@ from runspec_azure.batchai.session import Arm, place
 from runspec_azure.session.clouds import is_confidential
 from runspec_azure.session.responses import elements
 from runspec_azure.timing import PollScheduler
-from runspec_jobs.provider import Chunk, NoAnswer, OutputFile, RemoteError
+from runspec_jobs.provider import Chunk, NoAnswer, OutputFile, RangedReader, RemoteError
 
 STDOUTERR = "stdouterr"
 EXPIRY_MIN = 60
@@ -69,7 +69,7 @@ class Files:
     def streams(
         self, task: int, path: Mapping[str, str], *, over: bool, waits: bool = False
     ) -> list[FileStream]:
-        """Give the streams of one job, which has none while it waits.
+        """Return the streams of one job, which has none while it waits.
 
         *over* says that it has ended: then all is there, and one more look at it is the last.
         """
@@ -92,7 +92,7 @@ class Files:
         return mine
 
     def _due(self, job: str, over: bool) -> bool:
-        """Say whether to look which files a job has. All that have not ended share what may be asked."""
+        """Return whether to look which files a job has. All that have not ended share what may be asked."""
         last = self._listed.get(job)
         if last is None or (over and not (last.over and last.some)):
             return True
@@ -101,7 +101,7 @@ class Files:
         return not last.over and time.monotonic() - last.at > pause_s * asked
 
     def list(self, path: Mapping[str, str], directory: str, below: str = ".") -> Iterator[Found]:
-        """Give the files of a directory of a job and of all below it, each with a link."""
+        """Yield the files of a directory of a job and of all below it, each with a link."""
         asked = models.JobsListOutputFilesOptions(
             outputdirectoryid=directory,
             directory=below,
@@ -122,13 +122,13 @@ class Files:
                 yield Found(name, file.download_url, file.content_length or 0)
 
     def link(self, path: Mapping[str, str], directory: str, name: str) -> Found | None:
-        """Give a file with a new link; None when it is not there."""
+        """Return a file with a new link; None when it is not there."""
         folder = name.rpartition("/")[0] or "."
         return next((f for f in self.list(path, directory, folder) if f.path == name), None)
 
 
 def rank_of(name: str, nodes: Sequence[str] = ()) -> int | None:
-    """Give the number that a stream has among those of its job; None for what is no stream.
+    """Return the number that a stream has among those of its job; None for what is no stream.
 
     *nodes* are those that the job was prepared on, where each has logs of its own.
 
@@ -148,7 +148,7 @@ def rank_of(name: str, nodes: Sequence[str] = ()) -> int | None:
 
 
 def prepared_on(names: Iterable[str]) -> set[str]:
-    """Give the nodes that the logs of a preparation are of."""
+    """Return the nodes that the logs of a preparation are of."""
     return {match[2] for match in map(PREPARED.fullmatch, names) if match}
 
 
@@ -180,11 +180,11 @@ class FileStream:
         if not self.files.turns.due(log, mark):
             return Chunk(b"", str(start))
         data = self._part(start)
-        self.files.turns.told(log, mark, new=bool(data), last=over)
+        self.files.turns.note(log, mark, new=bool(data), last=over)
         return Chunk(data, str(start + len(data)))
 
     def _part(self, start: int) -> bytes:
-        """Give what follows *start*; a link that has ended is asked for anew."""
+        """Return what follows *start*; a link that has ended is asked for anew."""
         for _ in range(TRIES):
             if time.monotonic() - self._since > RENEWED_S:
                 self._url = ""
@@ -204,7 +204,7 @@ class FileStream:
 
 
 def part(url: str, start: int, end: int) -> bytes:
-    """Give the bytes of a link from *start* up to *end*, or what there is of them.
+    """Return the bytes of a link from *start* up to *end*, or what there is of them.
 
     Raises PermissionError for a link that is not good any more, and NoAnswer, which never holds the
     link: it is a secret.
@@ -234,7 +234,7 @@ def part(url: str, start: int, end: int) -> bytes:
 
 
 def codes(files: Files, path: Mapping[str, str]) -> dict[int, int]:
-    """Give the exit codes that the shell of a job wrote down, by the number of the try.
+    """Return the exit codes that the shell of a job wrote down, by the number of the try.
 
     A row counts when it is whole: it may be seen while it is written.
     """
@@ -246,44 +246,36 @@ def codes(files: Files, path: Mapping[str, str]) -> dict[int, int]:
     return {int(match[1]): int(match[2]) for match in ROW.finditer(text)}
 
 
-class Reading(io.RawIOBase):
-    """A file of a job, read as it comes, a part at a time."""
+class OutputReader:
+    """Reads ranges of a file of a job; a link that is refused is asked for anew, once."""
 
     def __init__(self, files: Files, path: Mapping[str, str], directory: str, file: Found) -> None:
         self.files, self.path, self.directory, self.file = files, path, directory, file
-        self._at = 0
 
-    def readable(self) -> bool:
-        return True
-
-    def readinto(self, buffer: Any) -> int:
-        end = min(self._at + max(len(buffer), 1), self.file.size)
-        if end <= self._at:
-            return 0
+    def read(self, start: int, end: int) -> bytes:
         try:
-            data = part(self.file.url, self._at, end)
+            data = part(self.file.url, start, end)
         except PermissionError:
             found = self.files.link(self.path, self.directory, self.file.path)
             self.file = self.file if found is None else found._replace(size=self.file.size)
             try:
-                data = part(self.file.url, self._at, end)
+                data = part(self.file.url, start, end)
             except PermissionError:
                 raise RemoteError("a file of the job is refused") from None
         if not data:
             raise RemoteError(f"{self.file.path} is shorter than it was")
-        buffer[: len(data)] = data
-        self._at += len(data)
-        return len(data)
+        return data
 
 
 def outputs(
     files: Files, task: int, path: Mapping[str, str], named: Sequence[tuple[str, str]]
 ) -> Iterator[OutputFile]:
-    """Give every file in the output directories of one job; *named* are their ids and names."""
+    """Yield every file in the output directories of one job; *named* are their ids and names."""
     for word, name in named:
         for file in files.list(path, word):
 
             def opened(file: Found = file, word: str = word) -> BinaryIO:
-                return io.BufferedReader(Reading(files, path, word, file), PART)
+                read = OutputReader(files, path, word, file).read
+                return io.BufferedReader(RangedReader(read, end=file.size), PART)
 
             yield OutputFile(name, task, 0, file.path, file.size, opened)

@@ -28,7 +28,7 @@ class Placed(NamedTuple):
 
 
 def ours(found: Any) -> bool:
-    """Say whether runspec made a group or a workspace: one that was there holds other things."""
+    """Return whether runspec made a group or a workspace: one that was there holds other things."""
     tags = getattr(found, "tags", None) or {}
     return all(tags.get(key) == value for key, value in OURS.items())
 
@@ -66,7 +66,7 @@ def _inside(arm: Arm, kind: str, path: Mapping[str, str]) -> Iterator[str]:
 
 
 def jobs(arm: Arm, path: Mapping[str, str]) -> list[Placed]:
-    """Give every job of the workspace at *path*."""
+    """Return every job of the workspace at *path*."""
     return [
         Placed(one.name, job)
         for one in arm.experiments(path)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
 import re
 from collections.abc import Mapping
 from types import MappingProxyType
@@ -20,17 +18,12 @@ GROUPS_API = "2018-05-01"  # of Microsoft.Resources, by chance the same
 
 
 def made_up_place(kind: str, name: str) -> str:
-    """Give the place in the job that `import` writes where Batch AI's files know of none.
+    """Return the place in the job that `import` writes where Batch AI's files know of none.
 
     >>> made_up_place("outputs", "model")
     '/job/outputs/model'
     """
     return f"/job/{kind}/{name}"
-
-
-def short_hash(value: Any) -> str:
-    text = json.dumps(value, sort_keys=True, separators=(",", ":"))
-    return hashlib.sha256(text.encode()).hexdigest()[:12]
 
 
 def batchai(
@@ -39,7 +32,7 @@ def batchai(
     names: Mapping[str, str] = MappingProxyType({}),
     body: Mapping[str, Any] | None = None,
 ) -> Request:
-    """Give a call; *names* are further parameters of its path."""
+    """Return a call; *names* are further parameters of its path."""
     path = {
         "subscriptionId": options.subscription or "",
         "resourceGroupName": options.resource_group,
@@ -67,18 +60,6 @@ def _request(
     return Request(service, operation, params if body is None else {**params, "body": body})
 
 
-def in_turn(*calls: Request) -> Request:
-    """Give several calls as one, for an undo that takes more than one."""
-    return Request("runspec", "in_turn", {"calls": [call._asdict() for call in calls]})
-
-
-def each(request: Request) -> tuple[Request, ...]:
-    """Give the calls that *request* stands for."""
-    if request.operation == "in_turn":
-        return tuple(Request(**call) for call in request.params["calls"])
-    return (request,)
-
-
 def cluster_id(options: BatchAiOptions, name: str) -> str:
     return (
         f"/subscriptions/{options.subscription or ''}/resourceGroups/{options.resource_group}"
@@ -87,7 +68,7 @@ def cluster_id(options: BatchAiOptions, name: str) -> str:
 
 
 def input_id(name: str, options: BatchAiOptions) -> str:
-    """Give the id of the input directory that the mount *name* is.
+    """Return the id of the input directory that the mount *name* is.
 
     >>> input_id("my-code", BatchAiOptions())
     'MY_CODE'

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import BeforeValidator, Field, WithJsonSchema, model_validator
+from pydantic import BeforeValidator, Field, model_validator
 
 from runspec_azure.session import clouds
 from runspec_jobs.provider import (
@@ -19,7 +19,7 @@ from runspec_jobs.provider import (
     User,
     Whole,
     Word,
-    matching,
+    text_like,
 )
 
 # The names of the official description: parameters of each path.
@@ -45,28 +45,26 @@ Toolkit = Literal[
 ]
 
 
-def _like(pattern: str, what: str, hint: str) -> tuple[object, object]:
-    schema = WithJsonSchema({"type": "string", "pattern": pattern})
-    return BeforeValidator(matching(pattern, what, hint)), schema
-
-
-_NAMED = _like(NAMED, "a name of Batch AI", "use letters, digits, '_' and '-', 64 at most")
-_GROUP = _like(GROUP, "a resource group", "use letters, digits, '.', '_' and '-'")
-_ID = _like(SUBSCRIPTION, "a subscription", "write its id: az account show --query id")
-_LOCATION = _like(LOCATION, "a location", "write one such as eastus")
-_ACCOUNT = _like(ACCOUNT, "a storage account", "write 3 to 24 of a-z and 0-9, without https://")
-_CONTAINER = _like(
-    CONTAINER, "a container or a share", "write 3 to 63 of a-z, 0-9 and -, without https://"
-)
-_PREFIX = _like(PREFIX, "a prefix", "write words with / between them")
-
-Named = Annotated[str, *_NAMED]
-Group = Annotated[str, *_GROUP]
-SubscriptionId = Annotated[str, *_ID]
-Location = Annotated[str, *_LOCATION]
-Account = Annotated[str, *_ACCOUNT]
-Container = Annotated[str, *_CONTAINER]
-Prefix = Annotated[str, *_PREFIX]
+Named = Annotated[
+    str, *text_like(NAMED, "a name of Batch AI", "use letters, digits, '_' and '-', 64 at most")
+]
+Group = Annotated[
+    str, *text_like(GROUP, "a resource group", "use letters, digits, '.', '_' and '-'")
+]
+SubscriptionId = Annotated[
+    str, *text_like(SUBSCRIPTION, "a subscription", "write its id: az account show --query id")
+]
+Location = Annotated[str, *text_like(LOCATION, "a location", "write one such as eastus")]
+Account = Annotated[
+    str, *text_like(ACCOUNT, "a storage account", "write 3 to 24 of a-z and 0-9, without https://")
+]
+Container = Annotated[
+    str,
+    *text_like(
+        CONTAINER, "a container or a share", "write 3 to 63 of a-z, 0-9 and -, without https://"
+    ),
+]
+Prefix = Annotated[str, *text_like(PREFIX, "a prefix", "write words with / between them")]
 
 
 class Volume(Model):

@@ -25,8 +25,8 @@ class OrphanFinder:
         self.arm, self.store, self.options = arm, store, arm.options
         self.path: Mapping[str, str] = batchai("Workspaces_Get", self.options).params["path"]
 
-    def litter(self, runs: Collection[str], made: Collection[str]) -> Iterator[Orphan]:
-        """Give all that is neither of *runs* nor one of the names in *made*, in the order to remove it."""
+    def find_orphans(self, runs: Collection[str], made: Collection[str]) -> Iterator[Orphan]:
+        """Yield all that is neither of *runs* nor one of the names in *made*, in the order to remove it."""
         placed = jobs(self.arm, self.path)
         alone: dict[str, list[Placed]] = {}
         for one in placed:
@@ -43,7 +43,7 @@ class OrphanFinder:
         yield from self._uploads(made)
 
     def _kept(self) -> list[str]:
-        """Give the runs that left something in the container."""
+        """Return the runs that left something in the container."""
         if not self.store.named:
             return []
         base = f"{self.options.prefix}/runs/"
@@ -63,7 +63,7 @@ class OrphanFinder:
     def _experiment(
         self, placed: list[Placed], others: list[Placed], made: Collection[str]
     ) -> Iterator[Orphan]:
-        """Give the profile's own, when nothing else is in it and no plan on record speaks of it."""
+        """Yield the profile's own, when nothing else is in it and no plan on record speaks of it."""
         name = self.options.experiment
         if not ours(self.arm.look("Workspaces", self.path)):
             return  # somebody's workspace: whose an experiment in it is, nothing tells
@@ -105,7 +105,7 @@ class OrphanFinder:
 
 
 def run_of(job: Any) -> str:
-    """Give the run that a job is of; "" for a job that is not ours."""
+    """Return the run that a job is of; "" for a job that is not ours."""
     for variable in job.environment_variables or ():
         if variable.name == "RUNSPEC_RUN":
             run = str(variable.value)

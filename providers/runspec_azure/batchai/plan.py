@@ -7,10 +7,10 @@ from collections.abc import Iterator, Mapping
 from runspec_azure.batchai import infrastructure
 from runspec_azure.batchai.job import job
 from runspec_azure.batchai.job.toolkits import sent
-from runspec_azure.batchai.naming import batchai, cluster_id, group, in_turn
+from runspec_azure.batchai.naming import batchai, cluster_id, group
 from runspec_azure.batchai.options import BatchAiOptions
 from runspec_azure.batchai.store import volumes
-from runspec_jobs.provider import Capacity, Facts, Request, Scope, Spec, Step, tasks
+from runspec_jobs.provider import Capacity, Facts, Request, Scope, Spec, Step, in_turn, tasks
 
 OURS = {"runspec": "made"}  # the tag of what runspec made, and may take away
 

@@ -56,12 +56,12 @@ GPU_TYPES = tuple(dict.fromkeys(size.gpu_type for size in SIZES if size.gpu_type
 
 
 def fits(spec: Spec) -> Size | None:
-    """Give the smallest size that has all that each node of *spec* asks for; None when none has."""
+    """Return the smallest size that has all that each node of *spec* asks for; None when none has."""
     return next((size for size in SIZES if not lacking(spec, size)), None)
 
 
 def lacking(spec: Spec, size: Size) -> str:
-    """Give the key of the first thing of `cluster` that *size* has too little of; "" for none."""
+    """Return the key of the first thing of `cluster` that *size* has too little of; "" for none."""
     cluster = spec.cluster
     if (cluster.gpus or 0) > size.gpus or (size.gpus and not cluster.gpus):
         return "gpus"

@@ -111,7 +111,7 @@ class Arm:
             SENT[request.operation](self, path, body)
 
     def look(self, operation: str, path: Mapping[str, str]) -> Any:
-        """Give what is at *path*, or None when there is nothing."""
+        """Return what is at *path*, or None when there is nothing."""
         try:
             with translated(operation, WAYS):
                 found = GOT[operation](self, path)
@@ -124,7 +124,7 @@ class Arm:
         return found
 
     def listed(self, what: str, pages: Callable[[], Any]) -> list[Any]:
-        """Give all that a list has; nothing where what it is of is not there."""
+        """Return all that a list has; nothing where what it is of is not there."""
         try:
             with translated(what, WAYS):
                 return collected(what, pages)
@@ -134,7 +134,7 @@ class Arm:
             raise
 
     def skus(self) -> Mapping[str, Sku] | None:
-        """Give the sizes that Batch AI had and the region has; None where the endpoint knows of none.
+        """Return the sizes that Batch AI had and the region has; None where the endpoint knows of none.
 
         It is another service, and an endpoint may speak the API of Batch AI alone.
         """
@@ -153,7 +153,7 @@ class Arm:
             raise
 
     def usages(self) -> dict[str, Usage]:
-        """Give what is in use and the limits, by the names that usages have."""
+        """Return what is in use and the limits, by the names that usages have."""
         with translated("Usages_List", WAYS):
             where = self.options.location or ""
             ask = self.looker.usages.list
@@ -165,7 +165,7 @@ class Arm:
         }
 
     def clusters(self, path: Path) -> list[Any]:
-        """Give the clusters of the workspace at *path*."""
+        """Return the clusters of the workspace at *path*."""
         ask = self.looker.clusters.list_by_workspace
         return self.listed("Clusters_ListByWorkspace", lambda: ask(*place(path), cls=elements))
 
@@ -178,13 +178,13 @@ class Arm:
         return self.listed("FileServers_ListByWorkspace", lambda: ask(*place(path), cls=elements))
 
     def jobs(self, path: Path) -> list[Any]:
-        """Give the jobs of the experiment at *path*."""
+        """Return the jobs of the experiment at *path*."""
         ask = self.looker.jobs.list_by_experiment
         where = place(path, "experiment")
         return self.listed("Jobs_ListByExperiment", lambda: ask(*where, cls=elements))
 
     def resources(self, group: str) -> list[Any]:
-        """Give whatever is in a resource group, of any service."""
+        """Return whatever is in a resource group, of any service."""
         ask = self._manager.resources.list_by_resource_group
         return self.listed("Resources_ListByResourceGroup", lambda: ask(group, cls=elements))
 

@@ -21,7 +21,7 @@ LOST = "a node was taken away, and Batch AI has queued the job again"
 
 
 def node(task: int, job: Any, tries: Mapping[int, int] = MappingProxyType({})) -> NodeStatus:
-    """Give a job as the node that speaks for it, as the service tells of no others.
+    """Return a job as the node that speaks for it, as the service tells of no others.
 
     *tries* are the exit codes of those that are over, by number.
     """
@@ -33,7 +33,7 @@ def node(task: int, job: Any, tries: Mapping[int, int] = MappingProxyType({})) -
     code = getattr(info, "exit_code", None) if state.terminal else None
     reason = ""
     if state is State.FAILED:
-        reason = "; ".join(told(error) for error in errors)
+        reason = "; ".join(error_line(error) for error in errors)
         reason = reason or (f"exited with code {code}" if code is not None else "it failed")
     elif state is State.CANCELLED:
         reason = "cancelled"
@@ -51,21 +51,21 @@ def cluster_of(job: Any) -> str:
 
 
 def requeued(job: Any) -> bool:
-    """Say whether a job that waits has run before: it is queued when it is made, and queued again later."""
+    """Return whether a job that waits has run before: it is queued when it is made, and queued again later."""
     made, since = job.creation_time, job.execution_state_transition_time
     if str(job.execution_state) != "queued" or made is None or since is None:
         return False
     return bool((since - made).total_seconds() > QUEUED_S)
 
 
-def told(error: Any) -> str:
-    """Give an error of the service with its details, in one line."""
+def error_line(error: Any) -> str:
+    """Return an error of the service with its details, in one line."""
     more = "; ".join(f"{d.name}: {d.value}" for d in getattr(error, "details", None) or ())
     return f"{error.message or error.code or 'no reason given'}{f' ({more})' if more else ''}"
 
 
 def status(nodes: Sequence[NodeStatus], waiting: str) -> Status:
-    """Give how a run of these jobs is; *waiting* says why it waits, if it does."""
+    """Return how a run of these jobs is; *waiting* says why it waits, if it does."""
     states = {node.state for node in nodes}
     shown = tuple(nodes)
     if not all(state.terminal for state in states):
@@ -80,12 +80,12 @@ def status(nodes: Sequence[NodeStatus], waiting: str) -> Status:
 
 
 def waits(cluster: Any) -> str:
-    """Say why a job waits for *cluster*; None for one that is not there."""
+    """Return why a job waits for *cluster*; None for one that is not there."""
     if cluster is None:
         return "its cluster is not there any more"
     errors = list(cluster.errors or ())
     if errors:
-        return f"the cluster has no nodes: {told(errors[0])}"
+        return f"the cluster has no nodes: {error_line(errors[0])}"
     counts = cluster.node_state_counts
     if counts is not None and counts.preparing_node_count:
         count = counts.preparing_node_count
@@ -102,7 +102,7 @@ def waits(cluster: Any) -> str:
 
 
 def _nodes(count: int) -> str:
-    """Say how many.
+    """Return how many.
 
     >>> _nodes(1), _nodes(2)
     ('1 node', '2 nodes')

@@ -25,7 +25,7 @@ class Offered(Protocol):
 
 
 def asked(ask: Callable[[], Any], good: str, hint: str) -> tuple[Finding, Any]:
-    """Give a finding about *ask*, and what it gave; None when it was refused."""
+    """Return a finding about *ask*, and what it gave; None when it was refused."""
     try:
         found = ask()
     except RunspecError as exc:
@@ -34,7 +34,7 @@ def asked(ask: Callable[[], Any], good: str, hint: str) -> tuple[Finding, Any]:
 
 
 def free(usage: Usage, what: str, least: int, hint: str) -> Finding:
-    """Say how much of *what* is free; it is well when that is *least* at least."""
+    """Return how much of *what* is free; it is well when that is *least* at least."""
     left = usage.limit - usage.used
     return Finding(f"{left:,} of {usage.limit:,} {what} are free", left >= least, hint)
 
@@ -42,7 +42,7 @@ def free(usage: Usage, what: str, least: int, hint: str) -> Finding:
 def sizes(
     names: Collection[str], there: Mapping[str, Offered], where: str, *, needed: bool
 ) -> Iterator[Finding]:
-    """Say which of *names* the region *where* has; *needed*: that one is away is no good."""
+    """Yield which of *names* the region *where* has; *needed*: that one is away is no good."""
     away = [name for name in names if name not in there]
     closed = {name: there[name].refused for name in names if name in there}
     refused = [f"{name} ({why})" for name, why in closed.items() if why is not None]

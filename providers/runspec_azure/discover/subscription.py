@@ -56,7 +56,7 @@ class Subscription:
 
     @cached_property
     def account(self) -> Mapping[str, Any] | None:
-        """Give the Batch account, in the words of the service; None where it is not there.
+        """Return the Batch account, in the words of the service; None where it is not there.
 
         https://learn.microsoft.com/rest/api/batchmanagement/batch-account/get
         """
@@ -80,13 +80,13 @@ class Subscription:
 
     @property
     def region(self) -> str:
-        """Give where the account is: its URL says so, or it itself."""
+        """Return where the account is: its URL says so, or it itself."""
         there = (self.account or {}).get("location")
         return str(there or _label(self.url, 1)).lower().replace(" ", "")
 
     @cached_property
     def skus(self) -> Mapping[str, Sku]:
-        """Give the machines of the table that the region has.
+        """Return the machines of the table that the region has.
 
         https://learn.microsoft.com/rest/api/compute/resource-skus/list
         """
@@ -95,7 +95,7 @@ class Subscription:
 
     @cached_property
     def usages(self) -> Mapping[str, Usage]:
-        """Give the use of vCPUs and its bounds, by `machines.family_key`; `lowprioritycores` is spot.
+        """Return the use of vCPUs and its bounds, by `machines.family_key`; `lowprioritycores` is spot.
 
         https://learn.microsoft.com/rest/api/compute/usage/list
         """
@@ -113,7 +113,7 @@ class Subscription:
 def listed_skus(
     compute: ComputeManagementClient, region: str, known: Callable[[str], Named | None]
 ) -> dict[str, Sku]:
-    """Give the machines of a table that *region* has, by their names there."""
+    """Return the machines of a table that *region* has, by their names there."""
     ask, wanted = compute.resource_skus.list, f"location eq '{region}'"
     return {
         found.name: _sku(one)
@@ -123,7 +123,7 @@ def listed_skus(
 
 
 def _label(url: str, number: int) -> str:
-    """Give a part of the host: https://ACCOUNT.REGION.batch.azure.com."""
+    """Return a part of the host: https://ACCOUNT.REGION.batch.azure.com."""
     labels = (urlsplit(url).hostname or "").split(".")
     return labels[number] if len(labels) > number else ""
 
@@ -158,7 +158,7 @@ def _refused(restrictions: Iterable[Any]) -> str | None:
 
 
 def survey(options: Any, subscription: Subscription | None = None) -> dict[str, Any]:
-    """Give what the account says of itself, for plans; nothing where it cannot be asked.
+    """Return what the account says of itself, for plans; nothing where it cannot be asked.
 
     How much is in use is left out, since a plan is the same tomorrow.
     """
@@ -176,7 +176,7 @@ def survey(options: Any, subscription: Subscription | None = None) -> dict[str, 
 
 
 def opened(options: Any) -> Subscription:
-    """Give the subscription, asked by whoever is logged in here."""
+    """Return the subscription, asked by whoever is logged in here."""
     from runspec_azure.session import login
 
     cloud = clouds.of(options)

@@ -51,7 +51,7 @@ def needs(spec: Spec) -> ResourceRequest:
 
 
 def offered(survey: Mapping[str, Any]) -> tuple[Machine, ...]:
-    """Give the machines to choose from: the table's, as the account has them.
+    """Return the machines to choose from: the table's, as the account has them.
 
     Where the account was not asked, all of the table are.
     """
@@ -62,7 +62,7 @@ def offered(survey: Mapping[str, Any]) -> tuple[Machine, ...]:
 
 
 def candidates(spec: Spec, survey: Mapping[str, Any]) -> tuple[Machine, ...]:
-    """Give the machines that hold a node of *spec*, the cheapest first."""
+    """Return the machines that hold a node of *spec*, the cheapest first."""
     spot = spec.cluster.capacity != "on-demand"
     wanted = needs(spec)
     machines = [m for m in offered(survey) if m.spot or not spot]
@@ -70,7 +70,7 @@ def candidates(spec: Spec, survey: Mapping[str, Any]) -> tuple[Machine, ...]:
 
 
 def size(spec: Spec, options: Wishes, survey: Mapping[str, Any] | None = None) -> str:
-    """Give the VM size for a node of *spec*: the profile's, or the cheapest that holds it."""
+    """Return the VM size for a node of *spec*: the profile's, or the cheapest that holds it."""
     if options.vm_size:
         machine = known(options.vm_size)
         return machine.name if machine else options.vm_size
@@ -79,7 +79,7 @@ def size(spec: Spec, options: Wishes, survey: Mapping[str, Any] | None = None) -
 
 
 def alike(spec: Spec, survey: Mapping[str, Any]) -> tuple[Machine, ...]:
-    """Give the machines of the kind that *spec* asks for: with such GPUs, or with none."""
+    """Return the machines of the kind that *spec* asks for: with such GPUs, or with none."""
     wanted = needs(spec)
     kind = wanted.gpu_type and wanted.gpu_type.lower()
     found = [m for m in offered(survey) if bool(m.gpus) == bool(wanted.gpus)]

@@ -234,7 +234,7 @@ KNOWN = {machine.name.lower(): machine for machine in MACHINES}
 
 
 def family_key(name: str) -> str:
-    """Give the name of a family as one service and the other have it in common.
+    """Return the name of a family as one service and the other have it in common.
 
     >>> family_key("Standard NCASv3_T4 Family")
     'standardncasv3_t4family'
@@ -243,12 +243,12 @@ def family_key(name: str) -> str:
 
 
 def known(name: str) -> Machine | None:
-    """Give the machine of that name, which has no case: `STANDARD_NC6` is `Standard_NC6`."""
+    """Return the machine of that name, which has no case: `STANDARD_NC6` is `Standard_NC6`."""
     return KNOWN.get(name.lower())
 
 
 def near(name: str) -> tuple[str, ...]:
-    """Give the machines of the series that *name* begins with, the names most like it first.
+    """Return the machines of the series that *name* begins with, the names most like it first.
 
     >>> near("STANDARD_ND96")[0], near("Standard_Z1")
     ('Standard_ND96asr_v4', ())
@@ -275,7 +275,7 @@ def fitting(
     disk_gib: float = 0,
     machines: Iterable[Machine] = CURRENT,
 ) -> tuple[Machine, ...]:
-    """Give the machines that hold one node, the cheapest first.
+    """Return the machines that hold one node, the cheapest first.
 
     None has a GPU that is not asked for, and none is without a temporary disk, where the images,
     the mounts and the outputs of a task lie. One with InfiniBand costs more than its cores say,

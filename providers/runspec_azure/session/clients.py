@@ -87,14 +87,14 @@ class Session:
 
     @cached_property
     def login(self) -> TokenCredential:
-        """Give whoever is logged in here."""
+        """Return whoever is logged in here."""
         from runspec_azure.session import login
 
         return login.found(self.cloud)
 
     @cached_property
     def management(self) -> Management:
-        """Give the Resource Manager, which takes tokens alone."""
+        """Return the Resource Manager, which takes tokens alone."""
         from runspec_azure.session.management import Management
 
         if self.options.arm_url:
@@ -118,7 +118,7 @@ class Session:
     def pages(
         self, operation: str, path: Mapping[str, str] | None = None, query: Any = None
     ) -> list[Mapping[str, Any]]:
-        """Give everything that a list has."""
+        """Return everything that a list has."""
         found, next_ = responses.listed(operation, self._looked(operation, path, query))
         while next_:
             with translated(operation):
@@ -132,11 +132,11 @@ class Session:
         return _content(self._send(self._looker, operation, path or {}, query or {}))
 
     def head(self, operation: str, path: Mapping[str, str]) -> Mapping[str, str]:
-        """Give the headers of a file."""
+        """Return the headers of a file."""
         return self._send(self._looker, operation, path, {}, method="HEAD").headers
 
     def part(self, operation: str, path: Mapping[str, str], start: int, end: int) -> bytes:
-        """Give the bytes of a file from *start* up to *end*."""
+        """Return the bytes of a file from *start* up to *end*."""
         headers = {"ocp-range": f"bytes={start}-{end - 1}", "Accept": "application/octet-stream"}
         return self._send(self._looker, operation, path, {}, headers=headers).content
 
@@ -199,7 +199,7 @@ def refuse_plain(option: str, url: str) -> None:
 
 
 def secret(source: str | None) -> str | None:
-    """Give the account's key that lives at *source*, `env:NAME` or `file:/path`; None for none."""
+    """Return the account's key that lives at *source*, `env:NAME` or `file:/path`; None for none."""
     if source is None:
         return None
     kind, _, place = source.partition(":")

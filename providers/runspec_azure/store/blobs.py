@@ -7,7 +7,7 @@ import io
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any, BinaryIO, NamedTuple
 from urllib.parse import urlsplit
 
@@ -21,6 +21,7 @@ from runspec_azure.session.clients import Session, refuse_plain, secret
 from runspec_azure.session.clouds import STORAGE_SCOPE
 from runspec_azure.store import layout
 from runspec_jobs.provider import (
+    BodyReader,
     Bundle,
     Conflict,
     OutputFile,
@@ -87,21 +88,21 @@ class Blobs:
         return "/".join((self.prefix, *parts))
 
     def read(self, *parts: str) -> bytes | None:
-        """Give the content of a small blob, or None."""
+        """Return the content of a small blob, or None."""
         return self.part(self.key(*parts), 0, None)
 
     def read_all(self, keys: Sequence[str]) -> list[bytes | None]:
-        """Give the content of small blobs, some at a time: one after the other, each would cost a round trip."""
+        """Return the content of small blobs, some at a time: one after the other, each would cost a round trip."""
         with ThreadPoolExecutor(AT_ONCE) as pool:
             return list(pool.map(self.read, keys))
 
     def names(self, *parts: str) -> list[str]:
-        """Give the names of all blobs below *parts*, which end with a slash."""
+        """Return the names of all blobs below *parts*, which end with a slash."""
         prefix = self.key(*parts)
         return [entry.key[len(prefix) :] for entry in self.listing(prefix)]
 
     def part(self, key: str, start: int, end: int | None) -> bytes | None:
-        """Give the bytes of a blob from *start* up to *end*; None where there is none."""
+        """Return the bytes of a blob from *start* up to *end*; None where there is none."""
         if end is not None and end <= start:
             return b""
         try:
@@ -113,7 +114,7 @@ class Blobs:
             return None
 
     def size(self, key: str) -> int | None:
-        """Give how many bytes a blob has; None where there is none."""
+        """Return how many bytes a blob has; None where there is none."""
         try:
             with translated(f"look for {key}"), _known():
                 return int(obstore.head(self._store, key)["size"])
@@ -153,7 +154,7 @@ class Blobs:
 
     @contextlib.contextmanager
     def _contained(self) -> Iterator[None]:
-        """Say what it means that what is written, or listed, was not found."""
+        """Yield what it means that what is written, or listed, was not found."""
         try:
             yield
         except FileNotFoundError:
@@ -170,7 +171,7 @@ class Blobs:
             pass
 
     def listing(self, prefix: str) -> Iterator[Entry]:
-        """Give every blob whose name begins with *prefix*, a folder of names."""
+        """Yield every blob whose name begins with *prefix*, a folder of names."""
         with self._contained(), translated(f"list {prefix}"):
             for page in obstore.list(self._store, prefix.rstrip("/")):
                 for found in page:
@@ -178,7 +179,7 @@ class Blobs:
                         yield Entry(found["path"], int(found["size"]))
 
     def folders(self, prefix: str) -> list[str]:
-        """Give the names directly below *prefix* that have blobs below them."""
+        """Return the names directly below *prefix* that have blobs below them."""
         with self._contained(), translated(f"list {prefix}"):
             found = obstore.list_with_delimiter(self._store, prefix.rstrip("/"))
             return [name.rstrip("/").rpartition("/")[2] for name in found["common_prefixes"]]
@@ -206,7 +207,7 @@ class Blobs:
         with _streamed(key):
             if end is None:
                 body: Any = obstore.open_reader(self._store, key)
-                return io.BufferedReader(_Reading(body, key))
+                return io.BufferedReader(BodyReader(body, partial(_streamed, key)))
         data = self.part(key, start, end)
         if data is None:
             raise Conflict(f"{key} has been taken away")
@@ -241,19 +242,3 @@ def _streamed(key: str) -> Iterator[None]:
         raise Conflict(f"{key} has been taken away") from None
     except OSError as exc:
         raise stream_broken(f"read {key}", exc) from exc
-
-
-class _Reading(io.RawIOBase):
-    """A blob that is read as it comes."""
-
-    def __init__(self, body: Any, key: str) -> None:
-        self.body, self.key = body, key
-
-    def readable(self) -> bool:
-        return True
-
-    def readinto(self, buffer: Any) -> int:
-        with _streamed(self.key):
-            data = bytes(self.body.read(len(buffer)))
-        buffer[: len(data)] = data
-        return len(data)

@@ -44,13 +44,13 @@ class Place(Protocol):
 
 
 def endpoint(options: Place) -> str:
-    """Give the URL of the account's blobs."""
+    """Return the URL of the account's blobs."""
     account = options.storage_account or ""
     return (options.blob_url or clouds.of(options).blob_url(account)).rstrip("/")
 
 
 def store(options: Place) -> str:
-    """Give where everything lies, as jobs are told."""
+    """Return where everything lies, as jobs are told."""
     return f"{endpoint(options)}/{options.container or ''}/{options.prefix}"
 
 
@@ -59,12 +59,12 @@ def key(options: Place, *parts: str) -> str:
 
 
 def inside(options: Place) -> str:
-    """Give the blob of our part of the job."""
+    """Return the blob of our part of the job."""
     return key(options, "inside", f"{INSIDE_SHA256}.pyz")
 
 
 def steps(spec: Spec, facts: Facts) -> Iterator[Step]:
-    """Give the steps that put up what jobs share: our part of the job, and folders."""
+    """Yield the steps that put up what jobs share: our part of the job, and folders."""
     options: Place = facts.options
     what = {"$inside": INSIDE_SHA256}
     yield _upload(options, "inside", "upload what runs in the job", inside(options), what)
@@ -84,7 +84,7 @@ def _upload(options: Place, step: str, title: str, where: str, body: Any) -> Ste
 
 
 def record(spec: Spec, run: str, facts: Facts, *, shape: str, **more: Any) -> Step:
-    """Give the step that writes down what the job is to do, beside what it will write."""
+    """Return the step that writes down what the job is to do, beside what it will write."""
     options: Place = facts.options
     body = json.dumps(job_record(spec, run, facts, shape=shape, **more), sort_keys=True)
     container = options.container or ""

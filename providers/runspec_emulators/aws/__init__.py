@@ -1,4 +1,4 @@
-"""A stand-in for AWS Batch and CloudWatch Logs, on the loopback interface of this machine.
+"""An emulator of AWS Batch and CloudWatch Logs, on the loopback interface of this machine.
 
 Rules come from botocore's service models, whose documentation strings hold most of them, and from
 the user guides; each stands where it is kept, with its source. Jobs really run: as processes, or
@@ -8,7 +8,7 @@ Not rehearsed: IAM and signatures, real scaling, shares and scheduling policies,
 with ecsProperties or eksProperties, arrays of multi-node jobs, consumable resources, service jobs,
 `$(VAR)` in commands, volumes and mount points, devices, ulimits, GPUs, propagateTags, updates of
 the infrastructure of environments, filter patterns and descending order of FilterLogEvents, tokens
-that expire after 24 hours. The engine "process" ignores images and limits of memory. A stand-in
+that expire after 24 hours. The engine "process" ignores images and limits of memory. An emulator
 that is itself killed leaves its jobs behind.
 
 Not documented, so a choice: statusReason of a job whose dependency failed; whether attempts[]
@@ -17,7 +17,7 @@ after it was interrupted has not succeeded; the words of most refusals. The stat
 of a timeout is as users report it, not from the service's pages.
 """
 
-from runspec_emulators.aws.server import Server, serve
+from runspec_emulators.aws.http import Server, serve
 from runspec_emulators.aws.settings import Settings
 
 __all__ = ["Server", "Settings", "serve"]

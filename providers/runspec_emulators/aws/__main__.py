@@ -1,12 +1,12 @@
-"""The stand-in as a program."""
+"""The emulator as a program."""
 
 from __future__ import annotations
 
 import argparse
 
-from runspec_emulators import program
-from runspec_emulators.aws.server import serve
+from runspec_emulators.aws.http import serve
 from runspec_emulators.aws.settings import Settings
+from runspec_emulators.frame import program
 
 
 def variable(text: str) -> tuple[str, str]:

@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
+from runspec_emulators.frame import errors
+
 # https://docs.aws.amazon.com/batch/latest/APIReference/CommonErrors.html and the error shapes of
 # the service models; the logs service answers 400 for all but ServiceUnavailableException.
 STATUS = {
@@ -12,16 +17,31 @@ STATUS = {
 }
 
 
-class ServiceError(Exception):
+class ServiceError(errors.ServiceError):
     """The service refuses a request, or pretends to have failed."""
 
     def __init__(self, code: str, message: str) -> None:
-        super().__init__(message)
-        self.code = code
-        self.message = message
-        self.status = STATUS.get(code, 400)
+        super().__init__(STATUS.get(code, 400), code, message)
+
+
+FAULTS = {
+    "throttle": ServiceError("TooManyRequestsException", "Too Many Requests"),
+    "error-before": ServiceError("ServerException", "an internal error, before anything was done"),
+    "error-after": ServiceError("ServerException", "an internal error"),
+    "expired": ServiceError(
+        "ExpiredTokenException", "The security token included in the request is expired"
+    ),
+}
+"""What faults on request are answered with."""
 
 
 def refused(message: str) -> ServiceError:
-    """Give what batch answers to a request that cannot be granted. Error shape ClientException."""
+    """Return what batch answers to a request that cannot be granted. Error shape ClientException."""
     return ServiceError("ClientException", message)
+
+
+def check_rehearsed(params: Mapping[str, Any], *members: str) -> None:
+    """Refuse what the service can do and this cannot."""
+    given = [member for member in members if member in params]
+    if given:
+        raise refused(f"not rehearsed here: {given}")

@@ -151,7 +151,7 @@ SIZES = {"SubmitJob": (30, "Job"), "RegisterJobDefinition": (24, "Job definition
 
 
 def found(value: Any, path: str) -> Iterator[Any]:
-    """Give the values that a path leads to; none where something on the way is not given."""
+    """Yield the values that a path leads to; none where something on the way is not given."""
     step, _, rest = path.partition(".")
     if not path:
         yield value

@@ -14,6 +14,7 @@ from botocore.model import OperationModel, Shape
 from botocore.validate import ParamValidator
 
 from runspec_emulators.aws.errors import ServiceError
+from runspec_emulators.frame.response_check import raise_problems, sample
 
 INVALID = {"batch": "ClientException", "logs": "InvalidParameterException"}
 REQUESTS = ("GET", "POST", "PUT", "DELETE")
@@ -38,7 +39,7 @@ class Route(NamedTuple):
 
 @cache
 def service(name: str) -> Any:
-    """Give botocore's model of a service."""
+    """Return botocore's model of a service."""
     return botocore.session.get_session().get_service_model(name)
 
 
@@ -50,7 +51,7 @@ def operation_model(name: str, operation: str) -> OperationModel:
 
 @cache
 def routes() -> tuple[Route, ...]:
-    """Give where the operations of batch are found, as the model's `http` traits say."""
+    """Return where the operations of batch are found, as the model's `http` traits say."""
     found = []
     for name in service("batch").operation_names:
         http = operation_model("batch", name).http
@@ -60,9 +61,12 @@ def routes() -> tuple[Route, ...]:
 
 
 def read(method: str, target: str, headers: Mapping[str, str], body: bytes) -> Request:
-    """Read a request of either service; raise ServiceError for one that no operation has."""
+    """Read a request of either service; *headers* are by their names in lower case.
+
+    Raise ServiceError for a request that no operation has.
+    """
     split = urlsplit(target)
-    prefix, _, name = headers.get("X-Amz-Target", "").partition(".")
+    prefix, _, name = headers.get("x-amz-target", "").partition(".")
     if name:
         if prefix != service("logs").metadata["targetPrefix"]:
             raise ServiceError("UnknownOperationException", f"no service has the target {prefix}")
@@ -80,7 +84,7 @@ def read(method: str, target: str, headers: Mapping[str, str], body: bytes) -> R
 
 
 def parsed(name: str, body: bytes) -> dict[str, Any]:
-    """Give the members that a JSON body holds."""
+    """Return the members that a JSON body holds."""
     try:
         params = json.loads(body or b"{}")
     except ValueError as exc:
@@ -91,7 +95,7 @@ def parsed(name: str, body: bytes) -> dict[str, Any]:
 
 
 def queried(operation: str, query: str) -> dict[str, Any]:
-    """Give the members that the query string holds."""
+    """Return the members that the query string holds."""
     shape = operation_model("batch", operation).input_shape
     given = parse_qs(query, keep_blank_values=True)
     found: dict[str, Any] = {}
@@ -117,30 +121,22 @@ def check(request: Request) -> None:
         raise ServiceError(INVALID[request.service], "; ".join(problems))
 
 
-class WrongAnswer(Exception):
-    """The stand-in was about to say what the model of the service has not."""
-
-
 # Batch leaves these out until there is something to say, though its model has them as required.
 # https://docs.aws.amazon.com/batch/latest/APIReference/API_JobDetail.html
 LATER = {"startedAt"}
-MANY = (
-    40  # items of a list: of more, the first and the last are looked at. A page of a log has 10,000
-)
 
 
 def check_answer(request: Request, answer: Mapping[str, Any]) -> None:
-    """Raise WrongAnswer unless the model allows *answer*: members, types, what is required, and traits."""
+    """Raise InvalidResponse unless the model allows *answer*: members, types, what is required, and traits."""
     shape = operation_model(request.service, request.operation).output_shape
     if shape is None:
         problems = [f"nothing is said, and not {list(answer)}"] if answer else []
     else:
-        sample = _sample(answer)
-        report = ParamValidator().validate(sample, shape).generate_report()
+        shown = _sample(answer)
+        report = ParamValidator().validate(shown, shape).generate_report()
         lines = [line for line in report.splitlines() if not _comes_later(line)]
-        problems = lines or list(strict(sample, shape, ""))
-    if problems:
-        raise WrongAnswer(f"{request.operation}: {'; '.join(problems)}")
+        problems = lines or list(strict(shown, shape, ""))
+    raise_problems(request.operation, problems)
 
 
 def _comes_later(line: str) -> bool:
@@ -151,13 +147,12 @@ def _sample(value: Any) -> Any:
     if isinstance(value, Mapping):
         return {key: _sample(member) for key, member in value.items()}
     if isinstance(value, list):
-        some = value if len(value) <= MANY else [*value[: MANY // 2], *value[-MANY // 2 :]]
-        return [_sample(member) for member in some]
+        return [_sample(member) for member in sample(value)]
     return value
 
 
 def strict(value: Any, shape: Shape, path: str) -> Iterator[str]:
-    """Say where *value* breaks an enum or another trait of its shape."""
+    """Yield where *value* breaks an enum or another trait of its shape."""
     yield from traits(value, shape, path)
     if shape.type_name == "structure":
         for name, member in value.items():

@@ -14,7 +14,7 @@ def token(position: int) -> str:
 
 
 def position(params: Mapping[str, Any]) -> int | None:
-    """Give where the page before ended; None for the first page."""
+    """Return where the page before ended; None for the first page."""
     if "nextToken" not in params:
         return None
     try:
@@ -27,7 +27,7 @@ def position(params: Mapping[str, Any]) -> int | None:
 def page(
     member: str, items: Sequence[Mapping[str, Any]], params: Mapping[str, Any], most: int
 ) -> dict[str, Any]:
-    """Give one page of *items* under the name *member*, members that are None left out."""
+    """Return one page of *items* under the name *member*, members that are None left out."""
     first = position(params) or 0
     last = first + min(params.get("maxResults", most), most)
     kept = [{k: v for k, v in item.items() if v is not None} for item in items[first:last]]

@@ -1,4 +1,4 @@
-"""A region of AWS on this machine: moto's server for S3, EC2 and IAM, the stand-in for Batch and Logs."""
+"""A region of AWS on this machine: moto's server for S3, EC2 and IAM, the emulator for Batch and Logs."""
 
 from __future__ import annotations
 
@@ -12,10 +12,11 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from runspec_emulators import control, inherited, listening
-from runspec_emulators.aws.server import Server, serve
+from runspec_emulators.aws.http import Server, serve
 from runspec_emulators.aws.settings import Settings
-from runspec_emulators.listening import HOST, Closing
+from runspec_emulators.frame import listening
+from runspec_emulators.frame.listening import HOST, Closing
+from runspec_emulators.frame.processes import inherited
 
 KEYS = {"AWS_ACCESS_KEY_ID": "rehearsal", "AWS_SECRET_ACCESS_KEY": "rehearsal"}
 UP_S = 120.0
@@ -89,7 +90,7 @@ class Objects:
 
 
 class Region(Closing):
-    """The stand-in beside *objects*, below *folder*. `close` ends it and every process of every job."""
+    """The emulator beside *objects*, below *folder*. `close` ends it and every process of every job."""
 
     def __init__(self, folder: Path, name: str, objects: Objects, **settings: Any) -> None:
         self.name, self.objects = name, objects
@@ -121,11 +122,11 @@ class Region(Closing):
         if contained:
             return found
         # No root folder of its own: the job keeps its folders below the one that it starts in.
-        return {**found, **inherited.variables(), "RUNSPEC_BELOW": "."}
+        return {**found, **inherited(), "RUNSPEC_BELOW": "."}
 
     def control(self, method: str, path: str, value: Any = None) -> Any:
-        """Tell the stand-in something: see `runspec_emulators.aws.control`."""
-        return control.tell(self.server.url, method, path, value)
+        """Call a control path of the emulator: see `runspec_emulators.aws.admin`."""
+        return self.server.control(method, path, value)
 
     def close(self) -> None:
         self.server.close()

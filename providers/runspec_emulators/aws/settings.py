@@ -1,34 +1,26 @@
-"""What may be chosen about the stand-in: delays, lags, log models, what the machines give to jobs."""
+"""Settings of the emulator: delays, lags, log models, what the machines give to jobs."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Literal
 
-from runspec_emulators.settings import Changeable
+from runspec_emulators.frame.settings import EmulatorSettings
 
 LogModel = Literal["serial", "jitter", "late"]
-Engine = Literal["process", "podman"]
 Capacity = Literal["all", "none"]
 
 
 @dataclass(frozen=True)
-class Settings(Changeable):
+class Settings(EmulatorSettings):
     """Times are in seconds. Those of the real service stand in comments, where documented."""
 
     FIXED = frozenset({"folder", "engine", "region", "account", "podman", "seed"})
 
-    folder: Path
-    """Where each container gets a scratch folder of its own."""
-    engine: Engine = "process"
-    podman: tuple[str, ...] = ("podman",)
     region: str = "us-east-1"
     account: str = "123456789012"
     seed: int = 0
-    machine_env: Mapping[str, str] = field(default_factory=dict)
-    """What EC2 and ECS would have given to every container."""
     secrets: Mapping[str, str] = field(default_factory=dict)
     """What Secrets Manager and the Parameter Store hold: valueFrom -> value."""
 
@@ -55,7 +47,7 @@ class Settings(Changeable):
     link_local: bool = False
     """Whether containers look for metadata at 169.254.170.2 and 169.254.169.254, as at AWS.
 
-    Whoever sets it has to hand on what comes there; else they are told addresses of the stand-in.
+    Whoever sets it has to hand on what comes there; else they are told addresses of the emulator.
     """
     credentials_uri: str | None = None
     """AWS_CONTAINER_CREDENTIALS_FULL_URI of every container."""
@@ -74,3 +66,7 @@ class Settings(Changeable):
     """Share of log pages that are partly full or empty, though more is to come."""
     throttle_logs: float = 0.0
     """Share of GetLogEvents calls that are answered with ThrottlingException."""
+
+    def arn(self, resource: str, service: str) -> str:
+        """Return the ARN of a resource."""
+        return f"arn:aws:{service}:{self.region}:{self.account}:{resource}"

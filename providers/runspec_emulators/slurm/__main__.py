@@ -6,7 +6,7 @@ import argparse
 import sys
 from pathlib import Path
 
-from runspec_emulators import program
+from runspec_emulators.frame import program
 from runspec_emulators.slurm import Cloud, Cluster, Failed, NoSlurm, Shape
 
 

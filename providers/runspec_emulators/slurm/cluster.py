@@ -18,8 +18,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TypeVar
 
-from runspec_emulators import inherited
-from runspec_emulators.listening import HOST, Closing
+from runspec_emulators.frame.listening import HOST, Closing
+from runspec_emulators.frame.processes import inherited
 from runspec_emulators.slurm import conf
 from runspec_emulators.slurm.conf import Machine, Node, Partition, Places, Shape
 from runspec_emulators.slurm.daemons import LOOK_S, MARK, Daemons, Failed, tail
@@ -121,7 +121,7 @@ class Cluster(Closing):
         """Give what a command of Slurm's says; raise Failed where it fails, which all but *good* codes say."""
         done = subprocess.run(
             [*self.at(HEAD), *argv],
-            env={**inherited.variables(), **self.env},
+            env={**inherited(), **self.env},
             stdin=subprocess.DEVNULL,
             capture_output=True,
             text=True,
@@ -267,7 +267,7 @@ class Cluster(Closing):
         https://slurm.schedmd.com/prolog_epilog.html
         """
         script = self.places.folder / "prolog"
-        ways = {name: value for name, value in inherited.variables().items() if name != "PATH"}
+        ways = {name: value for name, value in inherited().items() if name != "PATH"}
         words = [shlex.quote(f"export {name}={value}") for name, value in ways.items()]
         lines = ["#!/bin/sh", f"printf '%s\\n' {' '.join(words)}"]
         if self.shape.gpu_types:
@@ -295,13 +295,13 @@ class Cluster(Closing):
         argv += [f"--{what}-file={near / what}" for what in ("key", "pid", "seed")]
         argv.append(f"--log-file={self.places.log('munged')}")
         argv = [*self.at(HEAD), self.programs["munged"], *argv]
-        self.daemons.start("munged", argv, inherited.variables())
+        self.daemons.start("munged", argv, inherited())
         self._await(self.places.munge.exists, bool)
 
     @property
     def _own(self) -> dict[str, str]:
         """The environment of daemons. Jobs have theirs from who submits them."""
-        return {**inherited.variables(), "HOME": str(Path.home()), **self.env}
+        return {**inherited(), "HOME": str(Path.home()), **self.env}
 
     def _await(
         self, ask: Callable[[], T], good: Callable[[T], bool], timeout_s: float | None = None

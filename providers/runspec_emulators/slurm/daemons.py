@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from runspec_emulators.listening import Closing
+from runspec_emulators.frame.listening import Closing
 
 LOOK_S = 0.02
 MARK = "SLURMD_NODENAME"  # Slurm gives it to jobs; here the node's slurmd has it too

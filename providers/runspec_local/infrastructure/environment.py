@@ -1,4 +1,4 @@
-"""A job's own Python environment, built by uv: whole or not at all."""
+"""Build a job's own Python environment with uv, completely or not at all."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ MARK = ".complete"
 
 
 def complete(target: Path) -> bool:
-    """Say whether *target* was built to the end, and its interpreter is still there."""
+    """Return whether *target* was built completely and its interpreter still exists."""
     try:
         marked = (target / MARK).read_text() == target.name
     except FileNotFoundError:
@@ -33,12 +33,12 @@ def build(
     progress: Told | None = None,
     log: Path | None = None,
 ) -> None:
-    """Make *target* the environment of *requirements*; content when it is there.
+    """Build the environment *target* with *requirements* unless it exists.
 
-    *target* is named for its key and never moves. Of several at once, one builds and the rest
-    wait for it. *progress* is told what uv says, line by line; all of it is in *log*, which is
-    `TARGET.log` unless given. Raises RemoteError with uv's reason; what was half-built is gone
-    then, or, if this process was killed, when it is built again.
+    *target* is named for its key and never moves. If several processes build it, one does and the others wait.
+    *progress* is called with each line of uv's output; all of it is also in *log*, which defaults to `TARGET.log`.
+    Raise RemoteError with uv's reason; an incomplete environment is removed then, or by the next build if this
+    process was killed.
     """
     told = progress or (lambda line: None)
     with _in_words(target), _locked(target, told) as lock:
@@ -66,7 +66,7 @@ def _fill(
     wanted.write_text("".join(f"{line}\n" for line in requirements))
     limits.write_text("".join(f"{line}\n" for line in build_constraints))
     if requirements:
-        # No --compile-bytecode: 7 s of CPU for Chainer's, where a first start costs 2 s more.
+        # No --compile-bytecode: for Chainer it takes 7 s of CPU time, and a first start without it only 2 s more.
         into = ("--python", str(target / "bin" / "python"))
         uv.run("pip", "install", *into, "-r", str(wanted), "--build-constraints", str(limits))
 
@@ -77,13 +77,13 @@ def _in_words(target: Path) -> Iterator[None]:
         yield
     except OSError as exc:
         reason = (exc.strerror or str(exc)).lower()
-        hint = "set RUNSPEC_HOME to a folder that can be written and has room"
+        hint = "set RUNSPEC_HOME to a writable folder with enough space"
         raise RemoteError(f"cannot build the environment at {target}: {reason}", hint) from exc
 
 
 @contextlib.contextmanager
 def _locked(target: Path, told: Told) -> Iterator[int]:
-    """Hold the lock of *target*. uv gets it, too: it is free when both have ended."""
+    """Hold the lock of *target*, which uv inherits: it is released when both processes have ended."""
     target.parent.mkdir(parents=True, exist_ok=True)
     lock = os.open(f"{target}.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
@@ -98,14 +98,14 @@ def _locked(target: Path, told: Told) -> Iterator[int]:
 
 
 def _remove(target: Path) -> None:
-    """Take *target* away, its mark first, so that no half of it passes for whole."""
+    """Remove *target*, its completion mark first, so that an incomplete environment is never used."""
     (target / MARK).unlink(missing_ok=True)
     if target.exists():
         shutil.rmtree(target)
 
 
 def _mark(target: Path) -> None:
-    """Mark *target* as complete, once all that uv wrote is on the disk."""
+    """Mark *target* as complete, after everything that uv wrote has reached the disk."""
     folder = os.open(target, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         _flush(folder)
@@ -120,6 +120,6 @@ def _mark(target: Path) -> None:
 
 
 def _flush(fd: int) -> None:
-    """Put the file system of *fd* on the disk: uv syncs nothing, and a file at a time is slow."""
+    """Flush the file system of *fd*: uv syncs no file, and syncing each file would be slow."""
     if ctypes.CDLL(None, use_errno=True).syncfs(fd) != 0:
         raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()))

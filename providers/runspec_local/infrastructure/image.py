@@ -1,4 +1,4 @@
-"""Requirements on top of an image: built by the engine, named by content."""
+"""Build an image with requirements on top of another image, named by a hash of its content."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ RUN PIP_CONSTRAINT=/.runspec-build/build-constraints.txt PIP_DISABLE_PIP_VERSION
     PIP_ROOT_USER_ACTION=ignore PIP_BREAK_SYSTEM_PACKAGES=1 \\
     python3 -m pip install --no-cache-dir -r /.runspec-build/requirements.txt
 """
-# How pip reaches an index is a matter of this machine; it is given to the build and not kept.
+# How pip reaches an index depends on this machine; the build gets these settings, and the image does not keep them.
 PASSED = ("HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY", "http_proxy", "https_proxy", "no_proxy")
 
 
@@ -33,9 +33,9 @@ def build(
     folder: Path,
     tell: Callable[[str], None],
 ) -> None:
-    """Make *image* of *base* and *requirements* with the engine *name*; *folder* is for its files.
+    """Build *image* from *base* and *requirements* with the engine *name*; *folder* is for its files.
 
-    Raises RemoteError with the engine's last words.
+    Raise RemoteError with the engine's last line of output.
     """
     assert not set(base) & set(string.whitespace), "BUG: a spec's image has no white space"
     context = folder / image.rpartition(":")[2]
@@ -54,11 +54,11 @@ def build(
     shutil.rmtree(context, ignore_errors=True)
     if said is not None:
         what = f"cannot add the requirements to {base}: {said}"
-        raise RemoteError(what, "the image needs python3 with pip, and a way to the package index")
+        raise RemoteError(what, "the image needs python3 with pip and access to the package index")
 
 
 def _run(line: Sequence[str], tell: Callable[[str], None]) -> str | None:
-    """Run *line*, telling what it says; give its last words when it fails."""
+    """Run *line* and pass its output to *tell*; return the last line of output if it fails, else None."""
     words = []
     with subprocess.Popen(
         line,
@@ -68,7 +68,7 @@ def _run(line: Sequence[str], tell: Callable[[str], None]) -> str | None:
         text=True,
         errors="replace",
     ) as process:
-        assert process.stdout is not None, "BUG: a pipe was asked for"
+        assert process.stdout is not None, "BUG: it is a pipe"
         for text in process.stdout:
             words.append(text.rstrip())
             tell(words[-1])

@@ -1,4 +1,4 @@
-"""Container engines: podman and docker by their command line, which is the same for what we need."""
+"""Run podman and docker by their command lines, which are the same for what runspec needs."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from collections.abc import Callable
 LABEL = "runspec.run"
 ANSWER_S = 60.0  # an engine that does not answer in this time does not work
 PAUSE_S = 0.05
-AWAY = "/"  # no program is started in the folder of a job file: what lies there is no setting of it
+AWAY = "/"  # engines are not started in the folder of a job file, whose content must not act as settings
 
 
 def engine(name: str, *words: str, timeout_s: float = ANSWER_S) -> subprocess.CompletedProcess[str]:
-    """Run the engine's command line and give what it said.
+    """Run the engine's command line and return the completed process.
 
-    Raises FileNotFoundError where it is not installed and TimeoutError where it hangs: both are
-    OSErrors that name it, as whoever calls this expects of what it cannot reach.
+    Raise FileNotFoundError if the engine is not installed and TimeoutError if it does not answer; both are OSErrors
+    that name it.
     """
     try:
         return subprocess.run(
@@ -29,7 +29,7 @@ def engine(name: str, *words: str, timeout_s: float = ANSWER_S) -> subprocess.Co
 
 
 def works(name: str) -> str | None:
-    """Give why the engine *name* does not work here, or None when it does."""
+    """Return why the engine *name* does not work here, or None when it does."""
     try:
         done = engine(name, "version", "--format", "{{json .}}")
     except FileNotFoundError:
@@ -42,7 +42,7 @@ def works(name: str) -> str | None:
 
 
 def _has_server(text: str) -> bool:
-    """The docker command answers without its daemon; the daemon's version tells."""
+    """Return whether docker's daemon runs: the command answers without it, but then has no server version."""
     try:
         return bool(json.loads(text).get("Server"))
     except ValueError:
@@ -54,7 +54,7 @@ def has_image(name: str, image: str) -> bool:
 
 
 def await_container(name: str, container: str, over: Callable[[], bool]) -> None:
-    """Wait until *container* runs, or until *over* says that it never will."""
+    """Wait until *container* runs, or until *over* returns True because it never will."""
     line = ("container", "inspect", "--format", "{{.State.Running}}", container)
     while not over() and engine(name, *line).stdout.strip() != "true":
         time.sleep(PAUSE_S)
@@ -65,7 +65,7 @@ def remove_container(name: str, container: str) -> None:
 
 
 def containers_of(name: str, run: str) -> list[str]:
-    """Give the containers that belong to *run*."""
+    """Return the containers that belong to *run*."""
     line = ("ps", "--all", "--quiet", "--no-trunc", "--filter", f"label={LABEL}={run}")
     return engine(name, *line).stdout.split()
 

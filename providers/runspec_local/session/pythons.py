@@ -1,4 +1,4 @@
-"""Which Python a job's environment is made with: found, never downloaded."""
+"""Find the Python for a job's environment; no Python is downloaded."""
 
 from __future__ import annotations
 
@@ -25,11 +25,10 @@ ASK = (
 
 
 def find_python(uv: str, specifier: str | None, interpreter: str | None = None) -> tuple[str, str]:
-    """Give the path and the full version of a Python that fits *specifier* and really runs.
+    """Return the path and full version of a Python that satisfies *specifier* and can be started.
 
-    *interpreter* is the only one looked at where it is given. Else the one that runspec runs on
-    is taken where it fits, and then the newest. Nothing is downloaded. Raises UsageError for what
-    is no specifier, and Unavailable when none fits.
+    If *interpreter* is given, no other is considered. Otherwise the one that runs runspec is preferred, and then the
+    newest. Raise UsageError for an invalid specifier, and Unavailable if no Python satisfies it.
     """
     wanted = ">=3" if specifier is None else specifier
     if interpreter is not None:
@@ -37,7 +36,7 @@ def find_python(uv: str, specifier: str | None, interpreter: str | None = None) 
     own = getattr(sys, "_base_executable", "") or sys.executable
     if python_fits(platform.python_version(), wanted):
         return own, platform.python_version()
-    installed = _installed(uv)
+    installed = installed_pythons(uv)
     fitting = [path for path, version in installed if python_fits(version, wanted)]
     for path in fitting:
         if (found := _asked(path)) is not None:
@@ -49,9 +48,12 @@ def find_python(uv: str, specifier: str | None, interpreter: str | None = None) 
 def _named(interpreter: str, wanted: str) -> tuple[str, str]:
     found = _asked(str(Path(interpreter).expanduser()))
     if found is None:
-        raise Unavailable(f"'{interpreter}' is no Python that runs", "name another")
+        raise Unavailable(
+            f"'{interpreter}' cannot be started as a Python interpreter",
+            "set the path of another one",
+        )
     if not python_fits(found[1], wanted):
-        hint = "name another, or change container.python"
+        hint = "set the path of another interpreter, or change container.python"
         raise Unavailable(f"'{interpreter}' is Python {found[1]}, which is not '{wanted}'", hint)
     return found
 
@@ -61,12 +63,12 @@ def _none_fits(wanted: str, there: Iterable[str]) -> Unavailable:
     named = re.findall(r"[0-9]+(?:\.[0-9]+)*", wanted)
     example = next((n for n in (*EXAMPLES, *named) if python_fits(n, wanted)), "3")
     return Unavailable(
-        f"no Python that fits '{wanted}' here; found {found}",
+        f"no Python on this machine satisfies '{wanted}'; found {found}",
         f"install one, for example: uv python install {example}",
     )
 
 
-def _installed(uv: str) -> list[tuple[str, str]]:
+def installed_pythons(uv: str) -> list[tuple[str, str]]:
     """Give paths and versions of the interpreters uv sees, newest first."""
     command = [uv, "python", "list", "--only-installed", "--offline", "--no-config"]
     environment = uv_environment(os.environ)
@@ -74,15 +76,15 @@ def _installed(uv: str) -> list[tuple[str, str]]:
     done = subprocess.run(
         [*command, "--output-format", "json"],
         capture_output=True,
-        cwd="/",  # nothing of a checkout is looked at: no .venv, no .python-version
+        cwd="/",  # a checkout's .venv or .python-version must not matter
         env=environment,
         check=False,
     )
     try:
         listed = json.loads(done.stdout)
     except ValueError as exc:
-        what = f"uv does not list interpreters: {last_said(done.stderr.decode())}"
-        raise Unavailable(what, "see what `uv python list` says") from exc
+        what = f"uv cannot list interpreters: {last_said(done.stderr.decode())}"
+        raise Unavailable(what, "run `uv python list` to see why") from exc
     found = {
         entry["path"]: entry["version"]
         for entry in listed
@@ -92,9 +94,9 @@ def _installed(uv: str) -> list[tuple[str, str]]:
 
 
 def search_path(path: str) -> str:
-    """Give *path* with the shims of pyenv replaced by all that they stand for.
+    """Return *path* with pyenv's folder of shims replaced by the folders of its versions.
 
-    A shim is slow, and refuses every version that is not chosen by some file at the moment.
+    A shim is slow, and it refuses all versions but the one that some file selects.
     """
     folders: list[str] = []
     for folder in path.split(os.pathsep):
@@ -107,7 +109,7 @@ def search_path(path: str) -> str:
 
 
 def _asked(path: str) -> tuple[str, str] | None:
-    """Give where the interpreter at *path* really lies, and its version; None if it fails."""
+    """Return the real path and the version of the interpreter at *path*; None if it fails."""
     try:
         done = subprocess.run(
             [path, "-I", "-c", ASK],

@@ -1,4 +1,4 @@
-"""uv as builds run it: what it is given, and what it says when it cannot."""
+"""Run uv for builds, with a filtered environment, and explain its errors."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from runspec_jobs.provider import RemoteError, Unavailable
 
 Told = Callable[[str], None]
 
-STOP_S = 10.0  # from asking uv to stop to ending it
-MAX_LINES = 2_000  # of uv's last words that are looked at
+STOP_S = 10.0  # between asking uv to stop and killing it
+MAX_LINES = 2_000  # of uv's last output that are searched for reasons
 MAX_MESSAGE = 400
 
-# What uv is given of the caller's environment: how to reach an index, where to keep things, what
-# compilers of source packages look for. Nothing that changes which versions are picked.
+# What uv gets of the caller's environment: access to an index, paths of caches, and what compilers of source packages
+# need. No variable that changes which versions are chosen.
 KEPT = re.compile(
     r"PATH|HOME|USER|LOGNAME|LANG|LC_\w+|TMPDIR|TEMP|TMP|NETRC|SSH_AUTH_SOCK|GIT_\w+|XDG_\w+_HOME"
     r"|SSL_\w+|REQUESTS_CA_BUNDLE|CURL_CA_BUNDLE|(?i:https?|all|no|ftp)_PROXY|(?i:https?|all|no)_proxy"
@@ -36,7 +36,7 @@ KEPT = re.compile(
 
 
 def find_uv() -> str:
-    """Give the path of uv: the one installed with runspec, else the first on PATH."""
+    """Return the path of uv: the one installed with runspec, else the first on PATH."""
     try:
         import uv
 
@@ -49,12 +49,12 @@ def find_uv() -> str:
 
 
 def uv_environment(caller: Mapping[str, str]) -> dict[str, str]:
-    """Give what uv gets to see of the environment of *caller*."""
+    """Return the variables of *caller* that uv gets."""
     return {name: value for name, value in caller.items() if KEPT.fullmatch(name)}
 
 
 class Uv:
-    """Runs uv for one environment, with all it says told, kept in *log* and looked at."""
+    """Runs uv for one environment; its output is passed on, kept in *log*, and searched for errors."""
 
     def __init__(self, target: Path, log: Path, told: Told, lock: int) -> None:
         self.path, self.folder, self.told, self.lock = find_uv(), target.parent, told, lock
@@ -69,7 +69,7 @@ class Uv:
         self._file.close()
 
     def run(self, *words: str) -> None:
-        """Run one command to its end. Raises RemoteError with uv's reason."""
+        """Run one command to its end. Raise RemoteError with uv's reason if it fails."""
         general = ("--no-config", "--no-python-downloads", "--color", "never")
         process = subprocess.Popen(
             [self.path, *words, *general],
@@ -90,7 +90,7 @@ class Uv:
 
     def _lines(self, process: subprocess.Popen[bytes]) -> Iterable[str]:
         said: deque[str] = deque(maxlen=MAX_LINES)
-        assert process.stdout is not None, "BUG: it was asked for"
+        assert process.stdout is not None, "BUG: it is a pipe"
         with process.stdout:
             for raw in process.stdout:
                 text = raw.decode(errors="replace").expandtabs()
@@ -105,7 +105,7 @@ class Uv:
 
 
 def _stop(process: subprocess.Popen[bytes]) -> None:
-    """End *process* and what it started, if it has not ended; asked first."""
+    """Stop *process* and the processes it started, if it has not ended: SIGTERM first, then SIGKILL."""
     for number in (signal.SIGTERM, signal.SIGKILL):
         if process.poll() is None:
             with contextlib.suppress(ProcessLookupError):
@@ -118,7 +118,7 @@ def last_said(text: str) -> str:
     return next((line.strip() for line in reversed(text.splitlines()) if line.strip()), "no reason")
 
 
-# --- what uv says when it cannot ---
+# --- uv's error messages ---
 
 BEGIN = re.compile(r"error:|\s*×")
 ITEM = re.compile(r"(?:error:|×|[├╰]─▶|cause:|Caused by:)\s*(.*)")
@@ -128,7 +128,7 @@ NETWORK = re.compile(
     r"|server error \(5|429 Too Many"
 )
 TOO_NEW = "set container.python to the versions they work with, such as '>=3.9,<3.12'{which}"
-INDEX = "uv does not read the settings of pip: UV_DEFAULT_INDEX names another index"
+INDEX = "uv does not read pip's settings: set UV_DEFAULT_INDEX to use another index"
 HINTS = {
     r"does not satisfy Python|Python (?:ABI|version|implementation) tag|[Rr]equires.[Pp]ython"
     r"|No module named '(?:distutils|imp|asynchat|asyncore)'": TOO_NEW,
@@ -137,27 +137,27 @@ HINTS = {
         "['setuptools<74']; or an older container.python{which}"
     ),
     r"No space left|Disk quota": "free some space, or set RUNSPEC_HOME to a folder on another disk",
-    r"network was disabled": "UV_OFFLINE is set: take it away",
-    r"was not found in the package registry": "is it spelled right? " + INDEX,
-    NETWORK.pattern: "is the package index within reach? " + INDEX,
+    r"network was disabled": "UV_OFFLINE is set: unset it",
+    r"was not found in the package registry": "check its spelling. " + INDEX,
+    NETWORK.pattern: "check that the package index can be reached. " + INDEX,
     r"Failed to build": "it may lack a compiler or a library, or an older container.python{which}",
 }
 
 
 def failure(said: Sequence[str], log: Path) -> RemoteError:
-    """Give the error for what uv *said* at its end: its reason in one line, and a way out."""
+    """Return the error for uv's last output *said*: its reason in one line, and a hint."""
     text = "\n".join(said)
     which = re.search(r"Using Python (\d[\w.]*)", text)
     hint = next((hint for pattern, hint in HINTS.items() if re.search(pattern, text)), "")
     hint = hint.replace("{which}", f" (this is Python {which[1]})" if which else "")
-    way_out = f"{hint}; all that uv said: {log}" if hint else f"all that uv said: {log}"
+    way_out = f"{hint}; uv's whole output: {log}" if hint else f"uv's whole output: {log}"
     what = f"cannot build the environment: {_reason(said)}"
     short = what if len(what) <= MAX_MESSAGE else what[: MAX_MESSAGE - 1] + "…"
     return RemoteError(short, way_out, transient=bool(NETWORK.search(text)))
 
 
 def _reason(said: Sequence[str]) -> str:
-    """Give uv's heading, its first cause and its last; the rest is the way between them."""
+    """Return uv's heading with its first and last cause, without those between."""
     starts = [n for n, line in enumerate(said) if BEGIN.match(line)]
     items: list[str] = []
     for line in said[starts[-1] :] if starts else [last_said("\n".join(said))]:
@@ -173,7 +173,7 @@ def _reason(said: Sequence[str]) -> str:
 
 
 def _printed(said: Sequence[str]) -> list[str]:
-    """Give the last line that a package's own build printed: a traceback ends with its error."""
+    """Return the last line that the build of a package printed: the last line of a traceback is its error."""
     sections = [n for n, line in enumerate(said) if SECTION.fullmatch(line.strip())]
     if not sections:
         return []

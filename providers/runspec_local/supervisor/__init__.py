@@ -1,1 +1,1 @@
-"""The process that runs a local job, and everything that it imports."""
+"""The process that runs a local job, and the modules that only it imports."""

@@ -1,4 +1,4 @@
-"""Where a job's Python keeps what it compiles: never beside a source of somebody's. Standard library only."""
+"""Where a job's Python writes bytecode: never beside the user's source files. Standard library only."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ import itertools
 from collections.abc import Iterator
 from pathlib import Path
 
-KEPT = ".pycache"  # of an environment: for all runs that use it
+KEPT = ".pycache"  # of an environment: shared by all runs that use it
 
 
 def variables(made: str | None, folder: Path) -> dict[str, str]:
-    """Give what tells Python so: in a node's *folder*, or nowhere where the job has no environment that we *made*.
+    """Return variables that make Python write bytecode to *folder*, or not at all if runspec made no environment.
 
     A Python before 3.8 knows no such folder.
 
@@ -24,10 +24,10 @@ def variables(made: str | None, folder: Path) -> dict[str, str]:
 
 
 def share(made: str, folder: Path) -> None:
-    """Have what is compiled of the libraries of the environment *made* be kept with it, and used by every node.
+    """Share the bytecode of the libraries in the environment *made* between all nodes, in a folder of the environment.
 
-    An environment never changes, nor do the libraries of the Python that it was made with: its key
-    names that one's version. Where nothing can be kept, each node compiles for itself.
+    An environment never changes, nor do the libraries of its Python, whose version is in its key. If the folder
+    cannot be written, each node compiles for itself.
     """
     with contextlib.suppress(OSError, ValueError):
         for library in _libraries(Path(made)):
@@ -35,12 +35,12 @@ def share(made: str, folder: Path) -> None:
             kept, link = Path(made, KEPT, below), folder / KEPT / below
             kept.mkdir(parents=True, exist_ok=True)
             link.parent.mkdir(parents=True, exist_ok=True)
-            if not link.is_symlink():  # a try before this one made it
+            if not link.is_symlink():  # made by an earlier attempt
                 link.symlink_to(kept)
 
 
 def _libraries(made: Path) -> Iterator[Path]:
-    """Give the folders below which modules lie: the environment's, and those of its Python. PEP 405"""
+    """Yield the folders that contain modules: those of the environment and of its Python. See PEP 405."""
     words = (
         line.partition("=")
         for line in (made / "pyvenv.cfg").read_text(encoding="utf-8").splitlines()

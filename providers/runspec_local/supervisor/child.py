@@ -1,4 +1,4 @@
-"""A process of the supervisor's, which ends with it."""
+"""A child process of the supervisor, which ends with it."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from typing import BinaryIO
 
 from runspec_local.supervisor.process import die_with_parent
 
-LET_GO_S = 10.0  # for an engine to take its container away
+LET_GO_S = 10.0  # for an engine to remove its container
 
 
 @dataclass
@@ -23,7 +23,7 @@ class Child:
 
     @property
     def ended(self) -> bool:
-        """Say whether it has ended. Its number is nobody else's until `reap`."""
+        """Return whether it has ended. Its process id is not reused before `reap`."""
         how = os.WEXITED | os.WNOHANG | os.WNOWAIT
         return (
             self.process.returncode is not None
@@ -31,7 +31,7 @@ class Child:
         )
 
     def send(self, number: int) -> None:
-        """Signal its process group, or nobody when it was reaped: its number may be another's."""
+        """Signal its process group, unless it was reaped: its process id may belong to another process."""
         if self.process.returncode is None:
             try:
                 os.killpg(self.process.pid, number)
@@ -39,7 +39,7 @@ class Child:
                 pass
 
     def let_go(self) -> None:
-        """End what waits for its input. A signal to an engine that is about to end is a complaint in the log."""
+        """Close its standard input, so that it ends; a signal would make an engine print an error to the log."""
         assert self.process.stdin is not None, "BUG: it has no input"
         self.process.stdin.close()
         with contextlib.suppress(subprocess.TimeoutExpired):
@@ -47,7 +47,7 @@ class Child:
         self.reap()
 
     def reap(self) -> int:
-        """End what is left of its group, and give its exit code. Once, when it has ended."""
+        """Kill the rest of its group, and return its exit code. Call it once, when the process has ended."""
         self.send(signal.SIGKILL)
         code = self.process.wait()
         os.close(self.pidfd)

@@ -1,4 +1,4 @@
-"""What a loss of power must not take back. Standard library only: the supervisor uses it, too."""
+"""Writes that survive a loss of power. Standard library only, because the supervisor uses them."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import BinaryIO
 
 
 def write(path: Path, data: bytes) -> None:
-    """Put *data* at *path* for its owner alone, all or nothing, and for good."""
+    """Write *data* to *path* atomically and durably, readable only by its owner."""
     temporary = path.with_name(f".{path.name}.new")
     fd = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
     with open(fd, "wb") as file:
@@ -20,12 +20,12 @@ def write(path: Path, data: bytes) -> None:
 
 
 def private_log(path: Path) -> BinaryIO:
-    """Open *path* for adding; its owner alone reads it, and the umask is the job's own matter."""
+    """Open *path* for appending, readable only by its owner; the umask stays as the job needs it."""
     return open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600), "ab")
 
 
 def sync(folder: Path) -> None:
-    """Put the names in *folder* on the disk."""
+    """Flush the names in *folder* to the disk."""
     fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         os.fsync(fd)

@@ -1,4 +1,4 @@
-"""How the end of a node and of a job is told, also on a disk that is full. Standard library only."""
+"""Record the end of a node and of a job, also on a full disk. Standard library only."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ from typing import Any
 
 from runspec_local.supervisor.events import Events
 
-FULL_S = 600.0  # for a full disk to take the last line
+FULL_S = 600.0  # how long to wait for space for the last line
 FULL_PAUSE_S = 1.0
 
 
 def shell_code(code: int) -> int:
-    """Give an exit code as a shell does: 128 + n for a process that signal n ended."""
+    """Return an exit code as a shell does: 128 + n for a process that was ended by signal n."""
     return code if code >= 0 else 128 - code
 
 
 def meaning(code: int) -> str:
-    """Say what an exit code means where it means something."""
+    """Return an explanation of an exit code, or an empty string."""
     known = {126: "cannot be executed", 127: "command not found"}
     if code in known:
         return f" ({known[code]})"
@@ -32,7 +32,7 @@ def meaning(code: int) -> str:
 
 
 def summary(codes: Mapping[int, int], reasons: Sequence[str]) -> str:
-    """Say why the job failed: the only task's reason, or how many failed and the first's."""
+    """Return why the job failed: the reason of its only task, or the number of failed tasks and the first reason."""
     failed = [task for task, code in codes.items() if code]
     if not failed:
         return ""
@@ -42,13 +42,13 @@ def summary(codes: Mapping[int, int], reasons: Sequence[str]) -> str:
 
 
 def add(events: Events, end: Mapping[str, Any], asked: Callable[[], bool]) -> None:
-    """Say how the job ended, as soon as the disk has room for it; not once *asked* to end."""
+    """Record how the job ended, once the disk has space for it; give up when *asked* returns True."""
     until = time.monotonic() + FULL_S
     try:
         events.add("end", durable=True, **end)
         return
     except OSError as exc:
-        sys.stderr.write(f"runspec: cannot say how the job ended: {exc.strerror or exc}\n")
+        sys.stderr.write(f"runspec: cannot record how the job ended: {exc.strerror or exc}\n")
     while time.monotonic() < until and not asked():
         time.sleep(FULL_PAUSE_S)
         with contextlib.suppress(OSError):

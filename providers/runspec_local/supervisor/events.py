@@ -1,4 +1,4 @@
-"""What happened to the nodes of a run: lines in one file, and how the run stands after them."""
+"""The events of a run: one line each in a file, from which the run's status is computed."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ Event = Mapping[str, Any]
 
 
 class Events:
-    """The events of a run, open for adding."""
+    """The events of a run, open for appending."""
 
     def __init__(self, path: Path) -> None:
         flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC
@@ -20,10 +20,10 @@ class Events:
         self._unwritten = b""
 
     def add(self, event: str, *, durable: bool = False, **fields: Any) -> None:
-        """Add one line. The *durable* ones are there after a loss of power too.
+        """Append one line. *durable* lines survive a loss of power, too.
 
-        A disk that takes no more does not stop the job: what it refuses comes before the next
-        line. Raises OSError for a durable one only; `flush` tries it again.
+        A full disk does not stop the job: a line that cannot be written is written before the next one. Raise OSError
+        for a durable line only; `flush` repeats the write.
         """
         self._unwritten += json.dumps({"event": event, **fields}).encode() + b"\n"
         try:
@@ -35,17 +35,19 @@ class Events:
             os.fsync(self._fd)
 
     def flush(self) -> None:
-        """Put all that was added on the disk, or raise OSError."""
+        """Flush all lines to the disk, or raise OSError."""
         self._write()
         os.fsync(self._fd)
 
     def _write(self) -> None:
-        while self._unwritten:  # a disk that fills up takes a part of a line: its rest comes next
+        while (
+            self._unwritten
+        ):  # a disk that fills up accepts part of a line; the rest is written next
             self._unwritten = self._unwritten[os.write(self._fd, self._unwritten) :]
 
 
 def read(path: Path) -> list[Event]:
-    """Give the events so far; a line that is still being written, or never was to its end, is none."""
+    """Return the events so far, without a line that is incomplete."""
     try:
         data = path.read_bytes()
     except FileNotFoundError:

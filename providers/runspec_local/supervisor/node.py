@@ -1,6 +1,6 @@
-"""One node of one task: its folders, and the process or container that it is.
+"""One node of one task: its folders, and its process or container.
 
-Standard library only: the supervisor is started often and must be quick.
+Standard library only: the supervisor is started often and must be fast.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ from typing import Any
 from runspec_local import errors
 from runspec_local.supervisor import bytecode, elastic
 
-INSIDE = "/.runspec"  # where a container finds what travels into the job
-UNMOUNTABLE = ',"\r\n'  # in no path that a container engine is given
-# What a job on this machine takes over from whoever applied it; never the whole environment.
+INSIDE = "/.runspec"  # where a container finds the agent
+UNMOUNTABLE = ',"\r\n'  # characters that no path for a container engine may contain
+# Variables that a local job takes over from the environment of `apply`; never the whole environment.
 INHERITED = (
     "PATH HOME USER LOGNAME SHELL LANG LC_ALL LC_CTYPE TZ TMPDIR LD_LIBRARY_PATH "
     "CUDA_VISIBLE_DEVICES SSL_CERT_FILE SSL_CERT_DIR HTTP_PROXY HTTPS_PROXY NO_PROXY "
@@ -28,7 +28,7 @@ INHERITED = (
 
 @dataclass(frozen=True)
 class Node:
-    """Rank *rank* of task *task* in its try *attempt*; *job* are the params of `start`."""
+    """Rank *rank* of task *task* in attempt *attempt*; *job* has the parameters of `start`."""
 
     job: Mapping[str, Any]
     task: int
@@ -42,7 +42,7 @@ class Node:
 
     @property
     def meet(self) -> Path:
-        """The folder where the nodes of one attempt meet."""
+        """The rendezvous folder of the nodes of one attempt."""
         return Path(self.job["folder"], "tasks", str(self.task), "meet", str(self.attempt))
 
     @property
@@ -59,44 +59,47 @@ class Node:
 
     @property
     def network(self) -> str:
-        """The container that holds the network of all nodes of the task, however soon one ends."""
+        """The container that owns the network of all nodes of the task, even after a node has ended."""
         return f"{self.job['run']}-{self.task}-net-{self.attempt}"
 
     @property
     def kept(self) -> Sequence[Mapping[str, Any]]:
-        """The outputs that are kept of this node. What comes and goes saves its own: `runspec_agent.elastic`."""
+        """The outputs that the supervisor saves for this node.
+
+        Nodes of elastic jobs save their own: `runspec_agent.elastic`.
+        """
         if "elastic" in self.job:
             return ()
         of_first = self.rank == 0
         return [o for o in self.job["outputs"] if of_first or o.get("from") != "first"]
 
     def saved(self, output: Mapping[str, Any]) -> Path:
-        """Where an output of this node is kept."""
+        """Where an output of this node is saved."""
         where = (output["name"], str(self.task), str(self.rank))
         return Path(self.job["folder"], "outputs", *where)
 
     def written(self, output: Mapping[str, Any]) -> Path:
-        """Where the node writes an output, as this machine sees it."""
+        """The folder where the node writes an output, as a path of this machine."""
         return self.folder.joinpath(output["path"].lstrip("/"))
 
     def prepare(self) -> None:
-        """Make the folders that the node works in; what an earlier attempt left stays."""
+        """Create the folders that the node uses; files of an earlier attempt stay."""
         self.folder.mkdir(parents=True, exist_ok=True)
         self.meet.mkdir(parents=True, exist_ok=True, mode=0o700)
         self._write_hosts()
         for output in self.job["outputs"]:
             self.written(output).mkdir(parents=True, exist_ok=True)
             if self.contained:
-                self.written(output).chmod(0o777)  # whoever the image's user is
+                self.written(output).chmod(0o777)  # whichever user the image has
         for mount in self.job["mounts"]:
             self._mount(mount)
         if self.job["environment"] and not self.contained:
             bytecode.share(self.job["environment"], self.folder)
 
     def _write_hosts(self) -> None:
-        """Write the host file as runspec_agent.rendezvous.hostfile does, for programs that `launch: none`."""
+        """Write the host file as runspec_agent.rendezvous.hostfile does, for programs with `launch: none`."""
         path = self.meet / "hostfile"
-        if not path.exists():  # the first node made it, or its launcher did
+        if not path.exists():  # the first node, or its launcher, may have written it
             lines = [f"{host(n)} slots={self.job['slots']}\n" for n in range(self.job["nodes"])]
             path.write_text("".join(lines))
             path.chmod(0o644)
@@ -113,7 +116,7 @@ class Node:
             target.symlink_to(source)
 
     def argv(self) -> list[str]:
-        """Give the words that start the node."""
+        """Return the command that starts the node."""
         words = list(self.job["argv"])
         if "elastic" in self.job:
             return elastic.argv(self._inside("runspec_inside.pyz"))
@@ -122,24 +125,24 @@ class Node:
         return self._container(words)
 
     def _first(self) -> list[str]:
-        """Give what a smoke test begins with. Containers of one task share a network: they have nobody to reach."""
+        """Return the connection test of a smoke test. Containers of one task share a network, so they need none."""
         if "reach" not in self.job:
             return []
         return [sys.executable, "-IS", str(self._inside("runspec_inside.pyz")), "reach", "--"]
 
     def environment(self, caller: Mapping[str, str], secrets: Mapping[str, str]) -> dict[str, str]:
-        """Give the whole environment of the process that is started here."""
+        """Return the complete environment of the process that is started on this machine."""
         if self.contained:
             return {
                 **caller,
                 **secrets,
-            }  # the engine's own; its command line says what the job gets
+            }  # for the engine itself; the job's variables are on its command line
         kept = {name: caller[name] for name in INHERITED if name in caller}
         own: dict[str, str] = self.job["env"]
         return {**kept, **self._tools(), **own, **secrets, **self.words()}
 
     def _tools(self) -> dict[str, str]:
-        """Make the job's own Python environment the first on the path, as activating it does."""
+        """Put the job's own Python environment first on PATH, as activating it does."""
         made = self.job["environment"]
         found = bytecode.variables(made, self.folder)
         if made:
@@ -148,7 +151,7 @@ class Node:
         return found
 
     def words(self) -> dict[str, str]:
-        """Give the variables of the contract that every job finds, whatever its provider."""
+        """Return the RUNSPEC_* variables that every job finds with every provider."""
         job, here = self.job, "" if self.contained else str(self.folder)
         meet = f"{INSIDE}/meet" if self.contained else str(self.meet)
         found = {
@@ -184,10 +187,10 @@ class Node:
         return Path(INSIDE if self.contained else self.job["folder"], name)
 
     def _container(self, words: list[str]) -> list[str]:
-        """Give the engine's command line.
+        """Return the engine's command line.
 
-        The nodes of a task share one network, so that loopback is all they need. Secrets are named
-        and not shown: the engine takes their values from its environment.
+        The nodes of a task share one network, so that loopback is enough. Secrets are passed by name only: the engine
+        takes their values from its environment.
         """
         job, limits = self.job, self.job["container"]
         line = self._run(self.container)
@@ -204,13 +207,13 @@ class Node:
         return [*line, self._image, f"{INSIDE}/inside.sh", *words]
 
     def network_argv(self) -> list[str]:
-        """Give the words of what holds the task's network: it ends when its input does, so with us."""
+        """Return the command of the container that owns the task's network and ends with the supervisor."""
         return [*self._run(self.network), "--interactive", self._image, "-c", "read _"]
 
     def _run(self, container: str) -> list[str]:
         line = [self.job["engine"], "run", "--rm", "--name", container]
         line += ["--label", f"runspec.run={self.job['run']}", "--entrypoint", "/bin/sh"]
-        # Its grace is over when it is taken away: podman would have it wait ten seconds more. podman-rm(1)
+        # No grace period when it is removed: podman would wait ten more seconds. podman-rm(1)
         line += ["--stop-timeout", "0"]
         return [*line, "--security-opt", "no-new-privileges"]
 
@@ -221,7 +224,7 @@ class Node:
         return image
 
     def _binds(self) -> list[tuple[Path, str, bool]]:
-        """Give what a container finds of this machine: source, target, whether it is read-only."""
+        """Return the folders of this machine that a container mounts: source, target, whether it is read-only."""
         job, folder = self.job, Path(self.job["folder"])
         found = [
             (folder / "inside.sh", f"{INSIDE}/inside.sh", True),
@@ -251,18 +254,18 @@ class Node:
 
 
 def host(rank: int) -> str:
-    """Give the address of a node. All of 127/8 is loopback, so each node has its own there."""
+    """Return the address of a node. All of 127/8 is loopback, so each node has its own there."""
     return f"127.0.{rank // 250}.{rank % 250 + 1}"
 
 
 def bind(source: Path, target: str, read_only: bool) -> str:
-    """Give the value of `--mount`; unlike that of `--volume`, it takes a path with ":".
+    """Return the value of `--mount`; unlike that of `--volume`, it takes a path with ":".
 
     >>> bind(Path("/a:b"), "/c", True)
     'type=bind,source=/a:b,target=/c,readonly'
     """
-    # A value is a line of CSV. podman reads quotes in it and docker does, but not in all versions.
-    assert not set(f"{source}{target}") & set(UNMOUNTABLE), "BUG: check lets no such path pass"
+    # The value is a line of CSV. podman supports quotes in it; docker does, but not in all versions.
+    assert not set(f"{source}{target}") & set(UNMOUNTABLE), "BUG: check refuses such a path"
     return f"type=bind,source={source},target={target}{',readonly' if read_only else ''}"
 
 
@@ -271,9 +274,9 @@ def variable(kind: str, name: str) -> str:
 
 
 def _copy(source: Path, target: Path, read_only: bool) -> None:
-    """Make *target* a node's own copy: runs share *source*, and root writes in spite of modes.
+    """Copy *source* to *target* for one node, because runs share *source*, and root can write in spite of modes.
 
-    It gets its name when it is whole, so that the next attempt does not take half of it.
+    The copy gets its name when it is complete, so that the next attempt never uses an incomplete one.
     """
     fresh = target.with_name(f".new-{target.name}")
     if fresh.exists():
@@ -281,7 +284,7 @@ def _copy(source: Path, target: Path, read_only: bool) -> None:
         shutil.rmtree(fresh)
     try:
         shutil.copytree(source, fresh)
-    except shutil.Error as exc:  # a list of what failed; its first tells why
+    except shutil.Error as exc:  # a list of errors; the first one is enough
         raise errors.of_copy(exc.args[0][0][2], target) from exc
     _set_modes(fresh, read_only)
     os.rename(fresh, target)

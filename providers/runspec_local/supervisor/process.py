@@ -1,4 +1,4 @@
-"""Processes of this machine: who they are, and ending all that belong to a run."""
+"""Processes of this machine: their identities, and ending all that belong to a run."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-FORMAT = "runspec.local/v1"  # of all that lies in a run's folder: job.json and started.json have it
+FORMAT = "runspec.local/v1"  # of the files in a run's folder: job.json and started.json contain it
 PR_SET_PDEATHSIG, PR_SET_CHILD_SUBREAPER = 1, 36  # prctl(2)
 KILL_PAUSE_S = 0.02
 
@@ -19,28 +19,27 @@ _libc: Any = ctypes.CDLL(None)
 
 
 def boot_id() -> str:
-    """Give what tells this start of the machine from the one before. proc(5)"""
+    """Return the id of this boot of the machine: proc(5)."""
     return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
 
 
 def start_ticks(pid: int) -> int | None:
-    """Give when *pid* was started, in ticks since boot, or None when it is not alive.
+    """Return when *pid* was started, in ticks since boot, or None if it is not alive.
 
-    A number may be given to another process later; the number and this together are not.
-    Field 22 of /proc/PID/stat. proc(5)
+    A process id may be reused, but never with the same start time. Field 22 of /proc/PID/stat: proc(5).
     """
     fields = _stat(pid)
     return None if fields is None else int(fields[19])
 
 
 def parent(pid: int) -> int | None:
-    """Give the parent of *pid*, or None when it is not alive. Field 4 of /proc/PID/stat. proc(5)"""
+    """Return the parent of *pid*, or None if it is not alive. Field 4 of /proc/PID/stat: proc(5)."""
     fields = _stat(pid)
     return None if fields is None else int(fields[1])
 
 
 def _stat(pid: int) -> list[bytes] | None:
-    """Give the fields from the third on: the second is the name, which may hold spaces."""
+    """Return the fields from the third on: the second is the name, which may contain spaces."""
     try:
         stat = Path(f"/proc/{pid}/stat").read_bytes()
     except OSError:
@@ -50,17 +49,17 @@ def _stat(pid: int) -> list[bytes] | None:
 
 
 def alive(who: dict[str, Any]) -> bool:
-    """Say whether the process that `identity` described still runs."""
+    """Return whether the process with this `identity` still runs."""
     return bool(who["boot"] == boot_id() and start_ticks(who["pid"]) == who["ticks"])
 
 
 def identity() -> dict[str, Any]:
-    """Describe this process, so that it can be told from any other for ever."""
+    """Return the identity of this process, which no other process ever has."""
     return {"pid": os.getpid(), "ticks": start_ticks(os.getpid()), "boot": boot_id()}
 
 
 def locked(lock: int) -> bool:
-    """Take the lock of an open file, or say that another process has it."""
+    """Lock an open file; return False if another process has locked it."""
     try:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
@@ -74,12 +73,12 @@ def die_with_parent() -> None:
 
 
 def adopt_orphans() -> None:
-    """Have every descendant of this process that loses its parent become a child of this one."""
+    """Become the parent of every descendant whose parent ends."""
     _libc.prctl(PR_SET_CHILD_SUBREAPER, 1)
 
 
 def has_children() -> bool:
-    """Say whether any child of this process is alive, and forget those that have ended."""
+    """Return whether any child of this process is alive, and reap those that have ended."""
     try:
         while os.waitpid(-1, os.WNOHANG) != (0, 0):
             pass
@@ -89,7 +88,7 @@ def has_children() -> bool:
 
 
 def adopted() -> Iterator[int]:
-    """Give the children of this process that are alive, and forget those that have ended."""
+    """Yield the children of this process that are alive, and reap those that have ended."""
     if not has_children():
         return
     own = os.getpid()
@@ -99,12 +98,12 @@ def adopted() -> Iterator[int]:
 
 
 def nobody() -> Iterator[int]:
-    """Give no process."""
+    """Yield no process."""
     return iter(())
 
 
 def belonging(run: str) -> Iterator[int]:
-    """Give the processes whose environment says that they belong to *run*, but not this one."""
+    """Yield the processes whose environment names *run*, except this one."""
     mark = f"RUNSPEC_RUN={run}".encode()
     for entry in os.scandir("/proc"):
         if entry.name.isdecimal() and int(entry.name) != os.getpid():
@@ -117,7 +116,7 @@ def belonging(run: str) -> Iterator[int]:
 
 
 def end_all(run: str, grace_s: float, others: Callable[[], Iterator[int]] = nobody) -> None:
-    """End every process that belongs to *run*, and *others*: asked first, ended after *grace_s* seconds."""
+    """End all processes of *run* and *others*: SIGTERM first, SIGKILL after *grace_s* seconds."""
     end = time.monotonic() + grace_s
     asked: set[int] = set()
     while pids := {*belonging(run), *others()}:

@@ -1,8 +1,8 @@
-"""The parent of a supervisor: it ends what a killed supervisor leaves behind. Standard library only.
+"""The parent of a supervisor, which ends the processes that a killed supervisor leaves. Standard library only.
 
-The kernel tells a direct child that its parent has died (PR_SET_PDEATHSIG), and nobody else: what a shell or a daemon
-of the job had started would go on. Processes that lose their parent become children of the nearest subreaper above
-them, which outlives the supervisor: PR_SET_CHILD_SUBREAPER, prctl(2).
+The kernel signals only direct children when their parent dies (PR_SET_PDEATHSIG), so processes that a shell or daemon
+of the job had started would continue. Processes that lose their parent become children of the nearest subreaper above
+them, which is this process: PR_SET_CHILD_SUBREAPER, prctl(2).
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from runspec_local.session import container_engine
 from runspec_local.supervisor import process
 from runspec_local.supervisor.supervisor import KILL_S, supervise
 
-WISH_PAUSE_S = 0.2  # between two looks for a cancel
+WISH_PAUSE_S = 0.2  # between two looks for a request to cancel
 
 
 def main() -> None:
@@ -28,28 +28,30 @@ def main() -> None:
     folder = Path(sys.argv[1])
     process.adopt_orphans()
     lock = _lock(folder)
-    process.locked(lock)  # for life; it is free where another supervisor was the first, too
+    process.locked(
+        lock
+    )  # until this process ends; another supervisor may have claimed the run first
     supervisor = os.fork()
     if supervisor == 0:
         os.close(lock)
         supervise(folder)
         sys.exit()
     null = os.open(os.devnull, os.O_RDWR)
-    for fd in (0, 1):  # whoever waits for an answer is to see that the supervisor has gone
+    for fd in (0, 1):  # a client that waits for an answer sees that the supervisor has ended
         os.dup2(null, fd)
     status = _ended(supervisor)
     if _claimed(folder, supervisor):
-        job = _job(folder)  # which a destroy on a full disk may take away while we wait
+        job = _job(folder)  # a destroy on a full disk may remove it while this process waits
         if job is not None and (status or _is_unwanted(folder, job)):
             _end(job, process.adopted)
     sys.exit(os.waitstatus_to_exitcode(status))
 
 
 def _is_unwanted(folder: Path, job: Mapping[str, Any]) -> bool:
-    """Wait as long as processes are left of a run that has ended; return True once it is cancelled or destroyed.
+    """Wait while processes are left of a run that has ended; return True once it is cancelled or destroyed.
 
-    A process that left its session and emptied its environment is known to this process alone, as its child. Of a
-    container engine these are its own daemons.
+    A process that left its session and cleared its environment can be recognised only as a child of this process.
+    With a container engine, such children are the engine's own daemons.
     """
     while job["engine"] == "process" and process.has_children():
         if (folder / "cancel").exists() or not folder.exists():
@@ -59,7 +61,7 @@ def _is_unwanted(folder: Path, job: Mapping[str, Any]) -> bool:
 
 
 def _ended(supervisor: int) -> int:
-    """Wait for the end of *supervisor*, and take in what other processes of the run leave."""
+    """Wait for the end of *supervisor*, and reap the other processes of the run meanwhile."""
     while True:
         pid, status = os.wait()
         if pid == supervisor:
@@ -67,7 +69,7 @@ def _ended(supervisor: int) -> int:
 
 
 def _claimed(folder: Path, supervisor: int) -> bool:
-    """Say whether *supervisor* is the one that has claimed the run in *folder*: there may have been two."""
+    """Return whether *supervisor* is the one that claimed the run in *folder*, since two may have been started."""
     try:
         return bool(json.loads((folder / "started.json").read_bytes())["pid"] == supervisor)
     except FileNotFoundError:
@@ -79,7 +81,7 @@ def _lock(folder: Path) -> int:
 
 
 def settle(folder: Path) -> None:
-    """Wait until the parent of the supervisor has ended what was left of the run in *folder*, if it lives."""
+    """Wait until the supervisor's parent, if it lives, has ended the remaining processes of the run in *folder*."""
     job = _job(folder)
     if job is None:
         return
@@ -96,14 +98,14 @@ def settle(folder: Path) -> None:
 
 
 def end(folder: Path) -> None:
-    """End all that is left of the run in *folder*, whose supervisor is dead, as far as its environment shows it."""
+    """End the processes of the run in *folder*, whose supervisor is dead, as their environment shows."""
     job = _job(folder)
     if job is not None:
         _end(job, process.nobody)
 
 
 def _job(folder: Path) -> dict[str, Any] | None:
-    """Return what the run in *folder* was started with, or None where it was taken away."""
+    """Return the parameters of the run in *folder*, or None if it was deleted."""
     try:
         found: dict[str, Any] = json.loads((folder / "job.json").read_bytes())
     except FileNotFoundError:
@@ -112,14 +114,16 @@ def _job(folder: Path) -> dict[str, Any] | None:
 
 
 def _end(job: Mapping[str, Any], others: Callable[[], Iterator[int]]) -> None:
-    """End all that is left of a run, and *others*, where they are the run's.
+    """End all remaining processes of a run, and *others* if they belong to the run.
 
-    Only the parent of a supervisor may give `process.adopted`: the children of any other process are its own.
+    Only the parent of a supervisor may pass `process.adopted`: the children of any other process are its own.
     """
     if job["engine"] != "process":
         with contextlib.suppress(OSError):
             for container in container_engine.containers_of(job["engine"], job["run"]):
                 container_engine.remove_container(job["engine"], container)
-        process.end_all(job["run"], job["grace_s"])  # an engine's own daemons are not the run's
+        process.end_all(
+            job["run"], job["grace_s"]
+        )  # an engine's own daemons do not belong to the run
         return
     process.end_all(job["run"], job["grace_s"], others)

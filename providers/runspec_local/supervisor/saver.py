@@ -1,4 +1,4 @@
-"""What copies an output of a node to where it is kept, while the job runs and at its end."""
+"""Save an output of a node while the job runs, and at its end."""
 
 from __future__ import annotations
 
@@ -14,22 +14,22 @@ from runspec_local.supervisor.durable import private_log
 from runspec_local.supervisor.node import Node
 
 Watch = Callable[[Child], None]
-ANEW = 10  # times that what saves meanwhile is started anew
+ANEW = 10  # restarts of the saving process while the job runs
 
 
 class Saver:
-    """Saves one output of one node; every `sync_s` seconds from now on, if it has that.
+    """Saves one output of one node; every `sync_s` seconds from now on, if that is set.
 
-    *watch* and *forget* are told of each process that `look` waits for.
+    *watch* and *forget* are called with each process that `look` waits for.
     """
 
     def __init__(self, node: Node, output: Mapping[str, Any], watch: Watch, forget: Watch) -> None:
         self.node = node
         self.output = output
-        self.saved: bool | None = None  # all of it, or not; None: it is not over yet
+        self.saved: bool | None = None  # whether all was saved; None: not decided yet
         self._watch = watch
         self._forget = forget
-        self._again = True  # whether it may still be tried once more
+        self._again = True  # whether it may be tried once more
         self._every = ("--every", str(output["sync_s"])) if output["sync_s"] else ()
         self._anew = ANEW
         self._child = self._start(*self._every) if self._every else None
@@ -37,7 +37,7 @@ class Saver:
             self._watch(self._child)
 
     def mind(self) -> None:
-        """Start anew what saves meanwhile, where it was killed: for want of memory, or by hand."""
+        """Restart the saving process if it was killed, for example because memory ran out."""
         if self._child is None or not self._child.ended:
             return
         self._forget(self._child)
@@ -48,7 +48,7 @@ class Saver:
             self._watch(self._child)
 
     def begin_last(self) -> None:
-        """Begin to save what is there now, and nothing after that."""
+        """Start the last save of the output."""
         if self._child is not None:
             self._child.send(signal.SIGTERM)
             return
@@ -57,7 +57,7 @@ class Saver:
             self._watch(self._child)
 
     def look(self) -> bool:
-        """Say whether it is over, for better or worse; what failed is tried a second time."""
+        """Return whether saving is over, successful or not; a failed save is tried a second time."""
         if self.saved is None and (self._child is None or self._child.ended):
             if self._succeeded():
                 self.saved = True
@@ -80,7 +80,7 @@ class Saver:
             self._watch(self._child)
 
     def _start(self, *how: str) -> Child | None:
-        """Start the process that saves, or give None: the second try, or its end, tells of it."""
+        """Start the process that saves, or return None if that fails, which the second attempt or the end reports."""
         job = Path(self.node.job["folder"])
         places = (self.node.written(self.output), self.node.saved(self.output))
         line = [sys.executable, "-I", str(job / "runspec_inside.pyz"), "sync", *how]

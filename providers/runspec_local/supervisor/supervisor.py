@@ -1,6 +1,6 @@
-"""The process that stays with a run when the terminal has gone: it starts nodes and tells how they end.
+"""The process that stays with a run after `apply` has ended: it starts nodes and records how they end.
 
-Standard library only, and one thread: it sleeps until a process ends or a time is up.
+Standard library only, and one thread: it sleeps until a process ends or a time has come.
 """
 
 from __future__ import annotations
@@ -27,28 +27,30 @@ from runspec_local.supervisor.node import Node
 from runspec_local.supervisor.process import FORMAT, identity, locked
 from runspec_local.supervisor.saver import Saver
 
-STOPPED = 143  # of a job that was told to end: 128 + SIGTERM
-STOP = "stopped"  # why a task ends that is not needed any more
+STOPPED = 143  # exit code of a job that was told to end: 128 + SIGTERM
+STOP = "stopped"  # why a task ends that was stopped
 CANCELLED = "cancelled"  # why all tasks end
 CLAIM_PAUSE_S = 0.02
-KILL_S = 5.0  # from SIGKILL to giving a process up
+KILL_S = 5.0  # from SIGKILL to giving up on a process
 READY = b"ready\n"
 
 
 @dataclass
 class Attempt:
-    """One try of one task: its nodes, and when they must have ended."""
+    """One attempt of one task: its nodes, and the time of its timeout."""
 
     nodes: dict[int, Child]
     savers: list[Saver]
     deadline: float | None
     codes: dict[int, int] = field(default_factory=dict)
-    failed: int = 0  # the code of the node that failed by itself, for which the others are ended
+    failed: int = (
+        0  # exit code of the node that failed first, because of which the others are ended
+    )
     reason: str = ""
-    ending: float | None = None  # when the nodes that are left are killed
-    network: Child | None = None  # what holds the network of its containers
-    saving: bool = False  # its nodes have ended, and its outputs are being saved
-    tries: dict[int, int] = field(default_factory=dict)  # of nodes that come and go, each by itself
+    ending: float | None = None  # when the remaining nodes are killed
+    network: Child | None = None  # the container that owns the network of the task's containers
+    saving: bool = False  # whether the nodes have ended and their outputs are being saved
+    tries: dict[int, int] = field(default_factory=dict)  # attempts of each node of an elastic job
 
     @property
     def left(self) -> list[Child]:
@@ -56,12 +58,12 @@ class Attempt:
 
     @property
     def can_be_stopped(self) -> bool:
-        """Say whether any of its nodes runs: what has ended by itself stays as it is."""
+        """Return whether any of its nodes runs, so that stopping the task has an effect."""
         return not self.saving and not all(child.ended for child in self.left)
 
     @property
     def next_s(self) -> list[float]:
-        """Give the time at which something must be done to its nodes, if there is one."""
+        """Return the next time at which something must be done to its nodes, if there is one."""
         next_s = self.deadline if self.ending is None else self.ending
         return [] if self.saving or next_s is None else [next_s]
 
@@ -78,11 +80,11 @@ class Supervisor:
         self.running: dict[int, Attempt] = {}
         self.codes: dict[int, int] = {}
         self.reasons: dict[int, str] = {}
-        self.unsaved: list[str] = []  # what is lost of outputs, in words
-        self.asked = False  # to end early
-        self.unwanted: set[int] = set()  # tasks that are to end early, or not to begin
-        self.stopped: set[int] = set()  # those of them that did
-        self.cancelled = False  # something was ended early
+        self.unsaved: list[str] = []  # messages about outputs that could not be saved
+        self.asked = False  # whether the run was asked to end early
+        self.unwanted: set[int] = set()  # tasks that are to end early, or not to start
+        self.stopped: set[int] = set()  # those of them that ended early
+        self.cancelled = False  # whether anything ended early
         self.poll = select.poll()
         self.wake, woken = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
         signal.set_wakeup_fd(woken)
@@ -91,11 +93,13 @@ class Supervisor:
             signal.signal(number, self._on_signal)
 
     def _on_signal(self, number: int, frame: object) -> None:
-        if number != signal.SIGHUP:  # the terminal has gone, or a task is to stop: it wakes us
+        if (
+            number != signal.SIGHUP
+        ):  # SIGHUP only wakes the loop: the terminal has closed, or a task is to stop
             self.asked = True
 
     def run(self) -> int:
-        """Run all tasks; give the exit code of the job, that of its first task to fail."""
+        """Run all tasks; return the exit code of the job, that of the first failed task."""
         while self.waiting or self.running:
             self.asked = self.asked or self._cancel_file()
             if self.asked:
@@ -111,14 +115,14 @@ class Supervisor:
 
     @property
     def wanted(self) -> dict[int, int]:
-        """Give the codes of the tasks that count: of all but the stopped ones."""
+        """Return the exit codes of all tasks but the stopped ones."""
         return {task: code for task, code in self.codes.items() if task not in self.stopped}
 
     def _cancel_file(self) -> bool:
         return Path(self.job["folder"], "cancel").exists()
 
     def _cancel(self) -> None:
-        """End what can be ended early: what a task that has ended wrote is still saved."""
+        """End everything that can end early; outputs of ended tasks are still saved."""
         early = [attempt for attempt in self.running.values() if not attempt.saving]
         self.cancelled = self.cancelled or bool(self.waiting or early)
         for task in self.waiting:
@@ -135,7 +139,7 @@ class Supervisor:
         return {int(name) for name in names if name.isdecimal()}
 
     def _stop(self, tasks: set[int]) -> None:
-        """End *tasks* and no others; what has ended by itself stays as it is."""
+        """Stop *tasks* only; nodes that have ended by themselves keep their result."""
         self.unwanted |= tasks
         for task in sorted(tasks):
             if task in self.waiting:
@@ -185,7 +189,7 @@ class Supervisor:
         self.poll.unregister(child.pidfd)
 
     def _sleep(self) -> None:
-        """Sleep until a process ends, a signal comes, or the next time is up."""
+        """Sleep until a process ends, a signal arrives, or the next time has come."""
         if any(not attempt.left and not attempt.saving for attempt in self.running.values()):
             return
         times = [at for attempt in self.running.values() for at in attempt.next_s]
@@ -205,7 +209,9 @@ class Supervisor:
                 if not attempt.left:
                     self._save(task, attempt)
             if attempt.saving:
-                over = [saver.look() for saver in attempt.savers]  # each: they are tried again
+                over = [
+                    saver.look() for saver in attempt.savers
+                ]  # a list, since every saver has to be polled
                 if all(over):
                     self._finish(task, self.running.pop(task))
 
@@ -244,7 +250,7 @@ class Supervisor:
             self._end(attempt, "")
 
     def _replace(self, task: int, rank: int, code: int) -> None:
-        """Start a node again that was lost, and end the others when too few are left for ever."""
+        """Restart a node that was lost, or end the others if too few nodes are left for good."""
         attempt, left = self.running[task], self.job["elastic"]["min"]
         elastic.end_rest(self.job["run"], str(task * self.job["nodes"] + rank))
         if not code or attempt.ending is not None or self.asked:
@@ -260,17 +266,17 @@ class Supervisor:
                 attempt.codes[rank] = 126
                 self._end(attempt, not_started(exc, Path(self.job["folder"])))
         elif len(attempt.left) < left and not elastic.over(self.job, task):
-            self._end(attempt, f"fewer than {left} nodes are left, and they have no tries left")
+            self._end(attempt, f"fewer than {left} nodes are left, and they have no attempts left")
 
     def _tell(self, task: int, rank: int, state: str, **more: Any) -> None:
-        """Write down how a node is. The time is for people: nothing is decided by it."""
+        """Record the state of a node. Its time is for users: no decision depends on it."""
         at = round(time.time(), 3)
         own = self.running[task].tries if task in self.running else {}
         number = own.get(rank, self.tried[task])
         self.events.add("node", task=task, rank=rank, attempt=number, state=state, at=at, **more)
 
     def _end(self, attempt: Attempt, reason: str) -> None:
-        """Ask the nodes of *attempt* that are left to end; the first reason is the one told."""
+        """Ask the remaining nodes of *attempt* to end; only the first reason is recorded."""
         attempt.reason = attempt.reason or reason
         if attempt.ending is None:
             attempt.ending = time.monotonic() + self.job["grace_s"]
@@ -285,9 +291,9 @@ class Supervisor:
             child.send(signal.SIGKILL)
 
     def _remove_containers(self, task: int, attempt: Attempt) -> None:
-        """Take the containers away, and then the network that they share.
+        """Remove the containers, and then the network that they share.
 
-        They are looked for again when the run is destroyed, should the engine not answer now.
+        If the engine does not answer now, destroying the run removes them.
         """
         if self.job["engine"] != "process":
             nodes = [Node(self.job, task, rank, self.tried[task]) for rank in attempt.nodes]
@@ -301,24 +307,24 @@ class Supervisor:
                 attempt.network = None
 
     def _save(self, task: int, attempt: Attempt) -> None:
-        """Begin to save what the task wrote; the supervisor listens on meanwhile."""
+        """Start saving the outputs of the task; the supervisor continues meanwhile."""
         attempt.saving = True
         self._remove_containers(task, attempt)
         for saver in attempt.savers:
             saver.begin_last()
 
     def _finish(self, task: int, attempt: Attempt) -> None:
-        """Try the task again or leave it as it ended."""
+        """Start another attempt of the task, or record its end."""
         by_rank = (attempt.codes[rank] for rank in sorted(attempt.codes))
         code = attempt.failed or next(filter(None, by_rank), 0)
         if "elastic" in self.job and 0 in attempt.codes.values():
-            code = 0  # the job is over: who has no tries left was lost before
+            code = 0  # the job is over: a node without attempts was lost before
         if self.cancelled:
             code = code or (STOPPED if attempt.reason == CANCELLED else 0)
         elif attempt.reason.startswith("timeout"):
             code = code or STOPPED
         elif self.job["launch"] != "none" and attempt.codes.get(0) == 0 and not attempt.reason:
-            code = 0  # the first node speaks for all: it started the processes of the others
+            code = 0  # the first node decides: it started the processes of the others
         again = self.tried[task] < self.job["attempts"] and "elastic" not in self.job
         if attempt.reason == STOP or (code and task in self.unwanted):
             self.stopped.add(task)
@@ -326,8 +332,8 @@ class Supervisor:
             if not self.asked:
                 self.waiting.insert(0, task)
                 return
-            self.cancelled = True  # the tries that were left are not made
-        self._tell_unsaved(task, attempt)  # not of a try that another follows: that one saves anew
+            self.cancelled = True  # no further attempts are started
+        self._tell_unsaved(task, attempt)  # not if another attempt follows, which saves again
         self.codes[task] = code
         self.reasons[task] = attempt.reason
 
@@ -335,25 +341,25 @@ class Supervisor:
         for saver in attempt.savers:
             if not saver.saved:
                 where = f" of node {saver.node.rank}" if self.job["nodes"] > 1 else ""
-                what = f"output '{saver.output['name']}'{where} was not saved whole"
+                what = f"output '{saver.output['name']}'{where} was not saved completely"
                 self.unsaved.append(what)
                 self.events.add("unsaved", task=task, rank=saver.node.rank, reason=what)
 
 
 def claim(folder: Path) -> bool:
-    """Make this process the only one that ever runs the job in *folder*; False when one did.
+    """Make this process the only one that ever runs the job in *folder*; return False if another one is.
 
-    Raises FileNotFoundError when the folder was taken away meanwhile, even if there is a new one.
+    Raise FileNotFoundError if the folder was deleted meanwhile, even if there is a new one.
     """
     held = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
     how = os.O_RDWR | os.O_CREAT
-    lock = os.open("supervisor.lock", how, 0o600, dir_fd=held)  # held until we end
+    lock = os.open("supervisor.lock", how, 0o600, dir_fd=held)  # held until this process ends
     while not locked(lock):
         if (folder / "started.json").exists():
             return False
-        time.sleep(CLAIM_PAUSE_S)  # another is about to write it, or to die of it
+        time.sleep(CLAIM_PAUSE_S)  # another process is about to write it, or to end
     if not os.path.samestat(os.fstat(held), os.stat(folder)):
-        raise FileNotFoundError(f"{folder} was taken away")
+        raise FileNotFoundError(f"{folder} was deleted")
     if (folder / "started.json").exists():
         return False
     started = {"format": FORMAT, **identity()}
@@ -362,12 +368,12 @@ def claim(folder: Path) -> bool:
 
 
 def supervise(folder: Path) -> None:
-    """Run the job in *folder*; secrets come on standard input, and `ready` goes to standard output."""
+    """Run the job in *folder*; secrets are read from standard input, and `ready` is written to standard output."""
     secrets: dict[str, str] = json.loads(sys.stdin.buffer.read())
-    signal.signal(signal.SIGHUP, signal.SIG_IGN)  # it may come as soon as the run is claimed
+    signal.signal(signal.SIGHUP, signal.SIG_IGN)  # it may arrive as soon as the run is claimed
     first = claim(folder)
-    job = json.loads((folder / "job.json").read_bytes())  # of the folder that is claimed
-    with contextlib.suppress(BrokenPipeError):  # whoever asked may have died: the run goes on
+    job = json.loads((folder / "job.json").read_bytes())  # of the claimed folder
+    with contextlib.suppress(BrokenPipeError):  # the client may have ended: the run continues
         os.write(1, READY)
     null = os.open(os.devnull, os.O_RDWR)
     for fd in (0, 1):
@@ -382,7 +388,7 @@ def supervise(folder: Path) -> None:
 
 
 def _end(supervisor: Supervisor, code: int, log: Path) -> dict[str, Any]:
-    """Give how the job has ended; *log* tells more of what is lost."""
+    """Return how the job has ended; *log* gets the details of lost outputs."""
     failed = bool(code or supervisor.unsaved)
     codes = supervisor.wanted
     early = supervisor.cancelled or not codes

@@ -4,7 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from runspec_jobs.provider import Facts, Launch, Problem, Spec, did_you_mean, nodes_each
+from runspec_jobs.provider import (
+    Facts,
+    Launch,
+    Path,
+    Problem,
+    Spec,
+    nodes_each,
+    not_in_profile,
+    secret_problems,
+)
 from runspec_slurm import resources
 from runspec_slurm.check import partition_fit
 from runspec_slurm.containers import images
@@ -31,7 +40,7 @@ def problems(spec: Spec, facts: Facts) -> Iterator[Problem]:
         yield from images.problems(spec, facts)
         yield from _mpi(spec, facts)
         yield from _mounts(spec, options)
-        yield from _secrets(spec, options)
+        yield from secret_problems(spec, options, spec.provider, "'env:NAME'", _secret)
         yield from _script(spec, facts)
 
 
@@ -87,7 +96,7 @@ def _limits(spec: Spec, facts: Facts) -> Iterator[Problem]:
 
 
 def _long(seconds: int) -> str:
-    """Give a length of time as a spec has it.
+    """Return a length of time as a spec has it.
 
     >>> _long(5400), _long(90), _long(172_800)
     ('1h30m', '1m30s', '2d')
@@ -137,26 +146,18 @@ def _mounts(spec: Spec, options: SlurmOptions) -> Iterator[Problem]:
         elif mount.scheme == "shared":
             key = mount.place.partition("/")[0]
             if key not in options.shared:
-                hint = did_you_mean(key, options.shared) or (
-                    f"add providers: {{{spec.provider}: {{shared: {{{key}: /FOLDER}}}}}} to the profile"
-                )
-                yield Problem(at, f"the profile has no shared folder '{key}'", hint)
+                entry = f"{spec.provider}: {{shared: {{{key}: /FOLDER}}}}"
+                yield not_in_profile("shared folder", at, key, options.shared, entry)
 
 
-def _secrets(spec: Spec, options: SlurmOptions) -> Iterator[Problem]:
-    for variable, key in spec.secrets.items():
-        where, at = options.secrets.get(key), ("secrets", variable)
-        if where is None:
-            hint = did_you_mean(key, options.secrets) or (
-                f"add providers: {{{spec.provider}: {{secrets: {{{key}: 'env:NAME'}}}}}} to the profile"
-            )
-            yield Problem(at, f"the profile has no secret '{key}'", hint)
-        elif where.partition(":")[0] not in OWN_SECRETS:
-            what = f"nothing reads '{where.partition(':')[0]}:' for a job on Slurm"
-            yield Problem(at, what, "keep it in env:NAME or file:/path of who applies")
-        else:
-            what = "lies in a file of the workspace until the run is destroyed, for you and root of the cluster alone"
-            yield Problem(at, what, severity="note")
+def _secret(at: Path, _key: str, source: str) -> Iterator[Problem]:
+    kind = source.partition(":")[0]
+    if kind not in OWN_SECRETS:
+        what = f"nothing reads '{kind}:' for a job on Slurm"
+        yield Problem(at, what, "keep it in env:NAME or file:/path of who applies")
+    else:
+        what = "lies in a file of the workspace until the run is destroyed, for you and root of the cluster alone"
+        yield Problem(at, what, severity="note")
 
 
 def _script(spec: Spec, facts: Facts) -> Iterator[Problem]:

@@ -21,17 +21,17 @@ PASSED = (
 
 
 def local(image: str) -> bool:
-    """Say whether *image* is of one machine, and so in no registry."""
+    """Return whether *image* is of one machine, and so in no registry."""
     return image.startswith("localhost/")
 
 
 def is_file(image: str) -> bool:
-    """Say whether *image* is a file of the cluster (.sif, .sqsh)."""
+    """Return whether *image* is a file of the cluster (.sif, .sqsh)."""
     return image.startswith(("/", ".", "~"))
 
 
 def engine(spec: Spec, facts: Facts) -> str:
-    """Give what runs the image: `podman`, `apptainer`, `pyxis`, or `none`.
+    """Return what runs the image: `podman`, `apptainer`, `pyxis`, or `none`.
 
     The requirements stand in for an image that nothing there can run.
     """
@@ -51,17 +51,17 @@ def engine(spec: Spec, facts: Facts) -> str:
 
 
 def rooted(spec: Spec, facts: Facts) -> bool:
-    """Say whether the job has a root of its own, in which `/job` can be made."""
+    """Return whether the job has a root of its own, in which `/job` can be made."""
     return engine(spec, facts) in ("podman", "pyxis")
 
 
 def by_srun(spec: Spec, facts: Facts) -> bool:
-    """Say whether srun starts the nodes: all of many, and what Pyxis runs, which is a plugin of srun."""
+    """Return whether srun starts the nodes: all of many, and what Pyxis runs, which is a plugin of srun."""
     return nodes_each(spec) > 1 or engine(spec, facts) == "pyxis"
 
 
 def variables(spec: Spec, facts: Facts) -> Iterator[tuple[str, str]]:
-    """Give what the script sets of `env`: what podman passes on, it is told on its command line.
+    """Yield what the script sets of `env`: what podman passes on, it is told on its command line.
 
     Apptainer reads a list of `--env` with commas between, so it gets variables of its own:
     https://apptainer.org/docs/user/latest/environment_and_metadata.html#environment-overview
@@ -75,7 +75,7 @@ def variables(spec: Spec, facts: Facts) -> Iterator[tuple[str, str]]:
 
 
 def options_of_srun(spec: Spec, facts: Facts) -> tuple[str, ...]:
-    """Give what Pyxis adds to srun, as words of the script.
+    """Return what Pyxis adds to srun, as words of the script.
 
     https://github.com/NVIDIA/pyxis/wiki/Usage
     """
@@ -96,7 +96,7 @@ def options_of_srun(spec: Spec, facts: Facts) -> tuple[str, ...]:
 
 
 def words(spec: Spec, facts: Facts, exported: tuple[str, ...]) -> tuple[str, ...]:
-    """Give the words of the script that start python in the image; *exported* are to be passed on.
+    """Return the words of the script that start python in the image; *exported* are to be passed on.
 
     There are none for no image.
     """
@@ -109,7 +109,7 @@ def words(spec: Spec, facts: Facts, exported: tuple[str, ...]) -> tuple[str, ...
 
 
 def _podman(spec: Spec, facts: Facts, exported: tuple[str, ...]) -> tuple[str, ...]:
-    """Give podman's words; those of the profile come first, so that ours win.
+    """Return podman's words; those of the profile come first, so that ours win.
 
     The container's root is who submitted, without root's rights on the node; another user of the image could not
     read the workspace. Without the label of SELinux off, no folder of a home or a shared file system could be read,
@@ -147,14 +147,14 @@ def _apptainer(spec: Spec, facts: Facts) -> tuple[str, ...]:
 
 
 def shared(spec: Spec, facts: Facts) -> tuple[str, ...]:
-    """Give the folders of shared file systems that the job reads, each once."""
+    """Return the folders of shared file systems that the job reads, each once."""
     options: SlurmOptions = facts.options
     keys = [m.place.partition("/")[0] for m in spec.mounts if m.scheme == "shared"]
     return tuple(dict.fromkeys(options.shared[key] for key in keys))
 
 
 def docker(image: str) -> str:
-    """Give *image* as podman writes it, also where it was written for enroot.
+    """Return *image* as podman writes it, also where it was written for enroot.
 
     >>> docker("nvcr.io#nvidia/tensorflow:18.10-py3")
     'nvcr.io/nvidia/tensorflow:18.10-py3'
@@ -163,7 +163,7 @@ def docker(image: str) -> str:
 
 
 def uri(image: str) -> str:
-    """Give *image* as enroot writes it: a # ends the name of a registry.
+    """Return *image* as enroot writes it: a # ends the name of a registry.
 
     https://github.com/NVIDIA/enroot/blob/master/doc/cmd/import.md
 

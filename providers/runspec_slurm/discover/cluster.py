@@ -45,7 +45,7 @@ UNSET_MB = 1  # RealMemory where slurm.conf says nothing: https://slurm.schedmd.
 
 
 def survey(spec: Spec, options: SlurmOptions) -> dict[str, Any]:
-    """Give what the cluster says, as `runspec_slurm.resources` reads it; nothing where it cannot be asked.
+    """Return what the cluster says, as `runspec_slurm.resources` reads it; nothing where it cannot be asked.
 
     What nothing of the spec depends on is not asked: each question is a command of Slurm's.
     """
@@ -79,7 +79,7 @@ def read(text: str) -> dict[str, Any]:
     if "partitions" in parts and "containers" in parts:
         found["containers"] = [name for name in ENGINES if name in parts]
     if "mpi" in parts:
-        found["mpi"] = _plugins(parts["mpi"])
+        found["mpi"] = mpi_plugins(parts["mpi"])
     if "python" in parts or "no python" in parts:
         version = re.search(r"^Python (\d+\.\d+\.\d+)", parts.get("python", ""), re.MULTILINE)
         found["python"] = version[1] if version else None
@@ -130,7 +130,7 @@ def _partitions(text: str, nodes: str) -> dict[str, Any]:
 
 
 def _largest(text: str, partition: str) -> dict[str, Any]:
-    """Give the most that one node of *partition* has; None of what the cluster knows nothing of."""
+    """Return the most that one node of *partition* has; None of what the cluster knows nothing of."""
     most: dict[str, int] = {}
     gpus: dict[str, int] = {}
     for line in text.splitlines():
@@ -181,7 +181,7 @@ def seconds(text: str) -> int | None:
     return ((days * 24 + hours) * 60 + minutes) * 60 + rest
 
 
-def _plugins(text: str) -> list[str]:
+def mpi_plugins(text: str) -> list[str]:
     """Read what `srun --mpi=list` says; versions of one plugin stand in a line of their own since 22.05."""
     before = re.split(r"specific \w+ plugin versions", text)[0]
     words = before.partition("...")[2] or before.rpartition(":")[2]

@@ -44,7 +44,7 @@ PYTHON = (3, 6)
 
 
 def examine(options: SlurmOptions) -> Iterator[Finding]:
-    """Give what was found on the first node that the cluster gives."""
+    """Yield what was found on the first node that the cluster gives."""
     way, began = transport(options.host, options.ssh_options), time.monotonic()
     token = part_name().removesuffix(".part")
     login = "-l" if options.environment == "login" else ""
@@ -62,7 +62,7 @@ def examine(options: SlurmOptions) -> Iterator[Finding]:
 
 
 def words(options: SlurmOptions) -> list[str]:
-    """Give the words of srun: one task, and where jobs of the profile go."""
+    """Return the words of srun: one task, and where jobs of the profile go."""
     found = ["--nodes=1", "--ntasks=1", f"--time={MINUTES}", "--mpi=none", "--export=NONE"]
     for name in ("partition", "account", "qos"):
         if value := getattr(options, name):
@@ -80,7 +80,7 @@ def _none(way: Transport, err: str) -> Finding:
 def read(
     parts: Mapping[str, str], token: str, took_s: float, options: SlurmOptions
 ) -> Iterator[Finding]:
-    """Give what the parts of PROBE and LOOK say."""
+    """Yield what the parts of PROBE and LOOK say."""
     node = f"the node {parts.get('node', '').strip() or 'that was given'}"
     yield Finding(f"{node} was given, and looked at, in {took_s:.0f} s", True)
     yield _workspace(parts, token, node, options)

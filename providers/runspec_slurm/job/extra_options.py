@@ -38,7 +38,7 @@ def problems(spec: Spec, options: SlurmOptions) -> Iterator[Problem]:
 
 
 def _of_sbatch(word: str) -> tuple[str, str] | None:
-    """Give what is wrong with a word for sbatch, and what to do; None where nothing is.
+    """Return what is wrong with a word for sbatch, and what to do; None where nothing is.
 
     sbatch takes the beginning of a name for the name (getopt_long), so `--part=a` is `--partition=a`.
     """

@@ -18,7 +18,7 @@ MIB = 1 << 20
 
 
 def words(spec: Spec, run: str, facts: Facts) -> tuple[str, ...]:
-    """Give all that sbatch is told. Places are relative to the workspace, in which it is called."""
+    """Return all that sbatch is told. Places are relative to the workspace, in which it is called."""
     options: SlurmOptions = facts.options
     return (
         "--parsable",
@@ -64,12 +64,12 @@ def _size(spec: Spec, facts: Facts) -> Iterator[str]:
 
 
 def cpus(spec: Spec) -> int:
-    """Give the processors of a node: as many as it has processes, where the spec does not say."""
+    """Return the processors of a node: as many as it has processes, where the spec does not say."""
     return spec.cluster.cpus or spec.processes_per_node
 
 
 def _resources(spec: Spec, facts: Facts) -> Iterator[str]:
-    """Give what asks for GPUs, and for generic resources beside them: of several `--gres` the last would count."""
+    """Yield what asks for GPUs, and for generic resources beside them: of several `--gres` the last would count."""
     options: SlurmOptions = facts.options
     gres = list(options.gres)
     if count := spec.cluster.gpus:
@@ -106,7 +106,7 @@ def _waiting(options: SlurmOptions) -> Iterator[str]:
 
 
 def dependency(text: str) -> str:
-    """Give a dependency as Slurm writes it: on success, where nothing else is said.
+    """Return a dependency as Slurm writes it: on success, where nothing else is said.
 
     >>> dependency("123"), dependency("afterany:9_1"), dependency("singleton")
     ('afterok:123', 'afterany:9_1', 'singleton')
@@ -115,7 +115,7 @@ def dependency(text: str) -> str:
 
 
 def output(spec: Spec, run: str, facts: Facts) -> str:
-    """Give where the batch script prints: what the node prints, unless srun keeps the nodes apart."""
+    """Return where the batch script prints: what the node prints, unless srun keeps the nodes apart."""
     task = "%a" if tasks_in_all(spec) > 1 else "0"
     who = "batch" if containers.by_srun(spec, facts) else "0"
     return of_run(run, "logs", f"{task}-{who}.txt")

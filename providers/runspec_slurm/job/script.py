@@ -40,7 +40,7 @@ PLUGINS = {"openmpi": "pmix", "mpich": "pmi2"}
 
 
 def text(spec: Spec, run: str, facts: Facts) -> str:
-    """Give the script, as sbatch reads it."""
+    """Return the script, as sbatch reads it."""
     options: SlurmOptions = facts.options
     own = dict(_exports(spec, run, facts))
     lines = [
@@ -52,7 +52,7 @@ def text(spec: Spec, run: str, facts: Facts) -> str:
 
 
 def _exports(spec: Spec, run: str, facts: Facts) -> Iterator[tuple[str, str]]:
-    """Give the variables of the contract, each with a word of the script."""
+    """Yield the variables of the contract, each with a word of the script."""
     options: SlurmOptions = facts.options
     many = nodes_each(spec) > 1
     yield "RUNSPEC_RUN", quoted(run)
@@ -77,7 +77,7 @@ def _exports(spec: Spec, run: str, facts: Facts) -> Iterator[tuple[str, str]]:
 
 
 def mpi(spec: Spec, facts: Facts) -> str | None:
-    """Give the plugin by which srun starts the ranks; None where mpirun does."""
+    """Return the plugin by which srun starts the ranks; None where mpirun does."""
     options: SlurmOptions = facts.options
     there = resources.found(facts).get("mpi")
     alone = spec.cluster.nodes.elastic  # srun starts nothing in another job
@@ -91,7 +91,7 @@ def mpi(spec: Spec, facts: Facts) -> str | None:
 
 
 def _fitting(spec: Spec, facts: Facts, there: Collection[str]) -> str | None:
-    """Give the plugin that the MPI of the requirements takes, where the cluster is known to have it.
+    """Return the plugin that the MPI of the requirements takes, where the cluster is known to have it.
 
     Another one would make each rank a world of its own, and an image has no srun.
     """
@@ -105,7 +105,7 @@ def _fitting(spec: Spec, facts: Facts, there: Collection[str]) -> str | None:
 
 
 def _command(spec: Spec, facts: Facts, exported: tuple[str, ...]) -> str:
-    """Give the last line: what the script becomes, so that signals reach it.
+    """Return the last line: what the script becomes, so that signals reach it.
 
     `env` and no shell sets the variables of the spec: bash keeps SECONDS, RANDOM and UID, among others, for itself, and
     ends a script that sets some of them.
@@ -121,14 +121,14 @@ def _command(spec: Spec, facts: Facts, exported: tuple[str, ...]) -> str:
 
 
 def _there(program: str, own: Mapping[str, str]) -> str:
-    """Give the word for a program of the node, which is found without a PATH that is the spec's."""
+    """Return the word for a program of the node, which is found without a PATH that is the spec's."""
     if "PATH" not in own:
         return quoted(program)
     return f'"$(command -v {quoted(program)} || echo {quoted(program)})"'
 
 
 def _srun(spec: Spec, facts: Facts, own: Mapping[str, str]) -> tuple[str, ...]:
-    """Give what starts the nodes. Each word says what clusters have different defaults for.
+    """Return what starts the nodes. Each word says what clusters have different defaults for.
 
     `--mpi=none`: MpiDefault would lead an mpirun below to think that it is a rank. `--cpus-per-task` is not taken
     over from sbatch since 22.05. https://slurm.schedmd.com/srun.html

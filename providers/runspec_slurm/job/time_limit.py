@@ -15,12 +15,12 @@ MOST_LEAD_S = 65_535  # the same page
 
 
 def lead_s(options: SlurmOptions) -> int:
-    """Give how long before its own limit Slurm tells a job to end."""
+    """Return how long before its own limit Slurm tells a job to end."""
     return options.grace + SPARE_S
 
 
 def wanted_s(timeout_s: int, options: SlurmOptions) -> int:
-    """Give the limit that Slurm has to have so that it says nothing before *timeout_s* have gone by.
+    """Return the limit that Slurm has to have so that it says nothing before *timeout_s* have gone by.
 
     The job keeps the time of the spec itself, to the second; Slurm's limit is for a job that does not.
     """
@@ -29,13 +29,13 @@ def wanted_s(timeout_s: int, options: SlurmOptions) -> int:
 
 
 def most_s(spec: Spec, facts: Facts) -> int | None:
-    """Give the longest that the partitions let a job take, where that is known and bounded."""
+    """Return the longest that the partitions let a job take, where that is known and bounded."""
     bounds = [p.max_time_s for p in resources.partitions(spec, facts)]
     return min((bound for bound in bounds if bound is not None), default=None)
 
 
 def minutes(spec: Spec, facts: Facts) -> int | None:
-    """Give `--time`; None leaves it to the partition. It is never 0, which would be no limit at all."""
+    """Return `--time`; None leaves it to the partition. It is never 0, which would be no limit at all."""
     if spec.timeout is None:
         return None
     most = most_s(spec, facts)

@@ -66,12 +66,12 @@ class Pace:
         self._pause_s = timing.ASK_FIRST_S
 
     def due(self, mark: Any) -> bool:
-        """Say whether to ask; *mark* is what the workspace says of the run."""
+        """Return whether to ask; *mark* is what the workspace says of the run."""
         if mark != self._mark:
             self._mark, self._next_s, self._pause_s = mark, 0.0, timing.ASK_FIRST_S
         return time.monotonic() >= self._next_s
 
-    def told(self, rows: list[Row]) -> None:
+    def take(self, rows: list[Row]) -> None:
         if rows != self.rows:
             self._pause_s = timing.ASK_FIRST_S
         self.rows = rows
@@ -104,7 +104,7 @@ class Jobs:
         self._ended.pop(run, None)
 
     def record(self, run: str) -> dict[str, Any] | None:
-        """Give what the run is to do; None once it is destroyed."""
+        """Return what the run is to do; None once it is destroyed."""
         if run not in self._records:
             found = self.shelf.read("runs", run, "record.json")
             if found is None:
@@ -136,7 +136,7 @@ class Jobs:
         return {"job": job}
 
     def find(self, run: str) -> Response | None:
-        """Give the job of *run*, by who has claimed it, or else by its name; others of that name are ended.
+        """Return the job of *run*, by who has claimed it, or else by its name; others of that name are ended.
 
         One that has no claim yet gets it first, so that no other one can begin meanwhile.
         """
@@ -159,7 +159,7 @@ class Jobs:
         return found if record is None else seated(found, record)
 
     def _status(self, run: str) -> Status:
-        """Give how *run* is; its nodes have the numbers that Slurm knows."""
+        """Return how *run* is; its nodes have the numbers that Slurm knows."""
         seen = self.looks.seen(run)
         record = None if seen is None else self.record(run)
         if seen is None or record is None:
@@ -181,19 +181,19 @@ class Jobs:
         return self._together(run, record, job or min((row.job for row in rows), key=int), rows)
 
     def _rows(self, run: str, job: str | None, seen: Seen) -> list[Row]:
-        """Give what the controller says of the job of *run*, now or a while ago."""
+        """Return what the controller says of the job of *run*, now or a while ago."""
         known = self._paces.setdefault(run, Pace())
         if job is not None and self._all_succeeded(run, seen):
             rows = [row for row in known.rows if row.job == job and self.whose.is_of(run, row)]
             return [row._replace(state=COMPLETED) for row in rows]
         begun = frozenset(place for place, size in seen.logs.items() if size)
         if known.due((job, seen.claim, seen.ends, begun)):
-            known.told(self.queue.of_name(run) if job is None else self.queue.of_job(job))
+            known.take(self.queue.of_name(run) if job is None else self.queue.of_job(job))
         # A controller that has lost its state gives the same ids to other jobs.
         return [row for row in known.rows if job in (None, row.job) and self.whose.is_of(run, row)]
 
     def _all_succeeded(self, run: str, seen: Seen) -> bool:
-        """Say whether each task has noted that it has succeeded, which is its last word.
+        """Return whether each task has noted that it has succeeded, which is its last word.
 
         The controller says so later: after its epilog, and when it is asked next.
         """
@@ -236,7 +236,7 @@ class Jobs:
     def _tasks(
         self, run: str, job: str, count: int, rows: Sequence[Row], seen: Seen
     ) -> list[states.Task] | None:
-        """Give how each task stands; None where the accounting was asked just now, and did not know it either."""
+        """Return how each task stands; None where the accounting was asked just now, and did not know it either."""
         notes = self._notes(run, seen, rows)
         found = states.tasks(count, rows, notes, seen.codes)
         if task_stop.alive(rows) or not _silent(found, seen):
@@ -247,7 +247,7 @@ class Jobs:
         return states.tasks(count, rows, notes, seen.codes, pasts)
 
     def _notes(self, run: str, seen: Seen, rows: Sequence[Row]) -> Mapping[Try, Note]:
-        """Give the notes that matter: all at the end; before that, of what was tried again or has ended."""
+        """Return the notes that matter: all at the end; before that, of what was tried again or has ended."""
         if not seen.ends:
             return {}
         going = {task for row in task_stop.alive(rows) if not row.restarts for task in row.tasks}
@@ -343,7 +343,7 @@ class Jobs:
         self.forget(run)
 
     def _of_run(self, run: str) -> list[Row]:
-        """Give the jobs named *run*, and the one that has it: a site, or its user, may have renamed that."""
+        """Return the jobs named *run*, and the one that has it: a site, or its user, may have renamed that."""
         named, seen = self.queue.of_name(run), self.looks.seen(run)
         holder = seen.holder if seen is not None else None
         if holder is None or any(row.job == holder for row in named):
@@ -353,7 +353,7 @@ class Jobs:
 
 
 def _silent(found: Iterable[states.Task], seen: Seen) -> bool:
-    """Say whether nobody knows how some task ended; of one that was stopped it is known."""
+    """Return whether nobody knows how some task ended; of one that was stopped it is known."""
     return any(task.silent and task.number not in seen.stops for task in found)
 
 

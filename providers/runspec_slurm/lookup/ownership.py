@@ -49,7 +49,7 @@ class JobOwnership:
         self._times: dict[str, Times] = {}
 
     def is_of(self, run: str, told: Told) -> bool:
-        """Say whether *told*, which has the id of the job of *run*, is that job."""
+        """Return whether *told*, which has the id of the job of *run*, is that job."""
         if told.name == run:
             return True
         times = self._times.get(run) or self._asked(run)
@@ -67,7 +67,7 @@ class JobOwnership:
 
 
 def fits(told: Told, times: Times) -> bool:
-    """Say whether *told* was submitted where and when the run was."""
+    """Return whether *told* was submitted where and when the run was."""
     at = told.submitted_s
     if at is None or told.folder != times.folder or at < times.first_s - SKEW_S:
         return False

@@ -28,12 +28,12 @@ from runspec_jobs.provider import (
     Step,
     Stream,
     Unavailable,
+    requests_of,
     state_folder,
 )
 from runspec_slurm.client import SlurmClient
 from runspec_slurm.parallelcluster import job, store
 from runspec_slurm.parallelcluster.lookup import Clusters, address_of
-from runspec_slurm.parallelcluster.naming import each
 from runspec_slurm.parallelcluster.options import ParallelClusterOptions
 from runspec_slurm.parallelcluster.session.pcluster import Cli, NotThere
 
@@ -82,7 +82,7 @@ class ParallelClusterClient:
         self._known[run] = answers
 
     def slurm(self) -> SlurmClient:
-        """Give the client of the cluster's Slurm. Raises NotThere when there is no such cluster."""
+        """Return the client of the cluster's Slurm. Raises NotThere when there is no such cluster."""
         if self._slurm is None:
             self._slurm = self.reach(self._reached(self._address()))
             for run, answers in self._known.items():
@@ -90,7 +90,7 @@ class ParallelClusterClient:
         return self._slurm
 
     def ask(self, what: Callable[[SlurmClient], Any]) -> Any:
-        """Give what the cluster's Slurm says.
+        """Return what the cluster's Slurm says.
 
         Where the head node does not answer at the address on record, it is asked for: it may have another by now,
         or be gone. Raises NotThere when it is.
@@ -139,7 +139,7 @@ class ParallelClusterClient:
         return job.access(own).model_copy(update=follows)
 
     def _known_hosts(self) -> Path:
-        """Give a list of hosts of this cluster alone: the next one may have its address, and is another."""
+        """Return a list of hosts of this cluster alone: the next one may have its address, and is another."""
         place = state_folder() / OURS / f"{self.cluster or 'head'}.known_hosts"
         place.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         return place
@@ -147,7 +147,7 @@ class ParallelClusterClient:
     def call(self, request: Request) -> Response:
         if request.service == OURS:
             answer: Response = {}
-            for one in each(request):
+            for one in requests_of(request):
                 answer = self._call(one)
             return answer
         request = self._of_slurm(request)
@@ -159,7 +159,7 @@ class ParallelClusterClient:
             return {}
 
     def _of_slurm(self, request: Request) -> Request:
-        """Give *request* in the words of Slurm's client; the cluster that it is of is known from then on."""
+        """Return *request* in the words of Slurm's client; the cluster that it is of is known from then on."""
         params = dict(request.params)
         self.cluster = self.cluster or params.get("clusterName")
         params.pop("clusterName", None)
@@ -320,9 +320,9 @@ class ParallelClusterClient:
             return ()
         return found
 
-    def litter(self, runs: Collection[str], made: Collection[str]) -> Iterable[Orphan]:
+    def find_orphans(self, runs: Collection[str], made: Collection[str]) -> Iterable[Orphan]:
         try:
-            found: Iterable[Orphan] = self.ask(lambda slurm: tuple(slurm.litter(runs, made)))
+            found: Iterable[Orphan] = self.ask(lambda slurm: tuple(slurm.find_orphans(runs, made)))
         except NotThere:
             return ()
         return found

@@ -17,7 +17,7 @@ NOBODY = "runspec-is-anybody-there"  # a cluster that there is none of: who says
 
 
 def examine(options: ParallelClusterOptions) -> Iterator[Finding]:
-    """Give what was found; whatever cannot be asked without what is missing is left out."""
+    """Yield what was found; whatever cannot be asked without what is missing is left out."""
     for program, package in (("node", "nodejs"), ("ssh", "openssh-client")):
         there = shutil.which(program) is not None
         yield Finding(

@@ -56,7 +56,7 @@ def stage(options: Mapping[str, Any], folder: Path, engine: str | None) -> Itera
 
 
 def of_slurm(options: Mapping[str, Any]) -> dict[str, Any]:
-    """Give the settings that are Slurm's own: the job's queue is a partition, and file systems are folders."""
+    """Return the settings that are Slurm's own: the job's queue is a partition, and file systems are folders."""
     found = {key: value for key, value in options.items() if key in SlurmOptions.model_fields}
     if options.get("queue"):
         found["partition"] = options["queue"]

@@ -14,7 +14,7 @@ WORKSPACE = "runspec"  # the folder of the workspace on a file system of the clu
 
 
 def facts(spec: Spec, given: Facts) -> Facts:
-    """Give *given* as Slurm's half reads it: the job's queues as partitions, and what is in each.
+    """Return *given* as Slurm's half reads it: the job's queues as partitions, and what is in each.
 
     What the cluster will be follows from the settings, so nobody has to be asked.
     """
@@ -30,7 +30,7 @@ def facts(spec: Spec, given: Facts) -> Facts:
 
 
 def options(spec: Spec, own: ParallelClusterOptions) -> ParallelClusterOptions:
-    """Give the settings with those of Slurm that follow from those of the cluster."""
+    """Return the settings with those of Slurm that follow from those of the cluster."""
     if not own.manage:  # its queues are not ours to know
         return access(own.model_copy(update={"partition": own.queue or own.partition}))
     sent = queues.of_job(spec, own)
@@ -48,7 +48,7 @@ def options(spec: Spec, own: ParallelClusterOptions) -> ParallelClusterOptions:
 
 
 def access(own: ParallelClusterOptions) -> ParallelClusterOptions:
-    """Give the settings with where the files of jobs are: on the first file system, where there is one."""
+    """Return the settings with where the files of jobs are: on the first file system, where there is one."""
     mounts = {name: storage.mount for name, storage in own.storage.items()}
     first = next(iter(mounts.values()), None)
     follows: dict[str, Any] = {"shared": {**mounts, **own.shared}}
@@ -58,7 +58,7 @@ def access(own: ParallelClusterOptions) -> ParallelClusterOptions:
 
 
 def login(own: ParallelClusterOptions, address: str) -> str:
-    """Give the head node as ssh knows it.
+    """Return the head node as ssh knows it.
 
     >>> login(ParallelClusterOptions(os="rocky9"), "192.0.2.1")
     'rocky@192.0.2.1'
@@ -75,7 +75,7 @@ def _partitions(spec: Spec, own: ParallelClusterOptions) -> dict[str, Any]:
 
 
 def _partition(queue: Queue, own: ParallelClusterOptions) -> dict[str, Any]:
-    """Give a partition: memory is not known to it unless Slurm is to share it out.
+    """Return a partition: memory is not known to it unless Slurm is to share it out.
 
     https://docs.aws.amazon.com/parallelcluster/latest/ug/slurm-mem-based-scheduling-v3.html
     """

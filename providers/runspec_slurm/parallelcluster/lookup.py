@@ -47,7 +47,7 @@ class Clusters:
         self._looked: dict[str, float] = {}
 
     def describe(self, name: str) -> dict[str, Any] | None:
-        """Give what is said of the cluster *name*; None where there is none, or it is being deleted."""
+        """Return what is said of the cluster *name*; None where there is none, or it is being deleted."""
         try:
             found = self.cli.run("describe-cluster", name)
         except NotThere:
@@ -94,7 +94,7 @@ class Clusters:
             self.sleep(POLL_S)
 
     def head(self, name: str) -> Response:
-        """Give the address of the head node; raises RemoteError while there is none."""
+        """Return the address of the head node; raises RemoteError while there is none."""
         found = self.describe(name)
         address = found and address_of(found)
         if not address:
@@ -122,7 +122,7 @@ class Clusters:
             self.sleep(POLL_S)
 
     def find(self, step: Step) -> Response | None:
-        """Give the answer of *step* if it was done: the cluster is there, and, for an update, is as wanted."""
+        """Return the answer of *step* if it was done: the cluster is there, and, for an update, is as wanted."""
         name = step.do.params["clusterName"]
         found = self.describe(name)
         if found is None:
@@ -138,7 +138,7 @@ class Clusters:
         return {"cluster": name} if same or step.do.operation == "create_cluster" else None
 
     def settled(self, request: Request) -> bool:
-        """Say whether the cluster can be used; one that was stopped for an update is started again."""
+        """Return whether the cluster can be used; one that was stopped for an update is started again."""
         name = request.params["clusterName"]
         self._pace(name)
         found = self.describe(name)
@@ -177,7 +177,7 @@ def address_of(found: Mapping[str, Any]) -> str | None:
 
 
 def failure(found: Mapping[str, Any]) -> str:
-    """Give why a cluster could not be made, as far as it is told.
+    """Return why a cluster could not be made, as far as it is told.
 
     https://docs.aws.amazon.com/parallelcluster/latest/ug/API-reference-DescribeCluster-v3.html
     """

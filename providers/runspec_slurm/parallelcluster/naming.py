@@ -19,33 +19,21 @@ def digest(value: Any) -> str:
 
 
 def tagged(configuration: Mapping[str, Any]) -> str | None:
-    """Give the digest that *configuration* carries as a tag."""
+    """Return the digest that *configuration* carries as a tag."""
     tags = {tag["Key"]: tag["Value"] for tag in configuration.get("Tags", ())}
     return tags.get(TAG)
 
 
 def call(operation: str, **params: Any) -> Request:
-    """Give a call of the library's operation of that name, with the names of its API.
+    """Return a call of the library's operation of that name, with the names of its API.
 
     https://docs.aws.amazon.com/parallelcluster/latest/ug/api-reference-v3.html
     """
     return Request("parallelcluster", operation, params)
 
 
-def in_turn(*calls: Request) -> Request:
-    """Give several calls as one, for an undo that takes more than one."""
-    return Request("parallelcluster", "in_turn", {"calls": [one._asdict() for one in calls]})
-
-
-def each(request: Request) -> tuple[Request, ...]:
-    """Give the calls that *request* stands for."""
-    if request.operation == "in_turn":
-        return tuple(Request(**one) for one in request.params["calls"])
-    return (request,)
-
-
 def at(spec: Spec, *keys: str) -> Path:
-    """Give where a setting of ours stands: in the spec, or, for all that is in the profile, `provider`.
+    """Return where a setting of ours stands: in the spec, or, for all that is in the profile, `provider`.
 
     >>> at(Spec.model_construct(providers={"parallelcluster": {"os": "x"}}), "os")
     ('providers', 'parallelcluster', 'os')

@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import BeforeValidator, Field, WithJsonSchema, model_validator
 
-from runspec_jobs.provider import Anyone, Key, Model, Positive, Truth, User, Whole, Word, matching
+from runspec_jobs.provider import Anyone, Key, Model, Positive, Truth, User, Whole, Word, text_like
 from runspec_slurm.options import SlurmOptions
 
 REGION = r"^[a-z]{2}(-[a-z]+)+-[0-9]+$"
@@ -26,32 +26,31 @@ MOUNT = r"^(?!.*/\.{1,2}(/|$))(/[A-Za-z0-9._-]+)+$"
 PRICE = r"^[0-9]{1,4}(\.[0-9]{1,4})?$"
 
 
-def _like(pattern: str, what: str, hint: str) -> tuple[object, object]:
-    schema = WithJsonSchema({"type": "string", "pattern": pattern})
-    return BeforeValidator(matching(pattern, what, hint)), schema
-
-
-_REGION = _like(REGION, "a region", "write one such as us-east-1")
-_CLUSTER = _like(CLUSTER, "a cluster's name", "use letters, digits and '-', 60 at most")
-_AMI = _like(AMI, "an AMI", "write ami-0123456789abcdef0")
-_SUBNET = _like(SUBNET, "a subnet", "write subnet-0123456789abcdef0")
-_GROUP = _like(GROUP, "a security group", "write sg-0123456789abcdef0")
-_SYSTEM = _like(FILE_SYSTEM, "a file system of FSx", "write fs-0123456789abcdef0")
-_RESERVATION = _like(RESERVATION, "a capacity reservation", "write cr-0123456789abcdef0")
-_BUCKET = _like(BUCKET, "the name of a bucket", "write the name alone, without s3://")
-_S3 = _like(S3, "a place in S3", "write s3://BUCKET or s3://BUCKET/PREFIX, without a / at its end")
-_MOUNT = _like(MOUNT, "a folder", "write an absolute path of plain names: /workspace")
-
-Region = Annotated[str, *_REGION]
-ClusterName = Annotated[str, *_CLUSTER]
-Ami = Annotated[str, *_AMI]
-Subnet = Annotated[str, *_SUBNET]
-Group = Annotated[str, *_GROUP]
-FileSystem = Annotated[str, *_SYSTEM]
-Reservation = Annotated[str, *_RESERVATION]
-Bucket = Annotated[str, *_BUCKET]
-S3Place = Annotated[str, *_S3]
-Mount = Annotated[str, *_MOUNT]
+Region = Annotated[str, *text_like(REGION, "a region", "write one such as us-east-1")]
+ClusterName = Annotated[
+    str, *text_like(CLUSTER, "a cluster's name", "use letters, digits and '-', 60 at most")
+]
+Ami = Annotated[str, *text_like(AMI, "an AMI", "write ami-0123456789abcdef0")]
+Subnet = Annotated[str, *text_like(SUBNET, "a subnet", "write subnet-0123456789abcdef0")]
+Group = Annotated[str, *text_like(GROUP, "a security group", "write sg-0123456789abcdef0")]
+FileSystem = Annotated[
+    str, *text_like(FILE_SYSTEM, "a file system of FSx", "write fs-0123456789abcdef0")
+]
+Reservation = Annotated[
+    str, *text_like(RESERVATION, "a capacity reservation", "write cr-0123456789abcdef0")
+]
+Bucket = Annotated[
+    str, *text_like(BUCKET, "the name of a bucket", "write the name alone, without s3://")
+]
+S3Place = Annotated[
+    str,
+    *text_like(
+        S3, "a place in S3", "write s3://BUCKET or s3://BUCKET/PREFIX, without a / at its end"
+    ),
+]
+Mount = Annotated[
+    str, *text_like(MOUNT, "a folder", "write an absolute path of plain names: /workspace")
+]
 Count = Annotated[Whole, Field(ge=0)]
 
 

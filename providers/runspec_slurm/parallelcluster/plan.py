@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from runspec_jobs.provider import Facts, Request, Scope, Spec, Step
+from runspec_jobs.provider import Facts, Request, Scope, Spec, Step, in_turn
 from runspec_slurm.parallelcluster.infrastructure import config, queues
-from runspec_slurm.parallelcluster.naming import call, in_turn
+from runspec_slurm.parallelcluster.naming import call
 from runspec_slurm.parallelcluster.options import ParallelClusterOptions
 
 
 def steps(spec: Spec, facts: Facts) -> Iterator[Step]:
-    """Give the steps that come before those of Slurm."""
+    """Yield the steps that come before those of Slurm."""
     options: ParallelClusterOptions = facts.options
     if options.manage:
         yield _cluster(spec, options)
@@ -25,7 +25,7 @@ def steps(spec: Spec, facts: Facts) -> Iterator[Step]:
 
 
 def on(name: str, step: Step) -> Step:
-    """Give a step of Slurm with the cluster that it is of: equal ones of two clusters make two things."""
+    """Return a step of Slurm with the cluster that it is of: equal ones of two clusters make two things."""
     undo = step.undo and _on(name, step.undo)
     return step._replace(do=_on(name, step.do), undo=undo)
 
@@ -35,7 +35,7 @@ def _on(name: str, request: Request) -> Request:
 
 
 def _cluster(spec: Spec, options: ParallelClusterOptions) -> Step:
-    """Give the step that makes the cluster; one of that name that is ours is taken as it is."""
+    """Return the step that makes the cluster; one of that name that is ours is taken as it is."""
     name = config.name(spec, options)
     found = config.configuration(spec, options)
     kinds = [
@@ -52,7 +52,7 @@ def _cluster(spec: Spec, options: ParallelClusterOptions) -> Step:
 
 
 def _update(spec: Spec, options: ParallelClusterOptions) -> Step:
-    """Give the step that makes a cluster that was there what it is to be; nothing where it is that."""
+    """Return the step that makes a cluster that was there what it is to be; nothing where it is that."""
     name = config.name(spec, options)
     found = config.configuration(spec, options)
     stop = {"stopFleet": True} if options.update == "stop" else {}
@@ -65,7 +65,7 @@ def _update(spec: Spec, options: ParallelClusterOptions) -> Step:
 
 
 def _delete(name: str, options: ParallelClusterOptions) -> Request:
-    """Give what deletes the cluster, after what is new on its file systems is in S3.
+    """Return what deletes the cluster, after what is new on its file systems is in S3.
 
     A persistent file system does that by itself, and is waited for all the same.
     """
@@ -73,4 +73,6 @@ def _delete(name: str, options: ParallelClusterOptions) -> Request:
     kept = [s.mount for s in options.storage.values() if s.data]
     if not (options.archive and kept):
         return delete
-    return in_turn(call("archive", clusterName=name, folders=kept), delete)
+    return in_turn(
+        call("archive", clusterName=name, folders=kept), delete, service="parallelcluster"
+    )

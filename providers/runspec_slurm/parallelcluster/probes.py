@@ -69,7 +69,7 @@ def probes() -> Sequence[Probe]:
 
 
 def said(holds: bool, seen: str) -> Observation:
-    """Give the verdict on a belief that *holds* or not."""
+    """Return the verdict on a belief that *holds* or not."""
     return Observation(Verdict.CONFIRMED if holds else Verdict.REFUTED, seen)
 
 
@@ -81,7 +81,7 @@ def on_head(client: ParallelClusterClient, script: str, *args: str, content: str
 
 
 def folder(client: ParallelClusterClient, context: ProbeContext) -> str:
-    """Give the name of this session's folder in the workspace, which is removed at the end."""
+    """Return the name of this session's folder in the workspace, which is removed at the end."""
     where = f"{client.options.workspace}/runs/{context.name}"
     remove = Request("folder", "remove_run", {"run": context.name})
     context.note(f"the folder {where}", f"on the head node: rm -r {where}", remove)

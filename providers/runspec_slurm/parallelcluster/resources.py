@@ -27,7 +27,7 @@ GPU_TYPES = tuple(sorted({instance.gpu_type for instance in INSTANCES if instanc
 
 
 def holds(instance: Instance, cpus: int, memory_mib: int, gpus: int, gpu_type: str | None) -> bool:
-    """Say whether a machine holds one node of such needs; a GPU that is not asked for is no harm."""
+    """Return whether a machine holds one node of such needs; a GPU that is not asked for is no harm."""
     kind = gpu_type.lower() if gpu_type else None
     return (
         instance.cpus >= cpus
@@ -38,7 +38,7 @@ def holds(instance: Instance, cpus: int, memory_mib: int, gpus: int, gpu_type: s
 
 
 def fitting(cpus: int, memory_mib: int, gpus: int, gpu_type: str | None) -> tuple[Instance, ...]:
-    """Give the machines that hold one node, the smallest first; none has a GPU that is not asked for.
+    """Return the machines that hold one node, the smallest first; none has a GPU that is not asked for.
 
     >>> [instance.name for instance in fitting(2, 3000, 0, None)][:3]
     ['c6i.large', 'c7i.large', 'm6i.large']

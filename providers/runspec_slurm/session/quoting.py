@@ -18,7 +18,7 @@ MEANT = {'"$runspec_nl"': "runspec_nl='\n'", '"$runspec_cr"': "runspec_cr=\"$(pr
 
 
 def quoted(text: str) -> str:
-    """Give *text* as one word of the script, on one line.
+    """Return *text* as one word of the script, on one line.
 
     >>> quoted("a b"), quoted("nvcr.io#x"), quoted("1\\r\\n2")
     ("'a b'", "'nvcr.io#x'", '1"$runspec_cr""$runspec_nl"2')
@@ -28,7 +28,7 @@ def quoted(text: str) -> str:
 
 
 def placed(path: str) -> str:
-    """Give a place of the workspace, one of ours, as a word of the script.
+    """Return a place of the workspace, one of ours, as a word of the script.
 
     >>> placed("runs/a/claim")
     '"$SLURM_SUBMIT_DIR/runs/a/claim"'
@@ -38,7 +38,7 @@ def placed(path: str) -> str:
 
 
 def ends(lines: Iterable[str]) -> Iterator[str]:
-    """Give what makes the variables that *lines* need.
+    """Return what makes the variables that *lines* need.
 
     >>> list(ends(["export A=1"])), len(list(ends([quoted("a\\rb")])))
     ([], 1)

@@ -45,15 +45,15 @@ class Transport(Protocol):
 
     @property
     def where(self) -> str:
-        """Give the place in the user's words."""
+        """Return the place in the user's words."""
 
     @property
     def look_s(self) -> float:
-        """Give how long one look at the workspace is good for, in seconds."""
+        """Return how long one look at the workspace is good for, in seconds."""
 
     @property
     def near(self) -> bool:
-        """Say whether the files there are files of this machine."""
+        """Return whether the files there are files of this machine."""
 
     def run(
         self,
@@ -98,7 +98,7 @@ class Ssh:
         self._sockets = sockets
 
     def argv(self) -> list[str]:
-        """Give the command line of ssh up to the host. What the profile says comes first, and so counts.
+        """Return the command line of ssh up to the host. What the profile says comes first, and so counts.
 
         https://man.openbsd.org/ssh_config: the first value that is obtained is used.
         """
@@ -141,7 +141,7 @@ class Ssh:
         return done._replace(lost=True)
 
     def _socket(self) -> Path:
-        """Give where the connection waits: a folder that is its owner's alone, by what the connection is."""
+        """Return where the connection waits: a folder that is its owner's alone, by what the connection is."""
         words = "\0".join((self.where, *self.options))
         name = hashlib.sha256(words.encode()).hexdigest()[:16]
         for folder in (self._sockets, state_folder() / "ssh", _runtime()):
@@ -152,7 +152,7 @@ class Ssh:
 
 
 def remote(words: Sequence[str]) -> str:
-    """Give *words* as a line that the shell of every login takes, whichever it is: sh, csh and fish among them.
+    """Return *words* as a line that the shell of every login takes, whichever it is: sh, csh and fish among them.
 
     In quotes, csh has no end of a line and takes ! for what was said before; fish takes two backslashes for one. So
     the line has none of these: printf makes them anew. https://pubs.opengroup.org/onlinepubs/9699919799/utilities/printf.html
@@ -162,12 +162,12 @@ def remote(words: Sequence[str]) -> str:
 
 
 def transport(host: str | None, options: Sequence[str] = ()) -> Transport:
-    """Give the way to a cluster: *host* None is this machine."""
+    """Return the way to a cluster: *host* None is this machine."""
     return Here() if host is None else Ssh(host, options)
 
 
 def _runtime() -> Path:
-    """Give the folder for sockets where the folder of runspec has a name that is too long."""
+    """Return the folder for sockets where the folder of runspec has a name that is too long."""
     base = os.environ.get("XDG_RUNTIME_DIR") or tempfile.gettempdir()
     return Path(base) / f"runspec-ssh-{os.getuid()}"
 

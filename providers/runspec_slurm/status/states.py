@@ -26,7 +26,7 @@ BY_US = "cancelled by runspec"
 
 
 def alive(state: str) -> bool:
-    """Say whether more will come of a job in *state*. A word that is new in Slurm is none for an end."""
+    """Return whether more will come of a job in *state*. A word that is new in Slurm is none for an end."""
     return bool(state) and state not in ENDED
 
 
@@ -42,7 +42,7 @@ class Task(NamedTuple):
 
     @property
     def state(self) -> str:
-        """Give Slurm's word for it, or nothing."""
+        """Return Slurm's word for it, or nothing."""
         if self.row is not None:
             return self.row.state
         # The accounting may never have heard that a job has ended.
@@ -50,11 +50,11 @@ class Task(NamedTuple):
 
     @property
     def over(self) -> bool:
-        """Say whether nothing more will come of it."""
+        """Return whether nothing more will come of it."""
         return not alive(self.state)
 
     def note(self, number: int, rank: int) -> Note | None:
-        """Give what was noted of a try: by the node itself, or by the batch script for it.
+        """Return what was noted of a try: by the node itself, or by the batch script for it.
 
         A node that was told to end knows no cause; when its time was over, the batch script told it.
         """
@@ -66,17 +66,17 @@ class Task(NamedTuple):
         return {**own, "code": TOO_LONG, "why": whole.get("why")} if late else own
 
     def failed(self, number: int) -> bool:
-        """Say whether a node has failed in that try by itself: the batch script tells the others to end then."""
+        """Return whether a node has failed in that try by itself: the batch script tells the others to end then."""
         return any((one.task, one.number) == (self.number, number) for one in self.codes)
 
     @property
     def noted(self) -> bool:
-        """Say whether the last try has said how it ended."""
+        """Return whether the last try has said how it ended."""
         return Try(self.number, self.tries, BATCH) in self.notes
 
     @property
     def silent(self) -> bool:
-        """Say whether nobody knows how it ended, or that it has."""
+        """Return whether nobody knows how it ended, or that it has."""
         return not self.state and not self.noted
 
 
@@ -87,7 +87,7 @@ def tasks(
     codes: Mapping[Try, int],
     pasts: Sequence[Past] = (),
 ) -> list[Task]:
-    """Give the tasks of a run of *count*."""
+    """Return the tasks of a run of *count*."""
     of_task = {number: row for row in rows for number in row.tasks}
     before = {past.task: past for past in pasts}  # the last try of each counts
     told = dict[int, int]()
@@ -102,7 +102,7 @@ def tasks(
 
 
 def nodes(task: Task, count: int, *, cancelled: bool) -> Iterator[NodeStatus]:
-    """Give the nodes of *task*."""
+    """Yield the nodes of *task*."""
     for rank in range(count):
         if not task.over:
             assert task.row is not None, "BUG: who is not over is in the queue"
@@ -130,7 +130,7 @@ def _ended(task: Task, rank: int, *, cancelled: bool) -> NodeStatus:
 
 
 def _code(task: Task, number: int, rank: int) -> int | None:
-    """Give the exit code of a try: the program's own, where it noted it."""
+    """Return the exit code of a try: the program's own, where it noted it."""
     note = task.note(number, rank)
     code = note.get("code") if note is not None else None
     if note is None and number == task.tries:
@@ -153,7 +153,7 @@ def _state(task: Task, code: int | None, *, cancelled: bool) -> State:
 
 
 def _attempt(task: Task, number: int, rank: int, state: State | None) -> Attempt:
-    """Give a try that is over; *state* is None for one that was followed by another."""
+    """Return a try that is over; *state* is None for one that was followed by another."""
     note, code = task.note(number, rank) or {}, _code(task, number, rank)
     began_s, ended_s = note.get("began_s"), note.get("ended_s")
     if state is None:
@@ -188,7 +188,7 @@ def _lost(over: Sequence[Attempt]) -> str:
 
 
 def status(found: Sequence[NodeStatus], *, cancelled: bool, stops: Collection[int] = ()) -> Status:
-    """Give how a run ended all of whose nodes have; tasks that were stopped count only where all were."""
+    """Return how a run ended all of whose nodes have; tasks that were stopped count only where all were."""
     stopped = {n.task for n in found if n.task in stops and n.state is State.CANCELLED}
     wanted = [node for node in found if node.task not in stopped]
     if stopped and wanted:
@@ -208,7 +208,7 @@ def status(found: Sequence[NodeStatus], *, cancelled: bool, stops: Collection[in
 
 
 def going(found: Sequence[Task], nodes_: tuple[NodeStatus, ...]) -> Status:
-    """Give how a run is of which something has not ended."""
+    """Return how a run is of which something has not ended."""
     left = [task.row for task in found if not task.over and task.row is not None]
     if any(row.state not in WAITING for row in left) or len(left) < len(found):
         return Status(State.RUNNING, "", None, nodes_)
@@ -216,7 +216,7 @@ def going(found: Sequence[Task], nodes_: tuple[NodeStatus, ...]) -> Status:
 
 
 def to_json(found: Status) -> dict[str, Any]:
-    """Give what of a status is kept in the workspace; a service forgets."""
+    """Return what of a status is kept in the workspace; a service forgets."""
     return {
         "state": str(found.state),
         "reason": found.reason,
@@ -235,7 +235,7 @@ def to_json(found: Status) -> dict[str, Any]:
 
 
 def from_json(said: Mapping[str, Any]) -> Status:
-    """Give the status that was kept."""
+    """Return the status that was kept."""
     kept = []
     for task, rank, attempt, state, reason, code, over in said["nodes"]:
         tries = tuple(Attempt(*one) for one in over)

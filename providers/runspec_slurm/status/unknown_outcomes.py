@@ -36,7 +36,7 @@ class UnknownOutcomes:
         return time.monotonic() < self._good_until_s.get(run, 0.0)
 
     def over(self, run: str) -> bool:
-        """Say whether nothing has come of *run* for so long that nothing will."""
+        """Return whether nothing has come of *run* for so long that nothing will."""
         found = self.shelf.change(f"look for {run}", DOUBT, run) or b""
         over = found.strip() == b"over"
         if not over:
@@ -45,6 +45,6 @@ class UnknownOutcomes:
 
 
 def status(seen: Seen) -> Status:
-    """Give how a run stands of which this is all that is known."""
+    """Return how a run stands of which this is all that is known."""
     begun = bool(seen.ends) or any(seen.logs.values())
     return Status(State.RUNNING if begun else State.WAITING, reasons.NOT_KNOWN)

@@ -63,7 +63,7 @@ class Seen(NamedTuple):
 
     @property
     def holder(self) -> str | None:
-        """Give the job that has the run, where one has."""
+        """Return the job that has the run, where one has."""
         return self.job or (self.claim if self.claim.isdigit() else None)
 
 
@@ -79,7 +79,7 @@ class WorkspacePoller:
         self._seen.pop(run, None)
 
     def seen(self, run: str) -> Seen | None:
-        """Give what there is of *run*; None when it has no record (any more)."""
+        """Return what there is of *run*; None when it has no record (any more)."""
         good_until, found = self._seen.get(run, (-math.inf, None))
         if time.monotonic() >= good_until:
             began = time.monotonic()
@@ -91,7 +91,7 @@ class WorkspacePoller:
         return found
 
     def notes(self, run: str, wanted: Iterable[Try]) -> Mapping[Try, Note]:
-        """Give what was noted at the ends of tries. What says that it is not the last word is read again."""
+        """Return what was noted at the ends of tries. What says that it is not the last word is read again."""
         known = self._notes.setdefault(run, {})
         if new := sorted(one for one in set(wanted) if known.get(one, AGAIN).get("again")):
             known.update(noted(self._noted(run, [_name(one) for one in new])))

@@ -30,13 +30,13 @@ class BatchFetch:
         self._there: dict[str, bytes] = {}
 
     def take(self, key: str) -> bytes | None:
-        """Give the content of *key*; None for what does not come this way: it is large, or was changed meanwhile."""
+        """Return the content of *key*; None for what does not come this way: it is large, or was changed meanwhile."""
         if key not in self._there and (at := self._places.get(key)) is not None:
             self._there = self._brought(list(self._next(at)))
         return self._there.pop(key, None)
 
     def _next(self, at: int) -> Iterator[Entry]:
-        """Give what is worth fetching with the entry at *at*, which is the first, or nothing where that is large."""
+        """Yield what is worth fetching with the entry at *at*, which is the first, or nothing where that is large."""
         budget = AT_ONCE_BYTES
         for number, entry in enumerate(self._entries[at : at + AT_ONCE_FILES]):
             if entry.size <= budget and "\n" not in entry.key:

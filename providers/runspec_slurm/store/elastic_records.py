@@ -20,14 +20,14 @@ LINE = re.compile(rb"\./(\d+)/changes/\d+:(.*)")
 
 
 def over(shelf: WorkspaceStore, run: str, record: Mapping[str, Any], ended: Status) -> Status:
-    """Give how the run has ended: as *ended* says, unless its nodes know better."""
+    """Return how the run has ended: as *ended* says, unless its nodes know better."""
     count = record["count"] // (record["elastic"]["max"] if record.get("elastic") else 1)
     found = elastic_end(record, count, lambda path: shelf.read("runs", run, *path.split("/")))
     return ended if found is None else elastic_status(found, ended.nodes)
 
 
 def changes(shelf: WorkspaceStore, run: str) -> list[MembershipChange]:
-    """Give the changes of an elastic job by one command, or by none where the workspace is here."""
+    """Return the changes of an elastic job by one command, or by none where the workspace is here."""
     if there := shelf.nearby(lambda near: near.changes(run, MOST)):
         text = there[0]
     else:

@@ -33,7 +33,7 @@ RULE = (
 
 
 def steps(spec: Spec, facts: Facts) -> Iterator[Step]:
-    """Give the steps that put up what jobs share: our part of the job, and folders."""
+    """Yield the steps that put up what jobs share: our part of the job, and folders."""
     yield _upload("inside", "upload what runs in the job", INSIDE, {"$inside": INSIDE_SHA256})
     for mount in spec.mounts:
         if mount.scheme == "file":
@@ -50,7 +50,7 @@ def _upload(step: str, title: str, key: str, content: Any) -> Step:
 
 
 def record(spec: Spec, run: str, facts: Facts) -> Step:
-    """Give the step that writes down what the job is to do, and makes the folder that it prints to.
+    """Return the step that writes down what the job is to do, and makes the folder that it prints to.
 
     Slurm opens a job's output before the job begins: where there is no folder for it, the job fails and no
     log says so. Whoever can read the workspace can take the run up by the record.
@@ -62,7 +62,7 @@ def record(spec: Spec, run: str, facts: Facts) -> Step:
 
 
 def described(spec: Spec, run: str, facts: Facts) -> dict[str, Any]:
-    """Give what runspec_agent reads, and this provider's client."""
+    """Return what runspec_agent reads, and this provider's client."""
     own = {
         "array": tasks_in_all(spec) > 1,
         "argv": list(sbatch_argv.words(spec, run, facts)),
@@ -87,7 +87,7 @@ def described(spec: Spec, run: str, facts: Facts) -> dict[str, Any]:
 
 
 def _mounts(spec: Spec, run: str, facts: Facts) -> list[dict[str, Any]]:
-    """Give the mounts of the record; folders of shared file systems by their places on the cluster."""
+    """Return the mounts of the record; folders of shared file systems by their places on the cluster."""
     options: SlurmOptions = facts.options
     found: list[dict[str, Any]] = job_record(spec, run, facts)["mounts"]
     for mount in found:
@@ -98,7 +98,7 @@ def _mounts(spec: Spec, run: str, facts: Facts) -> list[dict[str, Any]]:
 
 
 def secrets(spec: Spec, run: str, facts: Facts) -> Iterator[Step]:
-    """Give the step that puts the secrets into a file that nobody else can read, where there are some."""
+    """Yield the step that puts the secrets into a file that nobody else can read, where there are some."""
     options: SlurmOptions = facts.options
     if spec.secrets:
         key = of_run(run, "secrets")

@@ -22,7 +22,7 @@ class LocalWorkspace:
         self.workspace = workspace
 
     def path(self, *parts: str) -> str:
-        """Give where a key is; "~/" at the beginning of the workspace means what it means in `shelf.WHERE`."""
+        """Return where a key is; "~/" at the beginning of the workspace means what it means in `shelf.WHERE`."""
         home, rest = os.environ.get("HOME", ""), self.workspace
         if rest == "~" or rest.startswith("~/"):
             rest = home + rest[1:]
@@ -43,20 +43,20 @@ class LocalWorkspace:
             return None
 
     def look(self, run: str) -> str | None:
-        """Give what `looking.LOOK` tells of *run*; None without its record."""
+        """Return what `looking.LOOK` tells of *run*; None without its record."""
         base = self.path("runs", run)
         if not _is_file(os.path.join(base, "record.json")):
             return None
         return "".join(f"{line}\n" for line in _lines(base))
 
     def notes(self, run: str, names: Iterable[str]) -> str:
-        """Give each line of these files of *run* behind the file's name, as `looking.NOTES` does."""
+        """Return each line of these files of *run* behind the file's name, as `looking.NOTES` does."""
         found = ((name, _read(self.path("runs", run, name))) for name in names)
         lines = ((name, line) for name, text in found for line in _text(text).splitlines())
         return "".join(f"{name}:{line}\n" for name, line in lines)
 
     def changes(self, run: str, most: int) -> bytes:
-        """Give the records of the last changes of *run*, each behind its file's name, as `seats.CHANGES` does."""
+        """Return the records of the last changes of *run*, each behind its file's name, as `seats.CHANGES` does."""
         base = self.path("runs", run, "elastic")
         tasks = (f"./{task}/changes" for task in _names(base))
         paths = (f"{at}/{name}" for at in tasks for name in _names(os.path.join(base, at)))
@@ -115,7 +115,7 @@ def _read(path: str) -> bytes | None:
 
 
 def _size(path: str) -> int | None:
-    """Give how long a file is, which is opened: an NFS client asks then how long it is by now."""
+    """Return how long a file is, which is opened: an NFS client asks then how long it is by now."""
     try:
         with open(path, "rb") as stream:
             return os.fstat(stream.fileno()).st_size

@@ -162,11 +162,11 @@ class WorkspaceStore:
 
     @staticmethod
     def entered(script: str) -> str:
-        """Give *script* to be run in the workspace, which is its first argument and is made if need be."""
+        """Return *script* to be run in the workspace, which is its first argument and is made if need be."""
         return ENTER + script
 
     def nearby(self, do: Callable[[LocalWorkspace], Found]) -> tuple[Found] | None:
-        """Give what *do* finds without a shell; None where the shell is to be asked."""
+        """Return what *do* finds without a shell; None where the shell is to be asked."""
         if self.near is not None:
             with contextlib.suppress(OSError):
                 return (do(self.near),)
@@ -185,13 +185,13 @@ class WorkspaceStore:
         return None if found is None else int(found)
 
     def part(self, key: str, start: int, count: int) -> bytes | None:
-        """Give *count* bytes from *start*, fewer at the end."""
+        """Return *count* bytes from *start*, fewer at the end."""
         if found := self.nearby(lambda near: near.part(_key(key), start, count)):
             return found[0]
         return self.look(f"read {key}", PART, _key(key), str(start + 1), str(count))
 
     def parts(self, wanted: Sequence[tuple[str, int, int]]) -> list[bytes] | None:
-        """Give *count* bytes from *start* of each key, by one command; None when not all are there."""
+        """Return *count* bytes from *start* of each key, by one command; None when not all are there."""
         if self.near is not None:
             each = [self.part(key, start, count) or b"" for key, start, count in wanted]
             whole = all(len(e) == count for e, (_, _, count) in zip(each, wanted, strict=True))
@@ -261,17 +261,17 @@ class WorkspaceStore:
         self.change(f"remove {key}", REMOVE_TREE, key, name, timeout_s=timing.GONE_S)
 
     def listing(self, folder: str, *like: str) -> list[Entry]:
-        """Give the files below *folder*; with two patterns of paths *like*, those that are like one."""
+        """Return the files below *folder*; with two patterns of paths *like*, those that are like one."""
         script = LIST_LIKE if like else LIST
         found = self.look(f"list {folder}", script, _key(folder), *like)
         return [entry for entry in map(_entry, (found or b"").splitlines()) if entry is not None]
 
     def holds_runs(self) -> bool:
-        """Say whether the workspace is there, and has ever had a run."""
+        """Return whether the workspace is there, and has ever had a run."""
         return self.look("look for runs", HOLDS_RUNS) is not None
 
     def folders(self, folder: str) -> list[str]:
-        """Give the names directly below *folder*."""
+        """Return the names directly below *folder*."""
         return (self.look(f"list {folder}", FOLDERS, _key(folder)) or b"").decode().split("\n")[:-1]
 
 
@@ -282,14 +282,14 @@ def _entry(line: bytes) -> Entry | None:
 
 
 def _key(*parts: str) -> str:
-    """Give a path below the workspace; nothing of ours has another."""
+    """Return a path below the workspace; nothing of ours has another."""
     key = "/".join(parts)
     assert KEY.fullmatch(key), f"BUG: {key} is no key"
     return key
 
 
 def part_name() -> str:
-    """Give what a file is called until it is whole; `runspec_agent.store.folder` has the same names, and lists none."""
+    """Return the name of a file until it is complete; `runspec_agent.store.folder` uses and hides the same names."""
     return f".rs-{secrets.token_hex(8)}.part"
 
 
@@ -300,7 +300,7 @@ def _summed(blocks: Iterable[bytes], digest: hashlib._Hash) -> Iterator[bytes]:
 
 
 def _way(why: str) -> str | None:
-    """Give what to do about what a file system has refused."""
+    """Return what to do about what a file system has refused."""
     for said, way in (
         ("No space left", "free some space, or name a workspace on another file system"),
         ("Disk quota exceeded", "free some space, or name a workspace on another file system"),

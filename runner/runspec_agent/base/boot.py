@@ -1,8 +1,9 @@
-"""The first thing that runs in a job on a service with an object store: it gets the zipapp and becomes it.
+"""Fetch the agent's zipapp from an object store and run it: the first program of a job on such a service.
 
-It travels inside the request, so it is one file, small, and imports nothing of ours; `bucket` builds on it. Requests
-are signed as https://docs.aws.amazon.com/IAM/latest/UserGuide/reference_sigv-create-signed-request.html says, with
-the credentials that the machine hands to its containers. Certificates are always verified.
+This file travels inside the request that submits the job, so it is small and imports no other module of runspec;
+`store.base` builds on it. Requests are signed as
+https://docs.aws.amazon.com/IAM/latest/UserGuide/reference_sigv-create-signed-request.html describes, with the
+credentials that the machine provides to its containers. Certificates are always verified.
 """
 
 import base64
@@ -39,8 +40,8 @@ BUNDLES = (
     "/etc/ssl/cert.pem",
     sys.prefix + "/ssl/cacert.pem",
 )
-SKEW_S = 60  # what clocks may differ by before it is mentioned
-# The domain of a region's services, by what its name begins with; that of all others is amazonaws.com.
+SKEW_S = 60  # a smaller difference between the clocks is not mentioned
+# The domain of the services of a region, by the beginning of the region's name; all others use amazonaws.com.
 # https://docs.aws.amazon.com/general/latest/gr/rande.html
 DOMAINS = {
     "cn-": "amazonaws.com.cn",
@@ -57,12 +58,14 @@ HOSTS = {"container": "http://169.254.170.2", "machine": "http://169.254.169.254
 Pairs = Sequence[Tuple[str, str]]
 Keys = Tuple[str, str, Optional[str]]
 _trusted: List[ssl.SSLContext] = []
-_kept: Dict[str, Tuple[float, Keys]] = {}  # whole tuples: many threads read while one renews
+_kept: Dict[
+    str, Tuple[float, Keys]
+] = {}  # replaced as a whole: many threads read it while one renews it
 _renewing = threading.Lock()
 
 
 class Ask(NamedTuple):
-    """A request; *body* is bytes, or a function that opens *size* bytes of SHA-256 *digest* anew for every try."""
+    """A request; *body* is bytes, or a function that opens *size* bytes of SHA-256 *digest* again for each attempt."""
 
     method: str
     key: str
@@ -85,14 +88,14 @@ def whole(answer: http.client.HTTPResponse) -> Answer:
 
 
 def skew_s(answer: Answer) -> float:
-    """Return by how many seconds the server's clock is ahead of this machine's; 0 below SKEW_S."""
+    """Return by how many seconds the server's clock is ahead of this machine's; 0 for less than SKEW_S."""
     date = parsedate(answer.headers["Date"] or "")
     ahead = calendar.timegm(date) - time.time() if date else 0.0
     return ahead if abs(ahead) > SKEW_S else 0.0
 
 
 def skewed(answer: Answer) -> str:
-    """Return what to add to the message about a refusal: by how much the clocks differ, or nothing."""
+    """Return what to add to the message about a refused request: how far the clocks differ, or an empty string."""
     ahead = skew_s(answer)
     text = "; the clock of this machine is {:.0f} minutes {} the server's"
     return text.format(abs(ahead) / 60, "behind" if ahead > 0 else "ahead of") if ahead else ""
@@ -107,10 +110,11 @@ class Untrusted(ValueError):
 
 
 def trusted() -> ssl.SSLContext:
-    """Return a context that verifies by the CA certificates of this image, wherever it has them.
+    """Return an SSL context that verifies with the CA certificates of this image, wherever they are.
 
-    OpenSSL looks in one place, or where SSL_CERT_FILE and SSL_CERT_DIR say. A Python that was not built for the image
-    (conda's, uv's) may look in another place than the image has them in. Raises Untrusted where there are none.
+    OpenSSL looks in one place, or where SSL_CERT_FILE and SSL_CERT_DIR point. A Python that was not built for the
+    image (conda's, uv's) may look in another place than the one the image uses. Raise Untrusted if no certificates
+    are found.
     """
     if not _trusted:
         found = ssl.create_default_context()
@@ -122,7 +126,7 @@ def trusted() -> ssl.SSLContext:
             bundles = [b for b in BUNDLES if os.path.isfile(b) and os.path.getsize(b)]
             if not bundles:
                 raise Untrusted(
-                    "no CA certificates in this image: install ca-certificates, or set SSL_CERT_FILE to a bundle"
+                    "this image has no CA certificates: install ca-certificates, or set SSL_CERT_FILE to a bundle"
                 )
             found.load_verify_locations(bundles[0])
         _trusted.append(found)
@@ -138,8 +142,8 @@ class Verified(http.client.HTTPSConnection):
             if isinstance(error, ssl.SSLError) and "VERIFY_FAILED" not in str(error):
                 raise
             told = (
-                "the certificate of {} is not trusted: {}; SSL_CERT_FILE can name a bundle with its CA, "
-                "and the clock of this machine says {}"
+                "the certificate of {} is not trusted: {}; set SSL_CERT_FILE to a bundle with its CA,  "
+                "and check the clock of this machine, which shows {}"
             )
             now = time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime())
             late = "not yet valid" in text or "expired" in text
@@ -147,7 +151,7 @@ class Verified(http.client.HTTPSConnection):
 
 
 def connection(https: bool, host: str, timeout_s: float) -> http.client.HTTPConnection:
-    """Return a connection to *host*; by https, through the proxy of HTTPS_PROXY unless NO_PROXY names the host."""
+    """Return a connection to *host*; for HTTPS, through the proxy in HTTPS_PROXY unless NO_PROXY lists the host."""
     if not https:
         return http.client.HTTPConnection(host, timeout=timeout_s)
     found = _proxy(host)
@@ -174,7 +178,7 @@ def _proxy(host: str) -> str:
 
 
 def fetch(url: str, method: str = "GET", headers: Optional[Dict[str, str]] = None) -> bytes:
-    """Return the body of a plain request; the services of the machine itself answer at once."""
+    """Return the body of a plain HTTP response, from services of the machine itself, which answer at once."""
     parts = urllib.parse.urlsplit(url)
     link = connection(parts.scheme == "https", parts.netloc, 5)
     try:
@@ -191,9 +195,10 @@ def fetch(url: str, method: str = "GET", headers: Optional[Dict[str, str]] = Non
 
 
 def credentials() -> Keys:
-    """Return (key, secret, token): of the environment, of the container's role, or of the machine's.
+    """Return (key, secret, token) from the environment, the container's role or the machine's role.
 
     https://docs.aws.amazon.com/sdkref/latest/guide/feature-container-credentials.html
+
     https://docs.aws.amazon.com/AWSEC2/latest/UserGuide/instance-metadata-security-credentials.html
     """
     env = os.environ.get
@@ -231,7 +236,7 @@ def _asked(env: Mapping[str, str]) -> Dict[str, Any]:
     if not isinstance(found, dict) or not all(
         isinstance(found.get(word), str) and found[word] for word in wanted
     ):
-        raise ValueError("the machine has no credentials of its role to give")
+        raise ValueError("the machine has no role that provides credentials")
     return found
 
 
@@ -244,10 +249,10 @@ class Store:
 
     tries = TRIES
     timeout_s = 60.0
-    ahead_s = 0.0  # by how much the store's clock is ahead, once it has refused ours
+    ahead_s = 0.0  # by how many seconds the store's clock is ahead, once it has refused a request because of the clock
 
     def __init__(self, env: Mapping[str, str] = os.environ) -> None:
-        # Python 3.6 without a locale reads variables as ASCII, and escapes the rest.
+        # Python 3.6 without a locale decodes variables as ASCII and escapes all other bytes.
         where = env["RUNSPEC_STORE"].encode("utf-8", "surrogateescape").decode("utf-8")
         self.bucket, _, self.prefix = where[len("s3://") :].partition("/")
         self.region = env["RUNSPEC_REGION"]
@@ -258,9 +263,10 @@ class Store:
         self.https, self.host = parts.scheme == "https", parts.netloc
 
     def send(self, ask: Ask, take: Callable[[http.client.HTTPResponse], Any] = whole) -> Any:
-        """Return what *take* makes of the answer; tried again while the store is busy, silent or breaks off.
+        """Return what *take* makes of the answer; repeat the request while the store is busy, silent or breaks off.
 
-        Where the store refuses this machine's clock, requests are signed by the store's time from then on.
+        If the store refuses a request because of this machine's clock, later requests are signed with the store's
+        time.
         """
         for count in range(1, self.tries):
             try:
@@ -280,7 +286,7 @@ class Store:
             return False
         before, self.ahead_s = self.ahead_s, skew_s(answer)
         if not before and self.ahead_s:
-            text = "runspec: requests are signed by the store's time" + skewed(answer)
+            text = "runspec: requests are signed with the store's time" + skewed(answer)
             print(text, file=sys.stderr)
         return abs(self.ahead_s - before) > SKEW_S
 
@@ -297,11 +303,11 @@ class Store:
             else:
                 link.request(ask.method, url, ask.body, headers)
             answer = link.getresponse()
-        except BaseException:  # whatever it is goes on; the connection does not
+        except BaseException:  # any error goes on to the caller; the connection is closed
             link.close()
             raise
         if link.sock is not None:
-            link.sock.close()  # in fact when the answer has been read
+            link.sock.close()  # takes effect when the answer has been read
         return answer
 
     def _path(self, ask: Ask) -> Tuple[str, str]:
@@ -349,25 +355,25 @@ def main() -> None:
     try:
         answer = Store().send(Ask("GET", "inside/{}.pyz".format(wanted)))
     except Untrusted as error:
-        sys.exit(_told(str(error), error.code))
+        sys.exit(_print_error(str(error), error.code))
     except (OSError, ValueError, LookupError, http.client.HTTPException) as error:
-        sys.exit(_told("the store cannot be reached: {}".format(error), LOST))
+        sys.exit(_print_error("cannot reach the store: {}".format(error), LOST))
     if answer.status != 200:
         busy = answer.status in PASSING
-        text = "the store answers {}{}".format(answer.status, skewed(answer))
-        sys.exit(_told(text, LOST if busy else 1))
+        text = "the store answered with status {}{}".format(answer.status, skewed(answer))
+        sys.exit(_print_error(text, LOST if busy else 1))
     if hashlib.sha256(answer.body).hexdigest() != wanted:
-        sys.exit(_told("what came is not what was put there", 1))
+        sys.exit(_print_error("its SHA-256 differs from that of the file that was uploaded", 1))
     try:
         _become(answer.body)
     except OSError as error:
         where = error.filename or tempfile.tempdir or "TMPDIR"
-        text = "{}: {}; TMPDIR can name another folder".format(where, error.strerror or error)
-        sys.exit(_told(text, 1))
+        text = "{}: {}; set TMPDIR to another folder".format(where, error.strerror or error)
+        sys.exit(_print_error(text, 1))
 
 
 def _become(zipapp: bytes) -> None:
-    """Give this process to *zipapp*, in a folder that `booted` takes away. Signals wait until it can take them."""
+    """Replace this process by *zipapp*, in a folder that `boot_folder` removes; signals are blocked until then."""
     signal.pthread_sigmask(signal.SIG_BLOCK, HELD)
     _sweep(tempfile.gettempdir())
     folder = _locked_folder()
@@ -378,20 +384,20 @@ def _become(zipapp: bytes) -> None:
         os.environ.update(RUNSPEC_INSIDE=path, RUNSPEC_BOOT=folder)
         os.environ.setdefault("RUNSPEC_SCRATCH", folder)
         os.execv(sys.executable, [sys.executable, "-IS", path, "job", "--", *sys.argv[1:]])
-    finally:  # nobody comes here but with an error
+    finally:  # reached only after an error
         shutil.rmtree(folder, ignore_errors=True)
 
 
 def _locked_folder() -> str:
     """Make a folder and lock it for as long as this process lives, whatever program it becomes.
 
-    Where the file system has no such locks, nobody else gets one either, and the folder is nobody's to take away.
+    On a file system without such locks, no process can lock the folder, so no other job removes it.
     """
     while True:
         folder = tempfile.mkdtemp(prefix=PREFIX)
         try:
             lock = os.open(folder, os.O_RDONLY)
-        except FileNotFoundError:  # as below
+        except FileNotFoundError:  # the error is handled below
             continue
         os.set_inheritable(lock, True)
         try:
@@ -401,33 +407,33 @@ def _locked_folder() -> str:
         try:
             os.stat(folder)
             return folder
-        except FileNotFoundError:  # another process took it for one that was left: see _sweep
+        except FileNotFoundError:  # another process took it for an abandoned folder: see _sweep
             os.close(lock)
 
 
 def _sweep(base: str) -> None:
-    """Take away what killed jobs of this user have left below *base*: the folders whose locks are free."""
+    """Remove the folders below *base* that killed jobs of this user left behind: those whose locks are free."""
     try:
         names = os.listdir(base)
-    except OSError:  # it is not for us to read
+    except OSError:  # this user may not read it
         return
     for path in [os.path.join(base, name) for name in names if name.startswith(PREFIX)]:
         try:
             lock = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
-        except OSError:  # it is somebody else's, or has just gone
+        except OSError:  # it belongs to another user, or has just been removed
             continue
         try:
             if os.fstat(lock).st_uid == os.geteuid():
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
                 shutil.rmtree(path, ignore_errors=True)
-        except OSError:  # its job lives, or there are no locks
+        except OSError:  # its job is still running, or there are no locks
             pass
         finally:
             os.close(lock)
 
 
-def _told(what: str, code: int) -> int:
-    print("runspec: cannot get what runs the job: {}".format(what), file=sys.stderr)
+def _print_error(what: str, code: int) -> int:
+    print("runspec: cannot fetch the agent: {}".format(what), file=sys.stderr)
     return code
 
 

@@ -1,4 +1,4 @@
-"""The folder that `boot` has made for this process, which takes it away. The next boot does so for a killed one."""
+"""The temporary folder that `boot` made for this process. A later job removes it if this process is killed."""
 
 import contextlib
 import signal
@@ -7,14 +7,14 @@ from typing import Iterator, MutableMapping, Optional
 
 from runspec_agent.base import files
 
-HELD = (signal.SIGTERM, signal.SIGINT)  # as boot has left them: blocked
+HELD = (signal.SIGTERM, signal.SIGINT)  # blocked by boot
 
 
 @contextlib.contextmanager
 def folder(env: MutableMapping[str, str]) -> Iterator[None]:
-    """Take the folder away in the end, where *env* names one. A signal ends this process as any other error would.
+    """Remove the folder that *env* names, if any, at the end. A signal ends this process as any other error would.
 
-    A lock on it is held by an open file of this process until then: see `boot`.
+    Until then, an open file of this process holds a lock on the folder: see `boot`.
     """
     path = env.pop("RUNSPEC_BOOT", None)
     if path is None:

@@ -1,12 +1,12 @@
-"""What ends a node, and the codes that services and other nodes act on."""
+"""The error that ends a node, and the exit codes that services and other nodes act on."""
 
-USAGE = 2  # the words are wrong: trying again does not help
-LOST = 75  # a node did not come, or went away: trying again may help
-STOPPED = 143  # 128 + SIGTERM, as the schedulers' "was it reclaimed?" rules expect
+USAGE = 2  # the arguments or settings are wrong: another attempt does not help
+LOST = 75  # a node was lost or never joined: another attempt may help
+STOPPED = 143  # 128 + SIGTERM, as schedulers expect of a preempted job
 
 
 class Failure(Exception):
-    """What ends this node: one line for stderr, and the exit code."""
+    """The error that ends this node, with one line for stderr and the exit code."""
 
     def __init__(self, message: str, code: int = USAGE) -> None:
         super().__init__(message)

@@ -1,4 +1,4 @@
-"""Writing and reading small records that other nodes look at: whole or not at all."""
+"""Read and write small records that other nodes read; a reader sees either the old content or all of the new."""
 
 import errno
 import itertools
@@ -12,11 +12,11 @@ _counter = itertools.count()
 
 
 def write(path: str, content: bytes, mode: int = 0o600, durable: bool = False) -> None:
-    """Put *content* at *path* in one moment; *durable*: on the disk, for what outlives the job.
+    """Replace the file at *path* by *content* atomically; with *durable*, flush it to the disk.
 
-    A new name in the directory also refreshes what an NFS client believes the directory to hold,
-    so a node that writes its heartbeat this way sees the others' new files at once, not after the
-    attribute cache's up to 60 s (nfs(5), acdirmax).
+    Creating a new name in the directory also refreshes the directory listing that an NFS client caches, so a node
+    that writes its heartbeat this way sees new files of other nodes at once, not only after the attribute cache
+    expires after up to 60 s (nfs(5), acdirmax).
     """
     part = "{}.{}.{}.part".format(path, os.getpid(), next(_counter))
     handle = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, mode)
@@ -37,7 +37,7 @@ def write_record(path: str, record: Record, durable: bool = False) -> None:
 
 
 def read_record(path: str) -> Optional[Record]:
-    """Return None when there is no such file."""
+    """Return the record at *path*, or None if the file does not exist."""
     content = read(path)
     if content is None:
         return None
@@ -55,15 +55,15 @@ def read(path: str) -> Optional[bytes]:
 
 
 def local(text: str) -> str:
-    """Return *text*, which is UTF-8 on other machines, as this one names files and variables.
+    """Return *text*, a UTF-8 name from another machine, as this machine writes names of files and variables.
 
-    They differ for Python 3.6 in an image without a locale, where names are ASCII and bytes beyond are escaped.
+    The two differ for Python 3.6 in an image without a locale, where names are ASCII and other bytes are escaped.
     """
     return os.fsdecode(text.encode("utf-8", "surrogateescape"))
 
 
 def text(name: str) -> str:
-    """Return what *name* of a file is elsewhere. Raise UnicodeError when it is no UTF-8."""
+    """Return the file name *name* as other machines write it. Raise UnicodeError if it is not valid UTF-8."""
     return os.fsencode(name).decode("utf-8")
 
 
@@ -75,15 +75,15 @@ def remove(path: str) -> None:
 
 
 def fresh_folder(prefix: str) -> str:
-    """Make a folder that is this user's alone, where programs put what is for now, and return its path.
+    """Make a temporary folder that only this user can read, and return its path.
 
-    The places are those of `tempfile`, which reads a tenth of the standard library first; before them comes the one
-    that who started us will take away, should we not come to it.
+    The candidates are those of `tempfile`, which is not used because it imports a tenth of the standard library. The
+    first candidate is $RUNSPEC_SCRATCH, which the process that started this one removes even if this one is killed.
     """
     known = ("RUNSPEC_SCRATCH", "TMPDIR", "TEMP", "TMP")
     named = [os.environ[name] for name in known if os.environ.get(name)]
     refused: Optional[OSError] = None
-    for base in (*named, "/tmp", "/var/tmp", "/usr/tmp", os.getcwd()):  # noqa: S108 - by a name that nobody guesses
+    for base in (*named, "/tmp", "/var/tmp", "/usr/tmp", os.getcwd()):  # noqa: S108 - the name is random
         path = os.path.join(os.path.abspath(base), prefix + os.urandom(8).hex())
         try:
             os.mkdir(path, 0o700)
@@ -91,11 +91,11 @@ def fresh_folder(prefix: str) -> str:
             refused = refused or error
         else:
             return path
-    raise refused or OSError(errno.ENOENT, "no folder for what is for now")
+    raise refused or OSError(errno.ENOENT, "no folder for temporary files can be made")
 
 
 def remove_tree(path: str) -> None:
-    """Remove a folder and all that is in it, as far as that goes; links lead nowhere here."""
+    """Remove a folder and everything in it, ignoring errors; symbolic links are removed, not followed."""
     for folder, folders, names in os.walk(path, topdown=False):
         for name in names:
             _gone(os.unlink, os.path.join(folder, name))

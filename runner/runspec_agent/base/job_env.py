@@ -1,4 +1,4 @@
-"""The environment contract of a job, read once: what the provider tells the nodes in RUNSPEC_* variables."""
+"""The settings of a job, which the provider passes to its nodes in RUNSPEC_* variables."""
 
 import os
 import socket
@@ -25,15 +25,16 @@ __all__ = [
 ]
 
 LAUNCHES = ("none", "mpi", "torchrun")
-# Where a service starts the nodes of a task together. What Azure Batch calls them:
+# Variables for services that start the nodes of a task together, each with the variable of Azure Batch that it stands
+# for:
 # https://learn.microsoft.com/en-us/azure/batch/batch-compute-node-environment-variables
-NODE_NAMES = "RUNSPEC_NODE_NAMES"  # addresses with commas, as AZ_BATCH_HOST_LIST has them
-MAIN = "RUNSPEC_MAIN"  # address:port of the main node, as AZ_BATCH_MASTER_NODE has it
-IS_MAIN = "RUNSPEC_IS_MAIN"  # "true" or "false", as AZ_BATCH_IS_CURRENT_NODE_MASTER has it
-NODE_ID = "RUNSPEC_NODE_ID"  # of the node, as AZ_BATCH_NODE_ID has it
+NODE_NAMES = "RUNSPEC_NODE_NAMES"  # addresses separated by commas: AZ_BATCH_HOST_LIST
+MAIN = "RUNSPEC_MAIN"  # address:port of the main node: AZ_BATCH_MASTER_NODE
+IS_MAIN = "RUNSPEC_IS_MAIN"  # "true" or "false": AZ_BATCH_IS_CURRENT_NODE_MASTER
+NODE_ID = "RUNSPEC_NODE_ID"  # id of this node: AZ_BATCH_NODE_ID
 TEAM_WORDS = (NODE_NAMES, MAIN, IS_MAIN, NODE_ID)
-LATE_S = 3600.0  # for the last machine to come
-LEASE_S = 120.0  # a node whose beat has stood still for so long is gone
+LATE_S = 3600.0  # how long to wait for the last node to join
+LEASE_S = 120.0  # a node is lost if its heartbeat has not changed for so long
 
 Number = TypeVar("Number", int, float)
 
@@ -46,18 +47,18 @@ class JobEnv(NamedTuple):
     rank: int
     nodes: int
     host: str  # unique among the nodes
-    leader: Optional[str]  # the host of rank 0; None: found at the meeting
+    leader: Optional[str]  # the host of rank 0; None: found in the rendezvous
     hostfile: Optional[str]
     slots: int  # processes per node
     launch: str
     meet: Optional[str]  # a directory that all nodes share
     meet_timeout_s: float
-    lease_s: float  # a node whose heartbeat has stood still for so long is gone
+    lease_s: float  # a node is lost if its heartbeat has not changed for so long
     grace_s: float  # between SIGTERM and SIGKILL
 
 
 def read(env: Mapping[str, str]) -> JobEnv:
-    """Raise Failure for a word that is not of its form, and for nodes that have nowhere to meet."""
+    """Return the settings in *env*. Raise Failure for an invalid value, and for several nodes without a rendezvous."""
     words = JobEnv(
         run=env.get("RUNSPEC_RUN", ""),
         attempt=_number(env, "ATTEMPT", 1, 1, int),
@@ -87,9 +88,7 @@ def _check(words: JobEnv) -> None:
     if any(letter.isspace() for letter in words.host):
         raise Failure("RUNSPEC_HOST: '{}' has white space in it".format(words.host))
     if words.nodes > 1 and words.launch != "none" and words.meet is None:
-        raise Failure(
-            "RUNSPEC_MEET, a directory that all nodes share, is needed for more than one node"
-        )
+        raise Failure("a job of several nodes needs RUNSPEC_MEET, a directory that all nodes share")
 
 
 def _number(

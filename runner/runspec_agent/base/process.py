@@ -1,6 +1,6 @@
-"""Running a program as the first process of a container should: signals go in, the exit code comes out, nothing stays.
+"""Run a program as the first process of a container should: pass signals on, return its exit code, leave no process.
 
-A shell in this place swallows SIGTERM, and a job loses what it would have saved.
+A shell in this place does not pass SIGTERM on, so the program could not save its state.
 """
 
 import os
@@ -28,7 +28,7 @@ def _find_prctl() -> Optional[Callable[[int, int], int]]:
     if not sys.platform.startswith("linux"):
         return None
     try:
-        import ctypes  # small builds of Python go without
+        import ctypes  # small builds of Python lack ctypes
 
         prctl = ctypes.CDLL(None).prctl
     except (ImportError, OSError, AttributeError):
@@ -45,16 +45,16 @@ def die_with_parent() -> None:
 
 
 def adopt_orphans() -> None:
-    """Become the parent of every descendant that loses its own, as process 1 is (PR_SET_CHILD_SUBREAPER in prctl(2)).
+    """Become the parent of every descendant whose parent has ended, as process 1 does (PR_SET_CHILD_SUBREAPER).
 
-    So nothing that a launcher leaves behind can get away, in a container or not.
+    So no process that a launcher leaves behind can escape, in a container or outside. See prctl(2).
     """
     if _PRCTL is not None:
         _PRCTL(PR_SET_CHILD_SUBREAPER, 1)
 
 
 class Pace:
-    """How long to wait before looking again: longer and longer, for a job that has run for hours can wait."""
+    """The time to wait between two looks: it grows, since a job that has run for hours can be polled less often."""
 
     def __init__(self, first_s: float = 0.1, longest_s: float = LONGEST_S) -> None:
         self.first_s = first_s
@@ -62,7 +62,7 @@ class Pace:
         self.start()
 
     def start(self) -> None:
-        """Begin anew: something has happened, and more may follow."""
+        """Return to short waits: something has happened, and more may follow."""
         self._began = time.monotonic()
 
     def pause_s(self) -> float:
@@ -99,7 +99,7 @@ class Signals:
         os.close(self._write)
 
     def leave(self) -> None:
-        """Be without them in a fork of this process, as any program begins; what comes in there is not for us."""
+        """Restore the default handlers in a fork of this process; signals that have arrived belong to the parent."""
         signal.set_wakeup_fd(-1)
         for number in self._old:
             signal.signal(number, signal.SIG_DFL)
@@ -107,7 +107,7 @@ class Signals:
         os.close(self._write)
 
     def wait(self, seconds: float) -> List[int]:
-        """Return what has come in, after *seconds* at most; a child's end wakes it up and is not listed."""
+        """Return the signals that arrived, after *seconds* at most; SIGCHLD ends the wait and is not listed."""
         ready, _, _ = select.select([self._read], [], [], seconds)
         if not ready:
             return []
@@ -117,7 +117,7 @@ class Signals:
 
 
 class Child:
-    """One program in a session of its own: a signal to our group reaches it once, through us."""
+    """A program in a session of its own: a signal to the agent's process group reaches it once, through the agent."""
 
     def __init__(
         self,
@@ -128,7 +128,7 @@ class Child:
         stdout: Output = None,
         stderr: Output = None,
     ) -> None:
-        """Raise Failure 127 or 126, as a shell would end, when *argv* cannot be started."""
+        """Start *argv*. Raise Failure with code 127 or 126, as a shell would exit, if it cannot be started."""
         self.code: Optional[int] = None
         self._kill_at: Optional[float] = None
         argv = list(argv)
@@ -141,7 +141,7 @@ class Child:
                 stdout=stdout,
                 stderr=stderr,
                 start_new_session=True,
-                preexec_fn=die_with_parent,  # noqa: PLW1509 - it takes no lock that a thread of ours could hold
+                preexec_fn=die_with_parent,  # noqa: PLW1509 - it takes no lock that another thread could hold
             )
         except FileNotFoundError:
             raise Failure("'{}': command not found".format(argv[0]), 127) from None
@@ -154,7 +154,7 @@ class Child:
             os.kill(self.pid, number)
 
     def stop(self, grace_s: float, number: int = signal.SIGTERM) -> None:
-        """Ask the program to end; `tick` kills what is still there *grace_s* later, counted from the first asking."""
+        """Send *number* to the program; `tick` kills its processes *grace_s* after the first call."""
         self.send(number)
         self._kill_in(grace_s)
 
@@ -163,7 +163,7 @@ class Child:
             self._kill_at = time.monotonic() + grace_s
 
     def give_up(self, grace_s: float) -> None:
-        """End the program because there is no sense in going on, not because we were asked to."""
+        """Stop the program because it cannot succeed any more; unlike `stop`, its exit code is not replaced by 143."""
         self.stop(grace_s)
 
     def tick(self) -> None:
@@ -173,7 +173,7 @@ class Child:
     def kill(self) -> None:
         try:
             os.killpg(self.pid, signal.SIGKILL)
-        except OSError:  # there is nobody left in it
+        except OSError:  # the process group is empty
             pass
 
     def finished(self, status: int) -> None:
@@ -187,9 +187,9 @@ class Child:
 
 
 def reap(children: Iterable[Child]) -> bool:
-    """Take the ends of all processes that have ended: ours, and orphans that were handed to us.
+    """Collect the exit statuses of all processes that have ended: children, and adopted orphans.
 
-    Return whether there are more that have not.
+    Return whether children are left that have not ended.
     """
     by_pid = {child.pid: child for child in children}
     while True:
@@ -204,8 +204,8 @@ def reap(children: Iterable[Child]) -> bool:
 
 
 def kill_rest(patience_s: float = 5.0) -> None:
-    """Kill whatever descends from this process, also what has left its group or session, and wait for the ends."""
-    if not reap(()):  # who has no child has no descendant, and /proc is long
+    """Kill all descendants of this process, also those in other groups or sessions, and wait for them."""
+    if not reap(()):  # without a child there is no descendant, and reading /proc takes long
         return
     until = time.monotonic() + patience_s
     while time.monotonic() < until:
@@ -215,14 +215,14 @@ def kill_rest(patience_s: float = 5.0) -> None:
         for pid in rest:
             try:
                 os.kill(pid, signal.SIGKILL)
-            except OSError:  # it was faster
+            except OSError:  # it has already ended
                 pass
         reap(())
         time.sleep(0.01)
 
 
 def descendants(pid: int) -> Set[int]:
-    """Return all processes under *pid*; none where there is no /proc."""
+    """Return the ids of all descendants of *pid*; an empty set if there is no /proc."""
     children: Dict[int, List[int]] = {}
     for entry in os.listdir("/proc") if os.path.isdir("/proc") else ():
         parent = _parent(entry) if entry.isdigit() else None
@@ -240,7 +240,7 @@ def descendants(pid: int) -> Set[int]:
 def _parent(pid: str) -> Optional[int]:
     try:
         with open("/proc/{}/stat".format(pid), "rb") as stream:
-            # proc(5): pid (name) state ppid; the name may hold anything, also brackets
+            # proc(5): pid (name) state ppid; the name may contain any character, also brackets
             return int(stream.read().rpartition(b")")[2].split()[1])
     except (OSError, IndexError):
         return None
@@ -252,11 +252,11 @@ def run(
     grace_s: float,
     each: Optional[Callable[[], Optional[Failure]]] = None,
 ) -> int:
-    """Stay with *child* until it ends, and return the exit code for this node; nothing of it is left then.
+    """Wait until *child* ends, and return the exit code for this node; no process of it is left then.
 
-    The code is the child's own, 128 + n after signal n, and 143 when a SIGTERM asked us to stop, whatever the child
-    made of that (torchrun makes it 1, which a scheduler could not tell from a failure). *each* is called several
-    times a second; a Failure it returns stops the child and is raised.
+    The code is the child's own, 128 + n after signal n, and 143 after a SIGTERM to the agent, even if the child ends
+    differently (torchrun exits with 1, which a scheduler would take for a failure). *each* is called several times a
+    second; a Failure that it returns stops the child and is raised.
     """
     asked = False
     failure: Optional[Failure] = None

@@ -1,6 +1,6 @@
-"""The formats of what lies in the store of a run, and what is said of one that a newer version has written.
+"""The formats of the records in a run's store, and the error for a record that a newer version wrote.
 
-What names no format has the first one, so records of versions that named none are understood: docs/upgrades.md.
+A record without a format has the first one, so records of versions that wrote none can be read: docs/upgrades.md.
 """
 
 from typing import Any, Dict
@@ -9,11 +9,14 @@ from runspec_agent.base.failure import USAGE, Failure
 
 RUN = "runspec.run/v1"
 ELASTIC = "runspec.elastic/v1"
-CLAIM = "runspec.claim/"  # a claim of this version is a plain word: the id of a job, or `cancelled`
+CLAIM = "runspec.claim/"  # a claim of this version is one word: the id of a job, or `cancelled`
 
 
 def check(found: Dict[str, Any], known: str, what: str) -> Dict[str, Any]:
-    """Return *found* without its format. Raise Failure where that is not *known*: the job cannot go on with it."""
+    """Return *found* without its format field.
+
+    Raise Failure if the format is not *known*, so the job cannot continue.
+    """
     its = found.pop("format", known)
     if its != known:
         raise Failure(newer(what, its, known), USAGE)
@@ -21,7 +24,10 @@ def check(found: Dict[str, Any], known: str, what: str) -> Dict[str, Any]:
 
 
 def holder(claim: bytes, what: str) -> str:
-    """Return who has claimed a run. Raise Failure where a newer version has done it, in a form of its own."""
+    """Return the id of the job that claimed a run.
+
+    Raise Failure if a newer version wrote the claim in another format.
+    """
     text = claim.decode("utf-8", "replace")
     if text.startswith(CLAIM):
         raise Failure(newer(what, text.split("\n", 1)[0], "a plain word"), USAGE)

@@ -1,4 +1,4 @@
-"""Building `container.requirements` into an environment of the job's own, at its start."""
+"""Build `container.requirements` into a virtual environment when the job starts."""
 
 import os
 import subprocess
@@ -9,7 +9,7 @@ from runspec_agent.base.job_env import USAGE, Failure
 
 
 def build(record: Mapping[str, Any], folder: str, env: Dict[str, str]) -> None:
-    """Make the environment below *folder* and put it first in *env*. Raise Failure when it cannot be made."""
+    """Make a virtual environment below *folder* and put it first in *env*. Raise Failure if that does not work."""
     import shutil
 
     made = os.path.join(folder, "env")
@@ -33,7 +33,11 @@ def build(record: Mapping[str, Any], folder: str, env: Dict[str, str]) -> None:
             [sys.executable, "-m", "venv", "--system-site-packages", made],
             [*pip, "install", "--requirement", wanted],
         ]
-    told = env if uv is not None else _told(env, built_with if record["build_constraints"] else "")
+    told = (
+        env
+        if uv is not None
+        else _build_env(env, built_with if record["build_constraints"] else "")
+    )
     print(
         "runspec: building the environment of {} requirements".format(len(record["requirements"]))
     )
@@ -46,9 +50,10 @@ def build(record: Mapping[str, Any], folder: str, env: Dict[str, str]) -> None:
     env["RUNSPEC_PYTHON"] = made + "/bin/python"
 
 
-def _told(env: Mapping[str, str], built_with: str) -> Dict[str, str]:
-    """Return what makes pip build old sources with *built_with*: before 25.3 only PIP_CONSTRAINT gets there.
+def _build_env(env: Mapping[str, str], built_with: str) -> Dict[str, str]:
+    """Return the variables with which pip builds old source distributions with *built_with*.
 
+    Before pip 25.3, only PIP_CONSTRAINT reaches these builds.
     https://pip.pypa.io/en/stable/user_guide/#constraints-files
     """
     if not built_with:
@@ -61,7 +66,7 @@ def _run(step: List[str], env: Mapping[str, str]) -> None:
     done = subprocess.run(step, env=dict(env), stdin=subprocess.DEVNULL, check=False)
     if done.returncode:
         raise Failure(
-            "the job's packages cannot be installed: {} exits with {}".format(
+            "the job's packages cannot be installed: {} exited with {}".format(
                 step[0], done.returncode
             ),
             USAGE,

@@ -1,19 +1,19 @@
-"""Which job of a run this is, by the variables of the service that runs it."""
+"""The identity of a job within its run, read from the variables of the service."""
 
 from typing import Any, Dict, Mapping, NamedTuple, Sequence
 
 
 class TaskIdentity(NamedTuple):
-    """Which job this is of all that the run is made of."""
+    """The task, rank and attempt of one job of a run."""
 
-    job: str  # the service's id of the whole; retries have the same
+    job: str  # the service's id of the whole job; it stays the same in later attempts
     task: int
     rank: int
     attempt: int
 
 
 def rename(env: Any) -> None:
-    """Give the service's variables the names of the contract, as RUNSPEC_WORDS says."""
+    """Copy variables of the service to the RUNSPEC_* names that RUNSPEC_WORDS maps to them."""
     for pair in env.get("RUNSPEC_WORDS", "").split():
         new, _, old = pair.partition("=")
         if old in env:
@@ -21,7 +21,7 @@ def rename(env: Any) -> None:
 
 
 def place(env: Mapping[str, str], record: Mapping[str, Any]) -> TaskIdentity:
-    """Find out which job this is: an array has one index for tasks and nodes together."""
+    """Return the identity of this job; an array has one index for tasks and nodes together."""
     job = env["RUNSPEC_JOB"].partition(":")[0].partition("#")[0]
     index = int(env.get("RUNSPEC_INDEX") or env.get("RUNSPEC_TASK") or "0")
     rank = int(env.get("RUNSPEC_RANK", "0"))
@@ -31,7 +31,7 @@ def place(env: Mapping[str, str], record: Mapping[str, Any]) -> TaskIdentity:
 
 
 def seat(of: TaskIdentity, record: Mapping[str, Any]) -> TaskIdentity:
-    """Return which node of which task *of* is, where every node that comes and goes is a task to the service.
+    """Return the task and rank of a node of an elastic job, which is a task of its own to the service.
 
     >>> seat(TaskIdentity("7", 5, 0, 1), {"nodes": 1, "elastic": {"min": 1, "max": 4}})
     TaskIdentity(job='7', task=1, rank=1, attempt=1)
@@ -43,9 +43,9 @@ def seat(of: TaskIdentity, record: Mapping[str, Any]) -> TaskIdentity:
 
 
 def values(sweep: Sequence[Any], task: int) -> Dict[str, str]:
-    """Return the sweep's values for *task*: the last parameter changes fastest.
+    """Return the parameter values of *task* in a sweep; the last parameter changes fastest.
 
-    Parameters that go together stand as a list of names, with a list of values for each place.
+    Parameters that change together are a list of names, with one list of values for each combination.
 
     >>> values([("lr", ["a", "b"]), ("seed", ["1", "2", "3"])], 4)
     {'seed': '2', 'lr': 'b'}

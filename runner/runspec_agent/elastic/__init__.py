@@ -1,1 +1,1 @@
-"""Elastic jobs: nodes that come and go meet in the store of the run, and no host has to stay for that."""
+"""Elastic jobs: nodes that join and leave a job through the store of its run, without a permanent host."""

@@ -1,7 +1,7 @@
-"""What changes of an elastic job's members have cost: seconds without a step, and steps that were done twice.
+"""Measure what membership changes of an elastic job cost: seconds without a step, and steps that were repeated.
 
-A program says how far it is by a line for each step that it has done, its number from 1, at the end of the file
-`RUNSPEC_PROGRESS`. Without that, the seconds are those in which no program ran. What is not known is None.
+A program reports its progress by a line for each step, with its number from 1, at the end of the file
+`RUNSPEC_PROGRESS`. Without these lines, the seconds are those in which no program ran. What is unknown is None.
 """
 
 import json
@@ -19,13 +19,14 @@ from runspec_agent.elastic.runtime import Turn
 from runspec_agent.store.base import Bucket
 
 CHANGES, PROGRESS = "changes/{:07}", "progress"
-EVERY_S = 10.0  # between two notes of how far it is, for a time when all nodes are lost
+EVERY_S = 10.0  # seconds between two records of the progress, for the case that all nodes are lost
 
 
 class Mark(NamedTuple):
-    """How far a program was, and when, in Unix time; *since* is the generation that did the step.
+    """The progress of a program: its last step, and when it was done in Unix time.
 
-    It is as far as is known of *generation*, and *over* says that nothing was done after it in that one.
+    *since* is the generation that did the step. *generation* is the one whose progress this is, as far as it is
+    known; with *over*, that generation did no later step.
     """
 
     step: Optional[int]
@@ -36,20 +37,24 @@ class Mark(NamedTuple):
 
 
 class Account:
-    """Kept by each node, and written down by the first of a generation.
+    """The cost of each membership change, computed by every node and written by the first node of a generation.
 
-    Nothing waits for the store before a program starts: what is written down then is written with the first look.
+    No program waits for the store: what has to be written at its start is written with the first `look`.
     """
 
     def __init__(self, bucket: Bucket, prefix: str, folder: str) -> None:
         self.bucket, self.prefix, self.folder = bucket, prefix, folder
-        self._last: Optional[Mark] = None  # of the generations before, as far as this node knows
+        self._last: Optional[Mark] = (
+            None  # the progress before this generation, as far as this node knows it
+        )
         self._turn: Optional[Turn] = None
         self._went: Tuple[Tuple[Node, str], ...] = ()
-        self._open: Optional[Dict[str, Any]] = None  # what is known of a change that is not over
-        self._told = False  # whether that was begun to be written down
-        self._exact = True  # whether `_last` is where the generation before has ended
-        self._owed: Dict[str, Dict[str, Any]] = {}  # what the store has not taken yet
+        self._open: Optional[Dict[str, Any]] = (
+            None  # what is known of a change that is not complete
+        )
+        self._told = False  # whether this node has begun to write the change
+        self._exact = True  # whether `_last` is where the generation before ended
+        self._owed: Dict[str, Dict[str, Any]] = {}  # records that are not in the store yet
         self._noted = 0.0
 
     @property
@@ -57,7 +62,7 @@ class Account:
         return os.path.join(self.folder, "progress")
 
     def begin(self, turn: Turn, view: View) -> None:
-        """Call it before the program of a generation starts."""
+        """Start measuring; called before the program of a generation starts."""
         self._turn, self._noted, self._told = turn, time.monotonic(), False
         files.write(self.path, b"", 0o666)
         if turn.rank > 0:
@@ -79,7 +84,7 @@ class Account:
         }
 
     def look(self) -> None:
-        """Call it often: the first step of a generation ends the gap before it."""
+        """Update the progress; called often, as the first step of a generation completes the change before it."""
         if self._turn is None or self._turn.rank > 0:
             return
         self._tell()
@@ -94,7 +99,7 @@ class Account:
             self._send()
 
     def end(self) -> None:
-        """Call it when the program of a generation has ended."""
+        """Stop measuring; called when the program of a generation has ended."""
         if self._turn is not None:
             self._tell()
             first = step_log.first(self.path) if self._open is not None else None
@@ -104,7 +109,7 @@ class Account:
         self._turn = self._open = None
 
     def _tell(self) -> None:
-        """Write down, once, who is there now, and whose steps count as those before."""
+        """Write, once, which nodes are members now, and from which generation the progress continues."""
         found, turn = self._open, self._turn
         if found is None or turn is None or self._told:
             return
@@ -114,7 +119,7 @@ class Account:
         if mark is not None:
             self._exact = mark.over and mark.generation == turn.generation - 1
             found["exact"], found["since"] = self._exact, mark.since
-            if mark.step is None:  # it may be that no program of this job tells its steps
+            if mark.step is None:  # perhaps no program of this job reports steps
                 found["gap_s"] = _between(mark.at, found["at"])
         went = [(dict(_who(node), why=self._why(node, how)), how) for node, how in self._went]
         found["left"] = [who for who, how in went if how == LEFT]
@@ -122,7 +127,7 @@ class Account:
         self._put(CHANGES.format(turn.generation), found)
 
     def _before(self, generation: int) -> Optional[Mark]:
-        """Return how far the job was: this node may not have been a member, or its program not have told."""
+        """Return the progress before *generation*, from the store if this node does not know it."""
         own = self._last
         if own is not None and own.step is not None and own.generation == generation - 1:
             return own
@@ -140,7 +145,7 @@ class Account:
 
     def _close(self, first: int, now: float) -> None:
         found, last = self._open, self._last
-        assert found is not None, "BUG: there is no change"
+        assert found is not None, "BUG: no change is being measured"
         self._open = None
         found["first_step"] = first
         if last is not None:
@@ -149,9 +154,9 @@ class Account:
         self._put(CHANGES.format(found["generation"]), found)
 
     def _note(self, over: bool) -> None:
-        """Note how far it is. Where the first node knows that no step was done, that is as far as it was before."""
+        """Record the progress. If the first node knows that no step was done, it is that of the generation before."""
         turn, found = self._turn, self._at()
-        assert turn is not None, "BUG: nothing runs"
+        assert turn is not None, "BUG: no generation is running"
         if found.step is not None or self._last is None or self._last.step is None:
             since = None if found.step is None else turn.generation
             self._last = found._replace(generation=turn.generation, over=over, since=since)
@@ -181,15 +186,15 @@ class Account:
                 content = json.dumps(self._owed[key], sort_keys=True).encode("ascii")
                 self.bucket.put(self.prefix + key, content)
                 del self._owed[key]
-        except Failure:  # later: the account of a change is not worth a job
+        except Failure:  # it is sent later: a job does not fail because of this record
             pass
 
 
 def _who(node: Node) -> Dict[str, Any]:
-    """Return a node as a user knows it; its id begins with its number."""
+    """Return the number and host of *node*, as users know it; its id begins with its number."""
     return {"node": int(node.id.partition("-")[0]), "host": node.host}
 
 
 def _between(before: float, now: float) -> Optional[float]:
-    """Return the seconds; None where the clocks of two machines do not agree on what came first."""
+    """Return the seconds from *before* to *now*, or None if the clocks of two machines disagree about the order."""
     return round(now - before, 3) if now >= before else None

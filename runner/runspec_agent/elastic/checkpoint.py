@@ -1,8 +1,8 @@
-"""What an elastic job keeps: the outputs of its first node, in one place, from which every generation begins.
+"""Save and restore the outputs of an elastic job: the first node saves them, and every generation starts from them.
 
-What counts stands in a note of its own for each save, the manifests of all outputs together, and the fence names the
-note that counts: so a generation that is over can make nothing count any more. An output's own manifest, for those who
-read outputs, follows it.
+Each save writes a note: one record with the manifests of all outputs. The fencing token names the note of the last
+valid save, so a node of an older generation cannot make its saves valid. After each save, every output also gets a
+manifest of its own, for programs that read outputs.
 """
 
 import json
@@ -18,13 +18,13 @@ from runspec_agent.store.manifest import MANIFEST, OBJECTS, Listed, Manifest, co
 from runspec_agent.transfer.output_saver import Output, Saver, restore
 
 KEPT = "kept/"
-RESTORED = "restored/{}/"  # the nodes of a generation that have all of what it begins from
-OVER = "a later generation has begun: what this one wrote since its last save is not kept"
+RESTORED = "restored/{}/"  # one record for each node of a generation that has restored all files
+OVER = "a later generation has begun: files written since this generation's last save are discarded"
 Manifests = Dict[str, Manifest]
 
 
 class CheckpointManifest:
-    """The outputs of one task. *prefix* is where its records lie, *below* where its outputs go."""
+    """The saved outputs of one task, with records below *prefix* and files below *below*."""
 
     def __init__(self, bucket: Bucket, prefix: str, below: str, task: int) -> None:
         self.bucket, self.prefix = bucket, prefix
@@ -37,23 +37,23 @@ class CheckpointManifest:
         self.folders[name], self._every_s[name], self._keep[name] = path, every_s, keep
 
     def listed(self, note: str) -> Manifests:
-        """Return what *note* names, for each output; nothing has been kept where it is empty."""
+        """Return the manifest of each output in *note*; an empty *note* stands for a job that has saved nothing."""
         if not note:
             return {}
         found = self.bucket.get(self.prefix + KEPT + note)
         if found is None:
-            raise Failure("what was kept as {} is gone".format(note), LOST)
+            raise Failure("the save {} does not exist any more".format(note), LOST)
         try:
             kept: Mapping[str, Any] = json.loads(found.decode("utf-8"))
             return {name: of(one, note) for name, one in kept.items()}
         except (ValueError, LookupError, TypeError) as error:
-            text = "what was kept as {} cannot be read: {}"
+            text = "the save {} cannot be read: {}"
             raise Failure(text.format(note, error), LOST) from error
 
     def restore(self, note: str) -> None:
-        """Make the folders hold what *note* names, and nothing else: all nodes begin from the same.
+        """Make the folders contain exactly the files of *note*, so that all nodes start from the same state.
 
-        Raises Failure where a file cannot be had as it was saved.
+        Raise Failure if a file is missing or differs from what was saved.
         """
         for name, manifest in self.listed(note).items():
             if name in self.folders:
@@ -68,12 +68,12 @@ class CheckpointManifest:
         return output
 
     def has_restored(self, generation: int, rank: int, note: str) -> None:
-        """Say that node *rank* has all of *note*, from which *generation* begins."""
+        """Record that node *rank* has restored all files of *note*, from which *generation* starts."""
         if note:
             self.bucket.put(self.prefix + RESTORED.format(generation) + str(rank), b"1")
 
     def saver(self, member: Member, generation: int, note: str, nodes: int = 1) -> "FencedSaver":
-        """Return what saves for *generation*, of so many *nodes*, which has begun from *note*."""
+        """Return a saver for *generation* with *nodes* nodes, which started from *note*."""
         kept = self.listed(note)
         saver = FencedSaver(self.bucket, member, generation, self.prefix + KEPT, note)
         saver.begun = {name: kept.get(name, Manifest()) for name in self.folders}
@@ -88,24 +88,26 @@ class CheckpointManifest:
 
 
 class FencedSaver(Saver):
-    """Saves for one generation, as long as that is the one that may write."""
+    """Save the outputs of one generation, as long as no later generation has begun."""
 
     def __init__(
         self, bucket: Bucket, member: Member, generation: int, prefix: str, note: str
     ) -> None:
         super().__init__(bucket)
         self.member, self.generation, self.prefix = member, generation, prefix
-        self.begun: Manifests = {}  # what there was when the generation began
+        self.begun: Manifests = {}  # the manifests when the generation began
         self.all_began: Callable[[], bool] = lambda: True
-        self._note = self._begun_note = note  # the one that counts
-        self._old: List[str] = []  # notes that do not
-        self._holding = True  # whether a node may still read what the generation began from
-        self._followed: Set[str] = set()  # outputs
+        self._note = self._begun_note = note  # the note of the last valid save
+        self._old: List[str] = []  # earlier notes
+        self._holding = (
+            True  # whether a node may still read the files that the generation started from
+        )
+        self._followed: Set[str] = set()  # the outputs whose own manifest is up to date
         self._count = 0
         self._committing = threading.Lock()
 
     def has_new(self) -> bool:
-        """Say whether something counts now that did not when the generation began."""
+        """Return whether this generation has made a valid save."""
         return any(
             contents(one.manifest.files) != contents(self.begun[one.name].files)
             for one in self.outputs
@@ -132,9 +134,10 @@ class FencedSaver(Saver):
         self._followed.add(output.name)
 
     def _follow(self, output: Output) -> None:
-        """Have the output's own manifest say what counts, unless a later generation's does.
+        """Update the output's own manifest to the last valid save, unless a later generation has written it.
 
-        Who read the version of one before the fence was raised does not replace one that came after it.
+        The write is conditional: a saver that read the manifest before the fencing token was raised cannot replace
+        one that a later generation wrote.
         """
         key = output.prefix + MANIFEST
         for _ in range(8):
@@ -147,12 +150,13 @@ class FencedSaver(Saver):
             text = output.manifest._replace(holder=mine).to_bytes()
             if self.bucket.swap(key, text, None if found is None else found[1]) is not None:
                 return
-        raise Failure("{} is written to by others all the time".format(key), LOST)
+        raise Failure("cannot update {}: other nodes kept changing it".format(key), LOST)
 
     def collect(self, output: Output) -> None:
-        """Whoever saved last may have been killed before the output's own manifest followed, which names what goes.
+        """Delete files of earlier saves, after the output's own manifest is up to date.
 
-        What counts, counts, whether it can be tidied up or not: the next save does so.
+        The node that saved last may have been killed before it updated that manifest, which names files to delete. An
+        error is ignored: the save is valid, and the next save deletes the files.
         """
         if output.name not in self._followed:
             self._follow(output)
@@ -164,7 +168,7 @@ class FencedSaver(Saver):
         output.collect(spared)
 
     def _spared(self, output: Output) -> Set[str]:
-        """A slow node may still read what the generation began from: that stays until all have it."""
+        """Return the objects to keep: a slow node may still be restoring the files that the generation started from."""
         if self._holding and self._note != self._begun_note:
             self._holding = bool(self._begun_note) and not self.all_began()
         if self._holding:
@@ -173,7 +177,7 @@ class FencedSaver(Saver):
         return set()
 
     def _forget(self) -> None:
-        """Empty the notes that count no more: a job may delete outputs alone."""
+        """Empty the notes of earlier saves; a job has permission to delete objects of outputs only."""
         with self._committing:
             while self._old:
                 self.bucket.put(self.prefix + self._old[-1], b"")
@@ -181,15 +185,15 @@ class FencedSaver(Saver):
 
 
 def _order(holder: str) -> int:
-    """Return the generation that wrote a manifest; none has written one of another form."""
+    """Return the generation that wrote a manifest; manifests of elastic jobs always contain it."""
     first = holder.partition("-")[0]
     return int(first) if first.isdigit() else 0
 
 
 def _drop(folder: str, entries: Listed) -> None:
-    """Remove what is not kept: a node that was not the first may have written its own.
+    """Remove files that are not in the save: this node may have written its own when it was not the first.
 
-    And what is in the way of files: folders in their place, and links, through which others would be written.
+    Also remove folders that are in the way of files, and links, through which files elsewhere would be written.
     """
     wanted = {files.local(name) for name in entries}
     for at, folders, names in os.walk(folder, topdown=False):

@@ -1,7 +1,7 @@
-"""The fence of an elastic job: which generation may write, and what was last written for good.
+"""The fencing token of an elastic job: which generation may write, and which save is the last valid one.
 
-A check before a write would not do: between both, a new generation may begin. So what makes a write count is itself a
-conditional write of this one record, and to raise the fence is another.
+A check before a write would not be enough, since a new generation may begin between the two. So a save becomes valid
+by a conditional write of this one record, and raising the token for a new generation is another conditional write.
 """
 
 import json
@@ -11,11 +11,11 @@ from runspec_agent.base import record_formats
 from runspec_agent.base.job_env import LOST, Failure
 
 FENCE = "fence"
-TRIES = 8  # while others write at the same moment
+TRIES = 8  # while other nodes write at the same moment
 
 
 class Ask(NamedTuple):
-    """A request below the prefix of a job: `put`, `fetch`, `swap` or `list`. The reply is what the store answers."""
+    """A request below the prefix of a job: `put`, `fetch`, `swap` or `list`. The reply is the store's answer."""
 
     verb: str
     key: str
@@ -28,24 +28,26 @@ Work = Generator[Ask, Any, Any]
 
 class FencingToken(NamedTuple):
     generation: int = 0
-    number: int = 0  # of writes: no two marks are equal
-    note: str = ""  # names what was written for good
+    number: int = 0  # counts the writes, so no two tokens are equal
+    note: str = ""  # the name of the last valid save
 
     def to_bytes(self) -> bytes:
         return json.dumps(self._asdict(), sort_keys=True).encode("ascii")
 
     @classmethod
     def of(cls, content: bytes) -> "FencingToken":
-        """Raise Failure for what is none."""
+        """Return the token in *content*. Raise Failure if it is not a valid token."""
         try:
             read = json.loads(content.decode("ascii"))
-            return cls(**record_formats.check(read, record_formats.ELASTIC, "the job's fence"))
+            return cls(
+                **record_formats.check(read, record_formats.ELASTIC, "the job's fencing token")
+            )
         except (ValueError, TypeError) as error:
-            raise Failure("the job's fence cannot be read: {}".format(error)) from error
+            raise Failure("the job's fencing token cannot be read: {}".format(error)) from error
 
 
 def looked() -> Work:
-    """Return the mark and its ETag."""
+    """Return the fencing token and its ETag."""
     found = yield Ask("fetch", FENCE)
     if found is None:
         return FencingToken(), None
@@ -53,7 +55,7 @@ def looked() -> Work:
 
 
 def raised(generation: int) -> Work:
-    """Have *generation* be the one that may write; False: a later one is already."""
+    """Let *generation* be the one that may write; return False if a later one already is."""
     for _ in range(TRIES):
         mark, etag = yield from looked()
         if mark.generation >= generation:
@@ -61,13 +63,13 @@ def raised(generation: int) -> Work:
         new = FencingToken(generation, mark.number + 1, mark.note)
         if (yield Ask("swap", FENCE, new.to_bytes(), etag)) is not None:
             return True
-    raise Failure("the fence is written to by others all the time", LOST)
+    raise Failure("cannot write the fencing token: other nodes kept changing it", LOST)
 
 
 def committed(generation: int, note: str) -> Work:
-    """Have *note* count, which is used once; False: *generation* may not write any more.
+    """Make the save *note* the valid one; return False if *generation* may not write any more.
 
-    Who got no answer calls it again.
+    Each *note* is used once. A caller that got no answer calls it again.
     """
     for _ in range(TRIES):
         mark, etag = yield from looked()
@@ -78,4 +80,4 @@ def committed(generation: int, note: str) -> Work:
         new = FencingToken(generation, mark.number + 1, note)
         if (yield Ask("swap", FENCE, new.to_bytes(), etag)) is not None:
             return True
-    raise Failure("the fence is written to by others all the time", LOST)
+    raise Failure("cannot write the fencing token: other nodes kept changing it", LOST)

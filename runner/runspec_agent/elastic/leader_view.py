@@ -1,4 +1,4 @@
-"""What the leader of an elastic job has seen of the others: who beats, and who said what."""
+"""What the leader of an elastic job has observed of the other nodes: their heartbeats and the messages they wrote."""
 
 import math
 from typing import Dict, Iterable, Optional, Set, Tuple
@@ -7,16 +7,16 @@ from runspec_agent.elastic.policy import Node, Seen, Sight, Timing
 
 NODES, SAID = "nodes/", "said/{}/"
 
-Listed = Tuple[str, str]  # the name after the prefix, and the ETag
+Listed = Tuple[str, str]  # the name below the prefix, and the ETag
 
 
 def name_of(node: Node) -> str:
-    """Return the name of the node's record, which tells all: a list is one request, and shows no content."""
+    """Return the name of the node's record, which has all its data, since a list request shows names only."""
     return "{},{},{}".format(node.id, node.slots, node.host)
 
 
 def node_of(name: str) -> Optional[Tuple[Node, str]]:
-    """Return the node, and its word; None for what is no record of ours."""
+    """Return the node and its message from a record's name, or None if *name* is not a node's record."""
     parts = name.split(",")
     if not 3 <= len(parts) <= 4 or not parts[1].isdigit():
         return None
@@ -25,7 +25,7 @@ def node_of(name: str) -> Optional[Tuple[Node, str]]:
 
 class Watch:
     def __init__(self, now: float, missed: str = "") -> None:
-        """*missed* led before, and was silent for a lease: it is gone, unless it beats again."""
+        """Start watching; *missed* was the leader, and is lost unless it sends a heartbeat again."""
         self.since, self._missed = now, missed
         self._generation: Tuple[int, str] = (0, "")
         self._etags: Dict[str, str] = {}
@@ -34,7 +34,7 @@ class Watch:
         self._looked = now
 
     def knows(self, generation: int, phase: str, now: float) -> None:
-        """Begin anew with a new generation, or a new phase of it."""
+        """Forget the messages of the generation before when a new generation or phase begins."""
         if self._generation == (generation, phase):
             return
         if self._generation[0] != generation:
@@ -45,9 +45,10 @@ class Watch:
     def take(
         self, nodes: Iterable[Listed], said: Iterable[Listed], now: float, timing: Timing
     ) -> None:
-        """Take in two lists.
+        """Update the observations from two lists, of heartbeats and of messages.
 
-        After a time without any, as when the store was silent, nobody could beat: leases begin anew.
+        After a time without lists, for example while the store was silent, no node could renew its lease: all leases
+        start again.
         """
         if now - self._looked > timing.limit_s:
             for who, seen in self._seen.items():
@@ -72,7 +73,9 @@ class Watch:
                 )
         for who, found in words.items():
             if who in self._seen:
-                self._seen[who] = self._seen[who]._replace(word=min(found))  # GONE before LEAVING
+                self._seen[who] = self._seen[who]._replace(
+                    word=min(found)
+                )  # GONE sorts before LEAVING
         for name, _ in said:
             who, _, word = name.partition(",")
             self._said.setdefault(who, {}).setdefault(word, now)

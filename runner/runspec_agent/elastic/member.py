@@ -1,4 +1,4 @@
-"""A node's membership in an elastic job: a thread that takes `course` through the store of the run."""
+"""Membership of a node in an elastic job: a thread that runs `protocol` against the store of the run."""
 
 import random
 import threading
@@ -16,9 +16,9 @@ FOLDER_BEAT_S, STORE_BEAT_S = 1.0, 5.0
 
 
 def timing(env: Mapping[str, str], grace_s: float = 30.0) -> Timing:
-    """Return the times that go with `RUNSPEC_BEAT_S`, whose default is that of the store.
+    """Return the intervals that follow from `RUNSPEC_BEAT_S`, whose default depends on the store.
 
-    A beat is a put and a get of each node: 17,280 of each a day at 5 s.
+    Each heartbeat is a put and a get of each node: 17,280 of each a day at 5 s.
     """
     folder = env.get("RUNSPEC_STORE", "").startswith("file://")
     text = env.get("RUNSPEC_BEAT_S") or str(FOLDER_BEAT_S if folder else STORE_BEAT_S)
@@ -32,23 +32,28 @@ def timing(env: Mapping[str, str], grace_s: float = 30.0) -> Timing:
 
 
 class Member(threading.Thread):
-    """It joins with `start`. All methods are for any thread, and none but the last three waits for the store.
+    """A thread that keeps this node a member of the job; `start` makes it join.
 
-    What the agent does: it looks at `view` several times a beat. While `view().rank` is a number it runs the program of
-    `view().generation`; as soon as it is None, or the generation is another one, it has the program stop and save, and
-    calls `ready` with the generation it sees. It calls `finish` where the program ended by itself, and ends where the
-    phase is "done".
+    All methods may be called from any thread, and only the last three wait for the store.
+
+    The agent reads `view` several times per heartbeat. While `view().rank` is a number, it runs the program of
+    `view().generation`. When it is None, or the generation is another one, the agent stops the program, saves, and
+    calls `ready` with the generation it sees. It calls `finish` if the program ended by itself, and exits in the
+    phase "done".
     """
 
     def __init__(
         self, bucket: Bucket, prefix: str, me: Node, bounds: Bounds, timing: Timing
     ) -> None:
-        """*bucket* is this member's own: it waits no longer than a third of the lease. *prefix* ends with a slash."""
+        """Prepare to join.
+
+        *bucket* is not shared, and times out after a third of the lease; *prefix* ends with a slash.
+        """
         super().__init__(daemon=True, name="member")
         bucket.hasten(timing.lease_s / 3)
         self.bucket, self.prefix, self.timing = bucket, prefix, timing
         self.requests: Dict[str, int] = {}  # by kind: put, fetch, swap, list
-        self.error: Optional[Failure] = None  # of the last pass
+        self.error: Optional[Failure] = None  # of the last pass over the protocol
         self._course = MemberProtocol(
             me, bounds, timing, time.monotonic, time.time, random.SystemRandom().random
         )
@@ -71,32 +76,32 @@ class Member(threading.Thread):
             return self._course.view()
 
     def ready(self, generation: int, further: bool = False) -> None:
-        """Say that nothing of the program is running, and what it wrote is saved. *generation* is that of the view.
+        """Report that the program is not running and its files are saved; *generation* is that of the view.
 
-        *further*: the generation that ran here last has got on, as its first node knows.
+        *further*: the generation that ran here last made progress, as its first node knows.
         """
         with self._lock:
             self._course.ready(generation, further)
         self._woken.set()
 
     def finish(self, generation: int, code: int, further: bool = False) -> None:
-        """Say that the program of *generation* has ended by itself with *code*, and what it wrote is saved.
+        """Report that the program of *generation* ended by itself with *code*, and its files are saved.
 
-        0 of rank 0 ends the job; 75 and 143 begin a new generation, unless that has often led to nothing; all else is a
-        failure, which counts when all others are heard from after it.
+        Code 0 of rank 0 ends the job. Codes 75 and 143 start a new generation, unless several generations in a row
+        made no progress. Any other code is a failure, which counts once all other nodes have sent a later heartbeat.
         """
         with self._lock:
             self._course.finish(generation, code, further)
         self._woken.set()
 
     def leave(self, why: str = "") -> None:
-        """Say that this node will go, and *why*: others stop, and wait until it is `ready` or has been closed."""
+        """Report that this node will leave, and *why*; other nodes stop, and wait until it is `ready` or closed."""
         with self._lock:
             self._course.leave(why=why)
         self._woken.set()
 
     def close(self, seconds: float = 5.0) -> None:
-        """Say that this node is gone, if the store answers within *seconds*. The program is not running."""
+        """Report that this node has left, if the store answers within *seconds*. The program must not be running."""
         self._over.set()
         self._woken.set()
         if self.is_alive():
@@ -104,25 +109,25 @@ class Member(threading.Thread):
         if not self.is_alive():
             try:
                 self._drive(self._course.part())
-            except Failure as error:  # the lease ends, too
+            except Failure as error:  # the other nodes notice when the lease ends
                 self.error = error
 
     def may_write(self, generation: int) -> bool:
-        """Say whether *generation* may write now. It may not be so any more a moment later: only `commit` is sure.
+        """Return whether *generation* may write now; only `commit` is safe against a change a moment later.
 
-        Raise Failure when the store gives no answer.
+        Raise Failure if the store does not answer.
         """
         return bool(self._drive(fence.looked())[0].generation == generation)
 
     def commit(self, generation: int, note: str) -> bool:
-        """Have what *note* names count, unless a later generation has begun; a note is used once.
+        """Make *note* the valid save and return True; return False if a later generation has begun. Use a note once.
 
         Raise Failure when the store gives no answer: then it is unknown, and a second call says.
         """
         return bool(self._drive(fence.committed(generation, note)))
 
     def committed(self) -> str:
-        """Return the note that counts; "" where there is none."""
+        """Return the name of the last valid save; "" if there is none."""
         return str(self._drive(fence.looked())[0].note)
 
     def run(self) -> None:
@@ -133,15 +138,13 @@ class Member(threading.Thread):
                 self._drive(self._course.step())
                 self.error = None
                 pause_s = self._course.pause_s()
-            except (
-                Failure
-            ) as error:  # the next pass may do better, and `view` says when it is too long
+            except Failure as error:  # the next pass may succeed, and `view` shows if the store is silent for too long
                 self.error = error
                 pause_s = self.timing.beat_s / 2
             self._woken.wait(pause_s)
 
     def _drive(self, work: Work) -> Any:
-        """Do what *work* asks for, and return its result. The others wait for its thoughts only, not for the store."""
+        """Perform the requests of *work*, and return its result. Other threads wait only while it computes."""
         reply: Any = None
         try:
             while True:

@@ -1,6 +1,6 @@
-"""One node of an elastic job, from its first look at the state to its last: while it is a member, it runs the program.
+"""One node of an elastic job, from its first read of the state to its last; a member runs the program.
 
-`docs/inside.md` says what a program sees of that.
+`docs/inside.md` describes what a program sees of this.
 """
 
 import json
@@ -26,13 +26,13 @@ from runspec_agent.transfer.output_saver import Saver
 from runspec_agent.transfer.store_mirror import Mirror
 
 if TYPE_CHECKING:
-    from typing import Protocol  # novm - 3.8, for type checkers alone
+    from typing import Protocol  # novm - 3.8 or newer, for type checkers only
 
     from runspec_agent.base.task_identity import TaskIdentity
     from runspec_agent.store.base import Bucket
 
     class Host(Protocol):
-        """The agent, as an elastic node needs it; the agent imports this module, and not the other way round."""
+        """What an elastic node needs of the agent; the agent imports this module, so this module cannot import it."""
 
         bucket: Bucket
         env: Dict[str, str]
@@ -46,15 +46,15 @@ if TYPE_CHECKING:
         def notice(self) -> Optional[str]: ...
 
 
-LOOK_S = 0.2  # at the most between two looks
-SAVE_S = 120.0  # for a node to save what its program wrote, before the others go on without it
-START_S = 60.0  # for the first node to say where its generation meets
-QUICK_S = 2.0  # for the store to take what is told of a change
+LOOK_S = 0.2  # at most, between two reads of the view
+SAVE_S = 120.0  # for a node to save the program's files, before the other nodes continue without it
+START_S = 60.0  # for the first node to write the address at which its generation meets
+QUICK_S = 2.0  # for the store to accept the record of a membership change
 STARTS = "starts/{}"
 
 
 class Elastic:
-    """What *agent* does for a record with `elastic`; *words* are the program's, if its record has none."""
+    """Run a record with `elastic` for *agent*; *words* are the command, unless the record has one."""
 
     def __init__(self, agent: "Host", words: List[str], signals: Signals) -> None:
         self.agent, self.words, self.signals = agent, words, signals
@@ -64,21 +64,23 @@ class Elastic:
         self.folder = os.path.join(agent.folder, "elastic")
         self.kept = CheckpointManifest(self.bucket, self.prefix, agent.at, agent.place.task)
         self.own = Saver(self.bucket)
-        quick = self.bucket.apart()  # who waits for the store hears no signal, and stops no program
+        quick = (
+            self.bucket.apart()
+        )  # waiting for the store would delay signals and stopping the program
         quick.hasten(QUICK_S)
         self.account = Account(quick, self.prefix, self.folder)
         self.headway = ProgressGuard(self.account.path)
         self.turn: Optional[Turn] = None  # the generation whose program runs here
         self.saver: Optional[FencedSaver] = None
         self.mirror: Optional[Mirror] = None
-        self.told = False  # whether the program was told to stop
+        self.told = False  # whether the program was sent SIGTERM
         self.leaving = False
         self._began = self._said = 0
-        self._further = False  # whether the generation that ran here last has got on
+        self._further = False  # whether the generation that ran here last made progress
         self._shown: Optional[View] = None
 
     def run(self) -> int:
-        """Return what this node ends with: 0 or the job's code when that is over, STOPPED when it has to go."""
+        """Return the exit code of this node: that of the job if it is over, STOPPED if the node has to leave."""
         over = self._over()
         if over is not None:
             return over
@@ -100,19 +102,19 @@ class Elastic:
 
     def _publish(self, saver: Saver) -> None:
         for line in saver.publish():
-            self.agent.tell("not under plain names yet: {}".format(line))
+            self.agent.tell("not published yet: {}".format(line))
 
     def _over(self) -> Optional[int]:
-        """Return the code of a job that is over: who comes late has nothing to do."""
+        """Return the exit code of a job that is already over, so that a node that starts late has nothing to do."""
         found = self.bucket.get(self.prefix + STATE)
         state = None if found is None else State.of(found)
         if state is None or state.phase != DONE:
             return None
-        self.agent.tell("the job is over: there is nothing left to do")
+        self.agent.tell("the job is over: this node has nothing to do")
         return state.code
 
     def _prepare(self) -> None:
-        """Get all that a program needs, so that the others do not wait for it once this node has joined."""
+        """Prepare everything that the program needs, so that other nodes need not wait after this node has joined."""
         self.agent.workdir.mounted()
         os.mkdir(self.folder, 0o755)
         for output in self.record["outputs"]:
@@ -150,11 +152,13 @@ class Elastic:
     def _grace_s(self) -> float:
         return read(
             dict(self.env, RUNSPEC_LAUNCH="none")
-        ).grace_s  # where nodes meet is not known yet
+        ).grace_s  # the rendezvous is not known yet
 
     def _member(self) -> Member:
         place = self.agent.place
-        own = "{:05}-{}".format(place.rank, os.urandom(4).hex())  # new members come in this order
+        own = "{:05}-{}".format(
+            place.rank, os.urandom(4).hex()
+        )  # new members are ordered by this id
         me = Node(own, self.record["slots"], self.env["RUNSPEC_HOST"])
         bounds = Bounds(self.bounds["min"], self.bounds["max"], self.record["attempts"])
         times = timing(os.environ, self._grace_s() + SAVE_S)
@@ -163,10 +167,10 @@ class Elastic:
     def _stay(self) -> int:
         pace = Pace(0.05, LOOK_S)
         while True:
-            if not self.member.is_alive():  # by a mistake of ours, which it has printed
+            if not self.member.is_alive():  # because of a bug, which the thread has printed
                 raise Failure("the membership of this node has ended", LOST)
             for number in self.signals.wait(pace.pause_s()):
-                if number not in STOPS:  # of these it hears once, and can read why
+                if number not in STOPS:  # a stop signal is handled once, by `_hear`
                     self.engine.send(number)
             self._hear()
             view = self.member.view()
@@ -188,7 +192,7 @@ class Elastic:
                 self._wait(view)
 
     def _hear(self) -> None:
-        """Notice once that this node is to go, and have it known."""
+        """Report once that this node will leave, if it got a notice or a signal."""
         why = self.agent.notice()
         if self.leaving or not (self.signals.stopping or why):
             return
@@ -199,7 +203,7 @@ class Elastic:
         self.agent.tell("this node leaves: {}".format(text))
 
     def _stop(self) -> None:
-        """Have the program save and end, once; it is killed when its grace is over."""
+        """Ask the program to save and end, once; it is killed when its grace period is over."""
         if not self.told:
             self.told = True
             if self.leaving:
@@ -208,9 +212,9 @@ class Elastic:
                 self.engine.stop()
 
     def _ended(self, code: int) -> None:
-        """Keep what the program wrote; what it has ended with counts where nobody told it to end."""
+        """Save the program's files; report its exit code if the agent had not asked it to end."""
         turn = self.turn
-        assert turn is not None, "BUG: nothing ran"
+        assert turn is not None, "BUG: no program ran"
         self.account.end()
         if self.mirror is not None:
             self.mirror.finish()
@@ -231,13 +235,13 @@ class Elastic:
             self.member.finish(turn.generation, code, self._further)
 
     def _lost_own(self, lines: List[str]) -> bool:
-        """Say what could not be saved; return whether that is a failure. It is none where this node was replaced."""
+        """Print what could not be saved, and return whether that is a failure: not if this node was replaced."""
         for line in lines:
             self.agent.tell("not saved: {}".format(line))
         return bool(lines) and not self.own.replaced
 
     def _wait(self, view: View) -> None:
-        """Take the part in a generation that it has, or say that it could."""
+        """Take part in a generation that includes this node; otherwise report that this node is ready."""
         if view.rank is not None and view.generation > self._began:
             self._begin(view)
         elif view.rank is None and view.generation > self._said:
@@ -245,7 +249,7 @@ class Elastic:
             self.member.ready(view.generation, self._further)
 
     def _begin(self, view: View) -> None:
-        """Start the program of a generation, where all nodes have what the last one kept."""
+        """Start the program of a generation once all nodes have restored the last save."""
         self._began, self.told = view.generation, False
         hosts = [node.host for node in view.members]
         text = "generation {}: node {} of {}: {}"
@@ -258,7 +262,9 @@ class Elastic:
         if not self._restored(view.generation, rank, note):
             return
         now = self.member.view()
-        if now.rank is None or now.generation != view.generation:  # the others have gone on
+        if (
+            now.rank is None or now.generation != view.generation
+        ):  # the other nodes have started a later generation
             return
         turn = Turn(view.generation, rank, hosts, port)
         env = self._environment(turn, view)
@@ -279,7 +285,7 @@ class Elastic:
             self.mirror.start()
 
     def _restored(self, generation: int, rank: int, note: str) -> bool:
-        """Say whether this node has what its generation begins from: others may have gone on, and collected that."""
+        """Restore the files that the generation starts from; return False if a later generation has deleted them."""
         try:
             self.kept.restore(note)
             self.kept.has_restored(generation, rank, note)
@@ -291,7 +297,7 @@ class Elastic:
         return True
 
     def _start(self, generation: int, rank: int) -> Optional[Tuple[int, str]]:
-        """Return the port and what all begin from, as the first node says; None: the generation is over."""
+        """Return the port and the save to start from, which the first node writes; None if the generation is over."""
         key = self.prefix + STARTS.format(generation)
         if rank == 0:
             start = address.free_port(), self._committed()
@@ -307,13 +313,13 @@ class Elastic:
             view = self.member.view()
             if self.signals.stopping or view.rank is None or view.generation != generation:
                 return None
-        text = "the first node does not say where generation {} meets"
+        text = "the first node has not written where generation {} meets"
         self.agent.tell(text.format(generation))
         self.member.finish(generation, LOST)
         return None
 
     def _committed(self) -> str:
-        """Return what counts of what was kept; the store may be silent for no longer than the others wait."""
+        """Return the name of the last valid save; the store may be silent only for as long as other nodes wait."""
         until = time.monotonic() + self.member.timing.lease_s
         while True:
             try:
@@ -348,7 +354,7 @@ class Elastic:
         return {name: files.local(value) for name, value in self.env.items()}
 
     def _show(self, view: View) -> None:
-        """Keep the files about the members as they are now."""
+        """Update the files that list the members."""
         if self._shown is not None and view[:4] == self._shown[:4]:
             return
         self._shown = view

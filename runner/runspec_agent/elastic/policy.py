@@ -1,8 +1,9 @@
-"""Who belongs to an elastic job, and what it does next: records and policy, without a clock, a store or dice.
+"""Who is a member of an elastic job, and what the job does next: pure functions without clock, store or random numbers.
 
-One node leads: it alone writes the state, by conditional writes, and renews it with every beat. Who sees it stand still
-for the lease takes over with a new term. A generation is one set of members that run together. It forms until every
-member of the last one has stopped (or is gone), and then runs with those who said that they are ready.
+One node leads. Only the leader writes the state, by conditional writes, and it renews it with every heartbeat. A node
+that sees the state unchanged for the length of the lease becomes the leader, with a new term. A generation is one set
+of members that run together. It is formed until every member of the last generation has stopped or is lost, and then
+runs with the nodes that reported that they are ready.
 """
 
 import json
@@ -12,37 +13,46 @@ from runspec_agent.base import record_formats
 from runspec_agent.base.job_env import LOST, STOPPED, Failure
 
 FORMING, RUNNING, DONE = "forming", "running", "done"
-READY, AGAIN, FINISHED, FAILED = "ready", "again", "done", "failed-"  # words of a generation
-ENDED = AGAIN + "-"  # by the program itself, with the code that follows
-FURTHER = "further"  # said before "ready": the generation before has got on
-LEAVING, GONE = "leaving", "gone"  # words of a node, whatever the generation
-LEFT, SILENT, LATE = "left", "silent", "late"  # a member said so, was silent, did not stop in time
-CALLS = 3  # last calls at the most, however many come during each of them
-CHANGES = 64  # of which the state tells
-IDLE = 10  # generations in a row whose program asked for the next one, and which have not got on
-STUCK = "{}: {} times in a row, on the same nodes and without getting any further"
+READY, AGAIN, FINISHED, FAILED = (
+    "ready",
+    "again",
+    "done",
+    "failed-",
+)  # messages of a node about a generation
+ENDED = AGAIN + "-"  # the program ended by itself, with the code that follows
+FURTHER = "further"  # sent before "ready": the generation before made progress
+LEAVING, GONE = "leaving", "gone"  # messages of a node about itself, in any generation
+LEFT, SILENT, LATE = (
+    "left",
+    "silent",
+    "late",
+)  # a member that left reported it, was silent, or did not stop in time
+CALLS = 3  # extensions of the join window at most, however many nodes join in each
+CHANGES = 64  # membership changes that the state lists
+IDLE = 10  # generations in a row whose program asked for the next one without making progress
+STUCK = "{}: {} times in a row, on the same nodes and without progress"
 
 
 class Bounds(NamedTuple):
     least: int
     most: int
-    attempts: int = 1  # failures of the program that end the job
+    attempts: int = 1  # failures of the program after which the job ends
 
 
 class Timing(NamedTuple):
-    """Seconds, of each node's own clock. `limit_s` is shorter than the lease by more than clocks differ in rate."""
+    """Durations in seconds of each node's own clock; `limit_s` is shorter than the lease, so that clocks may drift."""
 
     beat_s: float
-    lease_s: float  # who has not beaten for so long is gone
-    limit_s: float  # who has had no answer for so long stops its program
-    hurry_s: float  # between two looks while a generation forms
-    hurried_s: float  # for so long at the most
-    last_call_s: float  # for more nodes to come, before a generation begins with those that came
+    lease_s: float  # a node without a heartbeat for so long is lost
+    limit_s: float  # a node without an answer of the store for so long stops its program
+    hurry_s: float  # between two reads of the state while a generation is formed
+    hurried_s: float  # at most for so long after a change
+    last_call_s: float  # the join window: time for more nodes to join before a generation starts
     ready_s: float  # for the program to save and stop
 
     @classmethod
     def of(cls, beat_s: float, grace_s: float = 30.0) -> "Timing":
-        """Return what goes with a beat; *grace_s* is what a program has to save and end."""
+        """Return the durations for a heartbeat interval; *grace_s* is the program's time to save and end."""
         lease_s = 3 * beat_s
         return cls(
             beat_s,
@@ -56,7 +66,7 @@ class Timing(NamedTuple):
 
 
 class Node(NamedTuple):
-    """*id* is of one process, never used again, and without a comma; new members are ordered by it."""
+    """A node; *id* is unique to one process, contains no comma, and orders new members."""
 
     id: str
     slots: int
@@ -67,18 +77,18 @@ class Change(NamedTuple):
     generation: int
     phase: str
     nodes: int
-    at: float  # Unix time, of the clock of who led
+    at: float  # Unix time of the leader's clock
     why: str
 
 
 class State(NamedTuple):
-    """What all go by. While a generation forms, *members* are those of the last one that ran."""
+    """The state that all nodes follow. While a generation is formed, *members* are those of the last one that ran."""
 
     number: (
         int  # of writes: no two states that were ever written are equal, so that their ETags differ
     )
     term: int
-    leader: str  # "": it went, and whoever comes first takes over
+    leader: str  # "": the leader left, and any node takes over at once
     generation: int = 1
     phase: str = FORMING
     members: Tuple[Node, ...] = ()
@@ -86,9 +96,11 @@ class State(NamedTuple):
     code: int = 0
     why: str = ""
     changes: Tuple[Change, ...] = ()
-    stayed: int = 0  # so many of the members, the first ones, are of the generation before
-    went: Tuple[Tuple[Node, str], ...] = ()  # its other members, and what became of them
-    idle: int = 0  # generations in a row that have not got on
+    stayed: int = 0  # how many of the members, the first ones, were in the generation before
+    went: Tuple[
+        Tuple[Node, str], ...
+    ] = ()  # former members, and why each is not in this generation
+    idle: int = 0  # generations in a row without progress
 
     def rank(self, who: str) -> Optional[int]:
         return next((n for n, member in enumerate(self.members) if member.id == who), None)
@@ -98,7 +110,7 @@ class State(NamedTuple):
 
     @classmethod
     def of(cls, content: bytes) -> "State":
-        """Raise Failure for what is none."""
+        """Return the state in *content*. Raise Failure if it is not a valid state."""
         try:
             read: Dict[str, Any] = json.loads(content.decode("ascii"))
             found = record_formats.check(read, record_formats.ELASTIC, "the job's state")
@@ -111,7 +123,7 @@ class State(NamedTuple):
 
 
 class Seen(NamedTuple):
-    """A node as the leader sees it, by the leader's clock."""
+    """A node as the leader observed it, with times of the leader's clock."""
 
     node: Node
     first: float
@@ -123,12 +135,12 @@ class Sight(NamedTuple):
     """What the leader knows when it decides."""
 
     now: float
-    since: float  # when it first knew the generation and phase
-    at: float  # Unix time, for people
+    since: float  # when it first saw the generation and phase
+    at: float  # Unix time, for messages
     seen: Mapping[str, Seen]
     said: Mapping[
         str, Mapping[str, float]
-    ]  # words of the generation, by node, and when each was first seen
+    ]  # messages about the generation, by node, with the time each was first seen
 
     def lives(self, who: str, timing: Timing) -> bool:
         seen = self.seen.get(who)
@@ -139,7 +151,7 @@ class Sight(NamedTuple):
         return word in self.said.get(who, {})
 
     def code_of(self, who: str, word: str) -> Optional[int]:
-        """Return the code that follows *word* in what *who* says."""
+        """Return the code that follows *word* in the message of *who*."""
         words = (said for said in self.said.get(who, {}) if said.startswith(word))
         return next((int(said[len(word) :]) for said in words), None)
 
@@ -148,7 +160,7 @@ class Sight(NamedTuple):
         return self.lives(who, timing) and (seen is None or not seen.word)
 
     def candidates(self, timing: Timing) -> List[Node]:
-        """Return who could be a member and runs nothing now."""
+        """Return the nodes that could be members and run no program now."""
         found = [
             seen.node
             for who, seen in self.seen.items()
@@ -158,25 +170,25 @@ class Sight(NamedTuple):
 
 
 def word_of(code: int) -> str:
-    """Return what a node says whose program ended with *code*."""
+    """Return the message of a node whose program ended with *code*."""
     if code == 0:
         return FINISHED
     return "{}{}".format(ENDED if code in (LOST, STOPPED) else FAILED, code)
 
 
 def decide(state: State, sight: Sight, bounds: Bounds, timing: Timing) -> State:
-    """Return what the leader has to write: *state* itself, where nothing has changed."""
+    """Return the state that the leader has to write: *state* itself if nothing has changed."""
     if state.phase == DONE:
         return state
     if state.members and sight.says(state.members[0].id, FINISHED):
-        return _told(state, sight, phase=DONE, code=0, why="the program has ended with 0")
+        return _with_change(state, sight, phase=DONE, code=0, why="the program has exited with 0")
     if state.phase == RUNNING:
         return _running(state, sight, bounds, timing)
     return _forming(state, sight, bounds, timing)
 
 
 def newcomers(state: State, sight: Sight, bounds: Bounds, timing: Timing) -> List[Node]:
-    """Return who waits and for whom there is room."""
+    """Return the nodes that wait and for which there is room."""
     waiting = [node for node in sight.candidates(timing) if state.rank(node.id) is None]
     return waiting[: bounds.most - len(state.members)]
 
@@ -184,22 +196,22 @@ def newcomers(state: State, sight: Sight, bounds: Bounds, timing: Timing) -> Lis
 def _running(state: State, sight: Sight, bounds: Bounds, timing: Timing) -> State:
     for member in state.members:
         if not sight.lives(member.id, timing):
-            return _anew(state, sight, "{} is gone".format(member.host))
+            return _anew(state, sight, "{} is lost".format(member.host))
         if not sight.stays(member.id, timing):
             return _anew(state, sight, "{} is leaving".format(member.host))
     for member in state.members:
         if sight.says(member.id, AGAIN):
-            return _anew(state, sight, "{} begins again".format(member.host))
+            return _anew(state, sight, "{} restarts".format(member.host))
         ended = sight.code_of(member.id, ENDED)
         if ended is not None:
-            why = "the program of {} ended with {}".format(member.host, ended)
+            why = "the program of {} exited with {}".format(member.host, ended)
             return _anew(state._replace(idle=state.idle + 1), sight, why)
     failed = _failure(state, sight)
     if failed is not None:
         code, why = failed
         state = state._replace(failures=state.failures + 1)
         if state.failures >= bounds.attempts:
-            return _told(state, sight, phase=DONE, code=code, why=why)
+            return _with_change(state, sight, phase=DONE, code=code, why=why)
         return _anew(state, sight, why)
     new = newcomers(state, sight, bounds, timing)
     room = bounds.most - len(state.members)
@@ -210,9 +222,10 @@ def _running(state: State, sight: Sight, bounds: Bounds, timing: Timing) -> Stat
 
 
 def _failure(state: State, sight: Sight) -> Optional[Tuple[int, str]]:
-    """Return code and reason of a failure that counts.
+    """Return the code and reason of a failure that counts.
 
-    A program fails where another one's node has gone. So all others have to show first that they live.
+    A program may fail because the node of another one was lost. So a failure counts only once all other nodes have
+    sent a later heartbeat.
     """
     failed: List[Tuple[float, int, str]] = []
     silent: List[str] = []
@@ -228,7 +241,7 @@ def _failure(state: State, sight: Sight) -> Optional[Tuple[int, str]]:
     at, code, host = min(failed)
     if any(who not in sight.seen or sight.seen[who].changed <= at for who in silent):
         return None
-    return code, "the program of {} ended with {}".format(host, code)
+    return code, "the program of {} exited with {}".format(host, code)
 
 
 def _forming(state: State, sight: Sight, bounds: Bounds, timing: Timing) -> State:
@@ -244,12 +257,14 @@ def _forming(state: State, sight: Sight, bounds: Bounds, timing: Timing) -> Stat
     if set(chosen) != set(state.members) or any(sight.says(m.id, FURTHER) for m in state.members):
         state = state._replace(idle=0)
     if state.idle >= IDLE:
-        return _told(state, sight, phase=DONE, code=1, why=STUCK.format(state.why, IDLE))
+        return _with_change(state, sight, phase=DONE, code=1, why=STUCK.format(state.why, IDLE))
     went = tuple(
         (member, _fate(member, sight, timing)) for member in state.members if member not in chosen
     )
     stayed = len(state.members) - len(went)
-    return _told(state, sight, phase=RUNNING, members=tuple(chosen), stayed=stayed, went=went)
+    return _with_change(
+        state, sight, phase=RUNNING, members=tuple(chosen), stayed=stayed, went=went
+    )
 
 
 def _fate(member: Node, sight: Sight, timing: Timing) -> str:
@@ -260,7 +275,7 @@ def _fate(member: Node, sight: Sight, timing: Timing) -> str:
 
 
 def _waits(state: State, sight: Sight, timing: Timing) -> bool:
-    """Say whether a member has yet to stop, or another node to say that it is here: that takes it no program."""
+    """Return whether a member has not stopped yet, or another live node has not reported yet that it is ready."""
     formed_s = sight.now - sight.since
     known = (
         {who for who in sight.seen if sight.stays(who, timing)}
@@ -272,9 +287,10 @@ def _waits(state: State, sight: Sight, timing: Timing) -> bool:
 
 
 def _calling(new: List[Node], sight: Sight, missing: int, room: int, timing: Timing) -> bool:
-    """Say whether more nodes may be on their way: one comes seldom alone, and each beginning costs all of them.
+    """Return whether to wait for more nodes: often several join in a row, and each new generation costs all nodes time.
 
-    Nobody has come for a last call, or it has been extended often enough since there were as many as are *missing*.
+    The wait ends if no node joined during the join window, or if the window was extended often enough since as many
+    nodes as are *missing* have joined.
     """
     if not new or len(new) >= room:
         return False
@@ -285,10 +301,10 @@ def _calling(new: List[Node], sight: Sight, missing: int, room: int, timing: Tim
 
 
 def _anew(state: State, sight: Sight, why: str) -> State:
-    return _told(state, sight, generation=state.generation + 1, phase=FORMING, why=why)
+    return _with_change(state, sight, generation=state.generation + 1, phase=FORMING, why=why)
 
 
-def _told(state: State, sight: Sight, **new: Any) -> State:
+def _with_change(state: State, sight: Sight, **new: Any) -> State:
     found = state._replace(**new)
     change = Change(found.generation, found.phase, len(found.members), sight.at, found.why)
     return found._replace(changes=(*found.changes, change)[-CHANGES:])

@@ -1,7 +1,7 @@
-"""What one node of an elastic job does, pass by pass: it beats, looks, says what it has to, and may lead.
+"""One node's part in an elastic job, in passes: send a heartbeat, read the state, send messages, and lead if elected.
 
-Nothing here waits, or talks to a store: a pass is a generator that yields requests and is sent the replies, with a
-clock that it is given. So the same code goes through simulated time in the tests, and through a real store in `member`.
+No function here waits or accesses a store: a pass is a generator that yields requests and is sent the replies, and
+the clock is an argument. So the tests run this code in simulated time, and `member` runs it with a real store.
 """
 
 import json
@@ -32,7 +32,7 @@ from runspec_agent.elastic.policy import (
 )
 
 STATE = "state"
-# Nodes a second that come, with four requests each. S3 takes 3,500 puts a second below a prefix:
+# Nodes that may join in a second, with four requests each. S3 takes 3,500 puts a second below a prefix:
 # https://docs.aws.amazon.com/AmazonS3/latest/userguide/optimizing-performance.html
 AT_ONCE = 400
 
@@ -40,22 +40,24 @@ Clock = Callable[[], float]
 
 
 class View(NamedTuple):
-    """What a node may do: run the program of *generation* where *rank* is not None, and nothing else."""
+    """What a node may do: run the program of *generation* if *rank* is not None, and nothing else."""
 
     generation: int
     phase: str  # "forming", "running" or "done"
-    rank: Optional[int]  # of this node among *members*; None: it has to stop, or wait
-    members: Tuple[Node, ...]  # while it forms: of the last generation that ran
+    rank: Optional[int]  # of this node among *members*; None: it has to stop or wait
+    members: Tuple[Node, ...]  # while a generation is formed: of the last one that ran
     leader: str
-    code: int  # that the job has ended with
+    code: int  # the exit code of the job
     why: str
-    lost: bool  # the store was silent for too long, so that others may think this node gone
-    stayed: int = 0  # so many of the members, the first ones, are of the generation before
-    went: Tuple[Tuple[Node, str], ...] = ()  # its other members, and what became of them
+    lost: bool  # the store was silent for so long that other nodes may think this node lost
+    stayed: int = 0  # how many of the members, the first ones, were in the generation before
+    went: Tuple[
+        Tuple[Node, str], ...
+    ] = ()  # former members, and why each is not in this generation
 
 
 class MemberProtocol:
-    """One node's part. Each method is called by one thread at a time."""
+    """The protocol of one node. Methods may be called by one thread at a time."""
 
     def __init__(
         self,
@@ -66,30 +68,35 @@ class MemberProtocol:
         wall: Clock = lambda: 0.0,
         dice: Clock = lambda: 0.5,
     ) -> None:
-        """*dice* gives numbers from 0 to 1, so that many nodes do not come at the same moment."""
+        """Prepare the protocol; *dice* returns numbers from 0 to 1, which spread requests of many nodes over time."""
         if re.search("[,/]", me.id + me.host):
             raise Failure(
-                "'{}' of '{}' cannot be a node: no comma, no slash".format(me.id, me.host)
+                "'{}' of '{}' cannot be a node: an id has no comma and no slash".format(
+                    me.id, me.host
+                )
             )
         self.me, self.bounds, self.timing = me, bounds, timing
         self._clock, self._wall, self._dice = clock, wall, dice
         self.state: Optional[State] = None
         self._etag: Optional[str] = None
-        self._sure = False  # whether _etag is that of the last write, as far as can be known
+        self._sure = False  # whether _etag is that of the last write, as far as is known
         self._changed = self._answered = self._next_beat = clock()
         self._hurry_until = clock() + timing.hurried_s
         self._watch: Optional[Watch] = None
         self._beats = 0
         self._idle = True  # whether the program is not running
-        self._further = False  # whether it has got on when it last ran
-        self._began = 0  # the last generation that it was allowed to run in
-        self._fenced = 0  # the last one that it had to stop in, by itself
-        self._over: Tuple[int, str] = (0, "")  # the generation whose program has ended, and how
-        self._words: Set[str] = set()  # of the node
+        self._further = False  # whether the program made progress when it last ran
+        self._began = 0  # the last generation in which the program was allowed to run
+        self._fenced = 0  # the last generation that this node stopped because the store was silent
+        self._over: Tuple[int, str] = (
+            0,
+            "",
+        )  # the generation whose program has ended, and the message about it
+        self._words: Set[str] = set()  # messages about the node itself
         self._because = ""
-        self._told: Set[str] = set()  # keys of words that were put
+        self._told: Set[str] = set()  # keys of messages that were written
 
-    # What the agent asks and says.
+    # Methods for the agent.
 
     def view(self) -> View:
         lost = self._lost(self._clock())
@@ -103,29 +110,29 @@ class MemberProtocol:
         return View(*found, state.code, state.why, lost, state.stayed, state.went)
 
     def ready(self, generation: int, further: bool = False) -> None:
-        """Say that the program is not running, and what it wrote is saved; *generation* is later than it ran in."""
+        """Report that the program is not running and its files are saved; *generation* is later than its own."""
         if generation > self._began:
             self._idle = True
             self._further = self._further or further
 
     def finish(self, generation: int, code: int, further: bool = False) -> None:
-        """Say that the program of *generation* has ended by itself."""
+        """Report that the program of *generation* has ended by itself."""
         if generation == self._began:
             self._over = generation, word_of(code)
             self._idle, self._further = True, further
             self._hurry_until = self._clock() + self.timing.hurried_s
 
     def leave(self, gone: bool = False, why: str = "") -> None:
-        """Say that this node is going, and *why*; *gone*: that it runs nothing any more, and has nothing to save."""
+        """Report that this node will leave, and *why*; *gone*: that it runs no program and has nothing to save."""
         self._because = self._because or why
         self._words.add(GONE if gone else LEAVING)
 
     def first_s(self) -> float:
-        """Return how long to wait before the first pass: all may have been started at the same moment."""
+        """Return the seconds to wait before the first pass, as all nodes may have started at once."""
         return min(self.timing.beat_s, self.bounds.most / AT_ONCE) * self._dice()
 
     def pause_s(self) -> float:
-        """Return how long to wait before the next pass."""
+        """Return the seconds to wait before the next pass."""
         now = self._clock()
         until = max(0.0, self._next_beat - now)
         if now < self._hurry_until or self._late(now):
@@ -133,19 +140,19 @@ class MemberProtocol:
         return until
 
     def _late(self, now: float) -> bool:
-        """Say whether who leads has missed a beat, and will be followed soon."""
+        """Return whether the leader has missed a heartbeat, so that another node may take over soon."""
         if self.state is None or self.state.phase == DONE:
             return False
         waited_s = now - self._changed
         return 1.5 * self.timing.beat_s < waited_s < self.timing.lease_s + 2 * self.timing.beat_s
 
-    # A pass.
+    # One pass.
 
     def step(self) -> Work:
-        """Do one pass. Raise Failure when the store gives no answer: the next pass goes on."""
+        """Do one pass. Raise Failure if the store does not answer: the next pass continues."""
         began = self._clock()
         self._lost(began)
-        early_s = self.timing.hurry_s / 10  # by which who waits may wake up
+        early_s = self.timing.hurry_s / 10  # waiting threads may wake up so much too early
         beats = began >= self._next_beat - early_s
         if beats:
             yield from self._beat()
@@ -165,14 +172,14 @@ class MemberProtocol:
             self._answered = began
 
     def part(self) -> Work:
-        """Say that this node is gone, and have another one lead at once."""
+        """Report that this node has left, and let another node lead at once."""
         self.leave(gone=True)
         yield from self._go()
         if self.state is not None and self._leads and self.state.phase != DONE:
             yield from self._swap(self.state._replace(number=self.state.number + 1, leader=""))
 
     def _lost(self, now: float) -> bool:
-        """Say whether the others may think this node gone; a program that ran then does not go on."""
+        """Return whether other nodes may think this node lost; its program has to stop then."""
         lost = now - self._answered > self.timing.limit_s
         if lost and self._runs and not self._idle:
             self._fenced = self._began
@@ -184,14 +191,14 @@ class MemberProtocol:
         return state is not None and state.phase == RUNNING and state.generation == self._began
 
     def _beat(self) -> Work:
-        self._beats += 1  # also where nobody hears of it: an ETag that does not change is no beat
+        self._beats += 1  # counted even if the write fails: an unchanged ETag is no heartbeat
         record = {"beat": self._beats, "id": self.me.id, "generation": self._began}
         yield Ask("put", NODES + name_of(self.me), json.dumps(record, sort_keys=True).encode())
         now = self._clock()
         self._next_beat = now + self.timing.beat_s * (0.9 + self._dice() / 10)
 
     def _go(self) -> Work:
-        """Say what was decided of this node: a list shows the words, and what lies there says why."""
+        """Write the messages about this node itself: a list shows the messages, and their content is the reason."""
         prefix = NODES + name_of(self.me) + ","
         yield from self._tell(prefix, sorted(self._words), self._because.encode())
 
@@ -244,7 +251,7 @@ class MemberProtocol:
             self._began, self._idle, self._further = state.generation, False, False
 
     def _swap(self, new: State) -> Work:
-        """Write *new* in the place of what was seen last, and return whether; who was too late looks again."""
+        """Replace the last state that was read by *new*, and return whether that worked; otherwise read it again."""
         self._sure = False
         content = new.to_bytes()
         etag = yield Ask("swap", STATE, content, self._etag)
@@ -259,7 +266,7 @@ class MemberProtocol:
         return self._watch is not None
 
     def _abandoned(self) -> bool:
-        assert self.state is not None, "BUG: nothing was seen"
+        assert self.state is not None, "BUG: no state was read"
         if self.state.phase == DONE or self._words:
             return False
         return not self.state.leader or self._clock() - self._changed > self.timing.lease_s
@@ -270,16 +277,19 @@ class MemberProtocol:
         self._hurry_until = self._clock() + 2 * self.timing.beat_s
 
     def _lead(self, beats: bool) -> Work:
-        """Look at all nodes, and write what becomes of it, or with a beat that this one still leads.
+        """Read the records of all nodes, and write the resulting state, or renew the lease with a heartbeat.
 
-        Return whether that was written. Who takes over counts on it that a leader who did not write has stopped.
+        Return whether the state was written. A node that takes over relies on it: a leader that could not write has
+        stopped.
         """
         watch, state = self._watch, self.state
-        assert watch is not None and state is not None, "BUG: it does not lead"
+        assert watch is not None and state is not None, "BUG: this node does not lead"
         if state.phase == DONE:
             return True
         watch.knows(state.generation, state.phase, self._clock())
-        asked = self._clock()  # a list may be old when it comes: it shows nobody silent after that
+        asked = (
+            self._clock()
+        )  # the list may be old when it arrives: heartbeats since then are unknown
         nodes = yield Ask("list", NODES)
         said = yield Ask("list", SAID.format(state.generation))
         now = self._clock()
@@ -292,6 +302,6 @@ class MemberProtocol:
             return False
         starts = new.phase == RUNNING and state.phase == FORMING
         if starts and not (yield from fence.raised(new.generation)):
-            self._sure = False  # somebody else has led on
+            self._sure = False  # another node has taken over
             return False
         return (yield from self._swap(new._replace(number=state.number + 1)))

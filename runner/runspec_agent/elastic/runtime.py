@@ -1,6 +1,6 @@
-"""What runs a generation of an elastic job on this node: the program itself, an mpirun, or a torchrun that stays.
+"""Run a generation of an elastic job on this node: the program itself, mpirun, or a torchrun that stays.
 
-An engine is started with what the generation is, told to stop, and looked at; it never waits.
+A runtime is started with the data of a generation, asked to stop, and polled; its methods never wait.
 """
 
 import os
@@ -15,24 +15,26 @@ from runspec_agent.elastic import torch_rendezvous
 from runspec_agent.elastic.torch_rendezvous import BACKEND, FOLDER, RUNNING, VIEW
 from runspec_agent.env.address import interface
 
-LATE_S = 15.0  # for torchrun to see that its workers are gone
-LOOK_S = 0.2  # how often torchrun looks
-RESTARTS = 1000000  # ours is the count: a generation that ends is none of torchrun's failures
+LATE_S = 15.0  # seconds for torchrun to notice that its workers have ended
+LOOK_S = 0.2  # seconds between torchrun's checks of its workers
+RESTARTS = (
+    1000000  # the agent counts failures: the end of a generation is not a failure of torchrun
+)
 ENTRY = "[torchrun.handlers]\n{} = runspec_torchrun:creator\n".format(BACKEND)
 METADATA = "Metadata-Version: 2.1\nName: runspec-torchrun\nVersion: 1\n"
 
 
 class Turn(NamedTuple):
-    """One generation, as this node takes part in it."""
+    """This node's part in one generation."""
 
     generation: int
     rank: int
     hosts: List[str]  # in the order of ranks
-    port: int  # that was free on the first of them
+    port: int  # that was free on the first host
 
 
 class Program:
-    """A program that is started anew for each generation: `launch: none`, and `mpi` by our launcher."""
+    """A program that is started again for each generation: `launch: none`, and `mpi` with the agent's launcher."""
 
     def __init__(self, argv: List[str], cwd: Optional[str], grace_s: float) -> None:
         self.argv, self.cwd, self.grace_s = argv, cwd, grace_s
@@ -45,7 +47,7 @@ class Program:
         self.child = Child(self.argv, env, self.cwd)
 
     def stop(self) -> None:
-        """Tell the program to end; it is killed when its grace is over."""
+        """Ask the program to end; it is killed when its grace period is over."""
         if self.child is not None:
             self.child.stop(self.grace_s)
 
@@ -54,7 +56,7 @@ class Program:
             self.child.send(number)
 
     def look(self) -> Optional[int]:
-        """Return the code of a program that has ended since the last look, once; nothing of it is left then."""
+        """Return the exit code of a program that has ended since the last call, once; no process of it is left then."""
         if self.child is None:
             return None
         process.reap((self.child,))
@@ -66,7 +68,7 @@ class Program:
         return code
 
     def end(self) -> None:
-        """Tell it to end for good."""
+        """Ask the program to end for good."""
         self.stop()
 
     def kill(self) -> None:
@@ -76,10 +78,10 @@ class Program:
 
 
 class Torchrun(Program):
-    """A torchrun that stays while generations pass: it starts the workers of each, and stops them.
+    """A torchrun that runs through all generations: it starts the workers of each, and stops them.
 
-    *folder* is where it hears of them; see `torch_handler`. With a torchrun for each generation, everybody would wait
-    while it imports torch, before its workers do the same.
+    *folder* is where the agent writes the generations for it; see `torch_rendezvous`. With a new torchrun for each
+    generation, all nodes would wait while it imports torch, before its workers import torch too.
     """
 
     def __init__(
@@ -88,11 +90,11 @@ class Torchrun(Program):
         super().__init__(argv, cwd, grace_s)
         self.folder, self.slots = folder, slots
         self._turn: Optional[Turn] = None
-        self._stop_at: Optional[float] = None  # when the workers were told to stop
+        self._stop_at: Optional[float] = None  # when the workers were asked to stop
         _install(folder)
 
     def prepare(self, env: Mapping[str, str]) -> None:
-        """Have torchrun import torch while this node waits: all others would wait for that, too."""
+        """Let torchrun import torch while this node waits, so that the other nodes need not wait for that."""
         self.child = Child(self.argv, self._environment(env), self.cwd)
 
     def start(self, turn: Turn, env: Mapping[str, str]) -> None:
@@ -110,16 +112,16 @@ class Torchrun(Program):
 
     @staticmethod
     def _has_ended(child: Child) -> bool:
-        """Say whether a torchrun has ended while it waited, as by a signal that was passed on to it."""
+        """Return whether torchrun has ended while it waited, for example by a signal that was passed on to it."""
         process.reap((child,))
         return child.code is not None
 
     def _environment(self, env: Mapping[str, str]) -> Dict[str, str]:
-        """Return torchrun's own: it finds the handler on the path of its Python."""
+        """Return the environment of torchrun: its Python finds the handler on PYTHONPATH."""
         path = [self.folder] + ([env["PYTHONPATH"]] if env.get("PYTHONPATH") else [])
         found = {"TORCH_DISABLE_SHARE_RDZV_TCP_STORE": "1"}  # see torchrun.env_for
-        loopback = env["RUNSPEC_HOST"].startswith("127.")  # all nodes are on one machine
-        # Else Gloo takes what this machine's name stands for, which may be an address that nobody else reaches.
+        loopback = env["RUNSPEC_HOST"].startswith("127.")  # whether all nodes are on one machine
+        # Otherwise Gloo uses the address of this machine's host name, which other nodes may not reach.
         own = "lo" if loopback else interface(env["RUNSPEC_HOST"])
         if own is not None:
             found.update(GLOO_SOCKET_IFNAME=own, TP_SOCKET_IFNAME=own)
@@ -128,7 +130,7 @@ class Torchrun(Program):
         found.update(env)
         found["PYTHONPATH"] = os.pathsep.join(path)
         found[FOLDER] = self.folder
-        found["RUNSPEC_LAUNCH"] = "none"  # inside.sh has no launcher to start
+        found["RUNSPEC_LAUNCH"] = "none"  # inside.sh starts no launcher
         return found
 
     def _write(self, phase: str, turn: Turn, env: Mapping[str, Optional[str]]) -> None:
@@ -145,7 +147,7 @@ class Torchrun(Program):
         torch_rendezvous.write(os.path.join(self.folder, VIEW), view)
 
     def stop(self) -> None:
-        """Have torchrun stop its workers: by itself it would give those that do not listen 30 s."""
+        """Stop the workers through torchrun with the grace period; torchrun's own default is 30 s."""
         if self.child is not None and self._turn is not None and self._stop_at is None:
             self._write("stopping", self._turn, {})
             self._stop_at = time.monotonic()
@@ -158,7 +160,7 @@ class Torchrun(Program):
             told, self._turn = self._stop_at is not None, None
             if not stopped["met"]:
                 return LOST
-            return STOPPED if told else 1  # what its workers ended with, torchrun alone knows
+            return STOPPED if told else 1  # only torchrun knows the exit codes of its workers
         code = super().look()
         if code is not None:
             self._turn = None
@@ -167,23 +169,23 @@ class Torchrun(Program):
         return code
 
     def _hurry(self, waited_s: float, pid: int) -> None:
-        """Kill the workers when their grace is over, and torchrun, which is started anew, when that does not help."""
+        """Kill the workers when their grace period is over, and then torchrun (it is started again) if needed."""
         if waited_s > self.grace_s + LATE_S:
             self.kill()
         elif waited_s > self.grace_s:
             for worker in process.descendants(pid):
                 try:
                     os.kill(worker, signal.SIGKILL)
-                except OSError:  # it was faster
+                except OSError:  # it has already ended
                     pass
 
     def end(self) -> None:
-        """Tell torchrun itself, which tells its workers."""
+        """Ask torchrun itself to end, which stops its workers."""
         Program.stop(self)
 
 
 def _install(folder: str) -> None:
-    """Put the handler where Python finds it as it finds what is installed.
+    """Install the handler as an entry point, where Python looks for installed packages.
 
     https://packaging.python.org/en/latest/specifications/entry-points/
     """
@@ -196,7 +198,7 @@ def _install(folder: str) -> None:
 
 
 def torchrun_words(run: str, bounds: Mapping[str, int], slots: int, host: str) -> List[str]:
-    """Return the words before the program's own.
+    """Return the torchrun command up to the program.
 
     https://docs.pytorch.org/docs/stable/elastic/run.html
     """

@@ -1,20 +1,20 @@
-"""The steps that a program tells: a line for each that it has done, at the end of the file `RUNSPEC_PROGRESS`."""
+"""The steps that a program reports: one line for each in the file `RUNSPEC_PROGRESS`."""
 
 import os
 from typing import NamedTuple, Optional
 
-LINE = 64  # bytes that hold one
+LINE = 64  # bytes, more than one line has
 
 
 class Step(NamedTuple):
-    """The number of a step, from 1, and when it was told, in Unix time."""
+    """The number of a step, from 1, and the time of its report, in Unix time."""
 
     number: int
     at: float
 
 
 def last(path: str) -> Optional[Step]:
-    """Return the last step whose line is whole; None where is none."""
+    """Return the last step whose line is complete, or None."""
     try:
         with open(path, "rb") as stream:
             found = os.fstat(stream.fileno())
@@ -26,7 +26,7 @@ def last(path: str) -> Optional[Step]:
 
 
 def first(path: str) -> Optional[int]:
-    """Return the number of the first step; None where is none, or its line is not whole."""
+    """Return the number of the first step, or None if its line is missing or incomplete."""
     try:
         with open(path, "rb") as stream:
             line = stream.readline(LINE)

@@ -1,8 +1,9 @@
-"""What a torchrun asks for its generation: a rendezvous backend that is told everything by the agent of its node.
+"""A rendezvous backend for torchrun, which gets each generation from the agent of its node.
 
-It runs in torchrun's own Python, copied into a folder on its path, so it imports nothing of ours. Agent and torchrun
-talk by two files in a private folder, each written whole: `view.json` says which generation there is and whether this
-node runs in it, `stopped.json` which one its workers have left.
+It runs in torchrun's own Python, from a copy in a folder on its path, so it imports no other module of runspec. Agent
+and torchrun communicate by two files in a private folder, each written atomically: `view.json` has the current
+generation and whether this node runs in it, `stopped.json` the generation that the workers have left.
+
 https://docs.pytorch.org/docs/stable/elastic/rendezvous.html
 """
 
@@ -13,12 +14,12 @@ import time
 from typing import Any, Callable, Dict, List, NamedTuple, Optional
 
 BACKEND = "runspec"
-FOLDER = "RUNSPEC_TORCHRUN"  # the variable that says where the two files are
+FOLDER = "RUNSPEC_TORCHRUN"  # the variable with the folder of the two files
 VIEW, STOPPED = "view.json", "stopped.json"
 LOOK_S = 0.05
 RUNNING = "running"
 RANKS = "torchelastic/assigned_ranks/"
-# Before, workers took our store's keys of different generations for theirs: https://github.com/pytorch/pytorch/pull/135957
+# Before torch 2.6, workers mixed up keys of different generations: https://github.com/pytorch/pytorch/pull/135957
 SHARES = (2, 6)
 
 Record = Dict[str, Any]
@@ -49,10 +50,10 @@ class Leader(NamedTuple):
 
 
 class Ranks:
-    """The store that torchrun's agents are to share, without any other agent: there is nothing that it must be told.
+    """The store that torchrun's agents would share, without other agents: every node has the same data.
 
-    All nodes have as many workers as this one. Nobody waits here for the others to end, which may have died: our own
-    agent does, and sees when they have.
+    All nodes have as many workers as this one. No method waits for other nodes, which may have been lost; runspec's
+    agent does that.
     """
 
     timeout = None
@@ -75,7 +76,7 @@ class Ranks:
         self._kept.update(zip(keys, values))
 
     def multi_get(self, keys: List[str]) -> List[Any]:
-        """Return what each node has said of itself: the same as this one."""
+        """Return what each node has written: the same as this one."""
         own = next(iter(self._kept.values()))
         return [own for _ in keys]
 
@@ -87,7 +88,7 @@ class Ranks:
 
 
 class Rendezvous(NamedTuple):
-    """What torch calls a RendezvousInfo."""
+    """The type that torch calls RendezvousInfo."""
 
     store: Ranks
     rank: int
@@ -98,8 +99,9 @@ class Rendezvous(NamedTuple):
 class Handler:
     """The methods of torch's RendezvousHandler. torchrun calls them from one thread.
 
-    *serve* makes the store where the workers of a generation meet, which ends with it. Without that, rank 0's worker
-    does when it has imported torch, and who comes sooner waits for seconds before it tries again.
+    *serve* starts the store where the workers of a generation meet, which ends with the generation. Without it, the
+    worker of rank 0 starts the store once it has imported torch, and workers that connect earlier wait for seconds
+    before they try again.
     """
 
     def __init__(self, folder: str, run: str, serve: Optional[Serve] = None) -> None:
@@ -118,7 +120,7 @@ class Handler:
         return self.run
 
     def next_rendezvous(self) -> Rendezvous:
-        """Say that no worker runs here, and wait for the next generation that this node is part of."""
+        """Report that no worker runs here, and wait for the next generation that includes this node."""
         self._served = None
         self._say(met=True)
         view = self._next()
@@ -145,7 +147,7 @@ class Handler:
             time.sleep(LOOK_S)
 
     def _serves(self, view: Record) -> bool:
-        """Make the store where that is this node's part; False: another program has taken the port."""
+        """Start the store if that is this node's task; return False if another program uses the port."""
         if self._serve is not None and view["rank"] == 0:
             try:
                 self._served = self._serve(view["leader"], view["port"])
@@ -157,7 +159,7 @@ class Handler:
         return bool(view["phase"] == RUNNING and view["generation"] > self.generation)
 
     def num_nodes_waiting(self) -> int:
-        """Return 1 as soon as the workers that run are to stop: torchrun then asks for the next rendezvous."""
+        """Return 1 as soon as the workers have to stop: torchrun then asks for the next rendezvous."""
         view = read(os.path.join(self.folder, VIEW))
         changed = view is not None and (
             view["phase"] != RUNNING or view["generation"] != self.generation
@@ -174,7 +176,7 @@ class Handler:
 
 
 def serve(host: str, port: int) -> Any:
-    """Raise RuntimeError where the port is taken.
+    """Start a TCPStore at *port*. Raise RuntimeError if the port is in use.
 
     https://docs.pytorch.org/docs/stable/distributed.html#torch.distributed.TCPStore
     """
@@ -183,7 +185,7 @@ def serve(host: str, port: int) -> Any:
 
 
 def shares(version: str) -> bool:
-    """Say whether workers of torch *version* can do with a store that their torchrun has.
+    """Return whether workers of torch *version* can share the store of their torchrun.
 
     >>> [shares(version) for version in ("2.5.1", "2.6.0+cpu", "2.13.0")]
     [False, True, True]
@@ -192,7 +194,7 @@ def shares(version: str) -> bool:
 
 
 def creator() -> Callable[[Any], Any]:
-    """Return what makes a handler of torchrun's parameters; called when torchrun finds the entry point."""
+    """Return a function that makes a handler from torchrun's parameters; torchrun finds it as an entry point."""
     base = importlib.import_module("torch.distributed.elastic.rendezvous.api").RendezvousHandler
     kind = type("RunspecHandler", (Handler, base), {})
     own = serve if shares(importlib.import_module("torch").__version__) else None

@@ -1,4 +1,4 @@
-"""The address under which other nodes reach this one."""
+"""The address at which other nodes reach this one."""
 
 import fcntl
 import json
@@ -10,15 +10,16 @@ from typing import Mapping, Optional
 from runspec_agent.base.job_env import NODE_NAMES
 
 SIOCGIFADDR = 0x8915
-# What the system gives to whoever asks for any port: ip_local_port_range in ip(7).
+# The range from which the system assigns ports: ip_local_port_range in ip(7).
 GIVEN = "/proc/sys/net/ipv4/ip_local_port_range"
 LOWEST, TRIES = 10000, 100
 
 
 def own(env: Mapping[str, str]) -> str:
-    """Return what ECS says of this container's network, what this node's name stands for, or where a way leads out.
+    """Return this node's address: from ECS, from its host name, or from the interface of the default route.
 
-    A service that names its nodes does it in `RUNSPEC_NODE_NAMES`.
+    A service that names its nodes sets `RUNSPEC_NODE_NAMES`.
+
     https://docs.aws.amazon.com/AmazonECS/latest/developerguide/task-metadata-endpoint-v4-response.html
     """
     if "RUNSPEC_HOST" in env:
@@ -33,14 +34,14 @@ def own(env: Mapping[str, str]) -> str:
         return address
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as way:
         try:
-            way.connect(("192.0.2.1", 9))  # nothing is sent; a documentation address, RFC 5737
-        except OSError:  # there is none
+            way.connect(("192.0.2.1", 9))  # no packet is sent; a documentation address, RFC 5737
+        except OSError:  # there is no route
             return called or socket.gethostname()
         return str(way.getsockname()[0])
 
 
 def _of_container(url: str) -> Optional[str]:
-    """Return what ECS says at *url*; None where it says nothing, and the way out will do."""
+    """Return the address in the ECS metadata at *url*, or None if it has none."""
     from http.client import HTTPException
 
     from runspec_agent.base import boot
@@ -49,7 +50,7 @@ def _of_container(url: str) -> Optional[str]:
         found = json.loads(boot.fetch(url).decode())
         for network in found.get("Networks") or ():
             for address in network.get("IPv4Addresses") or ():
-                if address:  # in the network of the machine it is ""
+                if address:  # empty in the network mode `host`
                     return str(address)
     except (OSError, ValueError, HTTPException):
         pass
@@ -57,13 +58,13 @@ def _of_container(url: str) -> Optional[str]:
 
 
 def interface(host: str) -> Optional[str]:
-    """Return the network interface that has the IPv4 address *host*; None where none has. netdevice(7)"""
+    """Return the network interface with the IPv4 address *host*, or None. See netdevice(7)."""
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as way:
         for _, found in socket.if_nameindex():
             request = struct.pack("256s", found.encode()[:15])
             try:
                 answer = fcntl.ioctl(way.fileno(), SIOCGIFADDR, request)
-            except OSError:  # it has no address
+            except OSError:  # the interface has no address
                 continue
             if socket.inet_ntoa(answer[20:24]) == host:
                 return found
@@ -71,13 +72,13 @@ def interface(host: str) -> Optional[str]:
 
 
 def free_port() -> int:
-    """Return a port where nobody listens, and that the system gives to nobody else.
+    """Return a port that no program uses, outside the range from which the system assigns ports.
 
-    A program listens there seconds later: by then, any connection may have taken one of those that the system gives.
+    The program binds the port seconds later; by then, any connection may have taken a port from that range.
     """
     first = _first_given()
     for _ in range(TRIES if first > LOWEST else 0):
-        port = random.randrange(LOWEST, first)  # noqa: S311 - no secret
+        port = random.randrange(LOWEST, first)  # noqa: S311 - not a secret
         if _is_free(port):
             return port
     with socket.socket() as probe:
@@ -103,16 +104,16 @@ def _is_free(port: int) -> bool:
 
 
 def name(env: Mapping[str, str]) -> str:
-    """Return what the service calls this node; empty where it has named none."""
+    """Return the service's name of this node; empty if it has none."""
     names = env.get(NODE_NAMES, "").split(",")
     rank = int(env.get("RUNSPEC_RANK") or 0)
     return names[rank] if rank < len(names) else ""
 
 
 def _of_name(called: str) -> Optional[str]:
-    """Return the address that *called* stands for, if it is one of this machine: only such can be bound.
+    """Return the address of the host name *called* if it is one of this machine: only such an address can be bound.
 
-    Names of nodes are not always known to the resolver, and some machines know their own as loopback.
+    Resolvers do not always know the names of nodes, and some machines resolve their own name to loopback.
     """
     try:
         found = (
@@ -128,7 +129,7 @@ def _of_name(called: str) -> Optional[str]:
 
 
 def here(host: str) -> bool:
-    """Say whether *host* is an address of this machine: only such can be bound."""
+    """Return whether *host* is an address of this machine: only such an address can be bound."""
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as way:
         try:
             way.bind((host, 0))

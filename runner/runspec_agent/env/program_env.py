@@ -1,4 +1,4 @@
-"""The variables that a program finds, whatever runs it: docs/inside.md."""
+"""The RUNSPEC_* variables that a program finds with every provider: docs/inside.md."""
 
 import os
 from typing import Any, Dict, Mapping
@@ -9,7 +9,7 @@ from runspec_agent.env import address
 
 
 def fill(env: Dict[str, str], record: Mapping[str, Any], place: TaskIdentity, folder: str) -> None:
-    """Put them into *env*; what the service has said already stays. *folder* is this node's own."""
+    """Set the variables in *env* unless the service has set them. *folder* is this node's own."""
     for name, value in values(record["sweep"], place.task).items():
         env[variable("SWEEP", name)] = value
     env.update(
@@ -24,7 +24,7 @@ def fill(env: Dict[str, str], record: Mapping[str, Any], place: TaskIdentity, fo
     if record.get("global_batch"):
         env["RUNSPEC_GLOBAL_BATCH"] = str(record["global_batch"])
     env.setdefault("RUNSPEC_GRACE_S", "20")
-    # Machines come one by one, and the store may be slow.
+    # Machines start one after the other, and the store may be slow.
     env.setdefault("RUNSPEC_MEET_TIMEOUT_S", "{:g}".format(LATE_S))
     env.setdefault("RUNSPEC_LEASE_S", "{:g}".format(LEASE_S))
     env["RUNSPEC_HOST"] = address.own(env)

@@ -1,7 +1,7 @@
-"""`job [--node] [-- WORD...]`: the first process of a job on each node, where files come from a store.
+"""`job [--node] [-- WORD...]`: the first process of a job on each node, with providers that have an object store.
 
-It claims the run, gets what the job reads, builds what it needs, starts the program by inside.sh, and saves what it
-writes. What there is to do stands in `runs/<run>/record.json`, which the provider has put there.
+It claims the run, downloads inputs, builds the environment, starts the program with inside.sh, and saves outputs. The
+provider has written what to do to `runs/<run>/record.json`.
 """
 
 import os
@@ -33,13 +33,13 @@ from runspec_agent.transfer.output_saver import Saver
 from runspec_agent.transfer.store_mirror import Mirror
 from runspec_agent.transfer.workdir import Workdir
 
-CANCELLED = "cancelled"  # stands in the claim of a run that was cancelled before it began
+CANCELLED = "cancelled"  # the content of the claim if the run was cancelled before it began
 AT = "runs/{}/"
 WATCHES = {
     True: Ec2PreemptionWatcher,
     "azure": ScheduledEventsWatcher,
-}  # who tells of the end of a spot machine
-LATE_S = 30.0  # at the most from when a service counts a try to when we do
+}  # reports the reclaim of a spot machine
+LATE_S = 30.0  # at most, between the service's count of an attempt and the agent's
 
 
 def main(argv: List[str]) -> int:
@@ -53,11 +53,11 @@ def _main(argv: List[str]) -> int:
     rename(os.environ)
     bucket = store.connect()
     if "RUNSPEC_VAULT" in os.environ:
-        from runspec_agent.secrets import key_vault  # with all that a network takes
+        from runspec_agent.secrets import key_vault  # imports the modules for network access
 
         key_vault.fill(os.environ)
     secrets_file.fill(bucket, os.environ)
-    for name in ("RUNSPEC_SAS", "RUNSPEC_IDENTITY"):  # a program's variables may come into a log
+    for name in ("RUNSPEC_SAS", "RUNSPEC_IDENTITY"):  # a program may print its variables to the log
         os.environ.pop(name, None)
     env = dict(os.environ)
     crew = multi_instance.read(bucket, AT.format(env["RUNSPEC_RUN"]), env)
@@ -80,7 +80,7 @@ def _main(argv: List[str]) -> int:
 
 
 class Agent:
-    """One node of one task, from the claim to the last save."""
+    """One node of one task, from the claim of the run to the last save."""
 
     def __init__(
         self, bucket: Bucket, env: Dict[str, str], crew: Optional[MultiInstanceTask] = None
@@ -96,7 +96,7 @@ class Agent:
         self.place = place(env, self.record)
         self.folder = files.fresh_folder("runspec-")
         self.workdir = Workdir(bucket, self.record, env, self.folder)
-        self.index = self.place.task  # which may be a node of a task whose nodes come and go
+        self.index = self.place.task  # the task's number; for an elastic job, that of the node
         self.ends: Optional[exit_records.ExitRecords] = None
         self.log: Optional[Log] = None
         self.gang: Optional[ExitBarrier] = None
@@ -105,7 +105,7 @@ class Agent:
         self.watch: Optional[Ec2PreemptionWatcher] = None
         self.taken: Optional[PreemptionHold] = None
         self.leaving: Optional[Failure] = None  # why the program was told to end
-        self.saver: Optional[Saver] = None  # of what has no plain names yet
+        self.saver: Optional[Saver] = None  # saves outputs that are not published yet
 
     def run(self, words: List[str], signals: Signals) -> int:
         try:
@@ -134,13 +134,13 @@ class Agent:
         return 0
 
     def _stopped(self) -> bool:
-        """Say whether this task is not wanted any more; only tasks of a sweep are stopped one by one."""
+        """Return whether this task was stopped; only tasks of a sweep can be stopped separately."""
         return bool(self.record["sweep"]) and stop_request.is_stopped(
             self.bucket, self.at, self.index
         )
 
     def _begin(self, signals: Signals) -> None:
-        """Find out which try this is, and keep what it says from here on."""
+        """Find out the number of this attempt, and upload the log from here on."""
         if "stop_s" in self.record:
             self.heed = stop_request.StopPoller(self._stopped, self.record["stop_s"])
             self.heed.start()
@@ -159,7 +159,7 @@ class Agent:
             self.log.start()
 
     def _number(self, signals: Signals) -> int:
-        """Return the number of this try, which the service does not tell; all nodes of a team have the same."""
+        """Return the number of this attempt; the service does not provide one that all nodes of the task share."""
         crew = self.crew
         if crew is not None and crew.rank > 0:
             found = crew.number(signals)
@@ -172,16 +172,16 @@ class Agent:
         return found
 
     def tell(self, text: str) -> None:
-        """Say it without waiting: what is kept of the log follows."""
+        """Print *text* and upload the log later, without waiting."""
         _tell(text)
 
     def say(self, text: str) -> None:
-        """Say it, and keep all that was said."""
+        """Print *text* and upload the log now."""
         _tell(text)
         self.keep(last=False)
 
     def keep(self, last: bool = True) -> None:
-        """Keep all that was said; where that fails, there is no better place to say so."""
+        """Upload the log; if that fails, the message about it can only go to the service's own log."""
         if self.log is not None:
             try:
                 if last:
@@ -189,18 +189,18 @@ class Agent:
                 else:
                     self.log.once()
             except (OSError, Failure) as error:
-                _tell("the log is not kept: {}".format(error))
+                _tell("the log cannot be saved: {}".format(error))
 
     def note(self, code: int, why: Optional[str]) -> None:
-        """Say how this node has ended, if it had anything to do here, and if there is somebody to be told."""
+        """Record how this node has ended, if the service needs such records and the node took part in the attempt."""
         try:
             if self.ends is not None:
                 self.ends.note(code, why or (str(self.leaving) if self.leaving else None))
         except Failure as failure:
-            _tell("how it ended is not noted: {}".format(failure))
+            _tell("the exit code cannot be recorded: {}".format(failure))
 
     def _together(self, words: List[str], signals: Signals) -> int:
-        """Run this node, and tell the others how it ended, also when it has not come to the program."""
+        """Run this node, and tell the other nodes how it ended, also if it fails before the program starts."""
         gang = self.gang = self._gang()
         if gang is None:
             return self._run(words, signals)
@@ -210,14 +210,14 @@ class Agent:
             gang.end(failure.code, signals, wait=False)
             raise
         if self.place.rank > 0:
-            self.keep()  # when the first node has heard of the end, the service ends all
+            self.keep()  # when the first node learns of the end, the service ends all nodes
         code = gang.end(code, signals, self.record["launch"] == "none")
         return code if self.taken is None else self.taken.excused(code, signals)
 
     def _elastic(self, words: List[str], signals: Signals) -> int:
-        """Run this node for as long as it is one of those that come and go: see `elastic.run`."""
+        """Run this node as a member of an elastic job: see `elastic.node`."""
         from runspec_agent.elastic.node import (
-            Elastic,  # what no other job needs is not compiled for it
+            Elastic,  # compiled only where it is used, since a zipapp compiles modules at each start
         )
 
         self.place = seat(self.place, self.record)
@@ -233,25 +233,25 @@ class Agent:
         return code
 
     def _listen(self) -> None:
-        """Hear of the end of a spot machine from here on."""
+        """Watch for notices that the spot machine will be reclaimed."""
         if self.record.get("spot"):
             self.watch = WATCHES[self.record["spot"]](self.env)
             self.watch.start()
 
     def notice(self) -> Optional[str]:
-        """Return why this node is about to lose its machine, if it has been told."""
+        """Return a message that this node is about to lose its machine, if there was a notice."""
         if self.watch is None or self.watch.notice is None:
             return None
-        return "the machine is to be taken away at {}".format(self.watch.notice)
+        return "the machine will be reclaimed at {}".format(self.watch.notice)
 
     def _in_step(self, words: List[str], signals: Signals) -> int:
-        """Run this node of an array with the others, from round to round: see `rounds`."""
+        """Run this node of an array job together with the others, in retry rounds: see `retry_rounds`."""
         prefix = "{}rounds/{}/".format(self.at, self.place.task)
         rank, nodes, attempt = self.place.rank, self.record["nodes"], self.place.attempt
         last = attempt == self.record.get("tries")
         found = self.round = retry_rounds.join(self.bucket, prefix, rank, nodes, attempt, last)
         if found.verdict is not None:
-            _tell("{}: there is nothing left to do".format(found.verdict.why))
+            _tell("{}: this node has nothing to do".format(found.verdict.why))
             return found.verdict.code
         if self.record.get("timeout_s"):
             found.deadline = self.began + self.record["timeout_s"] - LATE_S
@@ -264,7 +264,9 @@ class Agent:
                 verdict = found.blame(signals)
                 code = self._judge(code) if verdict is None else verdict.code
             code = found.end(code, signals)
-        except BaseException as error:  # whatever it is goes on; the others are to hear of it
+        except (
+            BaseException
+        ) as error:  # any error is raised again, after the other nodes have been told
             found.end(error.code if isinstance(error, Failure) else 1, signals)
             raise
         return STOPPED if self.notice() and code == AGAIN else code
@@ -275,7 +277,7 @@ class Agent:
             grace_s = read(self.env).grace_s
             inside = self.workdir.unpacked()
         except OSError as error:
-            raise Failure("the job cannot be made ready: {}".format(error), USAGE) from error
+            raise Failure("the job cannot be prepared: {}".format(error), USAGE) from error
         env = {name: files.local(value) for name, value in self.env.items()}
         argv = words or [files.local(word) for word in self.record.get("argv") or ()]
         child = Child(["/bin/sh", inside, *argv], env, self.workdir.cwd)
@@ -302,18 +304,18 @@ class Agent:
         return 1 if lost and code == 0 else code
 
     def _published(self, code: int) -> int:
-        """Give what was saved its plain names, unless another try is to come; return *code*."""
+        """Publish the outputs under their own paths unless another attempt follows; return *code*."""
         saver, self.saver = self.saver, None
         if saver is not None and code not in (AGAIN, STOPPED, LOST):
             for line in saver.publish():
-                _tell("not under plain names yet: {}".format(line))
+                _tell("not published yet: {}".format(line))
         return code
 
     def _program(self, child: Child, signals: Signals, grace_s: float) -> int:
-        """Stay with the program until it ends.
+        """Wait until the program ends, and return its exit code.
 
-        One that ended well after a notice may have saved half its work and left, as after any other
-        SIGTERM: it is tried again. One that ended well for the others' sake waits for them.
+        A program that exits with 0 after a notice may have saved half its work, as after any other SIGTERM: it gets
+        another attempt. One that was stopped because another node ended waits for the other nodes.
         """
         self._listen()
         try:
@@ -327,7 +329,7 @@ class Agent:
         return 0 if told_by_others and child.code == 0 else code
 
     def _leave(self, signals: Signals) -> Optional[Failure]:
-        """Return why the program is to end now; said on the log, once. The other nodes hear of it."""
+        """Return why the program has to end now, printed once; the other nodes are told."""
         if self.leaving is None:
             verdict = None if self.round is None else self.round.verdict
             notice = self.notice()
@@ -344,7 +346,9 @@ class Agent:
             if self.round is not None and signals.stopping:
                 self.round.propose(*self.round.stopped())
             elif self.round is not None and self.leaving is not None:
-                self.round.propose(AGAIN, "node {} loses its machine".format(self.place.rank))
+                self.round.propose(
+                    AGAIN, "the machine of node {} will be reclaimed".format(self.place.rank)
+                )
         return self.leaving
 
     def _prepared(self, signals: Signals) -> Tuple[Saver, Optional[Mirror]]:
@@ -357,7 +361,7 @@ class Agent:
 
     def _reach(self, signals: Signals) -> None:
         from runspec_agent.rendezvous.connectivity import (
-            Reach,  # of smoke tests alone: every job would have to compile it
+            Reach,  # used by smoke tests only: it would be compiled for every job
         )
 
         node = Node(self.place.rank, self.env["RUNSPEC_HOST"], "", "", 0)
@@ -374,7 +378,7 @@ class Agent:
         return gang
 
     def _words(self, signals: Signals) -> Optional[Mirror]:
-        """Give the job its variables, and where its nodes meet if there are several."""
+        """Set the job's variables, and return the mirror of the rendezvous folder if there are several nodes."""
         place = self.place._replace(attempt=self._try())
         program_env.fill(self.env, self.record, place, self.folder)
         if self.record["nodes"] == 1 or self.record["launch"] == "none":
@@ -386,11 +390,11 @@ class Agent:
         return Mirror(self.bucket, meet, "{}meet/{}/".format(self.at, self.place.task))
 
     def _try(self) -> int:
-        """Return which try this is: of nodes that are tried together, all have the same."""
+        """Return the number of this attempt; nodes that are retried together have the same."""
         return self.place.attempt if self.round is None else self.round.number
 
     def _roll(self, signals: Signals) -> None:
-        """Have a host file and a leader where no launcher of ours makes them."""
+        """Write a host file and find the leader, for programs without a launcher of runspec."""
         node = Node(self.place.rank, self.env["RUNSPEC_HOST"], "", "", 0)
         nodes = [node]
         if self.crew is not None:
@@ -404,16 +408,16 @@ class Agent:
         self.env["RUNSPEC_LEADER"] = nodes[0].host
 
     def _failed(self) -> Optional[int]:
-        """Return the code of a node that has ended before all had come."""
+        """Return the exit code of a node that failed before the rendezvous was complete."""
         if self.round is not None:
             verdict = self.round.verdict
             return None if verdict is None else verdict.code
         return None if self.gang is None else self.gang.failed()
 
     def _judge(self, code: int) -> int:
-        """Return *code*, or AGAIN for a failure after which the job is to be tried once more.
+        """Return *code*, or AGAIN for a failure after which another attempt follows.
 
-        A machine that was taken away and a node that was lost are no failures of the job.
+        A reclaimed machine and a lost node are not failures of the job.
         """
         if self._excused(code):
             return code
@@ -421,12 +425,12 @@ class Agent:
         return Failures(self.bucket, self.at, self.record).judge(self.place, code, together)
 
     def _excused(self, code: int) -> bool:
-        """Say whether *code* is no failure of this node."""
+        """Return whether *code* does not count as a failure of this node."""
         told = self.leaving is not None and code == self.leaving.code
         return code in (0, STOPPED) or told or (code == LOST and self.record["launch"] != "none")
 
 
 def _tell(text: str) -> None:
-    line = text.replace("\n", "\\n")  # names of files may have more than one
+    line = text.replace("\n", "\\n")  # file names may contain line breaks
     print("runspec: {}".format(line), file=sys.stderr)
     sys.stderr.flush()

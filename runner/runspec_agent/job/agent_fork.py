@@ -1,4 +1,4 @@
-"""The agent as a fork of the batch process: another Python would read and compile all of this again for each task."""
+"""Run the agent in a fork of the batch process, which saves starting Python and compiling the agent for each task."""
 
 import os
 import signal
@@ -13,7 +13,7 @@ HELD = (*FORWARDED, signal.SIGCHLD)
 
 
 def is_ours(words: List[str]) -> bool:
-    """Say whether *words* are this very Python and zipapp, as an agent."""
+    """Return whether *words* would start the agent with this Python and zipapp."""
     if [*words[1:2], *words[3:]] != JOB:
         return False
     python = _found(words[0])
@@ -23,7 +23,7 @@ def is_ours(words: List[str]) -> bool:
 
 
 def _found(program: str) -> Optional[str]:
-    """Return where the shell would find *program*."""
+    """Return the path at which the shell would find *program*."""
     if "/" in program:
         return program
     places = [os.path.join(p, program) for p in os.environ.get("PATH", os.defpath).split(":") if p]
@@ -31,7 +31,10 @@ def _found(program: str) -> Optional[str]:
 
 
 class Forked(Child):
-    """This process once more, in a session of its own, with nothing of *signals*. It must have no other thread."""
+    """A fork of this process in a session of its own, without the handlers of *signals*.
+
+    It must have no other thread.
+    """
 
     def __init__(self, signals: Signals) -> None:
         self.code = None
@@ -39,7 +42,7 @@ class Forked(Child):
         for stream in (sys.stdout, sys.stderr):
             stream.flush()
         parent = os.getpid()
-        # What comes in between is neither lost nor taken for the parent's.
+        # A signal that arrives during the fork is neither lost nor handled twice.
         old = signal.pthread_sigmask(signal.SIG_BLOCK, HELD)
         self.pid = os.fork()
         if self.pid == 0:
@@ -51,16 +54,14 @@ class Forked(Child):
 
 
 def _agent(signals: Signals, parent: int) -> None:
-    """Do what the command line would; never return."""
+    """Run the agent as the command line would; never return."""
     code = 1
     try:
         os.setsid()
         die_with_parent()
         signals.leave()
         signal.pthread_sigmask(signal.SIG_UNBLOCK, HELD)
-        if (
-            os.getppid() == parent
-        ):  # else it has ended before it was said that we are to end with it
+        if os.getppid() == parent:  # else the parent ended before prctl(2) took effect
             sys.argv[1:] = JOB[1:]
             code = main()
         for stream in (sys.stdout, sys.stderr):

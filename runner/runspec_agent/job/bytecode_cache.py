@@ -1,7 +1,8 @@
-"""Keeping the modules of the zipapp compiled, beside it: each start compiles a zip anew, and an array starts often.
+"""Cache the compiled modules of the zipapp beside it: Python compiles a zip at each start, and arrays start it often.
 
-One file has all of them, for one version of Python and for this very zipapp: one that is named by its digest. Whoever
-finds none makes it; of several at once the last one's stays, and all are alike. It is as safe as the zipapp beside it.
+One file holds all modules, for one version of Python and one zipapp, which its digest identifies. A process that
+finds no file writes it; of several writers the last one wins, with equal content. The file is as safe as the zipapp
+beside it.
 """
 
 import marshal
@@ -13,7 +14,7 @@ from runspec_agent.base import files
 
 
 def made(zipapp: str, path: str) -> Dict[str, bytes]:
-    """Return all modules of *zipapp*, compiled, and keep them at *path* if that can be."""
+    """Return the compiled modules of *zipapp*, and write them to *path* if possible."""
     codes = {}
     with zipfile.ZipFile(zipapp) as archive:
         for name in archive.namelist():
@@ -30,7 +31,7 @@ def made(zipapp: str, path: str) -> Dict[str, bytes]:
 
 
 def _module(name: str) -> str:
-    """Return what *name* of the archive is imported as.
+    """Return the module name of the file *name* in the archive.
 
     >>> _module("runspec_agent/__init__.py"), _module("runspec_agent/job/slurm_batch.py")
     ('runspec_agent', 'runspec_agent.job.slurm_batch')
@@ -40,7 +41,7 @@ def _module(name: str) -> str:
 
 
 def _put(path: str, content: bytes) -> None:
-    """Other nodes do the same at this moment, so the name until it is whole is nobody else's: see `folder`."""
+    """Write a file atomically; other nodes may write it too, so the temporary name is random: see `folder`."""
     part = os.path.join(os.path.dirname(path), ".rs-{}.part".format(os.urandom(8).hex()))
     try:
         handle = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)

@@ -1,7 +1,7 @@
-"""`enter RUN TASK RANK [-- WORD...]`: becomes WORD..., or a shell, where the program of a node on this machine works.
+"""`enter RUN TASK RANK [-- WORD...]`: run a command or shell in the environment of a node's program on this machine.
 
-It has the program's very environment, as the kernel shows it to whoever owns the process, and its folder. A program
-in a container is followed there by nsenter(1).
+It has the environment of the program, as the kernel shows it to the owner of the process, and its working directory.
+It enters a program's container with nsenter(1).
 """
 
 import os
@@ -10,8 +10,8 @@ from typing import Dict, List, Optional
 
 from runspec_agent.base.job_env import Failure
 
-TERMINAL = ("TERM", "COLORTERM")  # of whoever sits at it
-OURS = "RUNSPEC_ENDS"  # what has it is the agent, and not the program: see workdir.OURS
+TERMINAL = ("TERM", "COLORTERM")  # of the user's terminal
+OURS = "RUNSPEC_ENDS"  # set for the agent, and not for the program: see workdir.OURS
 NOT_THERE = 69
 PLAIN = "/bin/sh"
 PROC = "/proc"
@@ -25,7 +25,7 @@ def main(argv: List[str]) -> int:
     pid = program(marks)
     env = None if pid is None else environment(pid)
     if pid is None or env is None:
-        text = "task {}, node {} of {}: no program runs there (yet)".format(task, rank, run)
+        text = "task {}, node {} of {}: no program is running there (yet)".format(task, rank, run)
         raise Failure(text, NOT_THERE)
     env.update((name, os.environ[name]) for name in TERMINAL if name in os.environ)
     become(pid, env, argv[4:])
@@ -33,7 +33,7 @@ def main(argv: List[str]) -> int:
 
 
 def program(marks: Dict[str, str]) -> Optional[int]:
-    """Return the first process of the program: its parent is none of the program's."""
+    """Return the first process of the program: the one whose parent does not belong to the program."""
     found = []
     for name in os.listdir(PROC):
         env = environment(int(name)) if name.isdigit() else None
@@ -44,7 +44,7 @@ def program(marks: Dict[str, str]) -> Optional[int]:
 
 
 def environment(pid: int) -> Optional[Dict[str, str]]:
-    """Return what *pid* was started with, or None where that is not ours to see. proc(5)"""
+    """Return the environment that *pid* was started with, or None if this user may not read it. See proc(5)."""
     try:
         with open("{}/{}/environ".format(PROC, pid), "rb") as file:
             pairs = file.read().split(b"\0")
@@ -59,7 +59,7 @@ def environment(pid: int) -> Optional[Dict[str, str]]:
 
 
 def parent(pid: int) -> Optional[int]:
-    """Return the parent of *pid*: field 4 of its stat, counted after the name. proc(5)"""
+    """Return the parent of *pid*: field 4 of its stat, counted after the name. See proc(5)"""
     try:
         with open("{}/{}/stat".format(PROC, pid), "rb") as file:
             return int(file.read().rpartition(b")")[2].split()[1])
@@ -68,7 +68,7 @@ def parent(pid: int) -> Optional[int]:
 
 
 def become(pid: int, env: Dict[str, str], words: List[str]) -> None:
-    """Give this process to *words*; raises Failure where it cannot be."""
+    """Replace this process by *words*. Raise Failure if that is impossible."""
     at = "{}/{}".format(PROC, pid)
     shell = env.get("SHELL", "")
     try:
@@ -83,9 +83,11 @@ def become(pid: int, env: Dict[str, str], words: List[str]) -> None:
         os.execvpe(line[0], line, env)
     except OSError as error:
         sys.stderr.flush()
-        raise Failure("cannot go there: {}".format(error), NOT_THERE) from error
+        raise Failure(
+            "cannot enter the program's environment: {}".format(error), NOT_THERE
+        ) from error
 
 
 def started(words: List[str]) -> List[str]:
-    """Return what starts *words* as a shell does, and says what is not there with code 127."""
+    """Return a command that starts *words* as a shell does, with exit code 127 if the program does not exist."""
     return [PLAIN, "-c", 'exec "$@"', PLAIN, *words]

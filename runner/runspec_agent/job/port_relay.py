@@ -1,9 +1,8 @@
-"""Carries one connection to a port of this node on standard input and output: `relay HOST PORT`.
+"""`relay HOST PORT`: connect standard input and output to a port that only this node can reach.
 
-For a network that only this node is in. Each way, the stream is frames: a length of four bytes, the
-highest first, and so many bytes; the length 0 says that no more will come that way. What is said first
-is one frame: `ok`, or why there is no connection. An input that ends without a last frame was cut off:
-then the connection is, too.
+In each direction, the stream consists of frames: a length of four bytes, big-endian, and so many bytes; length 0
+marks the end. The first frame of the output is `ok`, or an error message. An input without the last frame was cut
+off, and then the connection is reset, too.
 """
 
 import os
@@ -54,7 +53,7 @@ def say(data: bytes) -> None:
 
 
 def exactly(size: int) -> bytes:
-    """Read *size* bytes; fewer where the input ends."""
+    """Return *size* bytes of the input; fewer if it ends."""
     found = b""
     while len(found) < size:
         data = os.read(IN, size - len(found))
@@ -65,7 +64,7 @@ def exactly(size: int) -> bytes:
 
 
 def forward(sock: socket.socket, broken: threading.Event) -> bool:
-    """Pass on what comes in, to its end; say whether there was one."""
+    """Pass the input on to the socket until it ends; return whether the last frame was received."""
     while True:
         head = exactly(HEAD.size)
         if len(head) < HEAD.size:
@@ -81,12 +80,12 @@ def forward(sock: socket.socket, broken: threading.Event) -> bool:
                 sock.shutdown(socket.SHUT_WR)
                 return True
         except OSError:
-            broken.set()  # it takes no more; what it had still to say is told by the other way
+            broken.set()  # the other side accepts no more; the other direction reports why
             return True
 
 
 def answer(sock: socket.socket, broken: threading.Event) -> None:
-    """Pass on what the port says; a connection that was reset has no last frame."""
+    """Pass on what arrives from the port; a connection that was reset has no last frame."""
     try:
         while True:
             data = sock.recv(CHUNK_BYTES)

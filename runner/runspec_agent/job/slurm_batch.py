@@ -1,15 +1,15 @@
-"""`batch -- WORD...`: the process that a batch script of Slurm becomes, on the first node and outside of any container.
+"""`batch -- WORD...`: the process that a batch script of Slurm becomes, on the first node and outside any container.
 
 It starts WORD... (the job's agent, in a container or not, or srun, which starts one on each node), passes signals on,
-keeps the time, notes how the try has ended, and has the job queued again where it is to be tried once more.
+enforces the timeout, records how the attempt ended, and requeues the job if another attempt follows.
 
-What Slurm 22.05 does, measured. "All" are all processes of the job on all nodes, in sessions of their own or not:
+Measured behaviour of Slurm 22.05, where "all" are all processes of the job on all nodes, in any session:
 
 * scancel JOB, scontrol requeue, the time limit, a lost node and the end of a preemption's GraceTime send SIGCONT and
   SIGTERM to all, and SIGKILL KillWait later.
 * scancel --signal=TERM JOB, --signal=TERM@S and the beginning of a GraceTime reach the steps that srun has started,
-  and where there are none, nobody. All processes of a step are reached, and so the program before its agent, and
-  mpirun, which leaves its ranks no time. So what the nodes are to hear from here goes through the store.
+  and no process if there are none. All processes of a step are reached, so the program before its agent, and also
+  mpirun, which leaves its ranks no time. So this process stops the nodes by a record in the store.
 * scancel --signal=TERM --batch JOB and --signal=B:TERM@S reach this process alone.
 * SIGTERM at srun ends its step at once, so srun is never sent one here.
 * After scontrol requeue has ended with 0, the job is queued again whatever the script ends with, and at once.
@@ -38,11 +38,11 @@ from runspec_agent.store.base import Bucket
 
 CANCELLED = "cancelled"
 AT = "runs/{}/"
-SAVE_S = 120.0  # for the agents to save what there is, once their program has had its grace
-LOOK_S = 1.0  # between two looks at how the nodes have ended
-FIRST_S = 10.0  # for the first node to end by itself, when another has failed
+SAVE_S = 120.0  # for the agents to save, after the grace period of their program
+LOOK_S = 1.0  # between two looks for the exit records of nodes
+FIRST_S = 10.0  # for the first node to end by itself after another one has failed
 TRIES, PAUSE_S = 5, 3.0  # of a call of Slurm's controller, which may be busy or about to change
-LONGEST_S = 60.0  # of one such call
+LONGEST_S = 60.0  # timeout of one such call
 
 
 def main(argv: List[str]) -> int:
@@ -56,7 +56,7 @@ def main(argv: List[str]) -> int:
 
 
 class Batch:
-    """One try of one task. *env* has the words of the batch script, and Slurm's own."""
+    """One attempt of one task. *env* has the variables of the batch script and of Slurm."""
 
     def __init__(self, bucket: Bucket, env: Dict[str, str]) -> None:
         self.began = time.monotonic()
@@ -71,7 +71,7 @@ class Batch:
         self._next_look = self._failed_at = 0.0
 
     def run(self, words: List[str], signals: Signals) -> int:
-        """Return what the script is to end with; the note says the same, and why."""
+        """Return the exit code for the script; the exit record has the same code, and the reason."""
         claim = self.at + "claim"
         holder = record_formats.holder(self.bucket.claim(claim, self.place.job.encode()), claim)
         if holder == CANCELLED:
@@ -85,7 +85,7 @@ class Batch:
             self._note(STOPPED, stop_request.WHY)
             return STOPPED
         if self._succeeded():
-            _tell("an earlier try has succeeded: there is nothing left to do")
+            _tell("an earlier attempt has succeeded: this task has nothing to do")
             self._note(0, None)
             return 0
         why: Optional[str] = self.lost.too_often()
@@ -101,7 +101,7 @@ class Batch:
         return self._ended(code, why, signals)
 
     def _succeeded(self) -> bool:
-        """Say whether the try before was the last: who has the whole of an array queued again means what failed."""
+        """Return whether an earlier attempt succeeded, for an array that was requeued because other tasks failed."""
         before = self.place._replace(attempt=self.place.attempt - 1)
         note = ExitRecords(self.bucket, self.at, before, "", "").read("batch")
         return note is not None and note["code"] == 0
@@ -121,7 +121,7 @@ class Batch:
         return code if first is None else int(first["code"])
 
     def _wrong(self, many: bool) -> Optional[Failure]:
-        """Return why the job is to end now: its time is over or, of several nodes, one that counts has ended."""
+        """Return why the job has to end now: it timed out, or a node whose exit decides has ended."""
         now = time.monotonic()
         if now - self.began > self.timeout_s:
             return Failure(
@@ -133,7 +133,7 @@ class Batch:
         return None
 
     def _failed_node(self, now: float) -> Optional[Failure]:
-        """The first node speaks for the job; when it does not, one that has failed leaves the rest nothing to do."""
+        """Return the failure of a node: of the first, or of another one if the first does not end soon after."""
         failed = []
         for found in self.bucket.listing(self.ends.folder):
             who = found.key[len(self.ends.folder) :]
@@ -147,13 +147,13 @@ class Batch:
         if rank > 0 and now - self._failed_at < FIRST_S:
             return None
         return Failure(
-            "node {} has ended with {}: the others are told to end".format(rank, code), code
+            "node {} has exited with {}: the other nodes are told to end".format(rank, code), code
         )
 
     def _ended(self, code: int, why: Optional[str], signals: Signals) -> int:
-        """Note the end, and have the job queued again if it is to be tried once more.
+        """Record the end of this attempt, and requeue the job if another attempt follows.
 
-        A node that was told to end when nobody had told the job is about to be taken away.
+        If a node was told to end and the job was not, the node is about to be preempted.
         """
         if code == STOPPED and signals.stopping:
             why = why or "told to end"
@@ -162,14 +162,14 @@ class Batch:
             if why is None:
                 return AGAIN
         elif code in (AGAIN, STOPPED):
-            why = why or "it has lost its nodes, and has no tries left"
+            why = why or "its nodes were lost, and no attempts are left"
         elif self.record.get("elastic"):
             self._call_off()
         self._note(code, why)
         return code
 
     def _call_off(self) -> None:
-        """Take from the queue who has yet to come to a job that is over."""
+        """Cancel pending jobs of nodes that would join a job that is over."""
         most = self.record["elastic"]["max"]
         task = self.place.task // most
         found = self.bucket.get("{}elastic/{}/state".format(self.at, task))
@@ -180,26 +180,26 @@ class Batch:
         )
         said = _controller(["scancel", "--state=PENDING", names], self.env)
         if said is not None:
-            _tell("nodes that are not needed any more stay in the queue: {}".format(said))
+            _tell("cannot cancel pending nodes of this job: {}".format(said))
 
     def _requeued(self, why: Optional[str]) -> Optional[str]:
-        """Return None once the job is queued again, else why it is not."""
+        """Requeue the job and return None, or return why that failed."""
         self._note(AGAIN, why, again=True)
         said = _controller(["scontrol", "requeue", _name(self.env)], self.env)
         if said is None:
             return None
-        _tell("the job cannot be queued again: {}".format(said))
-        return "it was to be tried again, and cannot be queued: {}".format(said)
+        _tell("the job cannot be requeued: {}".format(said))
+        return "another attempt was due, but the job cannot be requeued: {}".format(said)
 
     def _note(self, code: int, why: Optional[str], again: bool = False) -> None:
         try:
             self.ends.note(code, why, again=again)
         except Failure as failure:
-            _tell("how it ended is not noted: {}".format(failure))
+            _tell("the exit code cannot be recorded: {}".format(failure))
 
 
 class Step(Child):
-    """srun, which is sent nothing: what is meant for its tasks stands in the store, and their agents hear of it."""
+    """An srun process, which is never sent a signal: signals for its tasks are records in the store."""
 
     def __init__(self, argv: List[str], env: Mapping[str, str], ends: ExitRecords) -> None:
         super().__init__(argv, env)
@@ -207,18 +207,18 @@ class Step(Child):
         self._stopped = False
 
     def send(self, number: int) -> None:
-        """Raises nothing: who is not told is killed in the end."""
-        again = number in process.STOPS and self._stopped  # Slurm may say it twice
+        """Write the signal to the store; ignore errors, since nodes that do not see it are killed in the end."""
+        again = number in process.STOPS and self._stopped  # Slurm may send it twice
         self._stopped = self._stopped or number in process.STOPS
         if self.code is None and not again:
             try:
                 self._ends.tell(number)
             except Failure as failure:
-                _tell("the nodes are not told: {}".format(failure))
+                _tell("the nodes cannot be told to end: {}".format(failure))
 
 
 def _name_owner() -> None:
-    """Say whose job it is where nobody has logged in: a shell would start five programs for it, in each task."""
+    """Set USER and LOGNAME if they are missing: a login shell would start five programs in each task to find them."""
     try:
         owner = pwd.getpwuid(os.getuid())
     except KeyError:
@@ -233,7 +233,7 @@ def _name_owner() -> None:
 
 
 def _name(env: Mapping[str, str]) -> str:
-    """Return what the controller calls this task: of an array, one task's SLURM_JOB_ID is that of the whole, too.
+    """Return the job id of this task for scontrol: in an array, SLURM_JOB_ID may be that of the whole array.
 
     >>> _name({"SLURM_JOB_ID": "47", "SLURM_ARRAY_JOB_ID": "47", "SLURM_ARRAY_TASK_ID": "1"})
     '47_1'
@@ -244,7 +244,7 @@ def _name(env: Mapping[str, str]) -> str:
 
 
 def _controller(argv: List[str], env: Mapping[str, str]) -> Optional[str]:
-    """Have Slurm do something; return None, or what it says when it does not."""
+    """Run a command of Slurm; return None, or its error message if it fails."""
     said = ""
     for count in range(TRIES):
         if count:
@@ -267,7 +267,7 @@ def _controller(argv: List[str], env: Mapping[str, str]) -> Optional[str]:
         said = done.stdout.decode("utf-8", "replace").strip() or "{} {}".format(
             argv[0], done.returncode
         )
-        if "disabled" in said:  # --no-requeue: no other try helps
+        if "disabled" in said:  # because of --no-requeue, another call would not help
             break
     return said
 

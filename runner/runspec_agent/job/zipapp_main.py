@@ -1,4 +1,4 @@
-"""The `__main__` of the zipapp: it finds all other modules compiled, where `keep` has kept them so."""
+"""The `__main__` of the zipapp: it imports all other modules from `bytecode_cache` if they were cached."""
 
 import marshal
 import os
@@ -41,29 +41,29 @@ class Kept:
 
 
 def named_by_digest(zipapp: str) -> bool:
-    """Say whether *zipapp* is one of a workspace, whose name stands for all that is in it."""
+    """Return whether *zipapp* is in a workspace, where its name is its digest."""
     name, suffix = os.path.splitext(os.path.basename(zipapp))
     return suffix == ".pyz" and len(name) == 64 and not name.strip("0123456789abcdef")
 
 
 def place(zipapp: str) -> str:
-    """Return where the modules are kept for this Python: code of one magic number is for no other."""
+    """Return the path of the cache for this Python: bytecode depends on the magic number."""
     magic = int.from_bytes(MAGIC_NUMBER[:2], "little")
     return "{}.{}-{}.kept".format(os.path.splitext(zipapp)[0], sys.implementation.cache_tag, magic)
 
 
 def read(path: str) -> Optional[Codes]:
-    """Return what is kept there; None where that is nothing, or no whole thing."""
+    """Return the cached modules, or None if the file is missing or damaged."""
     try:
         with open(path, "rb") as stream:
-            found: Codes = marshal.load(stream)  # noqa: S302 - who may change it may change the zipapp
+            found: Codes = marshal.load(stream)  # noqa: S302 - only those who can change the zipapp can change it
     except (OSError, EOFError, ValueError, TypeError):
         return None
     return found
 
 
 def begin(zipapp: str) -> None:
-    """Have the modules imported as they are kept; who finds none keeps them."""
+    """Import modules from the cache, or write the cache if there is none."""
     codes = read(place(zipapp))
     if codes is None:
         from runspec_agent.job import bytecode_cache
@@ -80,4 +80,4 @@ if __name__ == "__main__":
     code = main()
     for stream in (sys.stdout, sys.stderr):
         stream.flush()
-    os._exit(code)  # to take an interpreter apart takes longer than what it may have had to do
+    os._exit(code)  # an orderly exit of the interpreter may take longer than its work

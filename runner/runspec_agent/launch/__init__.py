@@ -1,1 +1,1 @@
-"""Starting programs on all nodes: MPI, torchrun, and the remote shell between nodes."""
+"""Start programs on all nodes: MPI, torchrun, and the remote shell between nodes."""

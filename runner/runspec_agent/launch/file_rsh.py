@@ -1,7 +1,7 @@
-"""A remote shell without a server: requests, outputs and exit codes are files in the meeting directory.
+"""A remote shell without a server: requests, outputs and exit codes are files in the rendezvous directory.
 
-Containers and process groups have no sshd; mpirun starts its daemons through this instead. It behaves as ssh does:
-the words are joined with spaces and read by the remote sh.
+Containers and process groups have no sshd, so mpirun starts its daemons through this instead. Like ssh, it joins the
+words with spaces, and the remote sh interprets them.
 """
 
 import os
@@ -15,8 +15,14 @@ from runspec_agent.base.job_env import LOST, Failure, current
 from runspec_agent.base.process import Child, Pace, Signals
 from runspec_agent.rendezvous.rendezvous import Rendezvous
 
-WITH_VALUE = ("-l", "-p", "-o", "-i", "-F")  # of ssh's options, in case somebody's mpirun gives one
-ENDED_BY_SSH = 255  # what ssh answers when the connection is lost
+WITH_VALUE = (
+    "-l",
+    "-p",
+    "-o",
+    "-i",
+    "-F",
+)  # options of ssh with a value, which a user's mpirun may pass
+ENDED_BY_SSH = 255  # the exit code of ssh if the connection is lost
 
 
 def parse(argv: List[str]) -> Tuple[str, str]:
@@ -41,7 +47,9 @@ def main(argv: List[str]) -> int:
     ranks = {node.host: rank for rank, node in seats.items()}
     if host not in ranks:
         raise Failure(
-            "rsh: no node is called '{}'; there are {}".format(host, ", ".join(sorted(ranks))),
+            "rsh: no node has the name '{}'; the nodes are {}".format(
+                host, ", ".join(sorted(ranks))
+            ),
             ENDED_BY_SSH,
         )
     if ranks[host] == words.rank:
@@ -74,11 +82,11 @@ class _Request:
             if done is not None:
                 return int(done["code"])
             if self.meeting.gone(self.rank) or self.meeting.ended(self.rank) is not None:
-                raise Failure("rsh: node {} is gone".format(self.rank), ENDED_BY_SSH)
+                raise Failure("rsh: node {} is lost".format(self.rank), ENDED_BY_SSH)
 
 
 def _copy(path: str, offset: int, stream: BinaryIO) -> int:
-    """Return how many bytes there were after *offset*."""
+    """Copy the bytes of *path* after *offset* to *stream*; return how many there were."""
     try:
         with open(path, "rb") as source:
             source.seek(offset)
@@ -92,7 +100,7 @@ def _copy(path: str, offset: int, stream: BinaryIO) -> int:
 
 
 class Server:
-    """Runs what rank 0 asks of this node."""
+    """Runs the commands that rank 0 requests on this node."""
 
     def __init__(self, meeting: Rendezvous, token: str, env: Mapping[str, str]) -> None:
         self.meeting = meeting
@@ -102,7 +110,7 @@ class Server:
         self._prefix = "ask-{}-".format(meeting.words.rank)
 
     def accept(self) -> bool:
-        """Start what has been asked for since the last time; return whether there was anything."""
+        """Start the commands that were requested since the last call; return whether there were any."""
         before = len(self.children)
         for entry in sorted(os.listdir(self.meeting.folder)):
             if entry.startswith(self._prefix) and entry.endswith(".json"):
@@ -116,7 +124,10 @@ class Server:
             return
         if not self.token or record.get("token") != self.token:
             raise Failure(
-                "a request without the token lies in {}".format(self.meeting.folder), LOST
+                "a request in {} does not have the token of this attempt".format(
+                    self.meeting.folder
+                ),
+                LOST,
             )
         command = os.fsdecode(record["command"].encode("latin-1"))
         with open(self.meeting.path("out-" + name), "ab") as out, open(
@@ -134,7 +145,7 @@ class Server:
         return [child for child in self.children.values() if child.code is None]
 
     def answer(self) -> None:
-        """Write down the ends, and pass on the wishes to end."""
+        """Write the exit codes of commands that have ended, and pass on requests to stop."""
         for name, child in self.children.items():
             done = self.meeting.path("done-{}.json".format(name))
             if child.code is not None:
@@ -146,7 +157,7 @@ class Server:
             child.tick()
 
     def _flush(self, name: str) -> None:
-        """Make what the program wrote readable on the other nodes before the record that says it is all there."""
+        """Sync the output of the command, so that other nodes can read it before the record that it is complete."""
         for kind in ("out", "err"):
             with open(self.meeting.path("{}-{}".format(kind, name)), "ab") as stream:
                 os.fsync(stream.fileno())

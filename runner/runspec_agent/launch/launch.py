@@ -1,4 +1,4 @@
-"""`launch -- WORD...`: from the words of the environment to the program on this node, and back to one exit code."""
+"""`launch -- WORD...`: start the program on this node as the environment describes, and return one exit code."""
 
 from typing import Callable, Dict, List
 

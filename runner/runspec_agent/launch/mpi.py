@@ -1,7 +1,7 @@
-"""One MPI job over all nodes: rank 0 runs mpirun, the others run what it asks of them through our remote shell.
+"""One MPI job on all nodes: rank 0 runs mpirun, and the other nodes run its daemons through the agent's remote shell.
 
-A stop goes to the ranks themselves, on all nodes, and not through mpirun: PRRTE 3 kills its ranks a second or two after
-it has passed a SIGTERM on, and a Hydra proxy at once, which is too soon to save anything.
+A stop signal is sent to the MPI ranks themselves, on all nodes, and not through mpirun: PRRTE 3 kills its ranks a
+second or two after it has passed a SIGTERM on, and a Hydra proxy at once, which leaves no time to save.
 """
 
 import os
@@ -22,11 +22,11 @@ from runspec_agent.rendezvous import hostfile
 from runspec_agent.rendezvous.participant import Participant, gone
 from runspec_agent.rendezvous.rendezvous import one_stack
 
-FAILED_S = 5.0  # how long mpirun has to end by itself when one of its ranks has failed
+FAILED_S = 5.0  # time for mpirun to end by itself after one of its ranks has failed
 
 
 def run(seat: Participant, argv: List[str]) -> int:
-    # Without it Open MPI does not even tell its version: "Unable to get the user home directory".
+    # Without HOME, Open MPI does not even print its version: "Unable to get the user home directory".
     os.environ.setdefault("HOME", _home())
     folder = tempfile.mkdtemp(prefix="runspec-")
     try:
@@ -49,7 +49,7 @@ def _home() -> str:
 
 
 class Ranks:
-    """The user's processes on this node, which sign themselves in as *folder*/rank.<pid>."""
+    """The MPI ranks on this node, each of which creates the file *folder*/rank.<pid> when it starts."""
 
     def __init__(self, folder: str) -> None:
         self.folder = folder
@@ -63,25 +63,25 @@ class Ranks:
         return {int(name[len("rank.") :]) for name in names}
 
     def send(self, number: int) -> bool:
-        """Return whether there was anybody."""
+        """Send the signal to all ranks here; return whether there were any."""
         here = self.here()
         self._told |= here
         _send(here, number)
         return bool(here)
 
     def send_to_new(self, number: int) -> None:
-        """Tell those who have signed in since the last time."""
+        """Send the signal to ranks that have started since the last call."""
         new = self.here() - self._told
         self._told |= new
         _send(new, number)
 
     def succeeded(self) -> bool:
-        """Say whether all that there were on this node have ended with 0."""
+        """Return whether all ranks that were on this node have exited with 0."""
         ended = [name for name in os.listdir(self.folder) if name.startswith("start.sh.ended.")]
         return len(ended) >= max(1, len(self._signed()))
 
     def failed(self) -> Optional[int]:
-        """Return the code of a rank that has failed, where its mpirun does not look after that."""
+        """Return the exit code of a failed rank, for an mpirun that does not handle failures itself."""
         paths = [os.path.join(self.folder, name) for name in os.listdir(self.folder)]
         noted = [path for path in paths if os.path.basename(path).startswith("start.sh.failed.")]
         codes = [int(files.read(path) or 0) for path in sorted(noted, key=os.path.getmtime)]
@@ -89,7 +89,7 @@ class Ranks:
 
 
 class Stepped(Ranks):
-    """Ranks that Slurm has started: they descend from its daemon, and are known by their environment."""
+    """Ranks that Slurm has started: they descend from its daemon, and are recognised by their environment."""
 
     def here(self) -> Set[int]:
         own = os.fsencode("RUNSPEC_RUN=" + os.environ["RUNSPEC_RUN"])
@@ -100,7 +100,7 @@ def _send(pids: Set[int], number: int) -> None:
     for pid in pids:
         try:
             os.kill(pid, number)
-        except ProcessLookupError:  # it has just ended
+        except ProcessLookupError:  # it has already ended
             pass
 
 
@@ -108,7 +108,7 @@ def _send(pids: Set[int], number: int) -> None:
 
 
 class Led(Child):
-    """mpirun; what we send to it reaches this node's ranks instead, as soon as there are some."""
+    """The mpirun process; signals for it are sent to this node's ranks instead, as soon as there are some."""
 
     def __init__(self, argv: List[str], env: Mapping[str, str], ranks: Ranks) -> None:
         super().__init__(argv, env, stdin=None)
@@ -148,12 +148,12 @@ def _lead(seat: Participant, kind: mpirun.Mpirun, argv: List[str], folder: str) 
     ranks = Ranks(folder)
     code = _led(seat, kind.argv(job) + list(kind.start), slurm.hidden(env), ranks)
     if code == 0 and not ranks.succeeded():
-        raise Failure("mpirun has ended with 0, and its ranks have not", LOST)
+        raise Failure("mpirun exited with 0, but not all of its ranks did", LOST)
     return code
 
 
 def _by_srun(seat: Participant, argv: List[str], folder: str) -> int:
-    """Have Slurm start the ranks of all nodes: each node says where its own begin, and that it is ready for them."""
+    """Let srun start the ranks of all nodes: each node writes what its ranks run, and when it is ready for them."""
     start = os.path.join(folder, "start.sh")
     files.write(
         start, slurm.start_script(os.environ, folder, start_script(folder, os.getcwd(), argv))
@@ -176,7 +176,7 @@ def _led(seat: Participant, argv: List[str], env: Mapping[str, str], ranks: Rank
 
 
 class _Each:
-    """What rank 0 looks after while mpirun runs: a stop goes round to all nodes, and a lost node is an end."""
+    """What rank 0 does while mpirun runs: it passes a stop on to all nodes, and ends the job if a node is lost."""
 
     def __init__(self, seat: Participant, child: Led) -> None:
         self.seat = seat
@@ -201,14 +201,14 @@ class _Each:
             self._failed_at = time.monotonic()
         if time.monotonic() - self._failed_at < FAILED_S:
             return None
-        return Failure("a rank has ended with code {}, which ends the others".format(code), code)
+        return Failure("a rank exited with code {}, which ends the other ranks".format(code), code)
 
 
 # --- the other ranks --------------------------------------------------------------------------------------------------
 
 
 def _serve(seat: Participant, ranks: Ranks, env: Mapping[str, str]) -> int:
-    """Run what rank 0 asks for, until it ends or is gone; return the code for this node."""
+    """Run the commands of rank 0 until it ends or is lost; return the exit code of this node."""
     assert seat.meeting is not None, "BUG: rank > 0 of one node"
     server = Server(seat.meeting, seat.nodes[0].token, env)
     pace = process.Pace()
@@ -237,29 +237,30 @@ def _serve(seat: Participant, ranks: Ranks, env: Mapping[str, str]) -> int:
             pace.start()
 
 
-# --- what a node hands to its ranks -----------------------------------------------------------------------------------
+# --- the environment of the ranks
+# -------------------------------------------------------------------------------------
 
 
 def daemon_env(seat: Participant, argv: List[str], folder: str) -> Dict[str, str]:
-    """Return the environment of this node's ranks: its own, and the way to its own words and directory."""
+    """Return the environment for this node's ranks: its own, with the path of its own start script."""
     start = os.path.join(folder, "start.sh")
     env = slurm.without_pmi(seat.env())
     script = own_tmpdir(env.get("TMPDIR")) + start_script(folder, os.getcwd(), argv)
     files.write(start, slurm.shown(os.environ) + script if seat.words.rank == 0 else script)
-    # PRRTE 3 names its files there by its pid alone, leaves them when it is killed, and does not start where they are:
-    # "The PMIx server's listener thread failed to start".
+    # PRRTE 3 names its files in TMPDIR by its pid alone, leaves them when it is killed, and does not start if they
+    # exist:
     env.update(RUNSPEC_START=start, TMPDIR=os.path.join(folder, "tmp"))
     os.mkdir(env["TMPDIR"], 0o700)
     if os.geteuid() == 0:
         # https://docs.open-mpi.org/en/v5.0.x/man-openmpi/man1/mpirun.1.html: root only by two variables, for in a
-        # container there is often nobody else
+        # else
         for name in ("OMPI", "PRTE"):
             env[name + "_ALLOW_RUN_AS_ROOT"] = env[name + "_ALLOW_RUN_AS_ROOT_CONFIRM"] = "1"
     return env
 
 
 def own_tmpdir(path: Optional[str]) -> bytes:
-    """Return what gives a rank its own TMPDIR back, as its daemon has another.
+    """Return shell code that restores a rank's TMPDIR, because its daemon has another one.
 
     >>> print((own_tmpdir("/my tmp") + own_tmpdir(None)).decode(), end="")
     export TMPDIR='/my tmp'
@@ -270,7 +271,7 @@ def own_tmpdir(path: Optional[str]) -> bytes:
 
 
 def start_script(folder: str, cwd: str, argv: List[str]) -> bytes:
-    """Return what a rank runs in place of the words that mpirun was given.
+    """Return the script that a rank runs instead of the command on mpirun's command line.
 
     >>> print(start_script("/tmp/x", "/job", ["echo", "it is", ":"]).decode(), end="")
     unset RUNSPEC_START
@@ -283,7 +284,7 @@ def start_script(folder: str, cwd: str, argv: List[str]) -> bytes:
 
 
 def agent_script() -> bytes:
-    """Return a program that is our `rsh`, by this same Python and zipapp, with nothing changed in its environment."""
+    """Return a program that is the agent's `rsh`, run by this Python and zipapp with an unchanged environment."""
     place = os.path.abspath(__file__)[: -len("/runspec_agent/launch/mpi.py")]
     code = "import sys; sys.path.insert(0, {!r}); from runspec_agent.__main__ import main; sys.exit(main())"
     words = (sys.executable, "-IS", "-c", code.format(place), "rsh")

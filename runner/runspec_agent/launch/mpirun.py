@@ -1,4 +1,4 @@
-"""What each kind of mpirun must be told to start ranks on all nodes through our remote shell: words, no deeds."""
+"""The command lines and variables with which each kind of mpirun starts ranks on all nodes through the agent's rsh."""
 
 import re
 import subprocess
@@ -8,39 +8,40 @@ from runspec_agent.base.job_env import Failure
 
 
 class Job(NamedTuple):
-    """All that an mpirun needs to be told."""
+    """The data that a command line of mpirun needs."""
 
     hosts: Tuple[str, ...]
     slots: int
     hostfile: str
-    agent: str  # the path of a program that behaves as ssh does
-    loopback: bool  # the nodes share one network stack, so nothing else is needed
+    agent: str  # the path of a program that behaves like ssh
+    loopback: bool  # whether all nodes share one network stack, so that loopback is enough
     root: bool
 
 
-# What every rank runs. Its words are not the user's: mpirun reads ":" and more in them as its own, and each node has
-# its own paths. Each node's daemon hands its ranks the path of that node's script. What has ended well is noted: the
-# mpirun of Open MPI 5.0.11 ends with 0 when the connection to a daemon is lost, and has killed its ranks then.
+# The command of every rank. It does not contain the user's command: mpirun interprets ":" and other words in it, and
+# each node has its own paths. Each node's daemon passes its ranks the path of that node's script. A rank that exits
+# with 0 is recorded: the mpirun of Open MPI 5.0.11 exits with 0 when the connection to a daemon is lost, and it has
+# killed its ranks then.
 START = (
     "sh",
     "-c",
     'trap : TERM; sh "$RUNSPEC_START"; c=$?; [ $c != 0 ] || : >"$RUNSPEC_START.ended.$$"; exit $c',
 )
-# Hydra waits for the others for ever when a rank of one of several proxies ends without MPI_Finalize, or before
-# MPI_Init on any: so the code is written down for us.
+# Hydra waits forever for the other proxies if a rank ends without MPI_Finalize, or before MPI_Init on all of them. So
+# the exit code is written to a file.
 WATCHED = (
     "sh",
     "-c",
     'f=$RUNSPEC_START; sh "$f" && : >"$f.ended.$$" && exit; c=$?; echo $c >"$f.failed.$$"; exit $c',
 )
-# The daemons of Open MPI are told of the agent, too, and look for it on disks where it is not: those of 4.1.8 end then,
-# those of 5.0.11 complain. They take the first of a list that they find, and never need it.
+# Open MPI's daemons also look for the launch agent, on disks that do not have it: those of 4.1.8 then end, those of
+# 5.0.11 complain. They take the first program of a list that they find, and never use it.
 OR_ELSE = ":sh"
 
 
 class Mpirun(NamedTuple):
     argv: Callable[[Job], List[str]]
-    defaults: Callable[[Job], Dict[str, str]]  # variables for mpirun that give way to the user's
+    defaults: Callable[[Job], Dict[str, str]]  # variables for mpirun that the user's own override
     start: Tuple[str, ...]
 
 
@@ -57,7 +58,7 @@ def find() -> Mpirun:
 
 
 def flavour(version: str) -> Mpirun:
-    """Return how to talk to the mpirun that says *version* of itself. Raise Failure for one we do not know."""
+    """Return the kind of mpirun that prints *version*. Raise Failure for an unknown one."""
     open_mpi = re.search(r"\(Open MPI\) (\d+)", version)
     if open_mpi:
         return ORTE if int(open_mpi.group(1)) < 5 else PRRTE
@@ -70,9 +71,9 @@ def flavour(version: str) -> Mpirun:
 
 
 def prrte_argv(job: Job) -> List[str]:
-    """Open MPI 5: https://docs.open-mpi.org/en/v5.0.x/launching-apps/ssh.html.
+    """Return the command line for Open MPI 5: https://docs.open-mpi.org/en/v5.0.x/launching-apps/ssh.html.
 
-    By slot: with OVERSUBSCRIBE alone, 5.0.11 maps by core, which puts all ranks on the first node.
+    Mapping is by slot: with OVERSUBSCRIBE alone, 5.0.11 maps by core, which puts all ranks on the first node.
     """
     argv = ["mpirun", *_hosts(job), "-n", str(len(job.hosts) * job.slots)]
     argv += ["--map-by", "slot:OVERSUBSCRIBE", "--wdir", "/"]
@@ -86,7 +87,7 @@ def prrte_argv(job: Job) -> List[str]:
 
 
 def orte_argv(job: Job) -> List[str]:
-    """Open MPI 4 and older: mpirun(1)."""
+    """Return the command line for Open MPI 4 and older: mpirun(1)."""
     argv = ["mpirun", *_hosts(job), "-n", str(len(job.hosts) * job.slots)]
     argv += ["--oversubscribe", "--wdir", "/"]
     if len(job.hosts) > 1:
@@ -101,14 +102,14 @@ def orte_argv(job: Job) -> List[str]:
 
 
 def _hosts(job: Job) -> List[str]:
-    # The name of a node alone may be one that only our remote shell could make something of.
+    # A node's name may be one that only the agent's remote shell can resolve.
     alone = len(job.hosts) == 1
     return ["--host", "localhost:{}".format(job.slots)] if alone else ["--hostfile", job.hostfile]
 
 
 def _open_mpi_argv(job: Job) -> List[str]:
     argv = ["--allow-run-as-root"] if job.root else []
-    # Each daemon would bind its first rank to the first core of the one machine.
+    # Otherwise each daemon would bind its first rank to the first core of the same machine.
     return [*argv, "--bind-to", "none"] if job.loopback else argv
 
 
@@ -117,22 +118,24 @@ def open_mpi_defaults(job: Job) -> Dict[str, str]:
     if not job.loopback:
         return {}
     defaults = {
-        "OMPI_MCA_btl_tcp_if_include": "lo",  # else left out, by btl_tcp_if_exclude
+        "OMPI_MCA_btl_tcp_if_include": "lo",  # otherwise excluded by btl_tcp_if_exclude
         "OMPI_MCA_btl_tcp_disable_family": "6",
     }
     if len(job.hosts) > 1:
         # Segments are named by hostname and rank on the node: two nodes of one machine map the same file and crash.
         defaults["OMPI_MCA_btl"] = "^sm,vader"
-        # 5.0.11: with one rank on each of two such nodes, one of them goes into han's set-up and waits for ever.
+        # In 5.0.11, with one rank on each of two such nodes, one of them enters the set-up of han and waits forever.
         defaults["OMPI_MCA_coll"] = "^han"
-        defaults["OMPI_MCA_mpi_yield_when_idle"] = "1"  # no daemon knows that the cores are shared
+        defaults["OMPI_MCA_mpi_yield_when_idle"] = (
+            "1"  # no daemon knows that others use the cores, too
+        )
     return defaults
 
 
 def prrte_defaults(job: Job) -> Dict[str, str]:
-    """Have no network looked for where loopback is all there is: 5.0.11 took a second for "ofi" where there was none.
+    """Exclude all networks but loopback if all nodes share it: 5.0.11 took a second to look for "ofi".
 
-    A variable hides what a machine's openmpi-mca-params.conf says of btl, where networks may have been left out.
+    A variable overrides the setting of btl in a machine's openmpi-mca-params.conf, which may exclude networks.
     """
     defaults = open_mpi_defaults(job)
     if job.loopback:
@@ -142,11 +145,14 @@ def prrte_defaults(job: Job) -> Dict[str, str]:
 
 
 def hydra_argv(job: Job) -> List[str]:
-    """MPICH and Intel MPI: https://github.com/pmodels/mpich/blob/main/doc/wiki/how_to/Using_the_Hydra_Process_Manager.md."""
+    """Return the command line for MPICH and Intel MPI, which use the Hydra process manager.
+
+    https://github.com/pmodels/mpich/blob/main/doc/wiki/how_to/Using_the_Hydra_Process_Manager.md
+    """
     argv = ["mpirun", "-n", str(len(job.hosts) * job.slots), "-ppn", str(job.slots), "-wdir", "/"]
     if len(job.hosts) > 1:
         argv += ["-hosts", ",".join("{}:{}".format(host, job.slots) for host in job.hosts)]
-        # -genvnone: else rank 0's variables, RUNSPEC_RANK among them, would be everybody's
+        # -genvnone: otherwise all ranks would get the variables of rank 0, such as RUNSPEC_RANK
         argv += ["-launcher", "ssh", "-launcher-exec", job.agent, "-genvnone"]
     if job.loopback:
         argv += ["-iface", "lo"]
@@ -160,7 +166,7 @@ def hydra_defaults(_: Job) -> Dict[str, str]:
 
 
 def _pairs(option: str, **values: str) -> List[str]:
-    """Return the words that give each of *values* to *option*.
+    """Return command-line words that set *option* to each of *values*.
 
     >>> _pairs("--mca", plm="ssh")
     ['--mca', 'plm', 'ssh']

@@ -1,4 +1,4 @@
-"""Starting a program by one torchrun on each node, all of one fixed group."""
+"""Start a program with one torchrun on each node, for a fixed group of nodes."""
 
 from typing import Dict, List, Mapping
 
@@ -36,7 +36,8 @@ def argv_for(words: JobEnv, leader: str, port: int) -> List[str]:
 
 
 def env_for(env: Mapping[str, str], loopback: bool) -> Dict[str, str]:
-    # With a shared store the agent's server is also the workers', and a lost member is never noticed (torch 2.13).
+    # With a shared store, the agent's server is also that of the workers, and a lost member is never noticed (torch
+    # 2.13).
     defaults = {"TORCH_DISABLE_SHARE_RDZV_TCP_STORE": "1"}
     if loopback:
         defaults.update(GLOO_SOCKET_IFNAME="lo", NCCL_SOCKET_IFNAME="lo", TP_SOCKET_IFNAME="lo")

@@ -1,8 +1,8 @@
-"""The notice that a machine of Azure is to be taken away: half a minute to save what there is.
+"""Scheduled Events: the notice that Azure will reclaim a machine, at least half a minute ahead.
 
-https://learn.microsoft.com/azure/virtual-machines/linux/scheduled-events: a Preempt comes at least 30 seconds before,
-as far as the platform can. Azure Batch's own pages say nothing of it, for spot nodes or for what low priority was:
-see docs/unverified.md, azure-34.
+https://learn.microsoft.com/azure/virtual-machines/linux/scheduled-events: a Preempt event comes at least 30 seconds
+before, if the platform can. The pages of Azure Batch do not mention it for spot or low-priority nodes: see
+docs/unverified.md, azure-34.
 """
 
 import json
@@ -10,9 +10,11 @@ from typing import Any, Dict, List, Mapping, Optional
 
 from runspec_agent.preemption.ec2 import OK, Ec2PreemptionWatcher
 
-EVERY_S = 1.0  # as often as Azure recommends: of a notice of 30 seconds each second counts
-FIRST_S = 130.0  # the first answer may take two minutes: the service is switched on by being asked
-MISSES = 60  # in a row at the beginning; a machine of Azure has this service
+EVERY_S = 1.0  # as Azure recommends, since a notice may be only 30 seconds long
+FIRST_S = (
+    130.0  # the first answer may take two minutes, since the first request turns the service on
+)
+MISSES = 60  # failed requests in a row at the beginning; every machine of Azure has this service
 EVENTS = "/metadata/scheduledevents?api-version=2020-07-01"
 NAME = "/metadata/instance/compute/name?api-version=2021-02-01&format=text"
 ENDS = ("Preempt", "Terminate")
@@ -20,20 +22,20 @@ HEADER = {"Metadata": "true"}
 
 
 class ScheduledEventsWatcher(Ec2PreemptionWatcher):
-    """Asks the machine whether it is to be taken away. Machines that are not spot are not asked.
+    """Poll the machine's metadata service for a Preempt event; a machine that is not a spot machine gets none.
 
-    All machines of a scale set are told of each other's events, so each has to know its own name.
+    All machines of a scale set receive each other's events, so each has to know its own name.
     """
 
     def __init__(self, env: Mapping[str, str]) -> None:
-        # The variable by which Azure's own clients find their machine's metadata elsewhere:
+        # The variable with which Azure's own SDKs override the address of the metadata service:
         # https://learn.microsoft.com/python/api/azure-identity/azure.identity.managedidentitycredential
         super().__init__(env, env.get("AZURE_POD_IDENTITY_AUTHORITY_HOST"))
         self._disabled = env.get("AZ_BATCH_NODE_IS_DEDICATED", "").lower() == "true"
         self._name = ""
 
     def still(self) -> bool:
-        """Say whether the machine is still to be taken away. Raise OSError or ValueError when it does not say."""
+        """Return whether the machine will still be reclaimed. Raise OSError or ValueError without a usable answer."""
         return self._look() is not None
 
     def _pause_s(self) -> float:
@@ -57,7 +59,7 @@ class ScheduledEventsWatcher(Ec2PreemptionWatcher):
     def _first(self, events: List[Any]) -> Optional[str]:
         for event in events:
             if isinstance(event, dict) and self._mine(event):
-                return str(event.get("NotBefore") or "once")  # empty when it has begun
+                return str(event.get("NotBefore") or "once")  # empty when the event has begun
         return None
 
     def _mine(self, event: Dict[str, Any]) -> bool:

@@ -1,4 +1,4 @@
-"""The notice that a spot machine is to be taken away: two minutes to save what there is.
+"""The interruption notice of a spot machine of EC2, two minutes ahead.
 
 https://docs.aws.amazon.com/AWSEC2/latest/UserGuide/spot-instance-termination-notices.html
 """
@@ -9,18 +9,18 @@ from typing import Dict, Mapping, Optional, Tuple
 
 MACHINE = "http://169.254.169.254"
 EVERY_S = 5.0  # as often as EC2 recommends
-ANSWER_S = 2.0  # the machine answers at once, or never
-TOKEN_S = 6 * 3600  # the longest that a token may be good
-MISSES = 3  # after which nobody is there: Fargate has no such service, and a container may be a hop too far
+ANSWER_S = 2.0  # the service answers at once or not at all
+TOKEN_S = 6 * 3600  # the longest lifetime of a token
+MISSES = 3  # after which there is no such service: Fargate has none, and containers may be a network hop too far
 # See docs/unverified.md, aws-33.
-LONGEST = 1 << 16  # bytes of an answer that are looked at
+LONGEST = 1 << 16  # bytes of an answer that are read
 OK, NOTHING = 200, 404
 
 
 class Ec2PreemptionWatcher(threading.Thread):
-    """Asks the machine whether it is to be taken away; `notice` is what it said, once it has.
+    """Poll the machine's metadata service for a notice; `notice` is its time, once there is one.
 
-    It never raises and is waited for by nobody, so a job has what it has without it.
+    The thread never raises, and no other code waits for it, so a job runs the same without the service.
     """
 
     def __init__(self, env: Mapping[str, str], base: Optional[str] = None) -> None:
@@ -41,13 +41,13 @@ class Ec2PreemptionWatcher(threading.Thread):
                 self.notice = self._look()
                 known = True
             except (OSError, ValueError, HTTPException):
-                self._token = ""  # it may be what went wrong
+                self._token = ""  # it may be the cause of the error
                 misses += 1
             if self._over.wait(self._pause_s()):
                 return
 
     def finish(self) -> None:
-        """Ask no more."""
+        """Stop polling."""
         self._over.set()
 
     def _pause_s(self) -> float:
@@ -60,9 +60,9 @@ class Ec2PreemptionWatcher(threading.Thread):
         return ANSWER_S
 
     def _look(self) -> Optional[str]:
-        """Return when the machine is to be taken away, as it says, or None. Raise OSError when it says neither.
+        """Return when the machine will be reclaimed, or None. Raise OSError without a usable answer.
 
-        Nothing is there (404) as long as it is not to be.
+        The service answers 404 as long as there is no notice.
         """
         if not self._token:
             header = {"X-aws-ec2-metadata-token-ttl-seconds": str(TOKEN_S)}

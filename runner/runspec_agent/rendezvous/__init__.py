@@ -1,1 +1,1 @@
-"""How the nodes of one attempt find each other, and whether they can talk."""
+"""How the nodes of one attempt find each other, and whether they can connect to each other."""

@@ -1,9 +1,9 @@
-"""`reach -- WORD...`: whether the nodes of a job can talk, before a program finds out that they cannot.
+"""`reach -- WORD...`: test the connections between all nodes of a job before its program starts.
 
-Each node listens on a port of its own, which the system picks as it does for MPI's, and tries to connect to all the
-others. They hear of each other through the store of the run, which they reach in any case. The first node puts
-together what all have found, prints the pairs that cannot talk, and says to the others what becomes of the job. It has
-all in a list, so that requests grow no faster than the nodes.
+Each node listens on a port that the system picks, as it does for MPI, and tries to connect to all others. The nodes
+exchange addresses through the store of the run, which they reach in any case. The first node collects the results,
+prints the pairs that cannot connect, and writes the verdict for all nodes. All requests are lists, so their number
+grows no faster than the number of nodes.
 """
 
 import errno
@@ -25,12 +25,12 @@ from runspec_agent.store.base import Bucket
 from runspec_agent.store.folder import FolderBucket
 
 UNREACHED = 68  # EX_NOHOST of sysexits.h
-CONNECT_S = 10.0  # for a connection, and for each answer on it
+CONNECT_S = 10.0  # timeout of a connection, and of each answer on it
 AT_ONCE = 32  # connections that a node tries at the same time
-HEAR_S = 300.0  # from when all nodes are known to when all have said what they found
+HEAR_S = 300.0  # from when all nodes are known until all results are there
 SHOWN = 100  # pairs in the log; a closed network of 100 nodes has 9900
-TOKEN_BYTES = 32  # the first half is asked for, and the second is the answer
-FOUND = "found/"  # RANK,COUNT: how many others a node could not reach
+TOKEN_BYTES = 32  # a client sends the first half, and the server answers with the second
+FOUND = "found/"  # object names RANK,COUNT: how many nodes this one could not reach
 VERDICT = "verdict"
 ANOTHER = "somebody else answers"
 NO_NAME = "its name is not known there"
@@ -48,7 +48,7 @@ WORDS = {
 
 
 def main(argv: List[str]) -> int:
-    """Become WORD... once the nodes have found each other in the folder where they meet."""
+    """Test the connections through the rendezvous folder, and then replace this process by WORD..."""
     words = current()
     bucket = FolderBucket({"RUNSPEC_STORE": "file://{}".format(words.meet)})
     with Signals() as signals:
@@ -59,7 +59,7 @@ def main(argv: List[str]) -> int:
 
 
 class Seat(NamedTuple):
-    """Where a node listens, and what it asks for and answers."""
+    """The address at which a node listens, and the token of its answers."""
 
     host: str
     port: int
@@ -75,7 +75,7 @@ class Seat(NamedTuple):
 
 
 class Door(threading.Thread):
-    """What a node listens with. Who knows the first half of the token gets the second; nothing else is told."""
+    """The listening side of a node. A client that sends the first half of the token gets the second half."""
 
     def __init__(self, host: str) -> None:
         super().__init__(daemon=True)
@@ -98,19 +98,19 @@ class Door(threading.Thread):
             try:
                 if hmac.compare_digest(_received(way, len(question)), question):
                     way.sendall(answer)
-            except OSError:  # who has gone wants no answer
+            except OSError:  # the client has disconnected
                 pass
 
     def close(self) -> None:
         try:
-            self._socket.shutdown(socket.SHUT_RDWR)  # wakes up who waits for a connection
+            self._socket.shutdown(socket.SHUT_RDWR)  # wakes up accept()
         except OSError:
             pass
         self._socket.close()
 
 
 def _listening(host: str) -> socket.socket:
-    """Listen where the others are told that this node is; on all addresses if that is none of this network's."""
+    """Listen at this node's address; on all addresses if the network does not have that one."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     found = socket.socket(family, socket.SOCK_STREAM)
     try:
@@ -141,7 +141,7 @@ def _received(way: socket.socket, size: int) -> bytes:
 
 
 def tried(seat: Seat, timeout_s: float = CONNECT_S) -> Optional[str]:
-    """Return why *seat* cannot be reached from here; None: it can, and it is the one that listens there."""
+    """Return why *seat* cannot be reached from here, or None if the right node answers."""
     question, answer = _halves(seat.token)
     try:
         with socket.create_connection((seat.host, seat.port), timeout_s) as way:
@@ -156,7 +156,7 @@ def tried(seat: Seat, timeout_s: float = CONNECT_S) -> Optional[str]:
 
 
 class Reach:
-    """One node's part. *failed* gives the code of a node that has ended meanwhile."""
+    """One node's part of the test. *failed* returns the exit code of a node that has failed meanwhile."""
 
     def __init__(
         self,
@@ -171,7 +171,7 @@ class Reach:
         self.failed = failed
 
     def check(self, signals: Signals, rule: str) -> None:
-        """Raise Failure UNREACHED on every node where any two cannot talk; *rule* says what is to be looked at."""
+        """Raise Failure UNREACHED on every node if any two cannot connect; *rule* names the setting to check."""
         door = Door(self.host)
         door.start()
         try:
@@ -183,7 +183,7 @@ class Reach:
                 broken = sum(counts.values())
                 say(seats, self._pairs(counts), broken, rule)
                 self._tell(VERDICT, broken)
-            else:  # until then the others may try to reach this one
+            else:  # until then, other nodes may try to reach this one
                 broken = self._verdict(signals)
         finally:
             door.close()
@@ -192,7 +192,7 @@ class Reach:
             raise Failure(text.format(broken, self.nodes * (self.nodes - 1)), UNREACHED)
 
     def _seats(self, own: Seat, signals: Signals) -> List[Seat]:
-        """Return where all nodes listen; the roll takes what they say for their hosts."""
+        """Return the addresses of all nodes, exchanged in the same way as host names."""
         node = Node(self.rank, own.text(), "", "", 0)
         prefix = self.prefix + "seats/"
         found = host_exchange.call(self.bucket, prefix, node, self.nodes, signals, self.failed)
@@ -208,7 +208,7 @@ class Reach:
         self.bucket.put(self.prefix + name, json.dumps(value).encode("ascii"))
 
     def _counts(self, signals: Signals) -> Dict[int, int]:
-        """Wait for all nodes; return how many others each could not reach, which the names tell."""
+        """Wait for all nodes; return how many others each could not reach, which the object names contain."""
         prefix = self.prefix + FOUND
 
         def looked() -> Optional[Dict[int, int]]:
@@ -219,7 +219,7 @@ class Reach:
         return self._waited(looked, signals)
 
     def _pairs(self, counts: Dict[int, int]) -> Dict[int, Dict[int, str]]:
-        """Return who could not reach whom, and why; no more nodes are asked for than are shown."""
+        """Return which nodes could not reach which others, and why; only as many are read as are printed."""
         found: Dict[int, Dict[int, str]] = {}
         left = SHOWN
         for rank, count in sorted(counts.items()):
@@ -238,13 +238,13 @@ class Reach:
         return self._waited(looked, signals)
 
     def _waited(self, look: Callable[[], Optional[Found]], signals: Signals) -> Found:
-        """Wait for what others tell."""
+        """Wait until *look* returns a result."""
         began, pace = (
             time.monotonic(),
             Pace(host_exchange.looks_s(0.1, self.nodes), host_exchange.LOOK_S),
         )
         while True:
-            code = self.failed()  # asked first: who has said it all may end at once
+            code = self.failed()  # read first: a node that has written its result may end at once
             found = look()
             if found is not None:
                 return found
@@ -253,11 +253,11 @@ class Reach:
             if code is not None:
                 raise Failure("a node failed while nodes tried to reach each other", code)
             if time.monotonic() - began > HEAR_S:
-                raise Failure("not all nodes have said whom they reach", LOST)
+                raise Failure("not all nodes have reported which nodes they reach", LOST)
 
 
 def say(seats: List[Seat], found: Dict[int, Dict[int, str]], broken: int, rule: str) -> None:
-    """Print pairs that cannot talk, of *broken* in all, and where to look."""
+    """Print the pairs that cannot connect, of *broken* in all, and the setting to check."""
     lines = [
         "node {} ({}) -> node {} ({}) port {}: {}".format(
             rank, seats[rank].host, other, seats[other].host, seats[other].port, why
@@ -270,7 +270,7 @@ def say(seats: List[Seat], found: Dict[int, Dict[int, str]], broken: int, rule: 
     if broken > SHOWN:
         _print("and {} more".format(broken - SHOWN))
     if lines and rule:
-        _print("look at: {}".format(rule))
+        _print("check: {}".format(rule))
 
 
 def _print(text: str) -> None:

@@ -1,4 +1,4 @@
-"""The roll of the nodes: who is where, for programs that start their processes themselves."""
+"""Exchange host names and ports between nodes, for programs that start their processes themselves."""
 
 import json
 import time
@@ -10,8 +10,8 @@ from runspec_agent.rendezvous.rendezvous import Node
 from runspec_agent.store.base import Bucket
 
 ALL = "all"
-LOOK_S = 5.0  # at the most between two looks: a thousand nodes share the store
-LOOKS = 200  # a second that all nodes together look at the most
+LOOK_S = 5.0  # at most between two reads, since a thousand nodes may share the store
+LOOKS = 200  # reads per second of all nodes together, at most
 
 
 def call(
@@ -22,27 +22,27 @@ def call(
     signals: Signals,
     failed: Callable[[], Optional[int]],
 ) -> List[Node]:
-    """Tell the others where this node is, and wait for all; return them in the order of their ranks.
+    """Publish this node's address, wait for all nodes, and return them in the order of their ranks.
 
-    A name tells it: the first node has all in one list, however many they are.
+    The address is part of an object name, so the first node reads all of them with one list request.
 
-    Raise Failure when some do not come, when *failed* gives the code of one, or when we are asked to stop.
+    Raise Failure if some nodes do not join in time, if *failed* returns an exit code, or after a signal to stop.
     """
     bucket.put("{}{},{}".format(prefix, node.rank, node.host), b"")
     hosts = {node.rank: node.host}
     began, pace = time.monotonic(), Pace(looks_s(0.25, nodes), LOOK_S)
     while len(hosts) < nodes:
         if any(number in STOPS for number in signals.wait(pace.pause_s())):
-            raise Failure("asked to stop before all nodes had come", STOPPED)
+            raise Failure("asked to stop before all nodes had joined", STOPPED)
         if time.monotonic() - began > LATE_S:
-            raise Failure("not all of {} nodes came within {:g} s".format(nodes, LATE_S), LOST)
+            raise Failure("not all of {} nodes joined within {:g} s".format(nodes, LATE_S), LOST)
         code = failed()
         if code is not None:
-            raise Failure("a node failed before all had come", code)
+            raise Failure("a node failed before all had joined", code)
         hosts = (
             _collected(bucket, prefix, hosts, nodes)
             if node.rank == 0
-            else _told(bucket, prefix) or hosts
+            else _read_hosts(bucket, prefix) or hosts
         )
     if node.rank == 0:
         listed = json.dumps([hosts[rank] for rank in sorted(hosts)])
@@ -51,12 +51,12 @@ def call(
 
 
 def looks_s(first_s: float, nodes: int) -> float:
-    """Return how long to wait at first before looking again, when as many as *nodes* do so."""
+    """Return the seconds between reads, at first, when *nodes* nodes read."""
     return min(LOOK_S, max(first_s, nodes / LOOKS))
 
 
 def _collected(bucket: Bucket, prefix: str, hosts: Dict[int, str], nodes: int) -> Dict[int, str]:
-    """Return *hosts* with those who have come since."""
+    """Return *hosts* with the nodes that have joined since."""
     found = dict(hosts)
     for one in bucket.listing(prefix):
         rank, _, host = one.key[len(prefix) :].partition(",")
@@ -65,7 +65,7 @@ def _collected(bucket: Bucket, prefix: str, hosts: Dict[int, str], nodes: int) -
     return found
 
 
-def _told(bucket: Bucket, prefix: str) -> Optional[Dict[int, str]]:
-    """Return what the first node has put together, once it has."""
+def _read_hosts(bucket: Bucket, prefix: str) -> Optional[Dict[int, str]]:
+    """Return the list that the first node has written, or None."""
     content = bucket.get(prefix + ALL)
     return None if content is None else dict(enumerate(json.loads(content.decode("ascii"))))

@@ -1,4 +1,4 @@
-"""The host file: which nodes there are and how many processes each takes, for mpirun and for the user's program."""
+"""The host file: the nodes and the number of slots of each, for mpirun and for the user's program."""
 
 from typing import Iterable
 
@@ -7,7 +7,7 @@ from runspec_agent.rendezvous.rendezvous import Node
 
 
 def text(nodes: Iterable[Node], slots: int) -> str:
-    """Return the lines that Open MPI reads; MPICH is given its own form on the command line.
+    """Return the lines that Open MPI reads; MPICH gets its own format on the command line.
 
     >>> print(text([Node(0, "a", "", "", 0), Node(1, "b", "", "", 0)], 2), end="")
     a slots=2

@@ -1,4 +1,4 @@
-"""A node's place in the job: it meets the others, tells them how it ended, and hears how they are."""
+"""A node's part in the rendezvous: it joins, reports its exit code, and watches the other nodes."""
 
 import os
 import time
@@ -14,7 +14,7 @@ SLACK_S = 1.0
 
 
 class Participant:
-    """This node among its like; a node alone needs no directory to meet in."""
+    """This node in its job; the only node of a job needs no shared directory."""
 
     def __init__(self, words: JobEnv, signals: Signals) -> None:
         self.words = words
@@ -26,7 +26,7 @@ class Participant:
         self._rank_failed: Optional[int] = None
 
     def meet(self, port: int = 0, start: str = "") -> None:
-        """Wait for all nodes. Raise Failure when some do not come in time, or when we are asked to stop."""
+        """Wait for all nodes. Raise Failure if some do not join in time, or after a signal to stop."""
         token = os.urandom(16).hex() if self.words.rank == 0 else ""
         if self.meeting is None:
             self.nodes = (Node(0, self.words.host, stack(), token, port, start),)
@@ -49,7 +49,7 @@ class Participant:
             if waited_s >= self.words.meet_timeout_s:
                 raise missing(meeting, found)
             if any(number in process.STOPS for number in self.signals.wait(POLL_S)):
-                raise Failure("asked to stop before all nodes had come", STOPPED)
+                raise Failure("asked to stop before all nodes had joined", STOPPED)
             meeting.beat()
             waited_s += POLL_S
 
@@ -58,7 +58,8 @@ class Participant:
             code = meeting.ended(rank) if rank != self.words.rank else None
             if code:
                 return Failure(
-                    "node {} ended with code {} before all nodes had come".format(rank, code), code
+                    "node {} exited with code {} before all nodes had joined".format(rank, code),
+                    code,
                 )
         return None
 
@@ -76,7 +77,7 @@ class Participant:
         self._stop(number)
 
     def tell_of_failure(self, code: Optional[int]) -> None:
-        """Let rank 0 know that a rank has ended with *code*; None: there is nothing to tell."""
+        """Tell rank 0 that a rank has exited with *code*; nothing is written for None."""
         if code is not None and self._rank_failed is None:
             self._rank_failed = code
             if self.meeting is not None:
@@ -88,7 +89,7 @@ class Participant:
         return self._rank_failed
 
     def stopping(self) -> Optional[int]:
-        """Return the signal that this node, or another, was asked to stop with."""
+        """Return the signal with which this node, or another, was asked to stop."""
         if self._stopping is None and self.meeting is not None:
             self._stop(self.meeting.stopping())
         return self._stopping
@@ -99,11 +100,11 @@ class Participant:
             self._grace_ends = time.monotonic() + self.words.grace_s
 
     def grace_is_over(self) -> bool:
-        """Say whether rank 0 should have ended the job by now; it has the same grace, by its own clock."""
+        """Return whether rank 0 should have ended the job by now, since it has the same grace period."""
         return self._stopping is not None and time.monotonic() > self._grace_ends + SLACK_S
 
     def watch(self) -> Optional[Failure]:
-        """Beat, and return what is wrong with the others: one is gone, or has ended without success."""
+        """Send a heartbeat, and return the failure of another node: it is lost, or has exited with an error."""
         if self.meeting is None:
             return None
         self.meeting.beat()
@@ -112,7 +113,7 @@ class Participant:
                 code = self.meeting.ended(node.rank)
                 if code:
                     return Failure(
-                        "node {} ({}) ended with code {}".format(node.rank, node.host, code), code
+                        "node {} ({}) exited with code {}".format(node.rank, node.host, code), code
                     )
                 if code is None and self.meeting.gone(node.rank):
                     return gone(node, self.words.lease_s)
@@ -120,5 +121,5 @@ class Participant:
 
 
 def gone(node: Node, lease_s: float) -> Failure:
-    text = "node {} ({}) has not been heard from for {:g} s: it is gone, or the shared directory is"
+    text = "node {} ({}) has sent no heartbeat for {:g} s: the node or the shared directory is lost"
     return Failure(text.format(node.rank, node.host, lease_s), LOST)

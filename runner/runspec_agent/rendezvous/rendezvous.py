@@ -1,6 +1,6 @@
-"""The nodes of one attempt find each other in a directory they share, and notice when one is gone.
+"""The rendezvous of the nodes of one attempt in a directory that they share, and the detection of lost nodes.
 
-There is no server: each node writes only files with its own number in their names, each whole or not at all.
+There is no server: each node writes only files with its own number in their names, each atomically.
 """
 
 import os
@@ -17,14 +17,14 @@ BEAT_S = 1.0
 class Node(NamedTuple):
     rank: int
     host: str
-    stack: str  # nodes with equal, not empty, stacks reach each other over loopback
-    token: str  # of rank 0: what a request must carry
+    stack: str  # nodes with equal, non-empty stacks reach each other over loopback
+    token: str  # of rank 0: every request must contain it
     port: int  # of rank 0: free at the time of writing
-    start: str = ""  # what its ranks run, where something else than its own daemon starts them
+    start: str = ""  # the script of its ranks, if not its own daemon starts them
 
 
 def stack() -> str:
-    """Return a name of this network stack: the machine's boot and the network namespace; "" where neither is known."""
+    """Return a name of this network stack, from the boot id and network namespace; "" if they are unknown."""
     try:
         with open("/proc/sys/kernel/random/boot_id") as stream:
             return stream.read().strip() + "/" + os.readlink("/proc/self/ns/net")
@@ -33,15 +33,15 @@ def stack() -> str:
 
 
 def one_stack(nodes: Tuple[Node, ...]) -> bool:
-    """Say whether loopback is all the network that *nodes* need."""
+    """Return whether *nodes* share one network stack, so that loopback is enough."""
     return nodes[0].stack != "" and len({node.stack for node in nodes}) == 1
 
 
 class Rendezvous:
-    """One node's seat at `RUNSPEC_MEET/<attempt>/`; nobody else can read there, for requests are run as commands."""
+    """One node's files in `RUNSPEC_MEET/<attempt>/`, which only this user can access: requests are run as commands."""
 
     def __init__(self, words: JobEnv) -> None:
-        assert words.meet is not None, "BUG: a meeting without a place"
+        assert words.meet is not None, "BUG: a rendezvous without a directory"
         self.words = words
         self.folder = os.path.join(words.meet, str(words.attempt))
         self._beats = 0
@@ -52,7 +52,7 @@ class Rendezvous:
         return os.path.join(self.folder, name)
 
     def join(self, token: str = "", port: int = 0, start: str = "") -> None:
-        """Take the seat. *token* and *port* are rank 0's to give."""
+        """Join the rendezvous. Only rank 0 sets *token* and *port*."""
         self._open()
         self.beat()
         words = self.words
@@ -61,7 +61,7 @@ class Rendezvous:
         path = self.path("rank-{}.json".format(words.rank))
         files.write_record(path, record)
         if os.stat(path).st_uid != os.stat(self.folder).st_uid:
-            raise Failure("the meeting directory {} belongs to somebody else".format(self.folder))
+            raise Failure("the rendezvous directory {} belongs to another user".format(self.folder))
 
     def _open(self) -> None:
         os.makedirs(self.folder, mode=0o700, exist_ok=True)
@@ -76,7 +76,7 @@ class Rendezvous:
         return found
 
     def beat(self) -> None:
-        """Show the others that this node is there; call it often, it writes once in a while."""
+        """Renew this node's heartbeat; call it often, it writes only at intervals."""
         now = time.monotonic()
         if now >= self._next_beat:
             self._beats += 1
@@ -86,7 +86,7 @@ class Rendezvous:
             )
 
     def gone(self, rank: int) -> bool:
-        """Say whether *rank*'s heartbeat has stood still for the lease, by this node's clock, while we looked."""
+        """Return whether *rank*'s heartbeat has not changed for the lease, by this node's clock."""
         now = time.monotonic()
         content = files.read(self.path("alive-{}".format(rank)))
         before, since = self._seen.get(rank, (None, now))
@@ -96,12 +96,12 @@ class Rendezvous:
         return now - since > self.words.lease_s
 
     def end(self, code: int) -> None:
-        """Tell the others, also those who wait for a node that will never join."""
+        """Record the exit code of this node, also for nodes that wait for one that will never join."""
         self._open()
         files.write_record(self.path("end-{}.json".format(self.words.rank)), {"code": code})
 
     def tell_to_stop(self, number: int) -> None:
-        """Ask all nodes to end their program with this signal; the first asking counts."""
+        """Ask all nodes to end their program with this signal; only the first request counts."""
         if self.stopping() is None:
             files.write_record(self.path("stopping.json"), {"signal": number})
 
@@ -110,7 +110,7 @@ class Rendezvous:
         return None if record is None else int(record["signal"])
 
     def tell_of_failure(self, code: int) -> None:
-        """Say that a rank has ended with *code*; the first one counts."""
+        """Record that a rank has exited with *code*; only the first one counts."""
         if self.failed() is None:
             files.write_record(self.path("failed.json"), {"code": code})
 
@@ -119,13 +119,13 @@ class Rendezvous:
         return None if record is None else int(record["code"])
 
     def ended(self, rank: int) -> Optional[int]:
-        """Return the code that *rank* ended with, or None."""
+        """Return the exit code of *rank*, or None."""
         record = files.read_record(self.path("end-{}.json".format(rank)))
         return None if record is None else int(record["code"])
 
 
 def complete(meeting: Rendezvous, found: Dict[int, Node]) -> Optional[Tuple[Node, ...]]:
-    """Return all nodes in rank order, or None as long as somebody is missing. Raise Failure for a name used twice."""
+    """Return all nodes in rank order, or None while some are missing. Raise Failure if two have the same name."""
     if len(found) < meeting.words.nodes:
         return None
     nodes = tuple(found[rank] for rank in sorted(found))
@@ -133,14 +133,14 @@ def complete(meeting: Rendezvous, found: Dict[int, Node]) -> Optional[Tuple[Node
     for node in nodes:
         other = ranks.setdefault(node.host, node.rank)
         if other != node.rank:
-            text = "nodes {} and {} are both called '{}': RUNSPEC_HOST must differ"
+            text = "nodes {} and {} have the same name '{}': RUNSPEC_HOST must differ"
             raise Failure(text.format(other, node.rank, node.host))
     return nodes
 
 
 def missing(meeting: Rendezvous, found: Dict[int, Node]) -> Failure:
     ranks = [rank for rank in range(meeting.words.nodes) if rank not in found]
-    text = "{} of {} nodes did not come within {:g} s; missing: {}"
+    text = "{} of {} nodes did not join within {:g} s; missing: {}"
     listed = ", ".join(_ranges(ranks))
     return Failure(
         text.format(len(ranks), meeting.words.nodes, meeting.words.meet_timeout_s, listed), LOST
@@ -148,7 +148,7 @@ def missing(meeting: Rendezvous, found: Dict[int, Node]) -> Failure:
 
 
 def _ranges(ranks: List[int]) -> List[str]:
-    """Return *ranks*, which are in order, as they are read best.
+    """Return sorted *ranks* with consecutive numbers joined to ranges.
 
     >>> _ranges([1, 3, 4, 5])
     ['1', '3-5']

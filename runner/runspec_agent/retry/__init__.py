@@ -1,1 +1,1 @@
-"""Attempts of a job: which one this is, how it ended on each node, and whether another follows."""
+"""Attempts of a job: the number of this one, how it ended on each node, and whether another follows."""

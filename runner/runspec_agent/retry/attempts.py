@@ -1,4 +1,4 @@
-"""Which try this is, where the service does not say; how often a job may lose its nodes, where it does not count."""
+"""The number of this attempt and the count of preempted attempts, for services that provide neither."""
 
 import json
 import os
@@ -11,7 +11,7 @@ from runspec_agent.store.base import Bucket
 
 
 def number(bucket: Bucket, prefix: str) -> int:
-    """Take the first number under *prefix* that no other try has taken, from 1, by a conditional write."""
+    """Claim the first free number from 1 under *prefix*, by a conditional write, and return it."""
     token = os.urandom(16).hex().encode("ascii")
     taken = [found.key[len(prefix) :] for found in bucket.listing(prefix)]
     found = max([int(name) for name in taken if name.isdigit()], default=0)
@@ -22,7 +22,7 @@ def number(bucket: Bucket, prefix: str) -> int:
 
 
 def read_record(bucket: Bucket, at: str) -> Dict[str, Any]:
-    """Return the record of the run at *at*. Raises Failure when it is not there any more, or of a newer version."""
+    """Return the record of the run at *at*. Raise Failure if it was deleted, or if a newer version wrote it."""
     found = bucket.get(at + "record.json")
     if found is None:
         raise Failure("the run {} has been destroyed".format(at.split("/")[1]), USAGE)
@@ -32,10 +32,10 @@ def read_record(bucket: Bucket, at: str) -> Dict[str, Any]:
 
 
 class Lost:
-    """The tries of a task that ended without a failure of its own: preempted, or a node was lost.
+    """The attempts of a task that ended without a failure of its own: it was preempted, or a node was lost.
 
-    A try that never began is none: for want of a node that starts, a service may count many. The record's
-    `spot_attempts` is how many there may be, with the last. Failures count by themselves: `failures`.
+    An attempt that never began is not counted: a service may count many while no node starts. The record's
+    `spot_attempts` is the maximum, including the last. Failures are counted separately: `failure_count`.
     """
 
     def __init__(
@@ -47,7 +47,7 @@ class Lost:
         self._begun = "{}begun/{}/".format(at, place.task)
 
     def too_often(self) -> Optional[str]:
-        """Say that this try is not to begin, and why; else note that it has."""
+        """Return why this attempt must not begin; otherwise record that it has begun, and return None."""
         if self.place.attempt > 1:
             why = self._why()
             if why is not None:
@@ -59,24 +59,22 @@ class Lost:
         count = self._count(self.place.attempt - 1) if self.most is not None else 0
         if self.most is None or count < self.most:
             return None
-        return "{} tries have lost their nodes, and retry.spot_attempts is {}".format(
-            count, self.most
-        )
+        return "{} attempts were preempted, and retry.spot_attempts is {}".format(count, self.most)
 
     def again(self) -> bool:
-        """Say whether another try may follow this one, which has failed or was lost."""
+        """Return whether another attempt may follow this one, which has failed or was preempted."""
         failed = self._failed()
         if self.place.attempt in failed:
             return True
         return self.most is None or self._count(self.place.attempt) < self.most
 
     def _count(self, last: int) -> int:
-        """Return how many tries have begun and did not fail, up to the try *last*."""
+        """Return how many attempts up to *last* have begun and did not fail."""
         names = [found.key[len(self._begun) :] for found in self.bucket.listing(self._begun)]
         begun = {int(name) for name in names if name.isdigit()}
         return len({number for number in begun - self._failed() if number <= last})
 
     def _failed(self) -> Set[int]:
-        """Return the tries that failed: their notes are TASK-RANK/TRY-CODE."""
+        """Return the attempts that failed: their records are named TASK-RANK/ATTEMPT-CODE."""
         names = [found.key.rpartition("/")[2] for found in self.bucket.listing(self._failures)]
         return {int(name.partition("-")[0]) for name in names}

@@ -1,4 +1,4 @@
-"""The nodes of a gang end together: a service that looks at the main node alone would end the others with it."""
+"""The exit barrier: all nodes of a gang end together, because the service ends the others with the main node."""
 
 import threading
 import time
@@ -9,12 +9,12 @@ from runspec_agent.base.process import STOPS, Pace, Signals
 from runspec_agent.store.base import Bucket
 
 BEAT_S = 15.0
-FIRST_S = 3600.0  # for a node to begin: its machine may start late
-MOMENT_S = 20.0  # the same, where nobody waits for those who never came
+FIRST_S = 3600.0  # for a node to begin, since its machine may start late
+MOMENT_S = 20.0  # the same, if nodes that never joined need not be waited for
 
 
 class ExitBarrier(threading.Thread):
-    """One node's part: it beats while it lives, says how it ended, and the first waits for all."""
+    """One node's part in the barrier: it sends heartbeats and its exit code, and the first node waits for all."""
 
     def __init__(self, bucket: Bucket, prefix: str, rank: int, nodes: int) -> None:
         super().__init__(daemon=True)
@@ -31,7 +31,7 @@ class ExitBarrier(threading.Thread):
         while not self._over.is_set():
             try:
                 self.beat()
-            except Failure:  # the lease is longer than a beat
+            except Failure:  # the lease is longer than the interval of heartbeats
                 pass
             self._over.wait(BEAT_S)
 
@@ -40,10 +40,10 @@ class ExitBarrier(threading.Thread):
         self.bucket.put("{}alive-{}".format(self.prefix, self.rank), str(self._beats).encode())
 
     def end(self, code: int, signals: Signals, wait: bool) -> int:
-        """Say that this node has ended with *code*; on the first node, return the code of all.
+        """Record that this node has ended with *code*; on the first node, return the code of all.
 
-        *wait*: for as long as the others live, and their failures count: one that is gone raises
-        Failure LOST. Else they are given the time to save what they wrote.
+        With *wait*, wait as long as the other nodes live, and their failures count; a lost node raises Failure LOST.
+        Otherwise, wait for the time in which the other nodes may save.
         """
         if self.rank > 0:
             self.bucket.put("{}ended-{}".format(self.prefix, self.rank), str(code).encode())
@@ -55,7 +55,7 @@ class ExitBarrier(threading.Thread):
         return self._others(signals, wait)
 
     def failed(self) -> Optional[int]:
-        """Return the code of a node that has failed already."""
+        """Return the exit code of a node that has failed already, or None."""
         self._take_in()
         return next((self._codes[n] for n in sorted(self._codes) if self._codes[n]), None)
 
@@ -69,14 +69,14 @@ class ExitBarrier(threading.Thread):
                 return failed
             gone = self._gone(began, FIRST_S if wait else MOMENT_S)
             if gone is not None and wait:
-                raise Failure("node {} is not to be heard from: it is gone".format(gone), LOST)
+                raise Failure("node {} has sent no heartbeat: it is lost".format(gone), LOST)
             if gone is not None or len(self._codes) == self.nodes - 1:
                 return 0
             if any(number in STOPS for number in signals.wait(pace.pause_s())):
                 return STOPPED
 
     def _look(self) -> None:
-        """Take in who beats and who has ended. Raise Failure when the store is silent for too long."""
+        """Read the heartbeats and exit codes. Raise Failure if the store is silent for too long."""
         try:
             self._take_in()
         except Failure:
@@ -87,7 +87,7 @@ class ExitBarrier(threading.Thread):
     def _take_in(self) -> None:
         found = list(self.bucket.listing(self.prefix))
         self._answered = now = time.monotonic()
-        if self._silent:  # nobody could beat: their leases begin anew
+        if self._silent:  # no node could send a heartbeat: all leases start again
             self._seen = {name: (etag, now) for name, (etag, _) in self._seen.items()}
             self._silent = False
         for entry in found:
@@ -99,7 +99,7 @@ class ExitBarrier(threading.Thread):
                 self._seen[name] = (entry.etag, now)
 
     def _gone(self, began: float, first_s: float) -> Optional[int]:
-        """Return a node that has not been heard from for its lease, or did not begin in time."""
+        """Return a node that has sent no heartbeat for its lease or did not begin in time, or None."""
         for rank in self._others_ranks():
             last = self._last_seen(rank)
             waited_s = self._answered - (last or began)
@@ -111,5 +111,5 @@ class ExitBarrier(threading.Thread):
         return [rank for rank in range(self.nodes) if rank != self.rank]
 
     def _last_seen(self, rank: int) -> float:
-        """Return when its beat was seen to change; 0.0: there was none."""
+        """Return when its heartbeat last changed; 0.0 if there was none."""
         return self._seen.get("alive-{}".format(rank), ("", 0.0))[1]

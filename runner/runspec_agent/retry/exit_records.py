@@ -1,7 +1,7 @@
-"""Notes of how the nodes of a try have ended, for a client that the service itself does not tell, or not for long.
+"""Records of how the nodes of an attempt ended, for clients that cannot get this from the service, or not for long.
 
-`ends/TASK/ATTEMPT/RANK` is a node's, `ends/TASK/ATTEMPT/batch` that of the whole try, and `ends/TASK/ATTEMPT/told` what
-the batch script tells all nodes: see `batch`.
+`ends/TASK/ATTEMPT/RANK` is the record of a node, `ends/TASK/ATTEMPT/batch` that of the whole attempt, and
+`ends/TASK/ATTEMPT/told` has the signals that the batch script sends to all nodes: see `slurm_batch`.
 """
 
 import json
@@ -16,7 +16,7 @@ from runspec_agent.base.task_identity import TaskIdentity
 from runspec_agent.env import address
 from runspec_agent.store.base import Bucket
 
-TOLD = "told"  # the numbers of the signals, in their order
+TOLD = "told"  # the numbers of the signals, in order
 LOOK_S = (
     2.0  # between two looks at that, for up to NODES; with more of them, each looks more seldom
 )
@@ -25,7 +25,7 @@ Note = Dict[str, Any]  # code, why (or null), node, began_s and ended_s since 19
 
 
 class ExitRecords:
-    """One writer of such a note: *who* is a rank or "batch"."""
+    """The writer of one record; *who* is a rank or "batch"."""
 
     def __init__(self, bucket: Bucket, at: str, place: TaskIdentity, who: str, node: str) -> None:
         self.bucket, self.who, self.node = bucket, who, node
@@ -33,29 +33,29 @@ class ExitRecords:
         self.began_s = time.time()
 
     def note(self, code: int, why: Optional[str] = None, **more: Any) -> None:
-        """Say how it has ended. Raises Failure."""
+        """Write the exit code and reason. Raise Failure if the store refuses."""
         found = {"code": code, "why": why, "node": self.node, "began_s": round(self.began_s, 3)}
         found.update(more, ended_s=round(time.time(), 3))
         self.bucket.put(self.folder + self.who, json.dumps(found, sort_keys=True).encode("ascii"))
 
     def read(self, who: str) -> Optional[Note]:
-        """Return another's note of the same try, once there is one."""
+        """Return the record of another writer of the same attempt, or None."""
         content = self.bucket.get(self.folder + who)
         found: Optional[Note] = None if content is None else json.loads(content.decode("ascii"))
         return found
 
     def tell(self, number: int) -> None:
-        """Have all agents of this try do as if they had been sent this signal."""
-        self.bucket.put(self.folder + TOLD, json.dumps([*self.told(), number]).encode("ascii"))
+        """Send a signal to all agents of this attempt."""
+        self.bucket.put(self.folder + TOLD, json.dumps([*self.signals(), number]).encode("ascii"))
 
-    def told(self) -> List[int]:
+    def signals(self) -> List[int]:
         content = self.bucket.get(self.folder + TOLD)
         found: List[int] = [] if content is None else json.loads(content.decode("ascii"))
         return found
 
 
 class StopListener(threading.Thread):
-    """Hears what all nodes are told, and sends it to this process, where signals are looked after."""
+    """Poll for signals to all nodes, and send them to this process, which handles them as usual."""
 
     def __init__(self, ends: ExitRecords, nodes: int) -> None:
         super().__init__(daemon=True)
@@ -66,8 +66,8 @@ class StopListener(threading.Thread):
         heard = 0
         while not self._over.wait(self._pause_s):
             try:
-                told = self._ends.told()
-            except (Failure, ValueError):  # the next look says it
+                told = self._ends.signals()
+            except (Failure, ValueError):  # the next poll finds it
                 continue
             for number in told[heard:]:
                 os.kill(os.getpid(), number)
@@ -81,12 +81,12 @@ class StopListener(threading.Thread):
 def of_node(
     bucket: Bucket, at: str, place: TaskIdentity, env: Mapping[str, str]
 ) -> Optional[ExitRecords]:
-    """Return None where nobody asks for notes (`RUNSPEC_ENDS`)."""
+    """Return the writer for this node, or None if no records are wanted (no `RUNSPEC_ENDS`)."""
     if not env.get("RUNSPEC_ENDS"):
         return None
     return ExitRecords(bucket, at, place, str(place.rank), name(env))
 
 
 def name(env: Mapping[str, str]) -> str:
-    """Return what the service calls this node, or else what it calls itself."""
+    """Return the service's name of this node, or its host name."""
     return address.name(env) or env.get("SLURMD_NODENAME") or socket.gethostname()

@@ -1,4 +1,4 @@
-"""Whether a failure is to be tried again: failures are counted in the store, one note for each."""
+"""Count failures in the store, one record for each, and decide whether another attempt follows."""
 
 import json
 import sys
@@ -8,21 +8,20 @@ from runspec_agent.base.job_env import LOST
 from runspec_agent.base.task_identity import TaskIdentity
 from runspec_agent.store.base import Bucket
 
-AGAIN = LOST  # the code that services are told to try again after
+AGAIN = LOST  # the exit code that makes a service start another attempt
 
 
 class Failures:
-    """Judges the failures of a run's nodes. *at* is where the run lies in the store."""
+    """The failures of a run's nodes. *at* is the run's prefix in the store."""
 
     def __init__(self, bucket: Bucket, at: str, record: Dict[str, Any]) -> None:
         self.bucket, self.record = bucket, record
         self.at = at + "failures/"
 
     def judge(self, place: TaskIdentity, code: int, together: Optional[int] = None) -> int:
-        """Note a failure with *code*; return what the service is told, AGAIN where it is to be tried once more.
+        """Record a failure with *code*, and return this node's exit code: AGAIN if another attempt follows.
 
-        *together* is the number of a try in which all nodes of the task fail or succeed at once: then that is
-        one failure.
+        *together* is the number of an attempt whose nodes succeed or fail together: their failures count as one.
         """
         mine = "{}{}-{}/".format(self.at, place.task, place.rank)
         text = json.dumps({"code": code}).encode()
@@ -33,16 +32,17 @@ class Failures:
             self.bucket.put(counted + str(together), text)
         count = sum(1 for _ in self.bucket.listing(counted))
         if count < self.record["attempts"]:
-            said = "runspec: failed with {}; this was try {} of {}"
+            said = "runspec: failed with {}; this was attempt {} of {}"
             print(said.format(code, count, self.record["attempts"]), file=sys.stderr)
             sys.stderr.flush()
             return AGAIN
         return self._last(code)
 
     def _last(self, code: int) -> int:
-        """Return what the last try ends with. A program's code must not be one that the service acts upon.
+        """Return the exit code of the last attempt, which must not be a code that the service acts upon.
 
-        Where it ends a sweep at `stops`, it acts upon AGAIN as upon any other, and the note has the code.
+        A service that stops a sweep at the codes in `stops` treats AGAIN like any other code; the record has the real
+        one.
         """
         if code == self.record.get("stops"):
             return AGAIN

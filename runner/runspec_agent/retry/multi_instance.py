@@ -1,9 +1,10 @@
-"""The nodes of a task that a service starts together: one is the main node, and the others begin before it does.
+"""The nodes of a multi-instance task, of which one is the main node, and the others start before it.
 
-Azure Batch runs the coordination command on all nodes, and when it has ended on each, the application command on the
-main node alone; whoever is to do something on the others does it in the background. A try after a failure begins the
-same way, perhaps on other nodes, and nothing tells a node which try it is in. So each node says that it is here before
-its coordination command ends, and the main node opens the try with the list of those who are.
+Azure Batch runs the coordination command on all nodes and, once it has ended on each, the application command on the
+main node only; on the other nodes, the agent runs in the background. Another attempt after a failure starts in the
+same way, perhaps on other nodes, and no node can see which attempt it is in. So each node writes a record before its
+coordination command ends, and the main node opens the attempt with the list of these nodes.
+
 https://learn.microsoft.com/en-us/azure/batch/batch-mpi#coordination-command
 """
 
@@ -32,7 +33,7 @@ OPEN = "open"
 
 
 class MultiInstanceTask(threading.Thread):
-    """One node among its like. On all but the main node the thread sees when the try is over."""
+    """One node of the task. On all but the main node, the thread watches for the end of the attempt."""
 
     def __init__(self, bucket: Bucket, prefix: str, env: Mapping[str, str]) -> None:
         super().__init__(daemon=True)
@@ -42,13 +43,14 @@ class MultiInstanceTask(threading.Thread):
         self.token = os.urandom(16).hex()
         self.id = env.get(NODE_ID, "")
         self.over = False
-        self._record: Dict[str, Any] = {}  # of the try that the main node has opened
+        self._record: Dict[str, Any] = {}  # of the attempt that the main node has opened
         self._ended = threading.Event()
 
     def _rank(self, env: Mapping[str, str]) -> int:
-        """Return which of the others' addresses is this node's.
+        """Return the position of this node's address in the list of nodes.
 
-        All are, where one machine plays them all: then the first to say so has it, for as long as the list is the same.
+        If one machine has all addresses, as in an emulator, the first process to claim an address gets it, as long as
+        the list does not change.
         """
         found = [n for n in range(1, len(self.hosts)) if here(self.hosts[n])]
         if len(found) == 1:
@@ -69,7 +71,7 @@ class MultiInstanceTask(threading.Thread):
         return json.dumps([self.token, self.id]).encode("ascii")
 
     def open(self, number: int, signals: Signals) -> None:
-        """On the main node: begin try *number* with all who are here, and say which machine has which rank."""
+        """Start attempt *number*, on the main node, with all nodes that are present, and write the rank of each."""
         tokens, machines = [self.token], [self.id]
         began, pace = time.monotonic(), Pace(0.25, LOOK_S)
         while len(tokens) < len(self.hosts):
@@ -87,23 +89,23 @@ class MultiInstanceTask(threading.Thread):
         self.bucket.put(self.prefix + OPEN, json.dumps(self._record).encode("ascii"))
 
     def number(self, signals: Signals) -> int:
-        """On another node: wait for the try that this node is in, and return its number."""
+        """Wait, on another node, for the attempt that this node is in, and return its number."""
         began, pace = time.monotonic(), Pace(0.25, LOOK_S)
         while True:
             found = self._opened()
             if self._in(found):
-                if found["over"]:  # before this node had looked
+                if found["over"]:  # before this node read it
                     raise Failure("the first node has ended", STOPPED)
                 return int(found["number"])
             if self.bucket.get(self.prefix + str(self.rank)) != self._seat():
-                raise Failure("another try has begun", STOPPED)
+                raise Failure("another attempt has begun", STOPPED)
             self._wait(began, pace, signals)
 
     def _wait(self, began: float, pace: Pace, signals: Signals) -> None:
         if any(number in STOPS for number in signals.wait(pace.pause_s())):
-            raise Failure("asked to stop before all nodes had come", STOPPED)
+            raise Failure("asked to stop before all nodes had joined", STOPPED)
         if time.monotonic() - began > LATE_S:
-            raise Failure("not all nodes came within {:g} s".format(LATE_S), LOST)
+            raise Failure("not all nodes joined within {:g} s".format(LATE_S), LOST)
 
     def _opened(self) -> Dict[str, Any]:
         found = self.bucket.get(self.prefix + OPEN)
@@ -118,7 +120,7 @@ class MultiInstanceTask(threading.Thread):
         while not self._ended.wait(LOOK_S):
             try:
                 self.look()
-            except Failure:  # the leases tell who cannot be heard from
+            except Failure:  # heartbeats show which nodes are lost
                 pass
 
     def look(self) -> None:
@@ -126,25 +128,25 @@ class MultiInstanceTask(threading.Thread):
         self.over = self.over or found.get("over", False) or not self._in(found)
 
     def finish(self) -> None:
-        """On the main node, the try is over with this, and so is what still runs of it."""
+        """End the attempt, on the main node, and with it all other nodes."""
         self._ended.set()
         if self._record:
             self._record["over"] = True
             try:
                 self._write()
-            except Failure:  # the service ends what it knows of
+            except Failure:  # the service ends the nodes that it knows
                 pass
 
 
 def read(bucket: Bucket, at: str, env: Mapping[str, str]) -> Optional[MultiInstanceTask]:
-    """Return None where the service names no nodes, or starts all of them alike."""
+    """Return this node's part, or None if the service does not list the nodes, or starts all of them alike."""
     if not env.get(NODE_NAMES) or IS_MAIN not in env:
         return None
     return MultiInstanceTask(bucket, "{}nodes/{}/".format(at, env.get("RUNSPEC_TASK", "0")), env)
 
 
 def ordered(names: Sequence[str], main: str) -> List[str]:
-    """Return *names* in the order of ranks: the service does not promise that the main node is the first.
+    """Return *names* in the order of ranks, the main node first; the service does not guarantee this order.
 
     >>> ordered(["10.0.0.5", "10.0.0.4", "10.0.0.6"], "10.0.0.4")
     ['10.0.0.4', '10.0.0.5', '10.0.0.6']

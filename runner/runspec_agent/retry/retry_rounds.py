@@ -1,8 +1,9 @@
-"""The nodes of an array go from try to try together, though the service tries each of them by itself.
+"""Retry rounds: the nodes of an array job start each attempt together, although the service retries each separately.
 
-A try of all nodes is a round. What becomes of it is decided once, by a conditional write that every node goes by: all
-have succeeded, all try again, or the job has failed. So a node that loses its machine takes the others with it into
-the next round, where they meet anew, and none has left for good when another has to go on.
+One attempt of all nodes is a round. Its outcome is decided once, by a conditional write that all nodes follow: all
+have succeeded, all start another attempt, or the job has failed. So a node whose machine is reclaimed takes the
+others along into the next round, which begins with a new rendezvous, and no node exits for good while another has to
+continue.
 """
 
 import json
@@ -16,15 +17,15 @@ from runspec_agent.retry import exit_barrier
 from runspec_agent.retry.exit_barrier import ExitBarrier
 from runspec_agent.store.base import Bucket
 
-LOOK_S = 5.0  # at the most between two looks at the verdict
+LOOK_S = 5.0  # at most between two reads of the outcome
 AGAIN = LOST
-TOO_LONG = 124  # as timeout(1) ends
+TOO_LONG = 124  # the exit code of timeout(1)
 VERDICT = "verdict"
-LAST = "last"  # names a node that is not tried again after this round, whatever becomes of it
+LAST = "last"  # the record of a node that gets no other attempt, whatever the outcome
 
 
 class RoundOutcome(NamedTuple):
-    """What every node of a round is to end with: 0, AGAIN, or the code that the job has failed with."""
+    """The exit code of every node of a round: 0, AGAIN, or the code that the job has failed with."""
 
     code: int
     why: str
@@ -39,7 +40,7 @@ class RetryRound(ExitBarrier):
         self.verdict: Optional[RoundOutcome] = None
         self.deadline = (
             math.inf
-        )  # by time.monotonic(): who is told to end after it is not tried again
+        )  # by time.monotonic(): a node that is told to end later gets no other attempt
         self._wish: Optional[RoundOutcome] = None
         self._next_beat = 0.0
 
@@ -47,7 +48,7 @@ class RetryRound(ExitBarrier):
         while not self._over.is_set():
             try:
                 self._pass()
-            except Failure:  # the next pass, or the end, says so
+            except Failure:  # the next pass, or the end, reports it
                 pass
             self._woken.wait(LOOK_S)
             self._woken.clear()
@@ -62,7 +63,7 @@ class RetryRound(ExitBarrier):
         self.look()
 
     def look(self) -> Optional[RoundOutcome]:
-        """Return the verdict, if there is one."""
+        """Return the outcome, or None."""
         if self.verdict is None:
             found = self.bucket.get(self.prefix + VERDICT)
             self.verdict = (
@@ -71,7 +72,7 @@ class RetryRound(ExitBarrier):
         return self.verdict
 
     def decide(self, code: int, why: str) -> RoundOutcome:
-        """Return the verdict: this one, unless there was another before it."""
+        """Decide the round with this outcome, unless another node was first, and return the outcome."""
         if self.verdict is None:
             text = json.dumps([code, why]).encode("ascii")
             found = self.bucket.claim(self.prefix + VERDICT, text)
@@ -79,24 +80,25 @@ class RetryRound(ExitBarrier):
         return self.verdict
 
     def propose(self, code: int, why: str) -> None:
-        """Have it decided soon; for those who have no time to wait for the store."""
+        """Let the thread decide the round soon, for callers that cannot wait for the store."""
         if self._wish is None:
             self._wish = RoundOutcome(code, why)
             self._woken.set()
 
     def stopped(self) -> RoundOutcome:
-        """Return what is to become of a round of which this node was told to end.
+        """Return the outcome of a round in which this node was told to end.
 
-        The others do not wait for one whose time is over: services try no such node again.
+        The others do not wait for a node that has timed out: services do not retry it.
         """
         if time.monotonic() < self.deadline:
             return RoundOutcome(AGAIN, "node {} was told to end".format(self.rank))
         return RoundOutcome(TOO_LONG, "node {} took longer than its timeout".format(self.rank))
 
     def blame(self, signals: Signals) -> Optional[RoundOutcome]:
-        """Return the verdict that explains a failure of this node; None: it is the node's own.
+        """Return the outcome that explains a failure of this node; None if the failure is the node's own.
 
-        A program fails where another has gone. So a failure counts once all who had come have shown that they live.
+        A program may fail because another node was lost. So a failure counts once all nodes have sent a later
+        heartbeat.
         """
         began, pace = time.monotonic(), Pace(0.25, LOOK_S)
         self._answered = began
@@ -112,14 +114,14 @@ class RetryRound(ExitBarrier):
                 return None
             lost = self._gone(began, exit_barrier.FIRST_S)
             if lost is not None:
-                return self.decide(AGAIN, "node {} is not to be heard from".format(lost))
+                return self.decide(AGAIN, "node {} has sent no heartbeat".format(lost))
             if any(number in STOPS for number in signals.wait(pace.pause_s())):
                 return self.decide(*self.stopped())
             self._look()
         return self.verdict
 
     def end(self, code: int, signals: Signals, wait: bool = True) -> int:
-        """Return what this node is to end with: its *code* or, where that is 0, what becomes of the round."""
+        """Return the exit code of this node: its *code* or, if that is 0, the outcome of the round."""
         try:
             if code == 0:
                 self.bucket.put("{}ended-{}".format(self.prefix, self.rank), b"0")
@@ -128,7 +130,7 @@ class RetryRound(ExitBarrier):
             if code == STOPPED and signals.stopping:
                 verdict = self.decide(*self.stopped())
             else:
-                why = "node {} ended with {}".format(self.rank, code)
+                why = "node {} exited with {}".format(self.rank, code)
                 verdict = self.decide(AGAIN if again else code, why)
             return AGAIN if verdict.code == AGAIN and not again else code
         finally:
@@ -136,29 +138,29 @@ class RetryRound(ExitBarrier):
             self._woken.set()
 
     def _all(self, signals: Signals) -> int:
-        """Wait until all have ended, or the round is over otherwise."""
+        """Wait until all nodes have ended, or the round is decided otherwise."""
         began, pace = time.monotonic(), Pace(0.25, LOOK_S)
         self._answered = began
         while self.look() is None:
             self._look()
             lost = self._gone(began, exit_barrier.FIRST_S)
             if len(self._codes) == self.nodes:
-                self.decide(0, "all have ended")
+                self.decide(0, "all nodes have succeeded")
             elif lost is not None:
-                self.decide(AGAIN, "node {} is not to be heard from".format(lost))
+                self.decide(AGAIN, "node {} has sent no heartbeat".format(lost))
             elif any(number in STOPS for number in signals.wait(pace.pause_s())):
                 self.decide(*self.stopped())
                 return STOPPED
-        assert self.verdict is not None, "BUG: no verdict"
+        assert self.verdict is not None, "BUG: no outcome"
         return self.verdict.code
 
 
 def join(
     bucket: Bucket, prefix: str, rank: int, nodes: int, attempt: int, last: bool = False
 ) -> RetryRound:
-    """Return the round that *attempt* of this node belongs to. One with a verdict: there is nothing to do any more.
+    """Return the round of *attempt* of this node. If it has an outcome already, the node has nothing to do.
 
-    *last*: no other attempt will follow, so that the others need not wait for one.
+    *last*: no other attempt of this node will follow, so the others need not wait for one.
     """
     number = 1
     while True:
@@ -170,11 +172,11 @@ def join(
                 if last:
                     bucket.put(found.prefix + LAST, str(rank).encode())
                 return found
-            verdict = found.decide(AGAIN, "node {} has lost its machine".format(rank))
+            verdict = found.decide(AGAIN, "the machine of node {} was reclaimed".format(rank))
         if verdict.code != AGAIN:
             return found
         gone = bucket.get(found.prefix + LAST)
         if gone is not None:
-            found.verdict = RoundOutcome(1, "node {} has no tries left".format(gone.decode()))
+            found.verdict = RoundOutcome(1, "node {} has no attempts left".format(gone.decode()))
             return found
         number += 1

@@ -1,8 +1,8 @@
-"""The wish that a task of a sweep ends: `stop/TASK` in the store of its run, which whoever stops it puts there first.
+"""Requests to stop a task of a sweep: `stop/TASK` in the store of its run, written before the task is stopped.
 
-TASK is the number that the service has for it.
+TASK is the number of the task within the service's job.
 
-A task that is tried again finds it before it begins. One that runs looks for it where its service cannot tell it.
+A later attempt finds the request before it begins. A running task polls for it if the service has no way to tell it.
 """
 
 import os
@@ -17,12 +17,12 @@ WHY = "its task was stopped"
 
 
 def is_stopped(bucket: Bucket, at: str, task: int) -> bool:
-    """Say whether *task* of the run at *at* is to end."""
+    """Return whether *task* of the run at *at* was asked to stop."""
     return bucket.get("{}stop/{}".format(at, task)) is not None
 
 
 class StopPoller(threading.Thread):
-    """Looks for the wish every *look_s*, and then has this process told to end, where signals are looked after."""
+    """Poll for the request every *look_s*, and then send SIGTERM to this process, which handles it as usual."""
 
     def __init__(self, stopped: Callable[[], bool], look_s: float) -> None:
         super().__init__(daemon=True)
@@ -33,9 +33,9 @@ class StopPoller(threading.Thread):
         while not self._over.wait(self._look_s):
             try:
                 found = self._stopped()
-            except Failure:  # the next look says it
+            except Failure:  # the next poll finds it
                 continue
-            if found and not self._over.is_set():  # at the end nobody looks after signals
+            if found and not self._over.is_set():  # at the end, signals are not handled any more
                 os.kill(os.getpid(), signal.SIGTERM)
                 return
 

@@ -1,1 +1,1 @@
-"""Secrets that a job gets from a file of its run, or from a key vault."""
+"""Secrets of a job, from a file of its run or from a key vault."""

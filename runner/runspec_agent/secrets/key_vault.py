@@ -1,4 +1,4 @@
-"""Secrets that the job itself gets from Azure Key Vault, by an identity of its machine: no service stores them.
+"""Secrets that the job reads from Azure Key Vault with an identity of its machine, so that no service stores them.
 
 https://learn.microsoft.com/rest/api/keyvault/secrets/get-secret/get-secret
 """
@@ -12,17 +12,13 @@ from runspec_agent.base import boot
 from runspec_agent.base.job_env import Failure
 from runspec_agent.store.managed_identity import REFUSED, TRIES, Login
 
-LISTED = (
-    "RUNSPEC_VAULT"  # which variable gets which secret: {"NAME": "https://VAULT/secrets/SECRET"}
-)
-AUDIENCE = (
-    "RUNSPEC_VAULT_AUDIENCE"  # which variable has the vaults' resource: each cloud has its own
-)
+LISTED = "RUNSPEC_VAULT"  # maps variables to secrets: {"NAME": "https://VAULT/secrets/SECRET"}
+AUDIENCE = "RUNSPEC_VAULT_AUDIENCE"  # the resource for which tokens of vaults are issued: each cloud has its own
 VERSION = "7.4"
 
 
 def fill(env: MutableMapping[str, str]) -> None:
-    """Put the secrets that `RUNSPEC_VAULT` lists into *env*. Raises Failure for one that is not given."""
+    """Put the secrets that `RUNSPEC_VAULT` lists into *env*. Raise Failure if a secret cannot be read."""
     listed: Dict[str, str] = json.loads(env.pop(LISTED, "") or "{}")
     audience = env.pop(AUDIENCE, "")
     if listed:
@@ -38,18 +34,20 @@ def _value(name: str, url: str, login: Login) -> str:
             content = boot.fetch("{}?api-version={}".format(url, VERSION), headers=headers)
             found = json.loads(content.decode("utf-8"))["value"]
             if not isinstance(found, str):
-                raise TypeError("its answer holds no value")
+                raise TypeError("the answer of the vault has no value")
         except boot.Untrusted as error:
-            text = "the vault does not give the secret of {}: {}"
+            text = "cannot read the secret for {} from the vault: {}"
             raise Failure(text.format(name, error), error.code) from None
         except (OSError, HTTPException, ValueError, LookupError, TypeError) as error:
             why = str(error).rpartition(": ")[2]
             if count == TRIES or why in ("400", "401", "403", "404"):
-                text = "the vault does not give the secret of {}: {}"
+                text = "cannot read the secret for {} from the vault: {}"
                 raise Failure(text.format(name, why), REFUSED) from None
             time.sleep(0.25 * 2**count)
             continue
         if "\0" in found:
-            raise Failure("the secret of {} holds a NUL, which no variable can".format(name))
+            raise Failure(
+                "the secret for {} contains a NUL, which a variable cannot hold".format(name)
+            )
         return found
-    raise AssertionError("BUG: the last try returns or raises")
+    raise AssertionError("BUG: the last attempt returns or raises")

@@ -1,7 +1,7 @@
-"""What a job does with the store of its run, whichever that is: small records, whole files, lists.
+"""The operations of a job on the store of its run: small records, whole files, lists.
 
-`s3` and `blob` ask a service for it, and `folder` has a folder that all nodes share. What a service takes (`http`,
-`ssl`, `xml`) is imported where there is one: each task of an array would read all of it, and do without it.
+`s3` and `blob` use a service, and `folder` uses a folder that all nodes share. The modules for services (`http`,
+`ssl`, `xml`) are imported only when needed, because each task of an array would compile them.
 """
 
 import copy
@@ -15,7 +15,7 @@ from runspec_agent.store import parallel
 
 BLOCK = 1 << 20
 DELETED_AT_ONCE = 8
-# By the scheme of RUNSPEC_STORE; an address of Azure Blob is one of the web.
+# By the scheme of RUNSPEC_STORE; the address of a Blob container begins with https.
 KINDS = {"s3": ("s3", "S3Bucket"), "file": ("folder", "FolderBucket")}
 ELSE = ("blob", "BlobBucket")
 
@@ -29,7 +29,7 @@ class Object(NamedTuple):
 
 
 class Window:
-    """So many bytes of a file from *start* on, to be sent; a file that has become shorter is a Failure."""
+    """A part of a file to upload: *size* bytes from *start*. Reading raises Failure if the file has become shorter."""
 
     def __init__(self, opened: Opened, start: int, size: int) -> None:
         self._stream, self._left = opened(), size
@@ -56,14 +56,14 @@ class Window:
 
 
 class Stream:
-    """Gives what lies at a key, and is closed at the end of its `with`."""
+    """A reader of an object, to be closed by `with`."""
 
-    size: int  # of all, in bytes
+    size: int  # of the whole object, in bytes
 
     def read(self, size: int = BLOCK) -> bytes:
-        """Return what comes next, *size* bytes at most, and nothing at the end alone.
+        """Return the next bytes, *size* at most; b"" only at the end.
 
-        Raises Failure where no more is to be had.
+        Raise Failure if the rest cannot be read.
         """
         raise NotImplementedError
 
@@ -83,41 +83,42 @@ class Stream:
 
 
 class Bucket:
-    """Keys are paths with "/" between their parts. Every method raises Failure when the store refuses."""
+    """A store. Keys are paths with "/" between their parts. Every method raises Failure if the store refuses."""
 
     def get(self, key: str) -> Optional[bytes]:
-        """Return None when there is nothing."""
+        """Return the content at *key*, or None."""
         raise NotImplementedError
 
     def put(self, key: str, content: bytes) -> None:
         raise NotImplementedError
 
     def claim(self, key: str, content: bytes) -> bytes:
-        """Put *content* unless there is something already; return what is there."""
+        """Write *content* unless *key* exists; return the content that is there then."""
         raise NotImplementedError
 
     def fetch(self, key: str) -> Optional[Tuple[bytes, str]]:
-        """Return what is there and its version, for `swap`; None when there is nothing."""
+        """Return the content at *key* and its version, for `swap`; None if it does not exist."""
         raise NotImplementedError
 
     def swap(self, key: str, content: bytes, version: Optional[str]) -> Optional[str]:
-        """Put *content* if what is there has still that *version* (None: if nothing is there); return the new one.
+        """Write *content* if the object still has *version* (None: if it does not exist); return the new version.
 
-        None: somebody else was first. Then *content* may have been there in between, when a reply was lost and the next
-        writer was fast. No two contents that are ever put there may be equal: a version is a hash of it on S3.
+        Return None if the object has another version. *content* may still have been written and replaced, if a reply
+        was lost and another writer was fast. No two contents that are written to one key may be equal: on S3, the
+        version is a hash of the content.
         """
         raise NotImplementedError
 
     def apart(self) -> "Bucket":
-        """Return the same store for somebody else, who may hasten it."""
+        """Return the same store for another thread, which may call `hasten` on it."""
         return copy.copy(self)
 
     def hasten(self, seconds: float) -> None:
-        """Ask once, and wait no longer than that for an answer, from now on: for who asks again anyway."""
+        """From now on, send each request only once and with this timeout, for callers that repeat it anyway."""
         raise NotImplementedError
 
     def opened(self, key: str) -> Stream:
-        """Return a stream of what is there."""
+        """Return a reader of the object."""
         raise NotImplementedError
 
     def get_file(self, key: str, path: str) -> None:
@@ -125,13 +126,13 @@ class Bucket:
             _write(body, path)
 
     def put_file(self, key: str, opened: Opened, size: int, digest: str) -> None:
-        """Put *size* bytes whose SHA-256 is *digest*; others are refused, so a changing file is an error."""
+        """Upload *size* bytes. Raise Failure if their SHA-256 is not *digest*, because the file is changing."""
         raise NotImplementedError
 
     def copy(self, source: str, target: str, size: int) -> None:
-        """Have the store itself put the *size* bytes at *source* at *target*, in place of what is there.
+        """Let the store copy the *size* bytes of *source* to *target*, replacing it.
 
-        Nobody may change *source* meanwhile. At *target* is the whole object in the end, or what was there before.
+        *source* must not change meanwhile. In the end, *target* is the whole new object or what it was before.
         """
         raise NotImplementedError
 
@@ -140,7 +141,7 @@ class Bucket:
         raise NotImplementedError
 
     def delete_all(self, keys: Sequence[str]) -> None:
-        """Delete all objects of *keys* that can be deleted; raise one Failure at the end if some could not be."""
+        """Delete all *keys* that can be deleted; raise one Failure at the end if some could not."""
         failed: List[Failure] = []
 
         def delete(key: str) -> None:
@@ -155,13 +156,13 @@ class Bucket:
             raise Failure(text.format(len(failed), len(keys), failed[0]), failed[0].code)
 
     def sweep(self, prefix: str) -> None:
-        """Remove what those have left at *prefix*, which ends with a slash, who were killed while they put something.
+        """Remove incomplete files at *prefix*, which ends with a slash, that were left by killed processes.
 
-        A service keeps it to itself, and `runspec gc` takes it away.
+        A service hides incomplete uploads, and `runspec gc` deletes them.
         """
 
     def listing(self, prefix: str) -> Iterator[Object]:
-        """Yield all under *prefix*, in the order of keys."""
+        """Yield all objects under *prefix*, in the order of keys."""
         raise NotImplementedError
 
 
@@ -174,7 +175,7 @@ def connect() -> Bucket:
 
 
 def _write(body: Stream, path: str) -> None:
-    """A disk that is full is no fault of the store, which is not asked again."""
+    """Write *body* to *path*. A full disk is not an error of the store, so the request is not repeated."""
     try:
         with open(path, "wb") as target:
             while True:

@@ -1,4 +1,4 @@
-"""The store of a run, in a container of Azure Blob, by a signature (`RUNSPEC_SAS`) or `RUNSPEC_IDENTITY`.
+"""The store of a run in a container of Azure Blob Storage, with a SAS token (`RUNSPEC_SAS`) or `RUNSPEC_IDENTITY`.
 
 https://learn.microsoft.com/en-us/rest/api/storageservices/blob-service-rest-api
 """
@@ -22,7 +22,7 @@ from runspec_agent.store.base import Object, Opened, Window
 from runspec_agent.store.managed_identity import Login
 from runspec_agent.store.s3 import CUT_LIST, S3Bucket, S3Store, copy_of, parsed
 
-VERSION = "2021-12-02"  # from 2021-02-12 on lists can hold names that XML cannot
+VERSION = "2021-12-02"  # since 2021-02-12, lists can contain names that XML cannot
 SMALL_BYTES = (
     4 << 20
 )  # up to here a file is one request, and in memory: it is checked before it goes
@@ -30,19 +30,19 @@ SMALL_BYTES = (
 BLOCK_BYTES = 64 << 20
 BLOCKS = 50000
 # https://learn.microsoft.com/en-us/rest/api/storageservices/copy-blob-from-url
-COPY_BYTES = 256 << 20  # of one request
-COPY_URL_BYTES = 2048  # of the source's URL, with the signature
+COPY_BYTES = 256 << 20  # in one request
+COPY_URL_BYTES = 2048  # length limit of the source's URL, with the signature
 LONGEST_S = 120.0
-REFUSED = 77  # EX_NOPERM of sysexits.h: trying again does not help
+REFUSED = 77  # EX_NOPERM of sysexits.h: another attempt does not help
 # https://learn.microsoft.com/en-us/rest/api/storageservices/naming-and-referencing-containers--blobs--and-metadata
 CONTROLS = re.compile("[\\x00-\\x1f\\x7f\\x81]")
 WHOLE = (("x-ms-blob-type", "BlockBlob"),)
 
 
 class BlobStore(S3Store):
-    """`RUNSPEC_STORE`: https://ACCOUNT.blob.core.windows.net/CONTAINER/PREFIX, nothing in it escaped.
+    """A store at `RUNSPEC_STORE`: https://ACCOUNT.blob.core.windows.net/CONTAINER/PREFIX, without escapes.
 
-    `RUNSPEC_BLOB_URL` is what of it comes before the container, where that is more than the host.
+    `RUNSPEC_BLOB_URL` is the part of it before the container, if that is more than the host.
     """
 
     def __init__(self, env: Mapping[str, str] = os.environ) -> None:
@@ -63,7 +63,7 @@ class BlobStore(S3Store):
             raise Failure("RUNSPEC_SAS is not the query of a signature")
 
     def send(self, ask: Ask, take: Callable[[HTTPResponse], Any] = boot.whole) -> Any:
-        """Return what *take* makes of the answer; tried again as often as S3 is, and no sooner than the store says.
+        """Return what *take* makes of the answer; repeat failed requests after the pause that Azure asks for.
 
         https://learn.microsoft.com/en-us/rest/api/storageservices/common-rest-api-error-codes
         """
@@ -75,17 +75,15 @@ class BlobStore(S3Store):
                     return found
                 pause_s = max(pause_s, _asked_s(found.headers))
             except (OSError, HTTPException) as error:
-                if (
-                    count == self.tries
-                ):  # what went wrong may name the URL, and with it the signature
+                if count == self.tries:  # the error may contain the URL, and with it the signature
                     text = str(error)
                     raise OSError(text.replace(self._sas, "***") if self._sas else text) from None
             time.sleep(pause_s)
-        raise AssertionError("BUG: the last try returns or raises")
+        raise AssertionError("BUG: the last attempt returns or raises")
 
     def _path(self, ask: Ask) -> Tuple[str, str]:
         if CONTROLS.search(ask.key):
-            raise Failure("Azure Blob takes no name with control characters in it")
+            raise Failure("Azure Blob accepts no name with control characters")
         path, query = super()._path(ask)
         return path, query + "&" * bool(query and self._sas) + self._sas
 
@@ -96,7 +94,7 @@ class BlobStore(S3Store):
         return found
 
     def source(self, key: str) -> Pairs:
-        """Return the headers that name *key* as the source of a copy, with the right to read it.
+        """Return the headers that name *key* as the source of a copy, with permission to read it.
 
         https://learn.microsoft.com/en-us/rest/api/storageservices/put-block-from-url#request-headers
         """
@@ -104,7 +102,7 @@ class BlobStore(S3Store):
         scheme = "https" if self.https else "http"
         url = "{}://{}{}{}".format(scheme, self.host, path, "?" * bool(query) + query)
         if len(url) > COPY_URL_BYTES:
-            text = "the name {} is too long for Azure Blob to copy from: its URL has {} bytes of {}"
+            text = "the name {} is too long to be copied in Azure Blob: its URL has {} bytes, and the limit is {}"
             raise Failure(text.format(key, len(url), COPY_URL_BYTES))
         if self._login is None:
             return (("x-ms-copy-source", url),)
@@ -113,21 +111,21 @@ class BlobStore(S3Store):
 
     @property
     def means(self) -> str:
-        """Return by what the store is asked."""
+        """Return what requests are authorized with, for messages."""
         return "the signature of this run (RUNSPEC_SAS)" if self._sas else "RUNSPEC_IDENTITY"
 
     def ended(self, now: float) -> str:
-        """Return when the signature ended, if it has by *now*."""
+        """Return when the signature expired, if it has by *now*; otherwise ""."""
         end = dict(parse_qsl(self._sas)).get("se", "")
         try:
             moment = calendar.timegm(time.strptime(end[:19], "%Y-%m-%dT%H:%M:%S"))
-        except ValueError:  # a day, or minutes only
+        except ValueError:  # a date without time, or without seconds
             return ""
         return end if moment <= now else ""
 
 
 class BlobBucket(S3Bucket):
-    """What S3 does, over another protocol."""
+    """The operations of S3Bucket, with the protocol of Azure Blob."""
 
     new: Pairs = WHOLE
     store: BlobStore
@@ -145,10 +143,11 @@ class BlobBucket(S3Bucket):
         self.put(key, content)
 
     def _put_parts(self, key: str, opened: Opened, size: int, digest: str) -> None:
-        """Send blocks from the disk; they become a file when all of it was what it should be.
+        """Upload blocks from the disk, and commit them if the whole file has the expected digest.
 
-        Blocks that never do are gone after a week. Whoever else writes there at the time, such as a node that is
-        thought lost, has blocks of other names: those of one name would replace each other. All are of one length.
+        Azure deletes uncommitted blocks after a week. Another writer of the same blob, such as a node that is thought
+        lost, uses other block ids, because blocks with equal ids replace each other. All ids have one length.
+
         https://learn.microsoft.com/en-us/rest/api/storageservices/put-block-list
         """
         step = _step(size)
@@ -178,7 +177,7 @@ class BlobBucket(S3Bucket):
         self._asked(Ask("PUT", key, (("comp", "blocklist"),), text))
 
     def copy(self, source: str, target: str, size: int) -> None:
-        """Copy by requests that end with the copy, and take a signature or a token for the source, too.
+        """Copy with requests that return when the copy is complete, and accept a signature or token for the source.
 
         "Copy Blob" may end later, and takes no token for the source.
         https://learn.microsoft.com/en-us/rest/api/storageservices/copy-blob-from-url
@@ -189,7 +188,7 @@ class BlobBucket(S3Bucket):
         headers = (("x-ms-requires-sync", "true"), *self.store.source(source))
         answer = self._copied(source, Ask("PUT", target, (), b"", headers))
         if answer.headers["x-ms-copy-status"] != "success":
-            raise Failure("the store gave up {}".format(copy_of(source, target)), LOST)
+            raise Failure("the store failed to complete {}".format(copy_of(source, target)), LOST)
 
     def _copy_blocks(self, source: str, target: str, size: int) -> None:
         """https://learn.microsoft.com/en-us/rest/api/storageservices/put-block-from-url"""
@@ -213,7 +212,9 @@ class BlobBucket(S3Bucket):
             query += [("marker", marker)] if marker else []
             page = parsed(self._asked(Ask("GET", "", query)).body)
             if page.find("Blobs") is None or page.find("NextMarker") is None:
-                raise Failure(CUT_LIST, LOST)  # both are in every page: the last has an empty mark
+                raise Failure(
+                    CUT_LIST, LOST
+                )  # every page has both elements: the last has an empty marker
             for found in page.iter("Blob"):
                 name, size = _name(found), found.findtext("Properties/Content-Length") or ""
                 if not name or not size.isdigit():
@@ -232,13 +233,13 @@ class BlobBucket(S3Bucket):
         )
         if answer.status in (401, 403) and code.startswith(("Auth", "InvalidAuth")):
             ended = self.store.ended(time.time() + boot.skew_s(answer))
-            why = ("it ended at {}".format(ended) if ended else code) + boot.skewed(answer)
-            raise Failure("the store does not take {}: {}".format(self.store.means, why), REFUSED)
+            why = ("it expired at {}".format(ended) if ended else code) + boot.skewed(answer)
+            raise Failure("the store rejects {}: {}".format(self.store.means, why), REFUSED)
         return super()._checked(answer, key)
 
 
 class _Summed(Window):
-    """A part of a file that goes into *sum* as it is read."""
+    """A part of a file that also updates the hash *sum* as it is read."""
 
     def __init__(self, opened: Opened, start: int, size: int, before: Any) -> None:
         super().__init__(opened, start, size)
@@ -260,11 +261,11 @@ def _block(own: str, number: int) -> str:
 
 def _compare(found: Any, digest: str) -> None:
     if found.hexdigest() != digest:
-        raise Failure("it changed while it was read", USAGE)
+        raise Failure("the file changed while it was read", USAGE)
 
 
 def _asked_s(headers: Message) -> float:
-    """Return how long the store asks to be left alone; it may say it as a date, too, and does not."""
+    """Return the seconds in Retry-After; the date form, which Azure does not use, is ignored."""
     asked = headers["Retry-After"] or ""
     return min(float(asked), LONGEST_S) if asked.isdigit() else 0.0
 

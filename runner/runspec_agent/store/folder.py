@@ -1,7 +1,7 @@
 """The store of a run in a folder of a file system that all nodes share: `RUNSPEC_STORE` is file:///FOLDER.
 
-A key is the path of a file below it. The folder may lie on NFS, where a reply can be lost and a client believes for
-up to a minute what it has once seen: nfs(5), "Data and metadata coherence".
+A key is the path of a file below it. The folder may lie on NFS, where a reply can be lost, and where a client may use
+cached data for up to a minute: nfs(5), "Data and metadata coherence".
 """
 
 import errno
@@ -18,11 +18,11 @@ from runspec_agent.base.job_env import LOST, USAGE, Failure
 from runspec_agent.store.base import BLOCK, Bucket, Object, Opened, Stream, Window
 from runspec_agent.store.manifest import MANIFEST
 
-# What is being written, beside the file that it is to become: names of their own, for the key may be as long as a name
-# can be. What NFS calls a file that is removed while somebody has it open is in no list either.
+# Temporary files beside the file to be written have random names, since a key may be as long as a file name can be.
+# Lists leave them out, and also the files that NFS renames when an open file is removed.
 PART = re.compile(r"\.rs-[0-9a-f]{16}\.(?:part|lock)|\.nfs[0-9a-f]{8,}")
-STALE = 5  # tries of what somebody else replaces at the same moment
-LOCK_S = 10.0  # for those who swap at the same moment; each takes as long as a small file
+STALE = 5  # attempts to read a file that another process is replacing
+LOCK_S = 10.0  # for other swaps at the same moment; each takes as long as a small file
 NO_LINKS = (errno.EPERM, errno.ENOSYS, errno.EOPNOTSUPP, errno.EXDEV)
 NOT_THERE = (errno.ENOENT, errno.ENOTDIR, errno.EISDIR)
 
@@ -30,7 +30,7 @@ Found = TypeVar("Found")
 
 
 class FolderBucket(Bucket):
-    """Files are 0600 and folders 0700; every file is whole or not there."""
+    """A store of files with mode 0600 in folders with mode 0700; every file is written atomically."""
 
     def __init__(self, env: Mapping[str, str] = os.environ) -> None:
         path = env["RUNSPEC_STORE"][len("file://") :]
@@ -62,7 +62,7 @@ class FolderBucket(Bucket):
         self._placed(key, write, os.rename)
 
     def claim(self, key: str, content: bytes) -> bytes:
-        """Look first, as an NFS client does that must know: most that claim find who has it, and need no disk."""
+        """Read before writing, as an NFS client must ask the server anyway: most callers find an existing claim."""
         _look_again(os.path.dirname(self._path(key)))
         found = self.get(key)
         if found is not None:
@@ -75,7 +75,7 @@ class FolderBucket(Bucket):
             return content
         found = self.get(key)
         if found is None:
-            raise Failure("the claim {} has been taken away".format(key), LOST)
+            raise Failure("the claim {} has been deleted".format(key), LOST)
         return found
 
     def fetch(self, key: str) -> Optional[Tuple[bytes, str]]:
@@ -84,9 +84,9 @@ class FolderBucket(Bucket):
         return None if found is None else (found, _version(found))
 
     def swap(self, key: str, content: bytes, version: Optional[str]) -> Optional[str]:
-        """Compare and put under a lock of the file system, which goes with its holder: flock(2), "NFS details".
+        """Compare and write under a lock of the file system, which ends with its holder: flock(2), "NFS details".
 
-        Where there are no locks, a manifest is compared and put all the same: one attempt comes after another.
+        Without locks, a manifest is still compared and written: attempts run one after the other.
         """
         with self._locked(key, needed=not key.endswith(MANIFEST)):
             found = self.fetch(key)
@@ -96,9 +96,9 @@ class FolderBucket(Bucket):
             return _version(content)
 
     def hasten(self, seconds: float) -> None:
-        """Wait for no disk, either: one that is busy with what a program saves would make a node seem gone.
+        """Do not wait for disks: a disk that is busy with a program's files would make a node seem lost.
 
-        A file system tries by itself. On NFS, what is closed is at the server: nfs(5), "Close-to-open cache
+        The file system itself repeats requests. On NFS, a closed file is on the server: nfs(5), "Close-to-open cache
         consistency".
         """
         self._durable, self._lock_s = False, seconds
@@ -139,19 +139,21 @@ class FolderBucket(Bucket):
                     found.update(block)
                     target.write(block)
             if found.hexdigest() != digest:
-                raise Failure("it changed while it was read", USAGE)
+                raise Failure("the file changed while it was read", USAGE)
 
         self._placed(key, write, _in_place)
 
     def copy(self, source: str, target: str, size: int) -> None:
-        """Give the file, which nobody writes again, a second name; copy its bytes where there are no links."""
+        """Make a hard link, since objects are never changed; copy the bytes on a file system without links."""
         path = self._path(source)
 
         def link(part: str) -> None:
             try:
                 with _not_stale(lambda: _opened(path)):
                     os.link(path, part)
-            except FileExistsError:  # it is ours, of a try whose reply was lost
+            except (
+                FileExistsError
+            ):  # it was made by this process, in an attempt whose reply was lost
                 pass
             except OSError as error:
                 if error.errno not in (*NO_LINKS, errno.EMLINK):
@@ -175,7 +177,7 @@ class FolderBucket(Bucket):
                 raise _refused(key, error) from error
 
     def sweep(self, prefix: str) -> None:
-        """One that somebody has open, or that is gone by now, is left to the next."""
+        """Remove old temporary files; errors are ignored, since a later call removes them."""
         folder = self._path(prefix.rstrip("/"))
         try:
             parts = [name for name in os.listdir(folder) if name.startswith(".rs-")]
@@ -198,7 +200,7 @@ class FolderBucket(Bucket):
             yield Object(key, found.st_size, version)
 
     def _below(self, folder: str, begin: str = "") -> Iterator[Tuple[str, os.stat_result]]:
-        """Yield the files below *folder*, those alone that *begin* so, in the order of their bytes."""
+        """Yield the files below *folder* whose paths begin with *begin*, in the order of their bytes."""
         for name, is_folder in self._entries(folder, files.local(begin)):
             path = os.path.join(folder, name)
             if is_folder:
@@ -207,7 +209,7 @@ class FolderBucket(Bucket):
                 continue
             try:
                 found = os.lstat(path)
-            except (FileNotFoundError, NotADirectoryError):  # by now
+            except (FileNotFoundError, NotADirectoryError):  # it has been deleted meanwhile
                 continue
             except OSError as error:
                 if error.errno == errno.ESTALE:
@@ -217,7 +219,7 @@ class FolderBucket(Bucket):
                 yield name, found
 
     def _entries(self, folder: str, begin: str) -> List[Tuple[str, bool]]:
-        """Return names in *folder*, and which are folders: these are sorted as the keys below them."""
+        """Return the names in *folder*, and which are folders, sorted like the keys below them."""
 
         def scan() -> List[Tuple[str, bool]]:
             with os.scandir(folder) as entries:
@@ -237,13 +239,13 @@ class FolderBucket(Bucket):
         if any(part in ("", ".", "..") for part in parts) or "\0" in key:
             raise Failure("'{}' cannot be a key".format(key), USAGE)
         if PART.fullmatch(parts[-1]):
-            raise Failure("the name {} is taken".format(parts[-1]), USAGE)
+            raise Failure("the name {} is reserved".format(parts[-1]), USAGE)
         return os.path.join(self.root, *(files.local(part) for part in parts))
 
     def _placed(
         self, key: str, write: Callable[[IO[bytes]], None], place: Callable[[str, str], Found]
     ) -> Found:
-        """Have *write* fill a file, and then *place* put it at the key in one moment; return what that does."""
+        """Let *write* fill a temporary file and *place* move it to the key atomically; return the result of *place*."""
         return self._made(key, lambda part: self._write(part, write), place, key)
 
     def _write(self, part: str, write: Callable[[IO[bytes]], None]) -> None:
@@ -257,7 +259,7 @@ class FolderBucket(Bucket):
     def _made(
         self, key: str, make: Callable[[str], None], place: Callable[[str, str], Found], what: str
     ) -> Found:
-        """Have *make* make a file under a name of its own, and *place* put it at the key; *what* is for errors."""
+        """Let *make* create a temporary file and *place* move it to the key; *what* is for error messages."""
         path = self._path(key)
         folder = os.path.dirname(path)
         part = os.path.join(folder, ".rs-{}.part".format(os.urandom(8).hex()))
@@ -272,13 +274,13 @@ class FolderBucket(Bucket):
             raise _refused(what, error) from error
 
     def _make(self, folder: str, clear: bool) -> None:
-        """Make *folder*; with *clear* a file at its place goes, which is a folder at its source by now."""
+        """Make *folder*; with *clear*, remove a file at its path, where the source has a folder by now."""
         if os.path.isdir(folder):
             return
         if clear and folder != self.root and os.path.lexists(folder):
             try:
                 os.unlink(folder)
-            except OSError:  # who saves another file of it was faster
+            except OSError:  # another thread that saves a file in it was faster
                 if os.path.lexists(folder) and not os.path.isdir(folder):
                     raise
         if len(folder) > len(self.root):
@@ -291,7 +293,7 @@ class FolderBucket(Bucket):
 
 
 class _Held(Stream):
-    """A file that is open: it stays the same one when another takes its place."""
+    """An open file: it keeps its content when another file replaces it."""
 
     def __init__(self, key: str, stream: IO[bytes]) -> None:
         self._key, self._stream = key, stream
@@ -314,7 +316,7 @@ def _version(content: bytes) -> str:
 
 
 def _lock(handle: int, key: str, patience_s: float, needed: bool) -> None:
-    """Raise Failure where nobody can lock, if that is *needed*, or somebody else does so all the time."""
+    """Lock the file. Raise Failure if the file system has no locks and they are *needed*, or on timeout."""
     until = time.monotonic() + patience_s
     while True:
         try:
@@ -324,27 +326,27 @@ def _lock(handle: int, key: str, patience_s: float, needed: bool) -> None:
             if error.errno in (errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP):
                 if not needed:
                     return
-                text = "the file system of RUNSPEC_STORE has no locks, which nodes that come and go need: {}"
+                text = "the file system of RUNSPEC_STORE has no locks, which elastic jobs need: {}"
                 raise Failure(text.format(error.strerror), USAGE) from error
             if error.errno not in (errno.EWOULDBLOCK, errno.EACCES):
                 raise _refused(key, error) from error
         if time.monotonic() > until:
-            raise Failure("somebody holds the lock of {}".format(key), LOST)
+            raise Failure("another process holds the lock of {}".format(key), LOST)
         time.sleep(0.005)
 
 
 def _linked(part: str, path: str) -> bool:
-    """Give *part* the name *path*, if nobody has it; return whether it is ours.
+    """Link *part* to *path* if it does not exist; return whether *path* is this process's file.
 
-    A reply may be lost, and the link be found there by the second try: the count of names says whose it is.
+    A reply may be lost, so that a second attempt finds the link: the link count shows whose it is.
     """
     try:
         os.link(part, path)
     except OSError as error:
         if error.errno in NO_LINKS:
-            text = "the file system of RUNSPEC_STORE makes no hard links, which a claim needs: {}"
+            text = "the file system of RUNSPEC_STORE has no hard links, which claims need: {}"
             raise Failure(text.format(error.strerror), USAGE) from error
-        with open(part, "rb") as stream:  # opened anew, for what an NFS client remembers
+        with open(part, "rb") as stream:  # opened again, because an NFS client caches attributes
             if os.fstat(stream.fileno()).st_nlink == 2:
                 return True
         if error.errno != errno.EEXIST:
@@ -354,7 +356,7 @@ def _linked(part: str, path: str) -> bool:
 
 
 def _in_place(part: str, path: str) -> None:
-    """Rename; a folder at *path* goes, which is a file at its source by now."""
+    """Rename *part* to *path*; a folder at *path* is removed, where the source has a file by now."""
     if os.path.isdir(path) and not os.path.islink(path):
         import shutil
 
@@ -369,7 +371,7 @@ def _opened(path: str) -> IO[bytes]:
 
 
 def _look_again(folder: str) -> bool:
-    """Have an NFS client ask what is in *folder*, which it does when the folder is opened; say whether it is there."""
+    """Make an NFS client refresh the list of *folder*, by opening it; return whether it exists."""
     try:
         os.close(os.open(folder, os.O_RDONLY))
     except OSError:
@@ -378,7 +380,7 @@ def _look_again(folder: str) -> bool:
 
 
 def _not_stale(do: Callable[[], Found]) -> Found:
-    """Do it anew where the file was replaced by another machine in the middle of it."""
+    """Call *do* again if another machine replaced the file meanwhile."""
     for _ in range(STALE):
         try:
             return do()

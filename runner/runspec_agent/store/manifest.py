@@ -1,7 +1,7 @@
-"""What of an output counts: the saves that its manifest lists, each a whole set of files with the objects they are in.
+"""The manifest of an output: its valid saves, each a complete set of files with the objects that contain them.
 
-An object has a name of its own and is never written again. The manifest is the one thing that changes, on condition, so
-that at every moment one set of files counts.
+Every object has a unique name and is never changed. Only the manifest changes, by conditional writes, so that at
+every moment exactly one set of files is valid.
 """
 
 import json
@@ -22,9 +22,7 @@ class Entry(NamedTuple):
     size: int
     mtime_ns: int
     sha256: str
-    object: str = (
-        ""  # its name below OBJECTS; "": the first format, where a file lies at its own path
-    )
+    object: str = ""  # its name below OBJECTS; "": the first format, where the object has the path of the file
 
 
 Listed = Dict[str, Entry]
@@ -32,13 +30,13 @@ Listed = Dict[str, Entry]
 
 class Save(NamedTuple):
     number: int  # from 1 on
-    at: int  # s since the epoch, by the clock of the node that saved
+    at: int  # seconds since the epoch, by the clock of the node that saved
     files: Listed
 
 
 class Manifest(NamedTuple):
-    saves: Tuple[Save, ...] = ()  # the newest comes last
-    holder: str = ""  # whose it is, and which of its writes
+    saves: Tuple[Save, ...] = ()  # the newest is last
+    holder: str = ""  # who wrote it, and with which of its writes
 
     @property
     def files(self) -> Listed:
@@ -50,7 +48,7 @@ class Manifest(NamedTuple):
         return {one.object for save in self.saves for one in save.files.values() if one.object}
 
     def plus(self, files: Listed, at: float, keep: int) -> "Manifest":
-        """Return this one with one save more, of which no more than *keep* remain."""
+        """Return a manifest with one more save, and *keep* saves at most."""
         number = self.saves[-1].number + 1 if self.saves else 1
         return Manifest((*self.saves, Save(number, int(at), files))[-keep:], self.holder)
 
@@ -63,19 +61,19 @@ class Manifest(NamedTuple):
 
 
 def parsed(content: Optional[bytes], key: str) -> Manifest:
-    """Return the manifest that lies at *key*. Raises Failure for what is none, or a newer version's."""
+    """Return the manifest at *key*. Raise Failure if it is damaged, or if a newer version wrote it."""
     if content is None:
         return Manifest()
     try:
         return of(json.loads(content.decode("utf-8")), key)
     except (ValueError, LookupError, TypeError, AttributeError) as error:
-        raise Failure("{} is no list of saved files: {}".format(key, error), LOST) from error
+        raise Failure("{} is not a manifest of saved files: {}".format(key, error), LOST) from error
 
 
 def of(record: Any, what: str) -> Manifest:
-    """Return the manifest that *record* is; the first format of a note is the list of its files.
+    """Return the manifest in *record*; in the first format, that is only the list of files.
 
-    Raises Failure for one that a newer version wrote, and ValueError, LookupError or TypeError for what is none.
+    Raise Failure if a newer version wrote it, and ValueError, LookupError or TypeError if it is damaged.
     """
     if isinstance(record, list):
         record = {"format": FIRST_FORMAT, "files": record}

@@ -1,4 +1,4 @@
-"""The same for many files, some at a time: most of the time of a small one is waiting."""
+"""Run one operation on many files in parallel, because small files take mostly waiting time."""
 
 import threading
 from typing import Callable, Sequence, TypeVar
@@ -8,7 +8,7 @@ Thing = TypeVar("Thing")
 
 
 def each(do: Callable[[Thing], None], things: Sequence[Thing], at_once: int = AT_ONCE) -> None:
-    """Call *do* with each of *things*, in no order. After the first failure, which is raised, no more is begun."""
+    """Call *do* for all *things*, in any order. After the first failure, which is raised, no other call begins."""
     from concurrent.futures import ThreadPoolExecutor
 
     failed = threading.Event()
@@ -18,7 +18,7 @@ def each(do: Callable[[Thing], None], things: Sequence[Thing], at_once: int = AT
             return
         try:
             do(thing)
-        except BaseException:  # whatever it is goes on; the others are to begin no more
+        except BaseException:  # any error is raised again; no other call begins
             failed.set()
             raise
 

@@ -1,4 +1,4 @@
-"""What lies at a key of the store, read from its beginning to its end over as many connections as that takes."""
+"""Read an object of the store from beginning to end, over as many connections as needed."""
 
 import time
 from http.client import HTTPException, HTTPResponse
@@ -10,11 +10,11 @@ from runspec_agent.store.base import BLOCK, Stream
 TRIES = 6  # without a byte in between
 
 Asks = Callable[[Dict[str, str]], HTTPResponse]
-"""Asks the store for the object, with more headers; raises Failure where it refuses."""
+"""A function that requests the object with more headers; it raises Failure if the store refuses."""
 
 
 class RangedReader(Stream):
-    """A reply that breaks off is taken up where it stopped, if the object is still the same one.
+    """A reader that continues an interrupted reply with a range request, if the object has not changed.
 
     https://docs.aws.amazon.com/AmazonS3/latest/API/API_GetObject.html (Range, If-Match)
     """
@@ -55,11 +55,14 @@ class RangedReader(Stream):
         self._answer = self._ask({"Range": wanted, "If-Match": self._etag})
         found = self._answer.headers["Content-Range"] or "all of it"
         if found.partition("/")[0] != wanted.replace("=", " "):
-            raise self._failure("{} was asked for, and {} came".format(wanted, found))
+            raise self._failure("{} was requested, but the store sent {}".format(wanted, found))
 
     def _failure(self, why: str) -> Failure:
         return Failure(
-            "the store breaks off: {} came only in part: {}".format(self._key, why), LOST
+            "the store closed the connection: {} was received only in part: {}".format(
+                self._key, why
+            ),
+            LOST,
         )
 
     def close(self) -> None:

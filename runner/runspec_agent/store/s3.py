@@ -1,4 +1,4 @@
-"""The store of a run in S3: see `bucket`."""
+"""The store of a run in S3: see `base`."""
 
 import copy
 import hashlib
@@ -20,7 +20,7 @@ PART_BYTES = (
 PARTS = 10000  # at most: the same page
 NAMESPACE = "{http://s3.amazonaws.com/doc/2006-03-01/}"
 CUT_LIST = "the store's list of objects was cut off"
-CLAIMS = 5  # tries, while others claim at the same moment
+CLAIMS = 5  # attempts, while others claim at the same moment
 
 
 class S3Store(boot.Store):
@@ -32,7 +32,7 @@ class S3Store(boot.Store):
 class S3Bucket(Bucket):
     """Keys are below the prefix of `RUNSPEC_STORE`."""
 
-    new: Pairs = ()  # headers of every request that makes a whole object
+    new: Pairs = ()  # headers of every request that writes a whole object
 
     def __init__(self) -> None:
         self.store = self._opened_store()
@@ -56,11 +56,11 @@ class S3Bucket(Bucket):
             if answer.status not in (409, 412):
                 self._checked(answer, key)
                 return content
-            found = self.get(key)  # somebody else's, or our own of a try whose reply was lost
+            found = self.get(key)  # another job's, or this one's if a reply was lost
             if found is not None:
                 return found
-            time.sleep(0.1 * 2**count)  # 409: another claim is under way, and not yet to be seen
-        raise Failure("the claim {} has been taken away".format(key), LOST)
+            time.sleep(0.1 * 2**count)  # 409: another write is in progress, and not visible yet
+        raise Failure("the claim {} has been deleted".format(key), LOST)
 
     def fetch(self, key: str) -> Optional[Tuple[bytes, str]]:
         answer = self._send(Ask("GET", key))
@@ -70,13 +70,15 @@ class S3Bucket(Bucket):
         return answer.body, _version(answer, key)
 
     def swap(self, key: str, content: bytes, version: Optional[str]) -> Optional[str]:
-        """https://docs.aws.amazon.com/AmazonS3/latest/userguide/conditional-writes.html
+        """Write with `If-Match` or `If-None-Match`.
+
+        https://docs.aws.amazon.com/AmazonS3/latest/userguide/conditional-writes.html
 
         https://learn.microsoft.com/en-us/rest/api/storageservices/specifying-conditional-headers-for-blob-service-operations
         """
         condition = ("If-Match", version) if version is not None else ("If-None-Match", "*")
         answer = self._send(Ask("PUT", key, (), content, (condition, *self.new)))
-        # 409: another is under way; 404: what had that version has been deleted.
+        # 409: another write is in progress; 404: the object has been deleted.
         if answer.status not in ((409, 412) if version is None else (404, 409, 412)):
             version = self._checked(answer, key).headers["ETag"]
             if version:
@@ -116,7 +118,7 @@ class S3Bucket(Bucket):
         self._in_parts(key, lambda upload: self._parts(key, upload, opened, size, digest))
 
     def _in_parts(self, key: str, send: Callable[[str], List[str]]) -> None:
-        """Put an object together of the parts that *send* sends for an upload's id; it returns their ETags.
+        """Make an object of the parts that *send* uploads; it gets the upload's id and returns their ETags.
 
         https://docs.aws.amazon.com/AmazonS3/latest/userguide/mpuoverview.html
         """
@@ -131,14 +133,14 @@ class S3Bucket(Bucket):
             raise
 
     def _forget(self, key: str, upload: str) -> None:
-        """Parts that belong to nothing cost as much as a file, and are in no list."""
+        """Abort the upload, because the parts of an incomplete upload cost as much as a file and no list shows them."""
         try:
             self._send(Ask("DELETE", key, (("uploadId", upload),)))
-        except Failure:  # what went wrong before is told
+        except Failure:  # the first error is reported
             pass
 
     def _parts(self, key: str, upload: str, opened: Opened, size: int, digest: str) -> List[str]:
-        """Send the parts from the disk: of one in memory, and eight files at once, the job would have to die."""
+        """Upload the parts from the disk, because parts of eight files at once might not fit into memory."""
         etags: List[str] = []
         together = hashlib.sha256()
         for start in range(0, size, PART_BYTES):
@@ -152,7 +154,7 @@ class S3Bucket(Bucket):
             sent = self._asked(Ask("PUT", key, query, window, (), wanted, found))
             etags.append(_version(sent, key))
         if together.hexdigest() != digest:
-            raise Failure("it changed while it was read")
+            raise Failure("the file changed while it was read")
         return etags
 
     def _complete(self, key: str, upload: str, etags: List[str]) -> None:
@@ -164,13 +166,14 @@ class S3Bucket(Bucket):
         done = self._asked(Ask("POST", key, (("uploadId", upload),), text))
         if not parsed(done.body).tag.endswith(
             "CompleteMultipartUploadResult"
-        ):  # a 200 may hold an error
-            raise Failure("{}: the store could not put its parts together".format(key), LOST)
+        ):  # the body of a 200 may be an error
+            raise Failure("{}: the store could not complete the upload".format(key), LOST)
 
     def copy(self, source: str, target: str, size: int) -> None:
-        """Copy in one request up to PART_BYTES, as a file is put, and above in parts; S3 takes 5 GiB in one.
+        """Copy up to PART_BYTES in one request, and more in parts; S3's limit for one request is 5 GiB.
 
         The source's tags are not copied: that would need `s3:GetObjectTagging` and `s3:PutObjectTagging`.
+
         https://docs.aws.amazon.com/AmazonS3/latest/API/API_CopyObject.html
         """
         if size > PART_BYTES:
@@ -182,7 +185,7 @@ class S3Bucket(Bucket):
             _result(answer, source, target, "CopyObjectResult")
 
     def _copied_parts(self, source: str, target: str, upload: str, size: int) -> List[str]:
-        """https://docs.aws.amazon.com/AmazonS3/latest/API/API_UploadPartCopy.html"""
+        """Copy in parts: https://docs.aws.amazon.com/AmazonS3/latest/API/API_UploadPartCopy.html"""
         etags: List[str] = []
         step = max(PART_BYTES, -(-size // PARTS))
         for start in range(0, size, step):
@@ -209,7 +212,7 @@ class S3Bucket(Bucket):
         begin = len(self.store.prefix) + 1
         token = ""
         while True:
-            # Keys may hold what XML cannot.
+            # Keys may contain characters that XML cannot.
             query = [("list-type", "2"), ("encoding-type", "url")]
             query += [("prefix", self.store.prefix + "/" + prefix)]
             query += [("continuation-token", token)] if token else []
@@ -235,7 +238,7 @@ class S3Bucket(Bucket):
         except boot.Untrusted as error:
             raise Failure(str(error), error.code) from error
         except (OSError, ValueError, LookupError, HTTPException) as error:
-            raise Failure("the store cannot be reached: {}".format(error), LOST) from error
+            raise Failure("cannot reach the store: {}".format(error), LOST) from error
 
     def _checked(self, answer: Answer, key: str) -> Answer:
         if answer.status not in (200, 204):
@@ -256,9 +259,9 @@ def _version(answer: Answer, key: str) -> str:
 
 def parsed(content: bytes) -> ElementTree.Element:
     try:
-        return ElementTree.fromstring(content.lstrip())  # S3 sends spaces while a copy takes time
+        return ElementTree.fromstring(content.lstrip())  # S3 sends spaces while a long copy runs
     except ElementTree.ParseError as error:
-        raise Failure("the store answers what is no XML: {}".format(error), LOST) from error
+        raise Failure("the store's answer is not XML: {}".format(error), LOST) from error
 
 
 def copy_of(source: str, target: str) -> str:
@@ -266,12 +269,12 @@ def copy_of(source: str, target: str) -> str:
 
 
 def _result(answer: Answer, source: str, target: str, tag: str) -> ElementTree.Element:
-    """Return the result of a copy; a 200 may hold an error."""
+    """Return the result of a copy, whose status may be 200 although the body is an error."""
     found = parsed(answer.body)
     if not found.tag.endswith(tag):
         code = next((part.text for part in found if part.tag.endswith("Code")), None)
         what = copy_of(source, target)
-        raise Failure("the store gave up {}: {}".format(what, code or found.tag), LOST)
+        raise Failure("the store failed to complete {}: {}".format(what, code or found.tag), LOST)
     return found
 
 
@@ -280,7 +283,7 @@ def _text(found: ElementTree.Element, name: str) -> str:
 
 
 def _digest(window: Callable[[], Window], size: int, together: Any) -> str:
-    """Return the SHA-256 of *size* bytes, which go into that of the whole, too."""
+    """Return the SHA-256 of *size* bytes, and add them to the hash of the whole file."""
     own = hashlib.sha256()
     with window() as stream:
         for start in range(0, size, BLOCK):

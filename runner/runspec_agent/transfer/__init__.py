@@ -1,1 +1,1 @@
-"""Moving files between a node and the store: inputs, outputs, and logs."""
+"""File transfers between a node and the store: inputs, outputs, and logs."""

@@ -1,4 +1,4 @@
-"""Saving an output of a job on this machine into a folder, as others save into a store: see `saver`."""
+"""Save an output of a local job into a folder, in the same way as into a store: see `output_saver`."""
 
 import os
 import signal
@@ -21,9 +21,9 @@ class Asked(NamedTuple):
 
 
 def main(argv: List[str]) -> int:
-    """`--once`: exit 1 when something could not be saved. `--every`: until SIGTERM, then once more, the same.
+    """Save once (`--once`), or until SIGTERM and then once more (`--every`); return 1 if something is not saved.
 
-    At the end the files have their plain names in the target, too.
+    At the end, the files are published in the target under their own paths.
     """
     asked = _parse(argv)
     _apart(asked.source, asked.target)
@@ -45,7 +45,9 @@ def _apart(source: str, target: str) -> None:
     for inner, outer in ((target, source), (source, target)):
         at, of = os.path.realpath(inner), os.path.realpath(outer)
         if at == of or at.startswith(os.path.join(of, "")):
-            raise Failure("sync: '{}' and '{}' lie in each other".format(source, target))
+            raise Failure(
+                "sync: one of the folders '{}' and '{}' is inside the other".format(source, target)
+            )
 
 
 def _parse(argv: List[str]) -> Asked:

@@ -1,4 +1,4 @@
-"""Getting what a job reads out of the object store."""
+"""Download the inputs of a job from the object store."""
 
 import os
 from typing import Any, Mapping
@@ -10,9 +10,9 @@ from runspec_agent.store.base import Bucket
 
 
 def get(bucket: Bucket, mount: Mapping[str, Any], path: str) -> None:
-    """Put what *mount* names at *path*: a folder that came as one tar, or all under a prefix."""
+    """Download what *mount* names to *path*: a folder that was uploaded as one tar, or all objects under a prefix."""
     if mount["kind"] == "tar":
-        from runspec_agent.transfer import untar  # with all that a tar takes
+        from runspec_agent.transfer import untar  # imports the modules for tar files
 
         untar.unpack(bucket, mount["key"], path)
     else:
@@ -20,20 +20,21 @@ def get(bucket: Bucket, mount: Mapping[str, Any], path: str) -> None:
 
 
 def link(source: str, path: str) -> None:
-    """Show the folder *source* of a shared file system at *path*; it is made where it is not there yet."""
+    """Make *path* a link to the folder *source* of a shared file system, which is created if it does not exist."""
     os.makedirs(source, exist_ok=True)
     os.makedirs(os.path.dirname(path), exist_ok=True)
     if os.path.islink(path) and os.readlink(path) == source:
         return
     if os.path.isdir(path) and not os.path.islink(path):
-        os.rmdir(path)  # images often have an empty folder there
+        os.rmdir(path)  # images often contain an empty folder there
     os.symlink(source, path)
 
 
 def roomy(path: str, env: Mapping[str, str]) -> str:
-    """Return *path*, once what is written there goes to the disk that `RUNSPEC_DISK` names, if it names any.
+    """Return *path*, after linking it to the disk that `RUNSPEC_DISK` names, if there is one.
 
-    The first folder of it that is not there becomes a link to there. What an image has already stays where it is.
+    The first folder of *path* that does not exist becomes a link to that disk. Folders of the image stay where they
+    are.
     """
     if "RUNSPEC_DISK" not in env or "RUNSPEC_BELOW" in env:
         return path
@@ -53,12 +54,12 @@ def roomy(path: str, env: Mapping[str, str]) -> str:
 def _copy(bucket: Bucket, prefix: str, path: str) -> None:
     found = [o for o in bucket.listing(prefix) if not o.key.endswith("/")]
     if not found:
-        raise Failure("there is nothing at {}".format(prefix), USAGE)
+        raise Failure("the store has no object at {}".format(prefix), USAGE)
 
     def one(key: str) -> None:
         parts = key[len(prefix) :].split("/")
         if ".." in parts or "" in parts:
-            raise Failure("'{}' cannot be a file".format(key), USAGE)
+            raise Failure("'{}' is not a valid file name".format(key), USAGE)
         target = files.local(os.path.join(path, *parts))
         os.makedirs(os.path.dirname(target), exist_ok=True)
         bucket.get_file(key, target)

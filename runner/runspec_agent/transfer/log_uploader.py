@@ -1,4 +1,4 @@
-"""What a try has said, kept in the store: services keep it on the machine, and only that of the last try."""
+"""Upload the log of an attempt to the store, because services keep only that of the last attempt, on the machine."""
 
 import os
 import sys
@@ -10,12 +10,12 @@ from runspec_agent.base.job_env import Failure
 from runspec_agent.store.base import BLOCK, Bucket, Window
 
 EVERY_S = 30.0
-SHARE = 20  # a long log is put as a whole again, so no more often than this leaves most of the time free
+SHARE = 20  # a long log is uploaded as a whole each time, so pauses are this many times longer than an upload
 FILE = "stdout.txt"
 
 
 class Log(threading.Thread):
-    """Puts the file at *path* to *key* while it grows, and at the end."""
+    """Upload the file at *path* to *key* while it grows, and at the end."""
 
     def __init__(self, bucket: Bucket, path: str, key: str) -> None:
         super().__init__(daemon=True)
@@ -30,12 +30,12 @@ class Log(threading.Thread):
             began = time.monotonic()
             try:
                 self.once()
-            except (OSError, Failure):  # the next pass, or the end, tries again
+            except (OSError, Failure):  # the next pass, or the end, uploads it again
                 pass
             pause_s = max(EVERY_S, SHARE * (time.monotonic() - began))
 
     def once(self) -> None:
-        """Put what there is now, if it is more than before."""
+        """Upload the file now, if it has grown."""
         import hashlib
 
         with self._one:
@@ -50,7 +50,7 @@ class Log(threading.Thread):
             self._size = size
 
     def finish(self) -> None:
-        """Put the rest. Raise Failure or OSError when it cannot be kept."""
+        """Upload the rest. Raise Failure or OSError if that fails."""
         self._over.set()
         self.once()
 
@@ -59,12 +59,12 @@ class Log(threading.Thread):
 
 
 def where(path: str) -> str:
-    """Return the file that `RUNSPEC_LOG` means: some services name the folder it is in."""
+    """Return the file that `RUNSPEC_LOG` means: some services set it to a folder."""
     return os.path.join(path, FILE) if os.path.isdir(path) else path
 
 
 def behind(env: Mapping[str, str]) -> bool:
-    """Go on in the background, with the log for both streams: True there, False in the process that was called."""
+    """Fork, and write both streams of the child to the log; return True in the child and False in the parent."""
     sys.stdout.flush()
     sys.stderr.flush()
     if os.fork():

@@ -1,7 +1,8 @@
-"""Saving what a job writes into the object store while it runs, and once more at its end.
+"""Save the outputs of a job to the object store while it runs, and once more at its end.
 
-A save is a whole set of files: see `manifest`. Whoever saves takes the place of the one before, whose manifest then has
-another version than it believes: a machine that was thought lost and wakes up can make nothing count any more.
+A save is a complete set of files: see `manifest`. A new saver takes over by writing the manifest, which so gets
+another version than an earlier saver expects: a machine that was thought lost and continues cannot make its saves
+valid any more.
 """
 
 import json
@@ -18,17 +19,18 @@ from runspec_agent.store.base import Bucket, Opened, file_digest
 from runspec_agent.store.manifest import MANIFEST, OBJECTS, PUBLISHED, Entry, Manifest, parsed
 from runspec_agent.transfer.snapshot import Snapshot, Unsettled, shown
 
-TRIES = 3  # of the last pass
-# Without a change: who writes two files of one checkpoint has then most probably written both. Or this part of the time
-# between two saves, where that is less; a program that writes all the time is waited for as long as between two.
+TRIES = 3  # attempts of the last pass
+# Seconds without a change before a save: a program that writes two files of a checkpoint has probably written both by
+# then. It is a fraction of the interval between saves if that is shorter. If a program never stops writing, the wait
+# ends after one interval.
 SETTLED_S, SETTLED_PART = 1.0, 0.2
 PATIENCE_S = 10.0
-TURNS = 8  # to take a place, while somebody else writes there
-OVER = "another machine has taken this node's place: what this one wrote since its last save is not kept"
+TURNS = 8  # attempts to take over, while another node writes
+OVER = "another machine has replaced this node: files written since this node's last save are discarded"
 
 
 class Output:
-    """A folder, and where it goes. *keep*: how many saves stay."""
+    """An output folder and its place in the store. *keep* is the number of saves to keep."""
 
     def __init__(
         self,
@@ -42,20 +44,20 @@ class Output:
         self.bucket, self.name, self.path, self.prefix = bucket, name, path, prefix
         self.every_s, self.keep = every_s, keep
         self.manifest = Manifest()
-        self.version: Optional[str] = None  # of the manifest in the store
-        self.sure = True  # whether *manifest* is what counts, and not one whose reply was lost
+        self.version: Optional[str] = None  # the version of the manifest in the store
+        self.sure = True  # whether *manifest* is known to be valid; not if a reply was lost
         self.snapshot = Snapshot(path, self._send)
-        self.one = threading.Lock()  # a save at a time
-        self.refused: Optional[Failure] = None  # why what no save names any more is not deleted
-        self._objects: Set[str] = set()  # those that are there
-        self._by_digest: Dict[str, str] = {}  # those whose content is known
+        self.one = threading.Lock()  # one save at a time
+        self.refused: Optional[Failure] = None  # why old objects could not be deleted
+        self._objects: Set[str] = set()  # the objects in the store
+        self._by_digest: Dict[str, str] = {}  # the objects whose content is known
         self._owner = os.urandom(8).hex()
         self._count = 0
-        self._sending: Set[str] = set()  # by the SHA-256 of their content
+        self._sending: Set[str] = set()  # SHA-256 of contents that are being uploaded
         self._counting = threading.Condition()
 
     def know(self, manifest: Manifest, objects: List[str]) -> None:
-        """Begin with *manifest*, and the names of all *objects* that are there."""
+        """Start from *manifest* and the names of all *objects* in the store."""
         self.manifest = manifest
         named = [e for save in manifest.saves for e in save.files.values() if e.object]
         self._objects = {*objects, *(entry.object for entry in named)}
@@ -63,11 +65,11 @@ class Output:
         self.snapshot.know(manifest.files)
 
     def key(self, name: str, entry: Entry) -> str:
-        """Return where the content of the file *name* lies."""
+        """Return the key of the object with the content of the file *name*."""
         return self.prefix + (OBJECTS + entry.object if entry.object else name)
 
     def _send(self, opened: Opened, size: int, digest: str) -> str:
-        """Return the object that has this content: one that is there, or is being sent, or a new one."""
+        """Return the object with this content: an existing one, one that is being uploaded, or a new one."""
         with self._counting:
             while digest in self._sending:
                 self._counting.wait()
@@ -76,7 +78,7 @@ class Output:
                 return there
             self._count += 1
             made = "{}-{}".format(self._owner, self._count)
-            self._objects.add(made)  # part of it may be there
+            self._objects.add(made)  # a part of it may exist
             self._sending.add(digest)
         try:
             self.bucket.put_file(self.prefix + OBJECTS + made, opened, size, digest)
@@ -88,18 +90,18 @@ class Output:
         return made
 
     def collect(self, spared: Set[str]) -> None:
-        """Delete the objects that nothing names, *spared* but for those; what cannot be is, after the next save."""
+        """Delete the objects that no save names, except *spared*; failed deletions are repeated after the next save."""
         needed = self.manifest.objects | spared
         doomed = sorted(self._objects - needed)
         if self.refused is not None:
-            doomed = doomed[:1]  # whoever may not delete is not asked for more
-        # Some may be gone, whatever the answer is.
+            doomed = doomed[:1]  # without permission to delete, one request is enough
+        # Some may have been deleted, whatever the answer is.
         self._by_digest = {sha: made for sha, made in self._by_digest.items() if made in needed}
         try:
             self.bucket.delete_all([self.prefix + OBJECTS + made for made in doomed])
         except Failure as failure:
             if self.refused is None:
-                text = "runspec: output '{}': what later saves have replaced stays: {}"
+                text = "runspec: output '{}': objects of old saves cannot be deleted: {}"
                 print(text.format(self.name, failure), file=sys.stderr)
                 sys.stderr.flush()
             self.refused = failure
@@ -109,12 +111,12 @@ class Output:
 
 
 class Saver:
-    """Saves outputs, each on its own, as long as nobody else has taken its place."""
+    """Save outputs, each separately, as long as no other saver has taken over."""
 
     def __init__(self, bucket: Bucket) -> None:
         self.bucket = bucket
         self.outputs: List[Output] = []
-        self.replaced = False  # whether what this node saves counts no more
+        self.replaced = False  # whether another saver has taken over
         self._holder = os.urandom(8).hex()
         self._writes = 0
         self._over = threading.Event()
@@ -130,17 +132,17 @@ class Saver:
         alone: bool = False,
         restoring: bool = True,
     ) -> None:
-        """Take the place at *prefix*; *restoring*: and bring back what was saved there.
+        """Take over the output at *prefix* and, with *restoring*, restore the last save.
 
-        *alone*: nobody can have had the place before, so that what is not there need not be taken. Raises Failure where
-        not all of it can be had.
+        *alone*: no earlier saver can exist, so an output without a manifest need not be taken over. Raise Failure if
+        the save cannot be restored completely.
         """
         output = Output(self.bucket, name, path, prefix, every_s, keep)
         for _ in range(TURNS):
             found = self.bucket.fetch(prefix + MANIFEST)
             if found is None and alone:
                 break
-            # Whoever had the place can make none of these count once it is taken.
+            # After this write, an earlier saver cannot make any of these saves valid.
             objects = [
                 o.key[len(prefix + OBJECTS) :] for o in self.bucket.listing(prefix + OBJECTS)
             ]
@@ -149,7 +151,12 @@ class Saver:
             if self._swapped(output, output.manifest):
                 break
         else:
-            raise Failure("output '{}': its place is written to all the time".format(name), LOST)
+            raise Failure(
+                "output '{}': cannot take over its manifest: another node keeps changing it".format(
+                    name
+                ),
+                LOST,
+            )
         if output.version is not None:
             self.bucket.sweep(prefix + OBJECTS)
         self.outputs.append(output)
@@ -169,11 +176,11 @@ class Saver:
         while not self._over.wait(every_s):
             try:
                 self._settled(output)
-            except (Failure, OSError):  # the next pass, or the last one, says so
+            except (Failure, OSError):  # the next pass, or the last one, reports it
                 pass
 
     def _settled(self, output: Output) -> None:
-        """Save what there was while nothing was written, or after a while whatever there is at one moment."""
+        """Save the folder when nothing has been written for a while, or as it is after a timeout."""
         every_s = output.every_s or 0.0
         settled_s = min(SETTLED_S, every_s * SETTLED_PART)
         until = time.monotonic() + min(PATIENCE_S, max(1.0, every_s))
@@ -187,14 +194,14 @@ class Saver:
                     return
 
     def finish(self) -> List[str]:
-        """Save all that is there; return a line for each thing that could not be saved."""
+        """Save everything; return a line for each thing that could not be saved."""
         self._over.set()
         for thread in self._threads:
             thread.join()
         return self.whole()
 
     def whole(self) -> List[str]:
-        """Save all that is there now; return a line for each thing that could not be saved."""
+        """Save everything now; return a line for each thing that could not be saved."""
         lost: List[str] = []
         for output in self.outputs:
             lost += ["output '{}': {}".format(output.name, line) for line in self._last(output)]
@@ -214,9 +221,9 @@ class Saver:
         return left
 
     def once(self, output: Output) -> List[str]:
-        """Make a save of what is there, if that is not the last one; return what of it cannot be read.
+        """Save the folder if it has changed since the last save; return the files that cannot be read.
 
-        Raises Failure where none was made: the one before counts.
+        Raise Failure if no save was made: the one before stays valid.
         """
         with output.one:
             self._may_save()
@@ -234,16 +241,19 @@ class Saver:
             raise Failure(OVER, LOST)
 
     def collect(self, output: Output) -> None:
-        """Delete what no save of *output* names any more."""
+        """Delete the objects that no save of *output* names any more."""
         output.collect(set())
 
     def commit(self, output: Output, manifest: Manifest) -> None:
-        """Make *manifest* count. Raises Failure where it may not, or nobody knows whether it does."""
+        """Make *manifest* the valid one.
+
+        Raise Failure if another saver has taken over, or if the outcome is unknown.
+        """
         if self._swapped(output, manifest):
             return
         found = self.bucket.fetch(
             output.prefix + MANIFEST
-        )  # our own, of a try whose reply was lost?
+        )  # this saver's own, if a reply was lost?
         if found is not None and parsed(found[0], MANIFEST).holder.startswith(self._holder):
             output.version = found[1]
             if self._swapped(output, manifest):
@@ -260,9 +270,9 @@ class Saver:
         return new is not None
 
     def publish(self) -> List[str]:
-        """Give the files of the last saves their plain names, for other tools; nothing of ours begins from them.
+        """Publish the files of the last saves under their own paths, for other tools; no attempt starts from them.
 
-        Return a line for each output that could not be: whoever looks at the run next does the rest.
+        Return a line for each output that could not be published: the next client that looks at the run publishes it.
         """
         left: List[str] = []
         for output in self.outputs:
@@ -274,19 +284,19 @@ class Saver:
         return left
 
     def _counts(self, output: Output) -> bool:
-        """Say whether the last save known here is what counts, and not that of a machine that came later."""
+        """Return whether the last save known here is the valid one, and not that of a later machine."""
         there = parsed(self.bucket.get(output.prefix + MANIFEST), output.prefix + MANIFEST)
         return bool(there.saves) and there.saves == output.manifest.saves
 
 
 def published(output: Output) -> List[str]:
-    """Copy each file of the last save to its own path, remove what was there before and is no more, and note it.
+    """Copy each file of the last save to its own path, delete published files that are not in the save, and record it.
 
-    Return a line for each name that the store does not take. Raises Failure where it does nothing at all.
+    Return a line for each name that the store rejects. Raise Failure if nothing can be published.
     """
     bucket, save = output.bucket, output.manifest.saves[-1]
     before = _published_before(bucket.get(output.prefix + PUBLISHED))
-    # Whoever comes after one that is killed has to know all names that there may be.
+    # If this process is killed, the next one has to know all names that may exist.
     _note(output, 0, before | save.files.keys())
     left: Dict[str, str] = {}
 
@@ -311,7 +321,7 @@ def _note(output: Output, number: int, names: AbstractSet[str]) -> None:
 
 
 def _published_before(note: Optional[bytes]) -> Set[str]:
-    """Return the plain names that an earlier attempt may have made; a note that is none tells nothing."""
+    """Return the published paths that an earlier attempt may have left; a damaged record is ignored."""
     try:
         return (
             set() if note is None else {str(n) for n in json.loads(note.decode("utf-8"))["files"]}
@@ -321,9 +331,9 @@ def _published_before(note: Optional[bytes]) -> Set[str]:
 
 
 def restore(output: Output) -> None:
-    """Have the folder hold the files of the last save, which the machine of an earlier attempt may have taken with it.
+    """Make the folder contain exactly the files of the last save, as the earlier attempt's machine may be gone.
 
-    Raises Failure where one of them cannot be had as it was saved.
+    Raise Failure if a file is missing or differs from what was saved.
     """
 
     def one(name: str) -> None:
@@ -335,7 +345,7 @@ def restore(output: Output) -> None:
 
 
 def bring(output: Output, name: str, target: str) -> None:
-    """Get a file of the last save. Raises Failure where it is not as it is listed."""
+    """Download a file of the last save. Raise Failure if its content is not the saved one."""
     entry = output.manifest.files[name]
     folder = os.path.dirname(target)
     part = os.path.join(folder, ".rs-{}.part".format(os.urandom(8).hex()))
@@ -343,7 +353,7 @@ def bring(output: Output, name: str, target: str) -> None:
     try:
         output.bucket.get_file(output.key(name, entry), part)
         if file_digest(part) != (entry.size, entry.sha256):
-            text = "output '{}': {} is not what was saved"
+            text = "output '{}': {} differs from what was saved"
             raise Failure(text.format(output.name, shown(name)), LOST)
         os.utime(part, ns=(entry.mtime_ns, entry.mtime_ns))
         os.rename(part, target)

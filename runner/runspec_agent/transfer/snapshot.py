@@ -1,7 +1,7 @@
-"""Reading an output folder as it was at one moment, while a program may write to it.
+"""Read an output folder as it was at one moment, while a program may write to it.
 
-A file is read, and counts as read as long as it looks the same. What a later look at the whole folder finds unchanged
-was all there at one moment, the beginning of that look.
+A file counts as read as long as its size and times do not change. Files that a later look at the whole folder finds
+unchanged all existed at one moment, the beginning of that look.
 """
 
 import errno
@@ -17,25 +17,25 @@ from runspec_agent.store import parallel
 from runspec_agent.store.base import Opened, file_digest
 from runspec_agent.store.manifest import OURS, Entry, Listed
 
-CLOCK_TICK_S = 0.02  # kernels stamp files by a clock that ticks every 1 to 10 ms: two writes in one tick look the same
-ROUNDS = 10  # of reading what has changed meanwhile
-SMALL_BYTES = 4 << 20  # up to here a file is read at once
+CLOCK_TICK_S = 0.02  # file times come from a clock that ticks every 1 to 10 ms: two writes in one tick look the same
+ROUNDS = 10  # passes that read files that have changed meanwhile
+SMALL_BYTES = 4 << 20  # smaller files are read into memory
 TOGETHER_BYTES = 64 << 20  # of small files in memory
-COPIED_BYTES = 1 << 30  # of files that change while they are saved
+COPIED_BYTES = 1 << 30  # of changing files that are copied before they are saved
 
 Hidden = Dict[
     str, Optional[str]
-]  # what cannot be looked at, and why; "" is the folder itself, None that it is gone
+]  # paths that cannot be read, and why; "" is the folder itself, None means deleted
 GONE = (errno.ENOENT, errno.ENOTDIR, errno.ELOOP)  # ELOOP: a link to itself
 
 Version = Tuple[
     int, int, Optional[int]
-]  # size, time of the last write, and of the last change where it is known
+]  # size, time of the last write, and of the last change if known
 Send = Callable[[Opened, int, str], str]
 
 
 class Seen(NamedTuple):
-    path: str  # with no link in it
+    path: str  # without links
     version: Version
 
 
@@ -48,26 +48,26 @@ class Held(NamedTuple):
 
 
 class Restless(Failure):
-    """Files change faster than they can be read."""
+    """The error that files change faster than they can be read."""
 
 
 class Unsettled(Failure):
-    """Something was written since the folder had settled."""
+    """The error that a file was written after the folder had settled."""
 
 
 class Snapshot:
-    """The files of *folder*. *send* saves the content of one and returns the name of its object."""
+    """The files of *folder*. *send* uploads the content of one and returns the name of its object."""
 
     def __init__(self, folder: str, send: Send) -> None:
         self.folder, self._send = os.path.realpath(folder), send
         self._read: Dict[str, Tuple[Version, Entry]] = {}
-        self._wrong: Dict[str, Tuple[Version, str]] = {}  # what cannot be read, and why
+        self._wrong: Dict[str, Tuple[Version, str]] = {}  # files that cannot be read, and why
         self._hidden: Hidden = {}
-        self._no_room = False  # for copies
-        self._quiet: Optional[Dict[str, Version]] = None  # what there was when it had settled
+        self._no_room = False  # whether the disk is too full for copies
+        self._quiet: Optional[Dict[str, Version]] = None  # the files when the folder had settled
 
     def know(self, files: Listed) -> None:
-        """Take *files* for read, as long as they look the same: who put them there gave them their times."""
+        """Treat *files* as read, as long as they look the same: `restore` has set their times."""
         self._read = {n: ((e.size, e.mtime_ns, None), e) for n, e in files.items() if e.object}
 
     def wrong(self) -> List[str]:
@@ -78,10 +78,10 @@ class Snapshot:
         )
 
     def settle(self, wait: Callable[[float], bool], settled_s: float, until: float) -> None:
-        """Have *wait* wait so many seconds until nothing was written for *settled_s*, or it returns True.
+        """Wait with *wait* until nothing was written for *settled_s*, or *wait* returns True.
 
-        What is `taken` next is then what there was in that while. Not so where *until* has come, a time of the
-        monotonic clock: a program may write all the time.
+        The next `taken` then returns the files of that time. At *until*, a time of the monotonic clock, the wait ends
+        without that: a program may write all the time.
         """
         self._quiet = None
         while time.monotonic() < until:
@@ -95,11 +95,11 @@ class Snapshot:
                 return
 
     def taken(self, before: Listed) -> Listed:
-        """Read what is new; return what the folder held at one moment.
+        """Read new and changed files; return the files of the folder at one moment.
 
-        What cannot be read is not in it. Raises Failure where the store takes no more or that is something of the save
-        *before*, which then counts, Restless where there was no such moment, and Unsettled where there is something
-        else than there was when it had settled.
+        Unreadable files are left out. Raise Failure if the store refuses, or if an unreadable file is in the save
+        *before*, which then stays valid; Restless if there was no such moment; Unsettled if a file changed since the
+        folder had settled.
         """
         quiet, self._quiet = self._quiet, None
         burst: Set[str] = set()
@@ -114,17 +114,22 @@ class Snapshot:
                 self._check_wrong(before)
                 self._check_quiet(quiet)
                 return {name: entry for name, (_, entry) in self._read.items()}
-        text = "files change faster than they can be saved, {} among them"
-        raise Restless(text.format(shown(changed[0]) if changed else "those that go"))
+        text = "files change faster than they can be saved, for example {}"
+        raise Restless(
+            text.format(shown(changed[0]) if changed else "files that are being deleted")
+        )
 
     def _check_hidden(self, before: Listed, seen: Dict[str, Seen]) -> None:
-        """A disk that fails is no program that deletes."""
+        """Raise Failure for saved files that cannot be read now: a failing disk must not look like deleted files."""
         for place, why in self._hidden.items():
             if any(
                 n not in seen and (n + "/").startswith(place + "/" * bool(place)) for n in before
             ):
                 raise Failure(
-                    "{}: {}".format(shown(place) or self.folder, why or "it is gone"), LOST
+                    "{}: {}".format(
+                        shown(place) or self.folder, why or "it does not exist any more"
+                    ),
+                    LOST,
                 )
 
     def _check_wrong(self, before: Listed) -> None:
@@ -133,7 +138,7 @@ class Snapshot:
                 raise Failure("{}: {}".format(shown(name), why), LOST)
 
     def _check_quiet(self, quiet: Optional[Dict[str, Version]]) -> None:
-        """A file that is cut to nothing before it is written anew has its old time for a moment."""
+        """Raise Unsettled if a file has changed; a truncated one keeps its old time for a moment."""
         if quiet is None:
             return
         known = {n: one[0] for one_kind in (self._read, self._wrong) for n, one in one_kind.items()}
@@ -152,9 +157,9 @@ class Snapshot:
         return bool(gone)
 
     def _renewed(self, seen: Dict[str, Seen], names: List[str], again: bool) -> Set[str]:
-        """Read *names* anew; return those that were there together at one moment after all others were read.
+        """Read *names* again; return those that existed together at one moment after all others were read.
 
-        *again*: they changed while they were read the last time, so that large ones are copied first, too.
+        *again*: they changed while they were read the last time, so large files are copied first.
         """
         for name in names:
             self._read.pop(name, None)
@@ -196,7 +201,7 @@ class Snapshot:
         self._tried(name, one, read)
 
     def _together(self, held: Dict[str, Seen], folder: str) -> Set[str]:
-        """Read files one after the other, at once, and save those that did not change meanwhile."""
+        """Read files into memory or copies one after the other, and save those that did not change meanwhile."""
         before = dict(zip(held, _ticked(list(held.values()))))
         contents: Dict[str, Held] = {}
         for name, one in held.items():
@@ -218,10 +223,10 @@ class Snapshot:
         return set(same) if len(same) == len(contents) else set()
 
     def _tried(self, name: str, one: Seen, read: Callable[[], None]) -> None:
-        """Have *read* read a file. One that is gone by now is none; without room for a copy, it is streamed."""
+        """Let *read* read a file. A deleted file is left out; without room for a copy, the file is streamed."""
         try:
             if name.split("/", maxsplit=1)[0] == OURS:
-                raise OSError("this name is taken")
+                raise OSError("this name is reserved")
             read()
         except OSError as error:
             if error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EROFS):
@@ -231,9 +236,9 @@ class Snapshot:
 
 
 def _held(one: Seen, copy: str) -> Held:
-    """Return the content of a file, in memory or where a *copy* of it is to be."""
+    """Return the content of a file, in memory or, if *copy* is set, in a copy of the file."""
     if copy:
-        import shutil  # of those alone that have it to do
+        import shutil  # imported only if there are files to copy
 
         shutil.copyfile(one.path, copy)
         return Held(lambda: open(copy, "rb"), *file_digest(copy))
@@ -245,12 +250,12 @@ def _held(one: Seen, copy: str) -> Held:
 
 
 def _still(path: str, version: Version, size: int) -> bool:
-    """Say whether a file is what it was, and *size* all of it."""
+    """Return whether a file has not changed, and *size* is its size."""
     return _version(path) == version and size == version[0]
 
 
 def _roomy(seen: Dict[str, Seen], names: List[str], copied: int) -> Dict[str, Seen]:
-    """Choose files that are read at once: small ones that memory has room for, and *copied* bytes of others."""
+    """Choose the files to read at once: small ones that fit into memory, and *copied* bytes of others."""
     found: Dict[str, Seen] = {}
     in_memory = TOGETHER_BYTES
     for name in names:
@@ -266,9 +271,9 @@ def _roomy(seen: Dict[str, Seen], names: List[str], copied: int) -> Dict[str, Se
 
 
 def look(folder: str) -> Tuple[Dict[str, Seen], Hidden]:
-    """Return the files of *folder* by their paths in it, and what cannot be looked at, with why.
+    """Return the files of *folder* by their relative paths, and the paths that cannot be read, with the reasons.
 
-    Links count where they lead to a file inside.
+    Links count if they lead to a file inside the folder.
     """
     inside = os.path.join(folder, "")
     found: Dict[str, Seen] = {}
@@ -293,14 +298,14 @@ def look(folder: str) -> Tuple[Dict[str, Seen], Hidden]:
         if stat.S_ISREG(status.st_mode):
             found[known_as(path)] = Seen(real, _version_of(status))
     if os.path.realpath(folder) != folder:
-        hidden[""] = "it is a link to elsewhere by now"
+        hidden[""] = "it has become a link to another place"
     return found, hidden
 
 
 def regular_files(source: str, refused: Callable[[str, OSError], None]) -> Iterator[str]:
-    """Yield paths from *source* of files and links, in order; folders that are links lead elsewhere or twice.
+    """Yield the paths of files and links below *source*, in order; links to folders are not followed.
 
-    *refused* is told what cannot be looked at, and why.
+    *refused* is called with each path that cannot be read, and the reason.
     """
 
     def failed(error: OSError) -> None:
@@ -310,7 +315,7 @@ def regular_files(source: str, refused: Callable[[str, OSError], None]) -> Itera
         folders.sort()
         if folder == source and OURS in folders:
             folders.remove(OURS)
-            refused(os.path.join(folder, OURS), OSError(errno.EEXIST, "this name is taken"))
+            refused(os.path.join(folder, OURS), OSError(errno.EEXIST, "this name is reserved"))
         for name in sorted(names):
             path = os.path.join(folder, name)
             try:
@@ -323,7 +328,7 @@ def regular_files(source: str, refused: Callable[[str, OSError], None]) -> Itera
 
 
 def known_as(path: str) -> str:
-    """Return *path* as a manifest has it: UTF-8, and bytes that are none are escaped."""
+    """Return *path* as in a manifest: as UTF-8, with other bytes escaped."""
     return os.fsencode(path).decode("utf-8", "surrogateescape")
 
 
@@ -332,7 +337,7 @@ def shown(path: str) -> str:
 
 
 def _ticked(files: List[Seen]) -> List[Version]:
-    """Return the versions of *files* now, whose next write will make others of them."""
+    """Return the versions of *files* after a clock tick, so that any later write changes them."""
     versions = [_version(one.path) for one in files]
     newest = max((version[1] for version in versions), default=0)
     if not 0 <= time.time() - newest / 1e9 < CLOCK_TICK_S:
@@ -342,7 +347,7 @@ def _ticked(files: List[Seen]) -> List[Version]:
 
 
 def _version(path: str) -> Version:
-    """Return what a file that is gone never has."""
+    """Return the version of a file; a deleted file has one that no existing file has."""
     try:
         return _version_of(os.stat(path))
     except OSError:

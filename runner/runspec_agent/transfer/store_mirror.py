@@ -1,6 +1,6 @@
-"""A folder that the nodes of a job share through the object store, where they have no disk in common.
+"""Mirror a folder through the object store to all nodes of a job, which share no disk.
 
-Each node writes files with its own number in their names, and everybody reads all: see `meet`.
+Each node writes files with its own number in their names, and every node reads all of them: see `rendezvous`.
 """
 
 import os
@@ -12,13 +12,16 @@ from runspec_agent.base.job_env import Failure
 from runspec_agent.base.process import Pace
 from runspec_agent.store.base import Bucket, Object
 
-LOOK_S = 5.0  # at the most between two passes, for a job that has run for long
-BEATS = "alive-"  # of a heartbeat only the change counts: the version of the object will do
-ENDS = ("done-", "end-")  # who sees one of these reads the rest for the last time: see `rsh`
+LOOK_S = 5.0  # at most between two passes, for a job that has run for long
+BEATS = "alive-"  # of a heartbeat only the change counts: the version of the object is enough
+ENDS = (
+    "done-",
+    "end-",
+)  # a node that sees one of these reads the remaining files once: see `file_rsh`
 
 
 class Mirror(threading.Thread):
-    """Makes *folder* and *prefix* equal, again and again: one list a pass, one request for what has changed."""
+    """Synchronize *folder* and *prefix* continuously, with one list per pass and one request for each changed file."""
 
     def __init__(self, bucket: Bucket, folder: str, prefix: str) -> None:
         super().__init__(daemon=True)
@@ -36,7 +39,7 @@ class Mirror(threading.Thread):
             self._pass()
 
     def finish(self) -> None:
-        """Stop, after what this node had to say has been said."""
+        """Stop, after the files of this node have been uploaded."""
         self._over.set()
         self.join()
         self._pass()
@@ -45,7 +48,7 @@ class Mirror(threading.Thread):
         try:
             self._push()
             self._pull()
-        except (OSError, Failure):  # the leases tell who cannot be heard from
+        except (OSError, Failure):  # heartbeats show which nodes are lost
             pass
 
     def _push(self) -> None:
@@ -62,7 +65,7 @@ class Mirror(threading.Thread):
         path = os.path.join(self.folder, key)
         try:
             found = os.stat(path)
-        except FileNotFoundError:  # by now
+        except FileNotFoundError:  # it has been removed meanwhile
             return
         version = (found.st_mtime_ns, found.st_size)
         content = None if self._pushed.get(key) == version else files.read(path)
@@ -84,7 +87,7 @@ class Mirror(threading.Thread):
             return
         path = os.path.join(self.folder, key)
         os.makedirs(os.path.dirname(path), mode=0o700, exist_ok=True)
-        self._pulled.setdefault(key, "")  # from here on it is not ours
+        self._pulled.setdefault(key, "")  # from now on it belongs to another node
         files.write(path, content)
         self._pulled[key] = found.etag
 

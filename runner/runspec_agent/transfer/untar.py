@@ -1,4 +1,4 @@
-"""Getting a folder out of the object store: it came as one tar, whose name is the digest of the folder."""
+"""Unpack a folder from the object store, where it is one tar named by the digest of the folder."""
 
 import hashlib
 import os
@@ -18,7 +18,7 @@ NAMED = re.compile(
 
 
 def unpack(bucket: Bucket, key: str, path: str) -> None:
-    """Raise Failure for a folder that is not the one whose digest is its name."""
+    """Unpack the tar at *key* to *path*. Raise Failure if the folder does not have the digest in its name."""
     os.makedirs(path, exist_ok=True)
     digest = hashlib.sha256(FORMAT)
     with bucket.opened(key) as body:
@@ -28,15 +28,15 @@ def unpack(bucket: Bucket, key: str, path: str) -> None:
                     _check(member)
                     digest.update(_put(archive, member, path))
         except (tarfile.TarError, EOFError) as error:
-            raise Failure("{} is no tar: {}".format(key, error), LOST) from error
+            raise Failure("{} is not a tar file: {}".format(key, error), LOST) from error
     named = NAMED.match(key)
     if named is not None and named.group(1) != digest.hexdigest():
-        text = "{} is not the folder that was uploaded: `runspec destroy --site`, and apply again"
+        text = "{} differs from the folder that was uploaded: run `runspec destroy --site`, then apply again"
         raise Failure(text.format(key), USAGE)
 
 
 def _put(archive: tarfile.TarFile, member: tarfile.TarInfo, path: str) -> bytes:
-    """Write one file; return its line of the list whose digest is that of the folder: `runspec_jobs.load.bundle`."""
+    """Write one file; return its line in the list that the folder's digest covers: `runspec_jobs.load.bundle`."""
     target = os.path.join(path, files.local(member.name))
     os.makedirs(os.path.dirname(target), exist_ok=True)
     found, source = hashlib.sha256(), cast("IO[bytes]", archive.extractfile(member))
@@ -50,7 +50,7 @@ def _put(archive: tarfile.TarFile, member: tarfile.TarInfo, path: str) -> bytes:
     try:
         os.chmod(target, member.mode)
         os.utime(target, (member.mtime, member.mtime))
-    except OSError:  # some file systems have neither
+    except OSError:  # some file systems support neither
         pass
     kind = "x" if member.mode & stat.S_IXUSR else "-"
     line = "{} {} {} ".format(found.hexdigest(), kind, member.size).encode("ascii")
@@ -58,7 +58,10 @@ def _put(archive: tarfile.TarFile, member: tarfile.TarInfo, path: str) -> bytes:
 
 
 def _check(member: tarfile.TarInfo) -> None:
-    """We made it of plain files with plain names; anything else is somebody else's."""
+    """Raise Failure for members that runspec does not put into its tars: only plain files with plain names."""
     parts = member.name.split("/")
     if not member.isreg() or member.name.startswith("/") or ".." in parts:
-        raise Failure("'{}' has no place in a folder of ours".format(member.name), USAGE)
+        raise Failure(
+            "'{}' is not a plain file, so runspec did not put it into this tar".format(member.name),
+            USAGE,
+        )

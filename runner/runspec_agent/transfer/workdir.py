@@ -1,4 +1,4 @@
-"""What a program finds where it runs: what it reads, what was built for it, and the folders that it writes to."""
+"""Prepare what a program finds on its node: its inputs, its environment, and the folders for its outputs."""
 
 import os
 import zipimport
@@ -12,7 +12,7 @@ from runspec_agent.transfer import inputs
 from runspec_agent.transfer.output_saver import Saver
 
 SHARED = "/mnt/runspec"  # where shared file systems are mounted
-# What is no part of the contract.
+# Variables that are not part of the contract.
 OURS = (
     "RUNSPEC_WORDS",
     "RUNSPEC_LOG",
@@ -23,23 +23,23 @@ OURS = (
     *TEAM_WORDS,
 )
 INSIDE = "inside.sh"
-OWN_FOLDER = "@"  # as RUNSPEC_BELOW: a fresh folder, which is gone afterwards
+OWN_FOLDER = "@"  # value of RUNSPEC_BELOW: a temporary folder
 
 
 class Workdir:
-    """*folder* is this node's own; *env* is what the program gets, and comes to tell where all is."""
+    """The folders of one node. *folder* is its own; *env* is the program's environment, which gets their paths."""
 
     def __init__(
         self, bucket: Bucket, record: Mapping[str, Any], env: Dict[str, str], folder: str
     ) -> None:
         self.bucket, self.record, self.env, self.folder = bucket, record, env, folder
-        self.cwd: Optional[str] = None  # where it is already
+        self.cwd: Optional[str] = None  # if the folder exists already
         if env.get("RUNSPEC_BELOW") == OWN_FOLDER:
             self.cwd = env["RUNSPEC_BELOW"] = os.path.join(self.folder, "root")
             os.mkdir(self.cwd, 0o700)
 
     def mounted(self) -> None:
-        """Bring what the program reads, and build what it needs."""
+        """Download the inputs of the program, and build its environment."""
         for mount in self.record["mounts"]:
             path = self.below(mount["target"])
             if mount["kind"] == "folder":
@@ -52,14 +52,14 @@ class Workdir:
             requirements.build(self.record, self.folder, self.env)
 
     def below(self, path: str) -> str:
-        """Return *path* where it is in this job: in a process there is no root of our own."""
+        """Return where *path* is in this job: for local processes, it lies below the node's folder."""
         base = self.env.get("RUNSPEC_BELOW")
         if base is not None:
             path = os.path.join(os.path.abspath(base), path.lstrip("/"))
         return files.local(path)
 
     def outputs(self, place: TaskIdentity, below: str) -> Saver:
-        """Bring back what an earlier try has saved; what is there at the end goes *below*."""
+        """Restore what an earlier attempt has saved; the final files are published *below*."""
         saver = Saver(self.bucket)
         for output in self.record["outputs"]:
             path = inputs.roomy(self.below(output["path"]), self.env)
@@ -73,7 +73,7 @@ class Workdir:
         return saver
 
     def unpacked(self) -> str:
-        """Return the path of inside.sh, out of the zipapp that this is."""
+        """Return the path of inside.sh, unpacked from the zipapp."""
         for name in OURS:
             self.env.pop(name, None)
         path = os.path.join(self.folder, INSIDE)
@@ -83,5 +83,5 @@ class Workdir:
 
 
 def own(below: str, output: str, place: TaskIdentity) -> str:
-    """Return where what the node at *place* writes into *output* is kept."""
+    """Return where the files that the node at *place* writes to *output* are saved."""
     return "{}{}/{}/{}/".format(below, output, place.task, place.rank)

@@ -1,4 +1,4 @@
-"""Connections to a port of a node, by whatever way its provider knows: each is two streams of bytes."""
+"""Connections to a port of a node over any route that a provider offers; each has two streams of bytes."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from typing import Protocol
 
 from runspec_jobs.provider import Address, Forward, Route, StdioProxy
 
-HEAD = struct.Struct(">I")  # of a frame: see runspec_agent.job.port_relay
+HEAD = struct.Struct(">I")  # the header of a frame: see runspec_agent.job.port_relay
 CHUNK_BYTES = 1 << 18
 CONNECT_S = 15.0
-LEAVE_S = 1.0  # for a program that has nothing more to do
+LEAVE_S = 1.0  # for a program to end after the connection has ended
 PAUSE_S = 0.02
 LINGER = struct.pack("ii", 1, 0)  # close() resets the connection: socket(7)
-# A program that stays is ended with us, however we end: the kernel closes what this shell reads.
+# This shell ends the program when runspec ends, even if it is killed: the kernel closes the pipe that the shell reads.
 KEEPER = """exec 3<&0
 "$@" 3<&- </dev/null & program=$!
 trap 'kill $program' TERM INT HUP
@@ -32,31 +32,31 @@ kill $reader 2>/dev/null
 
 
 class Refused(OSError):
-    """Nothing listens there."""
+    """No program listens at the port."""
 
 
 class End(Protocol):
-    """One end of a connection. Once anything has raised OSError, it is `broken`."""
+    """One end of a connection. It is `broken` once one of its methods has raised OSError."""
 
     broken: bool
 
     def read(self) -> bytes:
-        """Give what comes next, and nothing at its end. Raises OSError where it was cut off before."""
+        """Return the next bytes, or none at the end of the data. Raises OSError if the connection broke before."""
 
     def write(self, data: bytes) -> None: ...
 
     def finish(self) -> None:
-        """Say that no more will be written; it may still be read."""
+        """Close the writing direction; the other end can still send."""
 
     def cut(self) -> None:
-        """Wake up who reads it, whoever that is; what was written so far must not pass for whole."""
+        """Break the connection and wake up its readers, so that neither end takes the data for complete."""
 
     def close(self) -> None:
-        """Let it go. Called when nobody reads or writes it any more."""
+        """Release the connection; called when no thread uses it any more."""
 
 
 class Socket:
-    """A connection of this machine's."""
+    """A connection over a socket of this machine."""
 
     def __init__(self, sock: socket.socket) -> None:
         self.broken = False
@@ -78,7 +78,7 @@ class Socket:
             self._sock.shutdown(socket.SHUT_WR)
 
     def deafen(self) -> None:
-        """Read no more: whoever does finds the end."""
+        """Close the reading direction, so that readers find the end of the data."""
         with contextlib.suppress(OSError):
             self._sock.shutdown(socket.SHUT_RD)
 
@@ -89,17 +89,19 @@ class Socket:
                 self._sock.shutdown(socket.SHUT_RDWR)
             else:
                 self._sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, LINGER)
-                self._sock.shutdown(socket.SHUT_RD)  # which sends nothing: close() resets it
+                self._sock.shutdown(
+                    socket.SHUT_RD
+                )  # this sends nothing; close() resets the connection
 
     def close(self) -> None:
         self._sock.close()
 
 
 class Program:
-    """A connection that a program carries on its input and output, in frames."""
+    """A connection that a program carries over its standard input and output, in frames."""
 
     def __init__(self, argv: Sequence[str]) -> None:
-        """Start it; `begin` comes next."""
+        """Start the program; call `begin` next."""
         self.broken = False
         pipe = subprocess.PIPE
         self._said = tempfile.TemporaryFile()  # noqa: SIM115 - closed with it
@@ -114,9 +116,9 @@ class Program:
         )
 
     def begin(self) -> None:
-        """Wait until it is connected.
+        """Wait until the program is connected.
 
-        Raises Refused where nothing listens, and OSError with the reason where it does not work.
+        Raises Refused if no program listens at the port, and OSError with the reason if the connection fails.
         """
         try:
             self._await()
@@ -130,7 +132,7 @@ class Program:
             first = self.read()
         except OSError as exc:
             self._said.seek(0)
-            raise OSError(_last_line(self._said.read()) or "it ended at once") from exc
+            raise OSError(_last_line(self._said.read()) or "the program ended at once") from exc
         if first == b"refused":
             raise Refused
         if first != b"ok":
@@ -174,12 +176,14 @@ class Program:
 
 
 class PersistentForward:
-    """A program that stays and leads to the port from a socket of this machine."""
+    """A program that keeps running and forwards connections from a socket of this machine."""
 
     def __init__(self, way: Forward) -> None:
         self.way = way
         self._closing = False
-        self._folder = tempfile.TemporaryDirectory(prefix="runspec-")  # 0700; a path has 107 bytes
+        self._folder = tempfile.TemporaryDirectory(
+            prefix="runspec-"
+        )  # has mode 0700; the path of a socket has at most 107 bytes
         self._path, self._said = Path(self._folder.name, "s"), Path(self._folder.name, "said")
         argv = [word.replace("{socket}", str(self._path)) for word in way.argv]
         with self._said.open("wb") as said:
@@ -188,7 +192,7 @@ class PersistentForward:
                 stdin=subprocess.PIPE,
                 stdout=subprocess.DEVNULL,
                 stderr=said,
-                cwd="/",  # not in the folder of a job file, as for all that is started
+                cwd="/",  # never in the folder of a job file, like every program that runspec starts
                 start_new_session=True,
             )
 
@@ -197,7 +201,7 @@ class PersistentForward:
         return self._process.poll() is not None
 
     def dial(self) -> Socket:
-        """Connect; a program that was just started may take a while to listen."""
+        """Connect, and retry for a while, because a program that was just started may not listen yet."""
         until = time.monotonic() + CONNECT_S
         while True:
             sock = socket.socket(socket.AF_UNIX)
@@ -219,7 +223,7 @@ class PersistentForward:
     def close(self) -> None:
         assert self._process.stdin, "BUG: it was asked for"
         self._closing = True
-        self._process.stdin.close()  # which has the keeper end it
+        self._process.stdin.close()  # the keeper then ends the program
         with contextlib.suppress(subprocess.TimeoutExpired):
             self._process.wait(LEAVE_S)
         _end(self._process)
@@ -227,7 +231,7 @@ class PersistentForward:
 
 
 class Connector:
-    """Makes connections by ways that may change; what a way keeps running is ended with `close`."""
+    """Makes connections over routes, which may change; `close` ends the programs that routes keep running."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -235,7 +239,7 @@ class Connector:
         self._beginning: set[Program] = set()
 
     def dial(self, way: Route) -> End:
-        """Raises Refused where nothing listens, and OSError where the way leads nowhere."""
+        """Connect over *way*. Raises Refused if no program listens at the port, and OSError if the route fails."""
         match way:
             case Address(host, port):
                 try:
@@ -284,7 +288,7 @@ def _noting(end: End) -> Iterator[None]:
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:
-    """End *process*, which is the leader of its own group, and all that is left of the group."""
+    """End *process*, which leads its own process group, and the rest of the group."""
     if process.poll() is None:
         process.terminate()
         with contextlib.suppress(subprocess.TimeoutExpired):

@@ -1,4 +1,4 @@
-"""A port of a node on the loopback address of this machine: each connection there is one to the node."""
+"""Forwards a port of the loopback address of this machine to a port of a node."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ from runspec_jobs.errors import RunspecError, UsageError
 from runspec_jobs.provider import Address, Forward, Route
 
 HERE = "127.0.0.1"
-DRAIN_S = 5.0  # for what the node said last
-LEAVE_S = 2.0  # for connections that were cut
+DRAIN_S = 5.0  # for the last data from the node
+LEAVE_S = 2.0  # for connections to end after they were broken off
 BACKLOG = 128
-ASK_S = 5.0  # between two questions for another way
+ASK_S = 5.0  # between two requests for another route
 
 
 @dataclass
 class Connection:
-    """One connection: its end here, its end at the node, and whether the node has said its last."""
+    """One connection: its end here, its end at the node, and whether the node has sent all its data."""
 
     here: Socket
     there: End | None = None
@@ -36,11 +36,11 @@ class Connection:
 
 
 class Tunnel:
-    """Listens at `port` of the loopback address, and leads each connection to the node.
+    """Listens at `port` of the loopback address, and forwards each connection to the node.
 
-    *ask* gives the way to it, and may be asked again by another thread; *tell* is told, once each, what a
-    person should know. *local* is the port to listen at: None is the node's own where it is free, else
-    any, and 0 is any.
+    *ask* returns the route to the node, and may be called again by another thread; *tell* is called with messages for
+    the user, once each. *local* is the port to listen at: 0 means any free port, and None the same number as at the
+    node if it is free, or else any.
     """
 
     def __init__(
@@ -50,7 +50,7 @@ class Tunnel:
         ask: Callable[[], Route],
         tell: Callable[[str], None],
     ) -> None:
-        """Raises UsageError where *local* cannot be had, and what *ask* raises."""
+        """Start listening. Raises UsageError if *local* cannot be used, and the errors of *ask*."""
         self._asked = port
         self._ask, self._tell = ask, tell
         self._way = ask()
@@ -76,20 +76,20 @@ class Tunnel:
             except OSError:
                 if self._ended:
                     return
-                time.sleep(0.1)  # too many files are open: those that end make room
+                time.sleep(0.1)  # too many files are open: wait until connections end
                 continue
             self._begin(sock)
 
     def _begin(self, sock: socket.socket) -> None:
         try:
             one = Connection(Socket(sock))
-        except OSError:  # it was gone before it was there
+        except OSError:  # the connection ended before it was set up
             sock.close()
             return
         self._spawn(lambda: self._serve(one))
 
     def _serve(self, one: Connection) -> None:
-        """Carry one connection to its end."""
+        """Forward one connection until it ends."""
         with self._lock:
             self._open.append(one)
         try:
@@ -98,7 +98,7 @@ class Tunnel:
                 one.cut()
                 return
             one.there = there
-            if self._ended:  # it was not there to be cut
+            if self._ended:  # close() could not cut it before
                 one.cut()
             back = self._spawn(lambda: self._back(one, there))
             pump(one.here, there)
@@ -110,27 +110,31 @@ class Tunnel:
                 self._open.remove(one)
 
     def _back(self, one: Connection, there: End) -> None:
-        """Pass on what the node says. A program that leads there hides that nothing listens."""
+        """Forward data from the node; a forwarding program does not report that no program listens at the node."""
         if pump(there, one.here):
             self._told = ""
         elif isinstance(self._way, Forward) and not self._ended:
-            what = "a connection ended before anything came of it: perhaps nothing listens"
-            self._say(f"{what} at port {self._asked} of the node yet; this goes on")
+            what = "a connection ended without data from the node: perhaps no program listens"
+            self._say(f"{what} at port {self._asked} of the node yet; the tunnel stays open")
         one.answered = True
         if self._ended:
             one.here.deafen()
 
     def _reach(self) -> End | None:
-        """Connect to the node; where that fails, say so, once."""
+        """Connect to the node, or report the failure once and return None."""
         try:
             found = self._dialler.dial(self._current())
         except Refused:
-            self._say(f"nothing listens at port {self._asked} of the node yet: this goes on")
+            self._say(
+                f"no program listens at port {self._asked} of the node yet; the tunnel stays open"
+            )
         except RunspecError as exc:
-            self._say(f"{exc.message}: this goes on")
+            self._say(f"{exc.message}; the tunnel stays open")
         except OSError as exc:
             reason = (exc.strerror or str(exc)).lower()
-            self._say(f"no way to port {self._asked} of the node: {reason}; this goes on")
+            self._say(
+                f"cannot reach port {self._asked} of the node: {reason}; the tunnel stays open"
+            )
         else:
             if not isinstance(self._way, Forward):
                 self._told = ""
@@ -139,7 +143,7 @@ class Tunnel:
         return None
 
     def _current(self) -> Route:
-        """Give the way; after a failure it is asked for anew, since the node may have been tried again."""
+        """Return the route; request it again after a failure, since a later attempt may run on another machine."""
         with self._asking:
             if self._doubted and time.monotonic() > self._asked_s + ASK_S:
                 self._asked_s = time.monotonic()
@@ -154,10 +158,10 @@ class Tunnel:
             self._tell(what)
 
     def close(self, drain_s: float = 0.0) -> None:
-        """Take no more connections; those that are open may end by themselves for *drain_s* seconds."""
+        """Accept no more connections, and give open ones *drain_s* seconds to end by themselves."""
         self._ended = True
         with contextlib.suppress(OSError):
-            self._listener.shutdown(socket.SHUT_RDWR)  # wakes up who accepts
+            self._listener.shutdown(socket.SHUT_RDWR)  # wakes up the thread in accept()
         self._listener.close()
         if drain_s:
             for one in [one for one in list(self._open) if one.answered]:
@@ -174,7 +178,7 @@ class Tunnel:
 
 
 def pump(source: End, target: End) -> int:
-    """Pass on all that *source* says, and how it ends: well, or cut off. Give the bytes it was."""
+    """Forward all data of *source* and its end, complete or broken off; return the number of bytes."""
     done = 0
     while True:
         try:
@@ -186,7 +190,7 @@ def pump(source: End, target: End) -> int:
         try:
             target.write(data)
         except OSError:
-            return done  # it takes no more; what it had still to say goes the other way
+            return done  # the target accepts no more data; the other direction goes on
         done += len(data)
     if source.broken:
         target.cut()
@@ -196,11 +200,11 @@ def pump(source: End, target: End) -> int:
 
 
 def _listen(port: int, local: int | None, way: Route) -> socket.socket:
-    """Listen at *local*. A port that the node itself is to have on this machine is never taken."""
+    """Listen at *local*, but never at a port that a node on this machine uses itself."""
     same_machine = isinstance(way, Address) and _loopback(way.host)
     if local == port and same_machine:
-        what = f"port {port} of this machine is the node's own: it runs here"
-        raise UsageError(what, f"name another: 0:{port} is any that is free")
+        what = f"port {port} of this machine belongs to the node, which runs here"
+        raise UsageError(what, f"choose another port; 0:{port} takes any free one")
     if local is None:
         with contextlib.suppress(OSError):
             return _bound(0 if same_machine else port)
@@ -208,11 +212,11 @@ def _listen(port: int, local: int | None, way: Route) -> socket.socket:
     try:
         return _bound(local)
     except PermissionError as exc:
-        what = f"port {local} of this machine is not for everybody to take"
-        raise UsageError(what, f"name another: 0:{port} is any that is free") from exc
+        what = f"port {local} of this machine needs privileges"
+        raise UsageError(what, f"choose another port; 0:{port} takes any free one") from exc
     except OSError as exc:
         what = f"port {local} of this machine is in use"
-        raise UsageError(what, f"name another: 0:{port} is any that is free") from exc
+        raise UsageError(what, f"choose another port; 0:{port} takes any free one") from exc
 
 
 def _bound(port: int) -> socket.socket:
@@ -227,7 +231,7 @@ def _loopback(host: str) -> bool:
 
 
 def ports(text: str) -> tuple[int | None, int]:
-    """Give the local port, None where none is named, and the node's, of `[LOCAL:]PORT`.
+    """Return the local port, or None if it is missing, and the node's port of `[LOCAL:]PORT`.
 
     >>> ports("8888"), ports("9000:8888"), ports(":8888")
     ((None, 8888), (9000, 8888), (0, 8888))
@@ -235,7 +239,7 @@ def ports(text: str) -> tuple[int | None, int]:
     local, mark, port = text.rpartition(":")
     found = [_number(part) for part in (local or "0", port)]
     if found[0] is None or not found[1]:
-        raise UsageError(f"'{text}' is no port", "write PORT or LOCAL:PORT, each up to 65535")
+        raise UsageError(f"'{text}' is not a port", "write PORT or LOCAL:PORT, each up to 65535")
     return (found[0] if mark else None), found[1]
 
 

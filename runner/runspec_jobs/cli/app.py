@@ -66,7 +66,7 @@ def run(words: Sequence[str]) -> int:
             os.environ["NO_COLOR"] = "1"
         return verb(args)
     except errors.RunspecError as exc:
-        return told(exc, args)
+        return print_error(exc, args)
     except KeyboardInterrupt:
         output.tell("interrupted; the same command again goes on from here")
         return errors.DETACHED
@@ -93,7 +93,7 @@ def verb(args: Namespace) -> int:
     return code
 
 
-def told(exc: errors.RunspecError, args: Namespace | None) -> int:
+def print_error(exc: errors.RunspecError, args: Namespace | None) -> int:
     """Print an error, and its JSON where that was asked for."""
     complaints = getattr(exc, "texts", None)
     if complaints is not None:

@@ -9,10 +9,10 @@ from argparse import Namespace
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 
-from runspec_jobs.cli import early_stop, output, plan, publish, smoke
+from runspec_jobs.cli import output, plan, smoke
 from runspec_jobs.cli.log_printer import LogPrinter
 from runspec_jobs.diagnostics.render import plain
-from runspec_jobs.engine import adopt, apply as engine
+from runspec_jobs.engine import adopt, apply as engine, early_stop, publish
 from runspec_jobs.errors import (
     DETACHED,
     OK,
@@ -132,7 +132,7 @@ def _smoke(
         return DETACHED
     if status.state is State.SUCCEEDED:
         return None
-    more = smoke.told(chosen.record.run, status, lines, as_json=args.json)
+    more = smoke.report_failure(chosen.record.run, status, lines, as_json=args.json)
     return _result(chosen.record, status, args, more)
 
 
@@ -299,7 +299,7 @@ def _followed(
         metric = None if args.verb == "logs" else old.spec.metric  # who looks at logs stops nothing
         with (
             output.interruptible() as sleep,
-            early_stop.stopper(old, client, metric) as stopper,
+            early_stop.stopper(old, client, metric, output.tell) as stopper,
             job_goes_on(old.run),
         ):
             status = follow.follow(
@@ -326,7 +326,7 @@ def _followed(
             status = _ended_by_others(journal.memory)
         engine.note_end(journal, status)
         if args.verb == "apply" and old.spec.outputs:
-            publish.publish_ended(journal, old.run, client, status)
+            publish.publish_ended(journal, old.run, client, status, output.tell)
     return status
 
 

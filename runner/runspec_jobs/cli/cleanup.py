@@ -50,7 +50,7 @@ def gc(args: Namespace) -> int:
     unreadable = [of for of in records if _unreadable(of)]
     kept = [of for of in records if of not in unreadable and not of.memory().deleted]
     made = {text for of in kept for text in _texts(of)}
-    found = list(client.litter({of.run for of in (*kept, *unreadable)}, made))
+    found = list(client.find_orphans({of.run for of in (*kept, *unreadable)}, made))
     gone = [one for one in found if args.yes and (args.alive or not one.alive)]
     for of in unreadable:  # what runs share may be what this one was begun with
         output.tell(f"{of.run} cannot be read, so what runs share stays (see runspec list)")

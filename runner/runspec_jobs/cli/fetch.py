@@ -7,8 +7,9 @@ from argparse import Namespace
 from collections.abc import Sequence
 from pathlib import Path, PurePosixPath
 
-from runspec_jobs.cli import apply, choose_run, output, publish
+from runspec_jobs.cli import apply, choose_run, output
 from runspec_jobs.diagnostics.problem import did_you_mean
+from runspec_jobs.engine import publish
 from runspec_jobs.errors import OK, Conflict, RemoteError, Unavailable, UsageError
 from runspec_jobs.provider import OutputFile, Progress, SupportsOutputs
 from runspec_jobs.provider.saved_outputs import newest
@@ -22,13 +23,13 @@ def fetch(args: Namespace) -> int:
     of = choose_run.kept(args.run)
     _, client, _ = apply.connect(of)
     if not isinstance(client, SupportsOutputs):
-        raise Unavailable("this provider cannot give outputs back")
+        raise Unavailable("this provider cannot read outputs")
     target = Path(args.to or of.run)
     with output.Told(quiet=args.json) as told:
         move = told.progress(f"fetch {of.run}")
-        saved = _fetched(client, of.run, args.output, args.save, target, move)
+        saved = fetch_outputs(client, of.run, args.output, args.save, target, move)
     if saved:
-        publish.finish(of, client)
+        publish.finish(of, client, output.tell)
     whole = sum(file.bytes for file in saved.values())
     if args.json:
         files = [{"output": f.output, "path": str(p), "bytes": f.bytes} for p, f in saved.items()]
@@ -39,7 +40,7 @@ def fetch(args: Namespace) -> int:
     return OK
 
 
-def _fetched(
+def fetch_outputs(
     client: SupportsOutputs,
     run: str,
     output: str | None,
@@ -125,7 +126,7 @@ def place(target: Path, file: OutputFile, files: Sequence[OutputFile]) -> Path:
 def _copy(file: OutputFile, path: Path, move: Progress, done: int, whole: int) -> None:
     """Write *file* to *path*, all or nothing. Raises RemoteError where it is not what was saved."""
     digest = hashlib.sha256()
-    with atomic_io.told(path):
+    with atomic_io.translate_os_errors(path):
         path.parent.mkdir(parents=True, exist_ok=True)
         with file.open() as source, atomic_io.replaced(path) as copy:
             while data := source.read(CHUNK_BYTES):

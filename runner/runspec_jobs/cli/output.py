@@ -9,14 +9,17 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Self
 
-from runspec_jobs.diagnostics.render import as_json, plain
+from runspec_jobs.diagnostics.render import as_json, columns, plain
+from runspec_jobs.report.svg import brief
 
 if TYPE_CHECKING:
     from rich.progress import Progress as Bars, TaskID
     from rich.status import Status as Spinner
+
+    from runspec_jobs.report.tables import Cell, Table
 
 LONG_S = 0.3  # what is done sooner needs no bar
 BETWEEN_S = 0.1
@@ -46,6 +49,42 @@ def out_json(value: Any) -> None:
 def tell(text: str) -> None:
     """Print how it goes, for a person."""
     print(f"runspec: {plain(text)}", file=sys.stderr, flush=True)
+
+
+def print_table(table: Table) -> None:
+    """Print a table: drawn on a terminal, plain columns elsewhere."""
+    rows = [[_cell(cell) for cell in row] for row in table.rows]
+    words = [any(isinstance(row[i], str) for row in table.rows) for i in range(len(table.titles))]
+    if sys.stdout.isatty():
+        _draw(table.titles, rows, words)
+        return
+    lines = [[plain(title) for title in table.titles], *rows]
+    widths = [max(columns(line[i]) for line in lines) for i in range(len(table.titles))]
+    for line in lines:
+        cells = zip(line, widths, words, strict=True)
+        out("  ".join(_padded(*cell) for cell in cells).rstrip())
+
+
+def _cell(cell: Cell) -> str:
+    return plain(cell) if isinstance(cell, str) else "" if cell is None else brief(cell)
+
+
+def _padded(text: str, width: int, word: bool) -> str:
+    room = " " * (width - columns(text))
+    return f"{text}{room}" if word else f"{room}{text}"
+
+
+def _draw(titles: Sequence[str], rows: Sequence[Sequence[str]], words: Sequence[bool]) -> None:
+    from rich.console import Console
+    from rich.table import Table as Drawn
+    from rich.text import Text
+
+    drawn = Drawn()
+    for title, word in zip(titles, words, strict=True):
+        drawn.add_column(Text(plain(title)), justify="left" if word else "right")
+    for row in rows:
+        drawn.add_row(*map(Text, row))
+    Console().print(drawn)
 
 
 @contextlib.contextmanager

@@ -77,12 +77,11 @@ def _show_drawn(spec: Spec) -> None:
     """Show what was drawn at random, which nobody can see in the spec; the JSON has all of it."""
     if not any(isinstance(part, Random) for part in spec.sweep.values()):
         return
-    from runspec_jobs.cli import table_view
     from runspec_jobs.report import tables
 
     all_of_them = placeholders.tasks(spec)
     output.out("")
-    table_view.show(tables.drawn(all_of_them[:ROWS]))
+    output.print_table(tables.drawn(all_of_them[:ROWS]))
     if len(all_of_them) > ROWS:
         output.out(f"and {len(all_of_them) - ROWS:,} more: see --json")
 

@@ -38,7 +38,7 @@ def rehearse(args: Namespace) -> int:
         )  # before anything is started, and at the lines of the user's own files
     settings, pool = own.settings(provider.name), spec.cluster.pool
     with (
-        _folder(args) as folder,
+        rehearsal_folder(args) as folder,
         provider.rehearse(profile.drawn(settings, pool), folder, args.engine) as stage,
         _inside(stage, provider.name, folder, pool),
     ):
@@ -75,7 +75,7 @@ def _read(args: Namespace) -> tuple[source.SourceFile, Spec]:
 
 
 @contextlib.contextmanager
-def _folder(args: Namespace) -> Iterator[Path]:
+def rehearsal_folder(args: Namespace) -> Iterator[Path]:
     """Give the folder that was named, or one that goes away."""
     if args.folder is not None:
         folder = Path(args.folder).absolute()

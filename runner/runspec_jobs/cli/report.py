@@ -8,10 +8,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from runspec_jobs.cli import apply, choose_run, early_stop, membership, output, status, table_view
-from runspec_jobs.cli.membership import Known
+from runspec_jobs.cli import apply, choose_run, node_table, output, status
+from runspec_jobs.cli.node_table import Known
 from runspec_jobs.diagnostics.render import plain
-from runspec_jobs.engine import apply as engine
+from runspec_jobs.engine import apply as engine, early_stop
 from runspec_jobs.errors import DETACHED, OK, UsageError
 from runspec_jobs.load import source
 from runspec_jobs.load.source import InvalidSpec
@@ -113,13 +113,13 @@ def _run(of: Record, args: Namespace) -> int:
     found = ranking.ranked(metric, _each(of, client, spec, metric, status))
     if args.stop_rest:
         _stop_rest(of, client, found, status, len(found), args)
-    known = membership.known(of, of.memory())
+    known = node_table.changes(of, of.memory())
     _write_page(args, lambda: _pages().ranking_page(of.run, metric, found, _section(known)))
     if args.json:
         ranks = _ranks(of, status, metric, found)
-        output.out_json({**ranks, **membership.to_json(known)})
+        output.out_json({**ranks, **node_table.changes_json(known)})
     else:
-        table_view.show(tables.ranking(metric, found))
+        output.print_table(tables.ranking(metric, found))
         if known is not None:
             output.out("")
             _show(known)
@@ -140,10 +140,12 @@ def _changes_alone(of: Record, args: Namespace) -> int:
     """Report on an elastic job that measures nothing."""
     if args.follow and not _follow(of, apply.connect(of)[1], None, args):
         return DETACHED
-    known = membership.known(of, of.memory())
+    known = node_table.changes(of, of.memory())
     _write_page(args, lambda: _pages().page(of.run, _section(known)))
     if args.json:
-        output.out_json({"run": of.run, "state": _status(of).state, **membership.to_json(known)})
+        output.out_json(
+            {"run": of.run, "state": _status(of).state, **node_table.changes_json(known)}
+        )
     else:
         _show(known)
     return OK
@@ -158,13 +160,13 @@ def _show(known: Known | None) -> None:
         return
     for name, text in tables.changes_facts(known.changes):
         output.out(f"{name}: {text}")
-    table_view.show(tables.changes(known.changes, membership.when))
+    output.print_table(tables.changes(known.changes, node_table.when))
 
 
 def _section(known: Known | None) -> Iterable[str]:
     if known is None:
         return ()
-    found: Iterable[str] = _pages().changes_section(known.changes, known.unknown, membership.when)
+    found: Iterable[str] = _pages().changes_section(known.changes, known.unknown, node_table.when)
     return found
 
 
@@ -177,7 +179,10 @@ def _follow(of: Record, client: Client, metric: Metric | None, args: Namespace) 
     """Wait for the end without a word of what is printed; False when it was not waited for."""
     limit_s = apply.wait_limit(args)
     try:
-        with output.interruptible() as sleep, early_stop.stopper(of, client, metric) as stopper:
+        with (
+            output.interruptible() as sleep,
+            early_stop.stopper(of, client, metric, output.tell) as stopper,
+        ):
             show = early_stop.both(lambda line: None, stopper)
             slept = early_stop.watched(sleep, stopper)
             status = follow.follow(
@@ -243,7 +248,9 @@ def _stop_rest(
         raise UsageError("no task has a number yet", "wait, or see runspec cancel")
     rest = early_stop.left(status, count) - {best.task.number}
     if rest:
-        early_stop.stop(of, client, rest, f"task {best.task.number} is the best so far")
+        early_stop.stop(
+            of, client, rest, f"task {best.task.number} is the best so far", output.tell
+        )
     if not args.json:
         output.tell(f"{len(rest)} tasks are told to end; task {best.task.number} is the best")
 
@@ -277,7 +284,7 @@ def _print_sizes(found: Scaled) -> None:
     output.out(f"\n{plain(found.series.name)}")
     for name, text in tables.scaling_facts(found):
         output.out(f"  {name + ':':10} {plain(text)}")
-    table_view.show(tables.scaling(found))
+    output.print_table(tables.scaling(found))
 
 
 def _points(path: Path) -> tuple[str, list[str], list[Series]]:
@@ -350,7 +357,7 @@ def _write_page(args: Namespace, page: Any) -> None:
     path = Path(args.html)
     if path.is_dir():
         raise UsageError(f"--html: {path} is a folder", "name a file in it")
-    with atomic_io.told(path), atomic_io.replaced(path) as file:
+    with atomic_io.translate_os_errors(path), atomic_io.replaced(path) as file:
         file.write(page().encode())
     if not args.json:
         output.tell(f"wrote {path}")

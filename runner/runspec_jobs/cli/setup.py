@@ -52,32 +52,13 @@ def init(args: Namespace) -> int:
     if args.provider not in [*registry.installed(), *registry.EXPECTED]:
         raise UsageError(*registry.missing(args.provider))
     path = Path(args.file)
-    name = re.sub(r"[^a-z0-9-]+", "-", path.name.split(".")[0].lower()).strip("-")
-    name = name if re.fullmatch(NAME, name) else "job"
     schema = path.parent / ".runspec" / "job.schema.json"
-    text = FIRST.format(name=name, provider=args.provider, schema=f".runspec/{schema.name}")
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with path.open("x", encoding="utf-8") as file:
-            file.write(text)
-        schema.parent.mkdir(exist_ok=True)
-        with atomic_io.replaced(schema) as written:
-            written.write(_schema_text().encode())
-    except FileExistsError as exc:
-        raise Conflict(f"{path} is there already", "name another: runspec init FILE") from exc
-    except OSError as exc:
-        raise UsageError(f"cannot write {path}: {(exc.strerror or str(exc)).lower()}") from exc
+    _write_spec(path, schema, args.provider)
     first = _introduced(args.provider)
     there = paths.find_profile(path.parent)
-    made = path.parent / paths.PROFILE if first is not None and there is None else None
-    if made is not None:
-        data = (first or "").encode()
-        try:
-            with made.open("xb") as new:
-                new.write(data)
-        except OSError as exc:
-            raise UsageError(f"cannot write {made}: {(exc.strerror or str(exc)).lower()}") from exc
-        trust.add(made, data)
+    made = None
+    if first is not None and there is None:
+        made = _write_profile(path.parent / paths.PROFILE, first)
     if args.json:
         output.out_json({"file": str(path), "schema": str(schema), "profile": made and str(made)})
         return OK
@@ -96,6 +77,36 @@ def init(args: Namespace) -> int:
     return OK
 
 
+def _write_spec(path: Path, schema: Path, provider: str) -> None:
+    """Write a first spec, and the schema beside it. Raises Conflict where the spec is there already."""
+    name = re.sub(r"[^a-z0-9-]+", "-", path.name.split(".")[0].lower()).strip("-")
+    name = name if re.fullmatch(NAME, name) else "job"
+    text = FIRST.format(name=name, provider=provider, schema=f".runspec/{schema.name}")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with path.open("x", encoding="utf-8") as file:
+            file.write(text)
+        schema.parent.mkdir(exist_ok=True)
+        with atomic_io.replaced(schema) as written:
+            written.write(job_schema_text().encode())
+    except FileExistsError as exc:
+        raise Conflict(f"{path} is there already", "name another: runspec init FILE") from exc
+    except OSError as exc:
+        raise UsageError(f"cannot write {path}: {(exc.strerror or str(exc)).lower()}") from exc
+
+
+def _write_profile(path: Path, text: str) -> Path:
+    """Write a first profile, which the user trusts from now on; return where."""
+    data = text.encode()
+    try:
+        with path.open("xb") as new:
+            new.write(data)
+    except OSError as exc:
+        raise UsageError(f"cannot write {path}: {(exc.strerror or str(exc)).lower()}") from exc
+    trust.add(path, data)
+    return path
+
+
 def _introduced(name: str) -> str | None:
     """Give the first profile of a provider that needs one: it is not to be applied before that is right."""
     provider = registry.load(name) if name in registry.installed() else None
@@ -110,7 +121,7 @@ def _tells(path: Path, name: str) -> bool:
         return True
 
 
-def _models() -> dict[str, type[Options]]:
+def options_models() -> dict[str, type[Options]]:
     """Give the options models of the providers that come with runspec itself."""
     own = {"runspec-jobs"}
     points = registry.installed().items()
@@ -121,19 +132,19 @@ def _models() -> dict[str, type[Options]]:
     }
 
 
-def _schema_text() -> str:
+def job_schema_text() -> str:
     from runspec_jobs.plan.schema import job_schema
 
-    return json.dumps(job_schema(_models()), indent=2) + "\n"
+    return json.dumps(job_schema(options_models()), indent=2) + "\n"
 
 
 def schema(args: Namespace) -> int:
     from runspec_jobs.plan.schema import full_schema, reference
 
     if args.reference:
-        sys.stdout.write(reference(full_schema(_models())))
+        sys.stdout.write(reference(full_schema(options_models())))
     else:
-        sys.stdout.write(_schema_text())
+        sys.stdout.write(job_schema_text())
     return OK
 
 

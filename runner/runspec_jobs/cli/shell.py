@@ -74,7 +74,7 @@ def tunnel(args: Namespace) -> int:
         port, local, lambda: client.tunnel(at.run, at.task, at.rank, port), output.tell
     )
     asked = _listening()  # before anybody is told that the port is there
-    _told(at, port, opened.port, local, args)
+    _print_url(at, port, opened.port, local, args)
     try:
         ended = _until_it_ends(at, asked)
     except (KeyboardInterrupt, _Asked) as exc:
@@ -88,7 +88,7 @@ def tunnel(args: Namespace) -> int:
     return OK
 
 
-def _told(at: Place, port: int, local: int, wanted: int | None, args: Namespace) -> None:
+def _print_url(at: Place, port: int, local: int, wanted: int | None, args: Namespace) -> None:
     url = f"http://{port_forward.HERE}:{local}"
     if args.json:
         where = {"run": at.run, "task": at.task, "node": at.rank, "port": port}

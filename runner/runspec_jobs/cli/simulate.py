@@ -120,7 +120,7 @@ def _take(
             hint = "write --take on-demand=2,spot=4"
             raise UsageError(f"'{word}' is no number of nodes of a pool", hint)
         if name in take:
-            raise UsageError(f"--take: the pool '{name}' is there twice", "say it once")
+            raise UsageError(f"--take: the pool '{name}' is used twice", "say it once")
         if name not in prices.pools:
             raise UsageError(f"there is no pool '{name}'", did_you_mean(name, prices.pools))
         take[name] = int(count)

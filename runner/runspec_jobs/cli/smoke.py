@@ -33,7 +33,9 @@ def job_of(found: inputs.PlanInputs) -> inputs.PlanInputs:
     return replace(found, text=text, spec=spec)
 
 
-def told(run: str, status: Status, lines: Sequence[str], *, as_json: bool) -> dict[str, Any]:
+def report_failure(
+    run: str, status: Status, lines: Sequence[str], *, as_json: bool
+) -> dict[str, Any]:
     """Say why the job does not begin; give what is in the JSON of it besides."""
     found, rule = smoke.unreached(lines) if status.exit_code == smoke.UNREACHED else ([], None)
     if not as_json:

@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import time
 from argparse import Namespace
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from runspec_jobs.cli import apply, choose_run, membership, node_table, output
+from runspec_jobs.cli import apply, choose_run, node_table, output
 from runspec_jobs.diagnostics.render import plain
 from runspec_jobs.engine import apply as engine
 from runspec_jobs.errors import OK, Damaged, JobFailed, Lacking, RunspecError, TimedOut, UsageError
 from runspec_jobs.load import registry
 from runspec_jobs.logs import follow as log, save
 from runspec_jobs.logs.outage import Outage
-from runspec_jobs.provider import Client, State, Status
+from runspec_jobs.provider import Client, State, Status, Stream
 from runspec_jobs.state import run_record
 from runspec_jobs.state.journal import RunState
 from runspec_jobs.state.run_record import Record
@@ -121,9 +122,9 @@ def status(args: Namespace) -> int:
     memory = of.memory()
     stands = standing(of, memory)
     found = with_nodes(of, memory, stands)
-    changed = membership.known(of, memory)
+    changed = node_table.changes(of, memory)
     told = {**found._asdict(), "nodes": node_table.rows(found.nodes), "want": memory.want}
-    row = {**told, **_row(of, memory, found), **membership.to_json(changed)}
+    row = {**told, **_row(of, memory, found), **node_table.changes_json(changed)}
     if args.json:
         output.out_json(row)
         return OK
@@ -132,7 +133,7 @@ def status(args: Namespace) -> int:
         output.out(f"  why: {plain(found.reason)}")
     if found.exit_code is not None:
         output.out(f"  exit code: {found.exit_code}")
-    for line in (*node_table.lines(found.nodes), *membership.lines(changed)):
+    for line in (*node_table.lines(found.nodes), *node_table.change_lines(changed)):
         output.out(line)
     return OK
 
@@ -205,17 +206,21 @@ def _save(
             pause,
             Outage(output.tell, patient=args.follow),
         )
-    if args.json:
-        rows = [
-            {"path": str(path), "bytes": size, "node": s.rank, "task": s.task}
-            for s, path, size in saved
-        ]
-        output.out_json(rows)
-    else:
-        for _, path, size in saved:
-            output.tell(f"saved {path} ({size:,} bytes)")
+    _print_saved(saved, json=args.json)
     if status is None:
         return OK
     with of.opened() as journal:
         engine.note_end(journal, status)
     return OK if status.state is State.SUCCEEDED else JobFailed.exit_code
+
+
+def _print_saved(saved: Sequence[tuple[Stream, Path, int]], *, json: bool) -> None:
+    if json:
+        rows = [
+            {"path": str(path), "bytes": size, "node": s.rank, "task": s.task}
+            for s, path, size in saved
+        ]
+        output.out_json(rows)
+        return
+    for _, path, size in saved:
+        output.tell(f"saved {path} ({size:,} bytes)")

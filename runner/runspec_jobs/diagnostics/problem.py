@@ -1,4 +1,4 @@
-"""What is wrong with a spec or a profile: the place in it, what, and what to do about it."""
+"""Problems of a spec or a profile: where each is, what is wrong, and what to do about it."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ Path = tuple[str | int, ...]
 
 
 class Problem(NamedTuple):
-    """One thing that is wrong at *path*; the core adds file, line and column.
+    """One problem at *path*; the core adds file, line and column.
 
-    *at* says whether the key or its value is what the caret goes under. A problem of severity
-    "note" is told and stops nothing. Of a *private* one the value is shown nowhere.
+    *at* says whether the caret is printed under the key or under its value. A problem of severity
+    "note" is printed, but is not an error. If *private* is true, the value is never shown.
     """
 
     path: Path
@@ -24,7 +24,7 @@ class Problem(NamedTuple):
 
 
 def dotted(path: Path) -> str:
-    """Give *path* as a person writes it.
+    """Return *path* as text, in the form that users write.
 
     >>> dotted(("mounts", 0, "source"))
     'mounts[0].source'
@@ -36,12 +36,12 @@ def dotted(path: Path) -> str:
 
 
 def did_you_mean(word: str, known: Iterable[str], *, alike: float = 0.6) -> str | None:
-    """Give the hint that names the known word nearest to *word*, if one is near: *alike* of 1 at least.
+    """Return a hint with the known word most similar to *word*, or None if no similarity is at least *alike*.
 
     >>> did_you_mean("comand", ["command", "run"])
     "did you mean 'command'?"
     """
-    import difflib  # slow to import, and of no use where nothing is wrong
+    import difflib  # imported here because it is slow to import, and only errors need it
 
     near = difflib.get_close_matches(word.lower(), list(known), n=1, cutoff=alike)
     return f"did you mean '{near[0]}'?" if near else None

@@ -1,4 +1,4 @@
-"""Problems as text with carets, as JSON lines, or as annotations of a pull request."""
+"""Formats problems as text with carets, as JSON lines, or as annotations of a pull request."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ class Format(StrEnum):
 
 
 class Complaint(NamedTuple):
-    """A problem at its place in a file; line and column count from 1, 0 where there is none.
+    """A problem with its position in a file; line and column count from 1, and 0 means that there is none.
 
-    From column *veil* on, if it has one, its line is not to be shown.
+    The line must not be shown from column *veil* on, unless *veil* is 0.
     """
 
     file: str
@@ -43,7 +43,7 @@ class Complaint(NamedTuple):
 
 
 def placed(file: str, document: Document, problems: Iterable[Problem]) -> list[Complaint]:
-    """Give *problems* of *document* as complaints about *file*, in the order of its lines."""
+    """Return *problems* of *document* with their positions in *file*, in the order of its lines."""
     return sorted((_placed(file, document, p) for p in problems), key=lambda c: (c.line, c.column))
 
 
@@ -73,19 +73,19 @@ def _placed(file: str, document: Document, problem: Problem) -> Complaint:
 
 
 def flawed(file: str, flaws: Iterable[SyntaxProblem]) -> list[Complaint]:
-    """Give the flaws of a text that could not be read as complaints about *file*."""
+    """Return the syntax errors of *file*, which could not be read, in the form of other problems."""
     return [_flawed(file, flaw) for flaw in flaws]
 
 
 def _flawed(file: str, flaw: SyntaxProblem) -> Complaint:
-    """What stands in quotes that are never closed may be anything, a secret too."""
+    """Return one syntax error of *file*; text after quotes that are never closed is hidden, as it may be a secret."""
     line, column = flaw.mark.line, flaw.mark.column
     veil = column + 1 if flaw.what.startswith(OPEN_QUOTES) else 0
     return Complaint(file, line, column, 1, "", flaw.what, flaw.hint, veil=veil)
 
 
 def render(complaints: Sequence[Complaint], form: Format, text: str = "") -> str:
-    """Give *complaints* in *form*; *text* is the file they are about, for its lines."""
+    """Return *complaints* in *form*; *text* is the content of their file, whose lines are shown."""
     match form:
         case Format.JSON:
             return "\n".join(_json(c) for c in complaints)
@@ -97,11 +97,13 @@ def render(complaints: Sequence[Complaint], form: Format, text: str = "") -> str
 
 
 def _veiled(lines: list[str], complaints: Iterable[Complaint]) -> list[str]:
-    """Give *lines* without what is private in them."""
+    """Return *lines* with private values replaced by `***`."""
     for c in complaints:
         if 0 < c.line <= len(lines):
             line = lines[c.line - 1]
-            named = None if c.path else PRIVATE_NAME.search(line)  # no YAML: no value has a path
+            named = (
+                None if c.path else PRIVATE_NAME.search(line)
+            )  # the file is not YAML, so no value has a path
             veil = min(c.veil or len(line) + 1, named.end() + 1 if named else len(line) + 1)
             lines[c.line - 1] = line if veil > len(line) else f"{line[: veil - 1]}***"
     return lines
@@ -148,27 +150,27 @@ def _as_shown(text: str) -> str:
 
 
 def plain(text: str) -> str:
-    """Give *text* with control characters made visible, so that none reaches a terminal."""
+    """Return *text* with control characters escaped, so that none reaches a terminal."""
     if text.isprintable():
         return text
     return "".join(c if c.isprintable() else repr(c)[1:-1] for c in text)
 
 
 def columns(text: str) -> int:
-    """Give how many columns of a terminal *text* takes.
+    """Return the number of terminal columns that *text* takes.
 
     >>> columns("日本"), columns("e\u0301"), columns("\u2764\ufe0f")
     (4, 1, 2)
     """
     if text.isascii():
         return len(text)
-    from rich.cells import cell_len  # slow to import, and seldom needed
+    from rich.cells import cell_len  # imported here because it is slow to import and seldom needed
 
     return cell_len(text)
 
 
 def _github(c: Complaint) -> str:
-    """https://docs.github.com/actions/reference/workflow-commands-for-github-actions"""
+    """Return a workflow command: https://docs.github.com/actions/reference/workflow-commands-for-github-actions"""
     message = f"{c.path + ': ' if c.path else ''}{c.what}{'; ' + c.hint if c.hint else ''}"
     for raw, escaped in (("%", "%25"), ("\r", "%0D"), ("\n", "%0A")):
         message = message.replace(raw, escaped)

@@ -1,7 +1,7 @@
-"""What a YAML text is made of once it is read: scalars as written, and where everything stands.
+"""The nodes of a parsed YAML text: scalars as they were written, mappings and sequences, with their positions.
 
-A scalar keeps its source text. `kind` and `resolve` say what a YAML 1.2 reader (an editor, a
-schema checker) would make of it; what it means here is for the type of its field to say.
+A scalar keeps its source text. `kind` and `resolve` return what a YAML 1.2 reader (an editor, a
+schema checker) would read; in a spec, the type of the field interprets the text.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ CORE = re.compile(
     r"|[-+]?\.(?:inf|Inf|INF)|\.(?:nan|NaN|NAN))"
 )
 BASES = {"0o": 8, "0x": 16}
-# In no YAML as they are: https://yaml.org/spec/1.2.2/#51-character-set
+# Characters that YAML does not allow unescaped: https://yaml.org/spec/1.2.2/#51-character-set
 UNSHOWN = re.compile("[\x7f-\x9f\u2028\u2029\ud800-\udfff\ufeff\ufffe\uffff]")
 # Python prints no whole number of more than 4300 digits; 3500 hexadecimal ones are 4214 of them.
 INT_CHARACTERS = 3500
 
 
 class Mark(NamedTuple):
-    """A place in a text: line and column from 1, the column in characters."""
+    """A position in a text: line and column count from 1, columns in characters."""
 
     line: int
     column: int
@@ -40,7 +40,7 @@ class Mark(NamedTuple):
 class Text(str):
     """A scalar as its author wrote it, without its quotes and escapes.
 
-    *plain* says that nothing but its looks gives its type: no quotes, no block, no `!!str`.
+    *plain* is true if only the text decides its type: it has no quotes, is no block scalar, and has no `!!str`.
     """
 
     __slots__ = ("plain", "span")
@@ -59,19 +59,19 @@ class Text(str):
 
     @property
     def end(self) -> Mark:
-        """Where the text after it begins; for a block scalar that is a later line."""
+        """The position after the scalar; for a block scalar it is on a later line."""
         return _last(self.span)
 
 
 class Map(dict[str, "Value"]):
-    """A mapping that knows where it stands; its keys are Text."""
+    """A mapping with its position; its keys are Text."""
 
     __slots__ = ("span",)
     span: Span
 
 
 class Seq(list["Value"]):
-    """A sequence that knows where it stands."""
+    """A sequence with its position."""
 
     __slots__ = ("span",)
     span: Span
@@ -81,12 +81,12 @@ Value = Text | dict[str, "Value"] | list["Value"]
 
 
 class Document(NamedTuple):
-    """A value and the place of every key and item in it."""
+    """A value with the position of every key and item in it."""
 
     value: Value
 
     def key_mark(self, path: Path) -> Mark | None:
-        """Where the key or the item stands that *path* ends with; None if it is not there."""
+        """Return the position of the last key or item of *path*, or None if it does not exist."""
         if not path:
             return self.value_mark(path)
         parent = self._at(path[:-1])
@@ -96,17 +96,17 @@ class Document(NamedTuple):
         return self.value_mark(path)
 
     def value_mark(self, path: Path) -> Mark | None:
-        """Where the value at *path* begins; one that an alias gives stands where the alias does."""
+        """Return the start of the value at *path*, or None; for an alias, the position of the alias."""
         value = self._at(path)
         return None if value is None else _first(_span(value))
 
     def value_end(self, path: Path) -> Mark | None:
-        """Where the text after the value at *path* begins."""
+        """Return the position after the value at *path*, or None if it does not exist."""
         value = self._at(path)
         return None if value is None else _last(_span(value))
 
     def nearest(self, path: Path) -> tuple[Path, Mark]:
-        """Give the longest part of *path* that is there, and where its last key or item stands."""
+        """Return the longest prefix of *path* that exists, and the position of its last key or item."""
         for length in range(len(path), 0, -1):
             if mark := self.key_mark(path[:length]):
                 return path[:length], mark
@@ -125,7 +125,7 @@ class Document(NamedTuple):
 
 
 def kind(text: Text) -> Kind:
-    """Give the type that YAML 1.2's core schema sees in *text*.
+    """Return the type of *text* by the core schema of YAML 1.2.
 
     >>> [kind(Text(word)) for word in ("NO", "010", "1e3", "~", "1:00")]
     ['str', 'int', 'float', 'null', 'str']
@@ -137,10 +137,10 @@ def kind(text: Text) -> Kind:
 
 
 def resolve(value: object) -> Any:
-    """Give what a reader of YAML 1.2 would see of *value*, in plain Python types.
+    """Return *value* as a reader of YAML 1.2 would see it, in plain Python types.
 
-    Keys stay text, as in JSON. A whole number too long to be printed is infinite. What is not from
-    a Document stays as it is.
+    Keys stay text, as in JSON. A whole number that is too long to be printed becomes infinite. Values
+    that are not from a Document are returned unchanged.
     """
     if isinstance(value, dict):
         return {str(key): resolve(inner) for key, inner in value.items()}
@@ -150,7 +150,7 @@ def resolve(value: object) -> Any:
 
 
 def flow(value: object) -> str:
-    """Give *value* as YAML in one line that reads as it was read: a number is none in quotes.
+    """Return *value* as one line of YAML that parses to the same value: numbers get no quotes.
 
     >>> flow({"max_vcpus": Text("64"), "region": Text("eu-central-1")})
     '{"max_vcpus": 64, "region": "eu-central-1"}'
@@ -163,13 +163,13 @@ def flow(value: object) -> str:
 
 
 def _quoted(value: object) -> str:
-    """JSON, with what YAML wants escaped in addition; it has no pairs of surrogates."""
+    """Return *value* as JSON that is also valid YAML, which needs more escapes and has no pairs of surrogates."""
     text = json.dumps(value, ensure_ascii=False)
     return UNSHOWN.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
 
 
 def moved(value: Value, span: Span) -> Value:
-    """Give *value* another place; what is in it is shared and keeps its own."""
+    """Return a copy of *value* at the position *span*; the values in it are shared and keep their positions."""
     if isinstance(value, Text):
         return Text(value, value.plain, span)
     node: Map | Seq = Map(value) if isinstance(value, dict) else Seq(value)
@@ -178,7 +178,7 @@ def moved(value: Value, span: Span) -> Value:
 
 
 def last_span(node: Map | Seq) -> Span:
-    """Where the last value in *node* stands, or else *node*: a block ends with it."""
+    """Return the span of the last value in *node*, with which a block ends, or of *node* if it is empty."""
     if not node:
         return node.span
     return _span(node[-1] if isinstance(node, Seq) else next(reversed(node.values())))

@@ -1,7 +1,7 @@
-"""Reads YAML that strangers wrote: what is wrong with it is told with its place, and nothing hangs.
+"""Reads YAML from strangers: reports every problem with its position, and takes a bounded time.
 
-The tree is built from libyaml's events, one by one and without recursion, so that a limit that is
-passed ends the reading there; libyaml's own constructor crashes on deep nesting.
+The tree is built from libyaml's events, one by one and without recursion, so that reading ends as
+soon as a limit is exceeded; libyaml's own constructor crashes on deep nesting.
 """
 
 from __future__ import annotations
@@ -42,31 +42,31 @@ __all__ = [
     "resolve",
 ]
 
-# Every limit leaves room for a hundred ordinary specs. The worst text found within all of them is
+# Every limit leaves room for a hundred ordinary specs. The slowest text found within all limits is
 # read in a tenth of a second; most hostile ones are refused in a hundredth.
 TEXT_BYTES = 1024 * 1024
-SCALAR_CHARACTERS = 256 * 1024  # a script in a block scalar; argv and env hold less
-NODES = 20_000  # 3 us each, 15 us on a bad day; a large spec has 300
-DEPTH = 64  # libyaml's events are quadratic in depth; what walks the tree may recurse
+SCALAR_CHARACTERS = 256 * 1024  # for a script in a block scalar; argv and env allow less
+NODES = 20_000  # each takes 3 to 15 us; a large spec has 300
+DEPTH = 64  # libyaml takes quadratic time in the depth; functions that walk the tree may recurse
 ALIASES = 100
-EXPANDED_NODES = 40_000  # with every alias written out, as whoever walks the tree sees it
-BLANKS = 1000  # libyaml clears a buffer as long as the longest gap at each of the other gaps
-FLAWS = 20  # more help no one, and finding the first of two equal keys is a walk
+EXPANDED_NODES = 40_000  # with every alias expanded, as functions that walk the tree see it
+BLANKS = 1000  # for each gap, libyaml clears a buffer that is as long as the longest gap
+FLAWS = 20  # more are no help, and finding the first of two equal keys takes a walk over the keys
 
 ALLOWED = bytes([*b"\t\n\r", *range(0x20, 0x7F)])
-# What YAML forbids, lone surrogates, and the line ends of YAML 1.1 that editors do not show.
+# Characters that YAML forbids, lone surrogates, and the line ends of YAML 1.1 that editors do not show.
 REFUSED = (
     "[^\t\n\r\x20-\x7e\xa0-\u2027\u202a-\ud7ff\ue000-\ufefe\uff00-\ufffd\U00010000-\U0010ffff]"
 )
 WHITE = bytes(0x20 if byte in b"\t\n\r " else 0x78 for byte in range(256))
 TAG_DIRECTIVE = re.compile(rb"(?:^|[\r\n])%TAG")
 LINE_END = re.compile(r"\r\n|\r|\n")
-UNUSABLE = re.compile("[\0\ud800-\udfff]")  # in an argument, a path or the environment
+UNUSABLE = re.compile("[\0\ud800-\udfff]")  # cannot be in an argument, a path or the environment
 STR_TAG = "tag:yaml.org,2002:str"
 
 
 class YamlError(Exception):
-    """The text cannot be read; *flaws* are what is wrong with it, from the top down."""
+    """The text cannot be read; *flaws* are its problems in the order of their lines."""
 
     def __init__(self, *flaws: SyntaxProblem) -> None:
         self.flaws = tuple(sorted(flaws, key=lambda flaw: (flaw.mark.line, flaw.mark.column)))
@@ -77,7 +77,7 @@ if yaml.__with_libyaml__:
     from yaml._yaml import CParser
 
     parser: Callable[[bytes], Any] = CParser
-else:  # many times slower, and as safe
+else:  # many times slower, and just as safe
     parser = yaml.SafeLoader
 
 
@@ -92,7 +92,7 @@ def read(text: str | bytes) -> Document:
 
 
 def lines(text: str | bytes) -> list[str]:
-    """Give the lines that marks count in *text*; bytes that are not UTF-8 are replaced."""
+    """Return the lines of *text* as marks count them; bytes that are not UTF-8 are replaced."""
     if isinstance(text, bytes):
         text = text.decode("utf-8", "replace")
     return LINE_END.split(text.removeprefix("\ufeff"))
@@ -118,7 +118,7 @@ def _decoded(text: str | bytes) -> tuple[str, bytes]:
 
 
 def _check_text(text: str, data: bytes) -> None:
-    """Refuse what is wrong before any syntax, and what is known to make libyaml slow."""
+    """Raise YamlError if *text* has forbidden characters, or is known to make libyaml slow."""
     if len(data) > TEXT_BYTES:
         raise YamlError(SyntaxProblem(Mark(1, 1), "the file is larger than 1 MiB"))
     if data.translate(None, ALLOWED) and (found := _refused(text)):
@@ -128,11 +128,11 @@ def _check_text(text: str, data: bytes) -> None:
             raise YamlError(SyntaxProblem(Mark(1, 1), "the file is empty"))
         mark = _mark_after(data[:at].decode("utf-8"))
         raise YamlError(
-            SyntaxProblem(mark, f"{BLANKS} blanks or empty lines in a row", "take them out")
+            SyntaxProblem(mark, f"{BLANKS} spaces or empty lines in a row", "remove them")
         )
     if b"%TAG" in data and (at_tag := TAG_DIRECTIVE.search(data)):
         mark = _mark_after(data[: at_tag.end() - 4].decode("utf-8"))
-        raise YamlError(SyntaxProblem(mark, "tags are not read here", "take the %TAG line out"))
+        raise YamlError(SyntaxProblem(mark, "tags are not supported", "remove the %TAG line"))
 
 
 def _refused(text: str) -> list[SyntaxProblem]:
@@ -140,7 +140,7 @@ def _refused(text: str) -> list[SyntaxProblem]:
     for found in re.finditer(REFUSED, text):
         char = found[0]
         in_vain = char == "\ufeff" or UNUSABLE.match(char)
-        hint = "take it out" if in_vain else f'write "\\u{ord(char):04x}" in double quotes'
+        hint = "remove it" if in_vain else f'write "\\u{ord(char):04x}" in double quotes'
         mark = _mark_after(text[: found.start()])
         flaws.append(SyntaxProblem(mark, f"the character {_name(char)}", hint))
         if len(flaws) == FLAWS:
@@ -158,7 +158,7 @@ def _mark_after(text: str) -> Mark:
 
 
 class _Frame(NamedTuple):
-    """What is put aside while a collection is read."""
+    """The state of an outer collection, kept while an inner one is read."""
 
     node: Map | Seq
     key: Text | None
@@ -174,15 +174,15 @@ class _Anchored(NamedTuple):
 
 
 class _Builder:
-    """Turns events into a tree."""
+    """Builds a tree from libyaml's events."""
 
     def __init__(self, text: str) -> None:
         self.text = text
         self.flaws: list[SyntaxProblem] = []
         self.node: Map | Seq = Seq()  # the collection being read; the outermost holds the document
-        self.key: Text | None = None  # the key whose value comes next
+        self.key: Text | None = None  # the key whose value is read next
         self.outer: list[_Frame] = []
-        self.deepest = 0  # how deep self.node goes, from the root, with aliases written out
+        self.deepest = 0  # the depth of self.node from the root, with aliases expanded
         self.anchors: dict[str, _Anchored | None] = {}  # None until the node is complete
         self.nodes = self.repeated = self.aliases = self.documents = 0
 
@@ -203,7 +203,11 @@ class _Builder:
                     method(event)
         except yaml.MarkedYAMLError as exc:
             self.flaws.append(syntax_flaw(exc, self.text))
-        except (yaml.YAMLError, ValueError, OverflowError):  # of the Python parser's escapes
+        except (
+            yaml.YAMLError,
+            ValueError,
+            OverflowError,
+        ):  # raised by the Python parser for some escapes
             self.flaws.append(SyntaxProblem(Mark(1, 1), "this is not YAML"))
         if self.flaws:
             raise YamlError(*self.flaws)
@@ -212,7 +216,7 @@ class _Builder:
     def document(self, event: Any) -> None:
         self.documents += 1
         if self.documents > 1:
-            hint = "keep one per file: take the '---' out"
+            hint = "keep one document per file: remove the '---'"
             self.stop(_span(event), "a second document begins", hint)
 
     def scalar(self, event: Any) -> None:
@@ -227,7 +231,11 @@ class _Builder:
         if event.tag is not None and event.tag != STR_TAG:
             self.flaw(span, *_tagged(event.tag))
         if event.style == '"' and (found := UNUSABLE.search(text)):
-            self.flaw(span, f"an escape for {_name(found[0])}", "no program takes it: take it out")
+            self.flaw(
+                span,
+                f"an escape for {_name(found[0])}",
+                "no program accepts this character: remove it",
+            )
         if event.anchor is not None:
             self.anchors[event.anchor] = _Anchored(text, 0, 1)
         self.put(text, span)
@@ -288,20 +296,20 @@ class _Builder:
 
     def checked_key(self, node: Map, key: Value, span: Span) -> Text:
         if not isinstance(key, Text):
-            self.flaw(span, "a key that is a list or a mapping", "put it in quotes")
+            self.flaw(span, "a list or a mapping cannot be a key", "put it in quotes")
             return Text("", span=span)
         if key in node:
             first = next(other for other in node if other == key)
             line = first.mark.line if isinstance(first, Text) else 0
-            what = f"'{_short(key)}' is here a second time; the first is on line {line}"
+            what = f"'{_short(key)}' is a duplicate key; the first is on line {line}"
             self.flaw(span, what, "keep one of them")
         elif key == "<<" and key.plain:
-            self.flaw(span, "merge keys are not read here", "write the keys out")
+            self.flaw(span, "merge keys are not supported", "write the keys out")
         return key
 
     def check_depth(self, span: Span) -> None:
         if self.deepest > DEPTH:
-            self.stop(span, f"more than {DEPTH} lists and mappings inside each other")
+            self.stop(span, f"more than {DEPTH} nested lists and mappings")
 
     def flaw(self, span: Span, what: str, hint: str | None = None) -> None:
         self.flaws.append(SyntaxProblem(Mark(span[0] + 1, span[1] + 1), what, hint))
@@ -315,16 +323,16 @@ class _Builder:
 
 def _tagged(tag: str) -> tuple[str, str]:
     short = _short(tag.replace("tag:yaml.org,2002:", "!!"))
-    return f"the tag '{short}' is not read here", "take it out"
+    return f"the tag '{short}' is not supported", "remove it"
 
 
 def _unknown(anchor: str, is_open: bool) -> tuple[str, str]:
     name = _short(anchor)
     if is_open:
-        return f"'*{name}' stands inside the very value it repeats", "write the value out"
+        return f"'*{name}' refers to the value that contains it", "write the value out"
     return (
-        f"no '&{name}' stands before '*{name}'",
-        f'text that begins with * needs quotes: "*{name}"',
+        f"'*{name}' has no anchor '&{name}' before it",
+        f'put text that begins with * in quotes: "*{name}"',
     )
 
 

@@ -1,4 +1,4 @@
-"""What is wrong with a text as YAML, in words a user would say; libyaml's own are for its authors."""
+"""Translates libyaml's errors, which are written for its authors, into messages for users."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ import yaml
 
 from runspec_jobs.document.nodes import Mark
 
-OPEN_QUOTES = "quotes that are never closed"
+OPEN_QUOTES = "the quotes are never closed"
 COLON = "write key: value, with a space after the colon"
 TEXT = "put it in quotes if it is text"
-# libyaml's words, ours, and the hint.
+# libyaml's message, runspec's message, and the hint.
 WORDS: dict[str, tuple[str, str | None]] = {
-    "could not find expected ':'": ("a key without a ': ' after it", COLON),
+    "could not find expected ':'": ("a key needs ': ' after it", COLON),
     "mapping values are not allowed in this context": (
-        "a key where the value before it goes on",
+        "a key cannot begin here, inside the value of another key",
         "align the keys, and write a space after each colon",
     ),
     "block sequence entries are not allowed in this context": (
@@ -24,23 +24,26 @@ WORDS: dict[str, tuple[str, str | None]] = {
     ),
     "mapping keys are not allowed in this context": ("a '?' key cannot begin here", TEXT),
     "did not find expected key": (
-        "no key where one is due",
-        "align the keys; a value in quotes ends where they do",
+        "a key is expected here",
+        "align the keys; after the closing quote a value cannot go on",
     ),
-    "did not find expected '-' indicator": ("no '- ' where one is due", "align the dashes"),
-    "did not find expected ',' or ']'": ("no ',' or ']' where one is due", None),
-    "did not find expected ',' or '}'": ("no ',' or '}' where one is due", None),
-    "did not find expected node content": ("no value where one is due", TEXT),
+    "did not find expected '-' indicator": (
+        "this line should be a list item, or be indented less",
+        "align the dashes",
+    ),
+    "did not find expected ',' or ']'": ("a ',' or ']' is expected here", None),
+    "did not find expected ',' or '}'": ("a ',' or '}' is expected here", None),
+    "did not find expected node content": ("a value is expected here", TEXT),
     "did not find expected <document start>": (
-        "more text after the end of the document",
-        "align it with what is above, or take it out",
+        "there is more text after the end of the document",
+        "align it with the lines above, or remove it",
     ),
     "did not find expected comment or line break": (
-        "more text where the line should end",
+        "there is more text where the line should end",
         "begin it on the next line",
     ),
     "did not find expected alphabetic or numeric character": (
-        "no name of letters and digits after '*' or '&'",
+        "a name of letters and digits is expected after '*' or '&'",
         TEXT,
     ),
     "found unexpected end of stream": (OPEN_QUOTES, "close them"),
@@ -50,14 +53,17 @@ WORDS: dict[str, tuple[str, str | None]] = {
         "write \\\\ for a backslash, or use single quotes",
     ),
     "did not find expected hexdecimal number": ("an escape without its hexadecimal digits", None),
-    "found invalid Unicode character escape code": ("an escape for what is no character", None),
-    "found undefined tag handle": ("tags are not read here", "take it out"),
-    "found incompatible YAML document": ("a version of YAML that is not 1.1 or 1.2", None),
-    "could not find expected directive name": ("a line that begins with '%'", "take it out"),
-    "found unknown directive name": ("a line that begins with '%'", "take it out"),
+    "found invalid Unicode character escape code": (
+        "an escape for a character that does not exist",
+        None,
+    ),
+    "found undefined tag handle": ("tags are not supported", "remove it"),
+    "found incompatible YAML document": ("this version of YAML is not 1.1 or 1.2", None),
+    "could not find expected directive name": ("a line cannot begin with '%'", "remove it"),
+    "found unknown directive name": ("a line cannot begin with '%'", "remove it"),
     "found an indentation indicator equal to 0": ("an indentation of 0", "leave the 0 out"),
 }
-BEGAN = {  # these are told where they began, not where the reading stopped
+BEGAN = {  # reported at the start of the construct, not where reading stopped
     "could not find expected ':'",
     "found unexpected end of stream",
     "found unexpected document indicator",
@@ -71,7 +77,7 @@ COLLECTIONS = {
 
 
 class SyntaxProblem(NamedTuple):
-    """One thing that is wrong with the text itself, and what to do about it."""
+    """One problem of the YAML syntax, with its position and a hint."""
 
     mark: Mark
     what: str
@@ -85,7 +91,7 @@ def syntax_flaw(exc: yaml.MarkedYAMLError, text: str) -> SyntaxProblem:
     if at is None:
         return SyntaxProblem(Mark(1, 1), problem)
     if tab := _tab_before(text, at):
-        return SyntaxProblem(tab, "a tab, where only spaces can be", "take spaces")
+        return SyntaxProblem(tab, "tab found", "indent with spaces")
     what, hint = _plain_words(problem, text[at.index - at.column : at.index], text[at.index :][:1])
     line, column = inside(at, text)
     mark = Mark(line + 1, column + 1)
@@ -95,14 +101,14 @@ def syntax_flaw(exc: yaml.MarkedYAMLError, text: str) -> SyntaxProblem:
 
 
 def inside(at: Any, text: str) -> tuple[int, int]:
-    """Give line and column of a mark; at the end, libyaml counts one more line than there is."""
+    """Return the line and column of the mark *at*; at the end of the text, libyaml counts one line too many."""
     if at.column or at.index < len(text) or text[-1:] in "\r\n":
         return at.line, at.column
     return at.line - 1, len(text) - max(text.rfind("\n"), text.rfind("\r")) - 1
 
 
 def _plain_words(problem: str, before: str, found: str) -> tuple[str, str | None]:
-    """Say *problem*, which was met at the character *found* after *before* in one line."""
+    """Return the message and hint for *problem* at the character *found*, with *before* to its left in the line."""
     if problem == "found character that cannot start any token":
         return f"no value can begin with '{found}'", "put it in quotes"
     if problem.startswith("mapping values") and ": " in before:
@@ -112,7 +118,7 @@ def _plain_words(problem: str, before: str, found: str) -> tuple[str, str | None
 
 
 def _tab_before(text: str, at: Any) -> Mark | None:
-    """Give the place of a tab where the reading stopped, or before that in the indentation."""
+    """Return the position of a tab where reading stopped or in the indentation of that line, or None."""
     start = at.index - at.column
     line = text[start : at.index + 1]
     blank = line[: len(line) - len(line.lstrip(" \t"))]

@@ -203,7 +203,7 @@ def _agreed(kept: Kept, mine: model.Plan, theirs: model.Plan) -> tuple[model.Pla
     Those of the run itself must be taken away by the very calls that this machine plans. What runs share may have been
     planned otherwise, by another version say: it is then left to others to take away.
     """
-    if mine.steps == theirs.steps:
+    if [s._replace(title="") for s in mine.steps] == [s._replace(title="") for s in theirs.steps]:
         return mine, frozenset()
     own, ids = {step.id: step for step in mine.steps}, {step.id for step in theirs.steps}
     if len(ids) < len(theirs.steps):
@@ -214,14 +214,19 @@ def _agreed(kept: Kept, mine: model.Plan, theirs: model.Plan) -> tuple[model.Pla
         hint = "use that version, and the settings of the machine that began it"
         raise Conflict(f"{what} ({__version__})", hint)
     steps = [_own_or_left(own.get(step.id), step) for step in theirs.steps]
-    elsewhere = frozenset(s.id for s in steps if s not in mine.steps) | (own.keys() - ids)
+    elsewhere = frozenset(s.id for s in steps if s != own.get(s.id)) | (own.keys() - ids)
     digest = model.digest(steps)
     return model.Plan(mine.provider, mine.run, digest, tuple(steps)), elsewhere
 
 
 def _own_or_left(mine: Step | None, theirs: Step) -> Step:
-    """Return the step as this machine plans it, or as one that is never called again nor taken back."""
-    if mine is not None and (mine == theirs or theirs.scope is Scope.RUN):
+    """Return the step as this machine plans it, or as one that is never called again nor taken back.
+
+    Only the calls count: another version of runspec may give the same call another title.
+    """
+    if mine is not None and (
+        theirs.scope is Scope.RUN or mine == theirs._replace(title=mine.title)
+    ):
         return mine
     return theirs._replace(scope=Scope.SITE, undo=None, settle_s=0.0)
 

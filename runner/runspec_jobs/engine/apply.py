@@ -1,7 +1,7 @@
-"""Carrying a plan out, and taking it back: one path for "we died" and "they did not answer".
+"""Carries out plans, and undoes them, so that a crash and a missing answer are handled in the same way.
 
-Every step is begun in the journal, called, and done in the journal. A step that is begun and
-not done is looked for before it is called again.
+The journal notes that a step begins before its request is sent, and that it is done afterwards. For a
+step that has begun and is not done, the service is first asked whether the resource exists.
 """
 
 from __future__ import annotations
@@ -30,30 +30,30 @@ from runspec_jobs.provider import (
 )
 from runspec_jobs.state.journal import Journal, RunState
 
-TRIES = 6  # of a call that was definitely refused for a reason that passes
+ATTEMPTS = 6  # to send a request that is refused with a transient error
 FIRST_PAUSE_S = 0.5
-LOOK_S = 0.2  # between two looks for what may have been made
-LONGEST_LOOK_S = 5.0  # at what takes minutes
-LONGEST_SETTLE_S = 2.0  # at what the next step waits for
-SETTLED_S = 900.0  # the longest that something new may take until it can be used
-CANCEL_S = 300.0  # the longest that cancel waits for the end
+LOOK_S = 0.2  # between two queries for a resource that may have been made
+LONGEST_LOOK_S = 5.0  # between two queries for something that takes minutes
+LONGEST_SETTLE_S = 2.0  # between two queries for something that the next step needs
+SETTLED_S = 900.0  # the longest time until a new resource can be used
+CANCEL_S = 300.0  # the longest time that cancel waits for the end of the run
 
 
 class ProgressReporter(Protocol):
-    """Who is told how it goes."""
+    """Receives the progress of a plan that is carried out."""
 
     def step(self, title: str) -> None:
-        """Called when a step begins."""
+        """Note that a step begins."""
 
     def progress(self, title: str) -> Progress:
-        """Called when a step moves bytes; gives what to call as they move."""
+        """Return the function to call with the number of bytes that a step has transferred."""
 
 
 @dataclass(frozen=True)
 class ApplyContext:
-    """What carrying out a plan needs: the client, this machine's folders, and somebody to tell.
+    """What carrying out a plan needs: the client, the mounted folders, and a reporter of progress.
 
-    *state* is what the store keeps of the run, so that another machine can adopt it.
+    *state* is written to the store, so that another machine can adopt the run.
     """
 
     client: Client
@@ -65,22 +65,21 @@ class ApplyContext:
 
 
 def make(plan: Plan, journal: Journal, hands: ApplyContext) -> None:
-    """Carry out what is left of *plan*.
+    """Carry out the steps of *plan* that are not done yet.
 
-    Raises UnknownOutcome when a call may or may not have been carried out; calling again is
-    safe. Raises RemoteError when a service refuses, and CredentialsError, before
-    anything else, when a secret cannot be read.
+    Raises UnknownOutcome if a request may or may not have been carried out; calling again is safe. Raises RemoteError
+    if a service refuses a request, and CredentialsError, before any request, if a secret cannot be read.
     """
     left = [step for step in plan.steps if step.id not in journal.memory.answers]
     for name in {name for step in left for name in marked(step.do.params, SECRET)}:
-        secrets.value(name)  # all can be read, before anything is made
+        secrets.value(name)  # check that all secrets can be read before anything is made
     keeps = next((s for s in plan.steps if s.scope is Scope.RUN and s.undo is not None), None)
     for step in left:
         _make(step, journal, hands, plan.run if step is keeps else None)
 
 
 def _make(step: Step, journal: Journal, hands: ApplyContext, kept: str | None) -> None:
-    """Carry out *step*, and have the store keep the state of the run *kept* before its call."""
+    """Carry out *step*; if *kept* names a run, write its state to the store before the request."""
     hands.tell.step(step.title)
     answer = _already(step, journal, hands)
     if answer is None:
@@ -92,14 +91,14 @@ def _make(step: Step, journal: Journal, hands: ApplyContext, kept: str | None) -
 
 
 def _already(step: Step, journal: Journal, hands: ApplyContext) -> Response | None:
-    """Look for what *step* makes: once if it is shared, and long enough if it may have been made."""
+    """Return the answer of *step* if its resource exists; ask once if it is shared, longer if the step had begun."""
     if step.id in journal.memory.begun:
         return _look(step, hands)
     return hands.client.find(step) if step.scope is Scope.SITE else None
 
 
 def _look(step: Step, hands: ApplyContext) -> Response | None:
-    """Ask for *step* until it is found or the service's lists must show it."""
+    """Ask for the resource of *step* until it is found, or until the service would certainly show it."""
     end = hands.clock() + step.settle_s
     while True:
         found = hands.client.find(step)
@@ -119,8 +118,8 @@ def _call(
         if found is not None:
             return found
         raise UnknownOutcome(
-            f"{step.title}: no answer, and nothing to be seen of it: {exc.message}",
-            "run the same command again: it looks first and makes nothing twice",
+            f"{step.title}: no answer, and the resource was not found: {exc.message}",
+            "run the same command again: it checks what exists, and makes nothing twice",
         ) from exc
     except RemoteError as exc:
         try:
@@ -133,10 +132,11 @@ def _call(
 def _made_elsewhere(
     step: Step, send: Callable[[], Response], refusal: RemoteError, hands: ApplyContext
 ) -> Response:
-    """Give what another machine has made of a *step* that was refused here. Raises the last refusal where nobody has.
+    """Return the answer of a *step* that was refused because another machine made the resource meanwhile.
 
-    Two machines that begin at once both find nothing, and the slower one is refused. What has the name and is not
-    found has just been made, or is being taken away: then both are tried until one of them goes through.
+    If two machines start at once, neither finds the resource, and the slower one is refused. If the name is taken but
+    the resource is not found, it is being made or deleted: then both requests are repeated until one of them succeeds.
+    Raises the last refusal if no other machine made the resource.
     """
     if step.scope is not Scope.SITE and not isinstance(refusal, AlreadyExists):
         raise refusal
@@ -146,7 +146,7 @@ def _made_elsewhere(
         if not isinstance(refusal, AlreadyExists) or hands.clock() > end:
             raise refusal
         if not told:
-            hands.tell.step(f"{step.title}: another machine is making it or taking it away; wait")
+            hands.tell.step(f"{step.title}: another machine is making or deleting it; waiting")
         told = True
         hands.sleep(next(looks))
         try:
@@ -157,9 +157,9 @@ def _made_elsewhere(
 
 
 def _patiently(send: Callable[[], Response], hands: ApplyContext) -> Response:
-    """Give what *send* gives, tried again while it is definitely refused for a reason that passes."""
+    """Return the result of *send*, which is called again, up to a limit, after transient errors."""
     pause_s = FIRST_PAUSE_S
-    for _ in range(TRIES - 1):
+    for _ in range(ATTEMPTS - 1):
         try:
             return send()
         except RemoteError as exc:
@@ -177,16 +177,16 @@ def _send(step: Step, request: Request, hands: ApplyContext, kept: str | None) -
     if not files:
         return hands.client.call(request)
     assert isinstance(hands.client, SupportsUpload), (
-        f"BUG: {step.id} has a file, its client cannot stage"
+        f"BUG: {step.id} has a file, but its client cannot upload"
     )
     bundle = hands.bundles[files[0]]()
     return hands.client.stage(request, bundle, hands.tell.progress(step.title))
 
 
 def ready(request: Request, answers: Mapping[str, Response]) -> Request:
-    """Give *request* with all that was not known while planning; not to be kept anywhere.
+    """Return *request* with the values that were unknown while planning, secrets too: never store the result.
 
-    Raises CredentialsError when a secret cannot be read.
+    Raises CredentialsError if a secret cannot be read.
     """
     known = {
         REF: answers_known(request, answers),
@@ -205,10 +205,10 @@ def _settle(step: Step, hands: ApplyContext) -> None:
 
 
 def cancel(plan: Plan, journal: Journal, hands: ApplyContext) -> Status:
-    """End every job of *plan*'s run and wait until all have; the wish is on the disk first.
+    """Cancel every job of *plan*'s run and wait until all have ended; the journal notes the request first.
 
-    A run that has ended is asked to end as well: something of it may be left. Raises UnknownOutcome when its jobs do
-    not end in time; calling again is safe.
+    A run that has ended is cancelled as well, because some of its jobs may be left. Raises UnknownOutcome if the jobs
+    do not end in time; calling again is safe.
     """
     if journal.memory.want == "run" and journal.memory.status is None:
         journal.add("want", want="cancel")
@@ -230,12 +230,12 @@ def cancel(plan: Plan, journal: Journal, hands: ApplyContext) -> Status:
 
 
 def abandon(journal: Journal, want: str) -> Status:
-    """End a run that began no step, *want* being "cancel" or "destroy": no service has heard of it.
+    """Cancel or destroy, as *want* says, a run of which no step has begun.
 
-    So nobody has to be asked, and no client is needed.
+    No service knows of it, so no client is needed.
     """
     memory = journal.memory
-    assert not memory.attempted, "BUG: something of the run may be there"
+    assert not memory.attempted, "BUG: resources of the run may exist"
     if memory.want not in ("destroy", want):
         journal.add("want", want=want)
     status = memory.status or Status(State.CANCELLED, "it had not started")
@@ -246,18 +246,18 @@ def abandon(journal: Journal, want: str) -> Status:
 
 
 def is_made(plan: Plan, memory: RunState) -> bool:
-    """Say whether every step of *plan* has been carried out."""
+    """Return whether every step of *plan* has been carried out."""
     return all(step.id in memory.answers for step in plan.steps)
 
 
 def note_end(journal: Journal, status: Status) -> None:
-    """Keep how the run ended: services forget."""
+    """Write the last status of a run to its journal, because services forget it."""
     if status.state.terminal and status.state is not State.GONE and journal.memory.status is None:
         journal.add("ended", state=status.state, reason=status.reason, exit_code=status.exit_code)
 
 
 def destroy(plan: Plan, journal: Journal, hands: ApplyContext) -> None:
-    """End *plan*'s run and take away all that it made for itself, the last thing first."""
+    """Cancel *plan*'s run and undo all steps that were made for it alone, the last one first."""
     if journal.memory.deleted:
         return
     if journal.memory.want != "destroy":
@@ -268,9 +268,9 @@ def destroy(plan: Plan, journal: Journal, hands: ApplyContext) -> None:
 
 
 def undo(steps: Sequence[Step], journal: Journal, hands: ApplyContext) -> None:
-    """Take back *steps*, the last first. What was begun and not done is looked for as well.
+    """Undo *steps*, the last one first.
 
-    So is what was refused: a part of it may be there.
+    For steps that have begun and are not done, or were refused, the service is asked what they made.
     """
     for step in reversed(steps):
         if step.undo is None or step.id in journal.memory.undone:
@@ -294,7 +294,7 @@ def _undo(
 ) -> None:
     hands.tell.step(f"undo: {title}")
     if any(ref.split(".")[0] not in answers for ref in marked(request.params, REF)):
-        return  # it was never made: what its undo would name does not exist
+        return  # the step was never made: a resource that its undo refers to does not exist
     try:
         _patiently(lambda: hands.client.call(ready(request, answers)), hands)
     except NoAnswer as exc:

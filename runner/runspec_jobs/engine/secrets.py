@@ -1,4 +1,4 @@
-"""Secrets: names until the last moment, read here and nowhere else."""
+"""Reads the values of secrets; all other modules handle only their names."""
 
 from __future__ import annotations
 
@@ -11,14 +11,16 @@ LOCAL_SOURCES = ("env", "file")
 
 
 def value(source: str) -> str:
-    """Give the secret that lives at *source*: `env:NAME` or `file:/path`.
+    """Return the value of the secret at *source*: `env:NAME` or `file:/path`.
 
-    The end of the last line of a file is not part of it. Raises CredentialsError, which names
+    The last line break of a file is not part of the value. Raises CredentialsError, whose message has
     the source and never the value.
     """
     found = _read(source)
     if "\0" in found:
-        raise CredentialsError(f"the secret {source} holds a NUL, which no variable can")
+        raise CredentialsError(
+            f"the secret {source} contains a NUL character, which no environment variable can"
+        )
     return found
 
 
@@ -36,4 +38,6 @@ def _read(source: str) -> str:
         except (OSError, UnicodeDecodeError) as exc:
             reason = getattr(exc, "strerror", None) or "it is not text"
             raise CredentialsError(f"the secret {source} cannot be read: {reason.lower()}") from exc
-    raise CredentialsError(f"nothing here can read a secret by '{kind}:'", "use env: or file:")
+    raise CredentialsError(
+        f"secrets cannot be read from '{kind}:' on this machine", "use env: or file:"
+    )

@@ -1,7 +1,7 @@
-"""A folder of this machine as a job gets it: its files, its digest, and what is read of it.
+"""Hashes a folder of this machine for upload to a job, and opens its files for the upload.
 
-Nothing is uploaded that was not meant to be: `walk` finds what is taken along, and what is handed
-out is checked against what was hashed.
+`folder_scan` finds the files. A file is checked against its hash while it is read for the upload, so
+that nothing is uploaded that the plan does not contain.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from runspec_jobs.provider import File, Progress, Source
 if TYPE_CHECKING:
     from _typeshed import WriteableBuffer
 
-TRIES = 4  # for a file that changes while it is read
+ATTEMPTS = 4  # to read a file that changes while it is read
 PAUSE_S = 0.25
 CHUNK_BYTES = MIB
 
@@ -38,33 +38,37 @@ class FolderBundle:
     folder: Path
     digest: str
     files: tuple[File, ...]
-    places: Mapping[str, str]  # where each file really lies in the folder, by its path
-    identity: tuple[int, int]  # of the folder, so that another in its place is seen
+    places: Mapping[
+        str, str
+    ]  # the path of each file in the folder after links are resolved, by its path
+    identity: tuple[
+        int, int
+    ]  # device and inode of the folder, to notice if another one replaces it
 
     @property
     def source(self) -> Source:
         return Source(self.digest, len(self.files), sum(file.bytes for file in self.files))
 
     def open(self, file: File) -> BinaryIO:
-        """Open one file; also raises Conflict when it is gone or its size has changed."""
+        """Open one file. Raises Conflict if it no longer exists or its size has changed."""
         with _changed(file.path), Opener(self.folder) as opener:
             if opener.identity != self.identity:
-                raise Conflict(f"{shown(str(self.folder))} is another folder now", AGAIN)
+                raise Conflict(f"{shown(str(self.folder))} was replaced by another folder", AGAIN)
             raw = io.FileIO(opener.open(self.places[file.path]))
         return io.BufferedReader(_Checked(raw, file), CHUNK_BYTES)
 
 
 def bundle(folder: Path, *, progress: Progress | None = None) -> FolderBundle:
-    """Hash all that *folder* holds for a job; *progress* is told the bytes read and in all.
+    """Hash the files of *folder*; *progress* is called with the bytes read so far and the total.
 
-    The digest depends on paths, contents and executable bits alone. Raises BundleError with
-    everything that stands in the way.
+    The digest depends only on paths, contents and executable bits. Raises BundleError with every
+    problem that prevents the upload.
     """
     with opened(folder) as opener:
         walk = Walk(opener, os.path.realpath(folder))
         walk.run()
         walk.complain()
-        opener.folder("")  # nothing stays open: what the walk saw is looked for anew
+        opener.folder("")  # close the subfolders: hashing looks up each path again
         files = _hashed(walk, progress)
         walk.complain()
         return FolderBundle(
@@ -76,16 +80,16 @@ def bundle(folder: Path, *, progress: Progress | None = None) -> FolderBundle:
         )
 
 
-# --- hashing, and reading what was hashed ---
+# --- hashing files, and reading them again for the upload ---
 
 
 class _Unsteady(Exception):
-    """A file was written to during every try to read it."""
+    """A file changed during every attempt to read it."""
 
 
 @dataclass
 class _Meter:
-    """Tells *progress* how far reading is, at most once for each MiB and at the end."""
+    """Calls *progress* with the number of bytes read, at most once for each MiB and at the end."""
 
     progress: Progress | None
     total: int
@@ -114,7 +118,7 @@ def _hashed(walk: Walk, progress: Progress | None) -> tuple[File, ...]:
 
 
 def _hash(opener: Opener, found: Found, meter: _Meter) -> File:
-    for _ in range(TRIES):
+    for _ in range(ATTEMPTS):
         with io.FileIO(opener.open(found.place)) as file:
             before = os.fstat(file.fileno())
             size, sha256 = _read(file, before.st_size, meter)
@@ -126,7 +130,7 @@ def _hash(opener: Opener, found: Found, meter: _Meter) -> File:
 
 
 def _read(file: io.FileIO, expected: int, meter: _Meter) -> tuple[int, str]:
-    """Give size and sha256, reading no more than one chunk above *expected* of a growing file."""
+    """Return size and SHA-256; of a growing file, read at most one chunk more than *expected* bytes."""
     size, sha256 = 0, hashlib.sha256()
     while size <= expected and (data := file.read(CHUNK_BYTES)):
         size += len(data)
@@ -136,7 +140,7 @@ def _read(file: io.FileIO, expected: int, meter: _Meter) -> tuple[int, str]:
 
 
 def _digest(files: Iterable[File]) -> str:
-    """Give the digest of the list of *files*; NUL ends a path, which cannot hold one."""
+    """Return the digest of the list of *files*; each path ends with NUL, which no path contains."""
     sha256 = hashlib.sha256(b"runspec.bundle/v1\n")
     for file in files:
         kind = "x" if file.executable else "-"
@@ -154,9 +158,9 @@ def _changed(path: str) -> Iterator[None]:
 
 
 class _Checked(io.RawIOBase):
-    """Reads *raw*, the content of *file*, and raises Conflict where it is not what was hashed.
+    """Reads *raw*, the content of *file*, and raises Conflict if it differs from what was hashed.
 
-    Whoever reads exactly as many bytes as it should have, is told before the last of them.
+    A reader that reads exactly the expected number of bytes gets the error before the last of them.
     """
 
     def __init__(self, raw: io.FileIO, file: File) -> None:

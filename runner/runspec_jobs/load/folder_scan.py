@@ -1,8 +1,8 @@
-"""Walking over a folder that a job mounts: what is taken along, and what stands in the way.
+"""Finds the files of a mounted folder that are uploaded, and the problems that prevent the upload.
 
-Links are followed only to files inside the folder, what looks like a secret is refused, and every
-file is opened name after name below the folder, so that a name swapped for a link in the meantime
-leads nowhere.
+Links are followed only to files inside the folder, and files that look like secrets are refused. The
+path of each file is opened one folder at a time without following links, so that a folder that is
+replaced by a link in the meantime is not followed.
 """
 
 from __future__ import annotations
@@ -26,42 +26,50 @@ MIB = 1024**2
 GIB = 1024**3
 MAX_FILES = 100_000
 MAX_BYTES = 10 * GIB
-MAX_DEPTH = 100  # one open descriptor for each
-MAX_PATH_BYTES = 3_000  # with the mount's target before it, below the 4,096 of Linux
+MAX_DEPTH = 100  # each level needs an open file descriptor
+MAX_PATH_BYTES = 3_000  # with the target of the mount before it, it stays below the 4,096 of Linux
 MAX_IGNORE_BYTES = MIB
-MAX_NAMED = 20  # names in one complaint
+MAX_NAMED = 20  # names in one message
 
 OPEN_FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
-OPEN_FILE = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC  # a FIFO must not hang us
+OPEN_FILE = (
+    os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+)  # opening a FIFO must not block
 SWAPPED = (errno.ELOOP, errno.ENOTDIR, errno.ENOENT, errno.ENXIO)
 
 LIST_IT = f"list them in {IGNORE}"
 
 
 class Trouble(Enum):
-    """Why something cannot be taken along, and what to do about it."""
+    """The reasons why a file cannot be uploaded, each with a message and a hint."""
 
     SECRET = (
         "these look like secrets",
-        f"name them under secrets: instead, or allow each by a line '!NAME' in {IGNORE}",
+        f"pass them under secrets: instead, or permit each by a line '!NAME' in {IGNORE}",
     )
     OUTSIDE = ("links that leave the folder", f"copy what they point to into it, or {LIST_IT}")
-    NOWHERE = ("links that point nowhere", f"remove them, or {LIST_IT}")
+    NOWHERE = ("broken links", f"remove them, or {LIST_IT}")
     TO_FOLDER = ("links to folders", f"put the folders in their place, or {LIST_IT}")
-    TO_LEFT_OUT = ("links to what is left out", f"put the files in their place, or {LIST_IT}")
-    SPECIAL = ("neither files nor folders", f"remove them, or {LIST_IT}")
-    UNREADABLE = ("these cannot be read", f"chmod u+r makes them readable; or {LIST_IT}")
+    TO_LEFT_OUT = (
+        "links to files that are left out",
+        f"put the files in their place, or {LIST_IT}",
+    )
+    SPECIAL = ("these are neither files nor folders", f"remove them, or {LIST_IT}")
+    UNREADABLE = ("these cannot be read", f"make them readable with chmod u+r, or {LIST_IT}")
     NAME = ("names that are not UTF-8", f"rename them, or {LIST_IT} with ? for such bytes")
     DEEP = (
         f"paths of more than {MAX_PATH_BYTES:,} bytes or {MAX_DEPTH} folders",
         f"move them up, or {LIST_IT}",
     )
     CHANGED = ("these change while they are read", f"wait until they are written, or {LIST_IT}")
-    IGNORE_FILE = ("no regular UTF-8 files of 1 MiB at most", "write a pattern on each line")
+    IGNORE_FILE = (
+        "these are not regular UTF-8 files of at most 1 MiB",
+        "write a pattern on each line",
+    )
 
 
 class BundleError(UsageError):
-    """A folder that cannot be taken along; *problems* are all reasons, each with its hint."""
+    """A folder cannot be uploaded; *problems* are all reasons, each with its hint."""
 
     def __init__(self, problems: Sequence[tuple[str, str | None]]) -> None:
         what, hint = problems[0]
@@ -79,9 +87,9 @@ def _escaped(character: str) -> str:
 
 
 class Opener:
-    """Opens what lies below one folder, name after name, never through a link.
+    """Opens files below one folder, one part of the path at a time, and never follows a link.
 
-    The folders on the way to the last one stay open, so that neighbours cost one call each.
+    The folders of the last path stay open, so that opening another file in the same folder takes one call.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -98,7 +106,7 @@ class Opener:
             os.close(fd)
 
     def folder(self, path: str) -> int:
-        """Give a descriptor of the folder *path*, good until the next call; "" is the top."""
+        """Return a descriptor of the folder *path*, valid until the next call; "" is the top folder."""
         names = path.split("/") if path else []
         pairs = zip(self._names, names, strict=False)
         common = sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], pairs))
@@ -111,7 +119,7 @@ class Opener:
         return self._fds[-1]
 
     def open(self, path: str) -> int:
-        """Open the regular file *path* for reading; the descriptor is the caller's."""
+        """Open the regular file *path* for reading; the caller closes the descriptor."""
         folder, _, name = path.rpartition("/")
         fd = os.open(name, OPEN_FILE, dir_fd=self.folder(folder))
         if not stat.S_ISREG(os.fstat(fd).st_mode):
@@ -132,7 +140,7 @@ _Folder = tuple[str, Verdict]
 
 @dataclass
 class Walk:
-    """Finds what is taken along from the folder of *opener*, which really lies at *real*."""
+    """Finds the files to upload in the folder of *opener*, whose path without links is *real*."""
 
     opener: Opener
     real: str
@@ -164,7 +172,7 @@ class Walk:
             self.trouble(Trouble.UNREADABLE, path, (exc.strerror or str(exc)).lower())
 
     def complain(self) -> None:
-        """Raise BundleError when anything is in the way."""
+        """Raise BundleError if there are any problems."""
         kinds = [kind for kind in Trouble if kind in self.troubles]
         problems: list[tuple[str, str | None]] = [
             (_complaint(kind, self.troubles[kind]), kind.value[1]) for kind in kinds

@@ -1,10 +1,10 @@
-"""Which names of a folder are left out and which look like secrets.
+"""Decides by name which files of a folder are not uploaded, and which look like secrets.
 
-Left out are the caches and checkouts of `LEFT_OUT` and what `.gitignore` and then `.runspecignore`
-at the top of the folder name, by the rules of https://git-scm.com/docs/gitignore.
+The names in `LEFT_OUT`, such as caches and `.git`, are not uploaded, nor are those that match `.gitignore` and then
+`.runspecignore` at the top of the folder, by the rules of https://git-scm.com/docs/gitignore.
 
-The patterns are read here, and not by pathspec, because pathspec 1.1.1 reads them otherwise than git. Of 1,000 drawn
-lists of plain patterns it judges 79 differently, and these rules none. It raises on `!` and `[z-a]`, does not know
+The patterns are matched here, and not by pathspec, because pathspec 1.1.1 differs from git. Of 1,000 random lists of
+plain patterns it decided 79 unlike git, and this module none. It raises on `!` and `[z-a]`, does not support
 `[[:digit:]]`, lets `[!x]` match a slash, and needs nine seconds for a pattern of five stars and a name of 240 bytes.
 """
 
@@ -40,7 +40,7 @@ _SECRET, _NOT_SECRET = _any_of(SECRET_FILES), _any_of(NOT_SECRET)
 
 
 def looks_secret(name: str, *, folder: bool) -> bool:
-    """Say whether a file or folder called *name* usually holds credentials.
+    """Return whether a file or folder called *name* usually holds credentials.
 
     >>> looks_secret("id_ed25519", folder=False), looks_secret("id_ed25519.pub", folder=False)
     (True, False)
@@ -69,7 +69,10 @@ _MEMBER = re.compile(
 )
 _SPECIAL = re.compile(r"[*?\[\\].*", re.DOTALL)
 _GLOBS = {"folders": "(?:.*/)?", "all": ".*", "some": "[^/]*", "one": "[^/]"}
-_FAR = {"folders": "(?:.*?/)??", "all": ".*?"}  # gaps that go over folders, as short as they can be
+_FAR = {
+    "folders": "(?:.*?/)??",
+    "all": ".*?",
+}  # wildcards that match across folders, as short as possible
 _KINDS = {
     "alnum": "0-9A-Za-z",
     "alpha": "A-Za-z",
@@ -89,7 +92,7 @@ _NEVER = "(?!)"
 
 @dataclass(frozen=True)
 class Rule:
-    """One line of an ignore file. *allows* says that it names what may be taken though secret."""
+    """One line of an ignore file. *allows* is true if it may permit files that look like secrets."""
 
     pattern: re.Pattern[str]
     by_name: bool
@@ -104,7 +107,7 @@ class Rule:
 
 
 def rules(text: str, *, ours: bool) -> tuple[Rule, ...]:
-    """Read an ignore file; only in *ours* may a line allow what looks secret."""
+    """Parse an ignore file; only in runspec's own (*ours*) may a line permit files that look like secrets."""
     lines = (line.removesuffix("\r") for line in text.removeprefix("\ufeff").split("\n"))
     kept = (_without_trailing_spaces(line) for line in lines if not line.startswith("#"))
     return tuple(_rule(line, ours=ours) for line in kept if line)
@@ -125,21 +128,23 @@ def _rule(line: str, *, ours: bool) -> Rule:
 
 
 def _regex(glob: str) -> str:
-    """Return the regular expression of a glob, which takes no longer than the name is long for each gap.
+    """Return the regular expression of a glob, which matches in linear time for each of its wildcards.
 
-    Where another gap of at least the same reach follows, the first place that fits is as good as any later one: an
-    atomic group keeps it, so that a line of many stars cannot take for ever.
+    If another wildcard of at least the same reach follows, the first match of a part is as good as any later one. An
+    atomic group keeps the first match, so that a pattern with many stars does not take exponential time.
     """
     parts: list[str] = []
-    gaps: list[str] = []  # before each of *parts* but the first
-    literal = _SPECIAL.sub("", glob)  # git compares it first: "**" after it begins a pattern
+    gaps: list[str] = []  # the wildcard before each of *parts* but the first
+    literal = _SPECIAL.sub(
+        "", glob
+    )  # git compares the literal prefix first: a "**" after it counts as the start of a pattern
     glob = glob.removeprefix(literal)
     inner = [("plain", re.escape(literal))]
     at = 0
     while at < len(glob):
         token = _TOKEN.match(glob, at)
         if token is None:
-            return _NEVER  # as git has it: '[' without ']', or nothing after a backslash
+            return _NEVER  # as in git, '[' without ']' or a final backslash matches nothing
         at = token.end()
         if token.lastgroup in _FAR:
             parts.append(_joined(inner))
@@ -154,7 +159,7 @@ def _regex(glob: str) -> str:
 
 
 def _joined(tokens: list[tuple[str, str]]) -> str:
-    """Join what stands between two gaps over folders; gaps within names are all but the last atomic."""
+    """Join the parts between two wildcards across folders; all wildcards within names but the last become atomic."""
     chunks = [""]
     for kind, part in tokens:
         if kind == "some":
@@ -188,22 +193,22 @@ def _members(text: str, *, negated: bool) -> str:
 
 
 class Verdict(Enum):
-    """What becomes of a file or folder, by its name and the ignore files."""
+    """The decision about a file or folder, by its name and the ignore files."""
 
     TAKEN = auto()
-    ALLOWED = auto()  # it looks secret, and is named by a line with "!"
+    ALLOWED = auto()  # it looks like a secret, and a line with "!" permits it
     LEFT_OUT = auto()
     SECRET = auto()
 
 
 @dataclass(frozen=True)
 class IgnoreMatcher:
-    """Says what becomes of each name, given the *rules* of the ignore files in their order."""
+    """Decides about each name by the *rules* of the ignore files, in their order."""
 
     rules: tuple[Rule, ...] = ()
 
     def verdict(self, path: str, *, folder: bool, above: Verdict = Verdict.TAKEN) -> Verdict:
-        """Judge *path*, below a folder whose verdict was *above*."""
+        """Return the verdict on *path*, which is in a folder with the verdict *above*."""
         name = path.rsplit("/", 1)[-1]
         if name in LEFT_OUT or name.endswith(".pyc"):
             return Verdict.LEFT_OUT
@@ -218,7 +223,7 @@ class IgnoreMatcher:
         return Verdict.ALLOWED if allowed else Verdict.SECRET
 
     def verdict_from_top(self, path: str) -> Verdict:
-        """Judge the file *path* as a walk would that comes by all folders above it."""
+        """Return the verdict on the file *path* after those on all folders above it, as a walk would."""
         parts, verdict = path.split("/"), Verdict.TAKEN
         for depth in range(1, len(parts) + 1):
             here = "/".join(parts[:depth])

@@ -1,4 +1,4 @@
-"""From a job file to all that planning needs: spec, provider, options and facts."""
+"""Collects everything that planning needs for a job file: spec, provider, options and facts."""
 
 from __future__ import annotations
 
@@ -38,14 +38,16 @@ from runspec_jobs.spec.scaling import of_size, text_of_size
 
 MAX_REQUIREMENTS_BYTES = MIB
 
-Watch = Callable[[str], Progress]  # who is told of bytes being read, by title
+Watch = Callable[
+    [str], Progress
+]  # returns, for a title, the function that is called with the bytes read
 
 
 @dataclass(frozen=True)
 class PlanInputs:
-    """A spec with all that it takes to plan it; *bundles* give the content of its folders.
+    """A spec with everything that planning it needs; *bundles* opens the content of its folders.
 
-    *profile* is the file that its options come from, if there is one.
+    *profile* is the path of the profile in use, if there is one.
     """
 
     text: SourceFile
@@ -59,7 +61,7 @@ class PlanInputs:
 
 @dataclass(frozen=True)
 class ProfileInUse:
-    """The profile that counts for a folder, read once; without a *place* there is none."""
+    """The profile that applies to a folder; it is empty if *place* is None."""
 
     found: profile.Profile = field(default_factory=profile.Profile)
     place: paths.ProfilePlace | None = None
@@ -70,16 +72,16 @@ class ProfileInUse:
         return None if self.place is None else self.place.path
 
     def settings(self, name: str) -> Mapping[str, Any]:
-        """Give the settings of the provider *name*."""
+        """Return the settings of the provider *name*."""
         return self.found.providers.get(name, {})
 
 
 def gather(
     text: SourceFile, base: Path, watch: Watch, provider_name: str | None = None
 ) -> PlanInputs:
-    """Give the job in *text*, whose relative paths start from *base*, with all its facts.
+    """Return the job in *text*, whose relative paths start from *base*, with all its facts.
 
-    Raises Wrong with every problem found, Unavailable when the provider is not installed.
+    Raises InvalidSpec with every problem found, and Unavailable if the provider is not installed.
     """
     spec = spec_in(text)
     if provider_name:
@@ -114,13 +116,13 @@ def gather(
 
 
 def _early(provider: Provider, spec: Spec, options: Options) -> list[Problem]:
-    """Give the errors that can be told before a survey runs any command."""
+    """Return the errors that can be found before the provider asks its service."""
     found = source.checked(provider, spec, Facts(options, complete=False))
     return [problem for problem in found if problem.severity == "error"]
 
 
 def at_size(found: PlanInputs, size: int) -> PlanInputs:
-    """Give *found* for *size* nodes, with the text that a run of it keeps."""
+    """Return *found* for *size* nodes, with the text of the spec for the record of its run."""
     assert found.text.document is not None, "BUG: a job without a document"
     spec = of_size(found.spec, size)
     data = text_of_size(found.text.document.value, size)
@@ -136,7 +138,7 @@ def _given(bundle: FolderBundle) -> Bundle:
 
 
 def spec_in(text: SourceFile) -> Spec:
-    """Give the spec that *text* holds. Raises Wrong with all that is wrong with it."""
+    """Return the spec in *text*. Raises InvalidSpec with all problems in it."""
     if text.document is not None:
         spec, problems = validate.spec(text.document)
         text.complain(problems)
@@ -156,7 +158,7 @@ def _provider(text: SourceFile, spec: Spec, named: str | None) -> Provider:
 
 
 def profile_in_use(folder: Path) -> ProfileInUse:
-    """Read the profile that counts for *folder*. Raises Wrong with all that is wrong with it."""
+    """Read the profile that applies to *folder*. Raises InvalidSpec with all problems in it."""
     place = paths.find_profile(folder)
     if place is None:
         return ProfileInUse()
@@ -167,9 +169,9 @@ def profile_in_use(folder: Path) -> ProfileInUse:
 def settings(
     text: SourceFile, own: ProfileInUse, spec: Spec, provider: Provider
 ) -> tuple[Options | None, list[SourceFile]]:
-    """Give the options, and the texts that hold what is wrong with them.
+    """Return the options, and the files to which their problems were added.
 
-    Raises UntrustedProfile where the profile sets what the user has yet to trust it with.
+    Raises UntrustedProfile if the profile has settings that need the user's trust.
     """
     options, in_spec, in_profile = profile.options(
         provider.options_model, spec.provider, spec, own.found
@@ -185,7 +187,7 @@ def settings(
 
 
 def demand_trust(own: ProfileInUse, provider: Provider) -> None:
-    """Raise UntrustedProfile where *own* sets what only the user may set, and the user has not trusted it."""
+    """Raise UntrustedProfile if *own* has settings that only the user may set, and the user has not trusted it."""
     if own.place is None or own.text is None or own.place.own:
         return
     at = ("providers", provider.name)
@@ -198,14 +200,14 @@ def demand_trust(own: ProfileInUse, provider: Provider) -> None:
     what = (
         f"{listed(names)} count{'s' * (len(names) == 1)} only in a profile that you trust{changed}"
     )
-    hint = f"read it; to trust it as it is: runspec trust {shlex.quote(where)}"
+    hint = f"read the file; if you trust it, run: runspec trust {shlex.quote(where)}"
     private = any(profile.is_private(str(part)) for part in found[0])
     own.text.complain([Problem(found[0], what, hint, at="key", private=private)])
     raise UntrustedProfile(own.text)
 
 
 def listed(words: Sequence[str]) -> str:
-    """Give *words* as a list for a person.
+    """Return *words* joined as in an English sentence.
 
     >>> listed(["a"]), listed(["a", "b", "c"])
     ('a', 'a, b and c')
@@ -214,7 +216,7 @@ def listed(words: Sequence[str]) -> str:
 
 
 def profile_in(settings: SourceFile) -> profile.Profile:
-    """Give the profile that *settings* hold. Raises Wrong with all that is wrong with it."""
+    """Return the profile in *settings*. Raises InvalidSpec with all problems in it."""
     if settings.document is not None:
         found, problems = profile.read(settings.document.value)
         settings.complain(problems)
@@ -224,7 +226,7 @@ def profile_in(settings: SourceFile) -> profile.Profile:
 
 
 def _requirements(spec: Spec, base: Path) -> tuple[tuple[str, ...], list[Problem]]:
-    """Give the lines of the requirements, from their file when they are in one."""
+    """Return the requirements, which are in the spec or in a file, and the problems in them."""
     named = spec.container.requirements
     where = ("container", "requirements")
     try:
@@ -242,11 +244,11 @@ def _requirements(spec: Spec, base: Path) -> tuple[tuple[str, ...], list[Problem
 
 
 class NotOfCheckout(UsageError):
-    """A file that a job file names, and that its author did not bring along."""
+    """A job file names a file outside of its checkout."""
 
 
 def _beside(base: Path, named: str) -> str:
-    """Return the text of the file *named* of the checkout around *base*; neither `..` nor a link leads out of it."""
+    """Return the text of the file *named* in the checkout around *base*; raise NotOfCheckout if it is outside of it."""
     top = paths.checkout(base)
     real = (base / named).resolve()
     if not real.is_relative_to(top):
@@ -274,20 +276,20 @@ def _bundles(spec: Spec, base: Path, watch: Watch) -> tuple[dict[str, FolderBund
 
 
 def _led_away(i: int, source: str, base: Path) -> list[Problem]:
-    """Give a note where links lead the folder of a mount out of the checkout, which its source does not show."""
+    """Return a note if the source of a mount is a link to a folder outside of the checkout."""
     if source.startswith(("/", "~")):
         return []
     written = os.path.normpath(base.resolve() / source)
     real = os.path.realpath(base / source)
     if real == written or Path(real).is_relative_to(paths.checkout(base)):
         return []
-    what = f"{source} is, by a link, {real}, which is uploaded"
+    what = f"{source} is a link to {real}, which is uploaded"
     return [Problem(("mounts", i, "source"), what, severity="note")]
 
 
 def open_bundle(source: str, base: Path, watch: Watch) -> FolderBundle:
-    """Read and hash the folder that a mount's *source* names.
+    """Read and hash the folder at a mount's *source*.
 
-    Raises BundleError when it holds what must not be uploaded, or is no folder.
+    Raises BundleError if it is not a folder, or contains files that must not be uploaded.
     """
     return bundle(base / Path(source).expanduser(), progress=watch(f"read {source}"))

@@ -1,4 +1,4 @@
-"""The profile: settings that belong to an account and not to a job, by provider name."""
+"""The profile: the settings of the user's accounts, by name of the provider."""
 
 from __future__ import annotations
 
@@ -30,10 +30,10 @@ class Profile(Model):
 def options(
     kind: type[Options], name: str, spec: Spec, profile: Profile, *, complete: bool = True
 ) -> tuple[Options | None, list[Problem], list[Problem]]:
-    """Give the options for *spec* on the provider *name*: its own settings over its pool's over the profile's.
+    """Return the options for *spec* on the provider *name*, the problems of the spec, and those of the profile.
 
-    Also gives the problems of the spec and those of the profile, each with its path there. Where the profile
-    is not *complete*, a pool may be one that it does not know.
+    Settings of the spec override those of its pool, which override those of the profile. Each problem has its path
+    in the spec or in the profile. A pool that the profile lacks is a problem only if the profile is *complete*.
     """
     own, common = spec.providers.get(name, {}), profile.providers.get(name, {})
     at = ("providers", name)
@@ -56,7 +56,7 @@ def options(
 
 
 def of_user_alone(kind: type[Options], settings: Mapping[str, Any], at: Path) -> list[Path]:
-    """Give the path of everything in *settings* of a provider, its pools too, that only the user may set."""
+    """Return the paths of all values in *settings* of a provider and its pools that only the user may set."""
     found = list(of_user(kind, settings, at))
     for name, pool in _pools(settings).items():
         found += of_user(kind, pool, (*at, "pools", name))
@@ -74,19 +74,19 @@ def _belongs_to_a_profile(path: Path) -> Problem:
 
 
 def is_private(name: str) -> bool:
-    """Say whether the value of the setting *name* may be a secret, put where only its place belongs."""
+    """Return whether the setting *name* may hold a secret by mistake, instead of the place of a secret."""
     return any(word in name.lower() for word in PRIVATE)
 
 
 def drawn(settings: Mapping[str, Any], pool: str | None) -> dict[str, Any]:
-    """Give *settings* of a provider as jobs of *pool* have them, without pools."""
+    """Return *settings* of a provider as they apply to jobs in *pool*, without the key `pools`."""
     found = {**settings, **_pools(settings).get(pool or "", {})}
     found.pop("pools", None)
     return found
 
 
 def _pools(settings: Mapping[str, Any]) -> Mapping[str, Mapping[str, Any]]:
-    """Give the pools in *settings*; what has another shape is told of by their model."""
+    """Return the pools in *settings*; values of a wrong type are skipped, since validation reports them."""
     pools = settings.get("pools", {})
     if not isinstance(pools, Mapping):
         return {}
@@ -96,9 +96,9 @@ def _pools(settings: Mapping[str, Any]) -> Mapping[str, Mapping[str, Any]]:
 def _of_pool(
     kind: type[Options], others: Mapping[str, Any], at: Path, settings: Mapping[str, Any]
 ) -> list[Problem]:
-    """Give what is wrong with the *settings* of a pool, among the *others* of its provider."""
+    """Return the problems of the *settings* of a pool, which override the *others* of its provider."""
     if "pools" in settings:
-        return [Problem((*at, "pools"), "a pool has no pools", "take it away", at="key")]
+        return [Problem((*at, "pools"), "a pool cannot contain pools", "remove it", at="key")]
     _, problems = model(kind, {**others, **settings})
     return [p._replace(path=(*at, *p.path)) for p in problems if p.path and p.path[0] in settings]
 
@@ -112,5 +112,5 @@ def _no_pool(provider: str, name: str, pools: Mapping[str, Any]) -> Problem:
 
 
 def read(value: Value) -> tuple[Profile | None, list[Problem]]:
-    """Give the profile in *value*, or None, and what is wrong with it."""
+    """Return the profile in *value*, or None, and all problems in it."""
     return model(Profile, value)

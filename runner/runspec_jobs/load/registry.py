@@ -14,7 +14,7 @@ from runspec_jobs.errors import Conflict, Lacking, Unavailable
 from runspec_jobs.provider import Provider
 
 GROUP = "runspec.providers"
-# Providers that runspec knows of and that come with later versions.
+# Providers that later versions of runspec will contain.
 EXPECTED: tuple[str, ...] = ()
 
 EntryPoint = importlib.metadata.EntryPoint
@@ -26,30 +26,30 @@ def entry_points() -> tuple[EntryPoint, ...]:
 
 @cache
 def installed() -> Mapping[str, EntryPoint]:
-    """Give the entry point of every provider by name.
+    """Return the entry points of all installed providers by name.
 
-    Raises Conflict when two packages bring the same name; both are named.
+    Raises Conflict if two packages have a provider of the same name.
     """
     found: dict[str, EntryPoint] = {}
     for point in entry_points():
         other = found.setdefault(point.name, point)
         if other.value != point.value:
             raise Conflict(
-                f"two packages bring a provider '{point.name}': {package(other)} and {package(point)}",
+                f"two packages have a provider '{point.name}': {package(other)} and {package(point)}",
                 "uninstall one of them",
             )
     return dict(sorted(found.items()))
 
 
 def package(point: EntryPoint) -> str:
-    """Give the name of the package that brings *point*, as pip knows it."""
+    """Return the name and version of the package that contains *point*, as pip shows them."""
     return f"{point.dist.name} {point.dist.version}" if point.dist else point.value
 
 
 def load(name: str) -> Provider:
-    """Give the provider called *name*.
+    """Return the provider called *name*.
 
-    Raises Unavailable, saying what there is, when it is not installed or does not import.
+    Raises Unavailable if it is not installed, with the names of those that are, or if it cannot be imported.
     """
     point = installed().get(name)
     if point is None:
@@ -59,17 +59,17 @@ def load(name: str) -> Provider:
             provider: Provider = point.load()
     except Lacking:
         raise
-    except Exception as exc:  # whatever a stranger's package raises when it is loaded
-        what = f"the provider '{name}' of {package(point)} does not load: {exc}"
+    except Exception as exc:  # a third-party package may raise anything when it is loaded
+        what = f"the provider '{name}' of {package(point)} cannot be loaded: {exc}"
         raise Unavailable(what, "reinstall that package") from exc
     if provider.name != name:
         what = f"{package(point)} registers '{provider.name}' as '{name}'"
-        raise Unavailable(what, "mend the entry point of that package")
+        raise Unavailable(what, "correct the entry point of that package")
     return provider
 
 
 def misspelt(name: str) -> str | None:
-    """Give the hint where *name* is all but a name that is known; a package may bring one that is like one in part.
+    """Return a hint if *name* is almost the name of a known provider, or None; other packages may have similar names.
 
     >>> misspelt("locl"), misspelt("gcp-batch")
     ("did you mean 'local'?", None)
@@ -79,23 +79,23 @@ def misspelt(name: str) -> str | None:
 
 
 def missing(name: str) -> tuple[str, str]:
-    """Give what to say, and what to do, when the provider *name* is not installed."""
+    """Return the message and the hint for a provider *name* that is not installed."""
     here = ", ".join(installed())
     if name in EXPECTED:
-        return f"the provider '{name}' is not there yet", f"there are: {here}"
+        return f"the provider '{name}' does not exist yet", f"installed providers: {here}"
     near = did_you_mean(name, [*installed(), *EXPECTED])
     return (
         f"the provider '{name}' is not installed",
-        near or f"install the package that brings it; there are: {here}",
+        near or f"install the package that contains it; installed providers: {here}",
     )
 
 
 @contextlib.contextmanager
 def extras() -> Iterator[None]:
-    """Raise Lacking, with the extra to install, where a provider cannot import what it needs.
+    """Raise Lacking, with the extra to install, if a provider cannot import a library.
 
-    Providers import the libraries of their service when they connect, so an installation without an extra is found
-    late, and anywhere. An import that fails elsewhere, or of a provider's own module, is a bug and stays one.
+    Providers import the libraries of their service when they connect, so a missing extra is noticed late, and in any
+    command. A failed import outside of providers, or of a provider's own module, is a bug, and its error is kept.
     """
     try:
         yield
@@ -107,14 +107,14 @@ def extras() -> Iterator[None]:
 
 
 def _lacking(exc: ImportError) -> Lacking | None:
-    """Return what to say about *exc*; None where no provider, but runspec or a provider's own module is at fault."""
+    """Return the error that replaces *exc*, or None if the missing module belongs to runspec or to a provider."""
     frames = traceback.walk_tb(exc.__traceback__)
     modules = [str(frame.f_globals.get("__name__")) for frame, _ in frames]
     for point in sorted(installed().values(), key=lambda point: -len(point.module)):
         package = point.module.partition(".")[0]
         within = any(f"{name}.".startswith(f"{point.module}.") for name in modules)
         if within and point.dist and (exc.name or "").partition(".")[0] not in (package, "runspec"):
-            what = f"the provider '{point.name}' cannot import what it needs: {exc}"
+            what = f"the provider '{point.name}' cannot import a library: {exc}"
             return Lacking(
                 what, f"pip install {_with_extra(point.dist, exc.name or '', point.name)}"
             )
@@ -122,9 +122,9 @@ def _lacking(exc: ImportError) -> Lacking | None:
 
 
 def _with_extra(dist: importlib.metadata.Distribution, module: str, provider: str) -> str:
-    """Return *dist* in the words of pip, with the extra that brings *module* to *provider*.
+    """Return the requirement for pip that installs *dist* with the extra that contains *module*.
 
-    Of several extras the one that the provider is named after is taken, or else the smallest.
+    If several extras contain it, an extra that the name of *provider* contains is preferred, then the smallest.
     """
     extras = _extras(dist)
     like = re.sub(r"[._]", "-", module.lower()) + "-"
@@ -140,7 +140,7 @@ def _with_extra(dist: importlib.metadata.Distribution, module: str, provider: st
 
 
 def _extras(dist: importlib.metadata.Distribution) -> dict[str, list[str]]:
-    """Return the packages that each extra of *dist* asks for."""
+    """Return the packages that each extra of *dist* requires."""
     found: dict[str, list[str]] = {}
     for text in dist.requires or ():
         named = re.match(r"[\w.-]+", text)

@@ -1,4 +1,4 @@
-"""From a file to all that planning needs: spec, provider, options, facts, and every problem."""
+"""Reads files and checks them as specs, and collects every problem for the user."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from runspec_jobs.spec.scaling import sizes
 
 @dataclass
 class SourceFile:
-    """A file and what is wrong with it so far."""
+    """The content of a file, and the problems found in it so far."""
 
     name: str
     data: bytes
@@ -35,12 +35,12 @@ class SourceFile:
         return any(c.severity == "error" for c in self.complaints)
 
     def complain(self, problems: Iterable[Problem]) -> None:
-        assert self.document is not None, "BUG: problems of a text that could not be read"
+        assert self.document is not None, "BUG: a text that could not be parsed was checked"
         self.complaints += placed(self.name, self.document, problems)
 
 
 class InvalidSpec(UsageError):
-    """Files with errors in them; they carry their own complaints."""
+    """Some files have errors, which are in the `complaints` of each."""
 
     def __init__(self, *texts: SourceFile) -> None:
         count = sum(len(text.complaints) for text in texts)
@@ -49,19 +49,19 @@ class InvalidSpec(UsageError):
 
 
 class WrongProvider(InvalidSpec):
-    """A file that names a provider that is not here."""
+    """A file names a provider that is not installed."""
 
     exit_code = Unavailable.exit_code
 
 
 class UntrustedProfile(InvalidSpec):
-    """A profile of a checkout that sets what only the user may set, and was not trusted."""
+    """A profile in a checkout has settings that only the user may set, and the user has not trusted it."""
 
     exit_code = Untrusted.exit_code
 
 
 def read(name: str, data: bytes) -> SourceFile:
-    """Give *data* as a text with its document, or with what makes it unreadable."""
+    """Parse *data*, the content of the file *name*; the result has a document, or the syntax errors."""
     text = SourceFile(name, data)
     try:
         text.document = reader.read(data)
@@ -71,7 +71,7 @@ def read(name: str, data: bytes) -> SourceFile:
 
 
 def read_file(path: Path, name: str | None = None) -> SourceFile:
-    """Give the file at *path*. Raises UsageError when there is none."""
+    """Read and parse the file at *path*. Raises UsageError if it cannot be read."""
     try:
         data = _head(path, reader.TEXT_BYTES + 1)
     except OSError as exc:
@@ -80,9 +80,9 @@ def read_file(path: Path, name: str | None = None) -> SourceFile:
 
 
 def _head(path: Path, limit: int) -> bytes:
-    """Give the first *limit* bytes of a file, which may be endless: /dev/zero.
+    """Return the first *limit* bytes of a file, which may be endless, such as /dev/zero.
 
-    A read sets aside all that it was asked for, so most files are asked for little.
+    It reads in small parts, because each read allocates as many bytes as it asks for.
     """
     with open(path, "rb", buffering=0) as file:
         data = bytearray()
@@ -92,7 +92,7 @@ def _head(path: Path, limit: int) -> bytes:
 
 
 def validated(text: SourceFile) -> tuple[Spec | None, list[Problem]]:
-    """Check *text* as a spec by itself: no profile, no survey, nothing but what it says."""
+    """Check *text* as a spec without anything else: no profile is read and no service is asked."""
     if text.document is None:
         return None, []
     spec, problems = validate.spec(text.document)
@@ -113,6 +113,6 @@ def validated(text: SourceFile) -> tuple[Spec | None, list[Problem]]:
 
 
 def checked(provider: Provider, spec: Spec, facts: Facts) -> list[Problem]:
-    """Give what *provider* cannot do of *spec* at any of its sizes, each problem once."""
+    """Return the problems of *spec* on *provider* for all numbers of nodes in `scaling`, each problem once."""
     found = (p for one in sizes(spec) for p in provider.check(one, facts))
     return list(dict.fromkeys(found))

@@ -1,6 +1,6 @@
-"""Which profiles of checkouts the user has trusted: each by its absolute path and the digest of its bytes.
+"""The list of profiles in checkouts that the user trusts, each with its absolute path and the digest of its content.
 
-A file that moves or changes is not trusted any more, as with direnv's `allow`: https://direnv.net/man/direnv.1.html
+A file that is moved or changed is no longer trusted, as with direnv's `allow`: https://direnv.net/man/direnv.1.html
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ FILE = "trusted.json"
 
 
 def place(path: Path) -> str:
-    """Return the absolute path of the file *path*: of the folder as it really lies; the file may be a link."""
+    """Return the absolute path of the file *path*, with links in its folder resolved; the file itself may be a link."""
     return str(path.absolute().parent.resolve() / path.name)
 
 
@@ -28,23 +28,23 @@ def digest(data: bytes) -> str:
 
 
 def trusted() -> Mapping[str, str]:
-    """Return the digest of each file that is trusted, by path. Raises UsageError where the list is damaged."""
+    """Return the digest of each trusted file by path. Raises UsageError if the list is damaged."""
     path = paths.home() / FILE
     try:
         found = json.loads(path.read_bytes())
     except FileNotFoundError:
         return {}
     except (OSError, ValueError) as exc:
-        hint = "remove it, and trust again what you trust"
+        hint = "remove it, and run runspec trust again for each profile"
         raise UsageError(f"cannot read {path}, the list of trusted profiles", hint) from exc
     if not isinstance(found, dict):
-        hint = "remove it, and trust again what you trust"
-        raise UsageError(f"{path} is no list of trusted profiles", hint)
+        hint = "remove it, and run runspec trust again for each profile"
+        raise UsageError(f"{path} is not a list of trusted profiles", hint)
     return found
 
 
 def is_trusted(path: Path, data: bytes) -> bool:
-    """Say whether the file *path* was trusted when it held *data*."""
+    """Return whether the file *path* was trusted when it held *data*."""
     return trusted().get(place(path)) == digest(data)
 
 
@@ -55,21 +55,21 @@ def add(path: Path, data: bytes) -> None:
 
 
 def remove(path: Path) -> bool:
-    """Trust the file *path* no more; say whether it was trusted."""
+    """Stop trusting the file *path*; return whether it was trusted."""
     with _changed() as found:
         return found.pop(place(path), None) is not None
 
 
 @contextlib.contextmanager
 def _changed() -> Iterator[dict[str, str]]:
-    """Yield what is trusted, to be changed, and write it."""
+    """Yield the trusted files, and write them to disk after the caller has changed them."""
     folder = paths.home()
-    with atomic_io.told(folder):
+    with atomic_io.translate_os_errors(folder):
         atomic_io.make_folder(folder)
     with atomic_io.locked(folder / "trusted.lock", "another runspec trust"):
         found = dict(trusted())
         yield found
-        with atomic_io.told(folder / FILE):
+        with atomic_io.translate_os_errors(folder / FILE):
             atomic_io.write(
                 folder / FILE, json.dumps(found, indent=1, sort_keys=True).encode() + b"\n"
             )

@@ -1,1 +1,1 @@
-"""Following, saving, and measuring what jobs print."""
+"""The logs of jobs: follow them, save them, and read metrics from them."""

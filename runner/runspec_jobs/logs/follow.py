@@ -1,4 +1,4 @@
-"""What jobs print, followed on the screen."""
+"""Follows the logs of a run until it ends, and passes on each line as it appears."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from runspec_jobs.provider import Client, State, Status, Stream, SupportsLogs
 
 FIRST_PAUSE_S = 0.01
 LONGEST_PAUSE_S = 1.0
-STEADY_PAUSE_S = 0.1  # nobody sees that a line came so late
-# Looks cost the job its processor: pauses grow with the time that it has been followed, until they are steady.
+STEADY_PAUSE_S = 0.1  # a delay that readers do not notice
+# Reading logs takes processor time from a job on this machine, so pauses grow with the time followed, up to a limit.
 FOLLOWED_SHARE = 200
-QUIET_SHARE = 10  # an end is seen late by a tenth of how long nothing has been seen, at most
-STATE_SHARE = 10  # the state is asked for a tenth of the time at most,
-STATE_CAP_S = 2.0  # and again after so long at the latest, however long an answer takes
-BRIEFLY_S = 0.3  # that a pass over the logs waits for it: most answers come sooner
-LINE_BYTES = 1 << 20  # a longer line is given in parts
+QUIET_SHARE = 10  # after a silence, the end is noticed late by at most a tenth of the silence
+STATE_SHARE = 10  # a request for the state is followed by a pause of this many times its duration,
+STATE_CAP_S = 2.0  # but of this length at most
+BRIEFLY_S = 0.3  # how long each pass over the logs waits for the state: most answers take less
+LINE_BYTES = 1 << 20  # a longer line is yielded in parts
 
 Sleep = Callable[[float], None]
 Wanted = Callable[[Stream], bool]
@@ -28,9 +28,9 @@ Wanted = Callable[[Stream], bool]
 
 @dataclass
 class Line:
-    """One line of one node's log, without its end; or a part of a long one.
+    """One line of one node's log without its line break, or a part of a long line.
 
-    A part *continues* the line whose earlier part was given before, and has not *ended* where more of it may come.
+    *continues* is true if the part before it belongs to the same line, and *ended* is false if more of it may follow.
     """
 
     task: int
@@ -42,15 +42,15 @@ class Line:
 
 @dataclass
 class Reader:
-    """Reads one stream to lines: a line is given once, when its end has been seen or flushed."""
+    """Splits one stream into lines, and yields each once its line break was read, or when it is flushed."""
 
     stream: Stream
     position: str | None = None
     rest: bytearray = field(default_factory=bytearray)
-    within: bool = False  # a line of which parts were given
+    within: bool = False  # inside a line of which a part was yielded
 
     def lines(self) -> Iterator[Line]:
-        """Give the lines that are new; what follows the last end of line waits."""
+        """Yield the new lines; text after the last line break is kept for the next call."""
         while (chunk := self.stream.read(self.position)).data:
             self.position = chunk.position
             self.rest += chunk.data
@@ -75,7 +75,7 @@ class Reader:
 
 
 def whole_characters(data: bytes | bytearray) -> int:
-    """Give how many bytes of *data* are not of a character of UTF-8 whose end is still to come.
+    """Return the length of *data* without an incomplete UTF-8 character at its end.
 
     >>> whole_characters("aé".encode()), whole_characters("aé".encode()[:2])
     (3, 1)
@@ -91,7 +91,7 @@ def whole_characters(data: bytes | bytearray) -> int:
 
 
 def tail(client: Client) -> SupportsLogs:
-    """Give *client* as one that can read logs. Raises Unavailable when it cannot."""
+    """Return *client* as a client that can read logs. Raises Unavailable if it cannot."""
     if not isinstance(client, SupportsLogs):
         raise Unavailable("this provider cannot read logs")
     return client
@@ -111,16 +111,16 @@ def follow(
     clock: Callable[[], float] = time.monotonic,
     start: Start[Status] = in_thread,
 ) -> Status:
-    """Show every line of *run* until it has ended, then whatever is still there; give how it ended.
+    """Show every line of *run* until it has ended and all its logs are read; return its last status.
 
-    While the run waits, *waits* is told why, once for each reason. How the run stands is asked for beside the logs:
-    they do not wait for a slow answer. A service that ceases to answer is lived through, and *tell* hears of it once.
-    *answered* says that it is a service that has answered for this run already.
-    Raises TimedOut when the end does not come in *timeout_s*, or the rest of the logs cannot be read in that time.
+    While the run waits, *waits* is called with the reason, once for each. The state of the run is requested in another
+    thread, so that logs do not wait for a slow answer. If the service stops answering, *tell* is called once, and
+    following goes on when it answers again. *answered* is true if the service has answered for this run before.
+    Raises TimedOut if the run does not end in *timeout_s*, or the rest of its logs cannot be read in that time.
     """
     following = Following(client, run, show, wanted or every, Outage(tell, answered=answered))
     looks = Looks(following.look, start, clock)
-    started = seen = clock()  # when something was shown last
+    started = seen = clock()  # *seen* is the time when a line was last shown
     why = ""
 
     def wait_for_logs(pause_s: float) -> None:
@@ -148,7 +148,7 @@ def follow(
 
 
 class Looks:
-    """Looks at how a run stands, one after the other, each begun and then taken when its answer has come."""
+    """Requests the state of a run repeatedly, one request at a time, in the background."""
 
     def __init__(
         self, look: Callable[[], Status], start: Start[Status], clock: Callable[[], float]
@@ -158,7 +158,7 @@ class Looks:
         self._asked: Future[Status] | None = None
 
     def taken(self, outage: Outage) -> Status | None:
-        """Give what the last look has found, once; None while nothing new is known."""
+        """Return the result of the last request, once; return None while there is no new one."""
         if self._asked is None and self.clock() >= self._next_s:
             self._began_s = self.clock()
             self._asked = self.start(self._timed)
@@ -177,7 +177,7 @@ class Looks:
         return found
 
     def _timed(self) -> Status:
-        """Look, and note when the answer came: before anybody can see that it has."""
+        """Request the state, and note the time of the answer before other threads can see the answer."""
         try:
             return self.look()
         finally:
@@ -185,7 +185,7 @@ class Looks:
 
 
 class Following:
-    """Shows the lines of a run's streams as far as they can be read."""
+    """Shows the new lines in the log streams of a run."""
 
     def __init__(
         self,
@@ -201,25 +201,25 @@ class Following:
         self._readers: dict[tuple[int, int], Reader] = {}
 
     def look(self) -> Status:
-        """Give how the run stands; the streams that it has are known from then on, whatever becomes of the question."""
+        """Return the state of the run, and remember its log streams even if the request for the state fails."""
         self.streams = self.source.streams(self.run)
         return self.client.state(self.run)
 
     def read(self) -> int:
-        """Show what is new in every stream; give how many lines that were, as far as they came."""
+        """Show the new lines in every stream; return their number, even if the service stopped answering midway."""
         count = 0
         try:
-            for count in self._pass():  # noqa: B007 - the last one counts
+            for count in self._pass():  # noqa: B007 - only the last count is used
                 pass
         except RunspecError as exc:
             self.outage.begun("logs", exc)
         else:
-            if self.streams:  # else nobody was asked
+            if self.streams:  # otherwise the service was not asked
                 self.outage.over("logs")
         return count
 
     def finish(self, sleep: Sleep) -> None:
-        """Show what is left of a run that has ended."""
+        """Show the rest of the logs of a run that has ended."""
 
         def rest() -> None:
             self.streams = self.source.streams(self.run)
@@ -232,7 +232,7 @@ class Following:
                 self.show(line)
 
     def _pass(self) -> Iterator[int]:
-        """Show the lines of every stream that are new, and count them."""
+        """Show the new lines of every stream, and yield their count so far after each."""
         count = 0
         for stream in self.streams:
             if self.wanted(stream):
@@ -244,18 +244,18 @@ class Following:
 
 
 def _pause_s(followed_s: float, quiet_s: float) -> float:
-    """Give how long to wait where a run has been followed so long, and nothing was shown for so long."""
+    """Return the pause before the next pass, from the time followed and the time since the last line."""
     least_s = max(FIRST_PAUSE_S, min(followed_s / FOLLOWED_SHARE, STEADY_PAUSE_S))
     return min(max(quiet_s / QUIET_SHARE, least_s), LONGEST_PAUSE_S)
 
 
 def _least_s(source: SupportsLogs) -> float:
-    """A service is asked no more often than it says; this machine may be asked sooner at first."""
+    """Return the least pause that the service asks for; a provider that reads logs from this machine needs none."""
     return source.poll_s if source.poll_s >= LONGEST_PAUSE_S else 0.0
 
 
 def everything(client: Client, run: str, wanted: Wanted) -> Iterator[Line]:
-    """Give every line of *run* so far, one stream after the other."""
+    """Yield every line of *run* so far, one stream after the other."""
     for stream in tail(client).streams(run):
         if wanted(stream):
             reader = Reader(stream)
@@ -264,13 +264,13 @@ def everything(client: Client, run: str, wanted: Wanted) -> Iterator[Line]:
 
 
 def text(line: bytes, plain: Callable[[str], str]) -> str:
-    """Give a line for the screen: of what a progress bar drew over itself, the last that shows."""
+    """Return a line as the screen shows it: only the last text of a progress bar that overwrites itself."""
     shown = line.rstrip(b"\r").rpartition(b"\r")[2]
     return plain(shown.decode("utf-8", "replace").replace("\t", "    "))
 
 
 def prefix(line: Line, nodes: int, tasks: int) -> str:
-    """Give what stands before a line on the screen, to tell whose it is."""
+    """Return the prefix of a line on the screen, which names its task and node if there are several."""
     parts = ([f"task {line.task}"] if tasks > 1 else []) + (
         [f"node {line.rank}"] if nodes > 1 else []
     )
@@ -278,10 +278,10 @@ def prefix(line: Line, nodes: int, tasks: int) -> str:
 
 
 def every(_: Stream) -> bool:
-    """Pick every stream."""
+    """Return True for every stream."""
     return True
 
 
 def chosen(node: int | None, task: int | None) -> Wanted:
-    """Give what picks the streams of one node or task."""
+    """Return a function that is true for the streams of *node* and *task*, where None stands for all."""
     return lambda s: (node is None or s.rank == node) and (task is None or s.task == task)

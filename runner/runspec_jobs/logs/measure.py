@@ -1,4 +1,4 @@
-"""What the tasks of a run have come to, by what they print or have saved, whichever service has it."""
+"""Reads the metric of each task of a run from its log or its outputs, for any provider."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ from runspec_jobs.report.metric_extraction import (
 )
 from runspec_jobs.spec.metric import Metric
 
-LINE_S = 5.0  # of the processor, that a pattern may take with one line
+LINE_S = 5.0  # processor time that a pattern may take for one line
 FILE_BYTES = 16 << 20
 LINE_BYTES = 4 * LINE_CHARACTERS  # no character of UTF-8 has more than four
 SILENT = Measured(None, "it printed nothing")
 
 
 class MetricCollector:
-    """Takes in the lines of a run as they come, and knows by then what each task has come to."""
+    """Collects the metric of each task from the lines of a run, one line at a time."""
 
     def __init__(self, metric: Metric) -> None:
         self.metric = metric
@@ -39,15 +39,16 @@ class MetricCollector:
         ranks[found.rank].line(shown[:LINE_BYTES].decode("utf-8", "replace"))
 
     def measured(self, task: int) -> Measured:
-        """Give what the first node says that has a number, or why the first one has none."""
+        """Return the metric of the first node that printed one, or the reason why the first node has none."""
         found = [finder.measured() for _, finder in sorted(self._of.get(task, {}).items())]
         return next((one for one in found if one.value is not None), found[0] if found else SILENT)
 
 
 class Bounded:
-    """Ends a pattern that takes too long with one line: what can be ambiguous in a text is not all seen before.
+    """Raises UsageError if a pattern takes too long for one line, which `regex_safety` does not always foresee.
 
-    A timer counts the processor's time; nothing is paid for a line. Works where signals do: in the first thread.
+    A timer measures processor time, so that single lines cost nothing. It uses a signal, and so only works in the main
+    thread.
     """
 
     def __init__(self, limit_s: float = LINE_S) -> None:
@@ -69,7 +70,7 @@ class Bounded:
         signal.signal(signal.SIGVTALRM, self._handler)
 
     def line(self, watch: MetricCollector, found: follow.Line) -> None:
-        """Have *watch* take in a line, in time."""
+        """Pass a line to *watch* under the time limit."""
         self._lines += 1
         self._busy = True
         try:
@@ -78,7 +79,7 @@ class Bounded:
             self._busy = False
 
     def file(self, metric: Metric, text: str) -> Measured:
-        """Measure a file, in time."""
+        """Return the metric in a file under the time limit."""
         self._lines += 1
         self._busy = True
         try:
@@ -89,12 +90,12 @@ class Bounded:
     def _late(self, *_: object) -> None:
         if self._busy and self._lines == self._before:
             what = f"metric.pattern took more than {self.limit_s:g} s"
-            raise UsageError(what, "make it simpler: say what stands between the parts")
+            raise UsageError(what, "make it simpler: write the text between its parts literally")
         self._before = self._lines
 
 
 def printed(client: Client, run: str, metric: Metric) -> MetricCollector:
-    """Give a watch that has seen all that *run* has printed so far."""
+    """Return a collector that has read everything that *run* has printed so far."""
     watch = MetricCollector(metric)
     with Bounded() as bounded:
         for line in follow.everything(client, run, follow.every):
@@ -103,10 +104,10 @@ def printed(client: Client, run: str, metric: Metric) -> MetricCollector:
 
 
 def saved(client: Client, run: str, metric: Metric) -> dict[int, Measured]:
-    """Give what the files of *run* say that the metric names, by task; the first node's counts."""
+    """Return the metric of each task from the saved file of its first node."""
     if not isinstance(client, SupportsOutputs):
-        raise Unavailable("this provider cannot give outputs back", "have the job print it")
-    assert metric.file is not None, "BUG: no file is named"
+        raise Unavailable("this provider cannot read outputs", "have the job print it")
+    assert metric.file is not None, "BUG: the metric has no file"
     output, _, path = metric.file.partition("/")
     found: dict[int, Measured] = {}
     with Bounded() as bounded:
@@ -118,7 +119,7 @@ def saved(client: Client, run: str, metric: Metric) -> dict[int, Measured]:
 
 def _in(file: OutputFile, metric: Metric, bounded: Bounded) -> Measured:
     if file.bytes > FILE_BYTES:
-        return Measured(None, f"{metric.file} has {file.bytes:,} bytes, above {FILE_BYTES:,}")
+        return Measured(None, f"{metric.file} has {file.bytes:,} bytes, more than {FILE_BYTES:,}")
     with file.open() as stream:
         data = stream.read(FILE_BYTES)
     return bounded.file(metric, data.decode("utf-8-sig", "replace"))

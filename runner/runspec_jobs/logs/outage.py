@@ -1,4 +1,4 @@
-"""Services that do not answer for a while: told once, and lived through by whoever follows a run."""
+"""Waits for services that do not answer for a while, and reports each outage once."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ Answered = TypeVar("Answered")
 
 
 def passes(exc: RunspecError) -> bool:
-    """Say whether *exc* may pass by itself: credentials that are refused and what is not there do not."""
+    """Return whether *exc* may pass by itself; refused credentials and missing resources do not."""
     return isinstance(exc, NoAnswer | Unavailable) or (
         isinstance(exc, RemoteError) and exc.transient
     )
 
 
 def pauses(first_s: float = FIRST_PAUSE_S, longest_s: float = LONGEST_PAUSE_S) -> Iterator[float]:
-    """Give seconds to wait between two requests, each half as long again as the one before, up to *longest_s*.
+    """Yield seconds to wait between two requests, each half as long again as the one before, up to *longest_s*.
 
     >>> import itertools
     >>> [round(pause_s, 2) for pause_s in itertools.islice(pauses(1, 4), 5)]
@@ -38,9 +38,9 @@ def pauses(first_s: float = FIRST_PAUSE_S, longest_s: float = LONGEST_PAUSE_S) -
 
 @dataclass
 class Outage:
-    """Knows which parts of a service answer, and tells once when one ceases to, and when all do again.
+    """Tracks which parts of a service answer, and calls *tell* once when one stops answering and when all answer again.
 
-    Before a first answer an error is raised: it says more of a name that is wrong than of a service that is down.
+    Before the first answer errors are raised: a wrong name is then more likely than a service that is down.
     """
 
     tell: Callable[[str], None]
@@ -52,7 +52,7 @@ class Outage:
 
     @property
     def pause_s(self) -> float:
-        """How long to wait until the service is asked again; 0 while all of it answers."""
+        """The seconds to wait until the next request; 0 while all parts answer."""
         return next(self._pauses) if self._silent else 0.0
 
     def over(self, part: str) -> None:
@@ -65,7 +65,7 @@ class Outage:
                 self.tell("the service answers again")
 
     def begun(self, part: str, exc: RunspecError) -> None:
-        """Note that *part* has not answered. Raises *exc* where it will not pass by itself."""
+        """Note that *part* has not answered. Raises *exc* if it will not pass by itself."""
         if not (self.patient and self.answered and passes(exc)):
             raise exc
         if not self._silent:
@@ -76,7 +76,7 @@ class Outage:
     def lived_through(
         self, part: str, ask: Callable[[], Answered], sleep: Callable[[float], None]
     ) -> Answered:
-        """Give what *ask* gives, asked again while *part* does not answer."""
+        """Return the result of *ask*, which is called again while *part* does not answer."""
         while True:
             try:
                 found = ask()
@@ -92,14 +92,14 @@ Start = Callable[[Callable[[], Answered]], Future[Answered]]
 
 
 def in_thread(ask: Callable[[], Answered]) -> Future[Answered]:
-    """Begin to ask, and give what will have the answer: meanwhile, other things can be done."""
+    """Call *ask* in a new thread, and return the future of its result."""
     future: Future[Answered] = Future()
     threading.Thread(target=answer, args=(ask, future), daemon=True).start()
     return future
 
 
 def answer(ask: Callable[[], Answered], future: Future[Answered]) -> None:
-    """Ask, and put what came of it into *future*."""
+    """Call *ask*, and put its result or exception into *future*."""
     try:
         future.set_result(ask())
     except BaseException as exc:  # noqa: BLE001 - this is a thread: the future raises it in the caller

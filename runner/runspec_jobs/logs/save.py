@@ -1,4 +1,4 @@
-"""What jobs print, saved to files byte for byte."""
+"""Saves the logs of jobs to files, byte for byte."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from runspec_jobs.state import atomic_io
 
 
 def name(stream: Stream, target: Path, nodes: int, tasks: int) -> Path:
-    """Give where *stream* of a run of *tasks* with *nodes* each is saved: *target*, or a file in it."""
+    """Return the path for *stream* of a run with *tasks* of *nodes* each: *target*, or a file in it."""
     if nodes == tasks == 1 and not target.is_dir():
         return target
     task = f"task-{stream.task}-" if tasks > 1 else ""
@@ -22,17 +22,17 @@ def name(stream: Stream, target: Path, nodes: int, tasks: int) -> Path:
 
 
 class Copy:
-    """A byte-exact copy of *stream*, being made at *path*.
+    """Copies *stream* to *path*, byte for byte.
 
-    Until it is finished it is `PATH.partial`, and `PATH.cursor` says how far it is good, so that it
-    can be killed at any time and taken up again.
+    Until the copy is complete it is in `PATH.partial`, and `PATH.cursor` has its position, so that a process that is
+    killed at any time can be started again and continues the copy.
     """
 
     def __init__(self, stream: Stream, path: Path) -> None:
         self.stream, self.path = stream, path
         self._partial = path.with_name(f"{path.name}.partial")
         self._cursor = path.with_name(f"{path.name}.cursor")
-        with atomic_io.told(path):
+        with atomic_io.translate_os_errors(path):
             path.parent.mkdir(parents=True, exist_ok=True)
             self._position, size = _taken_up(self._cursor)
             handle = os.open(self._partial, os.O_RDWR | os.O_CREAT, atomic_io.PRIVATE_FILE)
@@ -44,9 +44,9 @@ class Copy:
         self._file.close()
 
     def advance(self) -> None:
-        """Copy what is new; the place in the stream and the size of the copy are kept together."""
+        """Copy new data, and write the position in the stream and the size of the copy to the cursor."""
         while (chunk := self.stream.read(self._position)).data:
-            with atomic_io.told(self.path):
+            with atomic_io.translate_os_errors(self.path):
                 self._file.write(chunk.data)
                 self._file.flush()
                 os.fsync(self._file.fileno())
@@ -55,17 +55,17 @@ class Copy:
                 atomic_io.write(self._cursor, json.dumps(kept).encode())
 
     def finish(self) -> int:
-        """Read the stream once more, mend what the copy has otherwise, and name it; give its size."""
+        """Read the stream once more, correct differences in the copy, rename it, and return its size."""
         self._file.seek(0)
         position = None
         while (chunk := self.stream.read(position)).data:
             at = self._file.tell()
-            with atomic_io.told(self.path):
+            with atomic_io.translate_os_errors(self.path):
                 if self._file.read(len(chunk.data)) != chunk.data:
                     self._file.seek(at)
                     self._file.write(chunk.data)
             position = chunk.position
-        with atomic_io.told(self.path):
+        with atomic_io.translate_os_errors(self.path):
             self._file.truncate()
             self._file.flush()
             os.fsync(self._file.fileno())
@@ -89,9 +89,9 @@ def save(
     pause: Callable[[float], None],
     outage: Outage,
 ) -> list[tuple[Stream, Path, int]]:
-    """Copy every one of *streams*, which may become more, until *over* says that no more will come.
+    """Copy all *streams*, to which more may be added, until *over* returns that the run has ended.
 
-    Gives each stream, where it is and its size. *pause* is told how many seconds an outage asks for.
+    Return each stream with its path and size. *pause* is called with the seconds to wait because of an outage, or 0.
     """
     copies: dict[tuple[int, int], Copy] = {}
 

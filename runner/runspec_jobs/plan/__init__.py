@@ -1,1 +1,1 @@
-"""Plans: every request of a run, word for word, and how two plans differ."""
+"""Plans: all requests of a run, and the differences between two plans."""

@@ -1,6 +1,6 @@
-"""A plan: every request of a run, word for word, and what two plans differ in.
+"""A plan: all requests of a run, word for word, and the differences between two plans.
 
-Pure: equal arguments give equal bytes.
+The functions are pure: equal arguments give equal bytes.
 """
 
 from __future__ import annotations
@@ -14,15 +14,15 @@ from typing import Any
 from runspec_jobs.provider import Facts, Provider, Request, Response, Scope, Spec, Step
 
 FORMAT = "runspec.plan/v1"
-PREVIEW = "000000"  # stands for the run's token while there is no run
+PREVIEW = "000000"  # the token of a run that does not exist yet
 
-# Mappings with one such key stand for what is not known while planning.
+# A mapping with one of these keys stands for a value that is not known while planning.
 REF, SECRET, FILE, SIGNED = "$ref", "$secret", "$file", "$signed"
 
 
 @dataclass(frozen=True)
 class Plan:
-    """The steps of one run. *digest* is of all it would do under any run id."""
+    """The steps of one run. *digest* does not depend on the run id: two runs of one plan have the same digest."""
 
     provider: str
     run: str
@@ -31,7 +31,7 @@ class Plan:
 
 
 def make(provider: Provider, spec: Spec, token: str, facts: Facts) -> Plan:
-    """Plan *spec* as the run that *token* names. The spec has been checked."""
+    """Return the plan of *spec*, which must be valid, for the run with *token* in its name."""
     run, preview = f"{spec.name}-{token}", f"{spec.name}-{PREVIEW}"
     steps = tuple(provider.plan(spec, run, facts))
     neutral = steps if run == preview else tuple(provider.plan(spec, preview, facts))
@@ -39,18 +39,18 @@ def make(provider: Provider, spec: Spec, token: str, facts: Facts) -> Plan:
 
 
 def digest(steps: Iterable[Step]) -> str:
-    """Give the digest of *steps*, in hexadecimal after "sha256:"."""
+    """Return the digest of *steps*, in hexadecimal after "sha256:"."""
     text = canonical([step_json(step) for step in steps])
     return f"sha256:{hashlib.sha256(text.encode()).hexdigest()}"
 
 
 def canonical(value: Any) -> str:
-    """Give the one JSON text that equal values share."""
+    """Return *value* as JSON in a canonical form: equal values have equal texts."""
     return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
 
 
 def to_json(plan: Plan) -> dict[str, Any]:
-    """Give *plan* as `plan --json` prints it and the record of a run keeps it."""
+    """Return *plan* in the form that `plan --json` prints and the record of a run contains."""
     return {
         "format": FORMAT,
         "provider": plan.provider,
@@ -61,7 +61,7 @@ def to_json(plan: Plan) -> dict[str, Any]:
 
 
 def step_json(step: Step) -> dict[str, Any]:
-    """Give *step* as JSON; `settle_s` only where the service's lists lag."""
+    """Return *step* as JSON, with `settle_s` only if it is not 0."""
     found: dict[str, Any] = {"id": step.id, "title": step.title, "scope": str(step.scope)}
     found["do"] = step.do._asdict()
     found["undo"] = step.undo._asdict() if step.undo else None
@@ -69,7 +69,7 @@ def step_json(step: Step) -> dict[str, Any]:
 
 
 def from_json(value: Mapping[str, Any]) -> Plan:
-    """Give the plan that `to_json` wrote."""
+    """Return the plan that `to_json` wrote."""
     steps = tuple(
         Step(
             step["id"],
@@ -85,7 +85,7 @@ def from_json(value: Mapping[str, Any]) -> Plan:
 
 
 def marked(value: Any, mark: str) -> Iterator[str]:
-    """Give what stands behind *mark* anywhere in *value*.
+    """Yield the value of every mapping in *value* whose only key is *mark*.
 
     >>> list(marked({"a": [{"$ref": "queue.arn"}]}, "$ref"))
     ['queue.arn']
@@ -101,7 +101,7 @@ def marked(value: Any, mark: str) -> Iterator[str]:
 
 
 def fill(value: Any, known: Mapping[str, Mapping[str, Any]]) -> Any:
-    """Give *value* with every mark in *known* replaced: `{"$ref": {"queue.arn": "arn:..."}}`.
+    """Return *value* with every mark replaced by its value in *known*, such as `{"$ref": {"queue.arn": "arn:..."}}`.
 
     >>> fill({"a": {"$ref": "queue.arn"}}, {"$ref": {"queue.arn": "arn:1"}})
     {'a': 'arn:1'}
@@ -118,7 +118,7 @@ def fill(value: Any, known: Mapping[str, Mapping[str, Any]]) -> Any:
 
 
 def answers_known(request: Request, answers: Mapping[str, Response]) -> dict[str, Any]:
-    """Give the value of every `$ref` in *request* from the *answers* of earlier steps."""
+    """Return the value of every `$ref` in *request* from the *answers* of earlier steps."""
     found: dict[str, Any] = {}
     for ref in marked(request.params, REF):
         step, *path = ref.split(".")
@@ -131,7 +131,7 @@ def answers_known(request: Request, answers: Mapping[str, Response]) -> dict[str
 
 @dataclass(frozen=True)
 class Change:
-    """One field of a plan that differs; None where there was, or is, none."""
+    """One field in which two plans differ; *before* or *after* is None if that plan lacks the field."""
 
     path: str
     before: Any
@@ -139,7 +139,7 @@ class Change:
 
 
 def differences(before: Plan, after: Plan) -> list[Change]:
-    """Give the fields that differ, whatever the run ids are."""
+    """Return the fields that differ apart from the run ids."""
     old = {s.id: _neutral(step_json(s), before.run) for s in before.steps}
     new = {s.id: _neutral(step_json(s), after.run) for s in after.steps}
     changes: list[Change] = []

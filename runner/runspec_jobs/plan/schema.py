@@ -1,4 +1,4 @@
-"""The JSON Schema of specs, and the reference page: both made from the models."""
+"""Makes the JSON Schema of specs and the reference page from the models."""
 
 from __future__ import annotations
 
@@ -10,7 +10,9 @@ from runspec_jobs.spec.field_marks import KEY, USER
 from runspec_jobs.spec.model import Spec
 from runspec_jobs.spec.types import DURATION, SAVES, SECONDS
 
-DRAFT = "http://json-schema.org/draft-07/schema#"  # what editors' YAML servers read
+DRAFT = (
+    "http://json-schema.org/draft-07/schema#"  # the draft that the YAML servers of editors support
+)
 LOCATION = "#/definitions/"
 HEADER = """\
 # Spec reference
@@ -32,9 +34,9 @@ See also [which files of a mounted folder are uploaded](mounts.md) and [what a j
 
 
 def job_schema(options: Mapping[str, type[Options]]) -> dict[str, Any]:
-    """Give the JSON Schema of a spec; *options* are the models of the providers it knows.
+    """Return the JSON Schema of a spec; *options* are the options models of the providers in it.
 
-    What only the user may set is not in it: it belongs to a profile.
+    It lacks the options that only the user may set, because they belong to a profile.
     """
     schema: dict[str, Any] = _for_anyone(full_schema(options))
     needed = _referred(schema["properties"], schema["definitions"])
@@ -43,7 +45,7 @@ def job_schema(options: Mapping[str, type[Options]]) -> dict[str, Any]:
 
 
 def full_schema(options: Mapping[str, type[Options]]) -> dict[str, Any]:
-    """Give the schema of a spec with all settings of the providers, those of profiles too, each with its mark."""
+    """Return the schema of a spec with all options of the providers, those of profiles too, each with its mark."""
     found = Spec.model_json_schema(ref_template=LOCATION + "{model}")
     definitions = found.pop("$defs", {})
     providers = {}
@@ -65,7 +67,7 @@ def full_schema(options: Mapping[str, type[Options]]) -> dict[str, Any]:
 
 
 def _for_anyone(value: Any) -> Any:
-    """Leave out of a schema what only the user may set, and every mark."""
+    """Return a schema without the options that only the user may set, and without all marks."""
     if isinstance(value, list):
         return [_for_anyone(item) for item in value]
     if not isinstance(value, dict):
@@ -75,7 +77,7 @@ def _for_anyone(value: Any) -> Any:
 
 
 def _referred(value: Any, definitions: Mapping[str, Any]) -> set[str]:
-    """Give the names of the *definitions* that *value* needs, directly or by others."""
+    """Return the names of the *definitions* to which *value* refers, directly or indirectly."""
     found: set[str] = set()
     waiting = [value]
     while waiting:
@@ -97,9 +99,9 @@ def _block(schema: dict[str, Any]) -> dict[str, Any]:
 
 
 def _clean(value: Any) -> Any:
-    """Leave out what an editor has no use for, and null, which no field of a spec takes.
+    """Return a schema without keys that editors do not need, and without null, which no field accepts.
 
-    Draft 7 reads nothing beside a `$ref`, so one with company goes into an `allOf`.
+    Draft 7 ignores keys beside `$ref`, so a `$ref` with other keys is put into an `allOf`.
     """
     if isinstance(value, list):
         return [_clean(item) for item in value]
@@ -125,7 +127,7 @@ def _noise(key: str, value: Any) -> bool:
 
 
 def reference(schema: Mapping[str, Any]) -> str:
-    """Give the reference page of *schema*, as Markdown."""
+    """Return the reference page of *schema*, as Markdown."""
     definitions = schema["definitions"]
     lines = [*HEADER.splitlines(), "", *_table(schema, definitions)]
     for name, part in definitions.items():
@@ -150,7 +152,7 @@ def _table(part: Mapping[str, Any], definitions: Mapping[str, Any]) -> Iterator[
 
 
 def _default(field: Mapping[str, Any]) -> str:
-    """Return the default of a field as a spec writes it."""
+    """Return the default of a field in the notation of specs."""
     value = field.get("default")
     if value in (None, {}, [], "") or isinstance(value, dict):
         return ""
@@ -164,7 +166,7 @@ def _default(field: Mapping[str, Any]) -> str:
 
 
 def _duration(seconds: int) -> str:
-    """Return a duration as a spec writes it, in the largest unit that divides it.
+    """Return a duration in the notation of specs, in the largest unit that divides it.
 
     >>> _duration(43200), _duration(90)
     ('12h', '90s')

@@ -1,4 +1,4 @@
-"""The smoke test of a job: a small job of its own, run on the same machines before the one that is paid for."""
+"""Makes the spec of a smoke test, a short job that runs on the same machines before the job, and reads its log."""
 
 from __future__ import annotations
 
@@ -10,28 +10,27 @@ from runspec_jobs.document.nodes import Value, flow
 from runspec_jobs.spec.model import Spec
 from runspec_jobs.spec.placeholders import SMOKE, smoke_name, tasks
 
-UNREACHED = (
-    68  # what the job ends with where nodes cannot talk: `runspec_agent.rendezvous.connectivity`
-)
-LONGEST_S = 1800  # a try of it, with all that an environment takes to be built
-# All that says where and in what it runs. What is not named here is the job's alone.
+# The exit code of `runspec_agent.rendezvous.connectivity` if nodes cannot reach each other.
+UNREACHED = 68
+LONGEST_S = 1800  # the longest attempt, including the time to build an environment
+# The fields of a spec that say where and in what the job runs; the smoke test gets no others.
 KEPT = (
     "apiVersion", "provider", "cluster", "container", "mounts", "outputs", "secrets", "launch",
     "processes_per_node", "providers",
 )  # fmt: skip
-# As `runspec_agent.rendezvous.connectivity` prints them.
+# The lines that `runspec_agent.rendezvous.connectivity` prints.
 WAY = re.compile(r"runspec: node (\d+) \((.*)\) -> node (\d+) \((.*)\) port (\d+): (.+)")
 RULE = re.compile(r"runspec: look at: (.+)")
 
 
 def text(spec: Spec, value: Mapping[str, Value]) -> str:
-    """Give the smoke test of *spec*, whose text holds *value*, as a spec of its own.
+    """Return the text of the spec of a smoke test for *spec*, whose parsed text is *value*.
 
-    It has the same machines and files, but of a sweep the first task alone, one try, and a time of its own.
+    It has the same machines and files, but only the first task of a sweep, one attempt, and its own timeout.
     """
     env, retry = value.get("env", {}), value.get("retry", {})
-    assert isinstance(env, dict), "BUG: a spec was checked"
-    assert isinstance(retry, dict), "BUG: a spec was checked"
+    assert isinstance(env, dict), "BUG: the spec was not validated"
+    assert isinstance(retry, dict), "BUG: the spec was not validated"
     found: dict[str, Any] = {name: value[name] for name in KEPT if name in value}
     if spec.cluster.nodes.elastic:
         found["cluster"] = {**found["cluster"], "nodes": spec.cluster.nodes.max}
@@ -48,7 +47,7 @@ def text(spec: Spec, value: Mapping[str, Value]) -> str:
 
 
 class Unreached(NamedTuple):
-    """One node that could not reach another; *why* is in the words of the job's log."""
+    """One node that could not reach another; *why* is quoted from the log."""
 
     node: int
     host: str
@@ -59,7 +58,7 @@ class Unreached(NamedTuple):
 
 
 def unreached(lines: Iterable[str]) -> tuple[list[Unreached], str | None]:
-    """Give what the log of the first node says of nodes that cannot talk, and where it says to look.
+    """Return the pairs of nodes in the log that could not reach each other, and the setting that the log says to check.
 
     >>> unreached(["runspec: node 1 (10.0.0.2) -> node 0 (10.0.0.1) port 40213: timed out"])[0][0].why
     'timed out'

@@ -1,10 +1,9 @@
-"""The one door for providers: everything a provider may import, and what it promises in return.
+"""The interface for providers: everything that a provider may import, and the contract that it must fulfil.
 
-A provider has two halves. The `Provider` is pure: it checks a spec and turns it into a plan,
-touching no network, clock, environment or disk. Its `Client` is the other half: it sends the
-requests of a plan. Whatever a provider or a client can do beyond that is a protocol with one
-method, asked for with isinstance: the `Supports...` family of `capabilities`.
-`runspec_jobs.testing` asks every promise made here of every registered provider.
+A provider has two parts. The `Provider` is pure: it checks a spec and turns it into a plan, without using the network,
+the clock, the environment or the disk. Its `Client` sends the requests of a plan. Every optional feature of a provider
+or a client is a protocol with one method, which the core looks for with isinstance: the `Supports...` protocols of
+`capabilities`. The tests in `runspec_jobs.testing` check the contract for every registered provider.
 """
 
 from __future__ import annotations
@@ -68,6 +67,7 @@ from runspec_jobs.provider.job_manifest import (
     reach,
     read_record,
 )
+from runspec_jobs.provider.object_streams import BodyReader, RangedReader
 from runspec_jobs.provider.paths import home as state_folder
 from runspec_jobs.provider.payload import (
     boot_py as inside_boot,
@@ -75,10 +75,21 @@ from runspec_jobs.provider.payload import (
     inside_signed,
     zipapp_bytes as inside_zipapp,
 )
-from runspec_jobs.provider.probe import Observation, Probe, ProbeContext, Verdict
+from runspec_jobs.provider.probe import BenchProbe, Observation, Probe, ProbeContext, Verdict
 from runspec_jobs.provider.root_cause import blamed
-from runspec_jobs.provider.saved_outputs import Copy, Publication, read_saved_outputs, unpublished
+from runspec_jobs.provider.saved_outputs import Copy, publish, read_saved_outputs
 from runspec_jobs.provider.signed_urls import Line, signed_lines, signed_problems
+from runspec_jobs.provider.spec_checks import not_in_profile, secret_problems
+from runspec_jobs.provider.steps import (
+    Request,
+    Response,
+    Scope,
+    Step,
+    content_name,
+    in_turn,
+    requests_of,
+    short_hash,
+)
 from runspec_jobs.provider.tar_stream import tar_blocks, tar_bytes
 from runspec_jobs.provider.types import (
     SECRET_SOURCE,
@@ -103,16 +114,12 @@ from runspec_jobs.provider.types import (
     Orphan,
     OutputFile,
     Progress,
-    Request,
-    Response,
     Route,
-    Scope,
     SecretSource,
     Source,
     State,
     Status,
     StdioProxy,
-    Step,
     Stream,
     changes_of,
 )
@@ -131,7 +138,7 @@ from runspec_jobs.spec.types import (
     Truth,
     Whole,
     Word,
-    matching,
+    text_like,
 )
 
 __all__ = [
@@ -144,6 +151,8 @@ __all__ = [
     "AlreadyExists",
     "Anyone",
     "Attempt",
+    "BenchProbe",
+    "BodyReader",
     "Bundle",
     "Bytes",
     "Capacity",
@@ -185,7 +194,7 @@ __all__ = [
     "Problem",
     "Progress",
     "Provider",
-    "Publication",
+    "RangedReader",
     "RemoteError",
     "Request",
     "Response",
@@ -236,10 +245,12 @@ __all__ = [
     "blob_name",
     "changes_of",
     "check_format",
+    "content_name",
     "did_you_mean",
     "elastic_changes",
     "elastic_end",
     "elastic_status",
+    "in_turn",
     "inside_boot",
     "inside_sh",
     "inside_signed",
@@ -247,17 +258,21 @@ __all__ = [
     "job_record",
     "kept_outputs",
     "literal",
-    "matching",
     "nodes_each",
+    "not_in_profile",
+    "publish",
     "python_fits",
     "python_version",
     "reach",
     "read_record",
     "read_saved_outputs",
+    "requests_of",
     "seat",
     "seated",
     "seats_of",
+    "secret_problems",
     "shell_script",
+    "short_hash",
     "signed_lines",
     "signed_problems",
     "state_folder",
@@ -266,74 +281,73 @@ __all__ = [
     "task_of",
     "tasks",
     "tasks_in_all",
-    "unpublished",
+    "text_like",
     "variable",
 ]
 
 
 class Provider(Protocol):
-    """The pure half. Planning twice with equal arguments gives equal plans, offline."""
+    """The pure part of a provider. Planning twice with equal arguments gives equal plans, without a network."""
 
     @property
     def name(self) -> str:
-        """The word after `provider:`."""
+        """The name of the provider, as the field `provider` of a spec has it."""
 
     @property
     def options_model(self) -> type[Options]:
         """The model of this provider's block in the profile and in `providers:` of a spec."""
 
     def check(self, spec: Spec, facts: Facts) -> Iterable[Problem]:
-        """Give all that this provider cannot do of *spec*, each with a way out.
+        """Return a problem, with a hint, for everything in *spec* that this provider cannot do.
 
-        Must not raise for any valid spec. Called before every plan; when it gives an error,
-        nothing is planned.
+        Must not raise for any valid spec. Called before every plan; if it returns an error, nothing is planned.
         """
 
     def plan(self, spec: Spec, run: str, facts: Facts) -> Sequence[Step]:
-        """Give the steps that run *spec* as *run*, in order.
+        """Return the steps that run *spec* as *run*, in order.
 
-        Step ids are unique. Every name that is made for a run step holds *run*; every name made
-        for a site step comes from the content of what it is, never from *run*.
+        Step ids are unique. The name of every resource of a run step contains *run*. The name of every resource of a
+        site step is derived from its content, and does not contain *run*.
         """
 
     def connect(self, facts: Facts) -> Client:
-        """Open the other half; SDKs are imported here and not before.
+        """Return a client. SDKs are imported here, and not before.
 
         Raises CredentialsError or Unavailable.
         """
 
 
 class Client(Protocol):
-    """The other half: it sends requests. It never tries anything again by itself."""
+    """The part of a provider that sends requests. It never repeats a request by itself."""
 
     def call(self, request: Request) -> Response:
-        """Send *request* and give its answer, a mapping of JSON values.
+        """Send *request* and return its answer, a mapping of JSON values.
 
-        Raises RemoteError when the service definitely refused (nothing was made), and NoAnswer
-        when it may or may not have been carried out. A request that undoes must be content
-        when there is nothing to undo. AlreadyExists is for a refusal because of something of that
-        name that `find` may not see: it has just been made elsewhere, or is being taken away.
+        Raises RemoteError if the service definitely refused, so that nothing was made, and NoAnswer if the request may
+        or may not have been carried out. Raises AlreadyExists if the service refused because the name is taken, even
+        by a resource that `find` may not see because another machine just made it, or it is being deleted. A request
+        that undoes a step must succeed if there is nothing to undo.
         """
 
     def find(self, step: Step) -> Response | None:
-        """Give the answer that *step* would have given, if it was already done.
+        """Return the answer that *step* would have given, if it was already done.
 
-        None when it was not, or when what is there is being taken away. Raises Conflict when
-        something else has its name.
+        Return None if it was not done, or if its resource is being deleted. Raises Conflict if a different resource
+        has its name.
         """
 
     def settled(self, step: Step) -> bool:
-        """Say whether what *step* made can be used now; asked until true before the next step.
+        """Return whether the resource of *step* can be used; called until it is true before the next step.
 
-        Raises RemoteError when it never will be.
+        Raises RemoteError if it will never be usable.
         """
 
     def state(self, run: str) -> Status:
-        """Give how *run* is. GONE when there is no such job."""
+        """Return the status of *run*, whose state is GONE if the service has no such job."""
 
     def cancel(self, run: str) -> None:
-        """Begin to end every job of *run*, and all that is left of it; content when there is none.
+        """Request the end of every job of *run* and of all its processes; do nothing if there are none.
 
-        Called once at least, for a run that has ended too, and then until it is terminal. A job of *run* that a call
-        made before has yet to start must not run any more.
+        Called at least once, also for a run that has ended, and then until its state is terminal. A job of *run* that
+        was submitted before and has not started must not start any more.
         """

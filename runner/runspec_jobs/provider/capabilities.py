@@ -1,4 +1,4 @@
-"""What a provider or its client may be able to do beyond what it must: one method each, asked for with isinstance."""
+"""The optional features of providers and clients: small protocols, which the core looks for with isinstance."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
 
 from runspec_jobs.provider.probe import Probe
+from runspec_jobs.provider.steps import Request, Response, Step
 from runspec_jobs.provider.types import (
     Bundle,
     Emulation,
@@ -20,10 +21,7 @@ from runspec_jobs.provider.types import (
     Orphan,
     OutputFile,
     Progress,
-    Request,
-    Response,
     Route,
-    Step,
     Stream,
 )
 from runspec_jobs.spec.model import Spec
@@ -31,56 +29,56 @@ from runspec_jobs.spec.model import Spec
 
 @runtime_checkable
 class SupportsDiscovery(Protocol):
-    """A provider that knows things about this machine or its service that plans depend on."""
+    """A provider whose plans depend on facts about this machine or its service."""
 
     def survey(self, spec: Spec, options: Any) -> Mapping[str, Any]:
-        """Give facts for `Facts.survey`, JSON values only.
+        """Return the value of `Facts.survey`, which contains only JSON values.
 
-        Must work without credentials: what cannot be reached is left out.
+        Must work without credentials: facts that cannot be found are left out.
         """
 
 
 @runtime_checkable
 class SupportsUpload(Protocol):
-    """A client that puts folders of this machine where the job can read them."""
+    """A client that uploads folders of this machine to a place where the job can read them."""
 
     def stage(self, request: Request, bundle: Bundle, progress: Progress) -> Response:
-        """Carry out *request*, whose params held `{"$file": ...}`, with *bundle* for it.
+        """Carry out *request*, whose params contain `{"$file": ...}`, with the files of *bundle*.
 
-        Raises as `Client.call` does. A half-done earlier try must do no harm.
+        Raises the errors of `Client.call`. An earlier attempt that was interrupted must do no harm.
         """
 
 
 @runtime_checkable
 class SupportsLogs(Protocol):
-    """A client that gives back what jobs print."""
+    """A client that can read the logs of jobs."""
 
     @property
     def poll_s(self) -> float:
-        """Seconds between two looks at a stream that had nothing new."""
+        """Seconds to wait before a stream without new data is read again."""
 
     def streams(self, run: str) -> Sequence[Stream]:
-        """Give the streams there are by now, ordered by task and rank."""
+        """Return the log streams that exist by now, ordered by task and rank."""
 
 
 @runtime_checkable
 class SupportsOutputs(Protocol):
-    """A client that gives back what jobs wrote."""
+    """A client that can read the outputs of jobs."""
 
     def outputs(self, run: str) -> Sequence[OutputFile]:
-        """Give every file saved so far, ordered by output, task, rank and path."""
+        """Return every file saved so far, ordered by output, task, rank and path."""
 
 
 @runtime_checkable
 class SupportsPublishing(Protocol):
-    """A client whose jobs save objects, which have plain names for other tools when a run has ended."""
+    """A client that copies saved outputs to plain names, which other tools can read, when a run has ended."""
 
     def publish(self, run: str) -> Sequence[str]:
-        """Finish what the last agent of each node did not: copy the newest saves to their plain names.
+        """Copy the newest saves to their plain names, as far as the agents of the nodes have not done so.
 
-        Called only when no attempt of *run* will come any more. `saved_outputs.unpublished` says what is to be
-        done; the store copies by itself, and the note is written last, so that a later call finishes one that was
-        killed. Return a line for each name that the store cannot have. Raises as `Client.call` does.
+        Called only when *run* will make no further attempt. `saved_outputs.publish` does what is the same in all
+        stores; the store copies by itself, and the note is written last, so that a later call completes one that was
+        killed. Return a line for each name that the store does not allow. Raises the errors of `Client.call`.
         """
 
 
@@ -89,71 +87,72 @@ class SupportsTaskStop(Protocol):
     """A client that can end single tasks of a sweep while the others go on."""
 
     def stop(self, run: str, tasks: Collection[int]) -> None:
-        """Begin to end *tasks* of *run*, and content where they have ended; asked again until they have.
+        """Request the end of *tasks* of *run*; called again until they have ended, and does nothing for those.
 
-        One that waits must not begin any more. One that runs is told to end, is not tried again, and what it wrote is
-        saved. In `state` their nodes are CANCELLED, and the run has SUCCEEDED when its other tasks have; one all of
-        whose tasks were stopped is CANCELLED.
+        A task that waits must not start any more. A task that runs is asked to end and not attempted again, and its
+        outputs are saved. In `state` the nodes of these tasks are CANCELLED, and the run has SUCCEEDED when its other
+        tasks have; a run whose tasks were all stopped is CANCELLED.
         """
 
 
 @runtime_checkable
 class SupportsProgress(Protocol):
-    """A client whose calls may take minutes and that says meanwhile what it does."""
+    """A client that reports progress during requests that may take minutes."""
 
     def listen(self, tell: Callable[[str], None]) -> None:
-        """Have *tell* called with a line for a person, from within later calls."""
+        """Set *tell* as the function that later requests call with a line for the user."""
 
 
 @runtime_checkable
 class SupportsRehydration(Protocol):
-    """A client that is spared looking for what is known already."""
+    """A client that can reuse the answers of steps that another process carried out."""
 
     def remember(self, run: str, answers: Mapping[str, Response]) -> None:
-        """Take the answers that the steps of *run* have had, by step id.
+        """Set the answers of the steps of *run*, by step id.
 
-        Called before anything is asked about a run that was begun by another process.
+        Called before any request about a run that another process started.
         """
 
 
 @runtime_checkable
 class SupportsMembershipChanges(Protocol):
-    """A client whose jobs have nodes that come and go."""
+    """A client that can run elastic jobs, whose nodes join and leave."""
 
     def changes(self, run: str) -> Sequence[MembershipChange]:
-        """Give what is known of each change so far, by task and generation; nothing where nodes stay.
+        """Return the membership changes so far, ordered by task and generation.
 
-        Asked only of elastic jobs. Of very many, the last ones will do. Raises as `Client.state` does.
+        Called only for elastic jobs. If there are very many, the last ones are enough. Raises the errors of
+        `Client.state`.
         """
 
 
 @runtime_checkable
 class SupportsOrphans(Protocol):
-    """A client that finds what is left over, by names and tags."""
+    """A client that finds orphans by their names and tags."""
 
-    def litter(self, runs: Collection[str], made: Collection[str]) -> Iterable[Orphan]:
-        """Give all that is neither of *runs* nor one of the names *made*, in the order to remove it.
+    def find_orphans(self, runs: Collection[str], made: Collection[str]) -> Iterable[Orphan]:
+        """Return the resources that neither belong to *runs* nor have a name in *made*, in the order to delete them.
 
-        *made* are all texts in the plans on record, names among them.
+        *made* contains every text in the plans on record, and so the names of all their resources.
         """
 
 
 @runtime_checkable
 class SupportsAdoption(Protocol):
-    """A client whose store keeps the state of each run beside its data, so that another machine can adopt the run."""
+    """A client that can write the state of each run to the store, so that another machine can adopt the run."""
 
     def keep_state(self, run: str, content: bytes) -> None:
-        """Put *content* beside the data of *run*, in the place of an earlier one.
+        """Write *content*, the state of *run*, to the store; it replaces an earlier one.
 
-        Called right before the first step of *run* that has an undo, which must take this away, too. Raises as
-        `Client.call` does.
+        Called right before the first step of *run* that has an undo; the undo must delete the state too. Raises the
+        errors of `Client.call`.
         """
 
     def kept_state(self, run: str) -> bytes | None:
-        """Return what is kept of *run*, or None. Anybody who may write to the store may have written it."""
+        """Return the state of *run*, or None. Anyone who may write to the store may have changed it."""
 
     def kept_runs(self) -> Sequence[str]:
-        """Return the names of all runs that have something in the store, in any order."""
+        """Return the names of all runs with data in the store, in any order."""
 
 
 @runtime_checkable
@@ -163,57 +162,57 @@ class SupportsExec(Protocol):
     def shell(
         self, run: str, task: int, rank: int, words: Sequence[str], *, terminal: bool
     ) -> ExecSpec:
-        """Give what starts *words*, or a shell where there are none, in the node's folder, environment and container.
+        """Return how to start *words*, or a shell if it is empty, in the node's folder, environment and container.
 
-        *terminal* says whether its input is one. Called when `state` says that *run* is running. Its exit
-        code must be that of what was started. A secret of the job that it does not find there is named in the
-        notes. Raises Unavailable, saying why, where that node does not run.
+        *terminal* says whether standard input is a terminal. Called when `state` says that *run* is running. The exit
+        code must be that of the command. The notes name each secret of the job that the command does not get. Raises
+        Unavailable, with the reason, if the node does not run.
         """
 
 
 @runtime_checkable
 class SupportsPortForward(Protocol):
-    """A client that knows a way to what listens on a node of a live run."""
+    """A client that can connect to a port of a node of a live run."""
 
     def tunnel(self, run: str, task: int, rank: int, port: int) -> Route:
-        """Give a way to *port* of the node; whether anything listens there is found out on the way.
+        """Return a route to *port* of the node, without checking that a program listens there.
 
-        Asked again when the way led nowhere: the node may have been tried again elsewhere. Raises
-        Unavailable, saying why, where that node does not run.
+        Called again if the route does not work, because a later attempt may run on another machine. Raises Unavailable,
+        with the reason, if the node does not run.
         """
 
 
 @runtime_checkable
 class SupportsAccessHints(Protocol):
-    """A provider that has clients with `SupportsExec` or `SupportsPortForward`, and says so before one is opened."""
+    """A provider that says, before a client is opened, which of SupportsExec and SupportsPortForward it has."""
 
     @property
     def enters(self) -> Collection[str]:
-        """Which of `shell` and `tunnel` its clients can do."""
+        """The methods among `shell` and `tunnel` that its clients have."""
 
 
 @runtime_checkable
 class SupportsPolicy(Protocol):
-    """A provider whose service asks for rights."""
+    """A provider whose service requires permissions."""
 
     def policy(self, steps: Iterable[Step], options: Any, *, of_job: bool) -> Mapping[str, Any]:
-        """Give the least rights, in the service's own form, for whoever carries out *steps*.
+        """Return the least permissions for carrying out *steps*, in the form that the service uses.
 
-        *of_job*: for what runs in the job instead.
+        If *of_job* is true, return the permissions that the job itself needs instead.
         """
 
 
 @runtime_checkable
 class SupportsProfileTemplate(Protocol):
-    """A provider that needs a profile, and has a first one to fill in."""
+    """A provider that needs a profile, and has a template for it."""
 
     def first_profile(self) -> str:
-        """Give the text of `runspec-profile.yaml`."""
+        """Return the template, the text of a new `runspec-profile.yaml`."""
 
 
 @runtime_checkable
 class SupportsEmulation(Protocol):
-    """A provider whose service has stand-ins on this machine."""
+    """A provider with emulators of its service, which run on this machine."""
 
     @property
     def name(self) -> str: ...
@@ -221,19 +220,19 @@ class SupportsEmulation(Protocol):
     def rehearse(
         self, options: Mapping[str, Any], folder: Path, engine: str | None
     ) -> AbstractContextManager[Emulation]:
-        """Start the stand-ins, on loopback, with all they need below *folder*; end them afterwards.
+        """Start the emulators on the loopback interface, with their files in *folder*; stop them at the end.
 
-        *options* are those of the profile. *engine* is what runs the jobs: `process` or `podman`;
-        None picks. Raises Unavailable when something for it is missing.
+        *options* are those of the profile. *engine* is what runs the jobs, `process` or `podman`; with None, the
+        provider chooses. Raises Unavailable if a program that they need is missing.
         """
 
 
 @runtime_checkable
 class SupportsExport(Protocol):
-    """A provider whose plans can be files of another tool for the same service."""
+    """A provider that can write plans as files of another tool for the same service."""
 
     def export(self, steps: Sequence[Step]) -> Exported:
-        """Give the files that say what *steps* do. No secret is in them."""
+        """Return files that make another tool do what *steps* do. They contain no secrets."""
 
 
 @runtime_checkable
@@ -241,32 +240,32 @@ class SupportsImport(Protocol):
     """A provider that can read job files of another tool for the same service."""
 
     def imports(self, job: ForeignFile, cluster: ForeignFile | None) -> Imported:
-        """Give the spec that *job* is, with *cluster* for its machines where there is such a file.
+        """Return *job* translated to a spec, with the machines from the file *cluster*, if there is one.
 
-        What cannot be carried over is told in notes, and no value of a secret is in what is given.
-        Raises UsageError, with line and column, for what is no such file.
+        Notes list everything that cannot be translated, and the result contains no value of a secret. Raises
+        UsageError, with line and column, if *job* or *cluster* is not such a file.
         """
 
 
 @runtime_checkable
 class SupportsDoctor(Protocol):
-    """A provider that can say what will stop a job before anything is made."""
+    """A provider that can check whether jobs will run, before anything is made."""
 
     def examine(self, options: Any) -> Iterable[Finding]:
-        """Give findings, most important first. Never raises for what it looks at."""
+        """Return the findings, the most important first. A failed check is a finding, and never raises."""
 
 
 @runtime_checkable
 class SupportsNodeDoctor(Protocol):
-    """A provider that can look from within, where its jobs run: that takes a machine, and may cost something."""
+    """A provider that can run checks on a machine of the service, which may cost money."""
 
     def examine_node(self, options: Any) -> Iterable[Finding]:
-        """Give findings, as `SupportsDoctor` does. Called only for `doctor --node`."""
+        """Return the findings, like `SupportsDoctor`. Called only for `doctor --node`."""
 
 
 @runtime_checkable
 class SupportsProbes(Protocol):
-    """A provider that can find out, in a real account, whether what it takes its service for is so."""
+    """A provider that can check its assumptions about the service in a real account."""
 
     def probes(self, options: Any) -> Sequence[Probe]:
-        """Give the probes in the order to carry them out; asks nobody. `docs/unverified.md` has a row for each."""
+        """Return the probes in the order to run them, without any request. `docs/unverified.md` lists them."""

@@ -1,4 +1,4 @@
-"""What the machines of EC2 are: several providers buy them, and no provider imports another.
+"""The types of EC2 machines, which several providers use and which are here because no provider imports another.
 
 The table was read on 2026-11-21 from DescribeInstanceTypes as moto 5.2.5 records it; p3 is from
 https://docs.aws.amazon.com/batch/latest/userguide/gpu-jobs.html.
@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 
 class Ec2Type(NamedTuple):
-    """A type of machine. *efa* counts its Elastic Fabric Adapters."""
+    """A type of machine. *efa* is its number of Elastic Fabric Adapters."""
 
     name: str
     cpus: int
@@ -20,7 +20,7 @@ class Ec2Type(NamedTuple):
     efa: int
 
 
-# Name, vCPUs, GiB, GPUs, their kind, EFAs; x86-64 only.
+# Name, vCPUs, memory in GiB, GPUs, type of the GPUs, EFAs; x86-64 machines only.
 TABLE = """
 c6i.large         2     4   0  -      0
 c6i.xlarge        4     8   0  -      0

@@ -1,6 +1,6 @@
-"""Nodes that come and go: single tasks to a service, and nodes of one task to everybody else.
+"""Maps the nodes of elastic jobs: each is a task of its own for the service, and a node of one task for the user.
 
-How such a job ends stands in the state that its nodes keep in the store of the run: `runspec_agent.elastic`.
+How such a job ends is in the state that its nodes write to the store of the run: see `runspec_agent.elastic`.
 """
 
 from __future__ import annotations
@@ -15,30 +15,32 @@ from runspec_jobs.provider.types import MembershipChange, NodeStatus, State, Sta
 from runspec_jobs.spec.model import Spec
 from runspec_jobs.spec.placeholders import tasks
 
-ELASTIC = "runspec.elastic/v1"  # as runspec_agent.base.record_formats has it
+ELASTIC = "runspec.elastic/v1"  # the same as in runspec_agent.base.record_formats
 Record = Mapping[str, Any]
-CHANGES = 1000  # the last ones of a task: each is a request where an object store has them
-NOT_NEEDED = "the job is over: it is not needed any more"
+CHANGES = (
+    1000  # the most that are read of a task, the last ones: each takes a request in an object store
+)
+NOT_NEEDED = "the job has ended, so this node is no longer needed"
 
 
 def nodes_each(spec: Spec) -> int:
-    """Give the nodes of one task of a service that has tasks of one node and of many."""
+    """Return the number of nodes in each task of a service, which is 1 for elastic jobs."""
     return 1 if spec.cluster.nodes.elastic else spec.cluster.nodes.max
 
 
 def tasks_in_all(spec: Spec) -> int:
-    """Give how many tasks such a service has of *spec*."""
+    """Return the number of tasks that *spec* has at the service."""
     return len(tasks(spec)) * (spec.cluster.nodes.max if spec.cluster.nodes.elastic else 1)
 
 
 def width(record: Record) -> int:
-    """Give how many tasks of the service are nodes of one task."""
+    """Return the number of tasks of the service that are nodes of one task of the job."""
     elastic = record.get("elastic")
     return int(elastic["max"]) if elastic and record["nodes"] == 1 else 1
 
 
 def seat(record: Record, task: int, rank: int) -> tuple[int, int]:
-    """Give task and rank of the node *rank* of the service's *task*.
+    """Return task and rank in the job of the node *rank* of the service's *task*.
 
     >>> seat({"nodes": 1, "elastic": {"min": 1, "max": 4}}, 5, 0)
     (1, 1)
@@ -47,7 +49,7 @@ def seat(record: Record, task: int, rank: int) -> tuple[int, int]:
 
 
 def task_of(record: Record, task: int, rank: int) -> tuple[int, int]:
-    """Give the service's task, and the node of it, that *rank* of *task* is.
+    """Return task and rank at the service of the node *rank* of the job's *task*.
 
     >>> task_of({"nodes": 1, "elastic": {"min": 1, "max": 4}}, 1, 1)
     (5, 0)
@@ -56,7 +58,7 @@ def task_of(record: Record, task: int, rank: int) -> tuple[int, int]:
 
 
 def seats_of(record: Record, tasks: Collection[int]) -> set[int]:
-    """Give the tasks of the service that are nodes of *tasks*.
+    """Return the tasks of the service that are nodes of the job's *tasks*.
 
     >>> sorted(seats_of({"nodes": 1, "elastic": {"min": 1, "max": 3}}, [1]))
     [3, 4, 5]
@@ -66,7 +68,7 @@ def seats_of(record: Record, tasks: Collection[int]) -> set[int]:
 
 
 def seated(found: Status, record: Record) -> Status:
-    """Give *found*, which knows the service's tasks alone, with the nodes of tasks."""
+    """Return *found*, a status with the tasks of the service, with the tasks and nodes of the job instead."""
     if width(record) == 1:
         return found
     seats = (seat(record, *node[:2]) for node in found.nodes)
@@ -80,10 +82,10 @@ def seated(found: Status, record: Record) -> Status:
 def elastic_end(
     record: Record, count: int, read: Callable[[str], bytes | None]
 ) -> tuple[int, str] | None:
-    """Give the code that an elastic job has ended with, and why, as its nodes have it.
+    """Return the exit code and the reason of an elastic job that has ended, from the state that its nodes wrote.
 
-    None while one of its *count* tasks goes on, where all of them were stopped, and of any other job. *read* gives what
-    lies below the run.
+    Return None while one of its *count* tasks goes on, if all of them were stopped, and if the job is not elastic.
+    *read* returns the content of a path below the run, or None.
     """
     if not record.get("elastic"):
         return None
@@ -107,9 +109,9 @@ def elastic_changes(
     names: Callable[[str], Iterable[str]],
     read: Callable[[Sequence[str]], Iterable[bytes | None]],
 ) -> list[MembershipChange]:
-    """Give what the nodes of an elastic job have written down of each change; nothing of any other job.
+    """Return the membership changes that the nodes of an elastic job wrote; an empty list for other jobs.
 
-    *names* gives the names below a folder of the run, *read* what lies at some paths below the run.
+    *names* returns the names in a folder of the run, *read* the contents of paths below the run.
     """
     found: list[tuple[int, bytes]] = []
     for task in range(_tasks(record) if record.get("elastic") else 0):
@@ -124,7 +126,7 @@ def _tasks(record: Record) -> int:
 
 
 def elastic_status(end: tuple[int, str], nodes: tuple[NodeStatus, ...]) -> Status:
-    """Give how a job is that has ended so, whatever became of single nodes; who was called off says why."""
+    """Return the status of an elastic job from its *end*; nodes that were no longer needed get that as the reason."""
     code, why = end
     nodes = tuple(
         node._replace(reason=NOT_NEEDED, exit_code=None) if node.state is State.CANCELLED else node

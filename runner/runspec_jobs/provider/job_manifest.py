@@ -1,4 +1,4 @@
-"""What jobs find in an object store, whichever it is: where things lie, and the record of what to do."""
+"""The layout of an object store for jobs, and the record that tells the agent what to do."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from runspec_jobs.spec.model import Mount, Spec
 from runspec_jobs.spec.placeholders import SMOKE, Axis, axes
 
 FORMAT = "runspec.run/v1"
-OUTPUT_TAR = ".runspec/output.tar"  # where an output that was sent whole lies, below its prefix
+OUTPUT_TAR = ".runspec/output.tar"  # the key, below the prefix of an output, of an output that was saved as one tar
 
 
 def blob_name(source: Source) -> str:
-    """Give what the tar of a folder is called: its content, so that it is there once.
+    """Return the name of the tar of a folder; it is the digest of the content, so that equal folders are uploaded once.
 
     >>> blob_name(Source("sha256:ab12", files=1, bytes=2))
     'ab12.tar'
@@ -25,13 +25,13 @@ def blob_name(source: Source) -> str:
 
 
 def job_record(spec: Spec, run: str, facts: Facts, **more: Any) -> dict[str, Any]:
-    """Give what `runspec_agent.job.agent` reads; it lies at `runs/RUN/record.json`.
+    """Return the record at `runs/RUN/record.json`, which `runspec_agent.job.agent` reads.
 
-    *more* is what the service decides: `shape` (single, array or nodes), `tries` (in all, of one
-    node), `spot` (whether the machine tells of its end, and how: true is as EC2 does), `stops`
-    (the code that ends a whole sweep, and so is no program's), `stop_s` (how often a task looks
-    whether it was stopped, where its service cannot tell it), and what the provider's client
-    reads. Keys are relative to the prefix of the profile.
+    *more* depends on the service: `shape` (single, array or nodes), `tries` (the number of attempts of one node),
+    `spot` (whether and how the machine gives notice that it is reclaimed; true means as EC2 does), `stops` (the exit
+    code that ends a whole sweep, which no program may use), `stop_s` (the seconds between two checks of a task
+    whether it was stopped, if the service cannot stop it), and values for the provider's own client. Keys are
+    relative to the prefix of the profile.
     """
     return {
         "format": FORMAT,
@@ -52,9 +52,9 @@ def job_record(spec: Spec, run: str, facts: Facts, **more: Any) -> dict[str, Any
 
 
 def read_record(content: bytes, what: str) -> dict[str, Any]:
-    """Return the record of a run that lies in its store; *what* names it.
+    """Parse the record of a run from its store; *what* names it in messages.
 
-    Raises Newer where a newer version wrote it, and NoAnswer where it is none: a part of it may have come.
+    Raises Newer if a newer version wrote it, and NoAnswer if it cannot be parsed, as it may be incomplete.
     """
     try:
         found: dict[str, Any] = json.loads(content)
@@ -65,7 +65,7 @@ def read_record(content: bytes, what: str) -> dict[str, Any]:
 
 
 def kept_outputs(spec: Spec) -> list[dict[str, Any]]:
-    """Give what the record says of outputs: of which nodes they are kept, where that is not as always."""
+    """Return the outputs for the record, with `from` and `keep` only where they differ from the default."""
     nodes = spec.cluster.nodes
     always = "first" if nodes.elastic else "all"
     return [
@@ -81,7 +81,7 @@ def kept_outputs(spec: Spec) -> list[dict[str, Any]]:
 
 
 def _shared(spec: Spec) -> dict[str, Any]:
-    """Give what only some jobs have, so that the record of the others stays as it was."""
+    """Return the fields that only some jobs have, so that the records of other jobs do not change."""
     found: dict[str, Any] = {}
     if spec.global_batch is not None:
         found["global_batch"] = spec.global_batch
@@ -91,15 +91,15 @@ def _shared(spec: Spec) -> dict[str, Any]:
 
 
 def reach(spec: Spec, rule: str) -> dict[str, str]:
-    """Give what the record of a smoke test on several nodes says besides: that they try to reach each other first.
+    """Return the field that makes the nodes of a smoke test check that they reach each other, or an empty mapping.
 
-    *rule* says what to look at, in the words of the service, when some cannot.
+    *rule* is the advice for the case that they do not, such as a security group to check.
     """
     return {"reach": rule} if SMOKE in spec.env and spec.cluster.nodes.max > 1 else {}
 
 
 def _axis(axis: Axis) -> list[Any]:
-    """Give a parameter and its values, or the names of several and the values that they have together."""
+    """Return a parameter and its values, or several parameters that go together and their rows of values."""
     if len(axis.names) == 1:
         return [axis.names[0], [value for (value,) in axis.rows]]
     return [list(axis.names), [list(row) for row in axis.rows]]

@@ -1,4 +1,4 @@
-"""Where runspec keeps things on this machine."""
+"""The paths of runspec's files on this machine."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ PROFILE = "runspec-profile.yaml"
 
 
 class ProfilePlace(NamedTuple):
-    """Where a profile lies. One that is not the user's *own* was found beside a job file, or above it."""
+    """The path of a profile. If *own* is false, it was found in the folder of a job file, or above it."""
 
     path: Path
     own: bool
 
 
 def home() -> Path:
-    """Give the folder of all state: RUNSPEC_HOME, else by the XDG base directory rules.
+    """Return the folder of all state: RUNSPEC_HOME, or the one of the XDG base directory specification.
 
     https://specifications.freedesktop.org/basedir-spec/latest/
     """
@@ -31,18 +31,20 @@ def home() -> Path:
 
 
 def expanded(path: str) -> Path:
-    """Give *path* with its "~" filled in. Raises UsageError when there is no such home."""
+    """Return *path* with "~" expanded. Raises UsageError if there is no such home directory."""
     try:
         return Path(path).expanduser()
     except RuntimeError as exc:
-        raise UsageError(f"'{path}' names nobody's home", "write the path in full") from exc
+        raise UsageError(
+            f"'{path}' cannot be expanded: there is no such user", "write the path in full"
+        ) from exc
 
 
 def find_profile(folder: Path) -> ProfilePlace | None:
-    """Give the place of the profile for a spec in *folder*, or None.
+    """Return the place of the profile for a spec in *folder*, or None.
 
-    RUNSPEC_PROFILE, then `runspec-profile.yaml` in the project (from *folder* up to the top of
-    its git checkout), then `profile.yaml` in the user's config folder.
+    It is RUNSPEC_PROFILE, or else `runspec-profile.yaml` in the project (from *folder* up to the top
+    of its git checkout), or else `profile.yaml` in the user's config folder.
     """
     if named := os.environ.get("RUNSPEC_PROFILE"):
         return ProfilePlace(expanded(named), own=True)
@@ -55,7 +57,7 @@ def find_profile(folder: Path) -> ProfilePlace | None:
 
 
 def checkout(folder: Path) -> Path:
-    """Return the top of the git checkout that *folder* lies in, or *folder* itself, as it really lies."""
+    """Return the top of the git checkout that contains *folder*, or *folder*, with links resolved."""
     above = list(_project(folder.resolve()))
     return above[-1] if (above[-1] / ".git").exists() else above[0]
 

@@ -1,4 +1,4 @@
-"""What travels into the job: the texts of inside.sh, signed.sh and boot.py, and the zipapp of runspec_agent."""
+"""Makes the files that are sent to the job: inside.sh, signed.sh, boot.py, and the zipapp of runspec_agent."""
 
 from __future__ import annotations
 
@@ -10,27 +10,27 @@ from collections.abc import Iterator
 from pathlib import Path
 
 FOLDER = Path(__file__).parents[2] / "runspec_agent"
-OLDEST = (1980, 1, 1, 0, 0, 0)  # the first moment a zip can name
-START = "job/zipapp_main.py"  # what the zipapp begins with
+OLDEST = (1980, 1, 1, 0, 0, 0)  # the earliest time that a zip can contain
+START = "job/zipapp_main.py"  # the main module of the zipapp
 
 
 def inside_sh() -> str:
-    """Return inside.sh without comments and indents: the form that travels inside requests."""
+    """Return inside.sh without comments and indentation, the form that requests contain."""
     return _stripped("inside.sh")
 
 
 def signed_sh() -> str:
-    """Return signed.sh in the same form."""
+    """Return signed.sh without comments and indentation, the form that requests contain."""
     return _stripped("signed.sh")
 
 
 def inside_sh_file() -> bytes:
-    """Return inside.sh as it is, with its comments."""
+    """Return the file inside.sh unchanged, with its comments."""
     return (FOLDER / "inside.sh").read_bytes()
 
 
 def inside_signed() -> tuple[str, str]:
-    """Return the texts of signed.sh and of inside.sh, which it is given as its `$0`, as they travel."""
+    """Return signed.sh, and inside.sh, which signed.sh gets as its `$0`, in the form that requests contain."""
     return signed_sh(), inside_sh()
 
 
@@ -41,7 +41,7 @@ def _stripped(name: str) -> str:
 
 
 def boot_py() -> str:
-    """Return boot.py in the form that travels inside requests: without comments, docstrings and deep indents."""
+    """Return boot.py without comments and docstrings and with short indentation, the form that requests contain."""
     text = (FOLDER / "base/boot.py").read_text("utf-8")
     left_out = set(_documenting(ast.parse(text)))
     lines = (
@@ -53,7 +53,7 @@ def boot_py() -> str:
 
 
 def _documenting(tree: ast.Module) -> Iterator[int]:
-    """Yield the numbers of the lines of docstrings, except where a body has nothing else."""
+    """Yield the line numbers of docstrings, except where the docstring is the whole body."""
     for node in ast.walk(tree):
         if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef) and len(node.body) > 1:
             first = node.body[0]
@@ -62,9 +62,9 @@ def _documenting(tree: ast.Module) -> Iterator[int]:
 
 
 def zipapp_bytes() -> bytes:
-    """Return the zipapp, the same bytes on every machine: in plans it is named by its hash.
+    """Return the zipapp, with the same bytes on every machine, because plans contain its hash.
 
-    Nothing is compressed, since what zlib makes of it differs from build to build.
+    Nothing is compressed, since the results of zlib differ between its builds.
     """
     buffer = io.BytesIO()
     with zipfile.ZipFile(buffer, "w", zipfile.ZIP_STORED) as archive:
@@ -79,6 +79,6 @@ def zipapp_bytes() -> bytes:
 
 def _add(archive: zipfile.ZipFile, name: str, content: bytes) -> None:
     info = zipfile.ZipInfo(name, OLDEST)
-    info.create_system = 3  # unix, wherever we are
+    info.create_system = 3  # Unix, on every platform
     info.external_attr = 0o644 << 16
     archive.writestr(info, content)

@@ -1,4 +1,4 @@
-"""Which node says why a job has failed: one that ended by itself, and not one that was ended for it."""
+"""Finds the node that caused the failure of a job, as opposed to nodes that were stopped because of it."""
 
 from __future__ import annotations
 
@@ -6,13 +6,16 @@ from collections.abc import Iterable
 
 from runspec_jobs.provider.types import NodeStatus, State
 
-ENDED_BY_OTHERS = {143: 2, 137: 1}  # SIGTERM, and SIGKILL after the grace, unless memory ran out
+ENDED_BY_OTHERS = {
+    143: 2,
+    137: 1,
+}  # SIGTERM; SIGKILL after the grace period, or when memory ran out
 
 
 def blamed(nodes: Iterable[NodeStatus]) -> NodeStatus | None:
-    """Return the failed node that says why a job has failed, or None if no node has failed.
+    """Return the failed node that probably caused the failure of the job, or None if no node has failed.
 
-    A node that ended by itself comes before one that may have been ended for it.
+    A node that failed by itself is preferred to one that may have been stopped because of another.
 
     >>> first = NodeStatus(0, 0, 1, State.FAILED, exit_code=143)
     >>> blamed([first, NodeStatus(0, 1, 1, State.FAILED, exit_code=3)]).exit_code

@@ -1,4 +1,4 @@
-"""Outputs as jobs leave them in an object store, whichever it is: by manifests, or as one tar."""
+"""Reads the outputs that jobs saved in an object store, either with manifests or as one tar."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import json
 import tarfile
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from functools import partial
-from typing import Any, BinaryIO, NamedTuple
+from typing import Any, BinaryIO, NamedTuple, Protocol
 
 from runspec_jobs.errors import RemoteError
 from runspec_jobs.provider.job_manifest import OUTPUT_TAR
@@ -18,28 +18,27 @@ MANIFEST = "/.runspec/manifest.json"
 OBJECTS = "/.runspec/objects/"
 PUBLISHED = "/.runspec/published"
 FORMATS = ("runspec.outputs/v1", "runspec.outputs/v2")
-DAMAGED = "nothing was written there: the manifest is damaged, or somebody has changed it"
+DAMAGED = "nothing was written; the manifest is damaged, or someone has changed it"
 SENT = f"/{OUTPUT_TAR}"
 Reads = Callable[[Sequence[str]], Sequence[bytes | None]]
-"""Reads the small objects of keys, in that order; None for one that is not there."""
+"""Reads the small objects of several keys, in their order; None stands for one that does not exist."""
 Opens = Callable[[str, int, int | None], BinaryIO]
-"""Opens the object of a key from a byte up to another, or to its end."""
+"""Opens the object of a key from one byte up to another, or to its end."""
 
 
 def read_saved_outputs(
     base: str, entries: Iterable[tuple[str, int]], opened: Opens
 ) -> list[OutputFile]:
-    """Give all files of outputs whose keys begin with *base*, which ends with "/", of every save that is kept.
+    """Return the files of all saves of outputs whose keys begin with *base*, which ends with "/".
 
-    *entries* are the keys there are, whole, with their sizes in bytes. What a manifest lists is
-    there; a file that is being written is in none. Raises RemoteError for a tar that is none, and for
-    a manifest that is none or a later version's.
+    *entries* are all keys with their sizes in bytes. A manifest lists only files that are complete. Raises RemoteError
+    for a tar or a manifest that is damaged, and for a manifest of a newer version.
     """
     found: list[OutputFile] = []
     for key, size in entries:
         for end, files in ((MANIFEST, _listed), (SENT, _sent)):
             parts = key[len(base) : -len(end)].split("/") if key.endswith(end) else []
-            if len(parts) == 3:  # what lies deeper is a file of the job's, by its plain name
+            if len(parts) == 3:  # a longer key is a file of the job with its plain name
                 name, task, rank = parts
                 of = OutputFile(name, int(task), int(rank), "", size, _none, key=key)
                 found += files(of, opened)
@@ -47,12 +46,12 @@ def read_saved_outputs(
 
 
 def newest(files: Iterable[OutputFile]) -> list[OutputFile]:
-    """Give those of *files* that are of the last save of their output, each node's by itself."""
+    """Return those of *files* that are in the last save of their output and node."""
     return [file for file in files if file.newest]
 
 
 class Copy(NamedTuple):
-    """An object of a save, and the plain key it is to have as well."""
+    """An object of a save, and the plain key to which it is copied."""
 
     source: str
     target: str
@@ -60,37 +59,37 @@ class Copy(NamedTuple):
 
 
 class Publication(NamedTuple):
-    """What is left to do until one output of one node has plain names: copy, delete, and then write *key*."""
+    """The steps until one output of one node has plain names: copy, delete, and then write *key*."""
 
-    folder: str  # what all keys of the output begin with, without the last "/"
+    folder: str  # the prefix of all keys of the output, without the last "/"
     copies: tuple[Copy, ...]
     stale: tuple[str, ...]  # plain keys of an earlier save that this save lacks
     save: int
 
     @property
     def key(self) -> str:
-        """Where the note goes, as the last thing that is written."""
+        """The key of the note, which is written last."""
         return self.folder + PUBLISHED
 
     def note(self, refused: Collection[str] = ()) -> bytes:
-        """Return the note in the form of `runspec_agent.transfer.output_saver`; it leaves out *refused* keys."""
+        """Return the note in the form of `runspec_agent.transfer.output_saver`, without the *refused* keys."""
         there = {copy.target for copy in self.copies} - set(refused)
         files = sorted(key[len(self.folder) + 1 :] for key in there)
         return json.dumps({"save": self.save, "files": files}).encode()
 
     def begun(self) -> bytes:
-        """Return the note that goes first: whoever comes after one that is killed knows all names there may be."""
+        """Return the note that is written first, with all names that may exist if this process is killed."""
         keys = {*self.stale, *(copy.target for copy in self.copies)}
         files = sorted(key[len(self.folder) + 1 :] for key in keys)
         return json.dumps({"save": 0, "files": files}).encode()
 
 
 def unpublished(base: str, keys: Iterable[str], read: Reads) -> list[Publication]:
-    """Return what is left to do below *base* until the newest saves have plain names, an item for each such output.
+    """Return the outputs below *base* whose newest saves do not have plain names yet, with the steps for each.
 
-    *keys* are those there are, whole. A save is known by its number, which no two saves of an output share: its
-    manifest is only ever replaced on condition. Raises RemoteError for a manifest or a note that is none, and for a
-    path in one of them that would lead out of its output or to what runspec keeps there.
+    *keys* are all keys that exist. The number of a save is unique in its output, because its manifest is replaced only
+    by conditional writes. Raises RemoteError for a damaged manifest or note, and for a path in one of them that would
+    leave its output or overwrite runspec's own objects.
     """
     there = {
         key for key in keys if key.startswith(base) and key[len(base) :].count("/") == 4
@@ -105,16 +104,58 @@ def unpublished(base: str, keys: Iterable[str], read: Reads) -> list[Publication
     return [publication for publication in left if publication is not None]
 
 
+class PublicationStore(Protocol):
+    """A store in which outputs are published. No method is called with a key for which `holds` is false."""
+
+    def holds(self, key: str) -> bool:
+        """Return whether the store allows an object with that key."""
+
+    def read_all(self, keys: Sequence[str]) -> Sequence[bytes | None]:
+        """Return the content of small objects in the order of *keys*, or None for one that does not exist."""
+
+    def put(self, key: str, content: bytes) -> None:
+        """Write a small object; it replaces an existing one."""
+
+    def remove_all(self, keys: Sequence[str], folder: str) -> None:
+        """Delete those of *keys* that exist; there is at least one key, and all are below *folder*."""
+
+    def copy_all(self, copies: Sequence[Copy], folder: str) -> None:
+        """Carry out *copies*; there is at least one, and all are below *folder*."""
+
+
+def publish(store: PublicationStore, base: str, keys: Iterable[str]) -> list[str]:
+    """Copy the newest saves below *base* to plain names; return the names that *store* does not allow, without *base*.
+
+    *keys* are all keys that exist. Raises the errors of `unpublished` and of *store*.
+    """
+    refused: list[str] = []
+    for left in unpublished(base, keys, store.read_all):
+        refused += _finish(store, left)
+    return [key[len(base) :] for key in refused]
+
+
+def _finish(store: PublicationStore, left: Publication) -> list[str]:
+    """Carry out *left* and write the note last; return the keys that *store* does not allow."""
+    refused = [copy.target for copy in left.copies if not store.holds(copy.target)]
+    store.put(left.key, left.begun())
+    if stale := [key for key in left.stale if store.holds(key)]:
+        store.remove_all(stale, left.folder)
+    if wanted := [copy for copy in left.copies if copy.target not in refused]:
+        store.copy_all(wanted, left.folder)
+    store.put(left.key, left.note(refused))
+    return refused
+
+
 def _left(key: str, manifest: bytes | None, note: bytes | None) -> Publication | None:
-    """Return what is left to do for the output whose manifest is at *key*; None where nothing is."""
+    """Return the steps for the output whose manifest is at *key*, or None if there are none."""
     folder = key.removesuffix(MANIFEST)
     if manifest is None:
-        return None  # it was deleted meanwhile
+        return None  # the manifest was deleted meanwhile
     of = OutputFile("", 0, 0, "", 0, _none, key=key)
     files = list(_listed(of, lambda *_: io.BytesIO(manifest)))
     record = json.loads(manifest)
     if not record.get("saves"):
-        return None  # nothing was saved, or by the first format, whose files have plain names
+        return None  # nothing was saved, or the first format was used, whose files have plain names
     save = int(record["saves"][-1]["number"])
     before, names = _noted(folder + PUBLISHED, note)
     if before == save:
@@ -126,18 +167,18 @@ def _left(key: str, manifest: bytes | None, note: bytes | None) -> Publication |
 
 
 def _noted(key: str, note: bytes | None) -> tuple[int, list[str]]:
-    """Return which save a note says was published, and its files."""
+    """Return the number of the published save, and its files, from a note."""
     if note is None:
         return 0, []
     try:
         record = json.loads(note)
         return int(record["save"]), [str(name) for name in record["files"]]
     except (ValueError, LookupError, TypeError, AttributeError) as exc:
-        raise RemoteError(f"{key} is no list of published files: {exc}") from exc
+        raise RemoteError(f"{key} is not a list of published files: {exc}") from exc
 
 
 def _plain(folder: str, path: str) -> str:
-    """Return the plain key of *path*, which anybody who may write to the store may have written."""
+    """Return the plain key of *path*; check it, because anyone who may write to the store may have changed it."""
     parts = path.split("/")
     try:
         path.encode(errors="surrogateescape")
@@ -149,7 +190,7 @@ def _plain(folder: str, path: str) -> str:
 
 
 def _none() -> BinaryIO:
-    raise AssertionError("BUG: this is no file")
+    raise AssertionError("BUG: this is not a file")
 
 
 def _listed(of: OutputFile, opened: Opens) -> Iterator[OutputFile]:
@@ -162,13 +203,13 @@ def _listed(of: OutputFile, opened: Opens) -> Iterator[OutputFile]:
             yield from _files(record, of, opened)
             return
     except (ValueError, LookupError, TypeError, AttributeError) as exc:
-        raise RemoteError(f"{of.key} is no list of files: {exc}") from exc
+        raise RemoteError(f"{of.key} is not a list of files: {exc}") from exc
     what = f"{of.key} was written by a newer version of runspec, as {str(written)[:80]}"
     raise RemoteError(what, "upgrade runspec")
 
 
 def _files(record: Mapping[str, Any], of: OutputFile, opened: Opens) -> list[OutputFile]:
-    """Read a manifest as `runspec_agent.store.manifest` writes it; the first format has one save, under plain names."""
+    """Return the files of a manifest of `runspec_agent.store.manifest`; the first format has one save."""
     saves = record["saves"] if "saves" in record else [{"number": 0, "files": record["files"]}]
     folder = of.key.removesuffix(MANIFEST)
     found = []
@@ -176,7 +217,7 @@ def _files(record: Mapping[str, Any], of: OutputFile, opened: Opens) -> list[Out
         for file in save["files"]:
             made = str(file.get("object", ""))
             if "/" in made:
-                raise ValueError(f"{made} is no object of this output")
+                raise ValueError(f"{made} is not an object of this output")
             key = f"{folder}{OBJECTS}{made}" if made else f"{folder}/{file['path']}"
             found.append(
                 of._replace(
@@ -203,4 +244,4 @@ def _sent(of: OutputFile, opened: Opens) -> Iterator[OutputFile]:
             opens = partial(opened, of.key, file.start, end)
             yield of._replace(path=file.path, bytes=file.bytes, open=opens)
     except tarfile.TarError as exc:
-        raise RemoteError(f"{of.key} is no tar: {exc}") from exc
+        raise RemoteError(f"{of.key} is not a tar: {exc}") from exc

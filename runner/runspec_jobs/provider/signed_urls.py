@@ -1,4 +1,4 @@
-"""What `runspec_agent`'s signed.sh is told: a list of signed URLs, and what a job that has no more cannot do."""
+"""Makes the list of signed URLs for `runspec_agent`'s signed.sh, and checks what jobs cannot do with it alone."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from runspec_jobs.diagnostics.problem import Problem
 from runspec_jobs.spec.model import Launch, Mount, Spec
 from runspec_jobs.spec.placeholders import Axis, axes, tasks, variable
 
-SIGNED_OUTPUTS = 100  # tasks whose outputs one list of URLs is made for
+SIGNED_OUTPUTS = 100  # the most tasks whose outputs one list of URLs can contain
 
 Line = str | list[Any]
-"""NAME=VALUE; a list is its parts, of which some are marks such as `{"$signed": ...}`."""
+"""A line NAME=VALUE; a list holds its parts, some of which are marks such as `{"$signed": ...}`."""
 
 
 def signed_lines(
@@ -21,10 +21,10 @@ def signed_lines(
     mount: Callable[[Mount], Iterable[Line]],
     output: Callable[[str, int], Iterable[Line]],
 ) -> Iterator[Line]:
-    """Give the list of *spec* for signed.sh, in which the lines of the service's own places stand.
+    """Yield the lines for signed.sh that describe *spec*; the provider supplies those with URLs.
 
-    *claim* says how a run is claimed, *mount* where the content of a mount is, and *output* where
-    an output (its name) of a task (its number) goes.
+    *claim* has the lines to claim the run, *mount* returns the lines to fetch a mount, and *output* the lines to save
+    the output of that name of a task.
     """
     yield from claim
     yield f"slots={spec.processes_per_node}"
@@ -44,7 +44,7 @@ def signed_lines(
 
 
 def _swept(axis: Axis) -> Iterator[str]:
-    """Those that go with another have the value of the same place."""
+    """Yield the lines of one factor of a sweep; parameters that go together follow the first one as `with=`."""
     for i, name in enumerate(axis.names):
         of = variable("sweep", name)
         yield f"with={of}" if i else f"sweep={of} {len(axis.rows)}"
@@ -53,28 +53,30 @@ def _swept(axis: Axis) -> Iterator[str]:
 
 
 def _one_line(value: str) -> str:
-    """Give *value* as printf's %b undoes it."""
+    """Return *value* escaped for the format %b of printf."""
     return value.replace("\\", "\\\\").replace("\n", "\\n")
 
 
 def signed_problems(spec: Spec, hint: str) -> Iterator[Problem]:
-    """Give what a shell with signed URLs cannot do anywhere; *hint* is the way out."""
+    """Yield the problems of *spec* if its agent is a shell script with signed URLs; *hint* names an alternative."""
     if spec.launch is not Launch.NONE:
         yield Problem(("launch",), f"{spec.launch} needs Python in the job", hint)
     if spec.cluster.nodes.max > 1:
-        what = "several nodes meet through the store, and signed URLs are no way to do so"
+        what = "the rendezvous of several nodes needs the store, which signed URLs do not support"
         yield Problem(("cluster", "nodes"), what, hint)
     if spec.container.requirements is not None:
-        what = "packages are installed by Python, from an agent that signed URLs do not bring"
-        yield Problem(("container", "requirements"), what, f"use an image that has them, or {hint}")
+        what = "packages are installed by the Python agent, which jobs with signed URLs do not have"
+        yield Problem(
+            ("container", "requirements"), what, f"use an image that contains them, or {hint}"
+        )
     for i, output in enumerate(spec.outputs):
         if output.sync is not None:
-            what = "with signed URLs an output is sent once, when the job has ended"
-            yield Problem(("outputs", i, "sync"), what, f"take sync away, or {hint}", at="key")
+            what = "with signed URLs an output is saved once, when the job has ended"
+            yield Problem(("outputs", i, "sync"), what, f"remove sync, or {hint}", at="key")
         if output.keep > 1:
             what = "with signed URLs an output is saved once, when the job has ended"
-            yield Problem(("outputs", i, "keep"), what, f"take keep away, or {hint}", at="key")
+            yield Problem(("outputs", i, "keep"), what, f"remove keep, or {hint}", at="key")
     count = len(tasks(spec)) * spec.cluster.nodes.max
     if spec.outputs and count > SIGNED_OUTPUTS:
-        what = f"{count:,} tasks, and outputs are signed for {SIGNED_OUTPUTS} at most"
+        what = f"the sweep has {count:,} tasks; outputs can be signed for at most {SIGNED_OUTPUTS}"
         yield Problem(("sweep",), what, f"make the sweep smaller, or {hint}", at="key")

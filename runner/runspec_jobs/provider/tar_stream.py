@@ -1,67 +1,38 @@
-"""Folders as tars, which object stores take: sent block by block, and read again in ranges."""
+"""Writes folders as tars block by block, for object stores, and reads tars in ranges."""
 
 from __future__ import annotations
 
 import io
 import posixpath
 import tarfile
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import NamedTuple
 
+from runspec_jobs.provider.object_streams import RangedReader, ReadRange
 from runspec_jobs.provider.types import Bundle, Progress
 
-BLOCK_BYTES = 1 << 20  # read at once: small files lie in it together, large ones are skipped
-ENTRY_BYTES = 4096  # of a tar for each file, beside its content
-LINKS = 8  # one after the other, before a link is taken for a ring
-
-Reads = Callable[[int, int], bytes]
-"""Gives the bytes from a start up to an end."""
+BLOCK_BYTES = 1 << 20  # size of one read: small files share a block, large files are skipped
+ENTRY_BYTES = 4096  # size of a tar for each file beside its content
+LINKS = 8  # the longest chain of links; a longer one counts as a cycle
 
 
 class Member(NamedTuple):
-    """A file in a tar, and where its bytes are."""
+    """A file in a tar, and the position of its content."""
 
     path: str
     start: int
     bytes: int
 
 
-class Ranges(io.RawIOBase):
-    """Something that can be read in ranges, as a file."""
+def members(read: ReadRange, size: int) -> Iterator[Member]:
+    """Yield the files of a tar; a link to a file in the tar counts as another file with its content.
 
-    def __init__(self, read: Reads, size: int) -> None:
-        self._read, self._size, self._at = read, size, 0
-
-    def readable(self) -> bool:
-        return True
-
-    def seekable(self) -> bool:
-        return True
-
-    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
-        self._at = offset + (0, self._at, self._size)[whence]
-        return self._at
-
-    def tell(self) -> int:
-        return self._at
-
-    def readinto(self, buffer: memoryview) -> int:  # type: ignore[override] # what BufferedReader gives
-        end = min(self._size, self._at + len(buffer))
-        data = self._read(self._at, end) if end > self._at else b""
-        buffer[: len(data)] = data
-        self._at += len(data)
-        return len(data)
-
-
-def members(read: Reads, size: int) -> Iterator[Member]:
-    """Give the files of a tar; a link to a file in it is that file once more.
-
-    What leaves the folder is left out: nothing of ours can have made it. Raises tarfile.TarError
-    for what is no tar.
+    Members outside of the folder are skipped, because runspec never writes them. Raises tarfile.TarError
+    if it is not a tar.
     """
     files: dict[str, Member] = {}
     links: dict[str, str] = {}
-    stream = io.BufferedReader(Ranges(read, size), BLOCK_BYTES)
+    stream = io.BufferedReader(RangedReader(read, end=size), BLOCK_BYTES)
     with tarfile.open(fileobj=stream, mode="r:", encoding="utf-8") as archive:
         for found in archive:
             path = posixpath.normpath(found.name)
@@ -94,21 +65,21 @@ def _followed(path: str, links: dict[str, str]) -> str:
 
 
 def tar_bytes(bundle: Bundle) -> int:
-    """Give how large the tar of *bundle* is at most, but for very long paths."""
+    """Return an upper limit for the size of the tar of *bundle*, unless its paths are very long."""
     return sum(file.bytes for file in bundle.files) + ENTRY_BYTES * len(bundle.files)
 
 
 def tar_blocks(bundle: Bundle, progress: Progress) -> Iterator[bytes]:
-    """Give the tar of *bundle*, block by block, and tell how far it is.
+    """Yield the tar of *bundle*, block by block, and call *progress* with the bytes so far.
 
-    Equal folders make equal tars. A file that is no longer what was hashed raises Conflict.
+    Equal folders give equal tars. Raises Conflict if a file differs from what was hashed.
     """
     whole = sum(file.bytes for file in bundle.files)
     return blocks(pieces(bundle), progress, whole)
 
 
 def pieces(bundle: Bundle) -> Iterator[bytes]:
-    """Give the tar, with no time and no owner; in GNU's form, since busybox knows no other long names."""
+    """Yield the tar without times and owners, in GNU's format, because busybox reads long names in no other."""
     size = 0
     for entry in bundle.files:
         info = tarfile.TarInfo(entry.path)
@@ -116,7 +87,7 @@ def pieces(bundle: Bundle) -> Iterator[bytes]:
         header, filling = info.tobuf(tarfile.GNU_FORMAT), bytes(-entry.bytes % tarfile.BLOCKSIZE)
         yield header
         with bundle.open(entry) as file:
-            while block := file.read(BLOCK_BYTES):  # to the end: that is when it is checked
+            while block := file.read(BLOCK_BYTES):  # read to the end, where the content is checked
                 yield block
         yield filling
         size += len(header) + entry.bytes + len(filling)
@@ -125,7 +96,7 @@ def pieces(bundle: Bundle) -> Iterator[bytes]:
 
 
 def blocks(pieces: Iterator[bytes], progress: Progress, whole: int) -> Iterator[bytes]:
-    """Give *pieces*, the small ones joined to blocks, and tell how far they are."""
+    """Yield *pieces*, with small ones joined to blocks, and call *progress* with the bytes so far."""
     done = 0
     for block in _joined(pieces):
         yield block
@@ -134,7 +105,7 @@ def blocks(pieces: Iterator[bytes], progress: Progress, whole: int) -> Iterator[
 
 
 def _joined(pieces: Iterator[bytes]) -> Iterator[bytes]:
-    """What is large already is handed on and not copied."""
+    """Yield *pieces* with small ones joined to blocks; large pieces are not copied."""
     block = bytearray()
     for piece in pieces:
         if block and len(block) + len(piece) > BLOCK_BYTES:

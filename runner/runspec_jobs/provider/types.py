@@ -1,4 +1,4 @@
-"""What the core and providers hand to each other: requests and steps, facts, how runs stand."""
+"""The types that the core and providers exchange: options, facts, statuses, files, and routes to nodes."""
 
 from __future__ import annotations
 
@@ -10,14 +10,16 @@ from typing import Annotated, Any, BinaryIO, ClassVar, NamedTuple, Protocol
 from pydantic import BeforeValidator, Field, WithJsonSchema
 
 from runspec_jobs.errors import RemoteError
+from runspec_jobs.provider.steps import Request
 from runspec_jobs.spec.base import Model
 from runspec_jobs.spec.field_marks import Anyone, User
 from runspec_jobs.spec.types import Key, matching
 
-Response = Mapping[str, Any]
-Progress = Callable[[int, int], None]  # bytes (or items) done, and in all; 0 where not known
+Progress = Callable[
+    [int, int], None
+]  # called with the bytes or items done, and their total or 0 if it is unknown
 
-# A store of a cloud has a name of two parts, so that `user:password` is none of them.
+# The name of a cloud's secret store contains a hyphen, so that `user:password` is never taken for one.
 LOCAL_SECRET = r"^(env:[A-Za-z_][A-Za-z0-9_]*|file:.+)$"
 SECRET_SOURCE = r"^(env:[A-Za-z_][A-Za-z0-9_]*|file:.+|[a-z][a-z0-9]*(-[a-z0-9]+)+:.+)$"
 
@@ -37,14 +39,14 @@ LocalSecret = Annotated[
     ),
     WithJsonSchema({"type": "string", "pattern": LOCAL_SECRET}),
 ]
-"""A secret that runspec itself needs, before any service is asked."""
+"""The source of a secret that runspec itself needs before it asks any service."""
 
 
 class Options(Model):
-    """The base of every provider's `options_model`: settings of an account, from the profile.
+    """The base class of every provider's `options_model`: the settings of an account, from the profile.
 
-    A spec may override single ones under `providers: {NAME: {...}}`. Every option has a default
-    or is asked for by `check`, so that a spec can be checked where no profile is.
+    A spec may override some of them under `providers: {NAME: {...}}`. An option without a useful default is required
+    by `check`, not by the model, so that a spec can be checked without a profile.
     """
 
     secrets: User[Mapping[Key, SecretSource]] = Field(
@@ -57,50 +59,11 @@ class Options(Model):
         description="What `capacity: pool:NAME` means: settings of this provider for jobs of that pool, "
         "which override the other settings of the profile.",
     )
-    has_pools: ClassVar[bool] = (
-        True  # False where machines come from one place, and a name says nothing
-    )
-
-
-class Scope(StrEnum):
-    """Whether a step belongs to one run, or outlives runs and is shared by equal needs."""
-
-    RUN = "run"
-    SITE = "site"
-
-
-class Request(NamedTuple):
-    """One call, word for word: *params* are exactly what is sent.
-
-    What is not known while planning is a mapping with one key: `{"$ref": "step.field"}` is a
-    field of an earlier step's answer, `{"$secret": "env:NAME"}` a secret, `{"$file": "mount"}`
-    the content of a folder of this machine, `{"$signed": "GET key"}` a signed URL. They are put
-    in at the last moment and nowhere else: signed URLs by the client, the rest by the core.
-    """
-
-    service: str
-    operation: str
-    params: Mapping[str, Any]
-
-
-class Step(NamedTuple):
-    """One thing to make: how it is made and how it is taken away again.
-
-    *settle_s* is how long, in seconds, the service may take to list what was just made: after
-    a call without an answer, `find` is asked this long before the call may be made again.
-    *undo* is None where there is nothing to take away.
-    """
-
-    id: str
-    title: str
-    scope: Scope
-    do: Request
-    undo: Request | None = None
-    settle_s: float = 0.0
+    has_pools: ClassVar[bool] = True  # False if the provider ignores the names of pools
 
 
 class Source(NamedTuple):
-    """A folder of this machine that a spec mounts, as found: *digest* is of all it holds."""
+    """A folder of this machine that a spec mounts, with the digest, number and size of its files."""
 
     digest: str
     files: int
@@ -108,13 +71,12 @@ class Source(NamedTuple):
 
 
 class Facts(NamedTuple):
-    """What planning needs to know beside the spec, gathered first and passed in.
+    """Everything that planning needs beside the spec; it is collected before planning.
 
-    *options* is the provider's `options_model`, from the profile and the spec. *sources* are the
-    folders of this machine by mount name. *requirements* are the lines of the requirements file
-    or list. *survey* is what the provider's own `Survey` found: plain JSON values only. Facts
-    that are not *complete* come from the spec alone (`runspec validate`): then `check` says
-    nothing of what the profile or a survey might still tell, and nothing is planned.
+    *options* is an instance of the provider's `options_model`, from the profile and the spec. *sources* are the folders
+    of this machine by mount name. *requirements* are the lines of the requirements file or list. *survey* has the
+    results of the provider's discovery, as JSON values. Facts that are not *complete* come from the spec alone
+    (`runspec validate`): then nothing is planned, and `check` skips problems that the profile or discovery may solve.
     """
 
     options: Any
@@ -125,14 +87,14 @@ class Facts(NamedTuple):
 
 
 class State(StrEnum):
-    """How a run is. The last four are terminal: they never change again."""
+    """The state of a run. The last four are terminal: a run never leaves them."""
 
     WAITING = "waiting"
     RUNNING = "running"
     SUCCEEDED = "succeeded"
     FAILED = "failed"
     CANCELLED = "cancelled"
-    GONE = "gone"  # the service knows nothing of it (any more)
+    GONE = "gone"  # the service has no such run, or no longer has it
 
     @property
     def terminal(self) -> bool:
@@ -140,10 +102,10 @@ class State(StrEnum):
 
 
 class Attempt(NamedTuple):
-    """One try of a node that is over; *number* counts from 1.
+    """One attempt of a node that has ended; *number* counts from 1.
 
-    *reclaimed* says that the machine was taken away: that is no failure of the job. The times are
-    seconds since 1970, by the service's clock, where it tells them.
+    *reclaimed* is true if the machine was reclaimed, which is not a failure of the job. The times are seconds since
+    1970 by the service's clock, or None if the service does not report them.
     """
 
     number: int
@@ -155,7 +117,7 @@ class Attempt(NamedTuple):
 
 
 class NodeRef(NamedTuple):
-    """A node that came or went, as a user knows it, and why it did."""
+    """A node that joined, left or was lost, by its number and host, and the reason."""
 
     node: int
     host: str
@@ -163,12 +125,12 @@ class NodeRef(NamedTuple):
 
 
 class MembershipChange(NamedTuple):
-    """A change of the nodes of an elastic job: which generation began with it, and what it cost.
+    """A membership change of an elastic job: the generation that began with it, and what it cost.
 
-    *gap_s* is from the last step before it to the first one after it, *lost_steps* how many of them were done again;
-    None where nobody knows. Where not *exact*, the seconds are the most, and the steps the least that it can have been.
-    Without a *first_step* there was none (yet), or the program does not tell. *since* is the generation that did the
-    last step before. *at* is Unix time. *before* is how many nodes there were: 0 when the job began.
+    *gap_s* is the time from the last step before it to the first step after it, *lost_steps* the number of steps that
+    were repeated; None means unknown. If *exact* is false, *gap_s* is an upper and *lost_steps* a lower bound.
+    *first_step* is None if there was no step yet, or the program does not report its steps. *since* is the generation
+    that did the last step before. *at* is Unix time. *before* is the number of nodes before; 0 at the start of the job.
     """
 
     task: int
@@ -191,9 +153,9 @@ WHO = MembershipChange._fields[-3:]
 
 
 def changes_of(records: Iterable[tuple[int, bytes]]) -> list[MembershipChange]:
-    """Give the changes of which records `runs/RUN/elastic/TASK/changes/N` tell, each behind its task.
+    """Return the membership changes in *records*, pairs of a task and the content of `runs/RUN/elastic/TASK/changes/N`.
 
-    Raises RemoteError where one is none: without it, the others would tell less than there was.
+    Raises RemoteError if one cannot be parsed, because the costs would be too low without it.
     """
     try:
         return sorted(_change(task, json.loads(content)) for task, content in records)
@@ -210,9 +172,9 @@ def _change(task: int, told: Mapping[str, Any]) -> MembershipChange:
 
 
 class NodeStatus(NamedTuple):
-    """One node of one task, as it is; *reason* is in the user's words.
+    """The status of one node of one task; *reason* is a message for the user.
 
-    *attempts* are its tries that are over, the first one first; those that the service forgets are left out.
+    *attempts* are its attempts that have ended, in order, without those that the service has forgotten.
     """
 
     task: int
@@ -225,7 +187,7 @@ class NodeStatus(NamedTuple):
 
 
 class Status(NamedTuple):
-    """A run as it is: *reason* says why it waits, or why it failed."""
+    """The status of a run; *reason* says why it waits, or why it failed."""
 
     state: State
     reason: str = ""
@@ -247,29 +209,28 @@ class Bundle(Protocol):
 
     @property
     def digest(self) -> str:
-        """The digest that the plan's `Source` carries."""
+        """The digest of the content, as in the `Source` of the plan."""
 
     @property
     def files(self) -> Sequence[File]:
-        """All it holds, ordered by path."""
+        """All files of the folder, ordered by path."""
 
     def open(self, file: File) -> BinaryIO:
         """Open one file for reading.
 
-        What is read is checked: reading to the end raises Conflict if it is no longer what
-        was hashed.
+        Reading to its end raises Conflict if the content differs from what was hashed.
         """
 
 
 class Chunk(NamedTuple):
-    """Bytes of a stream, as stored, and the position after them; empty when there are no more."""
+    """Bytes of a log stream as they are stored, and the position after them; *data* is empty at the end."""
 
     data: bytes
     position: str
 
 
 class Stream(Protocol):
-    """What one node of one task prints, over all its attempts, as the service stores it."""
+    """The log of one node of one task over all its attempts, as the service stores it."""
 
     @property
     def task(self) -> int: ...
@@ -278,18 +239,18 @@ class Stream(Protocol):
     def rank(self) -> int: ...
 
     def read(self, position: str | None) -> Chunk:
-        """Give the bytes after *position*; None is the beginning.
+        """Return the bytes after *position*; None is the beginning.
 
-        Equal positions give equal bytes, whenever asked and by whomever, as long as the stream
-        is kept. An empty chunk means that there is no more for now.
+        A position always gives the same bytes, also on another machine, as long as the stream exists. An empty chunk
+        means that there are no more bytes at the moment.
         """
 
 
 class OutputFile(NamedTuple):
-    """A file a job left in an output. *path* is below the output's folder, "/" between parts.
+    """A file that a job wrote to an output. *path* is relative to the output's folder, with "/" between its parts.
 
-    *save* is the number of the save that it is of, where more than one may be kept, else 0, and *newest* says whether
-    that is the last one. *sha256* is of its content, where that is known, and *key* names where that lies.
+    *save* is the number of the save that contains it, or 0 if outputs are saved only once, and *newest* says whether
+    that is the last save. *sha256* is the digest of its content, if known, and *key* is the key of its object.
     """
 
     output: str
@@ -305,9 +266,9 @@ class OutputFile(NamedTuple):
 
 
 class Orphan(NamedTuple):
-    """Something of ours at a service that no run on record knows; *remove* are the calls, in order.
+    """A resource that runspec made and that no local record mentions; *remove* are the requests that delete it.
 
-    *run* is the run it is of, where there is one. *alive* says that a job which has not ended needs it.
+    *run* is the run that it belongs to, if any. *alive* is true if a job that has not ended needs it.
     """
 
     what: str
@@ -317,9 +278,9 @@ class Orphan(NamedTuple):
 
 
 class Emulation(NamedTuple):
-    """Stand-ins that are up: *env* leads SDKs to them, *options* are the profile's, made complete.
+    """Running emulators: *env* has the variables that direct SDKs to them, *options* the completed settings.
 
-    *notes* say to a person what of the plan is not rehearsed.
+    *notes* tell the user which parts of the plan are not rehearsed.
     """
 
     env: Mapping[str, str]
@@ -328,16 +289,16 @@ class Emulation(NamedTuple):
 
 
 class ForeignFile(NamedTuple):
-    """A file of another tool: its *name*, as the user wrote it, and its text."""
+    """A file of another tool: its *name* as the user wrote it, and its text."""
 
     name: str
     text: str
 
 
 class Imported(NamedTuple):
-    """What a file of another tool says, as YAML: a spec, and what belongs into a profile.
+    """A file of another tool translated to YAML: a spec, and the settings for a profile.
 
-    *notes* are all that could not be carried over, and all that is to be done by hand.
+    *notes* list everything that could not be translated, and everything that the user must do by hand.
     """
 
     spec: str
@@ -346,14 +307,14 @@ class Imported(NamedTuple):
 
 
 class Exported(NamedTuple):
-    """A plan as files of another tool, by name; *notes* are what is to be done by hand."""
+    """A plan as files of another tool, by name; *notes* list what the user must do by hand."""
 
     files: Mapping[str, str]
     notes: tuple[str, ...] = ()
 
 
 class Finding(NamedTuple):
-    """One thing `doctor` looked at. *hint* says what to do when it is not *ok*."""
+    """The result of one check of `doctor`. *hint* says what to do if it is not *ok*."""
 
     what: str
     ok: bool
@@ -361,11 +322,11 @@ class Finding(NamedTuple):
 
 
 class ExecSpec(NamedTuple):
-    """What is started with the user's terminal, in the place of runspec itself.
+    """A program that replaces the process of runspec, and gets the user's terminal.
 
-    *env* is its whole environment; None is that of runspec. It may hold secrets: it is never shown.
-    *argv* holds none. *folder* is where it starts; None is where runspec was called. *notes* are what
-    a person should know first.
+    *env* is its whole environment, or None for that of runspec; it may contain secrets, and is never shown. *argv*
+    contains no secrets. *folder* is its working directory, or None for the current one. *notes* are printed before it
+    starts.
     """
 
     argv: tuple[str, ...]
@@ -378,26 +339,26 @@ class ExecSpec(NamedTuple):
 
 
 class Address(NamedTuple):
-    """A port that can be reached from here by TCP."""
+    """An address that this machine can reach by TCP."""
 
     host: str
     port: int
 
 
 class StdioProxy(NamedTuple):
-    """A program that is started for each connection, and carries it on its input and output.
+    """A program that is started for each connection, and carries its data over standard input and output.
 
-    It speaks frames, as `runspec_agent relay` does: see there.
+    The data is divided into frames, which `runspec_agent.job.port_relay` describes.
     """
 
     argv: tuple[str, ...]
 
 
 class Forward(NamedTuple):
-    """A program that stays, and leads each connection to a socket of this machine to the port.
+    """A program that keeps running, and forwards connections from a Unix socket of this machine to the port.
 
-    In each word, `{socket}` stands for the path of that Unix socket, in a folder that only its owner
-    may enter: `ssh -N -L {socket}:NODE:8888 LOGIN`.
+    In each argument, `{socket}` stands for the path of the socket, in a folder that only its owner can enter:
+    `ssh -N -L {socket}:NODE:8888 LOGIN`.
     """
 
     argv: tuple[str, ...]

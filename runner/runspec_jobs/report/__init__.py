@@ -1,1 +1,1 @@
-"""Reports of runs: metrics, rankings, scaling laws, tables, and pages. Nothing here touches a file."""
+"""Reports of runs: metrics, rankings, scaling laws, tables and pages. The modules read and write no files."""

@@ -1,4 +1,4 @@
-"""What the changes of an elastic job's nodes have cost in all, and each of them in words. All pure."""
+"""Computes the costs of membership changes of elastic jobs, and formats them. All functions are pure."""
 
 from __future__ import annotations
 
@@ -10,21 +10,23 @@ from runspec_jobs.provider import MembershipChange, NodeRef
 
 NOT_KNOWN = "not known"
 WITH_NEXT = "with the next one's"
-When = Callable[[float], str]  # gives Unix time as a reader has it
-NAMED = 8  # nodes that came, left or were lost at once; of more, how many there are
+When = Callable[[float], str]  # formats Unix time for the reader
+NAMED = (
+    8  # the most nodes of one change that are listed; of further ones only the number is printed
+)
 
 
 class Cost(NamedTuple):
-    """A change, and whether the next one has its cost: no step was done in between, so nothing else ended the gap."""
+    """A change, and whether the next one includes its cost because no step was done between them."""
 
     change: MembershipChange
     with_next: bool
 
 
 class Total(NamedTuple):
-    """All changes but the beginnings of tasks: what they cost as far as it is known, and of how many it is not.
+    """The known costs of all changes except the starts of tasks, and the number of changes with unknown costs.
 
-    None where it is known of none. Where not *exact*, the seconds are the most, and the steps the least.
+    A cost is None if it is known for no change. If *exact* is false, the seconds are upper and the steps lower bounds.
     """
 
     changes: int
@@ -36,7 +38,7 @@ class Total(NamedTuple):
 
 
 def costs(found: Sequence[MembershipChange]) -> list[Cost]:
-    """Give *found*, which are in order, with what becomes of those after which no step was done."""
+    """Return *found*, which must be in order, and for each whether the next change includes its cost."""
     told: list[Cost] = []
     for one in found:
         ended = one.gap_s is not None or one.first_step is not None
@@ -45,7 +47,7 @@ def costs(found: Sequence[MembershipChange]) -> list[Cost]:
 
 
 def _spanned(task: int, generation: int, found: Sequence[MembershipChange]) -> bool:
-    """Say whether the seconds of a later change begin before *generation*: no step of it is known."""
+    """Return whether the gap of a later change began before *generation*, of which no step is known."""
     later = (one for one in found if (one.task, one.generation) > (task, generation))
     known = next((one for one in later if one.gap_s is not None), None)
     if known is None or known.task != task or known.since is None:
@@ -54,7 +56,7 @@ def _spanned(task: int, generation: int, found: Sequence[MembershipChange]) -> b
 
 
 def total(found: Sequence[MembershipChange]) -> Total:
-    """Add up *found*, which are in order. Generations that nobody wrote down, or that were not read, count."""
+    """Add up *found*, which must be in order. Generations without a record count as changes too."""
     count = unread = 0
     for task, of_task in groupby(found, lambda one: one.task):
         told = list(of_task)
@@ -76,7 +78,7 @@ def total(found: Sequence[MembershipChange]) -> Total:
 
 
 def row(one: MembershipChange) -> dict[str, Any]:
-    """Give a change as JSON."""
+    """Return a change as JSON."""
     who = {name: [w._asdict() for w in getattr(one, name)] for name in ("came", "left", "lost")}
     return {**one._asdict(), **who}
 
@@ -90,7 +92,7 @@ def nodes(one: MembershipChange) -> str:
 
 
 def who(one: MembershipChange) -> str:
-    """Say who came and went, and why; where nobody did, why the program began again."""
+    """Return the nodes that joined, left or were lost, or else the reason why the program was started again."""
     parts = [
         f"{name} {_named(getattr(one, name))}"
         for name in ("came", "left", "lost")
@@ -106,12 +108,12 @@ def _named(found: Sequence[NodeRef]) -> str:
 
 
 def seconds(cost: Cost) -> float | str | None:
-    """Give a change's seconds without a step, or words for them; None for a beginning, which is no change."""
+    """Return a change's seconds without a step, or a text if they are not exact; None for the start of a task."""
     return _amount(cost, cost.change.gap_s, "at most")
 
 
 def steps(cost: Cost) -> float | str | None:
-    """Give how many steps were done again after a change, as `seconds` does."""
+    """Return the number of steps that were repeated after a change, in the same form as `seconds`."""
     return _amount(cost, cost.change.lost_steps, "at least")
 
 
@@ -124,7 +126,7 @@ def _amount(cost: Cost, value: float | None, bound: str) -> float | str | None:
 
 
 def in_all(found: Total) -> tuple[str, str]:
-    """Say how many seconds and steps all changes have cost."""
+    """Return the texts of the seconds and of the steps that all changes have cost."""
     most, least = ("", "") if found.exact else ("at most ", "at least ")
     gap = None if found.gap_s is None else f"{most}{found.gap_s:,.1f} s"
     again = None if found.lost_steps is None else f"{least}{found.lost_steps:,}"
@@ -134,11 +136,11 @@ def in_all(found: Total) -> tuple[str, str]:
 def _sum(known: str | None, unknown: int) -> str:
     if known is None:
         return NOT_KNOWN
-    return f"{known}, and of {unknown:,} {NOT_KNOWN}" if unknown else known
+    return f"{known} ({NOT_KNOWN} for {unknown:,} of them)" if unknown else known
 
 
 def lines(found: Sequence[MembershipChange], most: int, when: When) -> Iterator[str]:
-    """Give lines for a reader: the sum, and the last *most* changes."""
+    """Yield the sum and the last *most* changes as lines of text."""
     if not found:
         return
     count = total(found).changes

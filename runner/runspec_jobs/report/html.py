@@ -1,4 +1,4 @@
-"""Reports as one HTML page each: tables and plots, nothing from elsewhere, readable in light and in dark. All pure."""
+"""Writes each report as one HTML page with tables and plots, which loads nothing from elsewhere. All pure."""
 
 from __future__ import annotations
 
@@ -56,13 +56,13 @@ polyline.ideal { stroke: var(--c); stroke-dasharray: 5 4; }
 .legend { list-style: none; display: flex; flex-wrap: wrap; gap: 1rem; padding: 0; margin: .2rem 0; }
 .key { width: 24px; height: 12px; margin-right: .4rem; }
 """
-# No script and no request: what a spec or a log says stays text.
+# The page allows no scripts and no requests, so text from specs and logs can do nothing.
 POLICY = "default-src 'none'; style-src 'unsafe-inline'"
 STEPS = 60
 
 
 def page(title: str, body: Iterable[str]) -> str:
-    """Give a page; *title* is escaped, *body* has been."""
+    """Return a page; *title* is escaped here, *body* must be escaped already."""
     return "\n".join(
         [
             "<!doctype html>",
@@ -79,7 +79,7 @@ def page(title: str, body: Iterable[str]) -> str:
 
 
 def table(found: Table) -> str:
-    """Give a table; numbers to the right, words to the left, nothing where nothing is known."""
+    """Return a table with numbers aligned right and text aligned left; cells that are None are empty."""
     head = "".join(
         _head(title, [row[i] for row in found.rows]) for i, title in enumerate(found.titles)
     )
@@ -89,7 +89,7 @@ def table(found: Table) -> str:
 
 
 def _head(title: str, cells: Iterable[Cell]) -> str:
-    """Give a title as its cells stand."""
+    """Return the header of a column with the alignment of its cells."""
     word = ' class="word"' if any(isinstance(cell, str) for cell in cells) else ""
     return f"<th{word}>{escape(title)}</th>"
 
@@ -106,7 +106,7 @@ def facts(pairs: Iterable[tuple[str, str]]) -> str:
 
 
 def scaling_page(title: str, found: Sequence[Scaled], notes: Sequence[str] = ()) -> str:
-    """Give the page of reports on sizes."""
+    """Return the page of scaling reports."""
     body = [f"<p>{escape(note)}</p>" for note in notes]
     for one in found:
         body += [f"<h2>{escape(one.series.name)}</h2>", facts(scaling_facts(one))]
@@ -156,7 +156,7 @@ def _figure(
 def ranking_page(
     title: str, metric: Metric, found: Sequence[Placed], more: Iterable[str] = ()
 ) -> str:
-    """Give the page of a ranking, with a plot for each parameter that is a number everywhere, and *more* sections."""
+    """Return the page of a ranking, with a plot for each parameter that has only numbers, and *more* sections."""
     names = list(found[0].task.values) if found else []
     plots = [one for name in names if (one := _against(metric, name, found))]
     told = facts(
@@ -167,7 +167,7 @@ def ranking_page(
 
 
 def changes_section(found: Sequence[MembershipChange], unknown: str, when: When) -> Iterator[str]:
-    """Give what a page has of the changes of nodes; *unknown* says why there is nothing to show."""
+    """Yield the section on membership changes; *unknown* says why they are not known, or is empty."""
     yield "<h2>Changes of nodes</h2>"
     if unknown:
         yield f"<p>{escape(f'{NOT_KNOWN}: {unknown}')}</p>"

@@ -1,4 +1,4 @@
-"""Tables that training programs print, read as rows of numbers; whatever else a log has is passed over."""
+"""Reads the tables in the logs of training programs as rows of numbers, and ignores all other lines."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Literal, Protocol
 Row = Mapping[str, float]
 Reader = Literal["horovod", "mxnet", "chainer"]
 
-# What mpirun puts before a line with --tag-output, and what a terminal takes for orders.
+# The prefix that mpirun --tag-output adds to lines, and the control sequences of terminals.
 BEFORE = re.compile(r"^(?:\[[^\s\]]*\d,\d+\]<std(?:out|err)>:)?\s*")
 ORDERS = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
 NUMBER = r"[-+]?(?:\d+\.?\d*(?:[eE][-+]?\d+)?|nan|inf)"
@@ -21,7 +21,7 @@ HOROVOD = ("step", "epoch", "speed", "loss", "finloss", "lr")
 MXNET = re.compile(r"\bEpoch\s*\[(\d+)\]\s*(?:Batch\s*\[(?:\d+-)?(\d+)\])?(.*)")
 MXNET_SPEED = re.compile(rf"\bSpeed:\s*({NUMBER})\s*samples/sec")
 MXNET_PAIR = re.compile(rf"([A-Za-z][\w-]*(?: cost)?)=({NUMBER})")
-# A name, or several, with nothing between them but spaces; PrintReport's have a "/" or are of its own:
+# A title consists of names with spaces between them; PrintReport's names have a "/" or are `elapsed_time`:
 # https://docs.chainer.org/en/stable/reference/generated/chainer.training.extensions.PrintReport.html
 CHAINER_FIRST = ("epoch", "iteration")
 CHAINER_NAME = re.compile(r"\S+")
@@ -31,16 +31,16 @@ class Table(Protocol):
     """Reads one log, line by line."""
 
     def row(self, line: str) -> Row | None:
-        """Give the row that *line* is, its columns by name; None for any other line."""
+        """Return the values in *line* by column, or None if it is not a row of the table."""
 
 
 def table(reader: Reader) -> Table:
-    """Give what reads one log of that form."""
+    """Return a new reader for one log of a framework."""
     return TABLES[reader]()
 
 
 def called(reader: Reader, column: str) -> str:
-    """Give what a column is called in rows, by what a log, or a title, calls it.
+    """Return the key in rows of a column, from its name in a log or a title.
 
     >>> called("mxnet", "Time cost"), called("chainer", "main/MSE")
     ('time-cost', 'main/MSE')
@@ -49,7 +49,7 @@ def called(reader: Reader, column: str) -> str:
 
 
 def plain(line: str) -> str:
-    """Give what a line shows: of what was drawn over itself, the last.
+    """Return a line as a terminal shows it: only the last text of a progress bar, without control sequences.
 
     >>> plain("1/2 loss: 0.9\\r2/2 loss: \\x1b[1m0.4\\x1b[0m\\r")
     '2/2 loss: 0.4'
@@ -58,7 +58,7 @@ def plain(line: str) -> str:
 
 
 class Horovod:
-    """What the ResNet training scripts for Horovod print.
+    """Reads the table that the ResNet training scripts for Horovod print.
 
     >>> read = Horovod()
     >>> read.row("  Step Epoch Speed   Loss  FinLoss   LR")
@@ -79,7 +79,7 @@ class Horovod:
 
 
 class MxNet:
-    """What MXNet's Speedometer and its training loop log.
+    """Reads the lines that MXNet's Speedometer and its training loop log.
 
     >>> MxNet().row("INFO:root:Epoch[0] Batch [100] Speed: 15554.63 samples/sec Train-accuracy=0.5")
     {'epoch': 0.0, 'batch': 100.0, 'speed': 15554.63, 'train-accuracy': 0.5}
@@ -99,7 +99,7 @@ class MxNet:
 
 
 class Chainer:
-    """The table of Chainer's PrintReport; a value that is not there yet leaves its column empty.
+    """Reads the table of Chainer's PrintReport; a column is empty until its value exists.
 
     >>> read = Chainer()
     >>> read.row("epoch       main/loss   validation/main/loss")
@@ -127,7 +127,7 @@ def _titles(words: list[str]) -> bool:
 
 
 def _placed(names: list[tuple[str, int]], words: list[tuple[str, int]], found: list[float]) -> Row:
-    """Give each number to its column: by turns where all are there, else by where it stands."""
+    """Assign each number to its column: in order if all columns have one, or else by its position in the line."""
     if len(found) == len(names):
         return {name: value for (name, _), value in zip(names, found, strict=True)}
     of = dict[str, float]()
@@ -148,7 +148,7 @@ TABLES: Mapping[Reader, Callable[[], Table]] = {
     "mxnet": MxNet,
     "chainer": Chainer,
 }
-COLUMNS: Mapping[Reader, str] = {  # what is read where a spec names no column
+COLUMNS: Mapping[Reader, str] = {  # the default column of each framework
     "horovod": "speed",
     "mxnet": "speed",
     "chainer": "validation/main/accuracy",

@@ -1,4 +1,4 @@
-"""From what a task printed or wrote to the one number that counts, or to why there is none."""
+"""Extracts the metric of a task from its log or its output file, or the reason why it has none."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from runspec_jobs.report.log_tables import COLUMNS, called, plain, table
 from runspec_jobs.spec.metric import Metric
 from runspec_jobs.spec.regex_safety import GROUP
 
-LINE_CHARACTERS = 4096  # of a line that are looked at: the time of a pattern grows with them
-NO_NUMBER = "what was found is not a number"
+LINE_CHARACTERS = 4096  # of each line that are searched, since the time of a search grows with them
+NO_NUMBER = "the text that was found is not a number"
 Finds = Callable[[str], float | str | None]
 
 
 class Measured(NamedTuple):
-    """The number of a task, or *why* it has none. It was chosen *among* so many."""
+    """The metric of a task, or *why* it has none. *among* is how many numbers were found."""
 
     value: float | None
     why: str = ""
@@ -28,7 +28,7 @@ class Measured(NamedTuple):
 
 
 class MetricExtractor:
-    """Finds the numbers of one log, line by line."""
+    """Collects the numbers in one log, line by line."""
 
     def __init__(self, metric: Metric) -> None:
         self.metric = metric
@@ -38,7 +38,7 @@ class MetricExtractor:
         self._found = self._in_table(metric) if metric.reader else self._by_pattern(metric)
 
     def line(self, text: str) -> None:
-        """Take in the next line as it is shown in the end; of one that is too long, the beginning."""
+        """Search the next line as a terminal shows it; only the start of a very long line is searched."""
         if (found := self._found(plain(text)[:LINE_CHARACTERS])) is None:
             return
         try:
@@ -47,13 +47,13 @@ class MetricExtractor:
             self._wrong = NO_NUMBER
 
     def measured(self) -> Measured:
-        """Give the number that counts by now."""
+        """Return the metric according to the lines so far."""
         if self._wrong:
             return Measured(None, self._wrong)
         return chosen(self.metric, self.numbers, self.nothing)
 
     def _by_pattern(self, metric: Metric) -> Finds:
-        assert metric.pattern is not None, "BUG: rules let a metric through that nothing finds"
+        assert metric.pattern is not None, "BUG: a metric without a source was accepted"
         pattern = re.compile(metric.pattern)
         group = GROUP if GROUP in pattern.groupindex else 1
 
@@ -68,19 +68,19 @@ class MetricExtractor:
         assert metric.reader is not None, "BUG: no table without a reader"
         read = table(metric.reader)
         column = called(metric.reader, metric.column or COLUMNS[metric.reader])
-        self.nothing = f"no table of {metric.reader} in it"
+        self.nothing = f"the log has no {metric.reader} table"
 
         def find(line: str) -> float | None:
             row = read.row(line)
             if row is not None and column not in row:
-                self.nothing = f"its {metric.reader} table has no column '{column}'"
+                self.nothing = f"the {metric.reader} table has no column '{column}'"
             return None if row is None else row.get(column)
 
         return find
 
 
 def in_text(metric: Metric, lines: Iterable[str]) -> Measured:
-    """Measure what *lines* say: those of a log, or of a file of text."""
+    """Return the metric in *lines*, which are those of a log or of a text file."""
     finder = MetricExtractor(metric)
     for line in lines:
         finder.line(line)
@@ -88,7 +88,7 @@ def in_text(metric: Metric, lines: Iterable[str]) -> Measured:
 
 
 def in_file(metric: Metric, text: str) -> Measured:
-    """Measure what the file says that the metric names."""
+    """Return the metric in *text*, the content of the file that the metric names."""
     match metric.table:
         case ".json":
             return _in_json(metric, [text])
@@ -108,13 +108,13 @@ def _in_json(metric: Metric, texts: Iterable[str]) -> Measured:
         try:
             value = json.loads(text)
         except (ValueError, RecursionError):
-            return Measured(None, f"{metric.file} is no JSON")
+            return Measured(None, f"{metric.file} is not JSON")
         found += _at(value, metric.key or "")
     return _chosen(metric, found, f"{metric.file} has no '{metric.key}'")
 
 
 def _at(value: Any, key: str) -> list[Any]:
-    """Give what stands at the dotted *key*; of a list, each item."""
+    """Return the values at the dotted *key*: all items if it is a list, one value otherwise, none if it is missing."""
     for part in key.split("."):
         if isinstance(value, dict) and part in value:
             value = value[part]
@@ -129,7 +129,7 @@ def _in_csv(metric: Metric, text: str) -> Measured:
     try:
         found = list(csv.DictReader(io.StringIO(text)))
     except csv.Error:
-        return Measured(None, f"{metric.file} is no CSV")
+        return Measured(None, f"{metric.file} is not CSV")
     named = [row[metric.column] for row in found if row.get(metric.column)]
     return _chosen(metric, named, f"{metric.file} has no column '{metric.column}'")
 
@@ -145,12 +145,12 @@ def _chosen(metric: Metric, found: Sequence[Any], nothing: str) -> Measured:
 
 
 def chosen(metric: Metric, numbers: Sequence[float], nothing: str) -> Measured:
-    """Give the number that counts. One that is none (nan) counts only where it is the last."""
+    """Return the metric chosen from *numbers* by `take`; nan and infinity are skipped unless the last one counts."""
     if not numbers:
         return Measured(None, nothing)
     real = [number for number in numbers if math.isfinite(number)]
     if not real or (metric.take == "last" and not math.isfinite(numbers[-1])):
-        return Measured(None, f"it is {numbers[-1]}", len(numbers))
+        return Measured(None, f"the number is {numbers[-1]}", len(numbers))
     best = max(real) if metric.goal == "max" else min(real)
     of = {"last": real[-1], "best": best, "median": _median(real)}
     return Measured(of[metric.take], among=len(numbers))

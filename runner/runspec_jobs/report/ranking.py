@@ -1,4 +1,4 @@
-"""The tasks of a sweep, the best first, and why some have no place. All pure."""
+"""Ranks the tasks of a sweep by their metric, the best first. All functions are pure."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from runspec_jobs.spec.metric import Metric
 
 
 class Task(NamedTuple):
-    """One task: its values in the sweep, how it stands (a word), and what was measured."""
+    """One task: its parameter values, its state as a word, and its metric."""
 
     number: int
     values: Mapping[str, str]
@@ -20,14 +20,14 @@ class Task(NamedTuple):
 
 
 class Placed(NamedTuple):
-    """A task and its place, from 1; None for one that has no number."""
+    """A task and its place in the ranking, from 1, or None if it has no metric."""
 
     place: int | None
     task: Task
 
 
 def ranked(metric: Metric, tasks: Sequence[Task]) -> tuple[Placed, ...]:
-    """Give the tasks in order, the best first; equal ones share a place, and those without a number come last."""
+    """Return the tasks with places, the best first; equal ones share a place, and those without a metric are last."""
     known = [task for task in tasks if task.measured.value is not None]
     ordered = sorted(known, key=lambda task: (_rank(metric, task), task.number))
     found: list[Placed] = []
@@ -39,12 +39,12 @@ def ranked(metric: Metric, tasks: Sequence[Task]) -> tuple[Placed, ...]:
 
 def _rank(metric: Metric, task: Task) -> float:
     value = task.measured.value
-    assert value is not None and math.isfinite(value), "BUG: what has no number has no rank"
+    assert value is not None and math.isfinite(value), "BUG: a task without a number is ranked"
     return -value if metric.goal == "max" else value
 
 
 def reached(metric: Metric, tasks: Sequence[Task]) -> Task | None:
-    """Give the best task of those that are good enough to stop the others; None without any."""
+    """Return the best task that meets the stop condition of the metric, or None."""
     if metric.stop is None:
         return None
     for placed in ranked(metric, tasks):
@@ -55,7 +55,7 @@ def reached(metric: Metric, tasks: Sequence[Task]) -> Task | None:
 
 
 def row(placed: Placed) -> dict[str, Any]:
-    """Give a row of the ranking as JSON."""
+    """Return a row of the ranking in the form of `--json`."""
     task, found = placed.task, placed.task.measured
     return {
         "place": placed.place,

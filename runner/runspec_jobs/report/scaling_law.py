@@ -1,8 +1,8 @@
-"""Throughput at several sizes: speed-up, efficiency, the law that fits it, and what a sample costs. All pure.
+"""Computes speed-up, efficiency, fitted law and costs from the throughput at several sizes. All functions are pure.
 
 The law is Amdahl's: T(n) = n r / (1 + a (n - 1)), with r the throughput of one unit and a the part of the work that
-is not parallel, so that 1 - a is the parallel part and 1 / (1 + a (n - 1)) the efficiency. What machines lose by
-waiting for each other has the same form. G. M. Amdahl, "Validity of the single processor approach to achieving large
+is not parallel, so that 1 - a is the parallel part and 1 / (1 + a (n - 1)) the efficiency. Contention between machines
+has the same form. G. M. Amdahl, "Validity of the single processor approach to achieving large
 scale computing capabilities", 1967, https://doi.org/10.1145/1465482.1465560; on contention, N. J. Gunther, "Guerrilla
 Capacity Planning", 2007.
 """
@@ -13,11 +13,14 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 HOUR_S = 3600
-LEAST, MOST = 1e-9, 1e15  # of what is measured: products and quotients of such numbers are numbers
+LEAST, MOST = (
+    1e-9,
+    1e15,
+)  # limits for measured numbers, so that products and quotients of them are finite
 
 
 class Point(NamedTuple):
-    """What was measured at one *size*: samples a second, or *why* there is no number."""
+    """The throughput at one *size* in samples per second, or *why* there is none."""
 
     size: float
     throughput: float | None
@@ -26,7 +29,7 @@ class Point(NamedTuple):
 
 
 class Baseline(NamedTuple):
-    """What the figures of a report are of; None where nobody has said it."""
+    """What the numbers of a report were measured on; None means that it was not given."""
 
     gpus_per_node: int | None = None
     processes_per_node: int | None = None
@@ -38,7 +41,7 @@ class Baseline(NamedTuple):
 
 
 class Series(NamedTuple):
-    """One job at several sizes. *per_node* says how many of the *unit* are a node."""
+    """One job at several sizes. *per_node* is the number of *unit* in a node, such as 8 GPUs."""
 
     name: str
     unit: str
@@ -49,7 +52,7 @@ class Series(NamedTuple):
 
 
 class Fit(NamedTuple):
-    """The law that comes nearest. *worst* is the largest relative distance of a point from it."""
+    """The fitted law. *worst* is the largest relative distance of a point from it."""
 
     base: float  # the size that counts as one
     rate: float  # r, samples a second of that size
@@ -62,14 +65,14 @@ class Fit(NamedTuple):
         return 1 - self.lost
 
     def throughput(self, size: float) -> float | None:
-        """Give the samples a second at *size*; None where the law says nothing."""
+        """Return the samples per second at *size*, or None if the law gives no positive number."""
         n = size / self.base
         below = 1 + self.lost * (n - 1)
         return n * self.rate / below if below > 0 else None
 
 
 class Asked(NamedTuple):
-    """What whoever asks for a report says beside: the size to compare with, a price, how many samples a job has."""
+    """Options of a report: the size to compare with, the price of a node, and the number of samples of a job."""
 
     base: float | None = None
     price_per_node_hour: float | None = None
@@ -77,7 +80,7 @@ class Asked(NamedTuple):
 
 
 class Row(NamedTuple):
-    """One size of a report; None where it is not known. *expected* is the law's throughput."""
+    """One size of a report; None means unknown. *expected* is the throughput by the law."""
 
     size: float
     throughput: float | None
@@ -92,7 +95,7 @@ class Row(NamedTuple):
 
 
 class Scaled(NamedTuple):
-    """A series with all that can be said of it; *hours* and *cost* are the law's where nothing was measured."""
+    """A series with its report; the rows use the law for *hours* and *cost* where nothing was measured."""
 
     series: Series
     base: float | None
@@ -102,7 +105,7 @@ class Scaled(NamedTuple):
 
 
 def scaled(series: Series, asked: Asked) -> Scaled:
-    """Work out a report; compared is with the smallest size that has a number, or with the one asked for."""
+    """Return the report of *series*, compared with the size in *asked* or with the smallest that has a throughput."""
     known = [p for p in sorted(series.points, key=lambda p: p.size) if p.throughput]
     base = next((p for p in known if asked.base in (None, p.size)), None)
     law = fit(known, base.size) if base is not None else None
@@ -112,10 +115,10 @@ def scaled(series: Series, asked: Asked) -> Scaled:
 
 
 def fit(points: Sequence[Point], base: float) -> Fit | None:
-    """Give the law nearest to *points*, in units of the size *base*; None of fewer than two sizes.
+    """Return the law fitted to *points*, in units of the size *base*, or None if there are fewer than two sizes.
 
-    1/efficiency is a straight line in n - 1: n/T = 1/r + a/r (n - 1). Relative distances count, so that small
-    sizes weigh as much as large ones. With two points it goes through both.
+    1/efficiency is a straight line in n - 1: n/T = 1/r + a/r (n - 1). The fit uses relative distances, so that small
+    sizes weigh as much as large ones. It passes through both points if there are only two.
     """
     found = [(p.size / base - 1, p.size / base / p.throughput) for p in points if p.throughput]
     if len({x for x, _ in found}) < 2:
@@ -167,7 +170,7 @@ def _dollars_a_second(series: Series, size: float, asked: Asked) -> float | None
 
 
 def to_json(found: Scaled) -> dict[str, Any]:
-    """Give a report as JSON; `from_json` reads it again as a series."""
+    """Return a report in the form of `--json`; `from_json` reads it as a series."""
     law = found.fit
     return {
         "name": found.series.name,
@@ -182,7 +185,7 @@ def to_json(found: Scaled) -> dict[str, Any]:
 
 
 def from_json(value: Mapping[str, Any]) -> Series:
-    """Give the series in *value*. Raises ValueError, KeyError or TypeError for what is none."""
+    """Return the series in *value*. Raises ValueError, KeyError or TypeError if it is not a report."""
     told = value.get("baseline", {})
     return Series(
         name=str(value["name"]),
@@ -212,5 +215,5 @@ def _positive(value: Any) -> float:
 
 
 def sensible(number: float) -> bool:
-    """Say whether *number* can be that of something measured; not so nan."""
+    """Return whether *number* is in the range of measured numbers; nan is not."""
     return LEAST <= number <= MOST

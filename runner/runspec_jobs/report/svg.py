@@ -1,4 +1,4 @@
-"""Plots as SVG, drawn here so that a page needs nothing from elsewhere. All pure: equal arguments give equal bytes."""
+"""Draws plots as SVG, so that a page needs no library. The functions are pure: equal arguments give equal bytes."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ Spot = tuple[float, float]
 
 
 class Line(NamedTuple):
-    """One thing that is drawn: dots where something was measured, a line where a law says something."""
+    """One set of points in a plot: drawn as dots if it was measured, or as a line if a law gives it."""
 
     name: str
     spots: tuple[Spot, ...]
@@ -23,7 +23,7 @@ class Line(NamedTuple):
 
 
 class Axis(NamedTuple):
-    """What an axis shows, from *low* to *high*; a logarithmic one needs both above 0, and may count in *twos*."""
+    """The range of an axis; a logarithmic one needs both ends above 0, and may have powers of *twos* as ticks."""
 
     title: str
     low: float
@@ -32,7 +32,7 @@ class Axis(NamedTuple):
     twos: bool = False
 
     def share(self, value: float) -> float:
-        """Give where *value* is: 0 at the low end, 1 at the high one."""
+        """Return the position of *value* on the axis: 0 at the low end, 1 at the high end."""
         low, high, at = (
             (math.log(v) for v in (self.low, self.high, value))
             if self.log
@@ -42,7 +42,7 @@ class Axis(NamedTuple):
 
 
 def plot(title: str, across: Axis, up: Axis, lines: Sequence[Line]) -> str:
-    """Give a plot of *lines*; its text is escaped, and `title` says what it shows to whoever cannot see it."""
+    """Return a plot of *lines*; all text is escaped, and screen readers read *title*."""
 
     def spot(x: float, y: float) -> Spot:
         return (
@@ -100,7 +100,7 @@ def _key(line: Line) -> str:
 
 
 def ticks(axis: Axis) -> list[float]:
-    """Give round values of *axis*: five or so, or the powers of two or ten of a logarithmic one.
+    """Return round values for the ticks of *axis*: about five, or powers of two or ten on a logarithmic axis.
 
     >>> ticks(Axis("", 0, 1))
     [0.0, 0.2, 0.4, 0.6, 0.8, 1.0]
@@ -118,7 +118,7 @@ def ticks(axis: Axis) -> list[float]:
 
 
 def _magnitudes(axis: Axis) -> list[float]:
-    """Give the powers of two, or 1, 2, 5, 10 and so on; fewer of them where they are many, none where they are few."""
+    """Return the powers of two, or 1, 2, 5, 10 and so on; fewer over a long range, and none over a short one."""
     base, between = (2, (1,)) if axis.twos else (10, (1, 2, 5))
     first = math.floor(math.log(axis.low, base) + 1e-9)
     last = math.floor(math.log(axis.high, base) + 1e-9)
@@ -131,7 +131,7 @@ def _magnitudes(axis: Axis) -> list[float]:
 
 
 def brief(value: float) -> str:
-    """Give a number as it is read: four digits that say something.
+    """Return a number for readers, with four significant digits.
 
     >>> brief(140000), brief(0.74481), brief(8.0), brief(1.157e-7)
     ('140,000', '0.7448', '8', '1.157e-07')

@@ -1,4 +1,4 @@
-"""What reports say, in words and rows: the same on a screen and on a page. All pure."""
+"""Makes the tables and facts of reports, for terminals and HTML pages alike. All functions are pure."""
 
 from __future__ import annotations
 
@@ -16,20 +16,20 @@ NOT_SAID = "not said"
 
 
 class Table(NamedTuple):
-    """Rows under titles; a cell is a number, words, or nothing."""
+    """Rows under titles; a cell is a number, a text, or None."""
 
     titles: tuple[str, ...]
     rows: tuple[tuple[Cell, ...], ...]
 
 
 def drawn(tasks: Sequence[Mapping[str, str]]) -> Table:
-    """Give the values of each task."""
+    """Return a table of the parameter values of each task."""
     names = list(tasks[0]) if tasks else []
     return Table(("task", *names), tuple((i, *one.values()) for i, one in enumerate(tasks)))
 
 
 def ranking(metric: Metric, found: Sequence[Placed]) -> Table:
-    """Give the tasks of a sweep in order, with all their values."""
+    """Return a table of the tasks of a sweep in the order of their ranks, with all their values."""
     names = list(found[0].task.values) if found else []
     rows = tuple(
         (
@@ -46,7 +46,7 @@ def ranking(metric: Metric, found: Sequence[Placed]) -> Table:
 
 
 def changes(found: Sequence[MembershipChange], when: elastic_costs.When) -> Table:
-    """Give the changes of nodes in order, and what each has cost."""
+    """Return a table of the membership changes in order, with the cost of each."""
     rows = tuple(
         (
             cost.change.task,
@@ -60,11 +60,11 @@ def changes(found: Sequence[MembershipChange], when: elastic_costs.When) -> Tabl
         for cost in elastic_costs.costs(found)
     )
     cost = "s without a step", "steps done again"
-    return Table(("task", "generation", "when", "nodes", *cost, "who, and why"), rows)
+    return Table(("task", "generation", "when", "nodes", *cost, "nodes and reasons"), rows)
 
 
 def changes_facts(found: Sequence[MembershipChange]) -> Iterator[tuple[str, str]]:
-    """Give what all changes of nodes have cost."""
+    """Yield the total cost of all membership changes."""
     total = elastic_costs.total(found)
     yield "changes of nodes", f"{total.changes:,}"
     if total.changes:
@@ -74,7 +74,7 @@ def changes_facts(found: Sequence[MembershipChange]) -> Iterator[tuple[str, str]
 
 
 def measured_by(metric: Metric) -> str:
-    """Say in a line how the number was found."""
+    """Return in one line how the metric was measured."""
     if metric.table is not None:
         return f"{metric.key or metric.column} in {metric.file}, {metric.take}"
     where = metric.file or "the log"
@@ -84,7 +84,7 @@ def measured_by(metric: Metric) -> str:
 
 
 def scaling(found: Scaled) -> Table:
-    """Give the sizes in order; columns about prices and times are there where somebody asked for them."""
+    """Return a table of the sizes in order, with columns for prices and times if they were requested."""
     asked = found.asked
     priced, timed = asked.price_per_node_hour is not None, asked.samples is not None
     titles = [found.series.unit, "samples/s", "speed-up", "efficiency %", "by the law"]
@@ -103,7 +103,7 @@ def scaling(found: Scaled) -> Table:
 
 
 def scaling_facts(found: Scaled) -> Iterator[tuple[str, str]]:
-    """Give what the figures are of, and the law that fits them."""
+    """Yield what the numbers were measured on, and the law that fits them."""
     series = found.series
     yield "baseline", _baseline(found)
     yield "batch", NOT_SAID if series.baseline.batch is None else f"{series.baseline.batch:,}"
@@ -115,7 +115,10 @@ def scaling_facts(found: Scaled) -> Iterator[tuple[str, str]]:
         yield "measured", series.baseline.metric
     yield "law", _law(found)
     if found.asked.price_per_node_hour is not None:
-        yield "price", f"{found.asked.price_per_node_hour:g} per node and hour, given by who asked"
+        yield (
+            "price",
+            f"{found.asked.price_per_node_hour:g} per node and hour, as given on the command line",
+        )
     if found.asked.samples is not None:
         yield "samples", f"{found.asked.samples:,.0f}; hours without a measured speed are the law's"
     if series.source:
@@ -144,7 +147,7 @@ def _node(series: Series) -> str:
 def _law(found: Scaled) -> str:
     law = found.fit
     if law is None:
-        return "none: it takes two sizes with a number"
+        return "none: at least two sizes with a throughput are needed"
     one = f"{law.base:g} {_unit(found.series, law.base)}"
     told = (
         f"T(n) = n r / (1 + a (n - 1)), n in units of {one}: r = {law.rate:,.4g} samples/s, "

@@ -1,1 +1,1 @@
-"""When would a job finish, and what would it cost: fixed machines against machines that come and go."""
+"""Simulates when a job would finish and what it would cost, on fixed and on changing numbers of machines."""

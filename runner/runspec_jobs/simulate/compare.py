@@ -1,4 +1,4 @@
-"""What is compared: the job as its spec has it, as a gang on the same machines, and on machines that stay."""
+"""The cases that are compared: the job as an elastic job, as a gang on the same machines, and on on-demand machines."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ POOLS: Mapping[Capacity, tuple[str, ...]] = {
 
 
 class Case(NamedTuple):
-    """One thing to simulate, on *least* to *most* nodes; of a gang they are the same."""
+    """One case to simulate, on *least* to *most* nodes, which are equal for a gang."""
 
     kind: str
     least: int
@@ -34,7 +34,7 @@ class Case(NamedTuple):
 
 
 class Spread(NamedTuple):
-    """A figure over many runs: its mean, and what a tenth of them is below and above."""
+    """The distribution of a value over many runs: its mean, and its 10th and 90th percentile."""
 
     mean: float
     low: float
@@ -42,7 +42,7 @@ class Spread(NamedTuple):
 
 
 class Result(NamedTuple):
-    """What became of a case in *runs* runs. The time is of those that finished, all else is of all of them."""
+    """The result of a case in *runs* runs. *time_s* is over the runs that finished, all other values over all runs."""
 
     case: Case
     runs: int
@@ -58,18 +58,20 @@ class Result(NamedTuple):
 
 
 def wanted(spec: Spec, trace: Trace) -> tuple[dict[str, int], list[Problem]]:
-    """Give the most nodes of each pool of *trace* that *spec* may take, by its capacity."""
+    """Return the number of nodes of each pool in *trace* that *spec* may use according to its capacity."""
     asked = (spec.cluster.pool,) if spec.cluster.pool else POOLS[spec.cluster.capacity]
     there = {name: spec.cluster.nodes.max for name in asked if name in trace.pools}
     if there:
         return there, []
     names = " or ".join(f"'{name}'" for name in asked)
-    what = f"there is no pool {names}, and the spec asks for {spec.cluster.bought}"
-    return {}, [Problem(("pools",), what, "name one so, or say which: --take POOL=NODES", at="key")]
+    what = f"there is no pool {names}, which the spec needs for capacity: {spec.cluster.bought}"
+    return {}, [
+        Problem(("pools",), what, "rename a pool, or choose one: --take POOL=NODES", at="key")
+    ]
 
 
 def cases(spec: Spec, job: Job, trace: Trace, fixed: int | None) -> Iterator[Case]:
-    """Give what to compare; the last one is what the others are compared with."""
+    """Yield the cases; the others are compared with the last one."""
     nodes = spec.cluster.nodes
     yield Case("elastic", nodes.min if nodes.elastic else 1, nodes.max, job)
     count = fixed or nodes.max

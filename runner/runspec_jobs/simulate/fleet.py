@@ -1,4 +1,4 @@
-"""The machines of a simulated job: taken from pools, paid for, and taken away again."""
+"""The machines of a simulated job: allocated from pools, paid for, and reclaimed."""
 
 from __future__ import annotations
 
@@ -9,19 +9,19 @@ from typing import NamedTuple
 
 from runspec_jobs.simulate.trace import Event, Pool, Trace
 
-Dice = Callable[[], float]  # gives a number from 0 to 1, without 1
+Dice = Callable[[], float]  # returns a random number that is at least 0 and less than 1
 NEVER = math.inf
 
 
 class Lost(NamedTuple):
-    """A machine that is gone; *told* says whether its node knew beforehand."""
+    """A machine that was lost; *told* says whether its node got a notice."""
 
     node: int
     told: bool
 
 
 class Changes(NamedTuple):
-    """What became of machines at one moment, by the numbers of their nodes."""
+    """The machines that started or were lost at one moment, by the numbers of their nodes."""
 
     up: tuple[int, ...] = ()
     lost: tuple[Lost, ...] = ()
@@ -29,7 +29,7 @@ class Changes(NamedTuple):
 
 @dataclass
 class Machine:
-    """One machine that is held, for the task *slot*."""
+    """One machine that is allocated to the task *slot*."""
 
     node: int
     slot: int
@@ -41,14 +41,14 @@ class Machine:
 
 @dataclass
 class Place:
-    """A pool as it is now."""
+    """The current state of a pool."""
 
     settings: Pool
     most: int
     price: float
     nodes: int
     held: int = 0
-    back_s: list[float] = field(default_factory=list)  # when what was lost can be had again
+    back_s: list[float] = field(default_factory=list)  # when lost machines are available again
 
     @property
     def free(self) -> bool:
@@ -56,7 +56,7 @@ class Place:
 
 
 class Fleet:
-    """Machines for *slots* tasks, each tried *tries* times in all, from pools in the order of *take*."""
+    """Machines for *slots* tasks with at most *tries* attempts each, from pools in the order of *take*."""
 
     def __init__(
         self, trace: Trace, take: Mapping[str, int], slots: int, tries: float, dice: Dice
@@ -74,7 +74,7 @@ class Fleet:
         self.node_s = 0.0
 
     def next_s(self) -> float:
-        """Give when something happens next by itself."""
+        """Return the time of the next event."""
         moments = [machine.ends_s for machine in self.machines]
         moments += [machine.up_s for machine in self.machines if not machine.up]
         moments += [event.time for event in self.events[:1]]
@@ -82,13 +82,13 @@ class Fleet:
         return min(moments, default=NEVER)
 
     def pay(self, seconds: float) -> None:
-        """Pay for what is held, for *seconds*."""
+        """Add the price of all allocated machines for *seconds*."""
         for place in self.places.values():
             self.cost += place.held * place.price * seconds / 3600
             self.node_s += place.held * seconds
 
     def at(self, now_s: float) -> Changes:
-        """Let happen what happens at *now_s*."""
+        """Apply all events at *now_s*, and return the machines that started or were lost."""
         lost = [self._lose(m, now_s) for m in list(self.machines) if m.ends_s <= now_s]
         while self.events and self.events[0].time <= now_s:
             lost += self._event(self.events.pop(0), now_s)
@@ -111,7 +111,7 @@ class Fleet:
         return lost + [self._lose(machine, now_s, fewer=True) for machine in left[:too_many]]
 
     def _lose(self, machine: Machine, now_s: float, *, fewer: bool = False) -> Lost | None:
-        """Take *machine* away, with its place in the pool if there are *fewer*; give what its job sees of that."""
+        """Reclaim *machine*, for good if the pool has *fewer*; return the loss, or None if it had not started."""
         self.machines.remove(machine)
         place = self.places[machine.pool]
         place.held -= 1
@@ -120,7 +120,7 @@ class Fleet:
         return Lost(machine.node, place.settings.notice > 0) if machine.up else None
 
     def _take(self, now_s: float) -> None:
-        """Take a machine for each task that has none, where there is one."""
+        """Allocate a machine for each task that has none, as far as the pools have free machines."""
         busy = {machine.slot for machine in self.machines}
         idle = [slot for slot, left in self.left.items() if left > 0 and slot not in busy]
         for name, place in self.places.items():

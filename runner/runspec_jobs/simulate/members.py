@@ -1,4 +1,4 @@
-"""The members of a simulated elastic job: the policy is that of real ones, `runspec_agent.elastic.policy`."""
+"""The members of a simulated elastic job, with the policy of real jobs, `runspec_agent.elastic.policy`."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ SAID: Mapping[str, float] = {READY: 0.0}
 
 
 class Elastic:
-    """Nodes that come and go.
+    """An elastic job, whose nodes join and leave.
 
-    Someone always leads, and looks as often as a leader does. A program stops at once when it is asked to, or when
-    a member has gone; what stopping and starting take is in the costs of the work.
+    There is always a leader, which polls as often as a real one. A program stops at once when it is asked to, or when
+    a member is lost; the time that stopping and starting take is in the costs of the work.
     """
 
     def __init__(self, work: Work, bounds: Bounds, timing: Timing) -> None:
@@ -36,11 +36,11 @@ class Elastic:
         self.state = State(number=0, term=1, leader="")
         self.since_s = 0.0
         self.seen: dict[str, Seen] = {}
-        self.silent: set[str] = set()  # members that are gone
-        self.lost = False  # since it ran last
+        self.silent: set[str] = set()  # members that left or were lost
+        self.lost = False  # whether a member was lost since the program ran last
         self.starts_s = NEVER
         self.looks_s = NEVER
-        self.quiet_s = 0.0  # from then on, no time-out of the policy can be running
+        self.quiet_s = 0.0  # the time when all time-outs of the policy are over
 
     def step(self, now_s: float, changes: Changes) -> None:
         for node in changes.up:
@@ -77,24 +77,24 @@ class Elastic:
         self.looks_s = min(self.looks_s, now_s + timing.hurry_s)
 
     def _look(self, now_s: float) -> None:
-        """Do what a leader does with each beat, and what the nodes do at its word."""
+        """Do what a leader does at each heartbeat, and what the nodes do in reply."""
         there = {name: SAID for name in self.seen if name not in self.silent}
         seen = {**self.seen, **{name: self.seen[name]._replace(changed=now_s) for name in there}}
         sight = Sight(now_s, self.since_s, now_s, seen, there)
         found = decide(self.state, sight, self.bounds, self.timing)
         if found is not self.state:
-            self._told(now_s, found)
+            self._take_state(now_s, found)
         pause_s = self.timing.beat_s if self.state.phase == RUNNING else self.timing.hurry_s
         over = now_s >= self.quiet_s or self._settled()
         self.looks_s = NEVER if over else now_s + pause_s
 
     def _settled(self) -> bool:
-        """Say whether all run that could: then nothing is waited for."""
+        """Return whether all nodes that can take part do, so that the leader waits for nothing."""
         count = len(self.state.members)
         everyone = count in (len(self.seen), self.bounds.most)
         return self.state.phase == RUNNING and everyone and not self.silent
 
-    def _told(self, now_s: float, found: State) -> None:
+    def _take_state(self, now_s: float, found: State) -> None:
         self.state, self.since_s = found, now_s
         self._wake(now_s)
         if found.phase != RUNNING:

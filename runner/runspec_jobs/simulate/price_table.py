@@ -1,4 +1,4 @@
-"""A trace as a table, CSV: what price lists and spreadsheets give."""
+"""Reads traces from CSV tables, which price lists and spreadsheets provide."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ COLUMNS = ("time", "pool", "lost", *POOL)
 
 
 def read(data: bytes) -> Document:
-    """Give the table as the document that a trace in YAML would be, each value at its place in the table.
+    """Return the table as the document of an equal trace in YAML, with the position of each value in the table.
 
-    The first row of a pool says what it is at the beginning; each later one is an event. What follows # in the first
-    line says where the table is from. Raises YamlError.
+    The first row of a pool describes it at the start; each later row is an event. A comment after # in the first line
+    becomes the field `about`. Raises YamlError if the table is not valid.
     """
     if len(data) > TEXT_BYTES:
         raise YamlError(SyntaxProblem(Mark(1, 1), "the file is larger than 1 MiB"))
@@ -52,7 +52,7 @@ def _header(names: list[Text]) -> Iterator[SyntaxProblem]:
         if name not in COLUMNS:
             yield SyntaxProblem(name.mark, f"unknown column '{name}'", did_you_mean(name, COLUMNS))
         elif names.count(name) > 1:
-            yield SyntaxProblem(name.mark, f"'{name}' is there twice", "keep one of them")
+            yield SyntaxProblem(name.mark, f"'{name}' is used twice", "keep one of them")
     for due in ("time", "pool"):
         if due not in names:
             yield SyntaxProblem(names[0].mark, f"there is no column '{due}'")
@@ -61,17 +61,19 @@ def _header(names: list[Text]) -> Iterator[SyntaxProblem]:
 def _lengths(count: int, body: list[list[Text]]) -> Iterator[SyntaxProblem]:
     for row in body:
         if len(row) != count:
-            yield SyntaxProblem(row[0].mark, f"{len(row)} values below {count} columns")
+            yield SyntaxProblem(
+                row[0].mark, f"this row has {len(row)} values, but the table has {count} columns"
+            )
 
 
 def _late(names: Sequence[str], body: list[list[Text]]) -> Iterator[SyntaxProblem]:
-    """A pool whose first row is not of the beginning would be there from the beginning all the same."""
+    """Yield an error for each pool whose first row is later than time 0, at which every pool starts."""
     seen = set()
     for row in body:
         time, pool = row[names.index("time")], row[names.index("pool")]
         if pool and pool not in seen and time not in ("0", "0s"):
             yield SyntaxProblem(
-                time.mark, f"the first row of '{pool}' is not of time 0", "say how it begins"
+                time.mark, f"the first row of '{pool}' is not for time 0", "add a row for time 0"
             )
         seen.add(pool)
 

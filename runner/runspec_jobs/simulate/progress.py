@@ -1,4 +1,4 @@
-"""The work of a simulated job: what is done, what is saved, and what a loss takes back."""
+"""The work of a simulated job: how much is done and saved, and how much is lost with a machine."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from runspec_jobs.simulate.throughput import Curve
 
 
 class Costs(NamedTuple):
-    """What a change of the machines costs, in seconds.
+    """The costs of a membership change, in seconds.
 
-    *join_s* and *loss_s* are the gap without work after a node came and after one went. What was done since the
-    last save is lost with a node that was not told; saves are *checkpoint_s* apart, None is never. *lost_s*, where
-    it is given, is the work lost instead, at the speed of that moment.
+    *join_s* and *loss_s* are the time without work after a node joined and after one left or was lost. If a node is
+    lost without notice, the work since the last checkpoint is lost. Checkpoints are *checkpoint_s* apart; None means
+    that there are none. If *lost_s* is given, that much work at the current speed is lost instead.
     """
 
     join_s: float = 0.0
@@ -25,14 +25,14 @@ class Costs(NamedTuple):
 
 @dataclass
 class Work:
-    """Samples done of *samples*. It goes on while *speed* is above 0."""
+    """The number of samples that are *done* of all *samples*; work goes on while *speed* is above 0."""
 
     samples: float
     curve: Curve
     costs: Costs
     done: float = 0.0
     speed: float = 0.0
-    since_s: float = 0.0  # running since then; what was done before is saved
+    since_s: float = 0.0  # the time of the last start; all work before it is saved
     redone_s: float = 0.0
 
     @property
@@ -43,7 +43,7 @@ class Work:
         self.since_s, self.speed = now_s, self.curve.samples_per_s(nodes)
 
     def next_s(self, now_s: float) -> float:
-        """Give when it will have finished, if nothing happens."""
+        """Return the time at which the work is done if nothing changes."""
         left = max(0.0, self.samples - self.done)
         return now_s + left / self.speed if self.speed else math.inf
 
@@ -51,7 +51,7 @@ class Work:
         self.done += self.speed * seconds
 
     def stop(self, now_s: float, *, told: bool) -> None:
-        """Stop, with everything saved if the nodes were *told*."""
+        """Stop the work; if the nodes were *told* before, all of it is saved."""
         if self.speed and not told:
             lost_s = min(self._unsaved(now_s), self.done / self.speed)
             self.done -= lost_s * self.speed

@@ -1,4 +1,4 @@
-"""A simulated run from beginning to end, event by event: a pure function of its arguments."""
+"""Simulates one run from start to end, event by event, as a pure function of its arguments."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from runspec_jobs.simulate.progress import Costs, Work
 from runspec_jobs.simulate.throughput import Curve
 from runspec_jobs.simulate.trace import Trace
 
-PATIENCE = 100  # times as long as on all nodes without any loss: what takes longer is given up
+PATIENCE = 100  # a run is given up after this many times its duration on all nodes without losses
 
 
 class Job(NamedTuple):
-    """What is to be done, and on what: *take* is how many nodes of which pool at most, the first ones first."""
+    """A job to simulate: *take* is the most nodes of each pool that it may use, in the order of preference."""
 
     samples: float
     curve: Curve
@@ -26,7 +26,7 @@ class Job(NamedTuple):
 
 
 class Outcome(NamedTuple):
-    """What became of a run. *why* is empty if it finished; times are in seconds."""
+    """The result of a run. *why* says why it did not finish, or is empty; times are in seconds."""
 
     why: str
     time_s: float
@@ -41,20 +41,20 @@ ELASTIC_TIMING = Timing.of(5.0)
 
 
 class Side(Protocol):
-    """How a job answers to what becomes of its machines."""
+    """The reaction of a job to changes of its machines: a gang or an elastic job."""
 
     work: Work
     why: str
 
     def step(self, now_s: float, changes: Changes) -> None:
-        """Take in *changes*, and do what is due at *now_s*."""
+        """Apply *changes*, and do everything that is due at *now_s*."""
 
     def next_s(self) -> float:
-        """Give when something is due by itself, beside the end of the work."""
+        """Return the time of the next action that is due, apart from the end of the work."""
 
 
 class Gang:
-    """A fixed number of nodes that all have to be there: what becomes of one becomes of all."""
+    """A job with a fixed number of nodes, which stops when it loses one of them."""
 
     def __init__(self, work: Work, nodes: int, tries: float) -> None:
         self.work, self.nodes, self.tries = work, nodes, tries
@@ -71,7 +71,7 @@ class Gang:
             self.starts_s = NEVER
             self.restarts += began
             if self.restarts >= self.tries:
-                self.why = f"all {self.tries} tries were reclaimed"
+                self.why = f"all {self.tries} attempts were reclaimed"
         self.up |= set(changes.up)
         if not self.work.speed and self.starts_s == NEVER and len(self.up) == self.nodes:
             self.starts_s = now_s + (self.work.costs.loss_s if self.restarts else 0.0)
@@ -84,7 +84,7 @@ class Gang:
 
 
 def gang(job: Job, nodes: int, trace: Trace, dice: Dice) -> Outcome:
-    """Give what becomes of *job* on *nodes* that are always the same number."""
+    """Simulate *job* on a fixed number of *nodes*."""
     fleet = Fleet(trace, job.take, nodes, NEVER, dice)
     side = Gang(Work(job.samples, job.curve, job.costs), nodes, job.tries)
     return _ended(side, fleet, _limit_s(job, nodes))
@@ -93,7 +93,7 @@ def gang(job: Job, nodes: int, trace: Trace, dice: Dice) -> Outcome:
 def elastic(
     job: Job, least: int, most: int, trace: Trace, dice: Dice, timing: Timing = ELASTIC_TIMING
 ) -> Outcome:
-    """Give what becomes of *job* on *least* to *most* nodes that come and go."""
+    """Simulate *job* on *least* to *most* nodes, which join and leave."""
     fleet = Fleet(trace, job.take, most, job.tries, dice)
     side = Elastic(Work(job.samples, job.curve, job.costs), Bounds(least, most), timing)
     return _ended(side, fleet, _limit_s(job, most))
@@ -104,7 +104,7 @@ def _limit_s(job: Job, nodes: int) -> float:
 
 
 def _ended(side: Side, fleet: Fleet, limit_s: float) -> Outcome:
-    """Let happen one thing after the other until the work is done, or will never be."""
+    """Apply one event after the other until the work is done, or cannot be done any more."""
     now_s = idle_s = 0.0
     losses = 0
     while True:
@@ -116,9 +116,9 @@ def _ended(side: Side, fleet: Fleet, limit_s: float) -> Outcome:
         next_s = min(side.next_s(), side.work.next_s(now_s), fleet.next_s())
         if not side.why and next_s > limit_s:
             side.why = (
-                "too few machines or tries are left"
+                "too few machines or attempts are left"
                 if next_s == NEVER
-                else "it takes 100 times too long"
+                else "it takes more than 100 times as long as without losses"
             )
         if side.why:
             break

@@ -1,4 +1,4 @@
-"""A scaling file: measured throughput by size, as `runspec report --json` writes it, or Amdahl's law by its numbers."""
+"""The scaling file: measured throughput by size, from `runspec report --json`, or the parameters of Amdahl's law."""
 
 from __future__ import annotations
 
@@ -15,20 +15,20 @@ from runspec_jobs.spec.types import Word
 
 
 class Open(Model):
-    """A report holds more than is asked of it here."""
+    """The base class of models that ignore unknown keys, because reports contain more than a simulation needs."""
 
     model_config = ConfigDict(extra="ignore")
 
 
 class Measured(Open):
-    """Samples a second at one size; a report also has sizes without a number, and why."""
+    """The throughput in samples per second at one size; None if a report has no number for this size."""
 
     size: Rate
     throughput: Known = None
 
 
 class Series(Open):
-    """One job at several sizes: `points`, or `rate` and `serial`."""
+    """The throughput of one job by size, either as `points` or as `rate` and `serial`."""
 
     name: Word | None = None
     points: tuple[Measured, ...] = ()
@@ -40,13 +40,13 @@ class Series(Open):
 
     @property
     def measured(self) -> tuple[Point, ...]:
-        """Give the points that have a number, by nodes."""
+        """The points with a throughput, ordered by number of nodes."""
         found = [(p.size / self.per_node, p.throughput) for p in self.points]
         return tuple(sorted(Point(nodes, speed) for nodes, speed in found if speed is not None))
 
     @property
     def measured_to(self) -> float | None:
-        """The most nodes that were measured; None where a law says it of all."""
+        """The largest number of nodes that was measured; None if Amdahl's law covers all numbers."""
         return max((point.nodes for point in self.measured), default=None)
 
     @property
@@ -57,42 +57,42 @@ class Series(Open):
 
 
 class Scaling(Series):
-    """The file: a series, or a report, which has several."""
+    """The content of the file: one series, or a report with several."""
 
     series: tuple[Series, ...] = ()
 
 
 def chosen(scaling: Scaling, name: str | None, most: int) -> tuple[Series | None, list[Problem]]:
-    """Give the series called *name*, or the only one, and why it says nothing of a job on up to *most* nodes."""
+    """Return the series called *name*, or the only one, and the reasons why it cannot be used up to *most* nodes."""
     if not scaling.series:
         return scaling, list(broken(scaling, most, ()))
     names = [one.name or "" for one in scaling.series]
     found = [i for i, known in enumerate(names) if name in (None, known)]
     if len(found) != 1:
-        what = "several series" if found else f"no series '{name}'"
-        hint = f"say which: --series '{names[0]}'"
-        return None, [Problem(("series",), f"{what}, there are: {', '.join(names)}", hint)]
+        what = "there are several series" if found else f"there is no series '{name}'"
+        hint = f"choose one: --series '{names[0]}'"
+        return None, [Problem(("series",), f"{what}; the series are {', '.join(names)}", hint)]
     at = ("series", found[0])
     return scaling.series[found[0]], list(broken(scaling.series[found[0]], most, at))
 
 
 def broken(scaling: Series, most: int, at: Path) -> Iterator[Problem]:
-    """Give why *scaling*, which stands at the path *at*, says nothing that could be true up to *most* nodes."""
+    """Yield the reasons why *scaling*, which is at the path *at*, cannot be used for up to *most* nodes."""
     if bool(scaling.measured) == (scaling.rate is not None):
         hint = "write points: [{size: 1, throughput: 5874}, ...], or rate and serial"
-        yield Problem(at, "there have to be points, or a rate: one of them", hint)
+        yield Problem(at, "either points or rate is required", hint)
         return
     if scaling.serial is not None and scaling.rate is None:
         yield Problem(
-            (*at, "serial"), "a serial part without a rate", "points say it by themselves"
+            (*at, "serial"), "serial needs rate", "remove serial, which points already imply"
         )
     for size, times in Counter(p.size for p in scaling.points).items():
         if times > 1:
             last = max(i for i, p in enumerate(scaling.points) if p.size == size)
-            yield Problem((*at, "points", last, "size"), f"the size {size:g} is there twice")
+            yield Problem((*at, "points", last, "size"), f"the size {size:g} is listed twice")
             return
     curve = scaling.curve
     silent = [n for n in range(1, most + 1) if not curve.samples_per_s(n)]
     if silent:
-        what = f"these points say nothing that could be true of {silent[-1]} nodes"
-        yield Problem((*at, "points"), what, "measure it on fewer nodes, too")
+        what = f"no positive throughput follows from these points for {silent[-1]} nodes"
+        yield Problem((*at, "points"), what, "measure fewer nodes too")

@@ -1,4 +1,4 @@
-"""How fast a job is on how many nodes, from a few measured points."""
+"""Computes the throughput of a job on any number of nodes from a few measured points."""
 
 from __future__ import annotations
 
@@ -16,22 +16,22 @@ class Point(NamedTuple):
 
     @property
     def node_s(self) -> float:
-        """Seconds of one node that a sample takes."""
+        """The node-seconds that a sample takes."""
         return self.nodes / self.samples_per_s
 
 
 class Curve(NamedTuple):
-    """Points by rising nodes, at least one.
+    """At least one point, ordered by number of nodes.
 
-    By Amdahl's law, T(n) = n r / (1 + a (n - 1)), what a sample takes of all nodes together, n / T(n), is a
-    straight line in n. So a straight line between two points is the law that goes through both, and two points
-    are a fit of it; one point alone stands for a job without any loss.
+    By Amdahl's law, T(n) = n r / (1 + a (n - 1)), the node-seconds of a sample, n / T(n), are a straight line in n.
+    So the line between two points is the law that passes through both; a single point means a job that scales without
+    loss.
     """
 
     points: tuple[Point, ...]
 
     def samples_per_s(self, nodes: float) -> float:
-        """Give the throughput on *nodes*; 0 where the points say nothing that could be true."""
+        """Return the throughput on *nodes*, or 0 if the points give no positive throughput there."""
         node_s = self._node_s(nodes)
         return nodes / node_s if node_s > TINY * self.points[0].node_s else 0.0
 
@@ -44,12 +44,14 @@ class Curve(NamedTuple):
         low, high = self.points[at - 1], self.points[at]
         slope = (high.node_s - low.node_s) / (high.nodes - low.nodes)
         if nodes > high.nodes:
-            slope = max(slope, 0.0)  # nothing says that it goes on being better than without loss
+            slope = max(
+                slope, 0.0
+            )  # beyond the points, scaling is never assumed to be better than linear
         return high.node_s + slope * (nodes - high.nodes)
 
 
 def amdahl(rate: float, serial: float) -> Curve:
-    """Give the curve of *rate* samples/s on one node, with the part *serial* of the work on one node alone.
+    """Return the curve of Amdahl's law for *rate* samples/s on one node, and the part *serial* that does not scale.
 
     >>> round(amdahl(5874, 0.01105).samples_per_s(4))
     22742

@@ -1,4 +1,4 @@
-"""A trace: what machines cost, how many there are, and when they are taken away."""
+"""The trace: the prices and numbers of machines, and when they are reclaimed."""
 
 from __future__ import annotations
 
@@ -14,27 +14,29 @@ from runspec_jobs.spec.types import Key, Positive, Word, problem
 
 
 class Pool(Model):
-    """Machines of one kind, as they are at the beginning."""
+    """Machines of one kind, as they are at the start of the trace."""
 
-    price: Number = Field(description="What a node costs for an hour.")
-    nodes: Count = Field(description="How many there are for this job.")
+    price: Number = Field(description="Price of a node per hour.")
+    nodes: Count = Field(description="Number of nodes that this job can get.")
     boot: Moment = Field(
-        default=0, description="From being given a node until it can join; paid for."
+        default=0,
+        description="Time from the allocation of a node until it can join. It is paid for.",
     )
     notice: Moment = Field(
-        default=0, description="How long before a node goes it is told; 0 is not at all."
+        default=0, description="Time between the notice and the loss of a node; 0 means no notice."
     )
     losses_per_hour: Number = Field(
-        default=0, description="How often a node is taken away, on average; drawn with the seed."
+        default=0,
+        description="Average number of losses of a node per hour; the times are drawn with the seed.",
     )
     wait: Moment = Field(
         default=0,
-        description="How long until there is another for one that was taken, on average; drawn with the seed.",
+        description="Average time until a lost node can be replaced; the times are drawn with the seed.",
     )
 
 
 class Event(Model):
-    """What changes in a pool at *time*, in seconds from the start."""
+    """A change of a pool at *time*, in seconds from the start."""
 
     time: Moment
     pool: Key
@@ -45,26 +47,26 @@ class Event(Model):
     @model_validator(mode="after")
     def _something(self) -> Self:
         if self.price is None and self.nodes is None and self.lost is None:
-            raise problem("nothing changes here", "give price, nodes or lost")
+            raise problem("this event changes nothing", "add price, nodes or lost")
         return self
 
 
 class Trace(Model):
-    """The file."""
+    """The content of the file."""
 
-    about: Word | None = Field(default=None, description="Where it is from.")
+    about: Word | None = Field(default=None, description="The source of the trace.")
     pools: Mapping[Key, Pool] = Field(min_length=1)
     events: tuple[Event, ...] = ()
 
 
 def broken(trace: Trace) -> Iterator[Problem]:
-    """Give what does not fit together in *trace*."""
+    """Yield the contradictions in *trace*."""
     before = 0.0
     for i, event in enumerate(trace.events):
         if event.pool not in trace.pools:
             hint = did_you_mean(event.pool, trace.pools)
             yield Problem(("events", i, "pool"), f"there is no pool '{event.pool}'", hint)
         if event.time < before:
-            what = "this is earlier than the line before"
+            what = "this time is earlier than the one before"
             yield Problem(("events", i, "time"), what, "sort them by time")
         before = max(before, event.time)

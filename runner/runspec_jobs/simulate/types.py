@@ -1,4 +1,4 @@
-"""The kinds of value that files of a simulation are made of, beside those of a spec."""
+"""The types of values in the files of a simulation, beside those of a spec."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ def _number(value: Any) -> Any:
     if isinstance(value, Text):
         found = resolve(value) if kind(value) in ("int", "float") else None
         if found is None or not math.isfinite(found):
-            hint = "take the quotes away" if not value.plain else None
+            hint = "remove the quotes" if not value.plain else None
             raise problem(f"'{value}' is not a number", hint)
         return found
     return value
@@ -29,7 +29,7 @@ def _moment(value: Any) -> Any:
 def _rate(value: Any) -> Any:
     found = _number(value)
     if isinstance(found, int | float) and found <= 0:
-        raise problem(f"{found} is not above 0")
+        raise problem(f"must be above 0 (got {found})")
     return found
 
 

@@ -1,4 +1,4 @@
-"""The base of every model that takes in what strangers have written."""
+"""The base class of the models that validate what users write."""
 
 from __future__ import annotations
 
@@ -6,6 +6,6 @@ from pydantic import BaseModel, ConfigDict
 
 
 class Model(BaseModel):
-    """The base of every model: frozen, and a key it does not know is an error."""
+    """The base class of every model: instances are frozen, and an unknown key is an error."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)

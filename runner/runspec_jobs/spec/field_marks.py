@@ -1,8 +1,8 @@
-"""Who may set a field of a provider's options: its user alone, in a profile, or anyone, in a job file too.
+"""Marks that say who may set an option of a provider: only the user, in a profile, or anyone, in a job file too.
 
-A job file is data that may come from a stranger. What names a host, an endpoint, a command, an interpreter, a place of
-secrets, keys or data, an account or a role is for the user's profile; what chooses within the user's own account is for
-anyone. `User[...]` and `Anyone[...]` around a field's type say which.
+A job file may come from a stranger. Options that name a host, an endpoint, a command, an interpreter, a location of
+secrets, keys or data, an account or a role belong to the user's profile. Options that choose among the resources of
+the user's own account may also be set in a job file. `User[...]` and `Anyone[...]` around a field's type say which.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ KEY = "x-set-by"  # in the JSON Schema of a provider's options
 
 @dataclass(frozen=True)
 class SetBy:
-    """The mark of a field; its JSON Schema shows it."""
+    """The mark of a field, which also appears in its JSON Schema."""
 
     who: str
 
@@ -32,13 +32,13 @@ class SetBy:
 
 USER, ANYONE = SetBy("user"), SetBy("anyone")
 User = Annotated[T, USER]
-"""A field that only a profile sets, which the user wrote or has trusted."""
+"""A field that only a profile may set, which the user wrote or has trusted."""
 Anyone = Annotated[T, ANYONE]
-"""A field that a job file may set as well."""
+"""A field that a job file may set too."""
 
 
 def unmarked(kind: type[BaseModel]) -> list[str]:
-    """Return the fields of *kind*, and of every model in it, that have not exactly one mark."""
+    """Return the fields of *kind*, and of every model in it, that do not have exactly one mark."""
     found = []
     for one in _with_nested(kind):
         for name, field in one.model_fields.items():
@@ -48,9 +48,9 @@ def unmarked(kind: type[BaseModel]) -> list[str]:
 
 
 def of_user(kind: type[BaseModel], settings: Any, at: Path = ()) -> Iterator[Path]:
-    """Yield the path of everything in *settings* for a *kind*, as a file has them, that only the user may set.
+    """Yield the path of every value in *settings*, the parsed options of a *kind*, that only the user may set.
 
-    A field without a mark counts as the user's. Keys that *kind* does not know are left out.
+    A field without a mark counts as one that only the user may set. Keys that *kind* does not have are skipped.
     """
     if not isinstance(settings, Mapping):
         return
@@ -65,7 +65,7 @@ def of_user(kind: type[BaseModel], settings: Any, at: Path = ()) -> Iterator[Pat
 
 
 def _nested(annotation: Any, value: Any, at: Path) -> Iterator[Path]:
-    """Yield what `of_user` does for the models in *value*, which is of the type *annotation*."""
+    """Yield the paths that `of_user` yields for the models in *value*, which is of the type *annotation*."""
     kinds = get_args(annotation)
     if isinstance(annotation, type) and issubclass(annotation, BaseModel):
         yield from of_user(annotation, value, at)
@@ -75,7 +75,7 @@ def _nested(annotation: Any, value: Any, at: Path) -> Iterator[Path]:
     elif get_origin(annotation) is tuple:
         for number, item in enumerate(value if isinstance(value, list) else ()):
             yield from _nested(kinds[0], item, (*at, number))
-    else:  # a union, or a type with more said of it
+    else:  # a union, or an annotated type
         for kind in kinds:
             yield from _nested(kind, value, at)
 

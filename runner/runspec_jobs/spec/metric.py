@@ -1,4 +1,4 @@
-"""`metric` and `scaling`: what is measured of a job, and at which sizes."""
+"""The fields `metric` and `scaling`: the value that a job reports, and the numbers of nodes to compare."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class Stop(Model):
     )
 
     def reached(self, value: float) -> bool:
-        """Say whether *value* is enough."""
+        """Return whether *value* meets the condition."""
         if self.below is not None:
             return value < float(self.below)
         return self.above is not None and value > float(self.above)
@@ -72,7 +72,7 @@ class Metric(Model):
 
     @property
     def table(self) -> str | None:
-        """The kind of file that needs neither pattern nor reader, or None."""
+        """The suffix of the file if it is one that needs neither pattern nor reader, or None."""
         return next((end for end in TABLES if (self.file or "").lower().endswith(end)), None)
 
     def better(self, one: float, other: float) -> bool:

@@ -1,4 +1,4 @@
-"""What must hold of `metric` and `scaling`, beside the rest of the spec."""
+"""The rules for the fields `metric` and `scaling`, and between them and the rest of the spec."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from runspec_jobs.spec.types import NAME, compiled
 
 
 def wrong_metric(spec: Spec) -> Iterator[Problem]:
-    """Give what is wrong with the metric of *spec*."""
+    """Yield a problem for each rule that the metric of *spec* breaks."""
     if spec.metric is None:
         return
     yield from _found_by(spec.metric)
@@ -28,28 +28,28 @@ def _found_by(metric: Metric) -> Iterator[Problem]:
         return
     if metric.pattern is None and metric.reader is None:
         hint = "add pattern: 'accuracy=([0-9.]+)', or reader: horovod"
-        yield Problem(("metric",), "nothing says how it is found", hint)
+        yield Problem(("metric",), "no source for the value is given", hint)
     if metric.pattern is not None and metric.reader is not None:
-        what = "both 'pattern' and 'reader' are there"
+        what = "'pattern' and 'reader' cannot be used together"
         yield Problem(("metric", "reader"), what, "keep one of them", at="key")
     if metric.column is not None and metric.reader is None:
-        what, hint = "a column of no table", "add reader, or a file that ends in .csv"
+        what, hint = "'column' needs a table", "add reader, or a file that ends in .csv"
         yield Problem(("metric", "column"), what, hint, at="key")
     if metric.key is not None:
-        what, hint = "a key of no JSON", "add a file that ends in .json"
+        what, hint = "'key' needs a JSON file", "add a file that ends in .json"
         yield Problem(("metric", "key"), what, hint, at="key")
 
 
 def _table(metric: Metric) -> Iterator[Problem]:
-    """Of JSON and CSV one key is asked, and nothing else."""
+    """Yield the problems of a metric in a JSON or CSV file, which is read by `key` or `column` alone."""
     wanted, other = ("column", "key") if metric.table == ".csv" else ("key", "column")
     if getattr(metric, wanted) is None:
-        what = f"nothing says where in {metric.file} it is"
+        what = f"the position of the value in '{metric.file}' is not given"
         yield Problem(("metric", "file"), what, f"add {wanted}: NAME")
     for name in ("pattern", "reader", other):
         if getattr(metric, name) is not None:
-            what = f"a {metric.table} file is read by its {wanted}"
-            yield Problem(("metric", name), what, "take it away", at="key")
+            what = f"a {metric.table} file is read by '{wanted}', not by '{name}'"
+            yield Problem(("metric", name), what, "remove it", at="key")
 
 
 def _file(spec: Spec, metric: Metric) -> Iterator[Problem]:
@@ -62,7 +62,7 @@ def _file(spec: Spec, metric: Metric) -> Iterator[Problem]:
         what = f"there is no '{output}' in outputs"
         yield Problem(where, what, did_you_mean(output, known) or "write OUTPUT/path")
     elif not path or ".." in path.split("/"):
-        yield Problem(where, f"'{metric.file}' names no file of an output", "write OUTPUT/path")
+        yield Problem(where, f"'{metric.file}' is not a file in an output", "write OUTPUT/path")
 
 
 def _stop(spec: Spec, metric: Metric) -> Iterator[Problem]:
@@ -70,38 +70,38 @@ def _stop(spec: Spec, metric: Metric) -> Iterator[Problem]:
         return
     at = ("metric", "stop")
     if len(metric.stop.model_fields_set) != 1:
-        yield Problem(at, "one of below or above belongs here", "write {below: 0.1}")
+        yield Problem(at, "either 'below' or 'above' is expected here", "write {below: 0.1}")
         return
     (kind,) = metric.stop.model_fields_set
     if (kind == "below") != (metric.goal == "min"):
         fits = "below" if metric.goal == "min" else "above"
-        what = f"the goal is {metric.goal}, and {kind} is the other way"
+        what = f"'{kind}' contradicts goal: {metric.goal}"
         yield Problem((*at, kind), what, f"write {fits}", at="key")
     if not spec.sweep:
-        yield Problem(at, "there is no sweep whose rest could be stopped", "take it away", at="key")
+        yield Problem(at, "'stop' needs a sweep, whose other tasks it stops", "remove it", at="key")
     if metric.file is not None:
-        what = "a run is watched by what it prints"
-        yield Problem(at, what, "print the number, and take file away", at="key")
+        what = "'stop' can only watch the log, not a file"
+        yield Problem(at, what, "print the number, and remove 'file'", at="key")
 
 
 def wrong_scaling(spec: Spec) -> Iterator[Problem]:
-    """Give what is wrong with the sizes of *spec*."""
+    """Yield a problem for each rule that the numbers of nodes in `scaling` of *spec* break."""
     if spec.scaling is None:
         return
     at = ("scaling",)
     if spec.sweep:
-        what = "a sweep and several sizes are too much at once"
+        what = "'sweep' and 'scaling' cannot be used together"
         yield Problem(at, what, "keep one of them", at="key")
     if spec.cluster.nodes.max > 1:
-        what = "the sizes say how many nodes"
-        yield Problem(("cluster", "nodes"), what, "take it away", at="key")
+        what = "'scaling' already gives the numbers of nodes"
+        yield Problem(("cluster", "nodes"), what, "remove it", at="key")
     sizes = spec.scaling.nodes
     for i, size in enumerate(sizes):
         if size in sizes[:i]:
-            yield Problem(at, f"{size} is there twice")
+            yield Problem(at, f"{size} is listed twice")
     if not compiled(NAME).fullmatch(f"{spec.name}-n{max(sizes)}"):
         what = f"'{spec.name}-n{max(sizes)}' is too long for the name of a run"
         yield Problem(at, what, "shorten the name")
     if spec.metric is not None and spec.metric.goal == "min":
-        what = "sizes are compared by samples a second: more is better"
+        what = "'scaling' compares samples per second, so the largest is the best"
         yield Problem(("metric", "goal"), what, "write max")

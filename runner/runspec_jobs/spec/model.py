@@ -1,6 +1,6 @@
 """The spec, version 1: what a user may write in a job file, as frozen models.
 
-Shapes and limits of single values live here; what holds between fields is in `rules`.
+The types and limits of single fields are here; rules between fields are in `rules`.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ SOURCE = r"^(\.{1,2}(/|$)|/|~/|store://.|shared://.)"
 
 
 class Capacity(StrEnum):
-    """How the machines are bought."""
+    """How the service sells the machines."""
 
     ON_DEMAND = "on-demand"
     SPOT = "spot"
@@ -55,7 +55,7 @@ class Capacity(StrEnum):
 
 
 class Launch(StrEnum):
-    """Who starts the processes of a job of many nodes."""
+    """The launcher, which starts the processes of a job on its nodes."""
 
     NONE = "none"
     MPI = "mpi"
@@ -76,13 +76,13 @@ class Nodes(Model):
                 raise problem(f"'{value}' is not a number of nodes", "write 2 or {min: 1, max: 4}")
             value = whole(value)
             if value < 1:
-                raise problem(f"{value} nodes are none", "write at least 1")
+                raise problem(f"nodes must be at least 1 (got {value})")
         return {"min": value, "max": value} if isinstance(value, int) else value
 
     @model_validator(mode="after")
     def _order(self) -> Self:
         if self.min > self.max:
-            raise problem(f"min is {self.min}, above max, which is {self.max}")
+            raise problem(f"min ({self.min}) is greater than max ({self.max})")
         return self
 
     @property
@@ -106,7 +106,7 @@ NODES_SCHEMA = {
 }
 
 
-# Words of Azure Batch AI (VmPriority), which files of its tool have:
+# The words for VmPriority in files of Azure Batch AI:
 # https://github.com/Azure/azure-rest-api-specs/tree/main/specification/batchai
 OF_OTHERS = {"lowpriority": "spot", "dedicated": "on-demand"}
 
@@ -161,12 +161,12 @@ class Cluster(Model):
 
     @property
     def pool(self) -> str | None:
-        """The pool that the machines are drawn from, and given back to."""
+        """The name of the pool that lends the machines, or None."""
         return self.bought.partition(":")[2] or None
 
     @property
     def capacity(self) -> Capacity:
-        """How the machines are bought; those of a pool are there, and nobody takes them away."""
+        """How the machines are bought; those of a pool count as on-demand, because they are not reclaimed."""
         return Capacity.ON_DEMAND if self.pool else Capacity(self.bought)
 
 
@@ -230,16 +230,16 @@ class Mount(Model):
     def _known_source(self) -> Self:
         if not compiled(SOURCE).match(self.source):
             raise problem(
-                f"'{self.source}' is no place that can be mounted",
+                f"'{self.source}' cannot be mounted",
                 "write ./folder, store://place or shared://place",
             )
         if self.scheme != "file" and ".." in self.source.split("/"):
-            raise problem(f"'{self.source}' leaves its root")
+            raise problem(f"'{self.source}' must not contain '..'")
         return self
 
     @property
     def scheme(self) -> Literal["file", "store", "shared"]:
-        """Where the source lies: a folder here, the object store, or a shared file system."""
+        """The kind of the source: a folder on this machine, the object store, or a shared file system."""
         if self.source.startswith("store://"):
             return "store"
         return "shared" if self.source.startswith("shared://") else "file"

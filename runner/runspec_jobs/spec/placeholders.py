@@ -1,8 +1,8 @@
-"""The words of a command: which of them stand for something only known inside the job.
+"""The placeholders of a command, whose values are known only inside the job, and the tasks of a sweep.
 
-`${mounts.NAME}`, `${outputs.NAME}` and `${sweep.NAME}` are put in inside the job, from the
-environment variables named here; `$${` stands for a plain `${`. See runspec_agent/inside.sh. Any other
-`${word.word}` is refused by `rules`: no shell has it, so it is a placeholder that was mistyped.
+Inside the job, runspec_agent/inside.sh replaces `${mounts.NAME}`, `${outputs.NAME}` and `${sweep.NAME}`
+by the values of environment variables, which `variable` names; `$${` stands for a plain `${`. `rules`
+refuses any other `${word.word}`: it means nothing to a shell, so it is a mistyped placeholder.
 """
 
 from __future__ import annotations
@@ -17,18 +17,21 @@ from runspec_jobs.spec.model import Spec
 from runspec_jobs.spec.sweep import Random, Sweep
 
 KINDS = {"mounts": "RUNSPEC_MOUNT_", "outputs": "RUNSPEC_OUTPUT_", "sweep": "RUNSPEC_SWEEP_"}
-SMOKE = "RUNSPEC_SMOKE"  # in the env of a smoke test, where its nodes first try to reach each other
-# What a `$` before it makes literal has a name, as inside.sh wants it; without one, what has none is a slip.
+SMOKE = (
+    "RUNSPEC_SMOKE"  # in the env of a smoke test whose nodes first check that they reach each other
+)
+# A placeholder after a further `$` is literal only if its name is valid, which is also the rule of inside.sh; without
+# that `$` an invalid name matches too, so that it can be reported.
 PLACE = re.compile(
     r"(?:(\$)|(?<!\$))\$\{(?:(mounts|outputs|sweep)\.((?(1)[A-Za-z0-9_-]+|[^}]*))"
     r"|([A-Za-z_][^}.$]*)\.([A-Za-z0-9_-]+))\}"
 )
-# What stands before the dot, unless it is a shell's ${NAME:-a.b}.
+# The word before the dot of a mistyped placeholder; the shell's ${NAME:-a.b} does not match.
 WORD = re.compile(r"[A-Za-z0-9_-]+")
 
 
 def variable(kind: str, name: str) -> str:
-    """Give the environment variable that holds *name* inside the job.
+    """Return the environment variable that holds *name* inside the job.
 
     >>> variable("mounts", "my-code")
     'RUNSPEC_MOUNT_MY_CODE'
@@ -37,12 +40,12 @@ def variable(kind: str, name: str) -> str:
 
 
 def smoke_name(name: str) -> str:
-    """Give what the smoke test of the spec called *name* is called."""
+    """Return the name of the smoke test of the spec called *name*."""
     return f"{name}-smoke"
 
 
 def places(text: str) -> Iterator[tuple[str, str]]:
-    """Give the (kind, name) of every place in *text* that is filled in inside the job.
+    """Yield the (kind, name) of every placeholder in *text*.
 
     >>> list(places("${mounts.code}/x $${mounts.data} $${sweep.a:-${sweep.lr}}"))
     [('mounts', 'code'), ('sweep', 'lr')]
@@ -53,7 +56,7 @@ def places(text: str) -> Iterator[tuple[str, str]]:
 
 
 def unknown_places(text: str) -> Iterator[tuple[str, str]]:
-    """Give the (word, word) of every `${word.word}` in *text* that is no place of ours.
+    """Yield both words of every `${word.word}` in *text* that is not a placeholder.
 
     >>> list(unknown_places("${mount.code} $${mount.code} ${sweep.lr} ${HOST:-a.b}"))
     [('mount', 'code')]
@@ -64,7 +67,7 @@ def unknown_places(text: str) -> Iterator[tuple[str, str]]:
 
 
 def literal(text: str) -> str:
-    """Give *text* with one more $ before everything that would be taken for a place.
+    """Return *text* with one more `$` before everything that would be read as a placeholder.
 
     >>> literal("${mounts.code} ${HOME:-a.b} $${a.b}")
     '$${mounts.code} ${HOME:-a.b} $$${a.b}'
@@ -77,7 +80,7 @@ def literal(text: str) -> str:
 
 
 def unescaped(text: str) -> str:
-    """Give *text*, in which nothing is filled in, with `${` for each `$${` that stands before a place.
+    """Return *text* with `${` instead of each `$${` before a placeholder; no placeholder is replaced by its value.
 
     >>> unescaped("$${mounts.code} $${HOME}")
     '${mounts.code} $${HOME}'
@@ -86,7 +89,7 @@ def unescaped(text: str) -> str:
 
 
 def shell_script(text: str) -> str:
-    """Give *text* with every place as a reference to its variable, for a shell to fill in.
+    """Return *text* with a reference to the environment variable in place of each placeholder, for a shell.
 
     The value itself never becomes part of a script.
 
@@ -103,7 +106,7 @@ def shell_script(text: str) -> str:
 
 
 def argv(spec: Spec) -> tuple[str, ...]:
-    """Give the words that inside.sh is given: the command as written, or the script for /bin/sh."""
+    """Return the arguments of inside.sh: the command as written, or a call of /bin/sh with the script."""
     if spec.command is not None:
         return spec.command
     assert spec.run is not None, "BUG: rules let a spec through that has nothing to run"
@@ -111,14 +114,14 @@ def argv(spec: Spec) -> tuple[str, ...]:
 
 
 class Axis(NamedTuple):
-    """One digit of the number of a task: the parameters that go together, and their values in turn."""
+    """One factor of the product that a sweep is: parameters that change together, and their values in order."""
 
     names: tuple[str, ...]
     rows: tuple[tuple[str, ...], ...]
 
 
 def axes(sweep: Sweep) -> tuple[Axis, ...]:
-    """Give what a sweep is the product of, in its order; lists of equal length have been checked.
+    """Return the factors whose product *sweep* is, in its order; the lists of a factor must be equally long.
 
     >>> axes({"lr": ("1", "2")})
     (Axis(names=('lr',), rows=(('1',), ('2',))),)
@@ -135,7 +138,7 @@ def _axis(name: str, part: Any) -> Axis:
 
 
 def swept(sweep: Sweep) -> list[str]:
-    """Give the names of all parameters, in their order."""
+    """Return the names of all parameters, in the order of the sweep."""
     found: list[str] = []
     for name, part in sweep.items():
         given = part.draw if isinstance(part, Random) else part
@@ -144,7 +147,7 @@ def swept(sweep: Sweep) -> list[str]:
 
 
 def length(sweep: Sweep) -> int:
-    """Give how many tasks there are, without making any; of lists, the first one counts.
+    """Return the number of tasks without making them; where lists go together, the first one is counted.
 
     >>> length({"lr": ("1", "2"), "list": {"a": ("1", "2", "3"), "b": ("4", "5", "6")}})
     6
@@ -159,9 +162,9 @@ def _length(part: Any) -> int:
 
 
 def tasks(spec: Spec) -> tuple[Mapping[str, str], ...]:
-    """Give the values of every task of the sweep, the last part of it changing fastest.
+    """Return the parameter values of every task of the sweep; the last parameter changes fastest.
 
-    A spec without a sweep is one task without values.
+    A spec without a sweep has one task without values.
     """
     parts = axes(spec.sweep)
     names = [name for axis in parts for name in axis.names]

@@ -1,4 +1,4 @@
-"""Which versions of Python a specifier such as `>=3.9,<3.12` allows, for the core and all providers.
+"""Decides which versions of Python a specifier such as `>=3.9,<3.12` allows, for the core and all providers.
 
 The rules: https://packaging.python.org/en/latest/specifications/version-specifiers/
 """
@@ -15,15 +15,18 @@ if TYPE_CHECKING:
 
 
 def python_version(text: str) -> Version:
-    """Return the version of an interpreter in a form that can be ordered; unreadable ones are oldest.
+    """Return the version of an interpreter as an object that can be ordered; an invalid version is the oldest.
 
     >>> sorted(["3.10.1", "3.9.18", "3.14.0rc1", "3.14.0a7+"], key=python_version)
     ['3.9.18', '3.10.1', '3.14.0a7+', '3.14.0rc1']
     """
-    from packaging.version import InvalidVersion, Version  # when needed: it takes milliseconds
+    from packaging.version import (
+        InvalidVersion,
+        Version,
+    )  # imported when needed, because it takes milliseconds
 
     try:
-        return Version(text.removesuffix("+"))  # the "+" of one built from a checkout
+        return Version(text.removesuffix("+"))  # the "+" of a Python that was built from a checkout
     except InvalidVersion:
         return Version("0")
 
@@ -31,7 +34,7 @@ def python_version(text: str) -> Version:
 def python_fits(version: str, specifier: str) -> bool:
     """Return whether *specifier* allows a Python of *version*; `3.11` alone allows all of 3.11.
 
-    Pre-releases are versions like others. Raises UsageError for what is no specifier.
+    Pre-releases are treated like other versions. Raises UsageError if *specifier* is not valid.
 
     >>> python_fits("3.11.7", ">=3.9,<3.12"), python_fits("3.11.7", "3.11"), python_fits("3.11.7", "~=3.12")
     (True, True, False)
@@ -48,5 +51,5 @@ def _clauses(specifier: str) -> tuple[Specifier, ...]:
     try:
         return tuple(Specifier(clause) for clause in wanted.split(","))
     except InvalidSpecifier as exc:
-        what = f"'{specifier}' does not say which Python versions"
+        what = f"'{specifier}' is not a version specifier"
         raise UsageError(what, "write it as '>=3.9,<3.12' or '3.11'") from exc

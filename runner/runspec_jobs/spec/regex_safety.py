@@ -1,8 +1,8 @@
-"""Regular expressions of a spec: which of them can be used, and never take for ever.
+"""Decides which regular expressions a spec may use, so that no search takes exponential time.
 
-Python tries every way of matching, so a repetition of what can itself be matched in several ways, such as `(a+)+`,
-takes twice as long for every character more. Those are refused; a line is read up to a limit (`measuring`); what is
-left is bounded by the time it may take (`measures`).
+Python tries every way to match, so the repetition of a group that can itself match in several ways, such as `(a+)+`,
+takes twice as long with each further character. Such patterns are refused. `report.metric_extraction` limits the
+length of the lines that are searched, and `logs.measure` limits the time of a search.
 """
 
 from __future__ import annotations
@@ -20,36 +20,45 @@ Wrong = tuple[str, str | None]
 
 
 def trouble(text: str) -> Wrong | None:
-    """Say what is wrong with *text* as a pattern that finds a value, and what to do; None when nothing is."""
+    """Return a message and a hint if *text* cannot be the pattern of a metric, or None if it can."""
     if len(text) > PATTERN_CHARACTERS:
-        return f"{len(text):,} characters are too many, above {PATTERN_CHARACTERS}", None
+        return (
+            f"the pattern has {len(text):,} characters; at most {PATTERN_CHARACTERS} are allowed",
+            None,
+        )
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("error")
             found = re.compile(text)
     except Warning as exc:
-        what = f"this will mean something else one day: {str(exc).lower()}"
-        return what, "put \\ before a character that stands for itself"
+        what = f"a later version of Python will read this differently: {str(exc).lower()}"
+        return what, "write \\ before a character that is meant literally"
     except (re.error, OverflowError, RecursionError) as exc:
         why = exc.msg if isinstance(exc, re.error) else "it is too large"
-        return f"this is no regular expression: {why}", "single quotes keep its backslashes"
+        return (
+            f"this is not a regular expression: {why}",
+            "write it in single quotes, which keep backslashes",
+        )
     if found.flags & re.VERBOSE:
-        return "(?x) cannot be read here", "take it away"
+        return "(?x) is not supported", "remove it"
     if found.groups != 1 and GROUP not in found.groupindex:
         what = "no group" if not found.groups else f"{found.groups} groups"
-        return f"it has {what}", f"put what is the value in ( ), or in (?P<{GROUP}> )"
+        return f"the pattern has {what}", f"put the value in ( ), or in (?P<{GROUP}> )"
     if _ambiguous(text):
-        return "it repeats what repeats, which can take for ever", "repeat a class: [0-9.]+"
+        return (
+            "a repeated group that itself repeats can take exponential time",
+            "repeat a class: [0-9.]+",
+        )
     return None
 
 
 def _ambiguous(text: str) -> bool:
-    """Say whether a group is repeated that can be matched in several ways. *text* has been compiled.
+    """Return whether *text*, a valid pattern, repeats a group that can match in several ways.
 
     >>> [_ambiguous(t) for t in (r"(a+)+", r"(a|ab)*", r"(?:\\d\\d:){3}", r"loss=([0-9.]+)(?: s)?")]
     [True, True, False, False]
     """
-    several = [False]  # of each group that is open, whether it can be matched in several ways
+    several = [False]  # for each open group, whether it can match in several ways
     last, at = False, 0
     while at < len(text):
         if text[at] == "(":
@@ -74,7 +83,7 @@ def _ambiguous(text: str) -> bool:
 
 
 def _repeat(text: str, at: int) -> tuple[float, float, int] | None:
-    """Give how often the repetition at *at* repeats, at least and at most, and where it ends."""
+    """Return the least and greatest count of the repetition at *at* and the index after it, or None."""
     many: dict[str, tuple[float, float]] = {"*": (0, 2**32), "+": (1, 2**32), "?": (0, 1)}
     match = compiled(REPEAT).match(text, at)
     if text[at] in many:
@@ -88,7 +97,7 @@ def _repeat(text: str, at: int) -> tuple[float, float, int] | None:
 
 
 def _after(text: str, at: int) -> int:
-    """Give where the character or the class at *at* ends."""
+    """Return the index after the character or the character class at *at*."""
     if text[at] == "\\":
         return at + 2
     if text[at] != "[":

@@ -1,7 +1,7 @@
-"""The lines of a requirements file, and nothing else that pip lets one hold.
+"""Reads requirements files, and refuses everything in them that is not a requirement.
 
-Options, files and folders would make a plan depend on what it does not carry, and variables and
-passwords would put secrets into it; so each of them is an error with a way out.
+Options, files and folders would make a plan depend on things that it does not contain, and variables
+and passwords would put secrets into it; each of them is an error with a hint.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ OPTIONS = {
 
 
 class RequirementsError(UsageError):
-    """Lines that cannot be used; *problems* are all of them: line, what, and a hint."""
+    """Some lines cannot be used; *problems* has the number, the message and the hint of each."""
 
     def __init__(self, problems: Sequence[tuple[int, str, str | None]]) -> None:
         line, what, hint = problems[0]
@@ -46,7 +46,7 @@ class RequirementsError(UsageError):
 
 
 def requirement_lines(text: str) -> tuple[str, ...]:
-    """Give the requirements of a requirements file, each on one line, in order.
+    """Return the requirements of a requirements file, each on one line, in order.
 
     Raises RequirementsError with every line that is something else. The format:
     https://pip.pypa.io/en/stable/reference/requirements-file-format/
@@ -66,7 +66,7 @@ def requirement_lines(text: str) -> tuple[str, ...]:
 
 
 def _logical_lines(text: str) -> Iterator[tuple[int, str]]:
-    """Give each line with its number, comments gone and continued lines joined, as pip does."""
+    """Yield each line with its number, without comments and with continued lines joined, as pip does."""
     parts: list[str] = []
     first = 1
     lines = text.removeprefix("\ufeff").splitlines()
@@ -83,13 +83,13 @@ def _logical_lines(text: str) -> Iterator[tuple[int, str]]:
 
 
 def _joined(parts: Sequence[str]) -> str:
-    """A comment that ends a continued line is a comment still."""
+    """Join the parts of a continued line, so that a comment in the last part stays a comment."""
     *before, last = parts
     return "".join(before) + (f" {last}" if COMMENT.match(last) else last)
 
 
 def _problem(line: str) -> tuple[str, str | None] | None:
-    """Say what is wrong with *line*, and what to do about it."""
+    """Return a message and a hint if *line* is not a usable requirement, or None if it is."""
     if line.startswith("-"):
         option = re.split(r"[\s=]", line, maxsplit=1)[0]
         return f"'{option}' is an option, not a requirement", OPTIONS.get(option)
@@ -97,9 +97,9 @@ def _problem(line: str) -> tuple[str, str | None] | None:
     if options := re.search(r"\s(--?[a-z][a-z-]*)", bare):
         return f"'{options[1]}' is an option; only --hash may follow a requirement", None
     if "${" in line:
-        return "variables are not filled in", "write the value, if it is no secret"
+        return "variables are not expanded", "write the value, unless it is a secret"
     if PASSWORD.search(line):
-        return "a URL with a password in it", "set UV_INDEX or use a netrc file"
+        return "the URL contains a password", "set UV_INDEX or use a netrc file"
     if _is_local(bare):
         return f"'{bare}' is a file or folder of this machine", OPTIONS["-e"]
     return None if URL.match(bare) else _not_named(bare)
@@ -112,7 +112,10 @@ def _is_local(bare: str) -> bool:
 
 
 def _not_named(bare: str) -> tuple[str, str | None] | None:
-    from packaging.requirements import InvalidRequirement, Requirement  # when needed: it takes time
+    from packaging.requirements import (
+        InvalidRequirement,
+        Requirement,
+    )  # imported when needed, because it takes time
 
     try:
         Requirement(bare)

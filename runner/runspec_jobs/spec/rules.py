@@ -1,4 +1,4 @@
-"""What must hold between the fields of a spec, whatever the provider."""
+"""The rules between the fields of a spec that hold for every provider."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ RESERVED = "RUNSPEC_"
 
 
 def broken(spec: Spec) -> Iterator[Problem]:
-    """Give every rule that *spec* breaks."""
+    """Yield a problem for every rule that *spec* breaks."""
     yield from _something_to_run(spec)
     yield from _python(spec)
     yield from _names(spec)
@@ -42,12 +42,14 @@ def broken(spec: Spec) -> Iterator[Problem]:
 
 def _something_to_run(spec: Spec) -> Iterator[Problem]:
     if spec.command is not None and spec.run is not None:
-        yield Problem(("run",), "both 'command' and 'run' are there", "keep one of them", at="key")
+        yield Problem(
+            ("run",), "'command' and 'run' cannot be used together", "keep one of them", at="key"
+        )
     if spec.command is None and spec.run is None:
         yield Problem((), "nothing to run", "add command: [program, argument] or run: |")
     for key, words in (("command", spec.command or ()), ("smoke", _listed(spec.smoke))):
         if words and not words[0]:
-            yield Problem((key, 0), "the program's name is empty")
+            yield Problem((key, 0), "the name of the program is empty")
     for where, text in _texts(spec):
         if "\0" in text:
             yield Problem(where, "a NUL character cannot be part of a command")
@@ -72,11 +74,11 @@ def _names(spec: Spec) -> Iterator[Problem]:
             same = seen.setdefault(variable(kind, name), name)
             where: Path = _parameter(spec, i) if kind == "sweep" else (kind, i, "name")
             if same != name:
-                yield Problem(where, f"'{name}' and '{same}' are the same variable in the job")
+                yield Problem(where, f"'{name}' and '{same}' become the same variable in the job")
         for name in (name for name, times in Counter(names).items() if times > 1):
             last = len(names) - 1 - names[::-1].index(name)
             where = _parameter(spec, last) if kind == "sweep" else (kind, last, "name")
-            yield Problem(where, f"'{name}' is there twice")
+            yield Problem(where, f"'{name}' is used twice")
 
 
 def _targets(spec: Spec) -> Iterator[Problem]:
@@ -87,21 +89,23 @@ def _targets(spec: Spec) -> Iterator[Problem]:
     for i, (where, folder) in enumerate(folders):
         for _, other in folders[:i]:
             if f"{folder}/".startswith(f"{other}/") or f"{other}/".startswith(f"{folder}/"):
-                yield Problem(where, f"{folder} and {other} lie in each other")
+                yield Problem(where, f"{folder} and {other} overlap")
                 break
 
 
 def _environment(spec: Spec) -> Iterator[Problem]:
     for name in spec.env:
         if name.upper().startswith(RESERVED) and name != SMOKE:
-            yield Problem(("env", name), f"{RESERVED}* belongs to runspec", "rename it", at="key")
+            yield Problem(
+                ("env", name), f"{RESERVED}* is reserved for runspec", "rename it", at="key"
+            )
         if name in spec.secrets:
             yield Problem(("secrets", name), f"'{name}' is in env too", "keep one", at="key")
         if "\0" in spec.env[name]:
             yield Problem(("env", name), "a NUL character cannot be part of a variable")
     for name in spec.secrets:
         if name.upper().startswith(RESERVED):
-            yield Problem(("secrets", name), f"{RESERVED}* belongs to runspec", at="key")
+            yield Problem(("secrets", name), f"{RESERVED}* is reserved for runspec", at="key")
 
 
 def _texts(spec: Spec) -> Iterable[tuple[Path, str]]:
@@ -144,16 +148,16 @@ def _places(spec: Spec) -> Iterator[Problem]:
 def _unknown_places(
     where: Path, text: str, known: Mapping[str, Iterable[str]]
 ) -> Iterator[Problem]:
-    """Give what is wrong with `${word.word}` in *text*, which no shell has either."""
+    """Yield a problem for each mistyped placeholder in *text*."""
     for kind, name in unknown_places(text):
         written = f"{{{kind}.{name}}}"
         what = f"'${written}' is not a placeholder"
-        hint = f"{_meant(kind, name, known)} To have this text as it is, write $${written}"
+        hint = f"{_meant(kind, name, known)} To keep this text as it is, write $${written}"
         yield Problem(where, what, hint)
 
 
 def _meant(kind: str, name: str, known: Mapping[str, Iterable[str]]) -> str:
-    """Say what `${kind.name}` was probably meant to be."""
+    """Return the hint that says what `${kind.name}` was probably meant to be."""
     if kind in ("env", "secrets"):
         return f"the job has {name} as an environment variable."
     near = did_you_mean(f"{kind}.{name}", (f"{k}.{n}" for k in known for n in known[k]))
@@ -161,7 +165,7 @@ def _meant(kind: str, name: str, known: Mapping[str, Iterable[str]]) -> str:
 
 
 def _parameter(spec: Spec, number: int) -> Path:
-    """Give where the parameter of that number stands in the sweep."""
+    """Return the path of parameter *number* of the sweep, in the order of `swept`."""
     found: list[Path] = []
     for name, part in spec.sweep.items():
         if isinstance(part, Random):
@@ -181,18 +185,18 @@ def _sweep(spec: Spec) -> Iterator[Problem]:
             yield from _lengths(("sweep", name), part)
     count = length(spec.sweep)
     if count > MAX_TASKS:
-        what = f"{count:,} tasks, above {MAX_TASKS:,}"
+        what = f"the sweep has {count:,} tasks; at most {MAX_TASKS:,} are allowed"
         yield Problem(("sweep",), what, "AWS Batch allows 10,000 in one array", at="key")
     if spec.max_parallel is not None and not spec.sweep:
-        yield Problem(("max_parallel",), "there is no sweep to bound", "take it away", at="key")
+        yield Problem(("max_parallel",), "'max_parallel' needs a sweep", "remove it", at="key")
 
 
 def _lengths(where: Path, part: Mapping[str, tuple[str, ...]]) -> Iterator[Problem]:
     (first, values), *others = part.items()
     for name, own in others:
         if len(own) != len(values):
-            what = f"'{name}' has {len(own):,} values, '{first}' {len(values):,}"
-            yield Problem((*where, name), what, "lists that go together are equally long")
+            what = f"'{name}' has {len(own):,} values, but '{first}' has {len(values):,}"
+            yield Problem((*where, name), what, "make the lists under 'list' equally long")
 
 
 def _draws(where: Path, part: Random) -> Iterator[Problem]:
@@ -200,29 +204,27 @@ def _draws(where: Path, part: Random) -> Iterator[Problem]:
         (kind,) = how.model_fields_set
         ends = how.bounds
         if ends is not None and ends[0] > ends[1]:
-            yield Problem((*where, name, kind), "the first number is above the second")
+            yield Problem((*where, name, kind), "the first number is greater than the second")
         elif how.log_uniform is not None and ends is not None and ends[0] <= 0:
             hint = "write uniform, or begin above 0"
-            yield Problem((*where, name, kind), "there is no logarithm of 0 or less", hint)
+            yield Problem((*where, name, kind), "log_uniform needs numbers above 0", hint)
 
 
 def _launch(spec: Spec) -> Iterator[Problem]:
     processes = spec.cluster.nodes.max * spec.processes_per_node
     if spec.global_batch is not None and spec.global_batch < processes:
-        what = f"{processes} processes cannot share {spec.global_batch} samples"
-        yield Problem(("global_batch",), what, "make it larger, or take fewer nodes")
+        what = f"{processes} processes cannot share a batch of {spec.global_batch} samples"
+        yield Problem(("global_batch",), what, "make it larger, or use fewer nodes")
     if spec.processes_per_node > 1 and spec.launch is Launch.NONE:
-        what = "nothing starts several processes a node with launch: none"
+        what = "launch: none starts one process per node"
         yield Problem(("processes_per_node",), what, "set launch: mpi or torchrun", at="key")
     if spec.cluster.gpu_type is not None and spec.cluster.gpus is None:
-        yield Problem(
-            ("cluster", "gpu_type"), "a kind of GPU, but no number", "add gpus: 1", at="key"
-        )
+        yield Problem(("cluster", "gpu_type"), "'gpu_type' needs 'gpus'", "add gpus: 1", at="key")
 
 
 def _smoke(spec: Spec) -> Iterator[Problem]:
     if spec.smoke is not None and not compiled(NAME).match(smoke_name(spec.name)):
         what = (
-            f"with -smoke, the name of its smoke test, '{spec.name}' is longer than 40 characters"
+            f"'{smoke_name(spec.name)}', the name of the smoke test, is longer than 40 characters"
         )
         yield Problem(("name",), what, "make it shorter")

@@ -1,4 +1,4 @@
-"""One spec at several sizes: the spec of each, and its text, which a run's record keeps. All pure."""
+"""Makes one spec for each number of nodes in `scaling`, and its text, which the record of a run contains."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ NAMED = {'"': '\\"', "\\": "\\\\", "\n": "\\n", "\t": "\\t"}
 
 
 def named(name: str, size: int) -> str:
-    """Give what the runs of *name* on *size* nodes are called.
+    """Return the name of the runs of *name* on *size* nodes.
 
     >>> named("train", 8)
     'train-n8'
@@ -18,7 +18,7 @@ def named(name: str, size: int) -> str:
 
 
 def of_size(spec: Spec, size: int) -> Spec:
-    """Give *spec* for *size* nodes, under a name of its own."""
+    """Return *spec* for *size* nodes, under a name of its own."""
     nodes = Nodes(min=size, max=size)
     cluster = spec.cluster.model_copy(update={"nodes": nodes})
     changes = {"name": named(spec.name, size), "cluster": cluster, "scaling": None}
@@ -26,16 +26,16 @@ def of_size(spec: Spec, size: int) -> Spec:
 
 
 def sizes(spec: Spec) -> list[Spec]:
-    """Give *spec* at each of its sizes, or itself where it has none."""
+    """Return *spec* for each number of nodes in its `scaling`, or *spec* alone without `scaling`."""
     if spec.scaling is None:
         return [spec]
     return [of_size(spec, size) for size in spec.scaling.nodes]
 
 
 def text_of_size(value: Value, size: int) -> bytes:
-    """Give the text of the spec that *value* is, for *size* nodes.
+    """Return *value*, a parsed spec, as the YAML text of the spec for *size* nodes.
 
-    It reads as what `of_size` gives: every scalar keeps its text, and what it looks like to a reader of YAML.
+    The text parses to the spec that `of_size` returns: every scalar keeps its text and its YAML type.
     """
     assert isinstance(value, dict), "BUG: a spec is a mapping"
     parts = {key: _written(inner) for key, inner in value.items() if key != "scaling"}
@@ -53,7 +53,7 @@ def _written(value: Value) -> str:
         return _mapping({key: _written(inner) for key, inner in value.items()})
     if isinstance(value, list):
         return f"[{', '.join(map(_written, value))}]"
-    # What is no word has no character that means anything here.
+    # The text of a number, a boolean or null has no special characters.
     return _quoted(value) if kind(value) == "str" else str(value) or "~"
 
 
@@ -62,7 +62,7 @@ def _mapping(parts: dict[str, str]) -> str:
 
 
 def _quoted(text: str) -> str:
-    """Give *text* in quotes, in which every text is a word: https://yaml.org/spec/1.2.2/#731-double-quoted-style"""
+    """Return *text* in double quotes, so that it is a string: https://yaml.org/spec/1.2.2/#731-double-quoted-style"""
     return f'"{"".join(map(_character, text))}"'
 
 

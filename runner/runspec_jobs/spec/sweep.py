@@ -1,4 +1,4 @@
-"""What `sweep` may hold: values of parameters, lists that go together, and what is drawn at random."""
+"""The field `sweep`: values of parameters, lists of values that go together, and values drawn at random."""
 
 from __future__ import annotations
 
@@ -28,7 +28,10 @@ if TYPE_CHECKING:
 MAX_TASKS = 10_000  # children of one AWS Batch array job; the same bound everywhere
 RANGE = r"^-?[0-9]{1,9}\.\.-?[0-9]{1,9}$"
 NUMBER_CHARACTERS = 40
-LIST, RANDOM = "list", "random"  # parts of a sweep, where they hold a mapping
+LIST, RANDOM = (
+    "list",
+    "random",
+)  # keys of a sweep with a meaning of their own if they hold a mapping
 
 
 def _values(value: Any) -> Any:
@@ -41,7 +44,7 @@ def _values(value: Any) -> Any:
         return tuple(str(n) for n in range(first, last + 1))
     if isinstance(value, Mapping):
         hint = "write [0.1, 0.01] or 1..50; only list: and random: take mappings"
-        raise problem("a list or a range belongs here", hint)
+        raise problem("a list or a range is expected here", hint)
     return value
 
 
@@ -64,7 +67,7 @@ Values = Annotated[
 
 
 def _number(value: Any) -> Any:
-    """Give a number as text that reads as the same one everywhere: as it was written, in base ten."""
+    """Return a number as text in base ten, which every language reads as the same number."""
     if isinstance(value, Text):
         if kind(value) not in ("int", "float"):
             raise problem(f"'{value}' is not a number")
@@ -74,7 +77,9 @@ def _number(value: Any) -> Any:
     else:
         return value
     if len(text) > NUMBER_CHARACTERS or not math.isfinite(float(text)):
-        raise problem(f"'{str(value)[:NUMBER_CHARACTERS]}' is not a number that can be drawn")
+        raise problem(
+            f"'{str(value)[:NUMBER_CHARACTERS]}' is not a finite number of at most 40 characters"
+        )
     return text
 
 
@@ -83,7 +88,7 @@ Number = Annotated[str, BeforeValidator(_number), WithJsonSchema({"type": "numbe
 
 def _two(value: Any) -> Any:
     if isinstance(value, list) and len(value) != 2:
-        raise problem("two numbers belong here", "write [LOWEST, HIGHEST]")
+        raise problem("two numbers are expected here", "write [LOWEST, HIGHEST]")
     return value
 
 
@@ -119,7 +124,7 @@ class Distribution(Model):
     def _one(self) -> Distribution:
         if len(self.model_fields_set) != 1:
             words = "uniform, log_uniform, integer or choice"
-            raise problem(f"one of {words} belongs here", "write {uniform: [0, 1]}")
+            raise problem(f"one of {words} is expected here", "write {uniform: [0, 1]}")
         return self
 
     @property
@@ -129,14 +134,14 @@ class Distribution(Model):
         return None if ends is None else (float(ends[0]), float(ends[1]))
 
     def drawn(self, draw: Draw) -> str:
-        """Give what comes of *draw*."""
+        """Return the value that *draw* takes in this distribution."""
         if self.uniform is not None:
             return draw.uniform(*self.uniform)
         if self.log_uniform is not None:
             return draw.log_uniform(*self.log_uniform)
         if self.integer is not None:
             return draw.integer(*self.integer)
-        assert self.choice is not None, "BUG: a distribution that is none"
+        assert self.choice is not None, "BUG: a distribution without a field"
         return self.choice[draw.below(len(self.choice))]
 
 
@@ -159,7 +164,9 @@ class Random(Model):
     @functools.cached_property
     def rows(self) -> tuple[tuple[str, ...], ...]:
         """The values of each trial, in the order of *draw*."""
-        from runspec_jobs.spec.sampling import Draw  # needs `decimal`, and few specs draw
+        from runspec_jobs.spec.sampling import (
+            Draw,
+        )  # imported here because it needs `decimal`, and few specs draw values
 
         return tuple(
             tuple(how.drawn(Draw(self.seed, trial, name)) for name, how in self.draw.items())
@@ -168,15 +175,15 @@ class Random(Model):
 
 
 class _Listed(dict[str, Any]):
-    """The mapping that stands under `list`."""
+    """The mapping under the key `list`."""
 
 
 class _Drawn(dict[str, Any]):
-    """The mapping that stands under `random`."""
+    """The mapping under the key `random`."""
 
 
 def _parts(value: Any) -> Any:
-    """Tell the mappings under `list` and `random` from those that belong nowhere."""
+    """Mark the mappings under `list` and `random` by their classes, so that `_which` recognises them."""
     if not isinstance(value, Mapping):
         return value
     kinds = {LIST: _Listed, RANDOM: _Drawn}
@@ -205,7 +212,7 @@ OTHER_KEY = rf"^(?!({LIST}|{RANDOM})$){KEY[1:]}"
 
 
 class _Schema:
-    """Has an editor see which part of a sweep may be what: pydantic tells apart by what is there."""
+    """Writes a JSON Schema that depends on the key, where pydantic's validation depends on the value."""
 
     @staticmethod
     def __get_pydantic_json_schema__(core: CoreSchema, handler: Any) -> dict[str, Any]:

@@ -1,8 +1,8 @@
-"""The kinds of value a spec is made of: what each accepts as written, and how editors see it.
+"""The types of the values in a spec: the text that each accepts, and its JSON Schema for editors.
 
-A scalar of the file keeps its source text until a field's type says what it is, so `VERSION: 3.10`
-in `env` stays "3.10" and `1:00:00` is never 3600. Every type also says what it is in JSON Schema;
-the two must agree on what is accepted, and tests hold them to it.
+A scalar of the file keeps its source text until the type of its field interprets it, so `VERSION: 3.10`
+in `env` stays "3.10" and `1:00:00` is never 3600. Tests check that each type accepts the same values as
+its JSON Schema.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ KIB = 1024
 UNITS = {"KiB": KIB, "MiB": KIB**2, "GiB": KIB**3, "TiB": KIB**4}
 SECONDS = {"d": 86_400, "h": 3_600, "m": 60, "s": 1}
 
-LARGEST = 2**63 - 1  # what other languages read, and what is drawn from
+LARGEST = 2**63 - 1  # the greatest integer in other languages and in random draws
 
 DURATION = r"^(?=[0-9])([0-9]{1,6}d)?([0-9]{1,6}h)?([0-9]{1,6}m)?([0-9]{1,6}s)?$"
 SAVES = r"^last( [1-9][0-9]{0,2})?$"
@@ -35,29 +35,30 @@ IMAGE = (
 FOLDER = r"^(?!.*/\.{1,2}(/|$))/([A-Za-z0-9._-]+/)*[A-Za-z0-9._-]+$"
 
 
-compiled = functools.cache(
-    re.compile
-)  # when first needed: most patterns are not, and compiling takes time
+# Patterns are compiled when they are first needed: compiling takes time, and most are never used.
+compiled = functools.cache(re.compile)
 
 
 def problem(what: str, hint: str | None = None, *, private: bool = False) -> PydanticCustomError:
-    """Give the error of a validator, with its hint kept apart from its message.
+    """Return the error of a validator, with its hint separate from its message.
 
-    The value of a *private* one is shown nowhere: it may be a secret, put where only its name belongs.
+    The rejected value is never shown if *private* is true: it may be a secret that was written instead of its name.
     """
     context = {"what": what, "hint": hint, "private": private}
     return PydanticCustomError("runspec", "{what}", context)
 
 
 def whole(value: Any) -> Any:
-    """Give the whole number that a text is; other values as they are."""
+    """Return the whole number in *value* if it is text; return other values unchanged."""
     if isinstance(value, Text):
         if kind(value) != "int":
-            hint = "take the quotes away" if not value.plain and value.isdecimal() else None
+            hint = "remove the quotes" if not value.plain and value.isdecimal() else None
             raise problem(f"'{value}' is not a whole number", hint)
         found = resolve(value)
         if not -LARGEST <= found <= LARGEST:
-            raise problem(f"a number of {len(value)} digits is too large", f"{LARGEST} is the most")
+            raise problem(
+                f"a number of {len(value)} digits is too large", f"the largest is {LARGEST}"
+            )
         return found
     return value
 
@@ -91,7 +92,7 @@ def _free(value: Any) -> Any:
 
 
 def seconds(value: Any) -> Any:
-    """Give the seconds that a duration such as "1h30m" stands for; other values as they are.
+    """Return the seconds in a duration such as "1h30m"; return values that are not text unchanged.
 
     >>> seconds("1h30m")
     5400
@@ -105,7 +106,7 @@ def seconds(value: Any) -> Any:
 
 
 def saves(value: Any) -> Any:
-    """Give the number of saves that "last 3" stands for, and "last"; other values as they are.
+    """Return the number of saves in "last 3", or 1 for "last"; return values that are not text unchanged.
 
     >>> saves("last 3")
     3
@@ -113,12 +114,12 @@ def saves(value: Any) -> Any:
     if not isinstance(value, str):
         return value
     if not compiled(SAVES).fullmatch(value):
-        raise problem(f"'{value}' is not which saves stay", "write it as last 3")
+        raise problem(f"'{value}' is not a number of saves to keep", "write it as last 3")
     return int(value.partition(" ")[2] or "1")
 
 
 def size_bytes(value: Any) -> Any:
-    """Give the bytes that a size such as "16GiB" stands for; other values as they are.
+    """Return the bytes in a size such as "16GiB"; return values that are not text unchanged.
 
     >>> size_bytes("2KiB")
     2048
@@ -133,9 +134,9 @@ def size_bytes(value: Any) -> Any:
 
 
 def matching(pattern: str, what: str, hint: str, *, private: bool = False) -> Callable[[Any], Any]:
-    """Give a validator for words that match *pattern*; *what* names them in the complaint.
+    """Return a validator for text that matches *pattern*; its message says that the value is not *what*.
 
-    A *private* value is not shown in it.
+    The message does not show the value if *private* is true.
     """
 
     def check(value: Any) -> Any:
@@ -148,6 +149,12 @@ def matching(pattern: str, what: str, hint: str, *, private: bool = False) -> Ca
         return value
 
     return check
+
+
+def text_like(pattern: str, what: str, hint: str) -> tuple[BeforeValidator, WithJsonSchema]:
+    """Return the validator of `matching` and the JSON Schema of *pattern*, to be put into `Annotated[str, ...]`."""
+    schema = WithJsonSchema({"type": "string", "pattern": pattern})
+    return BeforeValidator(matching(pattern, what, hint)), schema
 
 
 Whole = Annotated[int, BeforeValidator(whole)]
@@ -203,7 +210,7 @@ SecretName = Annotated[
         matching(
             KEY,
             "a secret's name",
-            "name it here, and say in the profile under 'secrets' where it lives",
+            "write its name here, and where it is stored in the profile under 'secrets'",
             private=True,
         )
     ),

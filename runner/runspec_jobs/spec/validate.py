@@ -1,4 +1,4 @@
-"""From a parsed file to a spec or an options model: every problem in it, in the user's words."""
+"""Turns a parsed file into a spec or an options model, and finds every problem in it."""
 
 from __future__ import annotations
 
@@ -17,11 +17,17 @@ from runspec_jobs.spec.rules import broken
 
 M = TypeVar("M", bound=BaseModel)
 UNKNOWN = "unknown key '"
-PRIVATE = ("key", "password", "secret", "token", "sas")  # what such a name has may be one
+PRIVATE = (
+    "key",
+    "password",
+    "secret",
+    "token",
+    "sas",
+)  # the value of a key whose name contains such a word may be a secret
 
 
 def spec(document: Document) -> tuple[Spec | None, list[Problem]]:
-    """Give the spec that *document* holds, or None, and all that is wrong with it."""
+    """Return the spec in *document*, or None, and all problems in it."""
     found, problems = model(Spec, document.value)
     if found is None:
         known = _without(document.value, [p.path for p in problems if p.what.startswith(UNKNOWN)])
@@ -35,7 +41,7 @@ def spec(document: Document) -> tuple[Spec | None, list[Problem]]:
 
 
 def _without(value: Any, paths: Iterable[Path]) -> Any:
-    """Give *value* without the keys at *paths*, so that what is left can be looked at."""
+    """Return *value* without the keys at *paths*, so that the rest can be checked."""
     gone = set(paths)
 
     def kept(value: Any, at: Path) -> Any:
@@ -51,9 +57,9 @@ def _without(value: Any, paths: Iterable[Path]) -> Any:
 def model(
     kind: type[M], value: Value | Mapping[str, Any], at: Path = ()
 ) -> tuple[M | None, list[Problem]]:
-    """Give *value*, which stands at the path *at*, as a *kind*, or None, and what is wrong."""
+    """Return *value*, which is at the path *at*, as an instance of *kind*, or None, and all problems in it."""
     if not isinstance(value, Mapping):
-        return None, [Problem(at, "a mapping belongs here", "write key: value lines")]
+        return None, [Problem(at, "a mapping is expected here", "write key: value lines")]
     try:
         return kind.model_validate(value), []
     except ValidationError as exc:
@@ -62,7 +68,7 @@ def model(
 
 
 def _problem(kind: type[BaseModel], value: Any, at: Path, error: ErrorDetails) -> Problem:
-    """Translate one error of pydantic's; types that have no words here keep pydantic's."""
+    """Translate one error of pydantic; an error of a type without a case here keeps pydantic's message."""
     path, is_key = real(value, error["loc"])
     context = error.get("ctx", {})
     match error["type"]:
@@ -76,19 +82,19 @@ def _problem(kind: type[BaseModel], value: Any, at: Path, error: ErrorDetails) -
         case "runspec":
             what, hint = context["what"], context["hint"]
         case "greater_than_equal":
-            what, hint = f"{error['input']} is below {context['ge']}", None
+            what, hint = f"must be at least {context['ge']:g} (got {error['input']})", None
         case "less_than_equal":
-            what, hint = f"{error['input']} is above {context['le']}", None
+            what, hint = f"must be at most {context['le']:g} (got {error['input']})", None
         case "string_type":
-            what, hint = "a single value belongs here", None
+            what, hint = "a single value is expected here", None
         case "int_type":
-            what, hint = "a whole number belongs here", None
+            what, hint = "a whole number is expected here", None
         case "tuple_type" | "list_type":
-            what, hint = "a list belongs here", "write [one, two]"
+            what, hint = "a list is expected here", "write [one, two]"
         case "model_type" | "dict_type" | "mapping_type" | "model_attributes_type":
-            what, hint = "a mapping belongs here", "write key: value lines"
+            what, hint = "a mapping is expected here", "write key: value lines"
         case "too_short" | "string_too_short":
-            what, hint = "it is empty", None
+            what, hint = "must not be empty", None
         case _:
             what, hint = error["msg"][:1].lower() + error["msg"][1:], None
     private = bool(context.get("private"))
@@ -110,9 +116,9 @@ def _choice(path: Path, given: Any, expected: str) -> Problem:
 
 
 def real(value: Any, loc: Iterable[str | int]) -> tuple[Path, bool]:
-    """Give the path in *value* that pydantic's *loc* means, and whether it means a key.
+    """Return the path in *value* to which pydantic's *loc* refers, and whether it refers to a key.
 
-    A loc also holds tags of unions and "[key]", which are no part of the file.
+    A loc also contains tags of unions and "[key]", which are not in the file.
     """
     path: list[str | int] = []
     parts = list(loc)
@@ -131,7 +137,7 @@ def _holds(value: Any, part: str | int) -> bool:
 
 
 def _known(kind: type[BaseModel], path: Path) -> list[str]:
-    """Give the keys that the model at *path* inside *kind* knows."""
+    """Return the keys that the model at *path* inside *kind* accepts."""
     for part in path:
         if part not in kind.model_fields:  # the number of an item, or a name that the user chose
             continue

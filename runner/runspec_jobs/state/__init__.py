@@ -1,1 +1,1 @@
-"""What runspec keeps on this machine: journals, records of runs, and groups of runs."""
+"""The state of runspec on this machine: journals, records of runs, and groups of runs."""

@@ -1,4 +1,4 @@
-"""Writing that survives a crash: every file is whole or not there, and only its owner reads it."""
+"""Writes files so that a crash leaves each either complete or absent; only their owner can read them."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ Waiting = Callable[[str], None]
 
 
 def silent(_: str) -> None:
-    """Nobody is told of a wait."""
+    """Do nothing: the default for callers that do not report waiting."""
 
 
 @contextlib.contextmanager
-def told(path: Path) -> Iterator[None]:
-    """Turn what the file system refuses below *path* into words."""
+def translate_os_errors(path: Path) -> Iterator[None]:
+    """Raise Unavailable, with a hint, in place of an OSError while *path* is written."""
     try:
         yield
     except OSError as exc:
@@ -43,7 +43,7 @@ def _way_out(number: int | None) -> str | None:
 
 
 def make_folder(path: Path) -> None:
-    """Make *path* and what is missing above it, for this user alone."""
+    """Make the folder *path* and its missing parents, which only this user can read."""
     if path.is_dir():
         return
     make_folder(path.parent)
@@ -53,7 +53,7 @@ def make_folder(path: Path) -> None:
 
 
 def sync_folder(path: Path) -> None:
-    """Make names that were made, changed or removed in *path* last."""
+    """Write the directory *path* to disk, so that files made, renamed or removed in it stay so after a crash."""
     fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
     try:
         os.fsync(fd)
@@ -62,7 +62,7 @@ def sync_folder(path: Path) -> None:
 
 
 def write(path: Path, data: bytes) -> None:
-    """Put *data* at *path*, all or nothing: a temporary name, fsync, then rename."""
+    """Replace the file *path* by *data* atomically: write to a temporary name, fsync, then rename."""
     temporary = path.with_name(f".{path.name}.new")
     fd = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, PRIVATE_FILE)
     try:
@@ -76,9 +76,9 @@ def write(path: Path, data: bytes) -> None:
 
 @contextlib.contextmanager
 def replaced(path: Path) -> Iterator[BinaryIO]:
-    """Yield a file to write, which takes the place of *path* at the end, all or nothing.
+    """Yield a new file to write, which replaces *path* atomically at the end.
 
-    It is for what the user has a verb write. A link at *path*, which may have come with a checkout, is replaced and
+    It is for files that the user asked for by name. A link at *path*, which may come from a checkout, is replaced and
     not followed.
     """
     temporary = path.with_name(f".{path.name}.new")
@@ -91,7 +91,7 @@ def replaced(path: Path) -> Iterator[BinaryIO]:
 
 
 def overwrite(path: Path, data: bytes) -> None:
-    """Put *data* over the content of *path*, in place: for a file of one length that whoever reads it checks."""
+    """Write *data* over the content of *path* in place; *data* has the length of the file, and readers validate it."""
     fd = os.open(path, os.O_WRONLY | os.O_CLOEXEC)
     try:
         os.pwrite(fd, data, 0)
@@ -101,7 +101,7 @@ def overwrite(path: Path, data: bytes) -> None:
 
 
 def write_all(fd: int, data: bytes) -> None:
-    """Write all of *data*; the kernel may take it in parts."""
+    """Write all of *data*; one call of `os.write` may write only a part."""
     view = memoryview(data)
     while view:
         view = view[os.write(fd, view) :]
@@ -111,12 +111,12 @@ def write_all(fd: int, data: bytes) -> None:
 def locked(
     path: Path, what: str, waiting: Waiting = silent, *, shared: bool = False
 ) -> Iterator[None]:
-    """Hold the lock *path*. The kernel frees it when the process ends, however it ends.
+    """Hold the lock *path*. The kernel releases it when the process ends, even after a crash.
 
-    *waiting* is told once when another process holds it; *what* says who that is.
+    *waiting* is called once if another process holds the lock, with a message that names the process as *what*.
     """
     how = fcntl.LOCK_SH if shared else fcntl.LOCK_EX
-    with told(path):
+    with translate_os_errors(path):
         fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, PRIVATE_FILE)
     try:
         try:

@@ -1,8 +1,8 @@
-"""The journal of a run: what was begun and what came of it, one checksummed line per event.
+"""The journal of a run: the requests that were begun and their results, one line with a checksum per event.
 
-A line is on the disk before the call it announces is made. The state of a run is the fold of
-its lines; a torn last line is dropped. The first line names the format. A newer version that goes on with an older
-journal names its own in a line before the first one that older versions would misread.
+A line is written to disk before the request that it announces is made. The state of a run follows from all its
+lines in order; an incomplete last line is dropped. The first line names the format. A newer version that continues an
+older journal names its own format in a line before the first line that older versions would misread.
 """
 
 from __future__ import annotations
@@ -27,22 +27,26 @@ Event = Mapping[str, Any]
 
 @dataclass
 class RunState:
-    """What the journal of a run says."""
+    """The state of a run, computed from the events in its journal."""
 
     want: str = "run"  # run | cancel | destroy
-    attempted: set[str] = field(default_factory=set)  # begun at some time, refused or not
-    begun: set[str] = field(default_factory=set)  # and not refused since
+    attempted: set[str] = field(default_factory=set)  # steps that were ever begun, refused or not
+    begun: set[str] = field(default_factory=set)  # steps that were begun and not refused since
     answers: dict[str, Response] = field(default_factory=dict)
-    stopped: set[int] = field(default_factory=set)  # tasks that were not needed any more
+    stopped: set[int] = field(
+        default_factory=set
+    )  # tasks that were stopped because they were no longer needed
     undone: set[str] = field(default_factory=set)
-    refused: str = ""  # why the last call was, as long as no other was begun
-    status: Status | None = None  # only once it is terminal
+    refused: str = ""  # why the last request was refused, until another one is begun
+    status: Status | None = None  # set once the run has ended
     deleted: bool = False
     born: float = 0.0
-    number: int = 0  # among the runs of this machine, in the order they were begun; 0: not known
+    number: int = (
+        0  # position among the runs of this machine in the order of their start; 0 if unknown
+    )
 
     def apply_event(self, event: Event) -> None:
-        """Take in the next event."""
+        """Update the state by the next event."""
         match event["event"]:
             case "born":
                 self.born = event["at"]
@@ -71,11 +75,11 @@ class RunState:
 
 
 class Journal:
-    """The journal in *folder*, open for writing. Hold the run's lock while it is."""
+    """The journal in *folder*, open for writing; hold the run's lock as long as it is open."""
 
     def __init__(self, folder: Path) -> None:
         self.path = folder / "journal.jsonl"
-        with atomic_io.told(self.path):
+        with atomic_io.translate_os_errors(self.path):
             flags = os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC
             self._fd = os.open(self.path, flags, atomic_io.PRIVATE_FILE)
             events, whole = parse(self.path.read_bytes(), str(self.path))
@@ -83,13 +87,13 @@ class Journal:
         self.memory = fold(events)
 
     def add(self, event: str, **fields: Any) -> None:
-        """Put one event on the disk before anything else happens.
+        """Write one event to disk, and return only when it is there.
 
-        Raises Unavailable when the disk is full or read-only; then nothing was added.
+        Raises Unavailable if the disk is full or read-only; then nothing was added.
         """
         found = {"event": event, "at": round(time.time(), 3), **fields}
         before = os.fstat(self._fd).st_size
-        with atomic_io.told(self.path):
+        with atomic_io.translate_os_errors(self.path):
             try:
                 atomic_io.write_all(self._fd, line(found))
                 os.fsync(self._fd)
@@ -103,9 +107,9 @@ class Journal:
 
 
 def read(folder: Path) -> RunState:
-    """Give what the journal in *folder* says, without touching it.
+    """Return the state that the journal in *folder* describes, without changing the journal.
 
-    Raises Damaged when that cannot be told.
+    Raises Damaged if the journal cannot be read.
     """
     path = folder / "journal.jsonl"
     events, _ = parse(content(path), str(path))
@@ -120,7 +124,7 @@ def read(folder: Path) -> RunState:
 
 
 def content(path: Path) -> bytes:
-    """Give what is in a file of a run's record. Raises Damaged when it cannot be read."""
+    """Return the content of a file in a run's record. Raises Damaged if it cannot be read."""
     try:
         return path.read_bytes()
     except OSError as exc:
@@ -133,15 +137,15 @@ def content(path: Path) -> bytes:
 
 
 def hint(folder: Path) -> str:
-    """Say what may be done about a run whose record, in *folder*, is damaged."""
+    """Return the hint for a run whose record in *folder* is damaged."""
     return (
-        f"restore the file, or move {folder} away: runspec then forgets this run, and does not "
-        "end it; apply --new starts another"
+        f"restore the file, or move {folder} elsewhere: runspec then no longer knows this run, and "
+        "does not end it; apply --new starts another"
     )
 
 
 def fold(events: list[Event]) -> RunState:
-    """Give what *events* come to."""
+    """Return the state of a run after *events*."""
     memory = RunState()
     for event in events:
         memory.apply_event(event)
@@ -149,20 +153,20 @@ def fold(events: list[Event]) -> RunState:
 
 
 def line(event: Event) -> bytes:
-    """Give the line of *event*: its JSON with the checksum of the rest in front."""
+    """Return *event* as a line of JSON that begins with the checksum of the rest."""
     body = json.dumps(event, ensure_ascii=False)
     return f'{{"crc": "{zlib.crc32(body.encode()):08x}", {body[1:]}\n'.encode()
 
 
 def parse(data: bytes, name: str) -> tuple[list[Event], int]:
-    """Give the events in *data* and how many of its bytes are whole lines.
+    """Return the events in *data* and the number of its bytes that are complete lines.
 
-    Raises Damaged when a line before the last is: no crash does that. Raises Newer at the first line that names a
-    format which this version does not know: what follows may be of any form.
+    Raises Damaged if a line before the last is damaged, which a crash cannot cause. Raises Newer at the first line
+    with a format that this version cannot read, because later lines may have any form.
     """
     events: list[Event] = []
     whole = 0
-    lines = data.split(b"\n")[:-1]  # what follows the last end of line was never whole
+    lines = data.split(b"\n")[:-1]  # text after the last line break was never written completely
     for number, text in enumerate(lines, 1):
         event = _event(text)
         if event is None:

@@ -1,4 +1,4 @@
-"""What probes have made and not yet taken away: written down before it is made, one file for each session."""
+"""The resources that probes made and did not delete yet: each is noted in the file of its session before it is made."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from runspec_jobs.provider.paths import home
 from runspec_jobs.state import atomic_io
 
 FORMAT = "runspec.probes/v1"
-CLEAN_S = 900.0  # for all of a session: a pool or a queue takes minutes to go
+CLEAN_S = 900.0  # for all resources of a session: deleting a pool or a queue takes minutes
 PAUSE_S = 2.0
 
 
 class Left(NamedTuple):
-    """One thing that a probe has made, or was about to make."""
+    """A resource that a probe has made, or was about to make."""
 
     what: str
     by_hand: str
@@ -31,7 +31,7 @@ class Left(NamedTuple):
 
 
 class Session:
-    """The things of one session of probes. *options* are those of the account that they are in."""
+    """The resources of one session of probes. *options* are those of the account that has them."""
 
     def __init__(self, path: Path, options: Any, made: list[Left]) -> None:
         self.path, self.options, self.made = path, options, made
@@ -39,7 +39,7 @@ class Session:
     @classmethod
     def begin(cls, provider: str, name: str, options: Any) -> Self:
         folder = place(provider)
-        with atomic_io.told(folder):
+        with atomic_io.translate_os_errors(folder):
             atomic_io.make_folder(folder)
         found = cls(folder / f"{name}.json", options, [])
         found._write()
@@ -60,12 +60,12 @@ class Session:
         return self.path.stem
 
     def note(self, left: Left) -> None:
-        """Put *left* on the disk before it is made."""
+        """Write *left* to disk; call this before the resource is made."""
         self.made.append(left)
         self._write()
 
     def clean(self, client: Client, tell: Callable[[str], None]) -> None:
-        """Take away all that was noted, the latest first. What is still there stays in `made` and on the disk."""
+        """Delete all noted resources, the newest first; those that cannot be deleted stay in `made` and on disk."""
         end = time.monotonic() + CLEAN_S
         for left in reversed(self.made.copy()):
             why = _removed(client, left, end)
@@ -73,9 +73,9 @@ class Session:
                 self.made.remove(left)
                 self._write()
             else:
-                tell(f"{left.what} is still there: {why}")
+                tell(f"{left.what} still exists: {why}")
         if not self.made:
-            with atomic_io.told(self.path):
+            with atomic_io.translate_os_errors(self.path):
                 self.path.unlink(missing_ok=True)
 
     def _write(self) -> None:
@@ -87,13 +87,13 @@ class Session:
             }
             for one in self.made
         ]
-        with atomic_io.told(self.path):
+        with atomic_io.translate_os_errors(self.path):
             found = {**record_formats.written(FORMAT), "options": self.options, "made": made}
             atomic_io.write(self.path, json.dumps(found).encode())
 
 
 def _removed(client: Client, left: Left, end: float) -> str | None:
-    """Take *left* away; give why not, or None when it is gone. What is still in use is asked for again."""
+    """Delete *left*, and retry while it is in use; return why it cannot be deleted, or None if it is deleted."""
     for request in left.remove:
         while True:
             try:
@@ -114,22 +114,22 @@ def place(provider: str) -> Path:
 
 
 def sessions(provider: str) -> list[Session]:
-    """Give the sessions that have something left, the oldest first."""
+    """Return the sessions whose resources were not all deleted, the oldest first."""
     found = sorted(place(provider).glob("probe-*.json"), key=lambda path: path.stat().st_mtime)
     return [Session.read(path) for path in found]
 
 
 def clean(session: Session, provider: Provider, tell: Callable[[str], None]) -> None:
-    """Take away what a session that was killed has made, in the account that it was made in."""
+    """Delete the resources of a session that was killed, in the account in which they were made."""
     options = provider.options_model.model_validate(session.options)
     session.clean(provider.connect(Facts(options)), tell)
 
 
 @contextlib.contextmanager
 def alone(provider: str) -> Iterator[bool]:
-    """Hold the lock of *provider*'s probes; gives False, and holds nothing, while a session is at work."""
+    """Hold the lock of *provider*'s probes and yield True, or yield False if another session holds it."""
     folder = place(provider)
-    with atomic_io.told(folder):
+    with atomic_io.translate_os_errors(folder):
         atomic_io.make_folder(folder)
         fd = os.open(folder / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, atomic_io.PRIVATE_FILE)
     try:

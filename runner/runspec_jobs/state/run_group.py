@@ -1,6 +1,6 @@
-"""Groups of runs: one spec at several sizes. What a group is stands in one file, put down before its first run.
+"""Groups of runs: one spec at several numbers of nodes. A file with the spec is written before the first run.
 
-The runs are found by their names, NAME-n1, NAME-n2: nothing else has to be kept, so there is nothing to come apart.
+The runs of a group are found by their names, NAME-n1, NAME-n2 and so on, so no list of them can be out of date.
 """
 
 from __future__ import annotations
@@ -23,15 +23,15 @@ def _path(name: str) -> Path:
 
 
 def keep(spec: Spec, text: bytes) -> None:
-    """Put the spec of a group on the disk, in the place of an earlier one of that name."""
+    """Write the spec of a group to disk; it replaces an earlier group of the same name."""
     path = _path(spec.name)
-    with atomic_io.told(path):
+    with atomic_io.translate_os_errors(path):
         atomic_io.make_folder(path.parent)
         atomic_io.write(path, text)
 
 
 def find(name: str) -> Spec | None:
-    """Give the spec of the group called *name*; None where there is no such group."""
+    """Return the spec of the group called *name*, or None if there is no such group."""
     if not re.fullmatch(NAME, name):
         return None
     try:
@@ -40,13 +40,15 @@ def find(name: str) -> Spec | None:
         return None
     found, _ = checked(reader.read(text))
     if found is None:
-        raise UsageError(f"{_path(name)} is no spec", "apply it again, or remove the file")
+        raise UsageError(
+            f"{_path(name)} is not a valid spec", "apply the spec again, or remove the file"
+        )
     return found
 
 
 def runs(spec: Spec) -> dict[int, Record | None]:
-    """Give the newest run of each size of a group, by size; None where there is none."""
-    assert spec.scaling is not None, "BUG: a group has sizes"
+    """Return the newest run for each number of nodes of a group, or None where there is no run."""
+    assert spec.scaling is not None, "BUG: the spec of a group has no scaling"
     found: dict[int, Record | None] = {}
     for size in spec.scaling.nodes:
         of = run_record.of_name(named(spec.name, size))
@@ -55,7 +57,7 @@ def runs(spec: Spec) -> dict[int, Record | None]:
 
 
 def forget(name: str) -> None:
-    """Take a group off the disk; content when there is none."""
+    """Delete the file of the group called *name*, if it exists."""
     path = _path(name)
-    with atomic_io.told(path):
+    with atomic_io.translate_os_errors(path):
         path.unlink(missing_ok=True)

@@ -1,4 +1,4 @@
-"""The records of runs on this machine: one folder each, enough to take a run up after any crash."""
+"""The records of runs on this machine: a folder for each, with which a run can be continued after any crash."""
 
 from __future__ import annotations
 
@@ -27,10 +27,10 @@ from runspec_jobs.state import atomic_io, journal
 TOKEN = "[0-9a-z]{6}"
 RUN = re.compile(rf"[a-z][a-z0-9-]*-{TOKEN}")
 FACTS, SEQUENCE = "runspec.facts/v1", "runspec.sequence/v1"
-# What reading a file raises that runspec has not written so.
+# The errors of reading a file that is damaged.
 NOT_OURS = (FileNotFoundError, ValueError, LookupError, TypeError, AttributeError, reader.YamlError)
-SUGGESTED = 3  # at most
-ALPHABET = "0123456789abcdefghjkmnpqrstvwxyz"  # no i, l, o, u: read aloud without doubt
+SUGGESTED = 3  # the most names in one hint
+ALPHABET = "0123456789abcdefghjkmnpqrstvwxyz"  # without i, l, o and u, which are easily mistaken
 
 
 @dataclass(frozen=True)
@@ -45,7 +45,7 @@ class Record:
 
     @property
     def name(self) -> str:
-        """The name of the spec it is a run of."""
+        """The name of the spec."""
         return self.run[:-7]
 
     @property
@@ -57,22 +57,22 @@ class Record:
 
     @property
     def job(self) -> bytes:
-        """The text of the spec, as it was applied."""
+        """The text of the spec as it was applied."""
         with self._read("job.yaml") as data:
             return data
 
     @property
     def spec(self) -> Spec:
-        """The spec, as it was applied."""
+        """The spec as it was applied."""
         with self._read("job.yaml") as data:
             found, problems = validate.spec(reader.read(data))
         if found is None:
             what = f"{self.folder / 'job.yaml'}: this version of runspec refuses it: {problems[0].what}"
-            raise Damaged(what, "use the version of runspec that has begun this run")
+            raise Damaged(what, "use the version of runspec that started this run")
         return found
 
     def facts(self, provider: Provider) -> Facts:
-        """Give what the plan was made from; bundles and requirements are in the plan itself."""
+        """Return the facts that the plan was made from."""
         with self._read("facts.json") as data:
             found = json.loads(data)
             record_formats.check(found, FACTS, str(self.folder / "facts.json"))
@@ -84,7 +84,7 @@ class Record:
             )
 
     def _options(self, provider: Provider, found: Mapping[str, Any]) -> Any:
-        """Return the options that the run was planned with. Raises Damaged where this version refuses them."""
+        """Return the options that the run was planned with. Raises Damaged if this version does not accept them."""
         try:
             return provider.options_model.model_validate(found["options"])
         except ValidationError as exc:
@@ -93,22 +93,22 @@ class Record:
             by = f"runspec {found['runspec']}" if "runspec" in found else "the version"
             raise Damaged(
                 f"{self.folder / 'facts.json'}: this version of runspec refuses {where}: {wrong['msg'].lower()}",
-                f"use {by} that has begun this run",
+                f"use {by} that started this run",
             ) from exc
 
     @property
     def base(self) -> Path:
-        """The folder that the spec's relative paths start from."""
+        """The folder to which relative paths in the spec refer."""
         with self._read("facts.json") as data:
             return Path(json.loads(data)["base"])
 
     def memory(self) -> journal.RunState:
-        """Give what its journal says. Raises Damaged when that cannot be told."""
+        """Return the state of the run from its journal. Raises Damaged if the journal cannot be read."""
         return journal.read(self.folder)
 
     @contextlib.contextmanager
     def _read(self, name: str) -> Iterator[bytes]:
-        """Give the content of a file, and raise Damaged where it is none that runspec has written."""
+        """Yield the content of a file; raise Damaged if it cannot be read, or the caller cannot parse it."""
         try:
             yield journal.content(self.folder / name)
         except NOT_OURS as exc:
@@ -118,7 +118,7 @@ class Record:
 
     @contextlib.contextmanager
     def opened(self, waiting: atomic_io.Waiting = atomic_io.silent) -> Iterator[journal.Journal]:
-        """Hold the run's lock and its journal; *waiting* is told when another process holds them."""
+        """Hold the run's lock, and yield its journal; *waiting* is called if another process holds the lock."""
         with atomic_io.locked(
             self.folder / "lock", f"another runspec at work on {self.run}", waiting
         ):
@@ -135,9 +135,9 @@ def runs_folder() -> Path:
 
 @contextlib.contextmanager
 def name_lock(name: str, waiting: atomic_io.Waiting = atomic_io.silent) -> Iterator[None]:
-    """Keep two applies of one name apart while they decide whether a run is needed."""
+    """Hold the lock of a name, so that two applies of it do not both decide that a run is needed."""
     folder = paths.home() / "names"
-    with atomic_io.told(folder):
+    with atomic_io.translate_os_errors(folder):
         atomic_io.make_folder(folder)
     with atomic_io.locked(folder / f"{name}.lock", f"another apply of '{name}'", waiting):
         yield
@@ -145,9 +145,9 @@ def name_lock(name: str, waiting: atomic_io.Waiting = atomic_io.silent) -> Itera
 
 @contextlib.contextmanager
 def site_lock(waiting: atomic_io.Waiting, *, shared: bool) -> Iterator[None]:
-    """Keep whoever takes away what runs share apart from all who make or find it."""
+    """Hold the lock of shared resources: shared to make or find them, or exclusive to delete them."""
     folder = paths.home()
-    with atomic_io.told(folder):
+    with atomic_io.translate_os_errors(folder):
         atomic_io.make_folder(folder)
     what = "a destroy --site" if shared else "an apply, or another destroy --site"
     with atomic_io.locked(folder / "site.lock", what, waiting, shared=shared):
@@ -161,9 +161,9 @@ def new_token() -> str:
 def create(
     text: bytes, made: model.Plan, facts: Facts, base: Path, name: str, profile: Path | None = None
 ) -> Record:
-    """Put the record of a run on the disk, whole, before any call is made for it.
+    """Write the complete record of a run to disk, before any request is made for it.
 
-    *profile* is the file that the options come from. Hold the name's lock.
+    *profile* is the file that the options come from. The caller holds the lock of the name.
     """
     with _created(text, made, facts, base, name, profile) as started:
         started.add("born", **_born(made), number=_next_number())
@@ -180,9 +180,9 @@ def adopt(
     born: float,
     events: Iterable[Mapping[str, Any]],
 ) -> Record:
-    """Put the record of a run on the disk that another machine has begun, *born* there in seconds since 1970.
+    """Write the record of a run to disk that another machine started, at *born* in seconds since 1970.
 
-    *events* are put into its journal. Hold the name's lock.
+    *events* are written to its journal. The caller holds the lock of the name.
     """
     with _created(text, made, facts, base, name, profile) as started:
         started.add("born", **_born(made), number=_number_at(born), at=born)
@@ -195,10 +195,10 @@ def adopt(
 def _created(
     text: bytes, made: model.Plan, facts: Facts, base: Path, name: str, profile: Path | None
 ) -> Iterator[journal.Journal]:
-    """Yield the journal of a record that gets its name at the end, whole."""
+    """Yield the journal of a new record, which is renamed to its final name when it is complete."""
     runs = runs_folder()
     fresh = runs / f".new-{name}"
-    with atomic_io.told(fresh):
+    with atomic_io.translate_os_errors(fresh):
         atomic_io.make_folder(runs)
         shutil.rmtree(fresh, ignore_errors=True)
         os.mkdir(fresh, atomic_io.PRIVATE_FOLDER)
@@ -221,7 +221,7 @@ def _born(made: model.Plan) -> dict[str, Any]:
 
 
 def _next_number() -> int:
-    """Give the next number of a run on this machine: clocks may go back, and two runs be begun at once."""
+    """Return the next number of a run on this machine, which orders runs even if the clock is set back."""
     path = paths.home() / "sequence"
     with atomic_io.locked(path, "another apply"):
         content = path.read_bytes()
@@ -238,7 +238,7 @@ def _next_number() -> int:
 
 
 def _number_at(born: float) -> int:
-    """Give the number of the last run of this machine before *born*: what another machine began comes after it."""
+    """Return the number of the last run of this machine before *born*, so that the adopted run is sorted after it."""
     known = (r.memory() for r in _records(RUN) if not unreadable(r))
     return max((memory.number for memory in known if memory.born <= born), default=0)
 
@@ -260,7 +260,7 @@ def _json(value: Any) -> bytes:
 
 
 def all_runs() -> list[Record]:
-    """Give every record, the oldest first; damaged ones before all."""
+    """Return all records, the damaged ones first, then the oldest first."""
     return sorted(_records(RUN), key=_age)
 
 
@@ -272,7 +272,7 @@ def _records(pattern: re.Pattern[str]) -> list[Record]:
 
 
 def _age(record: Record) -> tuple[int, float, str]:
-    """Give what records are sorted by: their numbers; before there were any, the clock."""
+    """Return the sort key of a record: its number, or its time of start if it is older than numbers."""
     try:
         memory = record.memory()
     except Damaged:
@@ -281,7 +281,7 @@ def _age(record: Record) -> tuple[int, float, str]:
 
 
 def unreadable(record: Record) -> Damaged | None:
-    """Give what is wrong with the journal of a run; None if nothing is."""
+    """Return the error from reading the journal of a run, or None if it can be read."""
     try:
         record.memory()
     except Damaged as exc:
@@ -290,15 +290,15 @@ def unreadable(record: Record) -> Damaged | None:
 
 
 def of_name(name: str) -> list[Record]:
-    """Give the records of runs of the spec called *name* that are not destroyed, oldest first.
+    """Return the records of runs of the spec called *name* that are not destroyed, oldest first.
 
-    What cannot be read is left out.
+    Records that cannot be read are left out.
     """
     return [r for r in _named(name) if not unreadable(r) and not r.memory().deleted]
 
 
 def damaged(name: str) -> Damaged | None:
-    """Give what is wrong with the journal of a run of the spec called *name*, if one of them has a damaged one."""
+    """Return the error from the first damaged journal among the runs of the spec called *name*, or None."""
     return next(filter(None, map(unreadable, _named(name))), None)
 
 
@@ -308,9 +308,9 @@ def _named(name: str) -> list[Record]:
 
 
 def find(run: str) -> Record:
-    """Give the record of *run*, or of the newest run of the spec of that name.
+    """Return the record of *run*, or of the newest run of the spec of that name.
 
-    Raises UsageError when there is none.
+    Raises UsageError if there is none.
     """
     exact = _records(re.compile(re.escape(run)))
     if exact and RUN.fullmatch(run):
@@ -321,13 +321,15 @@ def find(run: str) -> Record:
     if sizes := sorted(
         {r.name for r in records if re.fullmatch(rf"{re.escape(run)}-n\d+", r.name)}
     ):
-        raise UsageError(f"'{run}' is a run for each size", f"name one: {', '.join(sizes)}")
+        raise UsageError(
+            f"'{run}' has a run for each number of nodes", f"name one of them: {', '.join(sizes)}"
+        )
     hint = _meant(run, records) or ("see runspec list" if records else "nothing was applied yet")
     raise UsageError(f"there is no run '{run}'", hint)
 
 
 def _meant(typed: str, records: Sequence[Record]) -> str | None:
-    """Return the hint that names what begins with *typed*, specs before runs, or else what is near to it."""
+    """Return a hint with the specs or runs that begin with *typed*, or else with the most similar name, or None."""
     names, runs = {r.name for r in records}, {r.run for r in records}
     for known in (names, runs):
         begun = sorted(one for one in known if typed and one.startswith(typed))
@@ -340,13 +342,15 @@ def _meant(typed: str, records: Sequence[Record]) -> str | None:
 
 
 def newest(name: str) -> Record | None:
-    """Give the record that was begun last of the spec called *name*, destroyed or not; None if there is none."""
+    """Return the newest record of the spec called *name*, destroyed or not, or None."""
     found = _named(name)
     return found[-1] if found else None
 
 
 def kept(found: Record) -> Record:
-    """Give *found*. Raises UsageError when it was destroyed."""
+    """Return *found*. Raises UsageError if the run was destroyed."""
     if found.memory().deleted:
-        raise UsageError(f"{found.run} was destroyed: nothing of it is left", "see runspec list")
+        raise UsageError(
+            f"{found.run} was destroyed, and nothing is left of it", "see runspec list"
+        )
     return found

@@ -1,28 +1,16 @@
-"""The promises of `runspec_jobs.provider` as tests that every provider can be asked, by whoever wrote it.
+"""The contract of `runspec_jobs.provider` as tests, which the author of any provider can run.
 
-Subclass `ProviderContract` in a test module, give a fixture `world`, and run pytest; see
-docs/provider.md. The core never imports this: pytest and hypothesis are the tests' own.
+Subclass `ProviderContract` in a test module, define a fixture `world`, and run pytest; see
+docs/provider.md. The core never imports this package, which needs pytest and hypothesis.
 """
 
 from __future__ import annotations
 
 import pytest
 
-# Plain asserts then say what differs, as in a test module; before the modules are imported.
+# Must precede the imports: it makes the asserts in these modules show what differs, as in a test module.
 pytest.register_assert_rewrite(
-    *(
-        f"runspec_jobs.testing.{name}"
-        for name in (
-            "contract",
-            "adopting",
-            "client",
-            "entering",
-            "following",
-            "machines",
-            "stopping",
-            "promises",
-        )
-    )
+    *(f"runspec_jobs.testing.{name}" for name in ("contract", "contracts", "promises"))
 )
 
 from runspec_jobs.testing.contract import ProviderContract as ProviderContract  # noqa: E402 - see above

@@ -1,4 +1,4 @@
-"""The promises of the pure half, each a test; `ProviderContract` asks those of the client as well."""
+"""The contract of `Provider` as tests; `ProviderContract` also contains the tests of its client."""
 
 from __future__ import annotations
 
@@ -6,8 +6,6 @@ import copy
 import json
 import os
 import re
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -29,13 +27,14 @@ from runspec_jobs.provider import (
 )
 from runspec_jobs.spec.field_marks import unmarked
 from runspec_jobs.spec.types import NAME
-from runspec_jobs.testing import elsewhere, promises
-from runspec_jobs.testing.following import FollowingContract
+from runspec_jobs.testing import promises
+from runspec_jobs.testing.contracts.following import FollowingContract
+from runspec_jobs.testing.other_process import plans_elsewhere
 from runspec_jobs.testing.sealed import sealed
 from runspec_jobs.testing.strategies import specs
 from runspec_jobs.testing.world import EXAMPLES, SECRET, World
 
-# Packages that talk to a service; their import belongs into `connect`.
+# Packages that talk to a service; they may be imported only in `connect`.
 SDKS = frozenset(
     "aiohttp azure boto3 botocore docker google grpc httpx kubernetes moto msal msrest obstore "
     "oss2 paramiko requests s3fs urllib3".split()
@@ -46,7 +45,7 @@ NETWORK = frozenset(
 )
 EXAMPLES_DRAWN = 25
 
-# What a job may ask for, by name: a provider does it, or says that it does not.
+# Fields of a spec that a provider must either carry out or refuse, by name.
 ASKS: dict[str, dict[str, Any]] = {
     "cpus": {"cluster": {"cpus": 4096}},
     "memory": {"cluster": {"memory": "900000GiB"}},
@@ -71,7 +70,7 @@ ASKS: dict[str, dict[str, Any]] = {
 
 drawn = settings(
     max_examples=EXAMPLES_DRAWN,
-    derandomize=True,  # a contract says the same thing every day
+    derandomize=True,  # the same examples are drawn in every run
     database=None,
     deadline=None,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
@@ -80,29 +79,29 @@ drawn = settings(
 
 
 class ProviderContract(FollowingContract):
-    """Subclass it in a test module and give `world`; pytest does the rest."""
+    """All tests of the contract: subclass it in a test module, and define the fixture `world`."""
 
     @pytest.fixture
     def world(self) -> World:
         raise NotImplementedError(
-            "give a fixture `world` that returns a runspec_jobs.testing.World"
+            "define a fixture `world` that returns a runspec_jobs.testing.World"
         )
 
     @pytest.fixture(autouse=True)
     def canary(self, monkeypatch: pytest.MonkeyPatch) -> str:
-        """The value of every secret here; it must be seen nowhere."""
+        """Return the value of every secret in these tests, which must never be shown."""
         value = "canary-5f1d0c-in-a-coal-mine"
         monkeypatch.setenv(SECRET, value)
         return value
 
     @pytest.fixture(params=EXAMPLES)
     def spec(self, request: pytest.FixtureRequest, world: World) -> Spec:
-        """Each example that the provider does not refuse."""
+        """Return each example that the provider does not refuse."""
         if request.param in world.refuses:
             pytest.skip(f"{world.provider.name} says that it cannot run '{request.param}'")
         return world.example(request.param)
 
-    # What it is called, and its settings.
+    # Its name and its settings.
 
     def test_its_name_is_a_name_and_that_of_its_entry_point(self, world: World) -> None:
         name = world.provider.name
@@ -147,7 +146,7 @@ class ProviderContract(FollowingContract):
         self, world: World, spec: Spec, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         if not isinstance(world.provider, SupportsDiscovery):
-            pytest.skip("it surveys nothing")
+            pytest.skip("it has no discovery")
         for name in [n for n in os.environ if n.startswith(("AWS_", "AZURE_", "GOOGLE_"))]:
             monkeypatch.delenv(name)
 
@@ -157,13 +156,13 @@ class ProviderContract(FollowingContract):
 
     def test_what_it_finds_wrong_with_the_machine_has_a_way_out(self, world: World) -> None:
         if not isinstance(world.provider, SupportsDoctor):
-            pytest.skip("it examines nothing")
+            pytest.skip("it has no doctor")
 
         findings = list(world.provider.examine(world.facts(world.example("single")).options))
 
         assert [f for f in findings if not f.what or not (f.ok or f.hint)] == []
 
-    # What it says of a spec.
+    # How it checks a spec.
 
     @pytest.mark.parametrize("complete", [True, False], ids=["all facts", "the spec alone"])
     def test_it_says_nothing_against_what_it_can_do(
@@ -186,22 +185,24 @@ class ProviderContract(FollowingContract):
     def test_nothing_a_job_asks_for_is_dropped_in_silence(self, world: World, name: str) -> None:
         plain, asking = world.spec(command=["true"]), world.spec(command=["true"], **ASKS[name])
 
-        heard = told(world, plain) != told(world, asking)
+        heard = checked_and_planned(world, plain) != checked_and_planned(world, asking)
 
-        assert heard or name in world.overlooks, f"nothing comes of {ASKS[name]}"
-        assert not (heard and name in world.overlooks), "it is heard: take it out of overlooks"
+        assert heard or name in world.overlooks, f"the provider ignores {ASKS[name]}"
+        assert not (heard and name in world.overlooks), (
+            "the plan depends on it: remove it from overlooks"
+        )
 
     @pytest.mark.parametrize("nodes", [2, {"min": 1, "max": 2}], ids=["fixed", "elastic"])
     @pytest.mark.parametrize("launch", ["none", "mpi"])
     def test_of_which_nodes_an_output_is_kept_is_heard(
         self, world: World, launch: str, nodes: Any
     ) -> None:
-        """What is done where nothing is said is one of the two ways; the other one is another plan, or refused."""
+        """The default is one of the two values; the other value gives another plan, or is refused."""
 
         def plan_of(**how: str) -> Any:
             output = {"name": "made", "path": "/job/made", **how}
             of = {"cluster": {"nodes": nodes}, "launch": launch, "outputs": [output]}
-            return told(world, world.spec(command=["train"], **of))[1]
+            return checked_and_planned(world, world.spec(command=["train"], **of))[1]
 
         usual = plan_of()
         if usual is None:
@@ -250,7 +251,7 @@ class ProviderContract(FollowingContract):
         assert first == again
 
     def test_another_process_makes_the_same_plans(self, world: World, tmp_path: Path) -> None:
-        """With another hash seed, home folder, working directory and environment, and later."""
+        """It has another hash seed, home folder, working directory and environment, and plans later."""
         jobs = [(spec, world.facts(spec)) for spec in accepted(world)]
 
         found = plans_elsewhere(world, tmp_path, *jobs)
@@ -271,7 +272,7 @@ class ProviderContract(FollowingContract):
     def test_checking_and_planning_reach_for_nothing_outside(
         self, world: World, spec: Spec
     ) -> None:
-        """No clock, no dice, no disk, no environment, no network, no other program."""
+        """They use no clock, random numbers, disk, environment, network or other programs."""
         provider, facts = world.provider, world.facts(spec)
         list(provider.check(spec, facts))
         provider.plan(spec, "job-000001", facts)
@@ -340,7 +341,7 @@ class ProviderContract(FollowingContract):
 
 
 def facts_for(world: World, spec: Spec, complete: bool) -> Facts:
-    """Give the facts of apply and plan, or those of `runspec validate`."""
+    """Return the facts for apply and plan if *complete*, or those for `runspec validate`."""
     if complete:
         return world.facts(spec)
     return Facts(world.provider.options_model(), complete=False)
@@ -366,43 +367,10 @@ def accepted(world: World) -> list[Spec]:
     return [world.example(name) for name in EXAMPLES if name not in world.refuses]
 
 
-def told(world: World, spec: Spec) -> tuple[Any, ...]:
-    """Give all that *spec* comes to: what is said of it, and the plan if there is one."""
+def checked_and_planned(world: World, spec: Spec) -> tuple[Any, ...]:
+    """Return the problems of *spec*, and its plan, or None if a problem is an error."""
     facts = world.facts(spec)
     found = problems(world.provider, spec, facts)
     if any(problem.severity == "error" for problem in found):
         return found, None
     return found, list(world.provider.plan(spec, "job-000001", facts))
-
-
-def plans_elsewhere(world: World, folder: Path, *jobs: tuple[Spec, Facts]) -> dict[str, Any]:
-    """Plan *jobs* in another process that shares nothing with this one but the packages."""
-    asked = {"provider": world.provider.name, "jobs": [_job(*job) for job in jobs]}
-    folder = folder / "elsewhere"
-    folder.mkdir()
-    env = {
-        "HOME": str(folder),
-        "PATH": os.defpath,
-        "PYTHONHASHSEED": "4711",
-        "PYTHONPATH": os.pathsep.join(path for path in sys.path if path),
-        "TZ": "Asia/Kathmandu",
-    }
-    command = [sys.executable, "-P", str(Path(elsewhere.__file__))]
-    text = json.dumps(asked)
-    done = subprocess.run(
-        command, input=text, env=env, cwd=folder, capture_output=True, text=True, check=False
-    )
-    assert done.returncode == 0, done.stderr
-    found: dict[str, Any] = json.loads(done.stdout)
-    return found
-
-
-def _job(spec: Spec, facts: Facts) -> dict[str, Any]:
-    return {
-        "token": "000001",
-        "spec": spec.model_dump(mode="json"),
-        "options": facts.options.model_dump(mode="json"),
-        "sources": {name: source._asdict() for name, source in facts.sources.items()},
-        "requirements": facts.requirements,
-        "survey": facts.survey,
-    }

@@ -1,4 +1,4 @@
-"""From plain values to a spec, by the very checks that a file goes through."""
+"""Makes specs from plain values with the same checks as for a file."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from runspec_jobs.spec import validate
 
 
 def spec(document: Mapping[str, Any]) -> tuple[Spec | None, list[Problem]]:
-    """Give the spec that *document* says, or None, and what is wrong with it."""
+    """Return the spec in *document*, or None, and the problems in it."""
     return validate.spec(Document(written(document)))
 
 
 def written(value: Any) -> Value:
-    """Give *value* as a file would hold it: text everywhere, in quotes where it was text before.
+    """Return *value* as if it were parsed from a file: all scalars become text, and strings become quoted text.
 
     >>> written({"nodes": 2})
     {'nodes': '2'}
@@ -32,7 +32,7 @@ def written(value: Any) -> Value:
 
 
 def merged(below: Mapping[str, Any], above: Mapping[str, Any]) -> dict[str, Any]:
-    """Give *below* with *above* over it, mapping by mapping.
+    """Return *below* overridden by *above*; mappings are merged recursively.
 
     >>> merged({"cluster": {"cpus": 1}}, {"cluster": {"nodes": 2}})
     {'cluster': {'cpus': 1, 'nodes': 2}}

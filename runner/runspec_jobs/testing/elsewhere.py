@@ -1,7 +1,7 @@
-"""Plans in a process of its own, with another hash seed, home and folder. A script, never imported.
+"""A script that plans jobs in a process of its own, with another hash seed, home and folder.
 
-It takes jobs as JSON from standard input and gives their plans and the modules that came with
-the provider. It imports nothing of pytest, or nobody could tell what the provider imports.
+It reads jobs as JSON from standard input, and writes their plans and the names of the modules that the provider
+imported. It does not import pytest, whose modules could not be told from those that the provider imports.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Clients around a client: one that keeps what was called, and one whose call number *at* goes wrong."""
+"""Wrappers of a client: one records requests, and one injects a fault into one request."""
 
 from __future__ import annotations
 
@@ -24,16 +24,16 @@ from runspec_jobs.provider import (
 )
 
 Send = Callable[[], Response]
-Strike = Callable[[Send], Response]  # what becomes of one call, which it may send
+Strike = Callable[[Send], Response]  # handles one request, and may send it
 
 
 class LightsOut(BaseException):
-    """This process was killed: nothing in it may catch this and go on."""
+    """Simulates that this process was killed; no code under test may catch it."""
 
 
 @dataclass
 class Recorder:
-    """Hands everything on to *client* and keeps every request that was answered."""
+    """Passes everything to *client*, and records each request that was answered."""
 
     client: Client
     sent: list[Request] = field(default_factory=list)
@@ -42,7 +42,7 @@ class Recorder:
         return self._send(request, lambda: self.client.call(request))
 
     def stage(self, request: Request, bundle: Bundle, progress: Progress) -> Response:
-        assert isinstance(self.client, SupportsUpload), "this client cannot stage"
+        assert isinstance(self.client, SupportsUpload), "this client cannot upload"
         stage = self.client.stage
         return self._send(request, lambda: stage(request, bundle, progress))
 
@@ -66,14 +66,14 @@ class Recorder:
 
 @dataclass
 class Flaky(Recorder):
-    """As a `Recorder`, but *strike* decides what becomes of call number *at*, from 0."""
+    """A `Recorder` that lets *strike* handle the request with the number *at*, from 0."""
 
     at: int = -1
     strike: Strike = field(default=lambda send: send())
     begun: int = 0
 
     def next(self, at: int, strike: Strike) -> None:
-        """From now on, have *strike* decide on call number *at*."""
+        """Count requests from now on, and let *strike* handle the one with the number *at*."""
         self.begun, self.at, self.strike = 0, at, strike
 
     def _send(self, request: Request, send: Send) -> Response:
@@ -115,7 +115,7 @@ FAULTS: Mapping[str, Strike] = {
 
 @dataclass(frozen=True)
 class Changing:
-    """A bundle whose file number *at* is found changed when half of it has been read."""
+    """A bundle in which the file with the number *at* changes after half of it was read."""
 
     bundle: Bundle
     at: int
@@ -136,7 +136,7 @@ class Changing:
 
 
 class _Half(io.RawIOBase):
-    """The first half of a file, and then no end but a Conflict, as `Bundle.open` says."""
+    """Reads the first half of a file and then raises Conflict, as `Bundle.open` does."""
 
     def __init__(self, data: bytes) -> None:
         self.data = io.BytesIO(data)

@@ -1,4 +1,4 @@
-"""What holds of every plan and every problem, whoever made it; each says what is not so."""
+"""Assertions about plans and problems that hold for every provider."""
 
 from __future__ import annotations
 
@@ -14,18 +14,20 @@ from runspec_jobs.provider import Facts, Model, Options, Scope, Spec, Step
 
 
 def problems_are_told_well(problems: Iterable[Problem], spec: Spec, options: type[Options]) -> None:
-    """Each problem has a place in *spec*, words, and a way out if it is an error.
+    """Assert that each problem has a path in *spec*, a message, and a hint if it is an error.
 
-    Words may quote a value of the spec with a newline in it; whoever prints them makes it visible.
+    A message may quote a value of the spec with a newline in it, which is escaped when it is printed.
     """
     for found in problems:
-        assert has_place(spec, found.path, options), f"{dotted(found.path)} is no place of a spec"
-        assert found.what.strip(), f"no words: {found}"
-        assert found.severity == "note" or found.hint, f"no way out of: {found}"
+        assert has_place(spec, found.path, options), (
+            f"{dotted(found.path)} is not a path of the spec"
+        )
+        assert found.what.strip(), f"no message: {found}"
+        assert found.severity == "note" or found.hint, f"no hint: {found}"
 
 
 def has_place(spec: Spec, path: Path, options: type[Options]) -> bool:
-    """Say whether *path* is there in *spec*, or only its last key is missing there."""
+    """Return whether *path* exists in *spec*, or all of it but the last key."""
     if path[:2] == ("providers", spec.provider):
         return len(path) == 2 or path[2] in options.model_fields
     value: Any = spec
@@ -44,12 +46,12 @@ def has_place(spec: Spec, path: Path, options: type[Options]) -> bool:
 
 
 def _keys(model: Model) -> dict[str, str]:
-    """Return the names of the fields of *model*, by what a file calls them."""
+    """Return the names of the fields of *model* by their keys in a file."""
     return {field.alias or name: name for name, field in type(model).model_fields.items()}
 
 
 def values_are_json(steps: Sequence[Step]) -> None:
-    """Params hold what JSON can hold, and nothing that comes back from it as something else."""
+    """Assert that params contain only JSON values, which JSON does not change."""
     for step in steps:
         for request in filter(None, (step.do, step.undo)):
             assert list(_not_json(request.params, f"{step.id}: {request.operation}")) == []
@@ -59,41 +61,41 @@ def values_are_json(steps: Sequence[Step]) -> None:
 
 
 def _not_json(value: Any, at: str) -> Iterator[str]:
-    """Give a complaint for every part of *value* that is no JSON value."""
+    """Yield a message for every part of *value* that is not a JSON value."""
     if isinstance(value, Mapping):
         for key, item in value.items():
             if not isinstance(key, str):
-                yield f"{at}: the key {key!r} is no text"
+                yield f"{at}: the key {key!r} is not a string"
             yield from _not_json(item, f"{at}.{key}")
     elif isinstance(value, list):
         for i, item in enumerate(value):
             yield from _not_json(item, f"{at}[{i}]")
     elif isinstance(value, float) and not math.isfinite(value):
-        yield f"{at}: {value} is no number in JSON"
+        yield f"{at}: {value} is not a number in JSON"
     elif not (value is None or isinstance(value, str | int | float)):
-        yield f"{at}: {value!r} is no JSON value but a {type(value).__name__}"
+        yield f"{at}: {value!r} is not a JSON value but a {type(value).__name__}"
 
 
 def ids_are_unique(steps: Sequence[Step]) -> None:
-    """No two steps share an id, and each can stand before the dot of a `$ref`."""
+    """Assert that step ids are unique, not empty, and contain no dot, so that a `$ref` can name them."""
     times = Counter(step.id for step in steps)
     assert [name for name, count in times.items() if count > 1] == []
     assert [name for name in times if not name or "." in name] == []
 
 
 def titles_are_words(steps: Sequence[Step]) -> None:
-    """Each step says what it does."""
+    """Assert that each step has a title."""
     assert [step.id for step in steps if not step.title.strip()] == []
 
 
 def refs_point_back(steps: Sequence[Step]) -> None:
-    """A step needs answers of earlier steps only; what undoes it may need its own as well."""
+    """Assert that a step refers only to answers of earlier steps; its undo may also refer to its own."""
     known: set[str] = set()
     for step in steps:
-        assert _refs(step.do.params) <= known, f"{step.id} needs what comes later"
+        assert _refs(step.do.params) <= known, f"{step.id} refers to a later step"
         known.add(step.id)
         if step.undo is not None:
-            assert _refs(step.undo.params) <= known, f"undoing {step.id} needs what comes later"
+            assert _refs(step.undo.params) <= known, f"undoing {step.id} refers to a later step"
 
 
 def _refs(params: Any) -> set[str]:
@@ -101,20 +103,20 @@ def _refs(params: Any) -> set[str]:
 
 
 def run_steps_hold_the_run(steps: Sequence[Step], run: str) -> None:
-    """What is made for one run carries its id, or two runs would make the same thing."""
+    """Assert that requests of run steps contain the run's id, since otherwise two runs would make the same resource."""
     run_steps = [step for step in steps if step.scope is Scope.RUN]
     assert [s.id for s in run_steps if run not in canonical(dict(s.do.params))] == []
 
 
 def site_steps_are_shared(steps: Sequence[Step], others: Sequence[Step]) -> None:
-    """Two runs of one spec share each site step, word for word."""
+    """Assert that two runs of one spec have exactly the same site steps."""
     assert [s for s in steps if s.scope is Scope.SITE] == [
         s for s in others if s.scope is Scope.SITE
     ]
 
 
 def folders_are_those_of_the_spec(steps: Sequence[Step], spec: Spec) -> None:
-    """`$file` names a mount that is a folder of this machine, one in a request."""
+    """Assert that each request has at most one `$file`, which names a mount with a folder of this machine."""
     known = {mount.name for mount in spec.mounts if mount.scheme == "file"}
     for step in steps:
         files = list(marked(step.do.params, FILE))
@@ -124,7 +126,7 @@ def folders_are_those_of_the_spec(steps: Sequence[Step], spec: Spec) -> None:
 
 
 def secrets_are_marks(steps: Sequence[Step], spec: Spec, facts: Facts) -> None:
-    """Each secret that this machine reads is `{"$secret": source}`, where the core puts it in.
+    """Assert that each secret that this machine reads appears as `{"$secret": source}`, which the core replaces.
 
     A service may need secrets of the profile beside those of the spec, such as the key of an account.
     """

@@ -1,4 +1,4 @@
-"""Walls around the pure half: while they stand, nothing is reached that two plannings could see change."""
+"""Replaces functions with side effects while a provider plans, to prove that planning is pure."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from typing import Any
 
 import pytest
 
-# What leads out, by what it leads to. Whatever a provider's own modules imported of it is walled
-# up as well.
+# The functions that are replaced, by what they access. References to them that a provider's own modules imported are
+# replaced as well.
 WAYS_OUT = {
     "the clock": "time.time time.time_ns time.monotonic time.monotonic_ns time.perf_counter "
     "time.perf_counter_ns time.process_time time.localtime time.gmtime time.ctime time.asctime "
@@ -36,15 +36,15 @@ WAYS_OUT = {
 
 
 class Touched(AssertionError):
-    """The pure half reached for something outside."""
+    """A provider used something outside of its arguments while it checked or planned."""
 
 
 @contextlib.contextmanager
 def sealed(package: str) -> Iterator[list[str]]:
-    """Wall this thread in; give what was reached for, also where that was caught.
+    """Replace the functions for this thread; yield the list of those that are called, even if the error is caught.
 
-    *package* is the import name of the provider. Let it plan once before: what it imports while
-    planning is read from the disk.
+    *package* is the import name of the provider. Let it plan once before, because modules that it imports while
+    planning are read from disk.
     """
     touched: list[str] = []
     refuse = partial(_refuse, touched, threading.get_ident())
@@ -59,7 +59,7 @@ def sealed(package: str) -> Iterator[list[str]]:
 
 
 def _wall(patch: pytest.MonkeyPatch, refuse: Callable[..., Any]) -> dict[int, Any]:
-    """Wall up every way out; give what stands there now by the identity of what stood there."""
+    """Replace the functions; return each replacement by the identity of the original."""
     walled: dict[int, Any] = {}
     for outside, names in WAYS_OUT.items():
         for name in names.split():
@@ -99,6 +99,6 @@ def _refuse(touched: list[str], thread: int, original: Callable[..., Any], what:
         if threading.get_ident() != thread:
             return original(*args, **kwargs)
         touched.append(what)
-        raise Touched(f"the pure half reached for {what}")
+        raise Touched(f"the provider used {what} while it checked or planned")
 
     return guard

@@ -1,4 +1,4 @@
-"""Valid specs for hypothesis, drawn from the schema of the models, so that a new field is drawn too."""
+"""Draws valid specs for hypothesis from the schema of the models, so that new fields are drawn too."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ from runspec_jobs.testing import documents
 
 Schema = Mapping[str, Any]
 
-MOST = 3  # items of a list or a mapping
-LARGEST = 1_000_000  # where the models set no bound
-CHARACTERS = st.characters(exclude_categories=["Cs"])  # a file in UTF-8 holds no surrogates
+MOST = 3  # the most items of a list or a mapping
+LARGEST = 1_000_000  # the largest number where the models have no limit
+CHARACTERS = st.characters(exclude_categories=["Cs"])  # a file in UTF-8 contains no surrogates
 
 
 def specs(provider: str) -> SearchStrategy[Spec]:
-    """Give a strategy for specs that pass every check before those of *provider*.
+    """Return a strategy for specs that pass all checks of the core; *provider* may still refuse them.
 
-    Between fields some rules hold that no schema tells: what breaks one is taken away.
+    The schema does not contain the rules between fields, so fields that break a rule are removed.
     """
     schema, skipped = job_schema({}), {"provider", "providers"}
     ways = [way["required"] for way in schema["oneOf"]]  # command or run
@@ -38,7 +38,7 @@ def specs(provider: str) -> SearchStrategy[Spec]:
 
 
 def _values(schema: Schema, definitions: Schema) -> SearchStrategy[Any]:
-    """Give a strategy for what *schema*, one of the few forms that pydantic writes, lets through."""
+    """Return a strategy for values that *schema* accepts; it supports the forms of schemas that pydantic writes."""
     if "allOf" in schema:
         return _values(schema["allOf"][0], definitions)
     if "$ref" in schema:
@@ -62,7 +62,7 @@ def _values(schema: Schema, definitions: Schema) -> SearchStrategy[Any]:
             return _texts(schema)
         case ["string", "number", "boolean"]:
             return st.one_of(_texts({}), st.integers(-LARGEST, LARGEST), st.booleans())
-    raise AssertionError(f"BUG: nothing is known here of {schema}")
+    raise AssertionError(f"BUG: this form of schema is not supported: {schema}")
 
 
 def _objects(schema: Schema, definitions: Schema) -> SearchStrategy[dict[str, Any]]:
@@ -80,7 +80,7 @@ def _objects(schema: Schema, definitions: Schema) -> SearchStrategy[dict[str, An
 
 
 def _field(name: str, schema: Schema, definitions: Schema) -> SearchStrategy[Any]:
-    """Each trial is a task: few of them are as good as many."""
+    """Return the strategy of a field; `trials` is kept small, because each trial is a task."""
     return st.integers(1, MOST) if name == "trials" else _values(schema, definitions)
 
 
@@ -94,11 +94,13 @@ def _texts(schema: Schema) -> SearchStrategy[str]:
     if "pattern" not in schema:
         return st.text(CHARACTERS, min_size=schema.get("minLength", 0), max_size=60)
     found = st.from_regex(schema["pattern"], alphabet=CHARACTERS)
-    return found.map(lambda text: text.removesuffix("\n"))  # "$" matches before it, too
+    return found.map(
+        lambda text: text.removesuffix("\n")
+    )  # "$" also matches before a final newline
 
 
 def _mended(job: dict[str, Any]) -> Spec:
-    """Give *job* as a spec without what breaks a rule, and with a use of each thing it names."""
+    """Return *job* as a spec that uses all its placeholders, without the fields that break a rule."""
     if "command" in job:
         job = {**job, "command": [*job["command"], *_places(job)]}
     while True:
@@ -123,7 +125,7 @@ def _swept(job: Schema) -> Iterable[str]:
 
 
 def _without(value: Any, path: Path) -> Any:
-    """Give *value* without what stands at *path*; empty where that is not there or was all."""
+    """Return *value* without the item at *path*, or None if *path* does not exist."""
     first, *rest = path
     items: dict[Any, Any] = dict(value if isinstance(value, Mapping) else enumerate(value))
     if first not in items:

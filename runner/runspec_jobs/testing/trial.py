@@ -1,4 +1,4 @@
-"""One run of one spec, made and taken away by the engine itself, as often as it takes."""
+"""One run of one spec, which the engine makes and destroys."""
 
 from __future__ import annotations
 
@@ -32,14 +32,11 @@ from runspec_jobs.testing.world import World
 
 PAUSE_S = 0.05
 DIGITS = string.digits + string.ascii_lowercase  # see record.TOKEN
-AGAIN = 5  # times that a command is given until it must have gone through
+AGAIN = 5  # the most times that a command is repeated until it succeeds
 
 
 def token(number: int) -> str:
-    """Give the token of a run that this process alone has: jobs of all that test here are processes of one machine.
-
-    A way into a job finds it by its run.
-    """
+    """Return the token of a run that no other process uses, because tests on one machine may see each other's jobs."""
     return f"{_three(os.getpid())}{_three(number)}"
 
 
@@ -53,7 +50,7 @@ def _three(number: int) -> str:
 
 
 class Quiet:
-    """Nobody is told anything."""
+    """A progress reporter that prints nothing."""
 
     def step(self, title: str) -> None:
         pass
@@ -63,7 +60,7 @@ class Quiet:
 
 
 class Trial:
-    """A run of *spec* in *world*; *wrap* puts something around the client that makes it."""
+    """A run of *spec* in *world*; *wrap* wraps the client that makes it."""
 
     def __init__(
         self,
@@ -87,20 +84,20 @@ class Trial:
         return self.plan.run
 
     def keep(self, text: bytes) -> None:
-        """Have the store keep the state of the run, whose file holds *text*, when it is made."""
+        """Write the state of the run, whose spec is *text*, to the store when the run is made."""
         state = adopt.text(text, self.plan, self.facts, time.time())
         self.hands = dataclasses.replace(self.hands, state=state)
 
     def adopted(self) -> Trial:
-        """Give the run as another machine takes it up, with the same settings, into the state folder of this process.
+        """Adopt the run on another machine, whose state folder is that of this process, with the same settings.
 
-        Raises as `runspec adopt` does.
+        Raises the errors of `runspec adopt`.
         """
         options, provider = self.facts.options, self.world.provider
         store = self.world.connect(Facts(options))
-        assert isinstance(store, SupportsAdoption), "this client keeps no states"
+        assert isinstance(store, SupportsAdoption), "this client does not support adoption"
         content = store.kept_state(self.run)
-        assert content is not None, "nothing was kept of it"
+        assert content is not None, "the store has no state of this run"
         own = Profile(providers={provider.name: options.model_dump(mode="json")})
         found = adopt.understood(adopt.read(content, self.run), provider, own)
         other = copy.copy(self)
@@ -116,42 +113,42 @@ class Trial:
             apply.make(self.plan, journal, self.hands)
 
     def cancel(self) -> Status:
-        """End the run, asking as often as it takes."""
+        """Cancel the run, and wait until it has ended."""
         with self.journal() as journal:
             return apply.cancel(self.plan, journal, self.hands)
 
     def destroy_run(self) -> None:
-        """Take away the run, and leave what it shares with others."""
+        """Destroy the run, but not the resources that it shares with others."""
         with self.journal() as journal:
             apply.destroy(self.plan, journal, self.hands)
 
     def destroy(self) -> None:
-        """Take away the run and then what it shares with others."""
+        """Destroy the run and then the resources that it shares with others."""
         self.destroy_run()
         with self.journal() as journal:
             site = [step for step in self.plan.steps if step.scope is Scope.SITE]
             apply.undo(site, journal, self.hands)
 
     def answers(self) -> dict[str, Response]:
-        """Give the answer of every step that was made, as the journal has it."""
+        """Return the answer of every step that was made, from the journal."""
         with self.journal() as journal:
             return dict(journal.memory.answers)
 
     def found(self) -> dict[str, Response | None]:
-        """Give what the client finds of every step."""
+        """Return what `find` returns for every step."""
         return {step.id: self.client.find(step) for step in self.plan.steps}
 
     def left(self) -> list[str]:
-        """Give the steps that can be taken away and are still found."""
+        """Return the ids of the steps that have an undo and are still found."""
         found = self.found()
         return [s.id for s in self.plan.steps if s.undo and found[s.id] is not None]
 
     def wait(self) -> Status:
-        """Wait until the run has ended; give how."""
+        """Wait until the run has ended, and return its status."""
         return self.until(lambda status: status.state.terminal)
 
     def until(self, there: Callable[[Status], bool]) -> Status:
-        """Wait until the run is as *there* wants it."""
+        """Wait until *there* accepts the status of the run, and return it."""
         end = time.monotonic() + self.world.limit_s
         while not there(status := self.client.state(self.run)):
             assert time.monotonic() < end, f"{status} after {self.world.limit_s:g} s"
@@ -159,7 +156,7 @@ class Trial:
         return status
 
     def log(self, task: int = 0, rank: int = 0) -> bytes:
-        """Give all that one node has printed so far."""
+        """Return the log of one node so far."""
         assert isinstance(self.client, SupportsLogs), "this client reads no logs"
         for stream in self.client.streams(self.run):
             if (stream.task, stream.rank) == (task, rank):
@@ -180,7 +177,7 @@ class Trial:
 
 
 def persist(command: Callable[[], None]) -> int:
-    """Give *command* again until it goes through, as a user would; give how often it was given."""
+    """Repeat *command* until it succeeds, as a user would; return the number of calls."""
     for times in range(1, AGAIN + 1):
         try:
             command()
@@ -189,4 +186,4 @@ def persist(command: Callable[[], None]) -> int:
                 raise
         else:
             return times
-    raise AssertionError("BUG: the last time neither went through nor raised")
+    raise AssertionError("BUG: the last attempt neither succeeded nor raised")

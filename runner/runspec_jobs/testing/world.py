@@ -1,4 +1,4 @@
-"""Where a provider is tested: jobs that it should run, the facts for them, and a way to its service."""
+"""The environment in which a provider is tested: jobs that it should run, their facts, and its service."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from runspec_jobs.provider import (
 from runspec_jobs.testing import documents
 from runspec_jobs.testing.faults import Strike
 
-SECRET = "RUNSPEC_TESTING_SECRET"  # a variable; its value must be seen nowhere but in the job
+SECRET = "RUNSPEC_TESTING_SECRET"  # an environment variable whose value only the job may see
 FILES = {
     "empty": b"",
     "hello.txt": b"hello from a file\n",
@@ -35,7 +35,7 @@ FILES = {
     "src/run.sh": b"#!/bin/sh\necho it runs\n",
 }
 
-AWKWARD = 'it\'s "me" & $HOME `x` #y \\n é'  # no shell may make anything of it
+AWKWARD = 'it\'s "me" & $HOME `x` #y \\n é'  # no shell may interpret any of it
 ECHO = """\
 import http.server, os, sys
 class Echo(http.server.BaseHTTPRequestHandler):
@@ -50,7 +50,7 @@ print("begun", flush=True)
 server.serve_forever()
 """
 
-# Jobs that a provider runs or refuses in words, by name: what is beside apiVersion and provider.
+# Jobs that a provider runs, or refuses with an error, by name: all fields beside apiVersion and provider.
 EXAMPLES: Mapping[str, Mapping[str, Any]] = MappingProxyType(
     {
         "single": {"command": ["echo", "hello", "two words", "$HOME", ""]},
@@ -78,15 +78,13 @@ EXAMPLES: Mapping[str, Mapping[str, Any]] = MappingProxyType(
 
 @dataclass
 class World:
-    """A provider and a corner of this machine to try it in.
+    """A provider, and a folder of this machine in which it is tested.
 
-    *options* are for its `options_model`, *base* is what every spec needs there, such as an
-    image. *refuses* names those of `EXAMPLES` that the provider says it cannot run. *overlooks*
-    names what a job may ask for (`contract.ASKS`) and gets no answer to; it ought to be empty.
-    *secret* says where a secret lives that has the value of the variable `SECRET`. *answers* says
-    whether there is something for a client to talk to, *blank_lines* whether the
-    service keeps lines with nothing in them. *limit_s* is how long, in seconds, a small job may
-    take. Subclass it to change more.
+    *options* are for its `options_model`; *base* has the fields that every spec needs, such as an image. *refuses*
+    names the `EXAMPLES` that the provider cannot run, and says so. *overlooks* names the fields in `contract.ASKS`
+    that the provider ignores without a word; it should be empty. *secret* is the source of a secret with the value of
+    the variable `SECRET`. *answers* is true if there is a service for a client to talk to, *blank_lines* if the service
+    stores empty lines of logs. *limit_s* is how long a small job may take, in seconds. Subclass it to change more.
     """
 
     provider: Provider
@@ -108,13 +106,13 @@ class World:
             path.chmod(0o755 if name.endswith(".sh") else 0o644)
 
     def spec(self, **fields: Any) -> Spec:
-        """Give a spec for this provider with *fields* over the base, checked as a file is."""
+        """Return a validated spec for this provider: *base*, overridden by *fields*."""
         spec, problems = documents.spec(self._job(fields))
-        assert spec is not None, f"this is no valid spec: {problems}"
+        assert spec is not None, f"this is not a valid spec: {problems}"
         return spec
 
     def text(self, **fields: Any) -> bytes:
-        """Give the file that says what `spec` gives."""
+        """Return the text of the file for the spec that `spec` returns."""
         return json.dumps(self._job(fields)).encode()
 
     def _job(self, fields: Mapping[str, Any]) -> Any:
@@ -125,7 +123,7 @@ class World:
         return self.spec(**EXAMPLES[name])
 
     def facts(self, spec: Spec) -> Facts:
-        """Give complete facts for *spec*, from this machine alone; a folder it lacks is made up."""
+        """Return complete facts for *spec* from this machine alone; missing folders get invented digests."""
         secrets = dict.fromkeys(spec.secrets.values(), self.secret)
         options = documents.merged({"secrets": secrets}, self.options)
         found = self.provider.options_model.model_validate(options)
@@ -140,66 +138,66 @@ class World:
         return Facts(found, sources, lines, survey)
 
     def bundles(self, spec: Spec) -> Mapping[str, Callable[[], Bundle]]:
-        """Give the content of the folders that *spec* mounts."""
+        """Return functions that open the folders that *spec* mounts, by name of the mount."""
         mounts = [mount for mount in spec.mounts if mount.scheme == "file"]
         return {mount.name: partial(self._bundle, mount) for mount in mounts}
 
     def connect(self, facts: Facts) -> Client:
-        """Give a client whose service does nothing that costs."""
+        """Return a client of a service that costs nothing, such as an emulator."""
         return self.provider.connect(facts)
 
     def faults(self) -> Mapping[str, Strike]:
-        """Give ways in which the service itself can fail, where it can be told to.
+        """Return the faults that can be injected into the service, by name.
 
-        Each is given what sends a call, makes the service drop its reply, say, and sends it.
+        Each is called with a function that sends a request, makes the service fail, and calls the function.
         """
         return {}
 
     def outage(self) -> AbstractContextManager[None] | None:
-        """Give what keeps the service from answering anything as long as it is entered, where it can be told to."""
+        """Return a context manager during which the service does not answer, or None if that cannot be simulated."""
         return None
 
     def reaches(self, fault: str, request: Request) -> bool:
-        """Say whether *request* can meet that way to fail: what cannot is not tried with it."""
+        """Return whether the fault can affect *request*; requests that it cannot affect are not tested with it."""
         return True
 
     def plain(self, client: Client, run: str) -> Mapping[str, bytes]:
-        """Give what lies below the outputs of *run* for other tools, by key: all but what runspec keeps there.
+        """Return the objects with plain names below the outputs of *run*, by key, without runspec's own objects.
 
-        Asked of a world whose client `Publishes`.
+        Called only if the client has SupportsPublishing.
         """
         raise NotImplementedError
 
     def discard(self, client: Client, run: str, keys: Collection[str]) -> None:
-        """Delete *keys*, which begin below the outputs of *run*, as if nobody had written them."""
+        """Delete *keys*, which are relative to the outputs of *run*, as if they had never been written."""
         raise NotImplementedError
 
     def printing(self, lines: Sequence[str], exit_code: int = 0) -> Spec:
-        """Give a job that prints *lines* and exits with *exit_code*."""
+        """Return a job that prints *lines* and exits with *exit_code*."""
         words = " ".join(shlex.quote(line) for line in lines)
         return self.spec(run=f"printf '%s\\n' {words}\nexit {exit_code}\n")
 
     def second_node_failing(self, exit_code: int) -> Spec:
-        """Give a job of two nodes: the second exits with *exit_code*, the first goes on for five seconds."""
+        """Return a job of two nodes: the second exits with *exit_code*, the first runs for five seconds."""
         text = f'[ "$RUNSPEC_RANK" = 0 ] || exit {exit_code}\nexec sleep 5\n'
         return self.spec(run=text, cluster={"nodes": 2})
 
     def failing(self, exit_codes: Sequence[int]) -> Spec:
-        """Give a job whose tries exit with *exit_codes*, one after the other."""
+        """Return a job whose attempts exit with *exit_codes*, one after the other."""
         cases = "".join(f"{n}) exit {code} ;;\n" for n, code in enumerate(exit_codes, 1))
         text = f'case "$RUNSPEC_ATTEMPT" in\n{cases}esac\n'
         return self.spec(run=text, retry={"attempts": len(exit_codes)})
 
     def sleeping(self) -> Spec:
-        """Give a job that goes on for longer than any test."""
+        """Return a job that runs for longer than any test."""
         return self.spec(run="echo begun\nexec sleep 600\n")
 
     def sharing(self) -> Spec:
-        """Give a job for which as much as possible is made that runs share."""
+        """Return a job that needs as many shared resources as possible."""
         return self.example("single" if "mounts" in self.refuses else "mounts")
 
     def entered(self) -> Spec:
-        """Give a job that goes on for longer than any test, with a secret, and a file `mark` in its folder."""
+        """Return a job that runs for longer than any test, with a secret, and a file `mark` in its folder."""
         return self.spec(
             run="echo here > mark\necho begun\nexec sleep 600\n",
             env={"GREETING": 'it\'s "me" & $HOME `x` #y \\n é'},
@@ -207,11 +205,11 @@ class World:
         )
 
     def serving(self, port: int) -> Spec:
-        """Give a job that gives back, over HTTP at *port* of its node, what is sent to it."""
+        """Return a job that echoes HTTP requests to *port* of its node."""
         return self.spec(command=["python3", "-c", ECHO, str(port)])
 
     def writing(self, exit_code: int = 0) -> Spec:
-        """Give a job that writes `written()` into its output `made` and exits with *exit_code*."""
+        """Return a job that writes the files of `written()` to its output `made` and exits with *exit_code*."""
         into = '"${outputs.made}"'
         return self.spec(
             outputs=[{"name": "made", "path": "/job/made"}],
@@ -221,11 +219,11 @@ class World:
         )
 
     def written(self) -> Mapping[str, bytes]:
-        """Give what the job of `writing` leaves, by path."""
+        """Return the content of the files that the job of `writing` writes, by path."""
         return {"deep/er/bytes.bin": b"\x00\x01\xff\n", "empty": b""}
 
     def writing_on_all(self) -> Spec:
-        """Give a job of two nodes, each of which writes its rank into three outputs, kept of different nodes."""
+        """Return a job of two nodes that write their ranks to three outputs, which are saved from different nodes."""
         made = [("usual", {}), ("every", {"from": "all"}), ("lead", {"from": "first"})]
         return self.spec(
             cluster={"nodes": 2},

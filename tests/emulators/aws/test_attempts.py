@@ -12,8 +12,8 @@ import pytest
 
 from runspec_aws import job
 from runspec_aws.options import AwsOptions
-from runspec_emulators.aws import retries
-from runspec_emulators.aws.jobs import Attempt
+from runspec_emulators.aws.batch import retries
+from runspec_emulators.aws.batch.jobs import Attempt
 from tests.emulators.aws.stand import Stand, until
 from tests.support.aws.specs import PROFILE, spec
 

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from botocore.exceptions import ClientError
 
-from runspec_emulators.aws.engine import marked
+from runspec_emulators.frame.processes import marked
 from tests.emulators.aws.stand import Stand, until
 
 Make = Callable[..., Stand]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import json
 import time
 from collections.abc import Callable
 from typing import Any
@@ -9,6 +11,7 @@ from typing import Any
 import pytest
 from botocore.exceptions import ClientError
 
+from runspec_emulators.frame.listening import connect
 from tests.emulators.aws.stand import Stand
 
 Make = Callable[..., Stand]
@@ -244,3 +247,17 @@ def test_a_million_lines_are_read_quickly(stand: Stand) -> None:
 
     assert len(page["events"]) == 10_000
     assert took_s < 2  # a page costs what it holds, wherever it lies
+
+
+def test_names_of_headers_have_no_case(stand: Stand) -> None:
+    """HTTP does not distinguish `X-Amz-Target` and `x-amz-target`. RFC 9110, 5.1."""
+    stand.server.load_lines("group", "stream", lines(3))
+    link = connect(stand.server.url.removeprefix("http://"), timeout_s=60)
+
+    with contextlib.closing(link):
+        target = {"x-amz-target": "Logs_20140328.GetLogEvents"}
+        link.request("POST", "/", json.dumps({**HERE, "startFromHead": True}), target)
+        answer = link.getresponse()
+        found = json.load(answer)
+
+    assert (answer.status, texts(found)) == (200, ["line 0", "line 1", "line 2"])

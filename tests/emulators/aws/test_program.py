@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from runspec_emulators.aws.engine import marked
+from runspec_emulators.frame.processes import marked
 from tests.emulators.aws.stand import GROUP, RESOURCES, container, session, until
 from tests.support.wait import LIMIT_S
 

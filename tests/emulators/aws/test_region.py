@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from runspec_emulators import listening
 from runspec_emulators.aws.region import Objects
+from runspec_emulators.frame import listening
 
 pytestmark = pytest.mark.slow
 

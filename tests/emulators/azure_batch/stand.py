@@ -1,4 +1,4 @@
-"""A stand-in with a client, a pool and a job: what every test of it begins with."""
+"""An emulator with a client, a pool and a job: what every test of it begins with."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from azure.core.credentials import AccessToken, AzureNamedKeyCredential
 from azure.core.exceptions import HttpResponseError
 from azure.core.pipeline.policies import SansIOHTTPPolicy
 
-from runspec_emulators.azure.batch import AzureBatch
+from runspec_emulators.azure_batch import AzureBatch
 from tests.support.http_server import ReceivedRequest, Reply, Server
 from tests.support.wait import until as until
 
@@ -169,7 +169,7 @@ class Stand:
 
 
 def code(error: Any) -> str:
-    """Give the code of an error that the SDK raised."""
+    """Return the code of an error that the SDK raised."""
     return str(error.value.error.code if hasattr(error.value.error, "code") else error.value.error)
 
 
@@ -201,7 +201,7 @@ class Store(Server):
         return (200, self.blobs[name]) if name in self.blobs else (404, b"")
 
     def listed(self, query: Mapping[str, str]) -> bytes:
-        """Give pages of one name each."""
+        """Return pages of one name each."""
         names = sorted(n.removeprefix("container/") for n in self.blobs)
         names = [n for n in names if n.startswith(query.get("prefix", ""))]
         first = int(query.get("marker", 0))

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 from azure.core.exceptions import HttpResponseError
 
-from runspec_emulators.azure.batch import formula
-from runspec_emulators.azure.batch.formula import Series
-from runspec_emulators.azure.batch.grammar import FormulaError
+from runspec_emulators.azure_batch.autoscale import formula
+from runspec_emulators.azure_batch.autoscale.formula import Series
+from runspec_emulators.azure_batch.autoscale.grammar import FormulaError
 from tests.emulators.azure_batch.stand import Stand, until
 
 # Samples of the last minutes: (seconds ago, value).

@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
-from runspec_emulators.azure.batch import AzureBatch
-from runspec_emulators.azure.identity import Identity
+from runspec_emulators.azure_batch import AzureBatch
+from runspec_emulators.azure_services.identity import Identity
 
 ACCOUNT = (
     "/subscriptions/00000000-0000-0000-0000-000000000000/resourceGroups/rehearsal/providers/"

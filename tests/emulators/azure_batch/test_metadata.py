@@ -22,7 +22,7 @@ def asked(base: str, path: str, **headers: str) -> str:
 
 
 def machines(stand: Stand) -> list[tuple[Any, str]]:
-    """Give two spot nodes, and where each asks for its metadata."""
+    """Return two spot nodes, and where each asks for its metadata."""
     stand.pool("spot", targetDedicatedNodes=0, targetLowPriorityNodes=2)
     until(lambda: [n["state"] for n in stand.nodes("spot")] == ["idle", "idle"])
     return [(n, f"{stand.server.url}/_machine/{n['id']}") for n in stand.nodes("spot")]

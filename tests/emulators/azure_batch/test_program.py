@@ -1,4 +1,4 @@
-"""The stand-in as a program, as tests in other languages would use it."""
+"""The emulator as a program, as tests in other languages would use it."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from tests.support.wait import LIMIT_S
 @pytest.mark.slow
 @pytest.mark.parametrize("way", ["SIGTERM", "stdin"])
 def test_the_program_ends_with_all_its_tasks(tmp_path: Path, way: str) -> None:
-    command = [sys.executable, "-m", "runspec_emulators.azure.batch", "--folder", str(tmp_path)]
+    command = [sys.executable, "-m", "runspec_emulators.azure_batch", "--folder", str(tmp_path)]
     with subprocess.Popen(
         command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
     ) as process:

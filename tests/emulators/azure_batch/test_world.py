@@ -14,8 +14,10 @@ import pytest
 from azure.batch.models import _models
 from azure.core.exceptions import ClientAuthenticationError, HttpResponseError
 
-from runspec_emulators.azure.batch import auth, models
-from runspec_emulators.azure.batch.world import OPERATIONS
+from runspec_emulators.azure_batch import authentication
+from runspec_emulators.azure_batch.api import operations
+from runspec_emulators.azure_batch.service import OPERATIONS
+from runspec_emulators.azure_services import sdk_models
 from tests.emulators.azure_batch.stand import MACHINE, Stand
 from tests.support.official_descriptions import DATA
 
@@ -133,7 +135,7 @@ def test_a_condition_in_a_header_is_looked_at(make: Callable[..., Stand]) -> Non
 
 
 def test_every_operation_that_is_rehearsed_is_one_of_the_sdks() -> None:
-    assert set(OPERATIONS) <= {o.name for o in models.operations()}
+    assert set(OPERATIONS) <= {o.name for o in operations.operations()}
 
 
 @pytest.mark.skipif(not DESCRIPTIONS.exists(), reason="the service's description is not here")
@@ -146,7 +148,7 @@ def test_operations_have_the_names_and_paths_of_the_services_description() -> No
         if isinstance(one, dict) and "operationId" in one
     }
 
-    for one in models.operations():
+    for one in operations.operations():
         if one.name in OPERATIONS:
             assert known[one.name] == (one.method, one.path.groups), one.name
 
@@ -158,7 +160,7 @@ def test_operations_have_the_names_and_paths_of_the_services_description() -> No
 def test_models_have_the_properties_that_were_derived_from_them_before(name: str) -> None:
     schema = json.loads((DESCRIPTIONS / "sdk-15.1-2025-06-01.schema.json").read_text())[name]
 
-    found = models.fields(getattr(_models, name))
+    found = sdk_models.fields(getattr(_models, name))
 
     assert set(found) == set(schema["properties"])
     assert {k for k, f in found.items() if f.required} == set(schema.get("required", ()))
@@ -185,7 +187,9 @@ def test_nobody_without_a_name_comes_in(stand: Stand) -> None:
 def test_the_signature_is_over_all_that_is_sent(stand: Stand) -> None:
     headers = {"ocp-date": "Sat, 21 Nov 2026 00:00:00 GMT", "content-type": "x"}
 
-    text = auth.text_to_sign("acct", "GET", "/pools/a%2Fb?timeOut=1&api-version=v", headers)
+    text = authentication.text_to_sign(
+        "acct", "GET", "/pools/a%2Fb?timeOut=1&api-version=v", headers
+    )
 
     assert text == (
         "GET\n\n\n\n\nx\n\n\n\n\n\n\nocp-date:Sat, 21 Nov 2026 00:00:00 GMT\n"
@@ -200,8 +204,8 @@ def test_the_sdk_signs_options_as_it_sends_them(stand: Stand) -> None:
 def test_an_old_date_is_refused(stand: Stand) -> None:
     date = "Sat, 21 Nov 2020 00:00:00 GMT"
     target = "/pools?api-version=2025-06-01"
-    text = auth.text_to_sign("rehearsal", "GET", target, {"ocp-date": date})
-    signed = f"SharedKey rehearsal:{auth.signature(stand.server.key, text)}"
+    text = authentication.text_to_sign("rehearsal", "GET", target, {"ocp-date": date})
+    signed = f"SharedKey rehearsal:{authentication.signature(stand.server.key, text)}"
 
     status, found = stand.raw("GET", "/pools", headers={"Authorization": signed, "ocp-date": date})
 

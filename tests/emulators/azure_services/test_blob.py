@@ -16,15 +16,15 @@ from pathlib import Path
 import pytest
 from azure.storage.blob import ContainerClient
 
-from runspec_emulators import listening
-from runspec_emulators.azure.blob import SAS_VERSION, Blobs
+from runspec_emulators.azure_services.blob import SAS_VERSION, Blobs
+from runspec_emulators.frame import listening
 from tests.support.requirements import need
 
 pytestmark = pytest.mark.slow
 
 OWNER = """
 import sys, pathlib, time
-from runspec_emulators.azure.blob import Blobs
+from runspec_emulators.azure_services.blob import Blobs
 found = Blobs(pathlib.Path(sys.argv[1]))
 print(found._process.pid, flush=True)
 time.sleep(600)

@@ -1,4 +1,4 @@
-"""A stand-in with the real SDK's client: what every test of it begins with."""
+"""An emulator with the real SDK's client: what every test of it begins with."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from azure.core.pipeline.policies import SansIOHTTPPolicy
 from azure.mgmt.batchai import BatchAI as Client
 from azure.mgmt.resource.resources import ResourceManagementClient
 
-from runspec_emulators.azure.batchai import BatchAI
+from runspec_emulators.batch_ai import BatchAI
 from tests.support.wait import until as until
 
 USER = {"adminUserName": "user", "adminUserSshPublicKey": "ssh-rsa AAAA"}
@@ -49,7 +49,7 @@ class Got(NamedTuple):
 
 
 class Hand:
-    """A stand-in, its client, and short words for what tests do."""
+    """An emulator, its client, and short words for what tests do."""
 
     def __init__(self, folder: Path, **settings: Any) -> None:
         self.stand = BatchAI(folder, **settings)
@@ -92,7 +92,7 @@ class Hand:
         return int(getattr(counts, f"{state}_node_count"))
 
     def asked(self, command: str = "true", nodes: int = 1, **more: Any) -> dict[str, Any]:
-        """Give the properties of a job."""
+        """Return the properties of a job."""
         where = self.stand.env["AZURE_SUBSCRIPTION_ID"]
         base = f"/subscriptions/{where}/resourceGroups/group/providers/Microsoft.BatchAI"
         found = {
@@ -113,7 +113,7 @@ class Hand:
         return self.client.jobs.get(*EXPERIMENT, name)
 
     def over(self, name: str = "job") -> Any:
-        """Give the job when it is over."""
+        """Return the job when it is over."""
         return until(
             lambda: (
                 found
@@ -127,7 +127,7 @@ class Hand:
         return self.over(name)
 
     def files(self, output: str = "stdouterr", name: str = "job", **more: Any) -> dict[str, Any]:
-        """Give what is listed, by name."""
+        """Return what is listed, by name."""
         options = {"outputdirectoryid": output, **more}
         options = self.client.jobs.models.JobsListOutputFilesOptions(**options)
         return {f.name: f for f in self.client.jobs.list_output_files(*EXPERIMENT, name, options)}
@@ -136,12 +136,12 @@ class Hand:
         return get(self.files(output, name)[file].download_url).body.decode()
 
     def operations(self) -> list[str]:
-        """Give what was called."""
+        """Return what was called."""
         return [call["operation"] for call in self.stand.control("GET", "calls")]
 
 
 def code(error: HttpResponseError) -> str | None:
-    """Give the code that a refusal has."""
+    """Return the code that a refusal has."""
     return error.error.code if error.error else None
 
 

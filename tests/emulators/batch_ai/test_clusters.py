@@ -30,7 +30,7 @@ def cluster(hand: Hand) -> Any:
 
 
 def steady(hand: Hand, nodes: int) -> Any:
-    """Give the cluster when it has so many nodes and no more are on their way."""
+    """Return the cluster when it has so many nodes and no more are on their way."""
 
     def found() -> Any:
         now = cluster(hand)

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from runspec_emulators.aws.engine import marked
-from runspec_emulators.azure.batchai import containers
-from runspec_emulators.azure.batchai.settings import Settings
+from runspec_emulators.batch_ai.jobs import containers
+from runspec_emulators.batch_ai.settings import Settings
+from runspec_emulators.frame.processes import marked
 from tests.e2e.test_podman import IMAGE, podman as podman
 from tests.emulators.batch_ai.hand import Hand, until
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from runspec_emulators.azure.batchai import toolkits
+from runspec_emulators.batch_ai.jobs import toolkits
 from tests.emulators.batch_ai.hand import Hand, until
 
 TWO = ("10.0.0.4", "10.0.0.5")

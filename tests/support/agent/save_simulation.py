@@ -170,7 +170,7 @@ class Link(Bucket):
     def _reads(self) -> None:
         self._machine.pause()
         if not self.world.calm and self.world.dice.random() < 0.02:
-            raise Failure("the store cannot be reached")
+            raise Failure("cannot reach the store")
 
     def _changes(self, key: str, change: Change) -> Any:
         def checked() -> Any:
@@ -186,7 +186,7 @@ class Link(Bucket):
             self.world.late.append(checked)
         self._machine.pause()
         if kind in ("refused", "lost", "late"):
-            raise Failure("the store cannot be reached")
+            raise Failure("cannot reach the store")
         return found
 
 

@@ -9,7 +9,7 @@ from typing import Any
 import jsonschema
 from azure.mgmt.batch.models import Pool
 
-from runspec_emulators.azure.batch.models import problems
+from runspec_emulators.azure_services.sdk_models import problems
 from tests.support.official_descriptions import DATA
 
 SCHEMA = DATA / "azure-batch" / "arm-2025-06-01.schema.json"

@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from runspec_azure.batch import emulator, timing
-from runspec_emulators.azure.batch.server import AzureBatch
-from runspec_emulators.azure.blob import Blobs
+from runspec_emulators.azure_batch.emulator import AzureBatch
+from runspec_emulators.azure_services.blob import Blobs
 from runspec_jobs.cli.app import run
 from tests.support.profiles import own_profile
 from tests.support.requirements import need

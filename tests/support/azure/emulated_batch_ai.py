@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from runspec_emulators.azure.batchai import BatchAI
+from runspec_emulators.batch_ai import BatchAI
 from tests.support.profiles import own_profile
 
 KEY = "a-key-of-the-account"

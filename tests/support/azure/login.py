@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 
 from runspec_azure.batch import emulator, timing
-from runspec_emulators.azure.batch.server import AzureBatch
-from runspec_emulators.azure.blob import Blobs
-from runspec_emulators.azure.identity import Identity
-from runspec_emulators.listening import Certificate
+from runspec_emulators.azure_batch.emulator import AzureBatch
+from runspec_emulators.azure_services.blob import Blobs
+from runspec_emulators.azure_services.identity import Identity
+from runspec_emulators.frame.listening import Certificate
 from tests.support.azure.emulated_account import CONTAINER
 from tests.support.profiles import own_profile
 

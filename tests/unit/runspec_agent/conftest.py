@@ -15,7 +15,7 @@ from runspec_agent.base import boot
 from runspec_agent.store import blob, ranged_read
 from runspec_agent.store.base import Bucket, connect
 from runspec_emulators.aws.region import KEYS, Objects
-from runspec_emulators.azure.blob import Blobs
+from runspec_emulators.azure_services.blob import Blobs
 from tests.support.agent.breakable_stores import Way
 from tests.support.requirements import need
 

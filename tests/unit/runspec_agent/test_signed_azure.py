@@ -10,7 +10,7 @@ import obstore
 import pytest
 from obstore.store import AzureStore
 
-from runspec_emulators.azure.blob import Blobs
+from runspec_emulators.azure_services.blob import Blobs
 from tests.support.agent.shells import SHELLS
 from tests.support.agent.signed_store import TOOLS, Image
 from tests.support.requirements import need

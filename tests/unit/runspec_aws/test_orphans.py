@@ -31,7 +31,7 @@ class Uploads(OrphanFinder):
 
 
 def test_an_upload_that_may_be_going_on_is_spared() -> None:
-    found = {one.remove[0].params["Key"]: one.alive for one in Uploads().litter((), ())}
+    found = {one.remove[0].params["Key"]: one.alive for one in Uploads().find_orphans((), ())}
 
     assert found == {"young": True, "old": False}
 

@@ -393,7 +393,7 @@ def test_every_reason_that_a_job_is_given_up_for_has_words() -> None:
 
         told = reasons.ended({"statusReason": said})
 
-        assert told == f"max_queue_wait is over: {reasons.STUCK[reason]} ({said})"
+        assert told == f"max_queue_wait has passed: {reasons.STUCK[reason]} ({said})"
 
 
 def test_a_small_disk_is_as_large_as_the_machine_image() -> None:

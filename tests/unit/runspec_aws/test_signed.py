@@ -85,8 +85,8 @@ def test_how_long_the_urls_are_good_is_told() -> None:
     found = problems(spec(), **SIGNED)
 
     assert [(p.path, p.severity) for p in found] == [(("provider",), "note")]
-    assert "good for 12 h" in found[0].what
-    assert "good for 90 min" in problems(spec(), **SIGNED, signed_for="90m")[0].what
+    assert "valid for 12 h" in found[0].what
+    assert "valid for 90 min" in problems(spec(), **SIGNED, signed_for="90m")[0].what
     assert errors(spec(), **SIGNED, signed_for="8d") == [("provider",)]
 
 

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from runspec_emulators.azure import blob
-from runspec_emulators.azure.blob import VERSION
+from runspec_emulators.azure_services import blob
+from runspec_emulators.azure_services.blob import VERSION
 from runspec_jobs.load import registry
 from runspec_jobs.provider import SupportsEmulation, Unavailable
 

@@ -37,7 +37,7 @@ def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_copy_that_goes_on_after_the_answer_is_waited_for() -> None:
     container: Any = Container("pending", "pending", "success")
 
-    publish._copy(container, Copy("object", "plain", 3))
+    publish.copy_blob(container, Copy("object", "plain", 3))
 
     assert (container.sources, container.states) == (["https://a/c/object"], [])
 
@@ -47,4 +47,4 @@ def test_a_copy_that_was_given_up_is_an_error_in_words(end: str) -> None:
     container: Any = Container("pending", end)
 
     with pytest.raises(RemoteError, match=f"copy object to plain: the store gave it up: {end}"):
-        publish._copy(container, Copy("object", "plain", 3))
+        publish.copy_blob(container, Copy("object", "plain", 3))

@@ -60,7 +60,7 @@ def test_each_thing_has_a_url_with_as_few_rights_as_it_needs() -> None:
 
 
 def test_the_list_is_written_with_a_line_for_each() -> None:
-    body = client._body({"lines": ["slots=1", ["get=", "https://a/b?c"]]})
+    body = client.blob_content({"lines": ["slots=1", ["get=", "https://a/b?c"]]})
 
     assert body == b"slots=1\nget=https://a/b?c\n"
 

@@ -24,9 +24,9 @@ class Logs:
             found.append(name)
             over = self.marks[name] == "over"
             new = name in self.prints
-            self.turns.told(name, self.marks[name], new=new, calls=self.calls, last=over)
+            self.turns.note(name, self.marks[name], new=new, calls=self.calls, last=over)
             if new:
-                self.turns.told(name, self.marks[name], new=False, calls=self.calls)
+                self.turns.note(name, self.marks[name], new=False, calls=self.calls)
         return found
 
     def minute(self) -> int:
@@ -99,9 +99,9 @@ def test_a_log_that_had_something_is_read_again_at_once_by_whoever_asks_from_the
 ):
     turns = PollScheduler(lambda: 2.0, lambda: 0.0)
 
-    turns.told("log", "0 running", new=True)
+    turns.note("log", "0 running", new=True)
     again = turns.due("log", "0 running")
-    turns.told("log", "5 running", new=False)
+    turns.note("log", "5 running", new=False)
 
     assert again
     assert not turns.due("log", "5 running")

@@ -204,7 +204,7 @@ def test_validate_is_content_with_a_provider_that_is_to_come(
     spec.write_text(spec.read_text().replace("local", "tomorrow"))
 
     assert run(["validate", str(spec)]) == 0
-    assert "not there yet" in capsys.readouterr().err
+    assert "does not exist yet" in capsys.readouterr().err
     assert run(["plan", str(spec)]) == 69
 
 

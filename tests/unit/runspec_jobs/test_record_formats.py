@@ -128,7 +128,7 @@ def test_options_that_this_version_does_not_know_are_named(
     assert run(["logs", made.run]) == 69
     told = capsys.readouterr().err
     assert f"{path}: this version of runspec refuses warp" in told
-    assert "use runspec 9.1.0 that has begun this run" in told
+    assert "use runspec 9.1.0 that started this run" in told
 
 
 def test_a_sequence_of_a_newer_version_is_not_overwritten(

@@ -320,7 +320,7 @@ def test_a_task_is_tried_as_often_as_the_spec_says() -> None:
 
     found = elastic(work, 1, 2, trace(*lost, spot={"wait": 5}), random.random, AT_ONCE)
 
-    assert (found.why, found.losses) == ("too few machines or tries are left", 4)
+    assert (found.why, found.losses) == ("too few machines or attempts are left", 4)
 
 
 def test_a_gang_is_tried_as_often_as_the_spec_says() -> None:
@@ -329,7 +329,7 @@ def test_a_gang_is_tried_as_often_as_the_spec_says() -> None:
 
     found = gang(work, 2, trace(*lost, spot={}), random.random)
 
-    assert (found.why, found.losses) == ("all 3 tries were reclaimed", 3)
+    assert (found.why, found.losses) == ("all 3 attempts were reclaimed", 3)
 
 
 def test_equal_dice_give_equal_runs() -> None:

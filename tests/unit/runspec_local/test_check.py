@@ -29,7 +29,9 @@ def mounts(source: str) -> dict[str, Any]:
 
 @pytest.mark.parametrize("scheme", ["store", "shared"])
 def test_a_place_stays_below_its_root(scheme: str) -> None:
-    assert told(mounts(f"{scheme}:///etc")) == [("error", f"'{scheme}:///etc' leaves its root")]
+    assert told(mounts(f"{scheme}:///etc")) == [
+        ("error", f"'{scheme}:///etc' leads out of its root folder")
+    ]
 
 
 @pytest.mark.parametrize("scheme", ["store", "shared"])
@@ -37,7 +39,7 @@ def test_a_place_to_be_read_is_there(scheme: str) -> None:
     source = f"{scheme}://data"
 
     assert told(mounts(source), **{scheme: {"data": True}}) == []
-    expected = [("error", f"there is nothing at '{source}'")]
+    expected = [("error", f"there is no file or folder at '{source}'")]
     assert told(mounts(source), **{scheme: {"data": False}}) == expected
 
 
@@ -65,8 +67,8 @@ def test_what_says_nothing_here_is_noted() -> None:
     more = {"container": {"shm": "1GiB"}, "cluster": {"placement": "close"}}
 
     assert told(more) == [
-        ("note", "processes share this machine's /dev/shm: its size stays as it is"),
-        ("note", "nodes are all on this machine: placement says nothing here"),
+        ("note", "processes share this machine's /dev/shm, whose size runspec does not change"),
+        ("note", "`local` ignores placement: all nodes are on this machine"),
     ]
 
 
@@ -92,5 +94,5 @@ def test_nodes_come_and_go_as_processes_alone() -> None:
     contained = {**ELASTIC, "container": {"image": "i:1"}}
 
     assert told(ELASTIC) == []
-    refused = ("error", "nodes in containers do not come and go on this machine")
+    refused = ("error", "elastic jobs do not run in containers on this machine")
     assert refused in told(contained, engine="podman")

@@ -40,7 +40,7 @@ def test_an_output_that_cannot_be_kept_is_a_failure_that_names_it(tmp_path: Path
     code, told = applied(tmp_path, SPEC % ("", SPOIL))
 
     assert (code, told["state"], told["exit_code"]) == (1, "failed", 0)
-    assert "output 'model' was not saved whole" in str(told["reason"])
+    assert "output 'model' was not saved completely" in str(told["reason"])
 
 
 @pytest.mark.slow

@@ -97,7 +97,9 @@ def test_without_either_there_is_a_way_out(folder: Path, monkeypatch: pytest.Mon
 
 @pytest.mark.parametrize("at", [(0, 0), (0, 2), (1, 1)])
 def test_a_node_that_does_not_run_is_named(folder: Path, at: tuple[int, int]) -> None:
-    with pytest.raises(Unavailable, match=f"task {at[0]}, node {at[1]} of job-000001 does not run"):
+    with pytest.raises(
+        Unavailable, match=f"task {at[0]}, node {at[1]} of job-000001 is not running"
+    ):
         shell.tunnel(folder, at, 8888)
 
 
@@ -105,7 +107,7 @@ def test_what_a_supervisor_that_died_left_does_not_count(folder: Path) -> None:
     who = {**process.identity(), "ticks": 1}
     (folder / "started.json").write_text(json.dumps(who))
 
-    with pytest.raises(Unavailable, match="does not run"):
+    with pytest.raises(Unavailable, match="is not running"):
         shell.shell(folder, HERE, [], {}, terminal=False)
 
 

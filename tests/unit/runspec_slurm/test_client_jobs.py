@@ -398,7 +398,7 @@ def test_a_job_that_has_another_name_now_is_still_of_its_run(
     until(client, "named-1", State.RUNNING)
     cluster.run("scontrol", "update", f"jobid={job}", "jobname=other")
 
-    (found,) = client.litter(set(), set())
+    (found,) = client.find_orphans(set(), set())
     client.call(Request("slurm", "scancel", {"name": "named-1"}))
 
     assert (found.run, found.alive) == ("named-1", True)
@@ -411,7 +411,7 @@ def test_a_run_that_another_machine_is_about_to_submit_is_left_alone(client: Slu
         prepared(client, run, "true")
         aged(client, run, hours * HOUR_S)
 
-    old, young = client.litter(set(), set())
+    old, young = client.find_orphans(set(), set())
 
     assert (old.what, old.alive) == ("run old-1", False)
     assert (young.what, young.alive) == (f"run young-1 {orphans.COMING}", True)
@@ -498,7 +498,7 @@ def test_what_nobody_knows_is_found_and_what_somebody_needs_is_left(client: Slur
     client.call(Request("folder", "put", {"key": "blobs/b.tar", "content": "xy"}))
     aged(client, "dead-1", 25 * HOUR_S)
 
-    found = list(client.litter({"known-1"}, {"blobs/a.tar"}))
+    found = list(client.find_orphans({"known-1"}, {"blobs/a.tar"}))
 
     assert [(one.what, one.run, one.alive) for one in found] == [
         ("run alone-1, whose job is alive", "alone-1", True),
@@ -508,7 +508,7 @@ def test_what_nobody_knows_is_found_and_what_somebody_needs_is_left(client: Slur
     for one in found:
         for request in one.remove:
             client.call(request)
-    assert list(client.litter({"known-1"}, {"blobs/a.tar"})) == []
+    assert list(client.find_orphans({"known-1"}, {"blobs/a.tar"})) == []
     client.call(Request("slurm", "scancel", {"name": "known-1"}))
 
 

@@ -34,7 +34,7 @@ def test_compiled_modules_are_litter_where_their_zipapp_is(inside: Path) -> None
     client = SlurmClient(SlurmOptions(workspace=str(inside.parent)))
     made = {f"inside/{KNOWN}.pyz"}
 
-    found = list(client.litter((), made))
+    found = list(client.find_orphans((), made))
 
     assert sorted(one.what for one in found) == [
         f"upload inside/{OTHER}.pyz (1 bytes)",
@@ -44,7 +44,7 @@ def test_compiled_modules_are_litter_where_their_zipapp_is(inside: Path) -> None
         for request in one.remove:
             client.call(request)
     assert {path.name for path in inside.iterdir()} == {name for name in PLACES if KNOWN in name}
-    assert list(client.litter((), made)) == []
+    assert list(client.find_orphans((), made)) == []
 
 
 def test_who_takes_away_a_zipapp_takes_away_what_it_left(inside: Path) -> None:

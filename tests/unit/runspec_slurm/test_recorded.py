@@ -156,7 +156,7 @@ def cut_names() -> set[str]:
 
 
 def test_plugins_of_mpi_are_read_as_older_versions_list_them() -> None:
-    assert cluster._plugins(calls("documented", "srun")[0]["err"]) == [
+    assert cluster.mpi_plugins(calls("documented", "srun")[0]["err"]) == [
         "none",
         "pmi2",
         "pmix",

@@ -17,7 +17,7 @@ from runspec_emulators.slurm import Cluster
 from runspec_jobs.access.port_forward import Tunnel
 from runspec_jobs.provider import Address, ExecSpec, Unavailable
 from runspec_jobs.testing import Trial, World, token
-from runspec_jobs.testing.entering import posted, started
+from runspec_jobs.testing.contracts.entering import posted, started
 from runspec_jobs.testing.world import ECHO, SECRET
 from runspec_slurm.client import SlurmClient
 from runspec_slurm.provider import PROVIDER
@@ -114,7 +114,7 @@ def test_a_port_is_reached_at_once_where_slurm_is_here(here: Here, slurm: Cluste
         way = here.client.tunnel(here.trial.run, 0, 0, PORT)
     assert isinstance(way, Address)
 
-    ask = "from runspec_jobs.testing.entering import posted; print(posted(*sys.argv[1:2], b'hello', 30.0))"
+    ask = "from runspec_jobs.testing.contracts.entering import posted; print(posted(*sys.argv[1:2], b'hello', 30.0))"
     line = [sys.executable, "-c", f"import sys; {ask}", f"http://{way.host}:{way.port}"]
     done = subprocess.run(line, capture_output=True, text=True)
 

@@ -19,11 +19,18 @@ import pytest
 from botocore import xform_name
 from botocore.validate import ParamValidator
 
-from runspec_aws.naming import each
 from runspec_jobs.load import profile as profiles, registry, source
 from runspec_jobs.load.profile import Profile
 from runspec_jobs.plan import model as plan
-from runspec_jobs.provider import Facts, Request, Source, Spec, inside_boot, inside_zipapp
+from runspec_jobs.provider import (
+    Facts,
+    Request,
+    Source,
+    Spec,
+    inside_boot,
+    inside_zipapp,
+    requests_of,
+)
 from tests.support.azure import arm_bodies, batch_bodies
 from tests.support.root import ROOT
 from tests.unit.specs import batch_ai, parallel_clusters, slurm_clusters
@@ -313,7 +320,7 @@ def test_the_sdk_itself_finds_nothing_wrong_with_a_request(
     """By botocore's own models, and the enumerations that its validator leaves out."""
     made = planned(path, provider, engine)
 
-    asked = [call for s in made.steps for r in (s.do, s.undo) if r for call in each(r)]
+    asked = [call for s in made.steps for r in (s.do, s.undo) if r for call in requests_of(r)]
     requests = [request for request in asked if request.service != "runspec"]
     assert {r.operation: wrong(r) for r in requests if wrong(r)} == {}
 

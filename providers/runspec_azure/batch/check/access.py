@@ -86,7 +86,7 @@ def _signed(spec: Spec, options: BatchOptions) -> Iterator[Problem]:
 
 
 def _said(seconds: int) -> str:
-    """Give a time as a spec has it.
+    """Return a time as a spec has it.
 
     >>> _said(172800), _said(5400), _said(30)
     ('2d', '90m', '30s')

@@ -7,22 +7,26 @@ from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 from runspec_azure.batch import signed
-from runspec_azure.batch.check import access, moved, notes
+from runspec_azure.batch.check import access, moved, notes, secrets
 from runspec_azure.batch.infrastructure import autoscale, pool
-from runspec_azure.batch.job import key_vault
 from runspec_azure.batch.options import BatchOptions
 from runspec_azure.naming import setting
 from runspec_azure.resources import request, vm_sizes
 from runspec_azure.resources.vm_sizes import Machine
-from runspec_azure.session import clouds
-from runspec_jobs.provider import Capacity, Facts, Problem, Spec, did_you_mean, nodes_each
+from runspec_jobs.provider import (
+    Capacity,
+    Facts,
+    Problem,
+    Spec,
+    did_you_mean,
+    nodes_each,
+)
 
 MOST_MOUNTS = 10  # https://learn.microsoft.com/azure/batch/batch-quota-limit#other-limits
 MOST_DAYS = 180  # a task's life, the wait in the queue included: the same page
 # https://learn.microsoft.com/rest/api/batchservice/pools/create-pool: id
 POOL_ID = re.compile(r"[A-Za-z0-9_-]{1,64}")
 RESERVED = "AZ_BATCH"
-OWN_SECRETS = ("env", "file")
 GIB = vm_sizes.GIB
 DAY_S = 86_400
 
@@ -47,7 +51,7 @@ def problems(spec: Spec, facts: Facts) -> Iterator[Problem]:
         yield from _profile(spec, options)
         yield from access.problems(spec, facts)
         yield from _mounts(spec, options)
-        yield from _secrets(spec, options)
+        yield from secrets.problems(spec, options)
         yield from notes.notes(spec, facts)
 
 
@@ -209,7 +213,7 @@ def _unknown_gpu(kind: str, there: tuple[str, ...]) -> Problem:
 
 
 def _named(spec: Spec, name: str) -> Iterator[Problem]:
-    """Say what is wrong with the machine that the profile names; one that is not listed may be new."""
+    """Yield what is wrong with the machine that the profile names; one that is not listed may be new."""
     machine, at = vm_sizes.known(name), setting(spec, "vm_size")
     if machine is None:
         if hint := _misspelt(name):
@@ -245,7 +249,7 @@ class Want(NamedTuple):
 
 
 def _wants(spec: Spec, among: Iterable[Machine]) -> tuple[Want, ...]:
-    """Give what a node asks for, beside the most that any machine has of it."""
+    """Return what a node asks for, beside the most that any machine has of it."""
     wanted, there = request.needs(spec), tuple(among)
     return (
         Want("gpus", wanted.gpus, max(m.gpus for m in there), ""),
@@ -364,33 +368,3 @@ def _shared(at: tuple[str | int, ...], key: str, options: BatchOptions) -> Itera
         what = f"a node mounts '{key}' by a key, and the profile names none for {account}"
         hint = f"add account_keys: {{{account}: env:NAME}} to the profile"
         yield Problem(at, what, hint)
-
-
-def _secrets(spec: Spec, options: BatchOptions) -> Iterator[Problem]:
-    for variable, key in spec.secrets.items():
-        where, at = options.secrets.get(key), ("secrets", variable)
-        if where is None:
-            hint = did_you_mean(key, options.secrets) or (
-                f"add providers: {{azure-batch: {{secrets: {{{key}: 'env:NAME'}}}}}} to the profile"
-            )
-            yield Problem(at, f"the profile has no secret '{key}'", hint)
-        elif where.startswith(key_vault.KIND):
-            yield from _vault(at, where, options)
-        elif where.partition(":")[0] not in OWN_SECRETS:
-            what = f"nothing reads '{where.partition(':')[0]}:' for a job on Azure Batch"
-            yield Problem(at, what, "keep it in env:NAME or file:/path of who applies")
-        else:
-            what = "whoever may read the job at Azure Batch can read its environment, this included"
-            yield Problem(at, what, severity="note")
-
-
-def _vault(at: tuple[str | int, ...], where: str, options: BatchOptions) -> Iterator[Problem]:
-    if key_vault.url(where) is None:
-        hint = "write azure-kv:https://VAULT.vault.azure.net/secrets/NAME"
-        yield Problem(at, f"what the profile says of '{at[-1]}' is no secret of a key vault", hint)
-    elif not options.identity:
-        what = f"'{where}' is got by the job itself, and it has no identity"
-        yield Problem(at, what, "name an identity in the profile, or keep it in env:NAME")
-    elif (other := clouds.of_url(key_vault.url(where) or "")) not in (None, clouds.of(options)):
-        what = f"'{where}' is in the cloud '{other.name}', where the job's identity is nobody"
-        yield Problem(at, what, f"name a vault of {clouds.of(options).vault}")

@@ -41,7 +41,7 @@ def _settings(spec: Spec) -> Iterator[Problem]:
     block = spec.providers.get(OTHER, {})
     for key, what in LOST.items():
         if block.get(key):
-            yield _told(key, what)
+            yield _note(key, what)
     name = str(block.get("toolkit") or "custom")
     if spec.launch is Launch.NONE and name not in ALONE:
         way = (
@@ -49,12 +49,12 @@ def _settings(spec: Spec) -> Iterator[Problem]:
             if name in BY_MPIRUN
             else "each node starts the command once; launch: mpi and torchrun are what starts more"
         )
-        yield _told("toolkit", f"Azure Batch has no toolkit {name}: {way}")
+        yield _note("toolkit", f"Azure Batch has no toolkit {name}: {way}")
     if block.get("toolkit_settings"):
-        yield _told("toolkit_settings", "Azure Batch has no toolkits: nothing here heeds them")
+        yield _note("toolkit_settings", "Azure Batch has no toolkits: nothing here heeds them")
 
 
-def _told(key: str, what: str) -> Problem:
+def _note(key: str, what: str) -> Problem:
     return Problem(("providers", OTHER, key), what, at="key", severity="note")
 
 

@@ -12,7 +12,7 @@ WITHOUT_BLOBFUSE = ":ubuntu-hpc:2204:"
 
 
 def notes(spec: Spec, facts: Facts) -> Iterator[Problem]:
-    """Give what is told of a job for which the profile is complete."""
+    """Yield what is told of a job for which the profile is complete."""
     options: BatchOptions = facts.options
     if not options.pool:
         yield from _machines(spec, facts)

@@ -25,18 +25,18 @@ TOGETHER = {"batch-service": 100, "user-subscription": 80}
 
 
 def allocation(facts: Facts) -> str | None:
-    """Give the pool allocation mode: what the account says of itself beats what the profile says of it."""
+    """Return the pool allocation mode: what the account says of itself beats what the profile says of it."""
     found: str | None = facts.survey.get("pool_allocation") or facts.options.pool_allocation
     return found
 
 
 def together(facts: Facts) -> int:
-    """Give the most machines of a pool in which they talk to each other."""
+    """Return the most machines of a pool in which they talk to each other."""
     return TOGETHER[allocation(facts) or "batch-service"]
 
 
 def most(spec: Spec, facts: Facts) -> int:
-    """Give the most machines that the pool of *spec* has: none that no task could use.
+    """Return the most machines that the pool of *spec* has: none that no task could use.
 
     What max_parallel holds back counts as pending, too: "$ActiveTasks [...] includes all tasks that
     are in the active state and whose dependencies have been satisfied."
@@ -52,7 +52,7 @@ def most(spec: Spec, facts: Facts) -> int:
 
 
 def formula(spec: Spec, facts: Facts, woken: int | None = None) -> str:
-    """Give the autoscale formula: a machine for each node of each task, and none when none are left.
+    """Return the autoscale formula: a machine for each node of each task, and none when none are left.
 
     Machines leave when their task has ended. *woken*: how many nodes are about to be submitted, which
     no sample has yet. Without it, a pool that has no samples asks for its first task's machines.
@@ -68,7 +68,7 @@ def formula(spec: Spec, facts: Facts, woken: int | None = None) -> str:
 
 
 def _pending(nodes: int, woken: int | None) -> Iterator[str]:
-    """Give what there is to do by its samples, in whole tasks, and what is woken for beside it."""
+    """Yield what there is to do by its samples, in whole tasks, and what is woken for beside it."""
     yield f"last = seen < 70 ? 0 : {_last(nodes)}"
     yield f"sampled = seen < 70 ? {nodes} : max(last, {PENDING}.GetSample({MOST_SAMPLES}))"
     if woken is None:
@@ -85,7 +85,7 @@ def _pending(nodes: int, woken: int | None) -> Iterator[str]:
 
 
 def _last(nodes: int) -> str:
-    """Give the nodes of all tasks that wait or run, by the last sample.
+    """Return the nodes of all tasks that wait or run, by the last sample.
 
     "For a multi-instance task, $ActiveTasks includes the number of instances set on the task."
     Of $RunningTasks the page has "the number of tasks in a running state", and nothing of instances:
@@ -123,12 +123,12 @@ def _targets(spec: Spec, options: BatchOptions) -> Iterator[str]:
 
 
 def coming(spec: Spec, facts: Facts) -> int:
-    """Give how many nodes a run of *spec* submits, as far as they can run at once."""
+    """Return how many nodes a run of *spec* submits, as far as they can run at once."""
     return min(most(spec, facts), len(tasks(spec)) * spec.cluster.nodes.max)
 
 
 def awake(spec: Spec, facts: Facts) -> dict[str, str]:
-    """Give the formula that a pool is made with: machines come for all of the run that makes it.
+    """Return the formula that a pool is made with: machines come for all of the run that makes it.
 
     "When you create a pool with autoscaling enabled" it is evaluated at once; then the pool is resized,
     and for minutes nobody can give it another. No run is in it: runs share this request.
@@ -137,7 +137,7 @@ def awake(spec: Spec, facts: Facts) -> dict[str, str]:
 
 
 def wake(spec: Spec, run: str, facts: Facts, pool: str) -> Iterator[Step]:
-    """Give the step that has a pool of ours look for machines now, and not at its next evaluation.
+    """Yield the step that has a pool of ours look for machines now, and not at its next evaluation.
 
     One that this very command has made is awake, and is not asked again. A new evaluation begins when the
     interval is given anew, and samples lag behind: so the formula says what will be submitted next, and

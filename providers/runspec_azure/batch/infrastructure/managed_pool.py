@@ -17,7 +17,7 @@ SAME = ("vmSize", "taskSlotsPerNode", "networkConfiguration", "mountConfiguratio
 
 
 def create(name: str, content: Mapping[str, Any], options: BatchOptions) -> Request:
-    """Give the request that makes the pool of *content*, which is what the data plane would get."""
+    """Return the request that makes the pool of *content*, which is what the data plane would get."""
     path = {
         "subscriptionId": options.subscription or "",
         "resourceGroupName": options.resource_group or "",

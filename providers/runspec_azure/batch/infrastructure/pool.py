@@ -7,20 +7,20 @@ from typing import Any
 
 from runspec_azure.batch.infrastructure import autoscale, managed_pool
 from runspec_azure.batch.options import BatchOptions
-from runspec_azure.naming import batch, named, pairs
+from runspec_azure.naming import batch, pairs
 from runspec_azure.resources import request
 from runspec_azure.session import clouds
-from runspec_jobs.provider import Capacity, Facts, Scope, Spec, Step
+from runspec_jobs.provider import Capacity, Facts, Scope, Spec, Step, content_name
 
 
 def name(spec: Spec, facts: Facts) -> str:
-    """Give the pool of *spec*: the profile's, or the one that is made for needs like these."""
+    """Return the pool of *spec*: the profile's, or the one that is made for needs like these."""
     options: BatchOptions = facts.options
-    return options.pool or named("pool", content(spec, facts))
+    return options.pool or content_name("pool", content(spec, facts))
 
 
 def steps(spec: Spec, facts: Facts) -> Iterator[Step]:
-    """Give the step that makes the pool, awake; none for one of the profile. It is named by its plain formula."""
+    """Yield the step that makes the pool, awake; none for one of the profile. It is named by its plain formula."""
     options: BatchOptions = facts.options
     if options.pool:
         return
@@ -39,7 +39,7 @@ def steps(spec: Spec, facts: Facts) -> Iterator[Step]:
 
 
 def rule(options: BatchOptions) -> str:
-    """Say what keeps nodes apart.
+    """Return what keeps nodes apart.
 
     https://learn.microsoft.com/en-us/azure/batch/batch-mpi#multi-instance-task-requirements
     https://learn.microsoft.com/en-us/azure/batch/batch-virtual-network
@@ -53,7 +53,7 @@ def rule(options: BatchOptions) -> str:
 
 
 def content(spec: Spec, facts: Facts) -> dict[str, Any]:
-    """Give all of the pool but its name and metadata.
+    """Return all of the pool but its name and metadata.
 
     One slot a node, so that a task has its machine for itself, and many nodes can be one task:
     https://learn.microsoft.com/en-us/azure/batch/batch-mpi#multi-instance-task-requirements
@@ -80,23 +80,23 @@ def content(spec: Spec, facts: Facts) -> dict[str, Any]:
 
 
 def shared(spec: Spec) -> list[str]:
-    """Give the names of the file systems that *spec* has mounted."""
+    """Return the names of the file systems that *spec* has mounted."""
     return sorted({m.place.partition("/")[0] for m in spec.mounts if m.scheme == "shared"})
 
 
 def kinds(spec: Spec, options: BatchOptions) -> list[str]:
-    """Give what they are, as far as the profile says: files, nfs or blob."""
+    """Return what they are, as far as the profile says: files, nfs or blob."""
     return [options.shared[key].partition(":")[0] for key in shared(spec) if key in options.shared]
 
 
 def image(spec: Spec) -> str | None:
-    """Give the image of *spec*; one that is only on somebody's machine gives way to requirements."""
+    """Return the image of *spec*; one that is only on somebody's machine gives way to requirements."""
     found = spec.container.image
     return None if found is None or found.startswith("localhost/") else found
 
 
 def _machine(spec: Spec, options: BatchOptions) -> dict[str, Any]:
-    """Give what the machines run. In a pool for containers every task has to be one."""
+    """Return what the machines run. In a pool for containers every task has to be one."""
     found: dict[str, Any] = {
         "imageReference": _image(options.image),
         "nodeAgentSKUId": options.node_agent,

@@ -60,7 +60,7 @@ CONTAINER_URL = {"$signed": "url racwdl"}  # the whole URL of the container
 
 
 def task_id(task: int) -> str:
-    """Give the id of a task of a sweep; ids are in the order of numbers.
+    """Return the id of a task of a sweep; ids are in the order of numbers.
 
     >>> task_id(7)
     'task-00007'
@@ -73,7 +73,7 @@ def shape(spec: Spec) -> str:
 
 
 def steps(spec: Spec, run: str, facts: Facts) -> Iterator[Step]:
-    """Give the steps that make the job, its tasks, and its end with the last of them.
+    """Yield the steps that make the job, its tasks, and its end with the last of them.
 
     An empty job would end at once if it were told to end before the tasks are there.
     https://learn.microsoft.com/en-us/rest/api/batchservice/jobs/create-job#onalltaskscomplete
@@ -133,20 +133,20 @@ def _environment(spec: Spec, run: str, options: BatchOptions) -> dict[str, Any]:
 
 
 def _way(options: BatchOptions) -> dict[str, Any]:
-    """Give by what a job reaches its blobs: an identity of its machine, or what is signed for it."""
+    """Return by what a job reaches its blobs: an identity of its machine, or what is signed for it."""
     if options.identity:
         return {"RUNSPEC_IDENTITY": options.identity}
     return {"RUNSPEC_SAS": CONTAINER_SAS}
 
 
 def words(spec: Spec) -> str:
-    """Give which of the service's variables stand for which of ours."""
+    """Return which of the service's variables stand for which of ours."""
     many = GANG_WORDS if nodes_each(spec) > 1 else ""
     return WORDS + many + (DISK if pool.image(spec) else BELOW)
 
 
 def task(spec: Spec, run: str, facts: Facts, number: int) -> dict[str, Any]:
-    """Give one task, as it is sent."""
+    """Return one task, as it is sent."""
     options: BatchOptions = facts.options
     nodes = nodes_each(spec)
     by_url = options.files == "signed"
@@ -178,7 +178,7 @@ def task(spec: Spec, run: str, facts: Facts, number: int) -> dict[str, Any]:
 
 
 def told_apart(options: BatchOptions) -> bool:
-    """Say whether a lost right can be told from a program that ends with the same code.
+    """Return whether a lost right can be told from a program that ends with the same code.
 
     The agent sees to it that no program does. Without it, the program's code is the task's.
     """
@@ -186,7 +186,7 @@ def told_apart(options: BatchOptions) -> bool:
 
 
 def _as_root(spec: Spec, options: BatchOptions) -> bool:
-    """Say whether nobody else can do it: make folders in a container, or read what blobfuse has mounted.
+    """Return whether nobody else can do it: make folders in a container, or read what blobfuse has mounted.
 
     https://learn.microsoft.com/en-us/azure/batch/virtual-file-mount#azure-blob-container
     """

@@ -19,7 +19,7 @@ SOURCE = re.compile(
 
 
 def url(source: str) -> str | None:
-    """Give the URL of the secret that *source* names; None where it names none.
+    """Return the URL of the secret that *source* names; None where it names none.
 
     >>> url("azure-kv:/subscriptions/1/vaults/v#https://v.vault.azure.net/secrets/hf")
     'https://v.vault.azure.net/secrets/hf'
@@ -29,7 +29,7 @@ def url(source: str) -> str | None:
 
 
 def environment(spec: Spec, options: BatchOptions) -> Mapping[str, str]:
-    """Give the variables that tell the job which of its own to get where, and by tokens for whom; none for none."""
+    """Return the variables that tell the job which of its own to get where, and by tokens for whom; none for none."""
     sources = {variable: options.secrets[key] for variable, key in spec.secrets.items()}
     listed = {variable: url(source) for variable, source in sources.items() if url(source)}
     if not listed:

@@ -47,7 +47,7 @@ class Bench:
         self._jobs: dict[str, str] = {}
 
     def pool(self, client: AzureClient, context: ProbeContext, nodes: int) -> str:
-        """Give a pool of *nodes* machines; one with machines is the profile's, if it names one."""
+        """Return a pool of *nodes* machines; one with machines is the profile's, if it names one."""
         if nodes and self.options.pool:
             return self.options.pool
         name = f"runspec-{context.name}-{nodes}"
@@ -66,7 +66,7 @@ class Bench:
         return {**found, **own}
 
     def job(self, client: AzureClient, context: ProbeContext, nodes: int, text: str) -> str:
-        """Give a job of two tasks that run *text*, on a pool of *nodes* machines."""
+        """Return a job of two tasks that run *text*, on a pool of *nodes* machines."""
         where = self.pool(client, context, nodes)
         name = f"{context.name}-{nodes}"
         if name not in self._jobs:
@@ -89,7 +89,7 @@ def _az(what: str, name: str) -> str:
 
 
 def spec(nodes: int, capacity: str = "on-demand") -> Spec:
-    """Give a spec of the smallest job on *nodes* machines."""
+    """Return a spec of the smallest job on *nodes* machines."""
     fields = {"apiVersion": "runspec/v1", "name": "probe", "provider": "azure-batch", "run": "true"}
     return Spec.model_validate({**fields, "cluster": {"nodes": nodes, "capacity": capacity}})
 
@@ -121,7 +121,7 @@ def _await(done: Callable[[], bool], context: ProbeContext, longest_s: float) ->
 
 
 def _seen(ask: Callable[[], Found], state: str, context: ProbeContext) -> Found:
-    """Give what *ask* gives when it is in *state*, or after SHOWN_S: that it is not is an answer too."""
+    """Return what *ask* gives when it is in *state*, or after SHOWN_S: that it is not is an answer too."""
     end = time.monotonic() + SHOWN_S
     while (found := ask()).get("state") != state and time.monotonic() < end:
         context.sleep(PAUSE_S)
@@ -201,7 +201,7 @@ def job_ends_with_its_tasks(
 
 
 def _running(client: AzureClient, context: ProbeContext, bench: Bench) -> str:
-    """Give a job whose first task prints and then waits. Raises Unavailable where no machine comes."""
+    """Return a job whose first task prints and then waits. Raises Unavailable where no machine comes."""
     name = bench.job(client, context, 1, LISTEN)
     done = ("running", "completed")
     _await(lambda: task(client, name, 0)["state"] in done, context, MACHINE_S)

@@ -23,12 +23,12 @@ BLOCK = {"x-ms-blob-type": "BlockBlob"}
 
 
 def said(holds: bool, seen: str) -> Observation:
-    """Give the verdict on a belief that *holds* or not."""
+    """Return the verdict on a belief that *holds* or not."""
     return Observation(Verdict.CONFIRMED if holds else Verdict.REFUTED, seen)
 
 
 def folder(client: AzureClient, context: ProbeContext) -> str:
-    """Give the prefix of blobs of this session; all below it is removed at the end."""
+    """Return the prefix of blobs of this session; all below it is removed at the end."""
     container, account = client.blobs.options.container, client.blobs.options.storage_account
     prefix = client.blobs.key("runs", context.name, "")
     context.note(
@@ -40,7 +40,7 @@ def folder(client: AzureClient, context: ProbeContext) -> str:
 
 
 def url_of(client: AzureClient, key: str, rights: str = RIGHTS) -> str:
-    """Give the URL of a blob by which a job may reach it with *rights*."""
+    """Return the URL of a blob by which a job may reach it with *rights*."""
     query = client.signer.with_urls({"$signed": rights})
     return f"{layout.endpoint(client.blobs.options)}/{client.blobs.options.container}/{key}?{query}"
 

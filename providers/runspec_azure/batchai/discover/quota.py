@@ -14,7 +14,7 @@ KINDS = ("Dedicated", "LowPriority")  # as usages name them
 
 
 def whole(kind: str) -> str:
-    """Give the usage of all vCPUs of a region."""
+    """Return the usage of all vCPUs of a region."""
     return f"Total Cluster {kind} Regional vCPUs"
 
 
@@ -23,7 +23,7 @@ def of_family(family: str, kind: str) -> str:
 
 
 def lacking(properties: Mapping[str, Any], usages: Mapping[str, Sequence[int]]) -> Iterator[str]:
-    """Say which quotas a cluster with *properties* is above.
+    """Yield which quotas a cluster with *properties* is above.
 
     *usages* are what is in use and the limit, by the name of the usage. Of sizes that nobody knows,
     the vCPUs are not known either.

@@ -15,13 +15,13 @@ NO_MPIRUN = "RUNSPEC_REHEARSAL_NO_MPIRUN"  # set while jobs are processes of a m
 
 
 def survey(spec: Spec, options: BatchAiOptions) -> dict[str, Any]:
-    """Give what the subscription says, and what a rehearsal lacks."""
+    """Return what the subscription says, and what a rehearsal lacks."""
     lacks = {"mpirun": False} if NO_MPIRUN in os.environ else {}
     return lacks | _quotas(spec, options)
 
 
 def _quotas(spec: Spec, options: BatchAiOptions) -> dict[str, Any]:
-    """Give what is in use and the limits, by the names that usages have.
+    """Return what is in use and the limits, by the names that usages have.
 
     Nothing where the cluster is there already: it is among what is in use, and nothing more is
     needed. No step of a plan depends on it, so that a plan is the same tomorrow.

@@ -70,7 +70,7 @@ class Draft:
         return None if name == "storage-key" else name
 
     def account(self, found: str | None) -> str | None:
-        """Give the account of a volume, where it is not that of the profile; the first one becomes that."""
+        """Return the account of a volume, where it is not that of the profile; the first one becomes that."""
         if not found or ACCOUNT_GAP in found:
             return None
         if re.fullmatch(ACCOUNT, found) and not self.has_gaps:
@@ -124,7 +124,7 @@ class Draft:
 
 
 def key(text: str, taken: dict[str, Any]) -> str:
-    """Give *text* as a name of a spec that is not *taken*.
+    """Return *text* as a name of a spec that is not *taken*.
 
     >>> key("My Logs", {}), key("a", {"a": 1})
     ('my-logs', 'a-2')

@@ -19,7 +19,7 @@ SCHEMA = "https://raw.githubusercontent.com/Azure/BatchAI/master/schemas/2018-05
 
 
 def exported(steps: Sequence[Step]) -> Exported:
-    """Give the files by name, and what is to be said of them."""
+    """Return the files by name, and what is to be said of them."""
     files: dict[str, str] = {}
     notes: list[str] = []
     known = _account(steps)
@@ -43,7 +43,7 @@ def exported(steps: Sequence[Step]) -> Exported:
 
 
 def _account(steps: Sequence[Step]) -> str | None:
-    """Give the account whose key the tool fills in: it has one, and puts it into every gap of keys.
+    """Return the account whose key the tool fills in: it has one, and puts it into every gap of keys.
 
     It is that of the profile's own volumes, then one with the key that the tool reads, then the first.
     """
@@ -62,7 +62,7 @@ def _account(steps: Sequence[Step]) -> str | None:
 
 
 def _without(value: Any, name: str, account: str | None, notes: list[str]) -> Any:
-    """Give *value* with what the tool fills in, or a person has to, where a secret belongs."""
+    """Return *value* with what the tool fills in, or a person has to, where a secret belongs."""
     if isinstance(value, list):
         return [_without(item, name, account, notes) for item in value]
     if not isinstance(value, Mapping):

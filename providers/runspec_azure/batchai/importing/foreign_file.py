@@ -15,7 +15,7 @@ PLAIN_SPACE = " \t\r\n"
 
 
 def loaded(file: ForeignFile, notes: list[str]) -> Mapping[str, Any]:
-    """Give the object in *file*. Raises UsageError with line and column where it is none.
+    """Return the object in *file*. Raises UsageError with line and column where it is none.
 
     A space that JSON does not know, such as the full-width one of a Japanese keyboard, is read as one
     and told in *notes*.
@@ -57,7 +57,7 @@ def _named(space: str) -> str:
 
 
 def at(name: str, text: str, position: int) -> str:
-    """Give FILE:LINE:COLUMN of *position*.
+    """Return FILE:LINE:COLUMN of *position*.
 
     >>> at("job.json", "{\\n  x", 4)
     'job.json:2:3'

@@ -17,7 +17,7 @@ KNOWN = ("$schema",)
 
 
 def imported(job: ForeignFile, cluster: ForeignFile | None) -> Imported:
-    """Give the spec that *job* is, on the machines of *cluster*. Raises UsageError where one is no JSON."""
+    """Return the spec that *job* is, on the machines of *cluster*. Raises UsageError where one is no JSON."""
     draft = Draft(has_gaps=any(file and ACCOUNT_GAP in file.text for file in (job, cluster)))
     machines = _properties(cluster, draft.notes) if cluster else None
     program = _properties(job, draft.notes)
@@ -76,7 +76,7 @@ def _written(draft: Draft, names: list[str]) -> Imported:
 
 
 def _missing(draft: Draft) -> list[str]:
-    """Give the settings that a plan asks for and the files do not tell."""
+    """Return the settings that a plan asks for and the files do not tell."""
     wanted = ["subscription", "location"]
     volumes = draft.shared.values()
     if any("account" not in v and ("share" in v or "container" in v) for v in volumes):

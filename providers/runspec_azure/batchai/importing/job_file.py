@@ -173,7 +173,7 @@ def _command(name: str, kind: Kind, settings: Taken, draft: Draft, places: Place
 
 
 def simple(line: str) -> list[str] | None:
-    """Give the words of a command line that needs no shell; None where it does.
+    """Return the words of a command line that needs no shell; None where it does.
 
     >>> simple("python ${mounts.code}/x.py -g"), simple("a | b"), simple("a 'b c'")
     (['python', '${mounts.code}/x.py', '-g'], None, ['a', 'b c'])
@@ -235,7 +235,7 @@ def _limits(found: Taken, draft: Draft) -> None:
 
 
 def length(text: str) -> int:
-    """Give the seconds of a length of time as ISO 8601 or .NET write it; 0 for what is none.
+    """Return the seconds of a length of time as ISO 8601 or .NET write it; 0 for what is none.
 
     >>> length("P1DT2H"), length("7.00:00:00"), length("soon")
     (93600, 604800, 0)

@@ -35,7 +35,7 @@ class Places:
         self.draft.spec["mounts"] = list(self.mounts.values())
 
     def volume(self, path: str) -> str | None:
-        """Give the name of the volume that *path* is on; None where no file tells of it."""
+        """Return the name of the volume that *path* is on; None where no file tells of it."""
         roots = self.draft.roots
         on = [n for n, root in roots.items() if path == root or path.startswith(f"{root}/")]
         found = max(on, key=lambda n: len(roots[n]), default=None)
@@ -44,7 +44,7 @@ class Places:
         return found
 
     def portable(self, text: str) -> str:
-        """Give *text* with runspec's own words for every place that it speaks of."""
+        """Return *text* with runspec's own words for every place that it speaks of."""
         text = literal(MENTION.sub(lambda match: f"${match[1]}", text))
         for variable, place in sorted(self.variables.items(), key=lambda item: -len(item[0])):
             text = re.sub(rf"\${variable}(?!\w)", lambda _, p=place: p, text)  # type: ignore[misc]
@@ -57,7 +57,7 @@ class Places:
         return text
 
     def _root(self, name: str) -> str:
-        """Give the mount that a whole volume is; it becomes one now if it was none."""
+        """Return the mount that a whole volume is; it becomes one now if it was none."""
         self.used.add(name)
         mount = key(name, self.mounts)
         self.mount(mount, f"shared://{name}")

@@ -20,7 +20,7 @@ SHORTEST = 6  # a shorter value is part of too many words to look for it everywh
 
 
 def is_secret(name: str, value: str) -> bool:
-    """Say whether a plain variable is a secret, by its name or by what it looks like.
+    """Return whether a plain variable is a secret, by its name or by what it looks like.
 
     >>> is_secret("HF_TOKEN", "x"), is_secret("EPOCHS", "20")
     (True, False)
@@ -39,7 +39,7 @@ class SecretRedactor:
             self.values.add(value)
 
     def scrubbed(self, value: Any, path: str, notes: list[str]) -> Any:
-        """Give *value* without any secret in it; each place is told in *notes*."""
+        """Return *value* without any secret in it; each place is told in *notes*."""
         if isinstance(value, Mapping):
             return {
                 self._text(k, path, notes): self.scrubbed(v, f"{path}.{k}".lstrip("."), notes)

@@ -14,7 +14,7 @@ PLAIN = re.compile(
 
 
 def text(value: Mapping[str, Any]) -> str:
-    """Give *value* as YAML.
+    """Return *value* as YAML.
 
     >>> text({"cluster": {"nodes": 2}, "command": ["echo", "two words"]})
     'cluster:\\n  nodes: 2\\ncommand: [echo, "two words"]\\n'

@@ -15,7 +15,7 @@ SPECIAL = re.compile(r'([\\"$`])')
 
 
 def reference(name: str, after: str) -> str:
-    """Give `$NAME`, in braces where *after*, which follows, would become part of the name.
+    """Return `$NAME`, in braces where *after*, which follows, would become part of the name.
 
     >>> reference("HOME", "/x"), reference("HOME", "x")
     ('$HOME', '${HOME}')
@@ -24,7 +24,7 @@ def reference(name: str, after: str) -> str:
 
 
 def place(kind: str, name: str, options: BatchAiOptions) -> str:
-    """Give the variable that holds a place in the job."""
+    """Return the variable that holds a place in the job."""
     if kind == "mounts":
         return f"AZ_BATCHAI_INPUT_{input_id(name, options)}"
     if kind == "outputs":
@@ -33,7 +33,7 @@ def place(kind: str, name: str, options: BatchAiOptions) -> str:
 
 
 def script(text: str, options: BatchAiOptions) -> str:
-    """Give a script of the user's with every place as a reference to its variable."""
+    """Return a script of the user's with every place as a reference to its variable."""
 
     def put(match: re.Match[str]) -> str:
         if match[1]:
@@ -46,7 +46,7 @@ def script(text: str, options: BatchAiOptions) -> str:
 
 
 def word(text: str, values: Mapping[str, str], options: BatchAiOptions) -> str:
-    """Give one word of a command for a shell: the program finds it byte for byte.
+    """Return one word of a command for a shell: the program finds it byte for byte.
 
     >>> word("two words", {}, BatchAiOptions()), word("${outputs.model}/x", {}, BatchAiOptions())
     ("'two words'", '$AZ_BATCHAI_OUTPUT_MODEL/x')
@@ -81,7 +81,7 @@ def _quoted(parts: list[tuple[str, str]]) -> str:
 
 
 def line(spec: Spec, values: Mapping[str, str], options: BatchAiOptions) -> str:
-    """Give all that the job runs as one command line, which starts one program.
+    """Return all that the job runs as one command line, which starts one program.
 
     A script is /bin/sh's own: the service has other shells, and mpirun none. Without the contract
     nothing is added, and the line is the script as it is.
@@ -93,14 +93,14 @@ def line(spec: Spec, values: Mapping[str, str], options: BatchAiOptions) -> str:
 
 
 def written(spec: Spec, values: Mapping[str, str], options: BatchAiOptions) -> str:
-    """Give the command or the script, and nothing around it."""
+    """Return the command or the script, and nothing around it."""
     if spec.command is not None:
         return " ".join(word(text, values, options) for text in spec.command)
     return script((spec.run or "").strip("\n"), options)
 
 
 def program(spec: Spec, values: Mapping[str, str], options: BatchAiOptions) -> list[str]:
-    """Give what the job runs as the interpreter, the script and all that follows; fewer if less is there.
+    """Return what the job runs as the interpreter, the script and all that follows; fewer if less is there.
 
     A toolkit starts the interpreter itself and has a field for each.
     """
@@ -114,5 +114,5 @@ def program(spec: Spec, values: Mapping[str, str], options: BatchAiOptions) -> l
 
 
 def bare(text: str) -> str:
-    """Give a word of a script without the quotes around it: a field of its own needs none."""
+    """Return a word of a script without the quotes around it: a field of its own needs none."""
     return text[1:-1] if len(text) > 1 and text[0] == text[-1] == '"' else text

@@ -22,7 +22,7 @@ UNITS = (
 def properties(
     spec: Spec, run: str, task: int, values: Mapping[str, str], cluster: str, facts: Facts
 ) -> dict[str, Any]:
-    """Give the `properties` of the job of one task of *spec*."""
+    """Return the `properties` of the job of one task of *spec*."""
     options: BatchAiOptions = facts.options
     found: dict[str, Any] = {
         "schedulingPriority": options.priority,
@@ -74,7 +74,7 @@ def _container(spec: Spec, options: BatchAiOptions) -> dict[str, Any] | None:
 
 
 def docker_size(count: int) -> str:
-    """Give bytes as docker writes them, in the largest unit that leaves a whole number.
+    """Return bytes as docker writes them, in the largest unit that leaves a whole number.
 
     >>> docker_size(8 << 30), docker_size(1536 << 20)
     ('8g', '1536m')
@@ -86,7 +86,7 @@ def docker_size(count: int) -> str:
 
 
 def installs(spec: Spec, options: BatchAiOptions) -> bool:
-    """Say whether packages are installed: an image that the profile names instead brings them."""
+    """Return whether packages are installed: an image that the profile names instead brings them."""
     return spec.container.requirements is not None and spec.container.image not in options.images
 
 
@@ -103,7 +103,7 @@ def _preparation(spec: Spec, facts: Facts) -> dict[str, str] | None:
 def _environment(
     spec: Spec, run: str, task: int, values: Mapping[str, str], options: BatchAiOptions
 ) -> list[dict[str, str]]:
-    """Give the user's variables, and those of runspec that are known before the job begins."""
+    """Return the user's variables, and those of runspec that are known before the job begins."""
     known = dict(spec.env)
     if options.contract:
         known |= {

@@ -56,7 +56,7 @@ BY_LAUNCH = {Launch.MPI: "custom-mpi", Launch.TORCHRUN: "pytorch"}
 
 
 def toolkit(spec: Spec, options: BatchAiOptions) -> str:
-    """Give the toolkit of *spec*: custom starts a command on the first node and nowhere else."""
+    """Return the toolkit of *spec*: custom starts a command on the first node and nowhere else."""
     if options.toolkit is not None:
         return options.toolkit
     alone = "custom" if spec.cluster.nodes.max == 1 else "custom-mpi"
@@ -64,18 +64,18 @@ def toolkit(spec: Spec, options: BatchAiOptions) -> str:
 
 
 def fields(name: str) -> tuple[str, ...]:
-    """Give the settings that a user may add to those that follow from the spec."""
+    """Return the settings that a user may add to those that follow from the spec."""
     kind = KINDS[name]
     return (*kind.more, *(("processCount",) if kind.counted else ()))
 
 
 def configured(options: BatchAiOptions) -> bool:
-    """Say whether a file of settings stands for the script (BrainScript, Caffe)."""
+    """Return whether a file of settings stands for the script (BrainScript, Caffe)."""
     return "configFilePath" in options.toolkit_settings
 
 
 def settings(spec: Spec, values: Mapping[str, str], options: BatchAiOptions) -> dict[str, Any]:
-    """Give the settings of the toolkit, below their key."""
+    """Return the settings of the toolkit, below their key."""
     kind = KINDS[sent(spec, options)]
     found: dict[str, Any] = {}
     if not kind.scripted:
@@ -97,24 +97,24 @@ def settings(spec: Spec, values: Mapping[str, str], options: BatchAiOptions) -> 
 
 
 def retried(spec: Spec, options: BatchAiOptions) -> bool:
-    """Say whether a shell of ours tries the job again: it can where it starts all there is of it."""
+    """Return whether a shell of ours tries the job again: it can where it starts all there is of it."""
     alone = toolkit(spec, options) in ("custom", "custom-mpi") and options.contract
     return alone and spec.retry.attempts > 1
 
 
 def sent(spec: Spec, options: BatchAiOptions) -> str:
-    """Give the toolkit that Batch AI is told: custom where a shell of ours starts mpirun itself."""
+    """Return the toolkit that Batch AI is told: custom where a shell of ours starts mpirun itself."""
     return "custom" if retried(spec, options) else toolkit(spec, options)
 
 
 def _line(spec: Spec, values: Mapping[str, str], options: BatchAiOptions) -> str:
-    """Give the command line of a toolkit that takes one."""
+    """Return the command line of a toolkit that takes one."""
     line = command_line.line(spec, values, options)
     if not options.contract:
         return line
     if toolkit(spec, options) == "custom":
         line = again(line, spec.retry.attempts) if retried(spec, options) else line
-        return told(line, spec, options)
+        return with_contract(line, spec, options)
     line = told_each(line, spec, options)
     if not retried(spec, options):
         return line
@@ -125,18 +125,18 @@ def _line(spec: Spec, values: Mapping[str, str], options: BatchAiOptions) -> str
 
 
 def processes(spec: Spec, options: BatchAiOptions) -> int:
-    """Give how many processes a toolkit starts that counts them."""
+    """Return how many processes a toolkit starts that counts them."""
     asked = options.toolkit_settings.get("processCount")
     return int(asked) if asked else spec.cluster.nodes.max * spec.processes_per_node
 
 
 def slots(spec: Spec, options: BatchAiOptions) -> int:
-    """Give how many of them there are on each node, but for the last ones."""
+    """Return how many of them there are on each node, but for the last ones."""
     return math.ceil(processes(spec, options) / spec.cluster.nodes.max)
 
 
 def places(spec: Spec, options: BatchAiOptions) -> dict[str, str]:
-    """Give what the contract says of a job's places, as references to Batch AI's own variables.
+    """Return what the contract says of a job's places, as references to Batch AI's own variables.
 
     The service puts them into variables of the user's, too:
     https://github.com/Azure/BatchAI/blob/master/documentation/using-batchai-environment-variables.md
@@ -148,15 +148,15 @@ def places(spec: Spec, options: BatchAiOptions) -> dict[str, str]:
     return {"RUNSPEC_HOSTFILE": "$AZ_BATCHAI_MPI_HOST_FILE", **found}
 
 
-def told(line: str, spec: Spec, options: BatchAiOptions) -> str:
-    """Give *line*, which a shell starts on the first node, with the contract before it."""
+def with_contract(line: str, spec: Spec, options: BatchAiOptions) -> str:
+    """Return *line*, which a shell starts on the first node, with the contract before it."""
     first = '"${AZ_BATCH_HOST_LIST%%,*}"'
     own = f"RUNSPEC_RANK=0 RUNSPEC_HOST={first} RUNSPEC_LEADER={first}"
     return f"export {own}{_exported(spec, options)}; {line}"
 
 
 def told_each(line: str, spec: Spec, options: BatchAiOptions) -> str:
-    """Give a program that tells each process of mpirun the contract, and becomes *line*.
+    """Return a program that tells each process of mpirun the contract, and becomes *line*.
 
     The command line is "executed by mpi runtime" (CustomMpiSettings in the official description), which
     starts programs and no lines. Processes fill one node after the other.

@@ -76,7 +76,7 @@ class Store:
         return self._blobs
 
     @contextlib.contextmanager
-    def _told(self) -> Iterator[None]:
+    def _explain_key(self) -> Iterator[None]:
         """Say by the settings of this provider what to do where the account's key is not taken."""
         try:
             yield
@@ -98,44 +98,44 @@ class Store:
         return self.named and key is not None and not key.startswith("azure-kv:")
 
     def put(self, key: str, content: bytes) -> None:
-        with self._told():
+        with self._explain_key():
             self.blobs.put(key, content)
 
     def read(self, key: str) -> bytes | None:
-        with self._told():
+        with self._explain_key():
             return self.blobs.part(key, 0, None)
 
     def remove(self, key: str) -> None:
-        with self._told():
+        with self._explain_key():
             self.blobs.remove(key)
 
     def there(self, key: str) -> bool:
-        with self._told():
+        with self._explain_key():
             return self.blobs.size(key) is not None
 
     def look(self) -> str:
         """Raise what is wrong with the way to the container; give a name in it, "" where it is empty."""
-        with self._told():
+        with self._explain_key():
             return next((found.key for found in self.blobs.listing(self.options.prefix)), "")
 
     def has(self, prefix: str) -> bool:
-        with self._told():
+        with self._explain_key():
             return self.blobs.size(prefix.rstrip("/") + WHOLE) is not None
 
     def empty(self, prefix: str) -> None:
         """Remove all below *prefix*; that it is whole is no longer said first."""
-        with self._told():
+        with self._explain_key():
             self.blobs.remove(prefix.rstrip("/") + WHOLE)
             self.blobs.empty(prefix)
 
     def folders(self, prefix: str) -> list[str]:
-        with self._told():
+        with self._explain_key():
             return self.blobs.folders(prefix)
 
     def sizes(self, prefix: str) -> dict[str, int]:
-        """Give how many bytes lie below *prefix*, by the first part of what follows it."""
+        """Return how many bytes lie below *prefix*, by the first part of what follows it."""
         found: dict[str, int] = {}
-        with self._told():
+        with self._explain_key():
             for one in self.blobs.listing(prefix):
                 name = one.key.removeprefix(prefix).partition("/")[0].removesuffix(WHOLE)
                 found[name] = found.get(name, 0) + one.size
@@ -144,7 +144,7 @@ class Store:
     def put_folder(self, prefix: str, bundle: Bundle, progress: Progress) -> None:
         """Put each file of *bundle* below *prefix*, and at the end say that all are there."""
         whole = sum(file.bytes for file in bundle.files)
-        with self._told(), translated(f"upload {prefix}"):
+        with self._explain_key(), translated(f"upload {prefix}"):
             self._put(prefix, bundle, progress, whole)
             self.blobs.put(prefix.rstrip("/") + WHOLE, b"")
         progress(whole, whole)

@@ -16,7 +16,7 @@ STORE, LOGS = "runspec-store", "runspec-logs"  # where the profile's container a
 
 
 def credential(name: str, options: BatchAiOptions, plain: str, vault: str) -> dict[str, Any]:
-    """Give the secret *name* for the field *plain*, or for *vault* where a key vault has it.
+    """Return the secret *name* for the field *plain*, or for *vault* where a key vault has it.
 
     A source of a key vault is `azure-kv:RESOURCE_ID_OF_THE_VAULT#SECRET_URL`.
     """
@@ -28,7 +28,7 @@ def credential(name: str, options: BatchAiOptions, plain: str, vault: str) -> di
 
 
 def own_volumes(options: BatchAiOptions) -> dict[str, Volume]:
-    """Give the volumes of the profile itself."""
+    """Return the volumes of the profile itself."""
     found: dict[str, Volume] = {}
     if options.file_share:
         found[LOGS] = Volume(share=options.file_share)
@@ -38,7 +38,7 @@ def own_volumes(options: BatchAiOptions) -> dict[str, Volume]:
 
 
 def used(spec: Spec, options: BatchAiOptions) -> dict[str, Volume]:
-    """Give the volumes that the job of *spec* needs mounted for itself, by name."""
+    """Return the volumes that the job of *spec* needs mounted for itself, by name."""
     shared = {m.place.partition("/")[0] for m in spec.mounts if m.scheme == "shared"}
     own = {LOGS} if options.logs is None else set()
     stored = any(m.scheme != "shared" and not _own(m.name, options.inputs) for m in spec.mounts)
@@ -53,7 +53,7 @@ def used(spec: Spec, options: BatchAiOptions) -> dict[str, Volume]:
 
 
 def _spoken_of(where: str, options: BatchAiOptions) -> bool:
-    """Say whether a path of the options lies on the volume that is mounted at *where*."""
+    """Return whether a path of the options lies on the volume that is mounted at *where*."""
     paths = [place.path for place in (*options.inputs.values(), *options.results.values())]
     known = [path for path in (*paths, options.logs) if path]
     return any(f"{path}/".startswith(f"{where}/") for path in known) or (
@@ -70,7 +70,7 @@ def cluster_volumes(options: BatchAiOptions) -> dict[str, Volume]:
 
 
 def mounted(volumes: Mapping[str, Volume], options: BatchAiOptions) -> dict[str, Any]:
-    """Give `mountVolumes` for *volumes*; empty for none."""
+    """Return `mountVolumes` for *volumes*; empty for none."""
     found: dict[str, list[dict[str, Any]]] = {}
     for name, volume in volumes.items():
         kind, one = _reference(volume, options)
@@ -99,12 +99,12 @@ def _reference(volume: Volume, options: BatchAiOptions) -> tuple[str, dict[str, 
 
 
 def root(name: str, volume: Volume) -> str:
-    """Give where *volume*, which is called *name*, is in the job."""
+    """Return where *volume*, which is called *name*, is in the job."""
     return f"{ROOTS[volume.level]}/{volume.at or name}"
 
 
 def folder(source: Source, options: BatchAiOptions) -> str:
-    """Give where the files of a folder lie in the container: each is a blob of its own below it."""
+    """Return where the files of a folder lie in the container: each is a blob of its own below it."""
     return f"{options.prefix}/files/{source.digest.removeprefix('sha256:')}"
 
 
@@ -134,12 +134,12 @@ def _input(mount: Mount, facts: Facts) -> str:
 
 
 def kept(run: str, options: BatchAiOptions) -> str:
-    """Give the prefix of all that *run* writes into the container."""
+    """Return the prefix of all that *run* writes into the container."""
     return f"{options.prefix}/runs/{run}"
 
 
 def state(run: str, options: BatchAiOptions) -> str:
-    """Give the blob that keeps the state of *run* for other machines."""
+    """Return the blob that keeps the state of *run* for other machines."""
     return f"{kept(run, options)}/{STATE}"
 
 
@@ -158,11 +158,11 @@ def _output(output: Output, run: str, options: BatchAiOptions) -> dict[str, str]
 
 
 def keeps_in_store(spec: Spec, options: BatchAiOptions) -> bool:
-    """Say whether the job writes into the profile's container."""
+    """Return whether the job writes into the profile's container."""
     return any(not _own(output.name, options.results) for output in spec.outputs)
 
 
 def keys(volumes: Iterable[Volume], options: BatchAiOptions) -> list[str]:
-    """Give the names of the account keys that *volumes* need."""
+    """Return the names of the account keys that *volumes* need."""
     needed = [v.key or options.storage_key for v in volumes if v.share or v.container]
     return list(dict.fromkeys(needed))

@@ -29,7 +29,7 @@ RESERVED_TAGS = ("aws:", "parallelcluster:", "runspec:")
 
 
 def problems(spec: Spec, facts: Facts) -> Iterator[Problem]:
-    """Give all problems; those of the cluster's settings only where they are known."""
+    """Yield all problems; those of the cluster's settings only where they are known."""
     options: ParallelClusterOptions = facts.options
     if facts.complete and not options.manage and not (options.cluster or options.host):
         what = "manage: false, and nobody says which cluster is there"

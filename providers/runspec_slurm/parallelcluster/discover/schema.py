@@ -33,7 +33,7 @@ def problems(schema: Any, configuration: Any) -> list[list[str]]:
 
 
 def flat(messages: Any, path: str = "") -> Iterator[tuple[str, str]]:
-    """Give each message with its path.
+    """Yield each message with its path.
 
     >>> list(flat({"Image": {"Os": ["Must be one of: a."]}, "Queues": {0: {"Name": ["Missing."]}}}))
     [('Image.Os', 'Must be one of: a.'), ('Queues[0].Name', 'Missing.')]

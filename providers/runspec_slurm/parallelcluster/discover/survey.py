@@ -22,7 +22,7 @@ LONGEST_S = 120.0
 
 
 def survey(spec: Spec, options: ParallelClusterOptions) -> dict[str, Any]:
-    """Give `{"schema": {"version", "problems"}}`, or nothing where nobody can be asked."""
+    """Return `{"schema": {"version", "problems"}}`, or nothing where nobody can be asked."""
     if not options.manage:
         return {}
     try:
@@ -45,7 +45,7 @@ def survey(spec: Spec, options: ParallelClusterOptions) -> dict[str, Any]:
 
 
 def ask(interpreter: Path, configurations: Sequence[Mapping[str, Any]]) -> dict[str, Any] | None:
-    """Give what the library says of *configurations*: its version, and the problems of each."""
+    """Return what the library says of *configurations*: its version, and the problems of each."""
     try:
         done = subprocess.run(
             [str(interpreter), "-I", str(SCRIPT)],
@@ -63,13 +63,13 @@ def ask(interpreter: Path, configurations: Sequence[Mapping[str, Any]]) -> dict[
 
 
 def _kept(interpreter: Path, configuration: Mapping[str, Any]) -> Path:
-    """Give where an answer is kept: asking takes over a second, and equal questions have equal answers."""
+    """Return where an answer is kept: asking takes over a second, and equal questions have equal answers."""
     asked = digest([str(interpreter), _changed(interpreter), configuration])
     return state_folder() / "parallelcluster" / "schema" / f"{asked[:32]}.json"
 
 
 def _changed(interpreter: Path) -> float:
-    """Give when packages were last put beside *interpreter*: another version may answer otherwise."""
+    """Return when packages were last put beside *interpreter*: another version may answer otherwise."""
     times = [p.stat().st_mtime for p in interpreter.parent.parent.glob("lib/python*/site-packages")]
     return max(times, default=0.0)
 

@@ -19,14 +19,14 @@ POLICY = ["NEW", "CHANGED", "DELETED"]
 
 
 def name(spec: Spec, options: ParallelClusterOptions) -> str:
-    """Give the cluster's name: the profile's, or one that says what the cluster is; of a host alone, the host."""
+    """Return the cluster's name: the profile's, or one that says what the cluster is; of a host alone, the host."""
     if not options.manage and options.host:
         return options.cluster or options.host
     return options.cluster or f"runspec-{digest(_plain(spec, options))[:12]}"
 
 
 def configuration(spec: Spec, options: ParallelClusterOptions) -> dict[str, Any]:
-    """Give the whole configuration; its tag tells whether a cluster is what this says."""
+    """Return the whole configuration; its tag tells whether a cluster is what this says."""
     found = _plain(spec, options)
     tags = {**options.tags, TAG: digest(found)}
     return {**found, "Tags": [{"Key": key, "Value": value} for key, value in tags.items()]}
@@ -55,7 +55,7 @@ def _plain(spec: Spec, options: ParallelClusterOptions) -> dict[str, Any]:
 
 
 def _given(**values: Any) -> dict[str, Any]:
-    """Give those of *values* that are given: the library's own defaults are not repeated."""
+    """Return those of *values* that are given: the library's own defaults are not repeated."""
     return {key: value for key, value in values.items() if value not in (None, (), {}, [])}
 
 
@@ -117,7 +117,7 @@ def _queue(name: str, queue: Queue, options: ParallelClusterOptions) -> dict[str
 
 
 def placement(queue: Queue) -> dict[str, Any]:
-    """Give the placement group; with EFA the library wants a word on it in any case."""
+    """Return the placement group; with EFA the library wants a word on it in any case."""
     if queue.placement_group:
         return {"Enabled": True, "Name": queue.placement_group}
     if queue.placement or queue.efa:
@@ -140,7 +140,7 @@ def _machines(queue: Queue) -> dict[str, Any]:
 
 
 def resource(queue: Queue) -> str:
-    """Give the name of the machines in their queue: another first type is another name.
+    """Return the name of the machines in their queue: another first type is another name.
 
     So a new type is added, which a running fleet allows, and not changed, which it does not.
 

@@ -29,7 +29,7 @@ def needs(spec: Spec) -> Needs:
 
 
 def queues(spec: Spec, options: ParallelClusterOptions) -> dict[str, Queue]:
-    """Give the queues of the cluster: the profile's, or such as the spec needs."""
+    """Return the queues of the cluster: the profile's, or such as the spec needs."""
     if options.queues:
         return {
             name: queue
@@ -62,7 +62,7 @@ def _own(spec: Spec, options: ParallelClusterOptions, queue: Queue) -> Queue:
 
 
 def types(spec: Spec, queue: Queue) -> tuple[str, ...]:
-    """Give the machines of *queue* that fit *spec*: the smallest, and of spot machines some like it.
+    """Return the machines of *queue* that fit *spec*: the smallest, and of spot machines some like it.
 
     What is in one queue must be alike in vCPUs and GPUs.
     https://docs.aws.amazon.com/parallelcluster/latest/ug/slurm-multiple-instance-allocation-v3.html
@@ -79,13 +79,13 @@ def _kind(instance: Instance) -> tuple[int, int, str, bool]:
 
 
 def fits(spec: Spec, queue: Queue) -> bool:
-    """Say whether every machine of *queue* holds a node of *spec*; a type that the table lacks does."""
+    """Return whether every machine of *queue* holds a node of *spec*; a type that the table lacks does."""
     known = [KNOWN[name] for name in queue.instance_types if name in KNOWN]
     return all(holds(instance, *needs(spec)) for instance in known)
 
 
 def of_job(spec: Spec, options: ParallelClusterOptions) -> tuple[str, ...]:
-    """Give the queues that the job is sent to, the first one first; none where none fits."""
+    """Return the queues that the job is sent to, the first one first; none where none fits."""
     there = queues(spec, options)
     if options.queue:
         return (options.queue,) if options.queue in there else ()

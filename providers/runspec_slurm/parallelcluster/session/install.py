@@ -28,7 +28,7 @@ Told = Callable[[str], None]
 
 
 def found(options: ParallelClusterOptions) -> Path | None:
-    """Give the program: the profile's, the one on PATH, or our own; None where there is none yet.
+    """Return the program: the profile's, the one on PATH, or our own; None where there is none yet.
 
     Raises Unavailable when the profile names one that is not there.
     """
@@ -49,12 +49,12 @@ def own_folder() -> Path:
 
 
 def complete(folder: Path) -> bool:
-    """Say whether *folder* was filled to its end, and its interpreter is still there."""
+    """Return whether *folder* was filled to its end, and its interpreter is still there."""
     return (folder / MARK).exists() and (folder / "bin" / "python").exists()
 
 
 def program(options: ParallelClusterOptions, told: Told) -> Path:
-    """Give the program, installed first where it is nowhere. Raises Unavailable."""
+    """Return the program, installed first where it is nowhere. Raises Unavailable."""
     there = found(options)
     if there is None:
         install(own_folder(), told)
@@ -66,7 +66,7 @@ def program(options: ParallelClusterOptions, told: Told) -> Path:
 
 
 def python(pcluster: Path) -> Path | None:
-    """Give the interpreter that *pcluster* runs in: beside it, or named in its first lines."""
+    """Return the interpreter that *pcluster* runs in: beside it, or named in its first lines."""
     beside = pcluster.resolve().parent / "python"
     if beside.exists():
         return beside

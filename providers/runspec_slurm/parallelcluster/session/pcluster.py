@@ -73,7 +73,7 @@ class Cli:
         *words: str,
         configuration: Mapping[str, Any] | None = None,
     ) -> dict[str, Any]:
-        """Give the answer of one call.
+        """Return the answer of one call.
 
         Raises NotThere, StopFirst, RemoteError for what was refused, and NoAnswer where a change may have been
         made; for what only looks, Unavailable.
@@ -104,7 +104,7 @@ class Cli:
 
 @contextlib.contextmanager
 def _file(configuration: Mapping[str, Any] | None) -> Iterator[str | None]:
-    """Give a file that holds *configuration*, in a folder of ours alone; JSON is YAML."""
+    """Yield a file that holds *configuration*, in a folder of ours alone; JSON is YAML."""
     if configuration is None:
         yield None
         return
@@ -152,7 +152,7 @@ def _end(process: subprocess.Popen[str]) -> None:
 
 
 def _json(out: str) -> dict[str, Any] | None:
-    """Give the JSON object in *out*: warnings of Python or Node.js may stand before it."""
+    """Return the JSON object in *out*: warnings of Python or Node.js may stand before it."""
     for start in (match.start() for match in re.finditer(r"^\{", out, re.MULTILINE)):
         with contextlib.suppress(ValueError):
             found, _ = json.JSONDecoder().raw_decode(out[start:])
@@ -162,7 +162,7 @@ def _json(out: str) -> dict[str, Any] | None:
 
 
 def failure(operation: str, answer: Mapping[str, Any] | None, out: str) -> RunspecError:
-    """Give the error for what `pcluster` said instead of an answer."""
+    """Return the error for what `pcluster` said instead of an answer."""
     last = next((line for line in reversed(out.splitlines()) if line.strip()), "no reason")
     said = str((answer or {}).get("message") or last.strip())
     what = f"pcluster {operation}: {said}"
@@ -186,7 +186,7 @@ def failure(operation: str, answer: Mapping[str, Any] | None, out: str) -> Runsp
 
 
 def _wrong(answer: Mapping[str, Any]) -> str:
-    """Give what validators said of a configuration, or what an update would change and may not."""
+    """Return what validators said of a configuration, or what an update would change and may not."""
     found = [
         f"{one.get('type', 'schema')}: {one.get('message', '')}"
         for one in answer.get("configurationValidationErrors") or ()

@@ -314,8 +314,8 @@ def test_a_zipapp_that_cannot_be_written_is_told_with_what_to_do(
 
     assert done.returncode == 1
     assert done.stderr == (
-        f"runspec: cannot get what runs the job: {tmp_path}: File too large; "
-        "TMPDIR can name another folder\n"
+        f"runspec: cannot fetch the agent: {tmp_path}: File too large; "
+        "set TMPDIR to another folder\n"
     )
     assert list(tmp_path.iterdir()) == []
 
@@ -330,8 +330,8 @@ def zipped(script: str) -> bytes:
 @pytest.mark.parametrize(
     ("content", "text"),
     [
-        (ZIPAPP + b"x", "what came is not what was put there"),
-        (None, "the store answers 404"),
+        (ZIPAPP + b"x", "its SHA-256 differs from that of the file that was uploaded"),
+        (None, "the store answered with status 404"),
     ],
 )
 def test_the_text_refuses_what_is_not_the_zipapp(
@@ -344,7 +344,7 @@ def test_the_text_refuses_what_is_not_the_zipapp(
     done = booted("true", RUNSPEC_INSIDE_SHA256=DIGEST)
 
     assert (done.returncode, done.stdout) == (1, "")
-    assert done.stderr == f"runspec: cannot get what runs the job: {text}\n"
+    assert done.stderr == f"runspec: cannot fetch the agent: {text}\n"
 
 
 def test_a_store_that_is_not_there_is_a_reason_to_try_again(
@@ -358,7 +358,9 @@ def test_a_store_that_is_not_there_is_a_reason_to_try_again(
         boot.main()
 
     assert end.value.code == boot.LOST
-    assert capsys.readouterr().err.startswith("runspec: cannot get what runs the job: the store")
+    assert capsys.readouterr().err.startswith(
+        "runspec: cannot fetch the agent: cannot reach the store"
+    )
 
 
 def test_a_folder_that_another_boot_takes_for_one_that_was_left_is_made_anew(

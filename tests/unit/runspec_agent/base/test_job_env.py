@@ -28,7 +28,10 @@ def test_a_job_on_one_node_needs_no_words_at_all() -> None:
         ({"RUNSPEC_GRACE_S": "nan"}, "RUNSPEC_GRACE_S: nan is less than 0.0"),
         ({"RUNSPEC_LAUNCH": "slurm"}, "RUNSPEC_LAUNCH: 'slurm' is not one of none, mpi, torchrun"),
         ({"RUNSPEC_HOST": "a b"}, "RUNSPEC_HOST: 'a b' has white space in it"),
-        ({"RUNSPEC_NODES": "2", "RUNSPEC_LAUNCH": "mpi"}, "RUNSPEC_MEET, a directory"),
+        (
+            {"RUNSPEC_NODES": "2", "RUNSPEC_LAUNCH": "mpi"},
+            "a job of several nodes needs RUNSPEC_MEET",
+        ),
     ],
 )
 def test_a_word_that_is_wrong_is_named(env: dict[str, str], said: str) -> None:

@@ -130,7 +130,7 @@ def test_it_says_who_came_and_what_became_of_the_others(
 ) -> None:
     mine = account(store, tmp_path / "a")
     told = f"{AT}nodes/00003-3333,1,10.0.0.3,leaving"
-    store.put(told, b"the machine is to be taken away at 12:00")
+    store.put(told, b"the machine will be reclaimed at 12:00")
     went = ((NODES[3], LEFT), (NODES[4], SILENT), (NODES[5], LATE))
 
     begin(mine, 7, "10.0.0.3 is leaving", nodes=3, stayed=2, went=went)
@@ -139,7 +139,7 @@ def test_it_says_who_came_and_what_became_of_the_others(
     record = found(store, 7)
     assert (record["before"], record["nodes"]) == (5, 3)
     assert record["came"] == [{"node": 2, "host": "10.0.0.2"}]
-    why = "the machine is to be taken away at 12:00"
+    why = "the machine will be reclaimed at 12:00"
     assert record["left"] == [{"node": 3, "host": "10.0.0.3", "why": why}]
     assert [(who["node"], who["why"]) for who in record["lost"]] == [
         (4, "it was silent"),

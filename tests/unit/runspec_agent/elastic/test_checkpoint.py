@@ -209,7 +209,7 @@ def test_nothing_is_fetched_again_that_is_there(
 def test_what_was_kept_and_is_gone_is_said(
     store: FolderBucket, tmp_path: Path, fence: Fence
 ) -> None:
-    with pytest.raises(Failure, match="1-1 is gone"):
+    with pytest.raises(Failure, match="1-1 does not exist any more"):
         Node(store, tmp_path / "a", fence).kept.restore("1-1")
 
 

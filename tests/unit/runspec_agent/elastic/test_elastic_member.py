@@ -109,7 +109,7 @@ def test_a_member_comes_and_the_leader_goes(make: Make) -> None:
 
     eventually(lambda: together([second]))
     assert second.view().leader == "1"
-    assert (second.view().why, first.error) == ("h0 is gone", None)
+    assert (second.view().why, first.error) == ("h0 is lost", None)
 
 
 def test_a_store_that_is_silent_stops_the_program_and_no_more(make: Make, way: Way) -> None:

@@ -78,11 +78,11 @@ def test_nothing_happens_where_nothing_has_changed() -> None:
 @pytest.mark.parametrize(
     "found, why",
     [
-        (sight(A, B, silent={"b": 3.1}), "host-b is gone"),
-        (sight(A), "host-b is gone"),
-        (sight(A, B, going={"b": GONE}), "host-b is gone"),
+        (sight(A, B, silent={"b": 3.1}), "host-b is lost"),
+        (sight(A), "host-b is lost"),
+        (sight(A, B, going={"b": GONE}), "host-b is lost"),
         (sight(A, B, going={"b": LEAVING}), "host-b is leaving"),
-        (sight(A, B, words={"b": AGAIN}), "host-b begins again"),
+        (sight(A, B, words={"b": AGAIN}), "host-b restarts"),
     ],
     ids=["silent", "never seen", "gone", "leaving", "again"],
 )
@@ -173,7 +173,7 @@ def test_a_failure_counts_when_all_others_live() -> None:
     assert (first.generation, first.phase, first.failures) == (4, FORMING, 1)
 
     last = decided(RUNS._replace(failures=1), found)
-    assert (last.phase, last.code, last.why) == (DONE, 7, "the program of host-b ended with 7")
+    assert (last.phase, last.code, last.why) == (DONE, 7, "the program of host-b exited with 7")
 
 
 def test_a_failure_is_put_off_until_they_do() -> None:
@@ -184,7 +184,7 @@ def test_a_failure_where_another_has_gone_does_not_count() -> None:
     """A program fails where the one it talks to has gone."""
     new = decided(RUNS, sight(A, B, words={"b": word_of(1)}, silent={"a": 3.1}))
 
-    assert (new.phase, new.failures, new.why) == (FORMING, 0, "host-a is gone")
+    assert (new.phase, new.failures, new.why) == (FORMING, 0, "host-a is lost")
 
 
 def test_where_all_fail_one_failure_counts() -> None:
@@ -211,7 +211,7 @@ def test_a_program_that_asks_for_the_next_generation_gets_it_and_is_counted() ->
     """Not so a node that stopped it because the store was silent."""
     new = decided(RUNS, sight(A, B, words={"b": word_of(143)}))
 
-    why = "the program of host-b ended with 143"
+    why = "the program of host-b exited with 143"
     assert (new.generation, new.phase, new.idle, new.why) == (4, FORMING, 1, why)
     assert decided(RUNS, sight(A, B, words={"b": AGAIN})).idle == 0
 
@@ -222,7 +222,7 @@ def test_a_program_that_ended_since_another_node_goes_is_not_counted() -> None:
     assert (new.why, new.idle) == ("host-b is leaving", 0)
 
 
-IDLES = FORMS._replace(idle=IDLE, why="the program of host-b ended with 143")
+IDLES = FORMS._replace(idle=IDLE, why="the program of host-b exited with 143")
 
 
 def test_a_program_that_asks_for_ever_and_gets_no_further_ends_the_job() -> None:
@@ -233,7 +233,7 @@ def test_a_program_that_asks_for_ever_and_gets_no_further_ends_the_job() -> None
     new = decided(IDLES, sight(A, B, ready="ab", since=0.1))
 
     assert (new.phase, new.code) == (DONE, 1)
-    assert new.why.startswith("the program of host-b ended with 143: 10 times in a row")
+    assert new.why.startswith("the program of host-b exited with 143: 10 times in a row")
 
 
 def test_it_waits_until_it_is_known_whether_it_has_got_on() -> None:
@@ -291,7 +291,7 @@ def test_it_waits_for_who_leaves_and_goes_on_without_it() -> None:
 
 
 def test_who_stays_keeps_its_place_and_who_comes_is_last() -> None:
-    """Rank 0 moves when it is gone, and not before."""
+    """Rank 0 moves when it does not exist any more, and not before."""
     forms = FORMS._replace(members=(D, C, B))
 
     new = decided(forms, sight(A, B, C, D, E, ready="abde", silent={"c": 5.0}), most=4)
@@ -362,7 +362,7 @@ def test_a_state_tells_of_the_last_changes_only() -> None:
     new = decided(state, sight(A))
 
     assert len(new.changes) == CHANGES
-    assert new.changes[-1].why == "host-b is gone"
+    assert new.changes[-1].why == "host-b is lost"
 
 
 def test_a_node_stops_before_the_others_think_it_gone() -> None:

@@ -147,7 +147,7 @@ def test_a_failure_is_tried_again_until_its_tries_are_used_up(
     """The last one tells the code."""
     assert [one(n, attempts=3)._judge(4) for n in (1, 2, 3)] == [AGAIN, AGAIN, 4]
 
-    assert "runspec: failed with 4; this was try 2 of 3\n" in capsys.readouterr().err
+    assert "runspec: failed with 4; this was attempt 2 of 3\n" in capsys.readouterr().err
 
 
 def test_only_failures_are_counted(one: Any) -> None:
@@ -541,7 +541,7 @@ def test_a_notice_ends_the_program_saves_and_is_no_failure(
 
     found = noticed(service, machine, script)
 
-    said = "runspec: the machine is to be taken away at 2026-11-21T20:22:00Z: the program is told to end\n"
+    said = "runspec: the machine will be reclaimed at 2026-11-21T20:22:00Z: the program is told to end\n"
     assert found == (STOPPED, "", said)
     assert service.output("f") == b"last\n"
     assert list(bucket.listing("runs/r/failures/")) == []
@@ -628,9 +628,9 @@ def test_a_node_that_cannot_be_made_ready_ends_the_one_that_waits_for_it(
 
     code, _, err = service.runs("true", record=record, at="file/x", BATCH_INDEX="1")
 
-    assert (code, "the job cannot be made ready" in err) == (2, True)
+    assert (code, "the job cannot be prepared" in err) == (2, True)
     _, err = first.communicate(timeout=60)
-    assert (first.returncode, err) == (2, "runspec: a node failed before all had come\n")
+    assert (first.returncode, err) == (2, "runspec: a node failed before all had joined\n")
 
 
 @pytest.mark.parametrize("timeout_s,code", [(1, 124), (3600, AGAIN)])
@@ -655,11 +655,11 @@ def test_a_node_on_its_last_try_or_at_its_timeout_lets_the_others_know(
 
 def test_a_node_has_nothing_to_do_where_all_is_over(service: Service, bucket: Bucket) -> None:
     """Its machine was taken away between its end and its leaving."""
-    bucket.put("runs/r/rounds/0/1/verdict", b'[0, "all have ended"]')
+    bucket.put("runs/r/rounds/0/1/verdict", b'[0, "all nodes have succeeded"]')
 
     found = service.runs("echo", "twice", record=NODES, BATCH_INDEX="1", BATCH_TRY="2")
 
-    assert found == (0, "", "runspec: all have ended: there is nothing left to do\n")
+    assert found == (0, "", "runspec: all nodes have succeeded: this node has nothing to do\n")
 
 
 # The claim
@@ -703,7 +703,7 @@ def test_a_folder_that_cannot_be_made_is_one_clear_line(service: Service, tmp_pa
     code, _, err = service.runs("true", record={"outputs": [MODEL]})
 
     assert code == 2
-    assert err.startswith("runspec: the job cannot be made ready: ") and err.count("\n") == 1
+    assert err.startswith("runspec: the job cannot be prepared: ") and err.count("\n") == 1
 
 
 def test_an_input_that_is_not_there_is_one_clear_line(service: Service) -> None:
@@ -712,7 +712,7 @@ def test_an_input_that_is_not_there_is_one_clear_line(service: Service) -> None:
 
     found = service.runs("true", record={"mounts": [mount]})
 
-    assert found == (2, "", "runspec: there is nothing at store/data/\n")
+    assert found == (2, "", "runspec: the store has no object at store/data/\n")
 
 
 def test_a_grace_that_is_no_number_is_one_clear_line(service: Service) -> None:
@@ -850,7 +850,7 @@ def test_no_node_of_a_smoke_test_begins_when_one_is_not_reached(
     way, rule, last = first[2].splitlines()
     assert way.startswith("runspec: node 0 (127.0.0.1) -> node 1 (no..name) port ")
     assert way.endswith(": its name is not known there")
-    assert (rule, last) == ("runspec: look at: the wall", told)
+    assert (rule, last) == ("runspec: check: the wall", told)
     assert second[2].splitlines() == [told]
 
 

@@ -16,7 +16,7 @@ import pytest
 
 from runspec_agent.retry.failure_count import AGAIN
 from runspec_agent.store.base import Bucket
-from runspec_emulators.azure.blob import Blobs
+from runspec_emulators.azure_services.blob import Blobs
 from runspec_jobs.provider.payload import zipapp_bytes
 from tests.support.agent.breakable_stores import Way
 from tests.support.agent.process_nodes import fake_mpirun as fake_mpirun
@@ -164,8 +164,8 @@ def test_tries_are_numbered_and_counted(service: Service) -> None:
     codes = [service.runs() for _ in range(3)]
 
     assert codes == [AGAIN, AGAIN, 4]
-    assert service.kept(number=1) == "try 1\nrunspec: failed with 4; this was try 1 of 3\n"
-    assert service.kept(number=2) == "try 2\nrunspec: failed with 4; this was try 2 of 3\n"
+    assert service.kept(number=1) == "try 1\nrunspec: failed with 4; this was attempt 1 of 3\n"
+    assert service.kept(number=2) == "try 2\nrunspec: failed with 4; this was attempt 2 of 3\n"
     assert service.kept(number=3) == "try 3\n"
 
 
@@ -188,7 +188,7 @@ def test_an_ended_signature_is_one_clear_line(service: Service, blobs: Blobs) ->
 
     code = service.runs(RUNSPEC_SAS=blobs.sas("inside", lasts_s=-60))
 
-    why = "runspec: the store does not take the signature of this run (RUNSPEC_SAS): it ended at "
+    why = "runspec: the store rejects the signature of this run (RUNSPEC_SAS): it expired at "
     assert (code, service.said()[: len(why)], service.said().count("\n")) == (77, why, 1)
     assert "sig=" not in service.said()
 

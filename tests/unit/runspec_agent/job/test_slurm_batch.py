@@ -209,7 +209,7 @@ def test_secrets_come_from_a_file_and_are_in_no_note(slurm: Slurm) -> None:
 def test_secrets_that_are_gone_are_one_clear_line(slurm: Slurm) -> None:
     found = slurm.runs("true", RUNSPEC_SECRETS="runs/r/secrets")
 
-    assert found == (2, "runspec: the secrets of the run are not in its store any more\n")
+    assert found == (2, "runspec: the secrets of this run have been deleted from its store\n")
 
 
 # The claim
@@ -294,7 +294,7 @@ def test_a_node_that_fails_ends_the_others(slurm: Slurm) -> None:
 
     code, said = slurm.runs(*sh(script), record=NODES)
 
-    why = "node 0 has ended with 6: the others are told to end"
+    why = "node 0 has exited with 6: the other nodes are told to end"
     assert (code, said, slurm.note()["why"]) == (6, f"runspec: {why}\n", why)
     assert (slurm.note("1")["code"], slurm.asked()) == (STOPPED, "")
 
@@ -317,7 +317,7 @@ def test_a_failure_that_is_to_be_tried_again_is_queued_again(slurm: Slurm) -> No
 
     assert (code, slurm.asked()) == (LOST, "scontrol requeue 7\n")
     assert (slurm.note()["code"], slurm.note()["again"]) == (LOST, True)
-    assert said == "runspec: failed with 4; this was try 1 of 2\n"
+    assert said == "runspec: failed with 4; this was attempt 1 of 2\n"
     assert slurm.runs(*script, record={"attempts": 2}, RUNSPEC_ATTEMPT="2") == (0, "")
     assert (slurm.note(attempt=2)["code"], slurm.note(attempt=2)["again"]) == (0, False)
 
@@ -339,7 +339,7 @@ def test_what_has_succeeded_is_not_run_again(slurm: Slurm) -> None:
 
     assert (code, said) == (
         0,
-        "runspec: an earlier try has succeeded: there is nothing left to do\n",
+        "runspec: an earlier try has succeeded: this node has nothing to do\n",
     )
     assert slurm.note(attempt=2)["code"] == 0
 
@@ -392,7 +392,7 @@ def test_a_job_that_has_lost_its_nodes_too_often_does_not_begin_again(slurm: Slu
 
     code, said = slurm.runs("true", record=record, RUNSPEC_ATTEMPT="4")
 
-    why = "2 tries have lost their nodes, and retry.spot_attempts is 2"
+    why = "2 attempts were preempted, and retry.spot_attempts is 2"
     assert (code, said) == (LOST, f"runspec: {why}\n")
     assert (slurm.note(attempt=4)["why"], slurm.note(attempt=4)["again"]) == (why, False)
     assert slurm.asked() == ""

@@ -122,7 +122,7 @@ def test_nodes_do_not_wait_for_one_that_cannot_come(make: Make, tmp_path: Path) 
 
     assert nodes.codes() == [2, 2]
     assert "'mpirun of nobody'" in nodes.said(0)
-    assert "node 0 ended with code 2" in nodes.said(1)
+    assert "node 0 exited with code 2" in nodes.said(1)
 
 
 def test_two_nodes_of_one_name_are_an_error(make: Make) -> None:
@@ -141,7 +141,7 @@ def test_two_nodes_of_one_name_are_an_error(make: Make) -> None:
 
     nodes.processes[0].wait(60)
     assert nodes.processes[0].returncode == 2
-    assert "nodes 0 and 1 are both called 'node-0'" in nodes.said(0)
+    assert "nodes 0 and 1 have the same name 'node-0'" in nodes.said(0)
     assert home.exists()
 
 

@@ -84,7 +84,7 @@ def test_all_nodes_end_where_two_cannot_and_the_first_says_which(
     assert first.startswith("runspec: node 0 (127.0.0.1) -> node 1 (127.0.0.2) port ")
     assert second.startswith("runspec: node 2 (127.0.0.3) -> node 1 (127.0.0.2) port ")
     assert first.endswith(": refused")
-    assert rule == "runspec: look at: the wall"
+    assert rule == "runspec: check: the wall"
 
 
 def test_an_address_that_is_not_its_own_is_no_reason_for_a_node_to_be_silent(

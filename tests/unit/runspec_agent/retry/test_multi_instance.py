@@ -106,7 +106,7 @@ def test_a_node_whose_place_is_taken_leaves(make: Make, signals: Signals) -> Non
     old.announce()
     new.announce()
 
-    with pytest.raises(Failure, match="another try has begun") as found:
+    with pytest.raises(Failure, match="another attempt has begun") as found:
         old.number(signals)
 
     assert found.value.code == STOPPED

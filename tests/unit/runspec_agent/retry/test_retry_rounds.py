@@ -84,7 +84,7 @@ def test_a_round_is_over_when_all_have_ended(join: Join, signals: Signals) -> No
 
     first.join(20)
     assert codes == [0, 0]
-    assert join(1, 2).verdict == RoundOutcome(0, "all have ended")
+    assert join(1, 2).verdict == RoundOutcome(0, "all nodes have succeeded")
 
 
 def test_a_node_that_goes_takes_the_others_into_the_next_round(
@@ -107,7 +107,7 @@ def test_a_node_that_was_lost_says_so_when_it_comes_again(join: Join) -> None:
     again = join(1, 2)
 
     until(lambda: first.verdict)
-    assert first.verdict == RoundOutcome(AGAIN, "node 1 has lost its machine")
+    assert first.verdict == RoundOutcome(AGAIN, "the machine of node 1 was reclaimed")
     assert (again.number, join(0, 2).number) == (2, 2)
     assert join(0, 3).number == 3
 
@@ -127,7 +127,7 @@ def test_a_failure_for_good_ends_all_and_later_ones_do_not_begin(
     codes = both(lambda rank: nodes[rank].end((0, 6)[rank], signals))
 
     assert codes == [6, 6]
-    assert join(0, 2).verdict == RoundOutcome(6, "node 1 ended with 6")
+    assert join(0, 2).verdict == RoundOutcome(6, "node 1 exited with 6")
 
 
 def test_what_was_decided_first_stands(join: Join, signals: Signals) -> None:
@@ -143,9 +143,9 @@ def test_nobody_waits_for_a_node_that_has_no_tries_left(join: Join, signals: Sig
     """Services count the tries of each node by itself: one may have lost machines before it came here."""
     nodes = [join(0), join(1, 10, last=True)]
     silence(nodes[1])  # with its machine: it says nothing
-    nodes[0].decide(AGAIN, "node 1 is not to be heard from")
+    nodes[0].decide(AGAIN, "node 1 has sent no heartbeat")
 
-    assert join(0, 2).verdict == RoundOutcome(1, "node 1 has no tries left")
+    assert join(0, 2).verdict == RoundOutcome(1, "node 1 has no attempts left")
 
 
 def test_a_last_try_that_goes_well_is_like_any_other(join: Join, signals: Signals) -> None:
@@ -200,7 +200,7 @@ def test_a_failure_is_not_a_nodes_own_where_another_has_gone(
 
     found = nodes[0].blame(signals)
 
-    assert found == RoundOutcome(AGAIN, "node 1 is not to be heard from")
+    assert found == RoundOutcome(AGAIN, "node 1 has sent no heartbeat")
 
 
 def test_a_failure_is_not_a_nodes_own_where_another_had_told_of_its_end(

@@ -13,8 +13,8 @@ from runspec_agent.base import boot
 from runspec_agent.base.job_env import Failure
 from runspec_agent.secrets import key_vault
 from runspec_agent.store.managed_identity import REFUSED
-from runspec_emulators.azure.identity import Identity
-from runspec_emulators.azure.vault import Vault
+from runspec_emulators.azure_services.identity import Identity
+from runspec_emulators.azure_services.vault import Vault
 from tests.support import certificates
 
 OURS, OTHER = "/subscriptions/s/ours", "/subscriptions/s/other"

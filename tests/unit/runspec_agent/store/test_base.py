@@ -220,7 +220,7 @@ def test_a_file_that_became_shorter_is_not_waited_for(
     """The store would wait for the rest, and so would we, six times."""
     parts(size)
 
-    with pytest.raises(Failure, match="it changed while it was read"):
+    with pytest.raises(Failure, match="the file changed while it was read"):
         bucket.put_file("file", opened(now), 250, "0" * 64)
 
     assert pauses == []
@@ -241,7 +241,7 @@ def test_a_file_that_changed_is_not_there(
     """Its checksum is not the one it had. moto does not compare that of a whole file."""
     parts(size if kind == "blob" else 100)
 
-    with pytest.raises(Failure, match="it changed while it was read"):
+    with pytest.raises(Failure, match="the file changed while it was read"):
         bucket.put_file("file", opened(b"y" * 250), 250, hashlib.sha256(b"x" * 250).hexdigest())
 
     assert bucket.get("file") is None

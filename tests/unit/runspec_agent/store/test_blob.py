@@ -18,7 +18,7 @@ from runspec_agent.store import blob
 from runspec_agent.store.base import Bucket, connect
 from runspec_agent.store.blob import REFUSED, BlobStore
 from runspec_agent.store.s3 import parsed
-from runspec_emulators.azure.blob import Blobs
+from runspec_emulators.azure_services.blob import Blobs
 from tests.support.agent.breakable_stores import Way
 
 BLOB = pytest.mark.parametrize(
@@ -125,7 +125,7 @@ def test_a_signature_that_has_ended_is_one_clear_line(
     with pytest.raises(Failure) as failure:
         connect().put("a", b"x")
 
-    said = r"the store does not take the signature of this run (RUNSPEC_SAS): it ended at 20"
+    said = r"the store rejects the signature of this run (RUNSPEC_SAS): it expired at 20"
     assert str(failure.value).startswith(said) and sas not in str(failure.value)
     assert failure.value.code == REFUSED
     assert way.count("PUT") == 1

@@ -17,8 +17,8 @@ from runspec_agent.store.base import Bucket, connect
 from runspec_agent.store.blob import BlobStore
 from runspec_agent.store.folder import FolderBucket
 from runspec_agent.store.s3 import S3Bucket
-from runspec_emulators.azure.blob import Blobs
-from runspec_emulators.azure.identity import Identity
+from runspec_emulators.azure_services.blob import Blobs
+from runspec_emulators.azure_services.identity import Identity
 from tests.support import certificates
 from tests.support.agent.breakable_stores import OBJECTS, Way
 from tests.support.requirements import need

@@ -154,7 +154,7 @@ def test_a_file_that_changed_leaves_nothing(
     """And what was there before stays."""
     put(store, "a", b"before")
 
-    with pytest.raises(Failure, match="it changed while it was read"):
+    with pytest.raises(Failure, match="the file changed while it was read"):
         store.put_file("a", lambda: BytesIO(b"after"), size, digest)
 
     assert (names(root), store.get("a")) == (["a"], b"before")

@@ -15,7 +15,7 @@ from runspec_agent.base.job_env import Failure
 from runspec_agent.store import managed_identity
 from runspec_agent.store.blob import REFUSED, BlobStore
 from runspec_agent.store.managed_identity import Login
-from runspec_emulators.azure.identity import Identity
+from runspec_emulators.azure_services.identity import Identity
 
 OURS, OTHER = "/subscriptions/s/ours", "/subscriptions/s/other"
 

@@ -30,7 +30,7 @@ from runspec_agent.base.boot import BUNDLES
 from runspec_agent.base.job_env import Failure
 from runspec_agent.store.blob import BlobBucket
 from runspec_agent.store.s3 import S3Bucket
-from runspec_emulators.listening import HOST, Certificate
+from runspec_emulators.frame.listening import HOST, Certificate
 from runspec_jobs.provider.payload import boot_py
 from tests.support import certificates
 from tests.support.agent.signed_store import TOOLS, image, line
@@ -190,7 +190,7 @@ def test_an_image_without_certificates_is_told_what_to_install(certificate: Cert
 
     assert (done.returncode, done.stdout, server.asked) == (69, "", [])
     assert done.stderr == (
-        "runspec: cannot get what runs the job: no CA certificates in this image: install ca-certificates, or set "
+        "runspec: cannot fetch the agent: this image has no CA certificates: install ca-certificates, or set "
         "SSL_CERT_FILE to a bundle\n"
     )
 
@@ -203,7 +203,7 @@ def test_a_server_that_nobody_here_vouches_for_is_not_asked(
 
     assert (done.returncode, server.asked) == (69, [])
     assert f"the certificate of {HOST} is not trusted: " in done.stderr
-    assert "SSL_CERT_FILE can name a bundle with its CA" in done.stderr
+    assert "set SSL_CERT_FILE to a bundle with its CA" in done.stderr
 
 
 def test_a_clock_that_is_behind_is_told_where_it_makes_a_certificate_invalid(
@@ -216,7 +216,8 @@ def test_a_clock_that_is_behind_is_told_where_it_makes_a_certificate_invalid(
     assert (done.returncode, server.asked) == (75, [])
     assert "certificate is not yet valid" in done.stderr
     assert (
-        f"the clock of this machine says {time.strftime('%Y-%m-%d', time.gmtime())} " in done.stderr
+        f"the clock of this machine, which shows {time.strftime('%Y-%m-%d', time.gmtime())} "
+        in done.stderr
     )
 
 
@@ -251,7 +252,7 @@ def test_requests_are_signed_by_the_stores_clock_once_it_has_refused_ours(
 
     assert server.asked == ["/bucket/p/a", "/bucket/p/a", "/bucket/p/b"]
     said = f"the clock of this machine is 60 minutes {words} the server's\n"
-    assert capsys.readouterr().err == f"runspec: requests are signed by the store's time; {said}"
+    assert capsys.readouterr().err == f"runspec: requests are signed with the store's time; {said}"
 
 
 def test_azure_says_how_far_the_clocks_are_apart(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -266,7 +267,7 @@ def test_azure_says_how_far_the_clocks_are_apart(monkeypatch: pytest.MonkeyPatch
             BlobBucket().get("a")
 
     assert str(failure.value) == (
-        f"the store does not take the signature of this run (RUNSPEC_SAS): it ended at {soon}; "
+        f"the store rejects the signature of this run (RUNSPEC_SAS): it expired at {soon}; "
         "the clock of this machine is 60 minutes behind the server's"
     )
 

@@ -180,7 +180,7 @@ def test_once_says_what_is_not_saved(source: Path, target: Path, tmp_path: Path)
     done = subprocess.run([*command, str(source), str(target)], capture_output=True, text=True)
 
     assert done.returncode == 1
-    assert done.stderr == f"runspec: sync: output '{target}': .runspec: this name is taken\n"
+    assert done.stderr == f"runspec: sync: output '{target}': .runspec: this name is reserved\n"
 
 
 def test_where_no_save_could_be_made_it_is_told(

@@ -195,14 +195,14 @@ def test_a_store_that_stays_away_may_be_tried_again(
     way.breaks("truncated", "GET", "x.tar")
     way.breaks("reset before", "GET", "x.tar", times=100)
 
-    with pytest.raises(Failure, match="the store cannot be reached") as failure:
+    with pytest.raises(Failure, match="cannot reach the store") as failure:
         got(bucket, content, tmp_path / "in")
 
     assert failure.value.code == LOST
 
 
 def test_what_is_no_tar_is_a_failure(bucket: Bucket, tmp_path: Path) -> None:
-    with pytest.raises(Failure, match=r"blobs/x\.tar is no tar"):
+    with pytest.raises(Failure, match=r"blobs/x\.tar is not a tar file"):
         got(bucket, b"no tar" * 1000, tmp_path / "in")
 
 
@@ -237,7 +237,7 @@ def test_all_under_a_prefix_is_copied(bucket: Bucket, tmp_path: Path, kind: str)
 
 def test_a_prefix_with_nothing_is_a_mistake(bucket: Bucket, tmp_path: Path) -> None:
     """Of the user's."""
-    with pytest.raises(Failure, match="there is nothing at store/data/") as failure:
+    with pytest.raises(Failure, match="the store has no object at store/data/") as failure:
         copied(bucket, tmp_path / "in")
 
     assert failure.value.code == USAGE
@@ -257,7 +257,7 @@ def test_a_key_that_cannot_be_a_file_is_refused(bucket: Bucket, tmp_path: Path, 
 
 
 def test_a_busy_store_is_asked_again_for_each(bucket: Bucket, way: Way, tmp_path: Path) -> None:
-    """And for what came only in part."""
+    """And for what was received only in part."""
     for n in range(5):
         bucket.put(f"store/data/{n}", os.urandom(1000))
     way.breaks("503", "GET", "data/", times=3)

@@ -258,7 +258,7 @@ def test_a_name_that_is_ours_is_told(bucket: Bucket, source: Path) -> None:
     """Whoever fetches it would have it in the way."""
     (source / ".runspec").write_text("x")
 
-    assert saved(bucket, source) == ["output 'model': .runspec: this name is taken"]
+    assert saved(bucket, source) == ["output 'model': .runspec: this name is reserved"]
 
 
 # A store that fails
@@ -537,7 +537,7 @@ def test_the_manifest_of_a_newer_version_is_refused_in_words(
 def test_what_is_no_manifest_is_told(bucket: Bucket, tmp_path: Path, text: str) -> None:
     bucket.put(AT + MANIFEST, text.encode())
 
-    with pytest.raises(Failure, match="is no list of saved files"):
+    with pytest.raises(Failure, match="is not a manifest of saved files"):
         brought(bucket, tmp_path / "back")
 
 

@@ -87,7 +87,7 @@ def restored(link: Link, manifest: Manifest) -> Files:
         key = AT + OBJECTS + entry.object
         content = link.world.ever[key] if on_disk else link.get(key)
         if content is None or hashlib.sha256(content).hexdigest() != entry.sha256:
-            raise Failure("it is gone")
+            raise Failure("it does not exist any more")
         found[name] = content.decode()
         if name != "same":
             steps.add(content.split()[1])

@@ -32,7 +32,7 @@ class Sent:
         with opened() as stream:
             content = stream.read()
         if len(content) != size:
-            raise Failure("it changed while it was read")
+            raise Failure("the file changed while it was read")
         self.contents.append(content)
         return str(len(self.contents) - 1)
 
@@ -185,7 +185,7 @@ def test_what_never_rests_is_no_save(
     monkeypatch.setattr(module, "COPIED_BYTES", -1)
     sent.meanwhile = lambda: put(folder / "b", "new")
 
-    with pytest.raises(Restless, match="change faster than they can be saved, b among them"):
+    with pytest.raises(Restless, match="change faster than they can be saved, for example b"):
         Snapshot(str(folder), sent).taken({})
 
 
@@ -275,7 +275,7 @@ def test_a_folder_that_became_a_file_and_one_of_our_name_are_told(
     (folder / ".runspec").mkdir()
     shot = Snapshot(str(folder), sent)
     assert shot.taken({}).keys() == {"a", "b"}
-    assert shot.wrong() == [".runspec: this name is taken"]
+    assert shot.wrong() == [".runspec: this name is reserved"]
 
     (tmp_path / "file").write_text("precious")
     shot = Snapshot(str(tmp_path / "file"), sent)
@@ -338,7 +338,7 @@ def test_a_folder_that_is_gone_is_no_empty_save(folder: Path, sent: Sent, tmp_pa
     first = shot.taken({})
     folder.rename(tmp_path / "away")
 
-    with pytest.raises(Failure, match="it is gone"):
+    with pytest.raises(Failure, match="it does not exist any more"):
         shot.taken(first)
     assert (shot.taken({}), shot.wrong()) == ({}, [])
 

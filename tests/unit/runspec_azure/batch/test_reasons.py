@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from runspec_azure.batch import reasons
-from runspec_emulators.azure.batch.pools import NODE_STATES
+from runspec_emulators.azure_batch.account.pools import NODE_STATES
 
 TASK: dict[str, Any] = {"id": "task-00000", "state": "active"}
 WORKS = {"idle", "running"}  # and what no pool of this kind comes to

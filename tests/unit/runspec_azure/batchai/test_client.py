@@ -14,7 +14,7 @@ import pytest
 from runspec_azure.batchai import PROVIDER, logs, status, timing
 from runspec_azure.batchai.discover import quota
 from runspec_azure.batchai.naming import batchai, group
-from runspec_emulators.azure.batchai import BatchAI
+from runspec_emulators.batch_ai import BatchAI
 from runspec_jobs.provider import (
     Conflict,
     CredentialsError,

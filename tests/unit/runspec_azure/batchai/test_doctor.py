@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from runspec_azure.batchai import PROVIDER, resources
-from runspec_emulators.azure.batchai import BatchAI
+from runspec_emulators.batch_ai import BatchAI
 from runspec_jobs.provider import Finding
 from tests.support.azure import resource_manager
 from tests.support.azure.batch_ai_specs import ACCOUNT

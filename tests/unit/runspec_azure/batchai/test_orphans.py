@@ -23,7 +23,7 @@ def unstored(here: Here) -> Here:
 
 
 def found(here: Here, runs: Any = (), made: Any = ()) -> list[Orphan]:
-    return list(here.client.litter(set(runs), set(made)))
+    return list(here.client.find_orphans(set(runs), set(made)))
 
 
 def shown(litter: list[Orphan]) -> list[tuple[str, bool]]:

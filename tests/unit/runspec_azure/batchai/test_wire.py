@@ -8,8 +8,7 @@ from typing import Any
 
 import pytest
 
-from runspec_azure.batchai.naming import each
-from runspec_jobs.provider import Request
+from runspec_jobs.provider import Request, requests_of
 from tests.support.azure import batch_ai_bodies, batch_ai_specs
 from tests.unit.specs.test_plans import BATCH_AI, planned
 
@@ -64,7 +63,9 @@ def requests() -> Iterator[tuple[str, Request]]:
     plans["everything"] = batch_ai_specs.planned(fullest(), **EVERYTHING)
     for name, made in plans.items():
         for step in made.steps:
-            for request in (r for whole in (step.do, step.undo) if whole for r in each(whole)):
+            for request in (
+                r for whole in (step.do, step.undo) if whole for r in requests_of(whole)
+            ):
                 if request.service == "batchai":
                     yield f"{name} {step.id} {request.operation}", request
 

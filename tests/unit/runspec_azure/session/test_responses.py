@@ -48,7 +48,7 @@ def test_null_is_what_is_not_given(account: Account) -> None:
     account.cloud.says("Pool_List", {"value": [{"id": "x", "state": "active", "metadata": [{}]}]})
 
     assert account.client().state(RUN).state is State.RUNNING
-    assert list(account.client().litter([RUN], [])) == []
+    assert list(account.client().find_orphans([RUN], [])) == []
 
 
 def test_a_state_that_is_new_is_no_end(account: Account) -> None:

@@ -11,7 +11,7 @@ import pytest
 
 from runspec_azure.batch.status import Tasks
 from runspec_azure.store.blobs import Blobs
-from runspec_emulators.azure.blob import Blobs as Azurite
+from runspec_emulators.azure_services.blob import Blobs as Azurite
 from runspec_jobs.provider import RemoteError
 from tests.support.change_records import at, record
 from tests.support.requirements import need

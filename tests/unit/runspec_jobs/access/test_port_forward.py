@@ -208,7 +208,7 @@ def test_what_nothing_listens_at_is_said_once_and_works_as_soon_as_it_does(
             knock(opened)
         until(lambda: said(opened))
         assert len(said(opened)) == 1
-        assert f"nothing listens at port {port} of the node yet" in said(opened)[0]
+        assert f"no program listens at port {port} of the node yet" in said(opened)[0]
 
         with serving(hashing, port), connect(opened) as sock:
             sock.shutdown(socket.SHUT_WR)
@@ -248,7 +248,7 @@ def test_a_node_that_does_not_run_any_more_is_said_and_the_tunnel_goes_on(
     for _ in range(3):
         knock(opened)
     until(lambda: len(asked) > 1)
-    until(lambda: told[-1:] == ["node 0 does not run: this goes on"])
+    until(lambda: told[-1:] == ["node 0 does not run; the tunnel stays open"])
     opened.close()
 
 
@@ -320,7 +320,7 @@ def test_the_nodes_own_port_is_the_first_choice_unless_the_node_runs_here() -> N
         assert opened.port == port
     with tunnel(Address("127.0.0.2", port), port, None) as opened:
         assert opened.port != port
-    with pytest.raises(UsageError, match="the node's own"):
+    with pytest.raises(UsageError, match="belongs to the node"):
         port_forward.Tunnel(port, port, lambda: Address("127.0.0.1", port), print)
 
 
@@ -363,7 +363,7 @@ def test_a_connection_that_never_ends_ends_with_the_tunnel() -> None:
 
 @pytest.mark.parametrize("text", ["", ":", "x", "0", "1:0", "65536", "1:2:3", "-1", "8888:", "²"])
 def test_what_is_no_port_is_refused(text: str) -> None:
-    with pytest.raises(UsageError, match="is no port"):
+    with pytest.raises(UsageError, match="is not a port"):
         port_forward.ports(text)
 
 

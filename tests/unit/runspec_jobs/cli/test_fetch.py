@@ -64,7 +64,7 @@ class Saving:
 
 
 def fetched(client: Saving, to: Path, save: int | None = None) -> dict[str, str]:
-    fetch._fetched(client, "run", None, save, to, lambda done, whole: None)
+    fetch.fetch_outputs(client, "run", None, save, to, lambda done, whole: None)
     return {path.name: path.read_text() for path in to.rglob("*") if path.is_file()}
 
 

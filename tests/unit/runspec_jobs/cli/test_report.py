@@ -120,7 +120,7 @@ def test_a_file_that_is_too_large_is_not_read(
     text = "outputs: [{name: o, path: /job/o}]\nmetric: {name: a, goal: max, file: o/x, pattern: (x)}\n"
     applied(spec, text + "run: echo 123456789ab > ${outputs.o}/x\n")
 
-    assert reported(capsys, "job")["tasks"][0]["why"] == "o/x has 12 bytes, above 10"
+    assert reported(capsys, "job")["tasks"][0]["why"] == "o/x has 12 bytes, more than 10"
 
 
 def test_another_spec_may_say_what_is_measured(spec: Path, tmp_path: Path, capsys: Capture) -> None:
@@ -197,6 +197,8 @@ def test_many_lines_may_take_their_time() -> None:
     with measure.Bounded(0.02) as bounded:
         while time.process_time() < end:
             bounded.line(watch, Line(0, 0, b"xy x1"))
+
+    assert watch.measured(0).why == "the text that was found is not a number"
 
 
 # Stopping the rest

@@ -123,8 +123,8 @@ def test_runs_that_never_finish_are_told(here: Path, capsys: Capture) -> None:
     assert run(words(prices="prices.csv")) == 0
 
     shown = capsys.readouterr().out
-    assert "1 of 1 did not finish: too few machines or tries are left" in shown
-    assert "1 of 1 did not finish: all 1 tries were reclaimed" in shown
+    assert "1 of 1 did not finish: too few machines or attempts are left" in shown
+    assert "1 of 1 did not finish: all 1 attempts were reclaimed" in shown
 
 
 def test_a_cost_is_not_compared_with_that_of_a_job_that_did_not_finish(
@@ -197,7 +197,7 @@ def test_of_several_series_one_is_said(here: Path, capsys: Capture) -> None:
     assert told(capsys, "--series", "real", scaling="report.json")["samples_per_s"][1] == [8, 80]
     for more, what in (([], "several series"), (["--series", "unreal"], "no series 'unreal'")):
         assert run(words(*more, scaling="report.json")) == 2
-        assert f"{what}, there are: synthetic, real" in capsys.readouterr().err
+        assert f"{what}; the series are synthetic, real" in capsys.readouterr().err
 
 
 # What is wrong
@@ -206,22 +206,22 @@ def test_of_several_series_one_is_said(here: Path, capsys: Capture) -> None:
 @pytest.mark.parametrize(
     "text,where,what",
     [
-        ("pools: {}\n", "1:8: pools", "it is empty"),
+        ("pools: {}\n", "1:8: pools", "must not be empty"),
         ("pools: {spot: {price: much, nodes: 1}}\n", "1:23", "'much' is not a number"),
         ("pools: {spot: {price: 1, nodes: 1.5}}\n", "1:33", "fractional"),
-        ("pools: {spot: {price: -1, nodes: 1}}\n", "1:23", "-1 is below 0"),
+        ("pools: {spot: {price: -1, nodes: 1}}\n", "1:23", "must be at least 0 (got -1)"),
         ("pools: {spot: {price: 1}}\n", "1:15", "'nodes' is missing"),
         ("pools: {spot: {price: 1, nodes: 1, bot: 1m}}\n", "1:36", "unknown key 'bot'"),
         ("pools: {spot: {price: .inf, nodes: 1}}\n", "1:23", "'.inf' is not a number"),
         (STEADY + "events: [{time: 1x, pool: spot, lost: 1}]\n", "4:17", "not a length of time"),
         (STEADY + "events: [{time: 1, pool: sport, lost: 1}]\n", "4:26", "no pool 'sport'"),
-        (STEADY + "events: [{time: 1, pool: spot}]\n", "4:10", "nothing changes here"),
+        (STEADY + "events: [{time: 1, pool: spot}]\n", "4:10", "this event changes nothing"),
         (
             STEADY
             + "events:\n- {time: 9, pool: spot, lost: 1}\n- {time: 1m, pool: spot, lost: 1}\n"
             "- {time: 8, pool: spot, lost: 1}\n",
             "7:10",
-            "earlier than the line before",
+            "this time is earlier than the one before",
         ),
         ("pools: {on-demand: {price: 1, nodes: 1}}\n", "1:1: pools", "there is no pool 'spot'"),
     ],
@@ -245,10 +245,14 @@ def test_what_is_wrong_with_prices_is_told_at_its_place(
         ("# only a word\n", "1:1", "the file is empty"),
         ("time,pool,prize\n", "1:11", "did you mean 'price'?"),
         ("time,price\n", "1:1", "there is no column 'pool'"),
-        ("time,pool,price,nodes,price\n", "1:11", "'price' is there twice"),
-        ("time,pool,price,nodes\n0,spot,1\n", "2:1", "3 values below 4 columns"),
+        ("time,pool,price,nodes,price\n", "1:11", "'price' is used twice"),
+        (
+            "time,pool,price,nodes\n0,spot,1\n",
+            "2:1",
+            "this row has 3 values, but the table has 4 columns",
+        ),
         ("time,pool,price,nodes\n0,spot,1,8\n\n9, spot,x,\n", "4:9", "'x' is not a number"),
-        ("time,pool,price,nodes\n60,spot,1,8\n", "2:1", "is not of time 0"),
+        ("time,pool,price,nodes\n60,spot,1,8\n", "2:1", "is not for time 0"),
         ("time,pool,price,nodes\n0,spot,1,8\n60,,1,8\n", "3:1", "'pool' is missing"),
         ("time,pool,price,nodes,lost\n0,spot,1,8,2\n", "2:12", "unknown key 'lost'"),
         ("time,pool,price,nodes,boot\n0,spot,1,8,\n9,spot,1,8,1m\n", "3:12", "unknown key 'boot'"),
@@ -270,18 +274,22 @@ def test_what_is_wrong_with_a_table_is_told_at_its_place(
 @pytest.mark.parametrize(
     "text,where,what",
     [
-        ("about: nothing\n", "1:1", "there have to be points, or a rate"),
-        ("rate: 0\n", "1:7", "0 is not above 0"),
-        ("points: [{size: 1, throughput: 1}]\nrate: 1\n", "1:1", "there have to be points"),
+        ("about: nothing\n", "1:1", "either points or rate is required"),
+        ("rate: 0\n", "1:7", "must be above 0 (got 0)"),
+        (
+            "points: [{size: 1, throughput: 1}]\nrate: 1\n",
+            "1:1",
+            "either points or rate is required",
+        ),
         (
             "points: [{size: 1, throughput: 1}, {size: 1, throughput: 2}]\n",
             "1:43",
-            "the size 1 is there twice",
+            "the size 1 is listed twice",
         ),
         (
             "points: [{size: 7, throughput: 70}, {size: 8, throughput: 60}]\n",
             "1:9",
-            "nothing that could be true of 4 nodes",
+            "no positive throughput follows from these points for 4 nodes",
         ),
     ],
 )
@@ -302,7 +310,7 @@ def test_what_is_wrong_with_a_scaling_file_is_told_at_its_place(
     [
         (["--take", "spot"], "'spot' is no number of nodes of a pool"),
         (["--take", "spot=0"], "'spot=0' is no number of nodes of a pool"),
-        (["--take", "spot=1,spot=2"], "the pool 'spot' is there twice"),
+        (["--take", "spot=1,spot=2"], "the pool 'spot' is used twice"),
         (["--take", "sport=1"], "there is no pool 'sport'"),
         (["--join", "soon"], "--join: 'soon' is not a length of time"),
         (["--checkpoint", "0s"], "there is no time between two saves"),

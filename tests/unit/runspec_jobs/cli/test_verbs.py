@@ -112,7 +112,7 @@ def test_a_secret_with_a_nul_is_told_before_anything_starts(
 
     assert run(["apply", str(spec)]) == 5
     told = capsys.readouterr().err
-    assert "holds a NUL" in told and "one" not in told
+    assert "contains a NUL" in told and "one" not in told
 
 
 def test_what_runs_share_goes_with_destroy_site_whoever_made_it(
@@ -433,7 +433,7 @@ def test_a_home_of_nobody_is_told(
     monkeypatch.setenv("RUNSPEC_HOME", "~nobody-at-all/x")
 
     assert run(["list"]) == 2
-    assert "'~nobody-at-all/x' names nobody's home" in capsys.readouterr().err
+    assert "'~nobody-at-all/x' cannot be expanded: there is no such user" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("settings", ["{}", "{root: ~/elsewhere}"])
@@ -525,7 +525,7 @@ def test_a_provider_that_is_not_here_is_told_at_its_place(spec: Path, capsys: Ca
     [
         ("azure-bach", 2, "did you mean 'azure-batch'?"),
         ("gcp-batch", 0, "note: provider: the provider 'gcp-batch' is not installed"),
-        ("tomorrow", 0, "note: provider: the provider 'tomorrow' is not there yet"),
+        ("tomorrow", 0, "note: provider: the provider 'tomorrow' does not exist yet"),
     ],
 )
 def test_a_misspelt_provider_is_wrong_and_an_unknown_one_may_be_installed_elsewhere(

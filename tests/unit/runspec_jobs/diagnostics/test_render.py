@@ -164,7 +164,7 @@ def test_what_stands_in_quotes_that_are_never_closed_is_not_shown() -> None:
 
     shown = render(found.complaints, Format.TEXT, found.lines)
 
-    assert "quotes that are never closed" in shown
+    assert "the quotes are never closed" in shown
     assert "hunter2" not in shown
 
 

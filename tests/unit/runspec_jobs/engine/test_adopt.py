@@ -200,6 +200,17 @@ def test_what_runs_share_and_was_planned_otherwise_is_never_taken_away() -> None
     assert inside.do.params["Key"] == "team/inside/other.pyz"
 
 
+def test_a_shared_step_with_another_title_is_the_same_step() -> None:
+    """Another version of runspec may word titles differently; what it made can still be taken away here."""
+    found = state()
+    for one in found["plan"]["steps"]:
+        one["title"] = f"{one['title']}, as version 9 says it"
+
+    adopted = understood(found)
+
+    assert (adopted.plan, adopted.elsewhere) == (understood(state()).plan, frozenset())
+
+
 def test_a_call_of_the_run_is_never_that_of_the_store() -> None:
     """`find` would look for another's job, and `cancel` then end it."""
     found = state()

@@ -311,7 +311,7 @@ def test_what_does_not_pass_ends_with_what_the_service_says(journal: Journal) ->
     with pytest.raises(RemoteError, match="slow down"):
         apply.make(PLAN, journal, hands(world))
 
-    assert len(world.calls) == apply.TRIES
+    assert len(world.calls) == apply.ATTEMPTS
 
 
 def test_a_refusal_makes_nothing_and_is_not_looked_for(journal: Journal) -> None:

@@ -133,7 +133,7 @@ def test_runspecignore_has_the_last_word(folder: Path) -> None:
 def test_an_ignore_file_that_cannot_be_read_is_told(content: bytes, folder: Path) -> None:
     made(folder, {".runspecignore": content})
 
-    assert whats(folder) == ["no regular UTF-8 files of 1 MiB at most: '.runspecignore'"]
+    assert whats(folder) == ["these are not regular UTF-8 files of at most 1 MiB: '.runspecignore'"]
 
 
 def test_an_ignore_file_is_no_link(folder: Path, tmp_path: Path) -> None:
@@ -141,7 +141,7 @@ def test_an_ignore_file_is_no_link(folder: Path, tmp_path: Path) -> None:
     (tmp_path / "list").write_text("train.py\n")
     (folder / ".runspecignore").symlink_to(tmp_path / "list")
 
-    assert whats(folder) == ["no regular UTF-8 files of 1 MiB at most: '.runspecignore'"]
+    assert whats(folder) == ["these are not regular UTF-8 files of at most 1 MiB: '.runspecignore'"]
 
 
 ATOMS = [
@@ -278,7 +278,7 @@ def test_what_looks_like_a_secret_is_refused(name: str, folder: Path) -> None:
     assert problems(folder) == [
         (
             f"these look like secrets: 'lib/{name}'",
-            "name them under secrets: instead, or allow each by a line '!NAME' in .runspecignore",
+            "pass them under secrets: instead, or permit each by a line '!NAME' in .runspecignore",
         )
     ]
 
@@ -347,13 +347,13 @@ LINKS: dict[str, tuple[str, str]] = {
     "outside": ("../secret.txt", "links that leave the folder: 'link' (to '{tmp}/secret.txt')"),
     "absolute": ("/etc/passwd", "links that leave the folder: 'link' (to '/etc/passwd')"),
     "sibling": ("../code-2/x", "links that leave the folder: 'link' (to '{tmp}/code-2/x')"),
-    "nowhere": ("no-such", "links that point nowhere: 'link'"),
+    "nowhere": ("no-such", "broken links: 'link'"),
     "folder": ("lib", "links to folders: 'link'"),
     "itself": (".", "links to folders: 'link'"),
-    "checkout": (".git/config", "links to what is left out: 'link' (to '.git/config')"),
-    "ignored": ("a.log", "links to what is left out: 'link' (to 'a.log')"),
+    "checkout": (".git/config", "links to files that are left out: 'link' (to '.git/config')"),
+    "ignored": ("a.log", "links to files that are left out: 'link' (to 'a.log')"),
     "secret": (".env", "these look like secrets: 'link' (a link to '.env')"),
-    "pipe": ("fifo", "neither files nor folders: 'link'"),
+    "pipe": ("fifo", "these are neither files nor folders: 'link'"),
 }
 
 
@@ -375,7 +375,7 @@ def test_a_loop_of_links_is_told(folder: Path) -> None:
     (folder / "x").symlink_to("y")
     (folder / "y").symlink_to("x")
 
-    assert whats(folder) == ["links that point nowhere: 'x', 'y'"]
+    assert whats(folder) == ["broken links: 'x', 'y'"]
 
 
 def test_a_listed_link_is_no_problem(folder: Path) -> None:
@@ -391,7 +391,7 @@ def test_pipes_and_sockets_are_told(folder: Path, monkeypatch: pytest.MonkeyPatc
     with socket.socket(socket.AF_UNIX) as server:
         server.bind("sock")
 
-        assert whats(folder) == ["neither files nor folders: 'sock', 'lib/fifo'"]
+        assert whats(folder) == ["these are neither files nor folders: 'sock', 'lib/fifo'"]
 
 
 def test_names_that_are_not_utf8_are_told(folder: Path) -> None:
@@ -456,8 +456,8 @@ def test_everything_in_the_way_is_told_at_once(folder: Path) -> None:
     assert [what for what, _ in told.value.problems] == [
         "these look like secrets: '.env'",
         "links that leave the folder: 'out' (to '/etc/passwd')",
-        "neither files nor folders: 'fifo'",
-        "no regular UTF-8 files of 1 MiB at most: '.gitignore'",
+        "these are neither files nor folders: 'fifo'",
+        "these are not regular UTF-8 files of at most 1 MiB: '.gitignore'",
     ]
 
 
@@ -560,7 +560,7 @@ def test_another_folder_in_its_place_is_seen(folder: Path, tmp_path: Path) -> No
     folder.rename(tmp_path / "old")
     shutil.copytree(tmp_path / "old", folder)
 
-    with pytest.raises(Conflict, match="is another folder now"):
+    with pytest.raises(Conflict, match="was replaced by another folder"):
         found.open(found.files[0])
 
 

@@ -99,7 +99,7 @@ def test_a_link_that_leads_a_mount_elsewhere_is_told_of(
     (checkout / "near").symlink_to(own)
 
     assert plan(checkout, "mounts: [{name: m, source: ./data, target: /m}]\n") == 0
-    assert f"note: mounts[0].source: ./data is, by a link, {papers}" in capsys.readouterr().err
+    assert f"note: mounts[0].source: ./data is a link to {papers}" in capsys.readouterr().err
     assert plan(checkout, "mounts: [{name: m, source: ./near, target: /m}]\n") == 0
     assert capsys.readouterr().err == ""
 

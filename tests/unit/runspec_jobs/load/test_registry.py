@@ -45,7 +45,7 @@ def test_a_provider_that_is_to_come_is_told_apart_from_a_slip(
 ) -> None:
     monkeypatch.setattr(registry, "EXPECTED", ("tomorrow",))
 
-    assert registry.missing("tomorrow")[0] == "the provider 'tomorrow' is not there yet"
+    assert registry.missing("tomorrow")[0] == "the provider 'tomorrow' does not exist yet"
     assert registry.missing("locla") == (
         "the provider 'locla' is not installed",
         "did you mean 'local'?",
@@ -55,7 +55,7 @@ def test_a_provider_that_is_to_come_is_told_apart_from_a_slip(
 def test_a_plugin_that_does_not_import_is_no_bug_of_ours(monkeypatch: pytest.MonkeyPatch) -> None:
     offer(monkeypatch, ("mine", "no_such_module:PROVIDER"))
 
-    with pytest.raises(Unavailable, match="does not load"):
+    with pytest.raises(Unavailable, match="cannot be loaded"):
         registry.load("mine")
 
 

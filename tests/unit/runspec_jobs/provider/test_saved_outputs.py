@@ -17,7 +17,7 @@ KEY = "p/model/0/0/.runspec/manifest.json"
     "text", [b"", b'{"files": [{"path": "a', b"[]", b"{}", b'{"files": [{"path": "a"}]}', b"\xff"]
 )
 def test_a_list_of_files_that_is_cut_off_is_an_error_in_words(text: bytes) -> None:
-    with pytest.raises(RemoteError, match="is no list of files"):
+    with pytest.raises(RemoteError, match="is not a list of files"):
         read_saved_outputs("p/", [(KEY, len(text))], lambda key, start, end: io.BytesIO(text))
 
 
@@ -55,7 +55,7 @@ def test_an_object_elsewhere_is_refused() -> None:
     save = {"number": 1, "at": 5, "files": [file]}
     text = json.dumps({"format": "runspec.outputs/v2", "holder": "x", "saves": [save]}).encode()
 
-    with pytest.raises(RemoteError, match="no object of this output"):
+    with pytest.raises(RemoteError, match="is not an object of this output"):
         read_saved_outputs("p/", [(KEY, len(text))], lambda key, start, end: io.BytesIO(text))
 
 

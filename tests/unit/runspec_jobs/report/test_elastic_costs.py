@@ -60,8 +60,8 @@ def test_what_nobody_knows_is_said_and_is_no_zero() -> None:
         "without a step: not known; steps done again: not known"
     )
     assert lines(START, JOINED, LOST, NO_STEP)[0] == (
-        "  changes of nodes: 3; without a step: 11.8 s, and of 1 not known; "
-        "steps done again: 3, and of 1 not known"
+        "  changes of nodes: 3; without a step: 11.8 s (not known for 1 of them); "
+        "steps done again: 3 (not known for 1 of them)"
     )
 
 

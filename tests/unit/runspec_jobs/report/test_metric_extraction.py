@@ -141,10 +141,10 @@ def test_a_group_of_a_name_is_the_value() -> None:
     ("fields", "text", "why"),
     [
         ({"pattern": "a=(.*)"}, "b=1", "no line matches the pattern"),
-        ({"pattern": "a=(.*)"}, "a=x", "what was found is not a number"),
-        ({"pattern": "a=(.*)"}, "a=1\na=nan", "it is nan"),
-        ({"reader": "mxnet"}, "a", "no table of mxnet in it"),
-        ({"reader": "mxnet", "column": "x"}, MXNET, "its mxnet table has no column 'x'"),
+        ({"pattern": "a=(.*)"}, "a=x", "the text that was found is not a number"),
+        ({"pattern": "a=(.*)"}, "a=1\na=nan", "the number is nan"),
+        ({"reader": "mxnet"}, "a", "the log has no mxnet table"),
+        ({"reader": "mxnet", "column": "x"}, MXNET, "the mxnet table has no column 'x'"),
     ],
 )
 def test_why_there_is_no_number_is_told(fields: dict[str, Any], text: str, why: str) -> None:
@@ -241,9 +241,9 @@ def test_a_file_of_an_output_says_it(
     ("file", "fields", "text", "why"),
     [
         ("o/m.json", {"key": "val.x"}, JSON, "o/m.json has no 'val.x'"),
-        ("o/m.json", {"key": "name"}, JSON, "what was found is not a number"),
-        ("o/m.json", {"key": "a"}, "{", "o/m.json is no JSON"),
-        ("o/m.json", {"key": "a"}, "[" * 100_000, "o/m.json is no JSON"),
+        ("o/m.json", {"key": "name"}, JSON, "the text that was found is not a number"),
+        ("o/m.json", {"key": "a"}, "{", "o/m.json is not JSON"),
+        ("o/m.json", {"key": "a"}, "[" * 100_000, "o/m.json is not JSON"),
         ("o/m.csv", {"column": "x"}, "a,b\n1,2\n", "o/m.csv has no column 'x'"),
         ("o/m.csv", {"column": "x"}, "", "o/m.csv has no column 'x'"),
     ],

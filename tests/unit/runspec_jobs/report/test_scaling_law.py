@@ -99,7 +99,7 @@ def test_what_nobody_has_said_is_told_as_such() -> None:
     told = dict(scaling_facts(scaled(series((1, 10)), Asked())))
 
     assert (told["batch"], told["data"], told["software"]) == ("not said",) * 3
-    assert told["law"] == "none: it takes two sizes with a number"
+    assert told["law"] == "none: at least two sizes with a throughput are needed"
 
 
 # The law
@@ -242,6 +242,11 @@ def parsed(page: str) -> ET.Element:
     return ET.fromstring("\n".join(lines).replace('<meta charset="utf-8">', ""))
 
 
+def rows_of(page: ET.Element) -> int:
+    """Return how many rows the tables of a page have, without their heads."""
+    return sum(len(list(body)) for body in page.iter("tbody"))
+
+
 def test_a_page_needs_nothing_from_elsewhere_and_runs_nothing() -> None:
     page = scaling_page("x", [published("CUDA 9"), published("CUDA 10")], PUBLISHED["notes"])
 
@@ -283,14 +288,16 @@ def test_a_page_can_be_made_of_any_ranking(found: list[tuple[float, float]]) -> 
     measured = [(x, Measured(y if math.isfinite(y) else None, "it is none")) for x, y in found]
     rows = [Task(i, {"x": repr(x)}, "failed", one) for i, (x, one) in enumerate(measured)]
 
-    parsed(ranking_page("x", METRIC, ranked(METRIC, rows)))
+    page = parsed(ranking_page("x", METRIC, ranked(METRIC, rows)))
+
+    assert rows_of(page) == len(rows)
 
 
 @given(st.lists(st.tuples(st.floats(1e-9, 1e15), st.floats(1e-9, 1e15)), max_size=4))
 def test_a_page_can_be_made_of_any_figures(found: list[tuple[float, float]]) -> None:
-    asked = Asked(price_per_node_hour=1e15, samples=1e15)
+    told = scaled(series(*found), Asked(price_per_node_hour=1e15, samples=1e15))
 
-    parsed(scaling_page("x", [scaled(series(*found), asked)]))
+    assert rows_of(parsed(scaling_page("x", [told]))) == len(told.rows)
 
 
 def test_a_plot_has_a_dot_for_each_size_and_they_go_up() -> None:
@@ -308,7 +315,9 @@ def test_a_plot_has_a_dot_for_each_size_and_they_go_up() -> None:
     "found", [series(), series((1, None)), series((3, 5)), series((1, 5), (2, 5))]
 )
 def test_a_page_can_be_made_of_any_report(found: Series) -> None:
-    parsed(scaling_page("x", [scaled(found, Asked(price_per_node_hour=1, samples=1))]))
+    page = parsed(scaling_page("x", [scaled(found, Asked(price_per_node_hour=1, samples=1))]))
+
+    assert rows_of(page) == len(found.points)
 
 
 @given(st.floats(-1e9, 1e9), st.floats(1e-6, 1e9))

@@ -60,6 +60,8 @@ def test_the_contract_takes_a_provider_whose_fields_are_marked() -> None:
 
     ProviderContract().test_its_settings_say_who_may_set_them(world)
 
+    assert unmarked(Marked) == []
+
 
 @pytest.mark.parametrize("name", registry.installed())
 def test_every_field_of_every_provider_is_marked(name: str) -> None:

@@ -89,7 +89,7 @@ def test_models_and_schema_agree_on_every_kind_of_value_in_every_field(
 
 # What only fields together, or a look at the digits, can tell.
 TOGETHER = (
-    "both 'command'", "nothing starts several", "there is no sweep", "min is", "'5..1'",
+    "'command' and 'run'", "launch: none starts", "'max_parallel' needs", "'stop' needs", "min (", "'5..1'",
     "an MPI job",
 )  # fmt: skip
 
@@ -109,7 +109,7 @@ def _with(field: str, value: str) -> str:
 def test_the_schema_in_the_repository_is_the_one_the_models_give() -> None:
     from runspec_jobs.cli import setup
 
-    assert (ROOT / "schemas" / "job.schema.json").read_text() == setup._schema_text()
+    assert (ROOT / "schemas" / "job.schema.json").read_text() == setup.job_schema_text()
 
 
 def test_the_reference_page_is_the_one_the_models_give() -> None:
@@ -117,7 +117,7 @@ def test_the_reference_page_is_the_one_the_models_give() -> None:
     from runspec_jobs.plan.schema import full_schema, reference
 
     page = (ROOT / "docs" / "reference.md").read_text()
-    assert page == reference(full_schema(setup._models()))
+    assert page == reference(full_schema(setup.options_models()))
 
 
 def test_every_link_of_the_reference_page_leads_somewhere() -> None:
@@ -236,7 +236,7 @@ def test_all_problems_are_told_at_once() -> None:
 
 
 def test_a_spec_that_is_no_mapping_is_told_so() -> None:
-    assert problems("- a\n- b\n")[0].what == "a mapping belongs here"
+    assert problems("- a\n- b\n")[0].what == "a mapping is expected here"
 
 
 def test_models_are_frozen() -> None:

@@ -28,7 +28,7 @@ from tests.support import process_table
 
 
 def test_what_is_no_specifier_is_told() -> None:
-    with pytest.raises(UsageError, match="does not say which Python versions"):
+    with pytest.raises(UsageError, match="is not a version specifier"):
         find_python("uv", "banana")
 
 
@@ -80,7 +80,7 @@ def test_a_python_that_does_not_fit_is_told_with_what_is_here(tmp_path: Path) ->
         find_python(uv, "<3.12,>=3.2,!=3.11.*")
 
     assert told.value.message == (
-        f"no Python that fits '<3.12,>=3.2,!=3.11.*' here; found 3.0.9, {own}"
+        f"no Python on this machine satisfies '<3.12,>=3.2,!=3.11.*'; found 3.0.9, {own}"
     )
     assert told.value.hint == "install one, for example: uv python install 3.10"
 
@@ -91,7 +91,7 @@ def test_a_named_interpreter_is_the_only_one_asked(tmp_path: Path) -> None:
     assert find_python("no-such-uv", "<3.1", named) == (named, "3.0.9")
     with pytest.raises(Unavailable, match=r"is Python 3\.0\.9, which is not '>=3\.9'"):
         find_python("no-such-uv", ">=3.9", named)
-    with pytest.raises(Unavailable, match="is no Python that runs"):
+    with pytest.raises(Unavailable, match="cannot be started as a Python interpreter"):
         find_python("no-such-uv", None, str(tmp_path / "none"))
 
 
@@ -109,7 +109,7 @@ def test_pythons_that_pyenv_hides_are_found(tmp_path: Path) -> None:
 
 def test_the_real_uv_lists_what_is_here() -> None:
     """The fields that are read are there in the uv we install."""
-    assert pythons._installed(find_uv())
+    assert pythons.installed_pythons(find_uv())
 
 
 def test_without_uv_the_way_to_it_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -496,7 +496,7 @@ def test_old_packages_get_a_hint_for_old_tools(said: str) -> None:
     assert error.hint == (
         "old packages need old tools to be built: set container.build_constraints: "
         "['setuptools<74']; or an older container.python (this is Python 3.11.7); "
-        "all that uv said: /l.log"
+        "uv's whole output: /l.log"
     )
 
 

@@ -225,7 +225,7 @@ def test_a_folder_that_was_made_anew_is_not_claimed(
 
     monkeypatch.setattr(supervisor, "locked", replaced)
 
-    with pytest.raises(FileNotFoundError, match="was taken away"):
+    with pytest.raises(FileNotFoundError, match="was deleted"):
         supervisor.claim(folder)
     assert list(folder.iterdir()) == []
 
@@ -238,7 +238,7 @@ def test_a_run_is_not_taken_away_under_a_supervisor_that_claims_it(
     with open(world.folder / "supervisor.lock", "wb") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
 
-        with pytest.raises(NoAnswer, match="its supervisor does not end"):
+        with pytest.raises(NoAnswer, match="the supervisor of the run does not end"):
             world.remove()
 
     assert (world.folder / "cancel").exists()

@@ -92,7 +92,7 @@ class Slurm:
         self._up()
         return run.encode()
 
-    def litter(self, runs: Any, made: Any) -> tuple[()]:
+    def find_orphans(self, runs: Any, made: Any) -> tuple[()]:
         self._up()
         return ()
 
@@ -190,7 +190,7 @@ def test_of_a_cluster_that_is_gone_nothing_is_there_and_nothing_is_to_do(world: 
     for operation in ("remove", "remove_run", "scancel"):
         assert client.call(Request("folder", operation, {"key": "x"})) == {}
     assert client.find(Step("inside", "", Scope.SITE, PUT)) is None
-    assert list(client.litter((), ())) == []
+    assert list(client.find_orphans((), ())) == []
     assert (list(client.kept_runs()), client.kept_state(RUN)) == ([], None)
     assert client.changes(RUN) == ()
     with pytest.raises(RemoteError, match="there is no cluster"):

@@ -10,8 +10,8 @@ import pytest
 
 from runspec_azure.batch import plan
 from runspec_azure.batch.infrastructure import autoscale
-from runspec_emulators.azure.batch import formula
-from runspec_emulators.azure.batch.formula import Series
+from runspec_emulators.azure_batch.autoscale import formula
+from runspec_emulators.azure_batch.autoscale.formula import Series
 from runspec_jobs.provider import Facts, Spec, Step
 from tests.support.azure.specs import options, spec
 

@@ -1,0 +1,1 @@
+"""AWS Batch: its resources, its jobs and its operations."""

@@ -1,1 +1,0 @@
-"""Stand-ins for the services of Azure, on the loopback interface of this machine."""

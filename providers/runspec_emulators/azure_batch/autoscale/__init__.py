@@ -1,0 +1,1 @@
+"""Pools that scale by a formula."""

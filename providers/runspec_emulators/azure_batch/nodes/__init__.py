@@ -1,0 +1,1 @@
+"""Nodes: how pools get and lose them, how they start, what they know of themselves."""

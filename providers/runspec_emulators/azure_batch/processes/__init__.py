@@ -1,0 +1,1 @@
+"""Commands on a node: their files, processes and containers."""

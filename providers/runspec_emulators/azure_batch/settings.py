@@ -1,0 +1,76 @@
+"""Settings of the emulator: delays, lags, what the machines have and give to tasks."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Literal
+
+from runspec_emulators.azure_services.audiences import Cloud
+from runspec_emulators.frame.settings import EmulatorSettings
+
+Allocation = Literal["UserSubscription", "BatchService"]
+
+
+@dataclass(frozen=True)
+class Settings(EmulatorSettings):
+    """Times are in seconds. Those of the real service stand in comments, where documented."""
+
+    FIXED = frozenset(
+        {"folder", "engine", "account", "key", "tokens", "podman", "api_versions", "url", "cloud"}
+    )
+
+    url: str = ""
+    """By what URL clients know it, where something stands before it."""
+    cloud: Cloud = "public"
+    link_local: bool = False
+    """Whether machines find their metadata at 169.254.169.254, as real ones do, and are told of no other address."""
+    account: str = "rehearsal"
+    key: str = ""
+    """Base64, of shared key. Empty: no shared key is taken."""
+    tokens: tuple[str, ...] = ()
+    """Bearer tokens that are taken beside those that the token endpoint gave."""
+    clients: Mapping[str, str] = field(default_factory=dict)
+    """Who gets tokens at the loopback endpoint: client id -> secret."""
+    token_s: float = 3600.0
+    """How long a token of the loopback endpoint is good."""
+    api_versions: tuple[str, ...] = ("2025-06-01",)
+    cores: int = 2
+    """Cores of a node, of whatever size: CCP_NODES says them."""
+
+    node_s: float = 0.05  # a node is allocated; minutes at the service
+    boot_s: float = 0.02  # creating -> starting -> start task
+    resize_s: float = 0.02  # the least that a resize takes
+    delete_s: float = 0.05  # deleting -> gone, of pools and jobs
+    active_s: float = 0.0  # a task stays active so long although a node is free
+    preparing_s: float = 0.0
+    wake_s: float = 0.05  # a preempted node comes back, when it may
+    autoscale_s: float = 0.5  # every 5 minutes at the service, and no less
+    enable_s: float = 0.0  # between two calls that enable autoscale: 30 s at the service
+    sample_s: float = 0.05  # a sample every 30 s at the service
+    second_s: float = 1.0
+    """How long a second of autoscale formulas lasts."""
+    list_lag_s: float = 0.0
+    """Lists show things as they were so long ago; a get shows them as they are."""
+    page: int = 1000  # "A maximum of 1000 can be returned"
+    file_type: str = "application/octet-stream"
+    """The content type of files. The description allows this and application/json (`produces` of
+    File_GetFromTask and File_GetFromComputeNode)."""
+
+    subscription: str = "00000000-0000-0000-0000-000000000000"
+    resource_group: str = "rehearsal"
+    pool_allocation: Allocation = "UserSubscription"
+
+    dedicated_quota: int = 100
+    low_priority_quota: int = 100
+    resize_errors: Mapping[str, str] = field(default_factory=dict)
+    """What pools meet that are resized: pool id or "*" -> code, such as AllocationFailed."""
+    unusable: tuple[int, ...] = ()
+    """Which nodes, by the order that they are made in from 0, become unusable."""
+    comes_back: bool = True
+    """Whether preempted nodes come back: the service tries to for ever."""
+    mounts: Mapping[str, str] = field(default_factory=dict)
+    """Folders of this machine that stand for mounts: relativeMountPath -> folder.
+
+    Others are empty folders of the node's own.
+    """

@@ -1,0 +1,1 @@
+"""Jobs and tasks: how they are added, scheduled, run and ended."""

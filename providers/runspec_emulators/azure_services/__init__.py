@@ -1,0 +1,1 @@
+"""Emulators for the services of Azure, on the loopback interface of this machine."""

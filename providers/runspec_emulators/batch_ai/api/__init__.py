@@ -1,0 +1,1 @@
+"""The operations of the service: what each may be sent, and how it responds."""

@@ -1,0 +1,174 @@
+"""How resources are reported: as the official description has it, and never a secret."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any
+
+from runspec_emulators.batch_ai.api.requests import seconds
+from runspec_emulators.batch_ai.model import (
+    Cluster,
+    Experiment,
+    FileServer,
+    Group,
+    Job,
+    Resource,
+    Workspace,
+)
+
+# "Server will never report values of these variables back"; passwords and keys are missing from
+# what the official examples GetCluster and GetFileServer answer.
+SECRET = {
+    "accountKey",
+    "adminUserPassword",
+    "adminUserSshPublicKey",
+    "instrumentationKey",
+    "password",
+}
+NODE_STATES = ("idle", "running", "preparing", "unusable", "leaving")
+IMAGE = {  # official example PutCluster: what a cluster without an image gets
+    "publisher": "Canonical",
+    "offer": "UbuntuServer",
+    "sku": "16.04-LTS",
+    "version": "latest",
+}
+TOOLS = {  # JobProperties.toolType; the enum has none for pyTorch, its description has "pytorch"
+    "cntkSettings": "cntk",
+    "pyTorchSettings": "pytorch",
+    "tensorFlowSettings": "tensorflow",
+    "caffeSettings": "caffe",
+    "caffe2Settings": "caffe2",
+    "chainerSettings": "chainer",
+    "customToolkitSettings": "custom",
+    "customMpiSettings": "custommpi",
+    "horovodSettings": "horovod",
+}
+
+
+# Toolkits whose processCount is told, though nobody gave it: outputs of `job show` in recipes.
+COUNTED = {
+    "caffeSettings",
+    "chainerSettings",
+    "cntkSettings",
+    "customMpiSettings",
+    "horovodSettings",
+    "pyTorchSettings",
+}
+# AzureFileShareReference: "Default value: 0777"
+MODES = {"fileMode": "0777", "directoryMode": "0777"}
+
+
+def public(value: Any) -> Any:
+    """Return what was asked for without its secrets."""
+    if isinstance(value, list):
+        return [public(one) for one in value]
+    if not isinstance(value, dict):
+        return value
+    kept = {name: public(one) for name, one in value.items() if name not in SECRET}
+    if "azureFileUrl" in kept:
+        kept = {**MODES, **kept}
+    if "secrets" in kept:
+        kept["secrets"] = [{k: v for k, v in s.items() if k != "value"} for s in kept["secrets"]]
+    return kept
+
+
+def framed(resource: Resource, properties: dict[str, Any]) -> dict[str, Any]:
+    states = {
+        "creationTime": resource.creation_time,
+        "provisioningState": resource.provisioning_state,
+        "provisioningStateTransitionTime": resource.provisioning_time,
+    }
+    return {
+        "id": resource.id,
+        "name": resource.name,
+        "type": resource.kind,
+        "properties": {**properties, **states},
+    }
+
+
+def group(found: Group) -> dict[str, Any]:
+    return {
+        "id": found.id,
+        "name": found.name,
+        "type": "Microsoft.Resources/resourceGroups",
+        "location": found.location,
+        "tags": found.tags,
+        "properties": {"provisioningState": "Succeeded"},
+    }
+
+
+def workspace(found: Workspace) -> dict[str, Any]:
+    return {**framed(found, {}), "location": found.location, "tags": found.tags}
+
+
+def experiment(found: Experiment) -> dict[str, Any]:
+    return framed(found, {})
+
+
+def file_server(found: FileServer) -> dict[str, Any]:
+    asked = public(found.properties)
+    asked["dataDisks"] = {"cachingType": "none", **asked["dataDisks"]}
+    place = {
+        "mountPoint": "/mnt/data",
+        "fileServerPublicIP": found.address,
+        "fileServerInternalIP": found.address,
+    }
+    return framed(found, {**asked, "mountSettings": place})
+
+
+def cluster(found: Cluster) -> dict[str, Any]:
+    states = Counter(node.state for node in found.nodes)
+    asked = public(found.properties)
+    if "setupTask" in asked.get("nodeSetup", {}):
+        asked["nodeSetup"]["setupTask"]["stdOutErrPathSuffix"] = found.setup_suffix
+    defaults = {
+        "vmPriority": "dedicated",
+        "virtualMachineConfiguration": {"imageReference": IMAGE},
+    }
+    more: dict[str, Any] = {
+        "scaleSettings": scale(found),
+        "allocationState": found.allocation_state,
+        "allocationStateTransitionTime": found.allocation_time,
+        "currentNodeCount": len(found.nodes),
+        "nodeStateCounts": {f"{state}NodeCount": states[state] for state in NODE_STATES},
+    }
+    if found.errors:
+        more["errors"] = found.errors
+    return framed(found, {**defaults, **asked, **more})
+
+
+def scale(found: Cluster) -> dict[str, Any]:
+    """Return scale settings with their defaults: initialNodeCount 0, nodeDeallocationOption requeue."""
+    if "autoScale" in found.scale:
+        return {"autoScale": {"initialNodeCount": 0, **found.scale["autoScale"]}}
+    return {"manual": {"nodeDeallocationOption": "requeue", **found.scale["manual"]}}
+
+
+def limit(asked: dict[str, Any]) -> str:
+    """Return maxWallClockTime by ISO 8601. Official example GetJob: P7D when nobody gave it."""
+    given: str = asked.get("constraints", {}).get("maxWallClockTime", "P7D")
+    return given if given.startswith("P") else f"PT{seconds(given):g}S"
+
+
+def job(found: Job) -> dict[str, Any]:
+    asked = public(found.properties)
+    kit = next(name for name in TOOLS if name in asked)
+    if kit in COUNTED:
+        asked[kit] = {"processCount": asked["nodeCount"], **asked[kit]}
+    more = {
+        "toolType": TOOLS[kit],
+        "schedulingPriority": asked.get("schedulingPriority", "normal"),
+        "constraints": {"maxWallClockTime": limit(asked)},
+        "jobOutputDirectoryPathSegment": found.segment,
+        "executionState": found.state,
+        "executionStateTransitionTime": found.state_time,
+    }
+    info = {
+        "startTime": found.start_time,
+        "endTime": found.end_time,
+        "exitCode": found.exit_code,
+        "errors": found.errors or None,
+    }
+    if found.start_time or found.end_time:
+        more["executionInfo"] = {k: v for k, v in info.items() if v is not None}
+    return framed(found, {**asked, **more})

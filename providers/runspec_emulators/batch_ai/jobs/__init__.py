@@ -1,0 +1,1 @@
+"""How a job runs on the nodes that it got."""

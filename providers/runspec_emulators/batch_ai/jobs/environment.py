@@ -1,0 +1,150 @@
+"""What a job finds: its variables, its folders, its host file.
+
+Variables: the list in the service's repository, documentation/using-batchai-environment-variables.md of
+github.com/Azure/BatchAI.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from runspec_emulators.batch_ai.model import Job, Node
+from runspec_emulators.batch_ai.settings import Settings
+from runspec_emulators.batch_ai.storage.volumes import expanded, referenced
+from runspec_emulators.frame.processes import inherited
+
+STDOUTERR = "stdouterr"
+AGENT = """#!/bin/sh
+# Stands for ssh from one node of the job to another.
+while [ "${1#-}" != "$1" ]; do shift; done
+host=$1
+shift
+. "$(dirname "$0")/node-$host"
+exec /bin/sh -c "$*"
+"""
+
+
+def temp(node: Node, job: Job) -> Path:
+    return node.folder / "jobs" / job.name
+
+
+def machine(settings: Settings, node: Node) -> dict[str, str]:
+    """Return the variables of every process of a node: AZ_BATCHAI_MOUNT_ROOT is the cluster's mounts."""
+    return {
+        "PATH": os.defpath,
+        **inherited(),
+        "HOME": str(node.folder),
+        **settings.machine_env,
+        "AZ_BATCHAI_MOUNT_ROOT": str(node.mounts),
+        "AZ_BATCHAI_NUM_GPUS": "0",
+    }
+
+
+def local(node: Node, job: Job) -> dict[str, str]:
+    """Return the variables that differ between nodes here; in the service, paths are the same everywhere."""
+    folder = temp(node, job)
+    return {
+        "HOME": str(node.folder),
+        "AZ_BATCHAI_MOUNT_ROOT": str(node.mounts),
+        "AZ_BATCHAI_JOB_MOUNT_ROOT": str(folder / "mounts"),
+        "AZ_BATCHAI_JOB_TEMP": str(folder),
+        "AZ_BATCHAI_JOB_TEMP_DIR": str(folder.parent),
+    }
+
+
+def variables(settings: Settings, job: Job, node: Node, nodes: Sequence[Node]) -> dict[str, str]:
+    """Return the environment of a job's processes on one node."""
+    asked, folder = job.properties, temp(node, job)
+    env = {
+        **machine(settings, node),
+        **local(node, job),
+        "AZ_BATCHAI_SHARED_JOB_TEMP": str(settings.folder / "shared" / job.guid),
+        "AZ_BATCHAI_MPI_HOST_FILE": str(folder / "hostfile"),
+        "AZ_BATCH_HOST_LIST": ",".join(one.address for one in nodes),
+        **mpi(folder),
+    }
+    env["AZ_BATCHAI_STDOUTERR_DIR"] = str(stdouterr(job, env))
+    for given in asked.get("inputDirectories", ()):
+        env[f"AZ_BATCHAI_INPUT_{given['id']}"] = expanded(given["path"], env)
+    for given in asked.get("outputDirectories", ()):
+        env[f"AZ_BATCHAI_OUTPUT_{given['id']}"] = str(output(job, given, env))
+    for given in asked.get("environmentVariables", ()):
+        env[given["name"]] = referenced(given["value"], env)
+    for given in asked.get("secrets", ()):
+        env[given["name"]] = given.get("value", "")
+    return env
+
+
+def mpi(folder: Path) -> dict[str, str]:
+    """Return the variables that any mpirun needs where nodes share a machine, and `agent` of *folder* stands for ssh.
+
+    Open MPI 5: https://docs.open-mpi.org/en/v5.0.x/launching-apps/ssh.html, mca(1); before: mpirun(1).
+    MPICH: https://github.com/pmodels/mpich/blob/main/doc/wiki/how_to/Using_the_Hydra_Process_Manager.md
+    """
+    agent = folder / "agent"
+    return {
+        "OMPI_MCA_plm_rsh_agent": str(agent),
+        "PRTE_MCA_plm_ssh_agent": str(agent),
+        "HYDRA_LAUNCHER_EXEC": str(agent),
+        # Nodes are known by their addresses, and each is called by mpirun itself.
+        "OMPI_MCA_orte_keep_fqdn_hostnames": "1",
+        "PRTE_MCA_prte_keep_fqdn_hostnames": "1",
+        "OMPI_MCA_plm_rsh_no_tree_spawn": "1",
+        "PRTE_MCA_plm_ssh_no_tree_spawn": "1",
+        # PRRTE names files by its pid alone, and does not start where one that was killed left some: not in /tmp.
+        "PRTE_MCA_prte_tmpdir_base": str(folder),
+        "PRTE_MCA_prte_silence_shared_fs": "1",
+        # The loopback interface is left out otherwise.
+        "OMPI_MCA_oob_tcp_if_include": "lo",
+        "OMPI_MCA_btl_tcp_if_include": "lo",
+        "OMPI_MCA_btl_tcp_disable_family": "6",
+        "HYDRA_IFACE": "lo",
+        # Segments of shared memory have the names of ranks on a node, so two nodes would share one;
+        # and with Open MPI 5.0.11, a collective of "han" waits for ever. "ofi" looks for networks, a second long.
+        "OMPI_MCA_btl": "^ofi,sm,vader",
+        "OMPI_MCA_coll": "^han",
+        # No node knows that the cores are shared.
+        "OMPI_MCA_mpi_yield_when_idle": "1",
+        "OMPI_MCA_hwloc_base_binding_policy": "none",
+        "PRTE_MCA_hwloc_default_binding_policy": "none",
+        # Jobs of the service ran as root in their containers.
+        "OMPI_ALLOW_RUN_AS_ROOT": "1",
+        "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1",
+    }
+
+
+def stdouterr(job: Job, env: Mapping[str, str]) -> Path:
+    return Path(expanded(job.properties["stdOutErrPathPrefix"], env)) / job.segment / STDOUTERR
+
+
+def output(job: Job, given: Mapping[str, Any], env: Mapping[str, str]) -> Path:
+    """Return an output directory: prefix, segment, `outputs` as recipes show it, suffix."""
+    root = Path(expanded(given["pathPrefix"], env)) / job.segment / "outputs"
+    suffix: str = given.get("pathSuffix", "")
+    return root / suffix.strip("/")
+
+
+def furnish(settings: Settings, job: Job, nodes: Sequence[Node]) -> None:
+    """Write the host file, and the way from node to node."""
+    (settings.folder / "shared" / job.guid).mkdir(parents=True, exist_ok=True)
+    for node in nodes:
+        folder = temp(node, job)
+        (folder / "hostfile").write_text(host_file(job, nodes))
+        for other in nodes:
+            lines = [f"export {k}='{v}'\n" for k, v in local(other, job).items()]
+            (folder / f"node-{other.address}").write_text("".join(lines))
+        agent = folder / "agent"
+        agent.write_text(AGENT)
+        agent.chmod(0o755)
+
+
+def host_file(job: Job, nodes: Sequence[Node]) -> str:
+    """Return a host file of Open MPI."""
+    counts = [v.get("processCount") for v in job.properties.values() if isinstance(v, dict)]
+    count = next((c for c in counts if c), len(nodes))
+    slots = math.ceil(count / len(nodes))
+    return "".join(f"{node.address} slots={slots} max-slots={slots}\n" for node in nodes)

@@ -1,0 +1,72 @@
+"""Workspaces."""
+
+from __future__ import annotations
+
+from runspec_emulators.batch_ai.api import descriptions
+from runspec_emulators.batch_ai.api.requests import Request
+from runspec_emulators.batch_ai.api.responses import Response, page
+from runspec_emulators.batch_ai.errors import conflict
+from runspec_emulators.batch_ai.model import PROVIDER, Workspace
+from runspec_emulators.batch_ai.resources import clusters, jobs
+from runspec_emulators.batch_ai.resources.long_running import NOTHING, created, deleted
+from runspec_emulators.batch_ai.world import World
+
+
+def create_workspace(world: World, request: Request) -> Response:
+    group, name = world.group(request), request.path["workspaceName"]
+    found = group.workspaces.get(name.lower())
+    if found is None:
+        path = f"{group.id}/providers/{PROVIDER}/workspaces/{name}"
+        found = Workspace(path, name, f"{PROVIDER}/workspaces", {})
+        found.location, found.tags = request.body["location"], request.body.get("tags", {})
+        group.workspaces[name.lower()] = found
+    elif found.location != request.body["location"]:
+        raise conflict(f"The workspace '{name}' is in '{found.location}'.")
+    workspace = found
+    return created(world, workspace, lambda: descriptions.workspace(workspace))
+
+
+def update_workspace(world: World, request: Request) -> Response:
+    found = world.workspace(request)
+    found.tags = request.body.get("tags", found.tags)
+    return Response(200, descriptions.workspace(found))
+
+
+def get_workspace(world: World, request: Request) -> Response:
+    return Response(200, descriptions.workspace(world.workspace(request)))
+
+
+def list_workspaces(world: World, request: Request) -> Response:
+    return page(world.url, request, [descriptions.workspace(found) for found in world.workspaces()])
+
+
+def list_workspaces_of_group(world: World, request: Request) -> Response:
+    found = world.group(request).workspaces.values()
+    return page(world.url, request, [descriptions.workspace(one) for one in found])
+
+
+def delete_workspace(world: World, request: Request) -> Response:
+    group, name = world.group(request), request.path["workspaceName"].lower()
+    workspace = group.workspaces.get(name)
+    if workspace is None:
+        return NOTHING
+    empty(world, workspace)
+
+    def gone() -> bool:
+        if is_empty(workspace):
+            group.workspaces.pop(name, None)
+        return name not in group.workspaces
+
+    return deleted(world, workspace, gone)
+
+
+def empty(world: World, workspace: Workspace) -> None:
+    """Begin to delete all that is in a workspace."""
+    for job in workspace.jobs:
+        jobs.remove(world, workspace, job)
+    for cluster in list(workspace.clusters.values()):
+        clusters.remove(world, workspace, cluster)
+
+
+def is_empty(workspace: Workspace) -> bool:
+    return not workspace.jobs and not workspace.clusters

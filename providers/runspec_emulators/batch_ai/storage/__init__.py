@@ -1,0 +1,1 @@
+"""Volumes of nodes, mirrors of containers, and signed links to files."""

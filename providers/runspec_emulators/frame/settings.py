@@ -1,0 +1,52 @@
+"""Settings of emulators that may be changed while they run, each to what its type takes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, fields, replace
+from pathlib import Path
+from typing import Any, ClassVar, Literal, Self, get_args, get_origin, get_type_hints
+
+Kind = tuple[Callable[[Any], bool], str]  # what tells good values, and what others are
+
+
+class BadSetting(ValueError):
+    """A setting has no such name or cannot have this value."""
+
+
+def number(value: Any) -> bool:
+    return isinstance(value, int | float)
+
+
+@dataclass(frozen=True)
+class EmulatorSettings:
+    """What all emulators can be told; those that are FIXED stay as they are from the beginning."""
+
+    FIXED: ClassVar[frozenset[str]] = frozenset()
+    KINDS: ClassVar[Mapping[Any, Kind]] = {
+        float: (number, "not a number"),
+        int: (number, "not a number"),
+    }
+
+    folder: Path
+    """Where nodes and containers have their folders."""
+    engine: Literal["process", "podman"] = "process"
+    """With "podman", jobs that ask for a container run in one; else all are processes."""
+    podman: tuple[str, ...] = ("podman",)
+    machine_env: Mapping[str, str] = field(default_factory=dict)
+    """What the machines give to every job."""
+
+    def changed(self, values: Mapping[str, Any]) -> Self:
+        """Return these with *values* put in; raise BadSetting for what cannot be changed."""
+        known = {f.name for f in fields(self)} - self.FIXED
+        hints = get_type_hints(type(self))
+        for name, value in values.items():
+            if name not in known:
+                raise BadSetting(f"no setting {name!r} may be changed; there are {sorted(known)}")
+            hint = hints[name]
+            if get_origin(hint) is Literal and value not in get_args(hint):
+                raise BadSetting(f"{name}: {value!r} is none of {get_args(hint)}")
+            good, what = self.KINDS.get(hint, (None, ""))
+            if good and not good(value):
+                raise BadSetting(f"{name}: {value!r} is {what}")
+        return replace(self, **values)

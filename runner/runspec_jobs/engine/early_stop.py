@@ -1,0 +1,136 @@
+"""Ending the tasks of a sweep that are not needed any more: by hand, or as the spec's `metric.stop` says."""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Callable, Collection, Iterator
+
+from runspec_jobs.errors import RunspecError, Unavailable
+from runspec_jobs.logs import measure
+from runspec_jobs.logs.follow import Line
+from runspec_jobs.logs.outage import passes
+from runspec_jobs.provider import Client, State, Status, SupportsTaskStop
+from runspec_jobs.report import ranking
+from runspec_jobs.report.metric_extraction import Measured
+from runspec_jobs.report.ranking import Task
+from runspec_jobs.report.svg import brief
+from runspec_jobs.spec.metric import Metric
+from runspec_jobs.spec.placeholders import tasks
+from runspec_jobs.state.run_record import Record
+
+Show = Callable[[Line], None]
+Sleep = Callable[[float], None]
+Tell = Callable[[str], None]  # takes a line about progress, for a person
+# Between two orders to the same tasks, each pause longer: what does not listen is ended in the end.
+AGAIN_S, GROWS, LONGEST_S = 1.0, 1.5, 15.0
+
+
+def stop(of: Record, client: Client, numbers: Collection[int], why: str, tell: Tell) -> None:
+    """Have *numbers* of the tasks end; the wish is in the journal first. Raises Unavailable where they cannot."""
+    if not isinstance(client, SupportsTaskStop):
+        what = f"'{of.plan.provider}' cannot stop single tasks"
+        raise Unavailable(what, f"runspec cancel {of.run} ends all of them")
+    with of.opened(tell) as journal:
+        if not set(numbers) <= journal.memory.stopped:
+            journal.add("stop", tasks=sorted(numbers), why=why)
+    client.stop(of.run, numbers)
+
+
+def left(found: Status, count: int) -> set[int]:
+    """Give the tasks of *count* that have not ended."""
+    if found.state.terminal:
+        return set()
+    ended: dict[int, bool] = {}
+    for node in found.nodes:
+        ended[node.task] = ended.get(node.task, True) and node.state.terminal
+    return {task for task in range(count) if not ended.get(task, False)}
+
+
+class Stopper:
+    """Watches a run that is followed, and stops the rest once one task is good enough."""
+
+    def __init__(
+        self, of: Record, client: Client, metric: Metric, bounded: measure.Bounded, tell: Tell
+    ) -> None:
+        self.of, self.client, self.metric, self.tell = of, client, metric, tell
+        self.bounded, self.watch = bounded, measure.MetricCollector(metric)
+        self.values = tasks(of.spec)
+        self.winner: Task | None = None
+        self._next_s, self._pause_s, self._announced = 0.0, AGAIN_S, False
+
+    def line(self, found: Line) -> None:
+        """Take in a line; a task counts as good enough from the first number on that is."""
+        self.bounded.line(self.watch, found)
+        if self.winner is None:
+            self.winner = ranking.reached(self.metric, [self._task(found.task)])
+
+    def look(self) -> None:
+        """Stop what is left of the others; to be called again and again."""
+        if self.winner is None or time.monotonic() < self._next_s:
+            return
+        self._next_s = time.monotonic() + self._pause_s
+        self._pause_s = min(LONGEST_S, self._pause_s * GROWS)
+        try:
+            self._stop(self.winner)
+        except RunspecError as exc:
+            if not passes(exc):
+                raise  # else it is said again in a moment
+
+    def _stop(self, winner: Task) -> None:
+        rest = left(self.client.state(self.of.run), len(self.values)) - {winner.number}
+        if rest:
+            if not self._announced:
+                self._announce(winner)
+            stop(self.of, self.client, rest, f"task {winner.number} was good enough", self.tell)
+
+    def _task(self, number: int) -> Task:
+        measured: Measured = self.watch.measured(number)
+        return Task(number, self.values[number], str(State.RUNNING), measured)
+
+    def _announce(self, winner: Task) -> None:
+        value = winner.measured.value
+        assert value is not None, "BUG: nothing is good enough without a number"
+        reached = f"task {winner.number} has {self.metric.name} {brief(value)}"
+        self.tell(f"{reached}: the others are stopped")
+        self._announced = True
+
+
+@contextlib.contextmanager
+def stopper(
+    of: Record, client: Client, metric: Metric | None, tell: Tell
+) -> Iterator[Stopper | None]:
+    """Give what watches a run by a *metric* that says when the rest is not needed; None for any other."""
+    if metric is None or metric.stop is None:
+        yield None
+        return
+    if not isinstance(client, SupportsTaskStop):
+        tell(f"'{of.plan.provider}' cannot stop single tasks: all of them run to their end")
+        yield None
+        return
+    with measure.Bounded() as bounded:
+        yield Stopper(of, client, metric, bounded, tell)
+
+
+def both(show: Show, stopper: Stopper | None) -> Show:
+    """Give *show* with an eye on what is to be stopped."""
+    if stopper is None:
+        return show
+
+    def line(found: Line) -> None:
+        show(found)
+        stopper.line(found)
+
+    return line
+
+
+def watched(sleep: Sleep, stopper: Stopper | None) -> Sleep:
+    """Give *sleep* with a look at what is to be stopped."""
+    if stopper is None:
+        return sleep
+
+    def slept(seconds: float) -> None:
+        stopper.look()
+        sleep(seconds)
+
+    return slept

@@ -1,0 +1,90 @@
+"""Binary files over objects of a store, which are read in ranges, or from the body of one response."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from typing import Protocol
+
+BLOCK_BYTES = 1 << 20
+
+ReadRange = Callable[[int, int], bytes]
+"""Returns the bytes from a start up to an end; fewer at the end of the object."""
+
+
+class RangedReader(io.RawIOBase):
+    """A file over an object that *read* returns in ranges, from *start* up to *end* or to the end of the object.
+
+    Wrap it in `io.BufferedReader`, with a buffer of *block_bytes*, because each read is a request.
+    """
+
+    def __init__(
+        self,
+        read: ReadRange,
+        start: int = 0,
+        end: int | None = None,
+        block_bytes: int = BLOCK_BYTES,
+    ) -> None:
+        self._read, self._at, self._end, self._block_bytes = read, start, end, block_bytes
+        self._over = False
+
+    def readable(self) -> bool:
+        return True
+
+    def seekable(self) -> bool:
+        return self._end is not None
+
+    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
+        if self._end is None:
+            raise io.UnsupportedOperation("the size of the object is not known")
+        self._at = offset + (0, self._at, self._end)[whence]
+        return self._at
+
+    def tell(self) -> int:
+        return self._at
+
+    def readall(self) -> bytes:
+        """Read everything in blocks of *block_bytes*, because io.RawIOBase would read blocks of 8 KiB."""
+        parts = []
+        while data := self.read(self._block_bytes):
+            parts.append(data)
+        return b"".join(parts)
+
+    def readinto(self, buffer: memoryview) -> int:  # type: ignore[override] # BufferedReader passes a memoryview
+        count = len(buffer) if self._end is None else min(len(buffer), self._end - self._at)
+        if count <= 0 or self._over:
+            return 0
+        data = self._read(self._at, self._at + count)
+        buffer[: len(data)] = data
+        self._at += len(data)
+        self._over = self._end is None and len(data) < count
+        return len(data)
+
+
+class Body(Protocol):
+    """The body of a response, as SDKs return it."""
+
+    def read(self, size: int, /) -> bytes: ...
+
+    def close(self) -> None: ...
+
+
+class BodyReader(io.RawIOBase):
+    """The body of a response as a file; each read happens inside the context that *translated* returns."""
+
+    def __init__(self, body: Body, translated: Callable[[], AbstractContextManager[None]]) -> None:
+        self._body, self._translated = body, translated
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: memoryview) -> int:  # type: ignore[override] # BufferedReader passes a memoryview
+        with self._translated():
+            data = bytes(self._body.read(len(buffer)))
+        buffer[: len(data)] = data
+        return len(data)
+
+    def close(self) -> None:
+        self._body.close()
+        super().close()

@@ -1,0 +1,71 @@
+"""The steps of a plan, their requests, and names of resources that are derived from their content."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from enum import StrEnum
+from typing import Any, NamedTuple
+
+Response = Mapping[str, Any]
+IN_TURN = "in_turn"
+
+
+class Scope(StrEnum):
+    """Whether the resource of a step belongs to one run, or outlives runs and is shared by runs with equal needs."""
+
+    RUN = "run"
+    SITE = "site"
+
+
+class Request(NamedTuple):
+    """One request, word for word: *params* are exactly what is sent.
+
+    A mapping with one key stands for a value that is unknown while planning: `{"$ref": "step.field"}` for a field of
+    an earlier step's answer, `{"$secret": "env:NAME"}` for a secret, `{"$file": "mount"}` for the content of a folder
+    of this machine, `{"$signed": "GET key"}` for a signed URL. Right before the request is sent, the client inserts
+    signed URLs, and the core inserts the other values.
+    """
+
+    service: str
+    operation: str
+    params: Mapping[str, Any]
+
+
+class Step(NamedTuple):
+    """One step of a plan: the request that makes a resource, and the request that deletes it.
+
+    *settle_s* is the time in seconds that the service may take to list a new resource: after a request without an
+    answer, `find` is called for this time before the request is repeated. *undo* is None if there is nothing to delete.
+    """
+
+    id: str
+    title: str
+    scope: Scope
+    do: Request
+    undo: Request | None = None
+    settle_s: float = 0.0
+
+
+def in_turn(*calls: Request, service: str = "runspec") -> Request:
+    """Return one request that stands for several, for an undo that takes more than one."""
+    return Request(service, IN_TURN, {"calls": [call._asdict() for call in calls]})
+
+
+def requests_of(request: Request) -> tuple[Request, ...]:
+    """Return the requests that *request* stands for: itself, or those that `in_turn` was given."""
+    if request.operation == IN_TURN:
+        return tuple(Request(**call) for call in request.params["calls"])
+    return (request,)
+
+
+def short_hash(value: Any) -> str:
+    """Return 12 hexadecimal digits that are the same for equal JSON values."""
+    text = json.dumps(value, sort_keys=True, separators=(",", ":"))
+    return hashlib.sha256(text.encode()).hexdigest()[:12]
+
+
+def content_name(word: str, value: Any) -> str:
+    """Return `runspec-WORD-HASH`: resources with equal content have one name, so that runs share them."""
+    return f"runspec-{word}-{short_hash(value)}"

@@ -1,0 +1,372 @@
+"""The contract of `Client` as tests: each resource is made once, is found, and is deleted."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator
+from functools import partial
+
+import pytest
+
+from runspec_jobs.engine import apply
+from runspec_jobs.plan.model import FILE, marked
+from runspec_jobs.provider import (
+    Client,
+    Conflict,
+    Request,
+    Response,
+    Spec,
+    State,
+    Step,
+    SupportsLogs,
+    SupportsOutputs,
+    SupportsProgress,
+    SupportsUpload,
+)
+from runspec_jobs.spec.placeholders import tasks
+from runspec_jobs.testing.faults import FAULTS, Changing, Flaky, Strike
+from runspec_jobs.testing.trial import Quiet, Trial, persist, token
+from runspec_jobs.testing.world import FILES, World
+
+NOBODY = "nobody-000000"  # a run that never existed
+LINES = ["first", "", "  two  spaces ", "%s \\n $HOME `x` 'y'", "grüße ✓", "x" * 5000, "last"]
+
+Trials = Callable[..., Trial]
+Wrap = Callable[[Client], Client]
+
+
+class ClientContract:
+    """The tests of a client, which are skipped if there is no service for it."""
+
+    @pytest.fixture
+    def trials(self, world: World) -> Iterator[Trials]:
+        """Yield a function that makes runs; the runs are destroyed at the end."""
+        if not world.answers:
+            pytest.skip("there is no service here for its client")
+        made: list[Trial] = []
+
+        def trial(spec: Spec, number: int = 1, wrap: Wrap = lambda client: client) -> Trial:
+            made.append(Trial(world, spec, token(number), wrap))
+            return made[-1]
+
+        yield trial
+        for left in made:
+            persist(left.destroy)
+
+    # Resources are found after they are made, and not after they are deleted.
+
+    def test_a_run_is_found_once_it_is_made_ends_well_and_leaves_nothing(
+        self, trials: Trials, spec: Spec
+    ) -> None:
+        trial = trials(spec)
+        assert trial.found() == {step.id: None for step in trial.plan.steps}
+
+        trial.make()
+        assert trial.found() == trial.answers()
+
+        status = trial.wait()
+        assert (status.state, status.exit_code) == (State.SUCCEEDED, 0), status
+        assert trial.client.state(trial.run) == status, "the status of a run changed after its end"
+
+        trial.destroy()
+        assert trial.left() == []
+        assert trial.client.state(trial.run).state is State.GONE
+
+    def test_another_client_finds_it_too(self, trials: Trials, world: World) -> None:
+        """Another process, perhaps on another machine, can continue a run."""
+        trial = trials(world.example("single"))
+        trial.make()
+
+        other = world.connect(world.facts(world.example("single")))
+
+        assert {step.id: other.find(step) for step in trial.plan.steps} == trial.answers()
+
+    def test_taking_away_twice_is_no_mistake(self, trials: Trials, world: World) -> None:
+        trial = trials(world.example(largest(world)))
+        trial.make()
+        trial.wait()
+        answers = trial.answers()
+        requests = [s.undo for s in reversed(trial.plan.steps) if s.undo is not None]
+
+        for request in requests:
+            ready = apply.ready(request, answers)
+            trial.client.call(ready)
+            trial.client.call(ready)
+
+        assert trial.left() == []
+
+    def test_a_run_is_taken_away_while_it_runs(self, trials: Trials, world: World) -> None:
+        trial = trials(world.sleeping())
+        trial.make()
+        trial.until(lambda status: status.state is State.RUNNING)
+
+        trial.destroy()
+
+        assert trial.client.state(trial.run).state is State.GONE
+
+    # A run that does not exist.
+
+    def test_a_run_that_never_was_is_gone(self, trials: Trials, world: World) -> None:
+        assert trials(world.example("single")).client.state(NOBODY).state is State.GONE
+
+    def test_ending_a_run_that_never_was_is_no_mistake(self, trials: Trials, world: World) -> None:
+        client = trials(world.example("single")).client
+
+        client.cancel(NOBODY)
+
+        assert client.state(NOBODY).state is State.GONE
+
+    def test_a_run_that_never_was_has_no_streams_and_no_outputs(
+        self, trials: Trials, world: World
+    ) -> None:
+        client = trials(world.example("single")).client
+
+        assert not isinstance(client, SupportsLogs) or list(client.streams(NOBODY)) == []
+        assert not isinstance(client, SupportsOutputs) or list(client.outputs(NOBODY)) == []
+
+    # How a run ends.
+
+    def test_a_job_that_exits_with_7_has_failed_with_7(self, trials: Trials, world: World) -> None:
+        trial = trials(world.printing(["no"], 7))
+        trial.make()
+
+        status = trial.wait()
+
+        assert (status.state, status.exit_code) == (State.FAILED, 7)
+        assert status.reason, "there is no reason"
+
+    def test_a_job_has_the_exit_code_of_the_node_that_failed_by_itself(
+        self, trials: Trials, world: World
+    ) -> None:
+        """Other nodes may be stopped because of it, and 143 is not the cause."""
+        if {"nodes", "limits"} & set(world.refuses):
+            pytest.skip("it does not run several nodes")
+        trial = trials(world.second_node_failing(3))
+        trial.make()
+
+        status = trial.wait()
+
+        assert (status.state, status.exit_code) == (State.FAILED, 3), status
+
+    def test_each_try_is_told_with_its_own_exit_code(self, trials: Trials, world: World) -> None:
+        """An attempt that has ended keeps its status from then on."""
+        if "limits" in world.refuses:
+            pytest.skip("it does not repeat failed attempts")
+        trial = trials(world.failing([3, 7]))
+        trial.make()
+
+        status = trial.wait()
+
+        assert (status.state, status.exit_code) == (State.FAILED, 7)
+        (node,) = status.nodes
+        assert node.attempt == 2
+        assert [(a.number, a.exit_code, a.reclaimed) for a in node.attempts] == [
+            (1, 3, False),
+            (2, 7, False),
+        ]
+        assert all(attempt.reason for attempt in node.attempts), "there is no reason"
+        assert trial.client.state(trial.run) == status
+
+    def test_a_job_can_be_ended(self, trials: Trials, world: World) -> None:
+        trial = trials(world.sleeping())
+        trial.make()
+        trial.until(lambda status: status.state is State.RUNNING)
+
+        status = trial.cancel()
+
+        assert status.state is State.CANCELLED
+        assert trial.client.state(trial.run) == status
+
+    def test_ending_a_job_that_has_ended_changes_nothing(
+        self, trials: Trials, world: World
+    ) -> None:
+        trial = trials(world.printing(["done"]))
+        trial.make()
+        status = trial.wait()
+
+        trial.client.cancel(trial.run)
+
+        assert trial.client.state(trial.run) == status
+
+    # Its logs.
+
+    def test_every_line_is_in_the_log(self, trials: Trials, world: World) -> None:
+        trial = reading(trials(world.printing(LINES)))
+        trial.make()
+        trial.wait()
+
+        log = trial.log().decode().splitlines()
+
+        expected = [line for line in LINES if line or world.blank_lines]
+        assert [line for line in log if line in expected] == expected
+
+    def test_the_log_of_a_job_that_failed_is_kept(self, trials: Trials, world: World) -> None:
+        trial = reading(trials(world.printing(LINES, 7)))
+        trial.make()
+        trial.wait()
+
+        assert LINES[-1].encode() in trial.log()
+
+    def test_a_log_read_twice_is_the_same(self, trials: Trials, world: World) -> None:
+        """This holds for any position, and for another client."""
+        spec = world.printing(LINES)
+        trial = reading(trials(spec))
+        trial.make()
+        trial.wait()
+        other = world.connect(world.facts(spec))
+        assert isinstance(trial.client, SupportsLogs)
+        assert isinstance(other, SupportsLogs)
+        (one,), (two,) = trial.client.streams(trial.run), other.streams(trial.run)
+
+        position: str | None = None
+        while True:
+            chunk = one.read(position)
+            assert two.read(position) == chunk == one.read(position)
+            position = chunk.position
+            if not chunk.data:
+                break
+
+    def test_each_task_prints_into_a_stream_of_its_own(self, trials: Trials, world: World) -> None:
+        name = "sweep"
+        if name in world.refuses:
+            pytest.skip("it runs no sweeps")
+        spec = world.example(name)
+        trial = reading(trials(spec))
+        trial.make()
+        trial.wait()
+
+        logs = [trial.log(task).decode().split() for task in range(len(tasks(spec)))]
+
+        assert [log[-2:] for log in logs] == [list(values.values()) for values in tasks(spec)]
+
+    def test_each_node_prints_into_a_stream_of_its_own(self, trials: Trials, world: World) -> None:
+        if "nodes" in world.refuses:
+            pytest.skip("it runs on one node")
+        trial = reading(trials(world.example("nodes")))
+        trial.make()
+        trial.wait()
+
+        assert isinstance(trial.client, SupportsLogs)
+        streams = trial.client.streams(trial.run)
+
+        assert [(stream.task, stream.rank) for stream in streams] == [(0, 0), (0, 1)]
+        assert [b"hello" in trial.log(0, rank) for rank in range(2)] == [True, True]
+
+    # Its mounts.
+
+    def test_half_a_folder_is_no_folder(self, trials: Trials, world: World) -> None:
+        """A folder that changes during its upload is not found, and the next upload is complete."""
+        if "mounts" in world.refuses:
+            pytest.skip("it mounts no folders")
+        spec = world.example("mounts")
+        trial = trials(spec)
+        client, step = trial.client, step_with_folder(trial)
+        assert isinstance(client, SupportsUpload), "it mounts folders and cannot upload them"
+        answers: dict[str, Response] = {}
+        for one in trial.plan.steps[: trial.plan.steps.index(step)]:
+            found = client.find(one)
+            answers[one.id] = client.call(apply.ready(one.do, answers)) if found is None else found
+        request, bundle = apply.ready(step.do, answers), world.bundles(spec)["code"]()
+
+        for at in range(len(bundle.files)):
+            with pytest.raises(Conflict):
+                client.stage(request, Changing(bundle, at), Quiet().progress(""))
+            assert client.find(step) is None
+        answer = client.stage(request, bundle, Quiet().progress(""))
+
+        assert client.find(step) == answer
+        trial.make()
+        assert trial.wait().state is State.SUCCEEDED
+        assert not isinstance(client, SupportsLogs) or FILES["hello.txt"] in trial.log()
+
+    def test_a_client_that_talks_takes_a_listener(self, trials: Trials, world: World) -> None:
+        trial = trials(world.example("single"))
+        if not isinstance(trial.client, SupportsProgress):
+            pytest.skip("it reports no progress")
+        said: list[str] = []
+
+        trial.client.listen(said.append)
+        trial.make()
+
+        assert [line for line in said if not line.strip()] == []
+
+    # Faults.
+
+    @pytest.mark.parametrize("fault", FAULTS)
+    def test_each_thing_is_made_once_and_taken_away_wherever_a_call_goes_wrong(
+        self, trials: Trials, world: World, fault: str
+    ) -> None:
+        """The test injects the fault into every request that makes or deletes a run, one at a time."""
+        made_once_and_taken_away(trials, world, FAULTS[fault])
+
+    def test_each_thing_is_made_once_and_taken_away_wherever_the_service_fails(
+        self, trials: Trials, world: World
+    ) -> None:
+        if not world.faults():
+            pytest.skip("this service cannot be told to fail")
+        for number, (name, strike) in enumerate(world.faults().items(), 1):
+            reaches = partial(world.reaches, name)
+            made_once_and_taken_away(trials, world, strike, number, reaches)
+
+
+def made_once_and_taken_away(
+    trials: Trials,
+    world: World,
+    strike: Strike,
+    series: int = 0,
+    reaches: Callable[[Request], bool] = lambda request: True,
+) -> None:
+    """Inject the fault *strike* into each request in turn that it *reaches*, both of making and of deleting a run.
+
+    Services remember the names of jobs that have ended, so each *series* has runs of its own.
+    """
+    spec = world.example(largest(world))
+    trial, flaky = flaky_trial(trials, spec, 1000 * series)
+    trial.make()
+    making, undoing = len(flaky.sent), sum(step.undo is not None for step in trial.plan.steps)
+    trial.destroy()
+    wanted = [at for at, request in enumerate(flaky.sent) if reaches(request)]
+    assert wanted, "the fault can affect no request"
+    # One run is struck twice: in a request that makes it and in a request that deletes it.
+    turns = {at if at < making else at - making for at in wanted}
+    for at in sorted(turns):
+        trial, flaky = flaky_trial(trials, spec, 1000 * series + at + 1)
+
+        flaky.next(at, strike)
+        persist(trial.make)
+        made = Counter((r.service, r.operation) for r in flaky.sent)
+        assert made <= Counter((s.do.service, s.do.operation) for s in trial.plan.steps)
+        assert trial.found() == trial.answers()
+        assert trial.wait().state is State.SUCCEEDED
+        assert not isinstance(trial.client, SupportsLogs) or trial.log().count(b"hello") == 1
+        assert flaky.begun > at or at >= making, "this request was never sent"
+
+        flaky.next(at, strike)
+        persist(trial.destroy)
+        assert trial.left() == []
+        assert flaky.begun > at or at >= undoing, "this request was never sent"
+
+
+def flaky_trial(trials: Trials, spec: Spec, number: int) -> tuple[Trial, Flaky]:
+    made: list[Flaky] = []
+
+    def wrap(client: Client) -> Client:
+        made.append(Flaky(client))
+        return made[0]
+
+    return trials(spec, number, wrap), made[0]
+
+
+def largest(world: World) -> str:
+    """Return the example with the most steps, which uploads a folder if the provider can."""
+    return "single" if "mounts" in world.refuses else "mounts"
+
+
+def step_with_folder(trial: Trial) -> Step:
+    return next(step for step in trial.plan.steps if list(marked(step.do.params, FILE)))
+
+
+def reading(trial: Trial) -> Trial:
+    if not isinstance(trial.client, SupportsLogs):
+        pytest.skip("it reads no logs")
+    return trial

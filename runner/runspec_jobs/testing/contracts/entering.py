@@ -1,0 +1,135 @@
+"""The contract for access to running jobs, as tests: a shell in the job, and a tunnel to its ports."""
+
+from __future__ import annotations
+
+import socket
+import subprocess
+import time
+import urllib.request
+from collections.abc import Mapping
+
+import pytest
+
+from runspec_jobs.access.port_forward import Tunnel
+from runspec_jobs.provider import (
+    ExecSpec,
+    Spec,
+    State,
+    SupportsAccessHints,
+    SupportsExec,
+    SupportsLogs,
+    SupportsPortForward,
+    Unavailable,
+)
+from runspec_jobs.testing.contracts.client import NOBODY, Trials
+from runspec_jobs.testing.contracts.outputs import OutputsContract
+from runspec_jobs.testing.trial import Trial
+from runspec_jobs.testing.world import AWKWARD, World
+
+ENTERED: Mapping[str, type] = {"shell": SupportsExec, "tunnel": SupportsPortForward}
+
+
+class EnteringContract(OutputsContract):
+    """The tests of clients with a shell or a tunnel; other clients must not claim to have them."""
+
+    def test_what_it_can_enter_is_what_its_provider_says(
+        self, trials: Trials, world: World
+    ) -> None:
+        client = trials(world.example("single")).client
+        said = (
+            set(world.provider.enters) if isinstance(world.provider, SupportsAccessHints) else set()
+        )
+
+        assert said == {word for word, kind in ENTERED.items() if isinstance(client, kind)}, (
+            "messages of runspec list providers by what `enters` says"
+        )
+
+    def test_a_shell_finds_what_the_job_finds_and_its_exit_code_is_its_own(
+        self, trials: Trials, world: World, canary: str
+    ) -> None:
+        trial = entering(trials, world, world.entered())
+        assert isinstance(trial.client, SupportsExec)
+        line = "$RUNSPEC_RUN $RUNSPEC_TASK $RUNSPEC_RANK ${TOKEN:+secret} $GREETING $1"
+        text = f"cat mark; printf '%s\\n' \"{line}\"; exit 7"
+
+        found = trial.client.shell(
+            trial.run, 0, 0, ["sh", "-c", text, "sh", AWKWARD], terminal=False
+        )
+        done = started(found)
+
+        assert canary not in f"{found} {found.argv} {found.notes}"
+        secret = "" if any("TOKEN" in note for note in found.notes) else "secret"
+        expected = f"here\n{trial.run} 0 0 {secret} {AWKWARD} {AWKWARD}\n"
+        assert (done.stdout.decode(), done.returncode) == (expected, 7), done.stderr
+
+    def test_a_shell_reads_what_is_typed(self, trials: Trials, world: World) -> None:
+        trial = entering(trials, world, world.entered())
+        assert isinstance(trial.client, SupportsExec)
+
+        found = trial.client.shell(trial.run, 0, 0, [], terminal=False)
+        done = started(found, b"cat mark\nexit 3\n")
+
+        assert (done.stdout, done.returncode) == (b"here\n", 3), done.stderr
+
+    def test_there_is_no_way_into_a_node_that_does_not_run(
+        self, trials: Trials, world: World
+    ) -> None:
+        trial = entering(trials, world, world.printing(["done"]), State.SUCCEEDED)
+        client = trial.client
+
+        for run in (trial.run, NOBODY):
+            if isinstance(client, SupportsExec):
+                with pytest.raises(Unavailable):
+                    client.shell(run, 0, 0, ["true"], terminal=False)
+            if isinstance(client, SupportsPortForward):
+                with pytest.raises(Unavailable):
+                    client.tunnel(run, 0, 0, 8888)
+
+    def test_a_tunnel_leads_to_what_the_job_listens_at(self, trials: Trials, world: World) -> None:
+        with socket.create_server(("127.0.0.1", 0)) as free:
+            port: int = free.getsockname()[1]
+        trial = entering(trials, world, world.serving(port))
+        client, body = trial.client, bytes(range(256)) * 8192
+        if not isinstance(client, SupportsPortForward):
+            pytest.skip("it cannot connect to ports of a job")
+
+        told: list[str] = []
+        tunnel = Tunnel(port, 0, lambda: client.tunnel(trial.run, 0, 0, port), told.append)
+        try:
+            answer = posted(f"http://127.0.0.1:{tunnel.port}", body, world.limit_s)
+        finally:
+            tunnel.close()
+
+        assert answer == body, told
+
+
+def entering(trials: Trials, world: World, spec: Spec, wanted: State = State.RUNNING) -> Trial:
+    """Return a run of *spec* in the state *wanted*; skip the test if the provider gives no access to jobs."""
+    if not isinstance(world.provider, SupportsAccessHints):
+        pytest.skip("it has no way into a job")
+    trial = trials(spec)
+    trial.make()
+    trial.until(lambda status: status.state is wanted)
+    if wanted is State.RUNNING and isinstance(trial.client, SupportsLogs):
+        trial.until(lambda status: b"begun" in trial.log())
+    return trial
+
+
+def started(found: ExecSpec, text: bytes = b"") -> subprocess.CompletedProcess[bytes]:
+    return subprocess.run(  # noqa: PLW1510 - callers check the exit code
+        found.argv, env=found.env, cwd=found.folder, input=text, capture_output=True, timeout=60
+    )
+
+
+def posted(url: str, body: bytes, limit_s: float) -> bytes:
+    """Send *body* to *url*, and retry until a program listens there; return the answer."""
+    end = time.monotonic() + limit_s
+    while True:
+        try:
+            with urllib.request.urlopen(url, body, timeout=limit_s) as answer:  # noqa: S310 - our own
+                found: bytes = answer.read()
+                return found
+        except OSError:
+            if time.monotonic() > end:
+                raise
+            time.sleep(0.1)

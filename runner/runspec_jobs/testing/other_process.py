@@ -1,0 +1,47 @@
+"""Plans that another process makes, which shares nothing with this one but the packages."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+from runspec_jobs.provider import Facts, Spec
+from runspec_jobs.testing import elsewhere
+from runspec_jobs.testing.world import World
+
+
+def plans_elsewhere(world: World, folder: Path, *jobs: tuple[Spec, Facts]) -> dict[str, Any]:
+    """Return what `elsewhere` prints: the plans of *jobs*, and the modules that were imported for them."""
+    asked = {"provider": world.provider.name, "jobs": [_job(*job) for job in jobs]}
+    folder = folder / "elsewhere"
+    folder.mkdir()
+    env = {
+        "HOME": str(folder),
+        "PATH": os.defpath,
+        "PYTHONHASHSEED": "4711",
+        "PYTHONPATH": os.pathsep.join(path for path in sys.path if path),
+        "TZ": "Asia/Kathmandu",
+    }
+    command = [sys.executable, "-P", str(Path(elsewhere.__file__))]
+    text = json.dumps(asked)
+    done = subprocess.run(
+        command, input=text, env=env, cwd=folder, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    found: dict[str, Any] = json.loads(done.stdout)
+    return found
+
+
+def _job(spec: Spec, facts: Facts) -> dict[str, Any]:
+    return {
+        "token": "000001",
+        "spec": spec.model_dump(mode="json"),
+        "options": facts.options.model_dump(mode="json"),
+        "sources": {name: source._asdict() for name, source in facts.sources.items()},
+        "requirements": facts.requirements,
+        "survey": facts.survey,
+    }

@@ -1,0 +1,77 @@
+"""Folders stay small; modules of all providers have the same names (docs/architecture.md, Modules of a provider)."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.support.root import ROOT
+
+PAGE = (ROOT / "docs/architecture.md").read_text().partition("## Modules of a provider")[2]
+MOST, MOST_AT_TOP = 15, 25  # modules in a folder
+ROOMS = set(
+    """
+attempts check client discover doctor emulator errors infrastructure job logs lookup naming options
+orphans plan policy probes profile_template provider publish reasons resources session shell signed
+status store task_stop timing
+""".split()
+)
+# Rooms that only one provider has.
+OWN = {
+    "runspec_azure/batchai": {"importing"},
+    "runspec_local": {"supervisor"},
+    "runspec_slurm": {"containers", "queue"},
+}
+# Providers of their own within the package of another.
+NESTED = {"runspec_azure": {"batch", "batchai"}, "runspec_slurm": {"parallelcluster"}}
+TOPS = [
+    "runspec_aws",
+    "runspec_azure",
+    *OWN,
+    "runspec_azure/batch",
+    "runspec_slurm/parallelcluster",
+]
+
+
+def modules() -> Iterator[Path]:
+    for top in ("runner", "providers"):
+        yield from (f for f in (ROOT / top).rglob("*.py") if f.name != "__init__.py")
+
+
+def most(folder: str) -> int:
+    is_top = folder.removeprefix("providers/") in TOPS or folder == "runner/runspec_jobs/cli"
+    return MOST_AT_TOP if is_top else MOST
+
+
+def test_no_folder_has_too_many_modules() -> None:
+    counts = Counter(str(file.parent.relative_to(ROOT)) for file in modules())
+
+    assert {name: count for name, count in counts.items() if count > most(name)} == {}
+
+
+@pytest.mark.parametrize("top", TOPS)
+def test_providers_have_rooms_of_the_same_names(top: str) -> None:
+    folder = ROOT / "providers" / top
+    packages = {file.parent.name for file in folder.glob("*/__init__.py")}
+    files = {file.stem for file in folder.glob("*.py")} - {"__init__"}
+
+    assert (packages | files) - ROOMS - OWN.get(top, set()) - NESTED.get(top, set()) == set()
+
+
+def test_the_page_explains_every_name() -> None:
+    table = PAGE.partition("\n## ")[0]
+
+    assert ROOMS.union(*OWN.values()) <= set(re.findall(r"`(\w+)`", table))
+
+
+def test_every_provider_is_looked_at() -> None:
+    found = {
+        str(file.parent.relative_to(ROOT / "providers"))
+        for file in (ROOT / "providers").rglob("provider.py")
+    }
+
+    assert found <= set(TOPS)
