@@ -248,5 +248,5 @@ def test_nothing_is_left_of_it_at_the_service_or_in_the_store(
     found = shown("azure-batch-ai")
 
     assert found.cloud is not None
-    world = found.cloud.server.world
+    world = found.cloud.world
     assert (world.groups, world.nodes(), found.left) == ({}, [], ())

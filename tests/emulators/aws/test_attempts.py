@@ -153,7 +153,7 @@ def test_the_clients_rules_try_a_reclaimed_job_again_and_a_failed_one_not(
     """However it ended: with no code, or one that says nothing."""
     options = AwsOptions.model_validate({**PROFILE, **profile})
 
-    assert retries.again(job.tries(spec(), options), failed) is retried
+    assert retries.again(job.retry_strategy(spec(), options), failed) is retried
 
 
 ASKS = """

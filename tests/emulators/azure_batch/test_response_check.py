@@ -12,9 +12,10 @@ from runspec_emulators.azure_batch import service
 from runspec_emulators.azure_batch.api import response_check
 from runspec_emulators.azure_batch.api.operations import find
 from runspec_emulators.azure_batch.api.requests import Request
-from runspec_emulators.azure_batch.errors import ServiceError
+from runspec_emulators.azure_batch.errors import ServiceError, body, model
 from runspec_emulators.azure_batch.response import Response
 from runspec_emulators.azure_services.sdk_models import problems
+from runspec_emulators.frame.response_check import InvalidResponse
 from tests.emulators.azure_batch.stand import Stand
 
 INFO = {"retryCount": 0, "requeueCount": 0, "exitCode": 0}
@@ -38,9 +39,9 @@ def answered(target: str, value: Any, **query: str) -> None:
 
 def refused(code: str, more: dict[str, Any]) -> None:
     task = {**TASK, **more}
-    with pytest.raises(response_check.InvalidResponse, match=code):
+    with pytest.raises(InvalidResponse, match=code):
         answered("/jobs/j/tasks/t", task)
-    with pytest.raises(response_check.InvalidResponse, match=code):
+    with pytest.raises(InvalidResponse, match=code):
         answered("/jobs/j/tasks", {"value": [TASK, task]})
 
 
@@ -67,7 +68,7 @@ def test_an_answer_that_the_models_do_not_allow_is_refused(more: dict[str, Any],
     "value", [{}, {"value": {}}, {"value": [], "nextLink": "n"}, {"value": [], "odata.nextLink": 1}]
 )
 def test_a_page_that_is_none_is_refused(value: Any) -> None:
-    with pytest.raises(response_check.InvalidResponse):
+    with pytest.raises(InvalidResponse):
         answered("/jobs/j/tasks", value)
 
 
@@ -75,22 +76,22 @@ def test_what_was_not_selected_may_be_missing() -> None:
     target, chosen = "/jobs/j/tasks", {"$select": "id, state"}
     answered(target, {"value": [{"id": "t", "state": "active"}]}, **chosen)
 
-    with pytest.raises(response_check.InvalidResponse, match="colour"):
+    with pytest.raises(InvalidResponse, match="colour"):
         answered(target, {"value": [{"id": "t", "colour": "red"}]}, **chosen)
 
 
 def test_an_answer_of_the_resource_manager_is_checked() -> None:
-    with pytest.raises(response_check.InvalidResponse, match="colour"):
+    with pytest.raises(InvalidResponse, match="colour"):
         response_check.check_managed("BatchAccount_Get", Response(200, {"colour": "red"}))
-    with pytest.raises(response_check.InvalidResponse, match="location: not of str"):
+    with pytest.raises(InvalidResponse, match="location: not of str"):
         response_check.check_managed("Resources_List", Response(200, {"value": [{"location": 1}]}))
 
 
 def test_a_refusal_is_worded_as_the_models_have_it() -> None:
     error = ServiceError("InvalidPropertyValue", "No.", PropertyName="x", Reason="y")
 
-    assert list(problems(error.model, BatchError, answered=True)) == []
-    assert error.body.keys() - error.model.keys() == {"odata.metadata"}
+    assert list(problems(model(error), BatchError, answered=True)) == []
+    assert body(error).keys() - model(error).keys() == {"odata.metadata"}
 
 
 def test_a_wrong_answer_is_no_answer(stand: Stand, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -12,6 +12,7 @@ from runspec_emulators.batch_ai import service
 from runspec_emulators.batch_ai.api import response_check
 from runspec_emulators.batch_ai.api.requests import Request
 from runspec_emulators.batch_ai.api.responses import Response
+from runspec_emulators.frame.response_check import InvalidResponse
 from tests.emulators.batch_ai.hand import Hand
 
 JOB = {
@@ -43,7 +44,7 @@ def test_an_answer_that_the_models_do_not_allow_is_refused(more: dict[str, Any],
     for operation, frame in FRAMES.items():
         answered(operation, frame(JOB))
 
-        with pytest.raises(response_check.InvalidResponse, match=said):
+        with pytest.raises(InvalidResponse, match=said):
             answered(operation, frame(wrong))
 
 
@@ -62,14 +63,14 @@ def test_a_page_that_is_none_is_refused() -> None:
         {"value": [], "nextLink": None},
     ]
     for value in pages:
-        with pytest.raises(response_check.InvalidResponse):
+        with pytest.raises(InvalidResponse):
             answered("Jobs_ListByExperiment", value)
 
 
 def test_an_answer_about_a_group_is_checked() -> None:
     answered("ResourceGroups_Get", {"location": "eastus"}, "resources")
 
-    with pytest.raises(response_check.InvalidResponse, match="location: missing"):
+    with pytest.raises(InvalidResponse, match="location: missing"):
         answered("ResourceGroups_Get", {"name": "g"}, "resources")
 
 

@@ -358,14 +358,14 @@ def test_a_job_asks_for_notices_where_its_machine_may_be_a_spot_machine(
 def test_a_try_that_left_its_machine_counts_as_reclaimed_and_one_that_was_ended_does_not(
     attempt: dict[str, Any], taken: bool
 ) -> None:
-    again = definition.tries(spec(cluster={"capacity": "spot"}), AwsOptions())
+    again = definition.retry_strategy(spec(cluster={"capacity": "spot"}), AwsOptions())
     assert bool(reasons.reclaimed({"attempts": [attempt], "retryStrategy": again})) is taken
 
 
 def test_a_job_that_is_not_on_spot_machines_has_its_own_143() -> None:
     """It is no reclaim, and is not tried again."""
     own = {"statusReason": reasons.EXITED, "container": {"exitCode": 143}}
-    again = definition.tries(spec(), AwsOptions())
+    again = definition.retry_strategy(spec(), AwsOptions())
 
     assert "143" not in {rule.get("onExitCode") for rule in again["evaluateOnExit"]}
     assert reasons.reclaimed({"attempts": [own], "retryStrategy": again}) == ""

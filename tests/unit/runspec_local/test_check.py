@@ -81,7 +81,7 @@ def test_a_root_does_not_depend_on_where_runspec_is_called() -> None:
 def test_a_home_that_nobody_has_is_a_mistake_with_a_way_out() -> None:
     options = LocalOptions(root="~no-such-user/x")
 
-    with pytest.raises(UsageError, match="nobody knows the home folder in '~no-such-user/x'"):
+    with pytest.raises(UsageError, match="no such user: cannot expand '~no-such-user/x'"):
         survey(Spec.model_validate(BASE), options)
     assert not next(iter(examine(options))).ok
 

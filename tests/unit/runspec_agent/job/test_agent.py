@@ -813,7 +813,7 @@ def test_a_node_whose_data_was_changed_ends_the_job(service: Service, bucket: Bu
     first = service.runs("echo", "begun", record=record, at="0", BATCH_NODE="0")
 
     assert (second.returncode, out) == (2, "")
-    assert "is not the folder that was uploaded" in err
+    assert "differs from the folder that was uploaded" in err
     assert first[:2] == (2, "")
 
 

@@ -144,7 +144,7 @@ def test_a_node_that_never_comes_is_not_waited_for_for_ever(
 ) -> None:
     monkeypatch.setattr(module, "LATE_S", 0.0)
 
-    with pytest.raises(Failure, match="not all nodes came") as found:
+    with pytest.raises(Failure, match="not all nodes joined") as found:
         make(0).open(1, signals)
 
     assert found.value.code == LOST

@@ -80,7 +80,7 @@ def test_nobody_is_asked_where_no_secret_is_listed() -> None:
     [
         ("none", OURS, REFUSED, "404"),
         ("hf", OTHER, REFUSED, "403"),
-        ("nul", OURS, 2, "holds a NUL"),
+        ("nul", OURS, 2, "contains a NUL"),
     ],
 )
 def test_a_secret_that_is_not_given_ends_the_job_in_a_line_that_names_the_variable(

@@ -170,7 +170,7 @@ def test_an_error_in_an_answer_of_200_is_an_error(bucket: Bucket, way: Way) -> N
     bucket.put("a", b"x")
     way.answers[path_of(bucket, "b")] = (200, b"\n \n<?xml version='1.0'?>" + ERROR)
 
-    with pytest.raises(Failure, match="gave up a copy of a to b: SlowDown") as failure:
+    with pytest.raises(Failure, match="failed to complete a copy of a to b: SlowDown") as failure:
         bucket.copy("a", "b", 1)
 
     assert failure.value.code == LOST
@@ -192,7 +192,11 @@ def test_a_copy_that_took_long_may_begin_with_spaces(
 @S3
 @pytest.mark.parametrize(
     ("body", "said"),
-    [(ERROR, "SlowDown"), (b"<CopyPartResult></CopyPartResult>", "ETag"), (b"<html>", "no XML")],
+    [
+        (ERROR, "SlowDown"),
+        (b"<CopyPartResult></CopyPartResult>", "ETag"),
+        (b"<html>", "is not XML"),
+    ],
 )
 @pytest.mark.usefixtures("parts")
 def test_a_part_that_was_not_copied_is_an_error(
@@ -232,7 +236,7 @@ def test_a_copy_that_did_not_end_is_an_error(
 
     monkeypatch.setattr(bucket, "_send", send)
 
-    with pytest.raises(Failure, match="gave up a copy of a to b") as failure:
+    with pytest.raises(Failure, match="failed to complete a copy of a to b") as failure:
         bucket.copy("a", "b", 1)
 
     assert failure.value.code == LOST

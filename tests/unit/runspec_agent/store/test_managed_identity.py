@@ -88,7 +88,7 @@ def test_an_answer_without_a_token_is_a_failure_in_the_end(
 ) -> None:
     monkeypatch.setattr(identity, "answer", lambda *_: (200, body))
 
-    with pytest.raises(Failure, match="gives no token") as failure:
+    with pytest.raises(Failure, match="issues no token") as failure:
         Login(OURS, identity.machine([OURS])).token()
 
     assert (failure.value.code, len(pauses)) == (REFUSED, managed_identity.TRIES - 1)

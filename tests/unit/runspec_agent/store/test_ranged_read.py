@@ -76,6 +76,6 @@ def test_a_store_that_gives_nothing_more_is_left(body: Any, pauses: list[float])
 
 def test_a_store_that_begins_anew_is_not_believed(body: Any) -> None:
     with pytest.raises(
-        Failure, match="bytes=1000-2047 was requested, but the store sent all of it came"
+        Failure, match="bytes=1000-2047 was requested, but the store sent all of it"
     ):
         whole(body(Store(1000, ranges=False)), 512)

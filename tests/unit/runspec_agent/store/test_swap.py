@@ -297,5 +297,5 @@ def test_a_lock_is_no_key(shared: Bucket, tmp_path: Path) -> None:
 
     assert [found.key for found in shared.listing("")] == ["x/a"]
     assert isinstance(shared, FolderBucket)
-    with pytest.raises(Failure, match="taken"):
+    with pytest.raises(Failure, match="reserved"):
         shared.put(f"x/{lock.name}", b"")

@@ -429,7 +429,7 @@ def test_a_store_that_refuses_deletions_is_told_once_and_not_asked_for_more(
 
     assert way.count("DELETE") == 5
     told = capsys.readouterr().err.splitlines()
-    assert len(told) == 1 and "what later saves have replaced stays" in told[0]
+    assert len(told) == 1 and "objects of old saves cannot be deleted" in told[0]
 
     way.mend()
     (source / "a").write_text("last")
@@ -593,7 +593,7 @@ def test_a_place_that_is_never_free_is_a_failure(
 ) -> None:
     monkeypatch.setattr(Saver, "_swapped", lambda *words: False)
 
-    with pytest.raises(Failure, match="written to all the time"):
+    with pytest.raises(Failure, match="another node keeps changing it"):
         brought(bucket, tmp_path / "a")
 
 

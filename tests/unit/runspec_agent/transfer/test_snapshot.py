@@ -343,7 +343,7 @@ def test_a_folder_that_is_gone_is_no_empty_save(folder: Path, sent: Sent, tmp_pa
     assert (shot.taken({}), shot.wrong()) == ({}, [])
 
     folder.symlink_to(tmp_path / "away")
-    with pytest.raises(Failure, match="a link to elsewhere"):
+    with pytest.raises(Failure, match="a link to another place"):
         shot.taken(first)
 
 

@@ -434,7 +434,7 @@ def test_a_group_is_cancelled_and_destroyed_by_its_name(spec: Path, capsys: Capt
     capsys.readouterr()
 
     assert run(["status", "job"]) == 2
-    assert "name one: job-n1, job-n2" in capsys.readouterr().err
+    assert "name one of them: job-n1, job-n2" in capsys.readouterr().err
     assert run(["cancel", "job"]) == 0
     assert [r.memory().want for r in run_record.all_runs()] == ["cancel", "cancel"]
     assert run(["destroy", "job"]) == 0
