@@ -339,7 +339,7 @@ def test_what_has_succeeded_is_not_run_again(slurm: Slurm) -> None:
 
     assert (code, said) == (
         0,
-        "runspec: an earlier try has succeeded: this node has nothing to do\n",
+        "runspec: an earlier attempt has succeeded: this task has nothing to do\n",
     )
     assert slurm.note(attempt=2)["code"] == 0
 
@@ -349,9 +349,9 @@ def test_a_job_that_may_not_be_queued_again_says_so(slurm: Slurm) -> None:
     code, said = slurm.runs(*sh("exit 4"), record={"attempts": 2}, DISABLED="1")
 
     assert code == LOST
-    assert "cannot be queued again: Requested operation is presently disabled" in said
+    assert "the job cannot be requeued: Requested operation is presently disabled" in said
     assert slurm.note()["again"] is False
-    assert "cannot be queued: Requested" in slurm.note()["why"]
+    assert "cannot be requeued: Requested" in slurm.note()["why"]
 
 
 @pytest.mark.parametrize(("attempt", "again"), [(1, True), (2, True), (3, False)])
