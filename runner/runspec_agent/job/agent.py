@@ -1,4 +1,4 @@
-"""`job [--node] [-- WORD...]`: the first process of a job on each node, with providers that have an object store.
+"""One node of one task, with providers that have an object store: `job.main` starts it.
 
 It claims the run, downloads inputs, builds the environment, starts the program with inside.sh, and saves outputs. The
 provider has written what to do to `runs/<run>/record.json`.
@@ -7,80 +7,42 @@ provider has written what to do to `runs/<run>/record.json`.
 import os
 import sys
 import time
-from typing import Dict, List, Optional, Tuple
+from typing import Any, Callable, Dict, List, Optional, Tuple
 
-from runspec_agent.base import boot_folder, files, process, record_formats
+from runspec_agent.base import files, process, record_formats
 from runspec_agent.base.job_env import LOST, STOPPED, USAGE, Failure, read
 from runspec_agent.base.process import Child, Signals
-from runspec_agent.base.task_identity import place, rename, seat
+from runspec_agent.base.task_identity import place, seat
 from runspec_agent.env import program_env
+from runspec_agent.job.peers import Peers
 from runspec_agent.preemption.azure import ScheduledEventsWatcher
 from runspec_agent.preemption.ec2 import Ec2PreemptionWatcher
 from runspec_agent.preemption.hold import PreemptionHold
-from runspec_agent.rendezvous import host_exchange, hostfile
-from runspec_agent.rendezvous.rendezvous import Node
-from runspec_agent.retry import attempts, exit_records, multi_instance, retry_rounds, stop_request
+from runspec_agent.preemption.watcher import PreemptionWatcher
+from runspec_agent.retry import attempts, exit_records, retry_rounds, stop_request
 from runspec_agent.retry.exit_barrier import ExitBarrier
 from runspec_agent.retry.failure_count import AGAIN, Failures
 from runspec_agent.retry.multi_instance import MultiInstanceTask
 from runspec_agent.retry.retry_rounds import RetryRound
-from runspec_agent.secrets import secrets_file
-from runspec_agent.store import base as store
 from runspec_agent.store.base import Bucket
-from runspec_agent.transfer import log_uploader
 from runspec_agent.transfer.log_uploader import Log
 from runspec_agent.transfer.output_saver import Saver
 from runspec_agent.transfer.store_mirror import Mirror
 from runspec_agent.transfer.workdir import Workdir
 
 CANCELLED = "cancelled"  # the content of the claim if the run was cancelled before it began
-AT = "runs/{}/"
-WATCHES = {
+RUN_PREFIX = "runs/{}/"
+WATCHES: Dict[
+    Any, Callable[[Dict[str, str]], PreemptionWatcher]
+] = {  # they report the reclaim of a spot machine
     True: Ec2PreemptionWatcher,
     "azure": ScheduledEventsWatcher,
-}  # reports the reclaim of a spot machine
+}
 LATE_S = 30.0  # at most, between the service's count of an attempt and the agent's
 
 
-def main(argv: List[str]) -> int:
-    with boot_folder.folder(os.environ):
-        return _main(argv)
-
-
-def _main(argv: List[str]) -> int:
-    words = argv[1:] if argv[:1] in (["--"], ["--node"]) else argv
-    os.environ.setdefault("RUNSPEC_INSIDE", os.path.abspath(sys.argv[0]))
-    rename(os.environ)
-    bucket = store.connect()
-    if "RUNSPEC_VAULT" in os.environ:
-        from runspec_agent.secrets import key_vault  # imports the modules for network access
-
-        key_vault.fill(os.environ)
-    secrets_file.fill(bucket, os.environ)
-    for name in ("RUNSPEC_SAS", "RUNSPEC_IDENTITY"):  # a program may print its variables to the log
-        os.environ.pop(name, None)
-    env = dict(os.environ)
-    crew = multi_instance.read(bucket, AT.format(env["RUNSPEC_RUN"]), env)
-    if crew is not None and crew.rank > 0:
-        crew.announce()
-    if argv[:1] == ["--node"] and (crew is None or crew.rank == 0 or not log_uploader.behind(env)):
-        return 0
-    process.adopt_orphans()
-    with Signals() as signals:
-        agent = Agent(bucket, env, crew)
-        why: Optional[str] = None
-        try:
-            code = agent.run(words, signals)
-        except Failure as failure:
-            why, code = str(failure), failure.code
-            _tell(why)
-        agent.keep()
-        agent.note(code, why)
-        return code
-
-
 class Agent:
-    """One node of one task, from the claim of the run to the last save."""
+    """The work of a node, from the claim of the run to the last save."""
 
     def __init__(
         self, bucket: Bucket, env: Dict[str, str], crew: Optional[MultiInstanceTask] = None
@@ -88,7 +50,7 @@ class Agent:
         self.began = time.monotonic()
         self.bucket = bucket
         self.env = env
-        self.at = AT.format(env["RUNSPEC_RUN"])
+        self.at = RUN_PREFIX.format(env["RUNSPEC_RUN"])
         self.record = attempts.read_record(bucket, self.at)
         self.crew = crew
         if crew is not None:
@@ -102,7 +64,7 @@ class Agent:
         self.gang: Optional[ExitBarrier] = None
         self.round: Optional[RetryRound] = None
         self.heed: Optional[stop_request.StopPoller] = None
-        self.watch: Optional[Ec2PreemptionWatcher] = None
+        self.watch: Optional[PreemptionWatcher] = None
         self.taken: Optional[PreemptionHold] = None
         self.leaving: Optional[Failure] = None  # why the program was told to end
         self.saver: Optional[Saver] = None  # saves outputs that are not published yet
@@ -113,7 +75,7 @@ class Agent:
             holder = record_formats.holder(self.bucket.claim(claim, self.place.job.encode()), claim)
             if holder == self.place.job:
                 if self._stopped():
-                    _tell("{}, leaving".format(stop_request.WHY))
+                    print_line("{}, leaving".format(stop_request.WHY))
                     return STOPPED
                 self._begin(signals)
                 if self.record.get("elastic"):
@@ -128,9 +90,9 @@ class Agent:
             if self.crew is not None:
                 self.crew.finish()
         if holder == CANCELLED:
-            _tell("cancelled, leaving")
+            print_line("cancelled, leaving")
             return STOPPED
-        _tell("duplicate of {}, leaving".format(holder))
+        print_line("duplicate of {}, leaving".format(holder))
         return 0
 
     def _stopped(self) -> bool:
@@ -173,11 +135,11 @@ class Agent:
 
     def tell(self, text: str) -> None:
         """Print *text* and upload the log later, without waiting."""
-        _tell(text)
+        print_line(text)
 
     def say(self, text: str) -> None:
         """Print *text* and upload the log now."""
-        _tell(text)
+        print_line(text)
         self.keep(last=False)
 
     def keep(self, last: bool = True) -> None:
@@ -189,7 +151,7 @@ class Agent:
                 else:
                     self.log.once()
             except (OSError, Failure) as error:
-                _tell("the log cannot be saved: {}".format(error))
+                print_line("the log cannot be saved: {}".format(error))
 
     def note(self, code: int, why: Optional[str]) -> None:
         """Record how this node has ended, if the service needs such records and the node took part in the attempt."""
@@ -197,7 +159,7 @@ class Agent:
             if self.ends is not None:
                 self.ends.note(code, why or (str(self.leaving) if self.leaving else None))
         except Failure as failure:
-            _tell("the exit code cannot be recorded: {}".format(failure))
+            print_line("the exit code cannot be recorded: {}".format(failure))
 
     def _together(self, words: List[str], signals: Signals) -> int:
         """Run this node, and tell the other nodes how it ended, also if it fails before the program starts."""
@@ -216,9 +178,8 @@ class Agent:
 
     def _elastic(self, words: List[str], signals: Signals) -> int:
         """Run this node as a member of an elastic job: see `elastic.node`."""
-        from runspec_agent.elastic.node import (
-            Elastic,  # compiled only where it is used, since a zipapp compiles modules at each start
-        )
+        # Imported only where it is used, since a zipapp compiles its modules at each start.
+        from runspec_agent.elastic.node import Elastic
 
         self.place = seat(self.place, self.record)
         self.record = dict(self.record, nodes=self.record["elastic"]["max"])
@@ -251,7 +212,7 @@ class Agent:
         last = attempt == self.record.get("tries")
         found = self.round = retry_rounds.join(self.bucket, prefix, rank, nodes, attempt, last)
         if found.verdict is not None:
-            _tell("{}: this node has nothing to do".format(found.verdict.why))
+            print_line("{}: this node has nothing to do".format(found.verdict.why))
             return found.verdict.code
         if self.record.get("timeout_s"):
             found.deadline = self.began + self.record["timeout_s"] - LATE_S
@@ -264,9 +225,7 @@ class Agent:
                 verdict = found.blame(signals)
                 code = self._judge(code) if verdict is None else verdict.code
             code = found.end(code, signals)
-        except (
-            BaseException
-        ) as error:  # any error is raised again, after the other nodes have been told
+        except BaseException as error:  # it is raised again, after the other nodes were told
             found.end(error.code if isinstance(error, Failure) else 1, signals)
             raise
         return STOPPED if self.notice() and code == AGAIN else code
@@ -291,7 +250,7 @@ class Agent:
             if mirror is not None:
                 mirror.finish()
         for line in lost:
-            _tell("not saved: {}".format(line))
+            print_line("not saved: {}".format(line))
         self.saver = None if lost else saver
         if code == 0:
             self._published(code)
@@ -308,7 +267,7 @@ class Agent:
         saver, self.saver = self.saver, None
         if saver is not None and code not in (AGAIN, STOPPED, LOST):
             for line in saver.publish():
-                _tell("not published yet: {}".format(line))
+                print_line("not published yet: {}".format(line))
         return code
 
     def _program(self, child: Child, signals: Signals, grace_s: float) -> int:
@@ -342,7 +301,7 @@ class Agent:
             elif self.crew is not None and self.crew.over:
                 self.leaving = Failure("the first node has ended", STOPPED)
             if self.leaving is not None:
-                _tell("{}: the program is told to end".format(self.leaving))
+                print_line("{}: the program is told to end".format(self.leaving))
             if self.round is not None and signals.stopping:
                 self.round.propose(*self.round.stopped())
             elif self.round is not None and self.leaving is not None:
@@ -356,18 +315,8 @@ class Agent:
         outputs = self.workdir.outputs(self.place, self.at + "outputs/")
         mirror = self._words(signals)
         if "reach" in self.record:
-            self._reach(signals)
+            self._peers(signals).check_reach()
         return outputs, mirror
-
-    def _reach(self, signals: Signals) -> None:
-        from runspec_agent.rendezvous.connectivity import (
-            Reach,  # used by smoke tests only: it would be compiled for every job
-        )
-
-        node = Node(self.place.rank, self.env["RUNSPEC_HOST"], "", "", 0)
-        prefix = "{}reach/{}/{}/".format(self.at, self.place.task, self._try())
-        own = Reach(self.bucket, prefix, node, self.record["nodes"], self._failed)
-        own.check(signals, self.record["reach"])
 
     def _gang(self) -> Optional[ExitBarrier]:
         if self.record["shape"] != "nodes":
@@ -379,33 +328,23 @@ class Agent:
 
     def _words(self, signals: Signals) -> Optional[Mirror]:
         """Set the job's variables, and return the mirror of the rendezvous folder if there are several nodes."""
-        place = self.place._replace(attempt=self._try())
+        place = self.place._replace(attempt=self._attempt())
         program_env.fill(self.env, self.record, place, self.folder)
         if self.record["nodes"] == 1 or self.record["launch"] == "none":
-            self._roll(signals)
+            self._peers(signals).write_hostfile(self.crew)
             return None
         meet = os.path.join(self.folder, "meet")
         os.mkdir(meet, 0o700)
         self.env["RUNSPEC_MEET"] = meet
         return Mirror(self.bucket, meet, "{}meet/{}/".format(self.at, self.place.task))
 
-    def _try(self) -> int:
+    def _peers(self, signals: Signals) -> Peers:
+        place = self.place._replace(attempt=self._attempt())
+        return Peers(self.bucket, self.at, self.record, self.env, place, signals, self._failed)
+
+    def _attempt(self) -> int:
         """Return the number of this attempt; nodes that are retried together have the same."""
         return self.place.attempt if self.round is None else self.round.number
-
-    def _roll(self, signals: Signals) -> None:
-        """Write a host file and find the leader, for programs without a launcher of runspec."""
-        node = Node(self.place.rank, self.env["RUNSPEC_HOST"], "", "", 0)
-        nodes = [node]
-        if self.crew is not None:
-            nodes = [Node(rank, host, "", "", 0) for rank, host in enumerate(self.crew.hosts)]
-        elif self.record["nodes"] > 1:
-            prefix = "{}hosts/{}/{}/".format(self.at, self.place.task, self._try())
-            nodes = host_exchange.call(
-                self.bucket, prefix, node, self.record["nodes"], signals, self._failed
-            )
-        hostfile.write(self.env["RUNSPEC_HOSTFILE"], nodes, self.record["slots"])
-        self.env["RUNSPEC_LEADER"] = nodes[0].host
 
     def _failed(self) -> Optional[int]:
         """Return the exit code of a node that failed before the rendezvous was complete."""
@@ -430,7 +369,7 @@ class Agent:
         return code in (0, STOPPED) or told or (code == LOST and self.record["launch"] != "none")
 
 
-def _tell(text: str) -> None:
+def print_line(text: str) -> None:
     line = text.replace("\n", "\\n")  # file names may contain line breaks
     print("runspec: {}".format(line), file=sys.stderr)
     sys.stderr.flush()

@@ -8,46 +8,37 @@ docs/unverified.md, azure-34.
 import json
 from typing import Any, Dict, List, Mapping, Optional
 
-from runspec_agent.preemption.ec2 import OK, Ec2PreemptionWatcher
+from runspec_agent.preemption.watcher import OK, PreemptionWatcher
 
-EVERY_S = 1.0  # as Azure recommends, since a notice may be only 30 seconds long
-FIRST_S = (
-    130.0  # the first answer may take two minutes, since the first request turns the service on
-)
-MISSES = 60  # failed requests in a row at the beginning; every machine of Azure has this service
 EVENTS = "/metadata/scheduledevents?api-version=2020-07-01"
 NAME = "/metadata/instance/compute/name?api-version=2021-02-01&format=text"
 ENDS = ("Preempt", "Terminate")
 HEADER = {"Metadata": "true"}
 
 
-class ScheduledEventsWatcher(Ec2PreemptionWatcher):
+class ScheduledEventsWatcher(PreemptionWatcher):
     """Poll the machine's metadata service for a Preempt event; a machine that is not a spot machine gets none.
 
     All machines of a scale set receive each other's events, so each has to know its own name.
     """
 
+    every_s = 1.0  # as Azure recommends, since a notice may be only 30 seconds long
+    # The first answer may take two minutes, since the first request turns the service on.
+    answer_s = 130.0
+    misses = 60  # every machine of Azure has this service
+
     def __init__(self, env: Mapping[str, str]) -> None:
         # The variable with which Azure's own SDKs override the address of the metadata service:
         # https://learn.microsoft.com/python/api/azure-identity/azure.identity.managedidentitycredential
-        super().__init__(env, env.get("AZURE_POD_IDENTITY_AUTHORITY_HOST"))
-        self._disabled = env.get("AZ_BATCH_NODE_IS_DEDICATED", "").lower() == "true"
+        dedicated = env.get("AZ_BATCH_NODE_IS_DEDICATED", "").lower() == "true"
+        super().__init__(env.get("AZURE_POD_IDENTITY_AUTHORITY_HOST"), dedicated)
         self._name = ""
 
     def still(self) -> bool:
         """Return whether the machine will still be reclaimed. Raise OSError or ValueError without a usable answer."""
-        return self._look() is not None
+        return self.look() is not None
 
-    def _pause_s(self) -> float:
-        return EVERY_S
-
-    def _misses(self) -> int:
-        return MISSES
-
-    def _answer_s(self) -> float:
-        return FIRST_S
-
-    def _look(self) -> Optional[str]:
+    def look(self) -> Optional[str]:
         if not self._name:
             self._name = self._got(NAME).decode("utf-8").strip().lower()
         found = json.loads(self._got(EVENTS).decode("utf-8"))
@@ -68,7 +59,7 @@ class ScheduledEventsWatcher(Ec2PreemptionWatcher):
         return event.get("EventType") in ENDS and self._name in listed
 
     def _got(self, path: str) -> bytes:
-        status, body = self._asked("GET", path, HEADER)
+        status, body = self.request("GET", path, HEADER)
         if status != OK:
             raise OSError("no answer: {}".format(status))
         return body

@@ -8,15 +8,14 @@ from typing import Any
 
 import pytest
 
-from runspec_agent.preemption import azure as module
-from runspec_agent.preemption.azure import ScheduledEventsWatcher
+from runspec_agent.preemption.azure import EVENTS, ScheduledEventsWatcher
 from tests.support.agent.metadata_services import AzureMachine
 from tests.support.wait import until
 
 
 @pytest.fixture
 def machine(monkeypatch: pytest.MonkeyPatch) -> Iterator[AzureMachine]:
-    monkeypatch.setattr(module, "EVERY_S", 0.01)
+    monkeypatch.setattr(ScheduledEventsWatcher, "every_s", 0.01)
     with AzureMachine() as found:
         yield found
 
@@ -29,13 +28,13 @@ def begun(machine: AzureMachine, **env: str) -> ScheduledEventsWatcher:
     """Give one that has asked, and been told of nothing."""
     watch = ScheduledEventsWatcher({**machine.env(), **env})
     watch.start()
-    until(lambda: machine.calls.count(("GET", module.EVENTS)) > 2)
+    until(lambda: machine.calls.count(("GET", EVENTS)) > 2)
     assert watch.notice is None
     return watch
 
 
 def test_it_asks_as_often_as_azure_recommends() -> None:
-    assert module.EVERY_S == 1.0
+    assert ScheduledEventsWatcher.every_s == 1.0
 
 
 @pytest.mark.parametrize("kind", ["Preempt", "Terminate"])
@@ -108,14 +107,14 @@ def test_a_machine_that_is_not_spot_is_not_asked(machine: AzureMachine) -> None:
 def test_where_nobody_answers_nobody_is_asked_for_ever(
     machine: AzureMachine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(module, "EVERY_S", 0.0)
+    monkeypatch.setattr(ScheduledEventsWatcher, "every_s", 0.0)
     machine.refuses = [410] * 1000
     watch = ScheduledEventsWatcher(machine.env())
 
     watch.start()
 
     watch.join(20)
-    assert (watch.notice, len(machine.calls)) == (None, module.MISSES)
+    assert (watch.notice, len(machine.calls)) == (None, ScheduledEventsWatcher.misses)
 
 
 def test_a_machine_says_whether_it_is_still_to_be_taken_away(machine: AzureMachine) -> None:

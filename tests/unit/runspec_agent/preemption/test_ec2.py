@@ -7,7 +7,6 @@ from collections.abc import Iterator
 
 import pytest
 
-from runspec_agent.preemption import ec2 as module
 from runspec_agent.preemption.ec2 import Ec2PreemptionWatcher
 from tests.support.agent.metadata_services import NOTICE, Machine
 from tests.support.wait import until
@@ -17,13 +16,13 @@ ACTION = ("GET", "/latest/meta-data/spot/instance-action")
 
 @pytest.fixture
 def machine(monkeypatch: pytest.MonkeyPatch) -> Iterator[Machine]:
-    monkeypatch.setattr(module, "EVERY_S", 0.01)
+    monkeypatch.setattr(Ec2PreemptionWatcher, "every_s", 0.01)
     with Machine() as found:
         yield found
 
 
 def test_it_asks_as_often_as_ec2_recommends() -> None:
-    assert module.EVERY_S == 5.0
+    assert Ec2PreemptionWatcher.every_s == 5.0
 
 
 def test_a_notice_is_seen_when_it_comes(machine: Machine) -> None:
@@ -75,13 +74,13 @@ def test_where_no_token_is_given_nobody_is_asked_for_long(machine: Machine, stat
     watch.start()
 
     watch.join(20)
-    assert (watch.notice, len(machine.calls)) == (None, module.MISSES)
+    assert (watch.notice, len(machine.calls)) == (None, Ec2PreemptionWatcher.misses)
 
 
 def test_who_is_not_there_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
     """As in a container that is one hop too far: what is sent is never answered."""
-    monkeypatch.setattr(module, "EVERY_S", 0.01)
-    monkeypatch.setattr(module, "ANSWER_S", 0.05)
+    monkeypatch.setattr(Ec2PreemptionWatcher, "every_s", 0.01)
+    monkeypatch.setattr(Ec2PreemptionWatcher, "answer_s", 0.05)
     with socket.create_server(("127.0.0.1", 0)) as silent:
         port = silent.getsockname()[1]
         watch = Ec2PreemptionWatcher(
@@ -116,7 +115,7 @@ def test_a_job_may_say_that_there_is_nothing_to_ask(machine: Machine) -> None:
 
 
 def test_an_address_that_is_none_ends_the_asking(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "EVERY_S", 0.01)
+    monkeypatch.setattr(Ec2PreemptionWatcher, "every_s", 0.01)
     watch = Ec2PreemptionWatcher({"AWS_EC2_METADATA_SERVICE_ENDPOINT": "http://[x:y"})
 
     watch.start()

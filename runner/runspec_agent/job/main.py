@@ -1,0 +1,52 @@
+"""`job [--node] [-- WORD...]`: the first process of a job on each node, with providers that have an object store."""
+
+import os
+import sys
+from typing import List, Optional
+
+from runspec_agent.base import boot_folder, process
+from runspec_agent.base.job_env import Failure
+from runspec_agent.base.process import Signals
+from runspec_agent.base.task_identity import rename
+from runspec_agent.job.agent import RUN_PREFIX, Agent, print_line
+from runspec_agent.retry import multi_instance
+from runspec_agent.secrets import secrets_file
+from runspec_agent.store import base as store
+from runspec_agent.transfer import log_uploader
+
+
+def main(argv: List[str]) -> int:
+    with boot_folder.folder(os.environ):
+        return _main(argv)
+
+
+def _main(argv: List[str]) -> int:
+    words = argv[1:] if argv[:1] in (["--"], ["--node"]) else argv
+    os.environ.setdefault("RUNSPEC_INSIDE", os.path.abspath(sys.argv[0]))
+    rename(os.environ)
+    bucket = store.connect()
+    if "RUNSPEC_VAULT" in os.environ:
+        from runspec_agent.secrets import key_vault  # imports the modules for network access
+
+        key_vault.fill(os.environ)
+    secrets_file.fill(bucket, os.environ)
+    for name in ("RUNSPEC_SAS", "RUNSPEC_IDENTITY"):  # a program may print its variables to the log
+        os.environ.pop(name, None)
+    env = dict(os.environ)
+    crew = multi_instance.read(bucket, RUN_PREFIX.format(env["RUNSPEC_RUN"]), env)
+    if crew is not None and crew.rank > 0:
+        crew.announce()
+    if argv[:1] == ["--node"] and (crew is None or crew.rank == 0 or not log_uploader.behind(env)):
+        return 0
+    process.adopt_orphans()
+    with Signals() as signals:
+        agent = Agent(bucket, env, crew)
+        why: Optional[str] = None
+        try:
+            code = agent.run(words, signals)
+        except Failure as failure:
+            why, code = str(failure), failure.code
+            print_line(why)
+        agent.keep()
+        agent.note(code, why)
+        return code
