@@ -148,7 +148,7 @@ def notice(job: Job) -> Any:
     watch = ScheduledEventsWatcher(job.env)
     for _ in range(3):
         try:
-            if found := watch._look():
+            if found := watch.look():
                 return found
         except (OSError, ValueError, HTTPException):
             pass

@@ -14,13 +14,13 @@ import subprocess
 import sys
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from runspec_local.errors import not_started
 from runspec_local.session.container_engine import await_container, remove_container
 from runspec_local.supervisor import durable, elastic, ending
+from runspec_local.supervisor.attempt import Attempt
 from runspec_local.supervisor.child import Child, start_child
 from runspec_local.supervisor.events import Events
 from runspec_local.supervisor.node import Node
@@ -33,39 +33,6 @@ CANCELLED = "cancelled"  # why all tasks end
 CLAIM_PAUSE_S = 0.02
 KILL_S = 5.0  # from SIGKILL to giving up on a process
 READY = b"ready\n"
-
-
-@dataclass
-class Attempt:
-    """One attempt of one task: its nodes, and the time of its timeout."""
-
-    nodes: dict[int, Child]
-    savers: list[Saver]
-    deadline: float | None
-    codes: dict[int, int] = field(default_factory=dict)
-    failed: int = (
-        0  # exit code of the node that failed first, because of which the others are ended
-    )
-    reason: str = ""
-    ending: float | None = None  # when the remaining nodes are killed
-    network: Child | None = None  # the container that owns the network of the task's containers
-    saving: bool = False  # whether the nodes have ended and their outputs are being saved
-    tries: dict[int, int] = field(default_factory=dict)  # attempts of each node of an elastic job
-
-    @property
-    def left(self) -> list[Child]:
-        return [child for rank, child in self.nodes.items() if rank not in self.codes]
-
-    @property
-    def can_be_stopped(self) -> bool:
-        """Return whether any of its nodes runs, so that stopping the task has an effect."""
-        return not self.saving and not all(child.ended for child in self.left)
-
-    @property
-    def next_s(self) -> list[float]:
-        """Return the next time at which something must be done to its nodes, if there is one."""
-        next_s = self.deadline if self.ending is None else self.ending
-        return [] if self.saving or next_s is None else [next_s]
 
 
 class Supervisor:
@@ -93,9 +60,8 @@ class Supervisor:
             signal.signal(number, self._on_signal)
 
     def _on_signal(self, number: int, frame: object) -> None:
-        if (
-            number != signal.SIGHUP
-        ):  # SIGHUP only wakes the loop: the terminal has closed, or a task is to stop
+        # SIGHUP only wakes the loop: the terminal has closed, or a task is to stop.
+        if number != signal.SIGHUP:
             self.asked = True
 
     def run(self) -> int:
@@ -209,9 +175,7 @@ class Supervisor:
                 if not attempt.left:
                     self._save(task, attempt)
             if attempt.saving:
-                over = [
-                    saver.look() for saver in attempt.savers
-                ]  # a list, since every saver has to be polled
+                over = [saver.look() for saver in attempt.savers]  # every saver has to be polled
                 if all(over):
                     self._finish(task, self.running.pop(task))
 

@@ -25,7 +25,7 @@ from runspec_jobs.errors import (
 )
 from runspec_jobs.load import inputs
 from runspec_jobs.logs import follow
-from runspec_jobs.plan import model
+from runspec_jobs.plan import diff, model
 from runspec_jobs.provider import (
     Client,
     Facts,
@@ -138,7 +138,7 @@ def _smoke(
 
 def _choose(found: inputs.PlanInputs, client: Client, new: bool, told: output.Told) -> Chosen:
     """Find the run that this spec already has, or put down a new one. Hold the name's lock."""
-    preview = model.make(found.provider, found.spec, model.PREVIEW, found.facts)
+    preview = model.make_plan(found.provider, found.spec, model.PREVIEW, found.facts)
     if not new and (wrong := run_record.damaged(found.spec.name)):
         raise wrong  # it may be alive
     for age, old in enumerate(reversed([] if new else run_record.of_name(found.spec.name))):
@@ -146,7 +146,7 @@ def _choose(found: inputs.PlanInputs, client: Client, new: bool, told: output.To
         # How an older run ended says nothing any more: the newest failed, or was cancelled.
         if chosen is not None and (age == 0 or chosen.done is None):
             return chosen
-    made = model.make(found.provider, found.spec, run_record.new_token(), found.facts)
+    made = model.make_plan(found.provider, found.spec, run_record.new_token(), found.facts)
     base, name = found.base.absolute(), found.spec.name
     fresh = run_record.create(found.text.data, made, found.facts, base, name, found.profile)
     return Chosen(fresh, client, f"run {made.run}")
@@ -191,7 +191,7 @@ def _is_equal(old: Record, preview: model.Plan, found: inputs.PlanInputs) -> boo
     if old.plan.provider != found.provider.name:
         return False
     try:
-        anew = model.make(found.provider, old.spec, model.PREVIEW, old.facts(found.provider))
+        anew = model.make_plan(found.provider, old.spec, model.PREVIEW, old.facts(found.provider))
     except (Damaged, LookupError):
         return False  # this version refuses the spec or the options, or asks clusters for more
     return anew.digest == preview.digest
@@ -221,7 +221,7 @@ def take_away(of: Record, journal: Journal, told: output.Told) -> None:
 
 
 def _changed(before: model.Plan, after: model.Plan) -> str:
-    paths = [change.path for change in model.differences(before, after)]
+    paths = [change.path for change in diff.differences(before, after)]
     more = f" and {len(paths) - 3} more" if len(paths) > 3 else ""
     return f"{', '.join(paths[:3])}{more} changed" if paths else f"provider {before.provider}"
 

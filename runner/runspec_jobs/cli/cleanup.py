@@ -139,7 +139,7 @@ def policy(args: Namespace) -> int:
     found = plan.each(plan.load(args, output.Told()))[-1]
     if not isinstance(found.provider, SupportsPolicy):
         raise Unavailable(f"'{found.provider.name}' cannot say which rights a plan needs")
-    made = model.make(found.provider, found.spec, model.PREVIEW, found.facts)
+    made = model.make_plan(found.provider, found.spec, model.PREVIEW, found.facts)
     rights = found.provider.policy(made.steps, found.facts.options, of_job=args.job)
     output.out(json.dumps(rights, indent=2))
     return OK

@@ -13,8 +13,9 @@ from runspec_jobs.cli import diagnostics, import_, output, smoke
 from runspec_jobs.diagnostics.render import as_json, plain
 from runspec_jobs.errors import CHANGES, OK, UsageError
 from runspec_jobs.load import inputs, source
-from runspec_jobs.plan import model
-from runspec_jobs.plan.model import Change, Plan
+from runspec_jobs.plan import diff, model
+from runspec_jobs.plan.diff import Change
+from runspec_jobs.plan.model import Plan
 from runspec_jobs.provider import Scope, Spec
 from runspec_jobs.spec import placeholders
 from runspec_jobs.spec.sweep import Random
@@ -55,9 +56,9 @@ def plan_(args: Namespace) -> int:
 
 def _planned(found: inputs.PlanInputs, args: Namespace) -> bool:
     """Show one plan, or what changed in it; say whether something did. As JSON, each is one document."""
-    made = model.make(found.provider, found.spec, model.PREVIEW, found.facts)
+    made = model.make_plan(found.provider, found.spec, model.PREVIEW, found.facts)
     before = last_applied(found.spec.name)
-    changes = None if before is None else model.differences(before, made)
+    changes = None if before is None else diff.differences(before, made)
     if args.export:
         import_.export(found.provider, made, Path(args.export), as_json=args.json)
     elif args.json and args.diff:

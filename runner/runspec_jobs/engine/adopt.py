@@ -156,7 +156,7 @@ def understood(kept: Kept, provider: Provider, own: profile.Profile) -> Adopted:
         sources = {name: Source(**one.model_dump()) for name, one in kept.sources.items()}
         facts = Facts(options, sources, lines, kept.survey)
         _refuse(kept, source.checked(provider, spec, facts))
-        mine = model.make(provider, spec, kept.run[-6:], facts)
+        mine = model.make_plan(provider, spec, kept.run[-6:], facts)
         theirs = model.from_json(kept.plan)
         made, elsewhere = _agreed(kept, mine, theirs)
     except (*NOT_OURS, RequirementsError) as exc:

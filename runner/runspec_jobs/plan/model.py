@@ -1,4 +1,4 @@
-"""A plan: all requests of a run, word for word, and the differences between two plans.
+"""A plan: all requests of a run, word for word, as data.
 
 The functions are pure: equal arguments give equal bytes.
 """
@@ -30,7 +30,7 @@ class Plan:
     steps: tuple[Step, ...]
 
 
-def make(provider: Provider, spec: Spec, token: str, facts: Facts) -> Plan:
+def make_plan(provider: Provider, spec: Spec, token: str, facts: Facts) -> Plan:
     """Return the plan of *spec*, which must be valid, for the run with *token* in its name."""
     run, preview = f"{spec.name}-{token}", f"{spec.name}-{PREVIEW}"
     steps = tuple(provider.plan(spec, run, facts))
@@ -127,38 +127,3 @@ def answers_known(request: Request, answers: Mapping[str, Response]) -> dict[str
             value = value[int(part)] if isinstance(value, list) else value[part]
         found[ref] = value
     return found
-
-
-@dataclass(frozen=True)
-class Change:
-    """One field in which two plans differ; *before* or *after* is None if that plan lacks the field."""
-
-    path: str
-    before: Any
-    after: Any
-
-
-def differences(before: Plan, after: Plan) -> list[Change]:
-    """Return the fields that differ apart from the run ids."""
-    old = {s.id: _neutral(step_json(s), before.run) for s in before.steps}
-    new = {s.id: _neutral(step_json(s), after.run) for s in after.steps}
-    changes: list[Change] = []
-    for step in [*old, *(step for step in new if step not in old)]:
-        changes += _differences(step, old.get(step), new.get(step))
-    return changes
-
-
-def _neutral(value: Any, run: str) -> Any:
-    text = json.dumps(value)
-    return json.loads(text.replace(json.dumps(run)[1:-1], "RUN"))
-
-
-def _differences(path: str, before: Any, after: Any) -> Iterator[Change]:
-    if isinstance(before, dict) and isinstance(after, dict):
-        for key in [*before, *(key for key in after if key not in before)]:
-            yield from _differences(f"{path}.{key}", before.get(key), after.get(key))
-    elif isinstance(before, list) and isinstance(after, list) and len(before) == len(after):
-        for i, (one, other) in enumerate(zip(before, after, strict=True)):
-            yield from _differences(f"{path}[{i}]", one, other)
-    elif before != after:
-        yield Change(path, before, after)

@@ -14,7 +14,7 @@ from hypothesis import HealthCheck, Phase, given, settings
 from pydantic import ValidationError
 
 from runspec_jobs.load import registry
-from runspec_jobs.plan import model
+from runspec_jobs.plan import diff, model
 from runspec_jobs.provider import (
     Facts,
     Options,
@@ -315,12 +315,12 @@ class ProviderContract(FollowingContract):
 
     def test_two_runs_of_a_spec_differ_in_the_run_id_alone(self, world: World, spec: Spec) -> None:
         facts = world.facts(spec)
-        one = model.make(world.provider, spec, "abc234", facts)
+        one = model.make_plan(world.provider, spec, "abc234", facts)
 
-        other = model.make(world.provider, spec, "zzzzzz", facts)
+        other = model.make_plan(world.provider, spec, "zzzzzz", facts)
 
         assert one.digest == other.digest
-        assert model.differences(one, other) == []
+        assert diff.differences(one, other) == []
 
     def test_a_secret_is_only_ever_named(self, world: World, spec: Spec, canary: str) -> None:
         facts = world.facts(spec)
@@ -352,7 +352,7 @@ def problems(provider: Provider, spec: Spec, facts: Facts) -> list[Problem]:
 
 
 def planned(provider: Provider, spec: Spec, facts: Facts) -> model.Plan:
-    return model.make(provider, spec, "000001", facts)
+    return model.make_plan(provider, spec, "000001", facts)
 
 
 def steps_of(world: World, spec: Spec, run: str = "job-000001") -> tuple[Step, ...]:

@@ -71,7 +71,7 @@ class Trial:
     ) -> None:
         facts = self.facts = world.facts(spec)
         self.world = world
-        self.plan = model.make(world.provider, spec, token, facts)
+        self.plan = model.make_plan(world.provider, spec, token, facts)
         self.client = world.connect(facts)
         self.hands = apply.ApplyContext(
             wrap(self.client), Quiet(), world.bundles(spec), sleep=lambda s: time.sleep(min(s, 0.1))

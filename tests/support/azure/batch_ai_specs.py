@@ -44,7 +44,7 @@ def problems(of: Spec, severity: str = "error", **settings: Any) -> list[Problem
 
 def planned(of: Spec, **settings: Any) -> model.Plan:
     assert problems(of, **settings) == []
-    return model.make(PROVIDER, of, "abc123", facts(of, **settings))
+    return model.make_plan(PROVIDER, of, "abc123", facts(of, **settings))
 
 
 def properties(of: Spec, step: str = "job", **settings: Any) -> Mapping[str, Any]:

@@ -264,7 +264,7 @@ def prepared(path: Path, provider: str, engine: str) -> tuple[Any, Spec, Facts]:
 def planned(path: Path, provider: str, engine: str) -> plan.Plan:
     known, spec, found = prepared(path, provider, engine)
     assert [p for p in known.check(spec, found) if p.severity == "error"] == []
-    return plan.make(known, spec, "abc123", found)
+    return plan.make_plan(known, spec, "abc123", found)
 
 
 def shown(made: plan.Plan) -> str:
@@ -302,7 +302,7 @@ def test_rights_are_those_that_were_reviewed(provider: str, engine: str) -> None
     """Of whoever applies, and of the job."""
     path = ROOT / "specs" / "hello.yaml"
     known, spec, facts = prepared(path, provider, engine)
-    steps = plan.make(known, spec, plan.PREVIEW, facts).steps
+    steps = plan.make_plan(known, spec, plan.PREVIEW, facts).steps
 
     rights = {
         who: known.policy(steps, facts.options, of_job=who == "job") for who in ("applies", "job")

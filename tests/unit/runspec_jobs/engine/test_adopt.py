@@ -71,7 +71,7 @@ def state(job: dict[str, Any] = JOB, **settings: Any) -> dict[str, Any]:
     assert spec is not None, problems
     options = provider().options_model.model_validate({**THEIRS, **settings})
     facts = Facts(options, {"code": Source(f"sha256:{'5a' * 32}", 3, 4096)})
-    made = model.make(provider(), spec, RUN[-6:], facts)
+    made = model.make_plan(provider(), spec, RUN[-6:], facts)
     found: dict[str, Any] = json.loads(adopt.text(text, made, facts, BORN))
     return found
 

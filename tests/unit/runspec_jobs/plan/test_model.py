@@ -6,8 +6,8 @@ import json
 
 import pytest
 
-from runspec_jobs.plan import model
-from runspec_jobs.plan.model import Change
+from runspec_jobs.plan import diff, model
+from runspec_jobs.plan.diff import Change
 from runspec_jobs.provider import Facts, Options, Request, Scope, Spec, Step
 
 SPEC = Spec.model_validate(
@@ -34,7 +34,7 @@ class Fake:
 
 
 def made(token: str = "abcdef", size: int = 1) -> model.Plan:
-    return model.make(Fake(size), SPEC, token, Facts(Options()))  # type: ignore[arg-type]  # no client
+    return model.make_plan(Fake(size), SPEC, token, Facts(Options()))  # type: ignore[arg-type]  # no client
 
 
 def test_a_plan_survives_its_json() -> None:
@@ -55,15 +55,15 @@ def test_the_digest_is_of_what_is_done_and_not_of_the_run() -> None:
 
 
 def test_differences_name_the_fields_and_not_the_runs() -> None:
-    assert model.differences(made("abcdef"), made("ghjkmn")) == []
-    assert model.differences(made(), made(size=2)) == [Change("queue.do.params.size", 1, 2)]
+    assert diff.differences(made("abcdef"), made("ghjkmn")) == []
+    assert diff.differences(made(), made(size=2)) == [Change("queue.do.params.size", 1, 2)]
 
 
 def test_a_step_that_came_or_went_is_one_difference() -> None:
     whole, short = made(), model.Plan("fake", "job-abcdef", "", made().steps[:1])
 
-    assert [c.path for c in model.differences(short, whole)] == ["job"]
-    assert [c.path for c in model.differences(whole, short)] == ["job"]
+    assert [c.path for c in diff.differences(short, whole)] == ["job"]
+    assert [c.path for c in diff.differences(whole, short)] == ["job"]
 
 
 def test_what_was_not_known_is_put_in_wherever_it_stands() -> None:

@@ -51,7 +51,7 @@ def bodies(found: Imported) -> Mapping[str, Any]:
     assert options is not None, wrong
     facts = Facts(options)
     assert [p for p in PROVIDER.check(spec, facts) if p.severity == "error"] == []
-    made = model.make(PROVIDER, spec, "abc123", facts)
+    made = model.make_plan(PROVIDER, spec, "abc123", facts)
     return {
         s.id: s.do.params["body"]["properties"] for s in made.steps if s.id in ("job", "cluster")
     }

@@ -1,0 +1,39 @@
+"""One attempt of one task, as the supervisor knows it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from runspec_local.supervisor.child import Child
+from runspec_local.supervisor.saver import Saver
+
+
+@dataclass
+class Attempt:
+    """One attempt of one task: its nodes, and the time of its timeout."""
+
+    nodes: dict[int, Child]
+    savers: list[Saver]
+    deadline: float | None
+    codes: dict[int, int] = field(default_factory=dict)
+    failed: int = 0  # exit code of the node that failed first, which ends the others
+    reason: str = ""
+    ending: float | None = None  # when the remaining nodes are killed
+    network: Child | None = None  # the container that owns the network of the task's containers
+    saving: bool = False  # whether the nodes have ended and their outputs are being saved
+    tries: dict[int, int] = field(default_factory=dict)  # attempts of each node of an elastic job
+
+    @property
+    def left(self) -> list[Child]:
+        return [child for rank, child in self.nodes.items() if rank not in self.codes]
+
+    @property
+    def can_be_stopped(self) -> bool:
+        """Return whether any of its nodes runs, so that stopping the task has an effect."""
+        return not self.saving and not all(child.ended for child in self.left)
+
+    @property
+    def next_s(self) -> list[float]:
+        """Return the next time at which something must be done to its nodes, if there is one."""
+        next_s = self.deadline if self.ending is None else self.ending
+        return [] if self.saving or next_s is None else [next_s]
