@@ -11,7 +11,7 @@ from runspec_agent.base.job_env import Failure
 
 # Each verb's module is imported when it is asked for: a zipapp compiles every module anew, and tasks may be many.
 VERBS = {
-    "job": "job.main",
+    "job": "job.entry_point",
     "batch": "job.slurm_batch",
     "enter": "job.exec_into",
     "launch": "launch.launch",

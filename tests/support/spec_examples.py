@@ -1,6 +1,6 @@
 """Specs that are right and specs that are wrong, for everything that judges specs.
 
-Each wrong one is a right one with one change, and says where the complaint belongs. Some wrong ones
+Each wrong one is a right one with one change, and says where the diagnostic belongs. Some wrong ones
 are wrong in what fields mean together, which a JSON Schema cannot see.
 """
 

@@ -33,6 +33,7 @@ CLASSES = {
     "runspec_jobs/engine": "Hands Tell",
     "runspec_jobs/state": "Memory",
     "runspec_jobs/document/syntax_errors.py": "Flaw",
+    "runspec_jobs/diagnostics": "Complaint",
     "runspec_jobs/load": "Text Wrong Job Judge",
     "runspec_jobs/access": "Kept Dialler",
     "runspec_jobs/logs": "Watch",

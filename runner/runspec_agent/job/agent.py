@@ -1,4 +1,4 @@
-"""One node of one task, with providers that have an object store: `job.main` starts it.
+"""One node of one task, with providers that have an object store: `job.entry_point` starts it.
 
 It claims the run, downloads inputs, builds the environment, starts the program with inside.sh, and saves outputs. The
 provider has written what to do to `runs/<run>/record.json`.

@@ -95,16 +95,16 @@ def verb(args: Namespace) -> int:
 
 def print_error(exc: errors.RunspecError, args: Namespace | None) -> int:
     """Print an error, and its JSON where that was asked for."""
-    complaints = getattr(exc, "texts", None)
-    if complaints is not None:
+    texts = getattr(exc, "texts", None)
+    if texts is not None:
         from runspec_jobs.cli import diagnostics
 
-        diagnostics.print_all(complaints, args)
+        diagnostics.print_all(texts, args)
     else:
         output.tell(exc.message)
         if exc.hint:
             output.tell(f"  hint: {exc.hint}")
-    if args is not None and getattr(args, "json", False) and complaints is None:
+    if args is not None and getattr(args, "json", False) and texts is None:
         error = {"error": exc.message, "hint": exc.hint, "exit_code": exc.exit_code}
         output.out_json(error)
     return exc.exit_code

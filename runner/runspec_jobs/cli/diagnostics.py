@@ -12,7 +12,7 @@ from runspec_jobs.load.source import SourceFile
 
 
 def print_all(texts: Iterable[SourceFile], args: Namespace | None) -> None:
-    """Print every complaint about *texts*: for a person to standard error, else to standard output."""
+    """Print every diagnostic about *texts*: for a person to standard error, else to standard output."""
     form = wanted(args)
     for text in texts:
         print_one(text, form)
@@ -25,9 +25,9 @@ def wanted(args: Namespace | None) -> Format:
 
 
 def print_one(text: SourceFile, form: Format) -> None:
-    if not text.complaints:
+    if not text.diagnostics:
         return
-    shown = render(text.complaints, form, text.lines)
+    shown = render(text.diagnostics, form, text.lines)
     if form is Format.TEXT:
         print(shown, file=sys.stderr, flush=True)
     else:

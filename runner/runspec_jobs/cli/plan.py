@@ -31,7 +31,7 @@ def load(args: Namespace, told: output.Told) -> inputs.PlanInputs:
     text = source.read_file(path)
     with told:
         found = inputs.gather(text, path.parent, told.progress, getattr(args, "provider", None))
-    if text.complaints and not args.json:
+    if text.diagnostics and not args.json:
         diagnostics.print_one(text, diagnostics.wanted(args))
     return found
 

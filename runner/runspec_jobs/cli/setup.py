@@ -228,10 +228,9 @@ def _examine(name: str, *, node: bool) -> Iterable[Finding]:
         inputs.demand_trust(own, provider)
         return _looked(provider, options, node=node)
     assert text is not None and text.document is not None, "BUG: nobody's settings are wrong"
-    complaints = placed(text.name, text.document, problems)
+    found = placed(text.name, text.document, problems)
     return [
-        Finding(f"{c.file}:{c.line}:{c.column}: {c.path}: {c.what}", False, c.hint)
-        for c in complaints
+        Finding(f"{c.file}:{c.line}:{c.column}: {c.path}: {c.what}", False, c.hint) for c in found
     ]
 
 

@@ -40,7 +40,7 @@ def simulate(args: Namespace) -> int:
         take = _take(args, spec, prices, texts[1])
     if wrong := [text for text in texts if text.failed]:
         raise source.InvalidSpec(*wrong)
-    assert spec and prices and measured, "BUG: what could not be read had no complaint"
+    assert spec and prices and measured, "BUG: what could not be read had no diagnostic"
     samples = args.samples * args.epochs
     asked = Job(samples, measured.curve, _costs(args, spec), take, spec.retry.spot_attempts)
     compared = list(compare.cases(spec, asked, prices, args.fixed))
@@ -74,11 +74,11 @@ def _trace_text(path: Path) -> source.SourceFile:
     """Give the file of prices; a table is read as what it would be in YAML."""
     text = source.read_file(path)
     if path.suffix == ".csv":
-        text.complaints = []
+        text.diagnostics = []
         try:
             text.document = price_table.read(text.data)
         except reader.YamlError as exc:
-            text.document, text.complaints = None, flawed(text.name, exc.flaws)
+            text.document, text.diagnostics = None, flawed(text.name, exc.flaws)
     return text
 
 

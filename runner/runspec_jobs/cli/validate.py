@@ -7,7 +7,7 @@ from argparse import Namespace
 from pathlib import Path
 
 from runspec_jobs.cli import diagnostics, output
-from runspec_jobs.diagnostics.render import Complaint, Format
+from runspec_jobs.diagnostics.render import Diagnostic, Format
 from runspec_jobs.document import reader
 from runspec_jobs.errors import OK, RunspecError, UsageError
 from runspec_jobs.load import source
@@ -34,7 +34,7 @@ def validate(args: Namespace) -> int:
 
 
 def _checked(name: str) -> source.SourceFile:
-    """Read and check one file; what stops that is a complaint about it, so that the rest go on."""
+    """Read and check one file; what stops that is a diagnostic about it, so that the rest go on."""
     try:
         if name == "-":
             text = source.read("<stdin>", sys.stdin.buffer.read(reader.TEXT_BYTES + 1))
@@ -45,5 +45,5 @@ def _checked(name: str) -> source.SourceFile:
             text.complain(problems)
     except RunspecError as exc:
         text = source.SourceFile(name, b"")
-        text.complaints = [Complaint(name, 0, 0, 1, "", exc.message, exc.hint)]
+        text.diagnostics = [Diagnostic(name, 0, 0, 1, "", exc.message, exc.hint)]
     return text

@@ -25,7 +25,7 @@ class Format(StrEnum):
     GITHUB = "github"
 
 
-class Complaint(NamedTuple):
+class Diagnostic(NamedTuple):
     """A problem with its position in a file; line and column count from 1, and 0 means that there is none.
 
     The line must not be shown from column *veil* on, unless *veil* is 0.
@@ -42,12 +42,12 @@ class Complaint(NamedTuple):
     veil: int = 0
 
 
-def placed(file: str, document: Document, problems: Iterable[Problem]) -> list[Complaint]:
+def placed(file: str, document: Document, problems: Iterable[Problem]) -> list[Diagnostic]:
     """Return *problems* of *document* with their positions in *file*, in the order of its lines."""
     return sorted((_placed(file, document, p) for p in problems), key=lambda c: (c.line, c.column))
 
 
-def _placed(file: str, document: Document, problem: Problem) -> Complaint:
+def _placed(file: str, document: Document, problem: Problem) -> Diagnostic:
     path, mark = document.nearest(problem.path)
     length = 1
     if path:
@@ -59,7 +59,7 @@ def _placed(file: str, document: Document, problem: Problem) -> Complaint:
             end = document.value_end(path)
             length = end.column - mark.column if end and end.line == mark.line else 1
     where = dotted(problem.path)
-    return Complaint(
+    return Diagnostic(
         file,
         mark.line,
         mark.column,
@@ -72,33 +72,33 @@ def _placed(file: str, document: Document, problem: Problem) -> Complaint:
     )
 
 
-def flawed(file: str, flaws: Iterable[SyntaxProblem]) -> list[Complaint]:
+def flawed(file: str, flaws: Iterable[SyntaxProblem]) -> list[Diagnostic]:
     """Return the syntax errors of *file*, which could not be read, in the form of other problems."""
     return [_flawed(file, flaw) for flaw in flaws]
 
 
-def _flawed(file: str, flaw: SyntaxProblem) -> Complaint:
+def _flawed(file: str, flaw: SyntaxProblem) -> Diagnostic:
     """Return one syntax error of *file*; text after quotes that are never closed is hidden, as it may be a secret."""
     line, column = flaw.mark.line, flaw.mark.column
     veil = column + 1 if flaw.what.startswith(OPEN_QUOTES) else 0
-    return Complaint(file, line, column, 1, "", flaw.what, flaw.hint, veil=veil)
+    return Diagnostic(file, line, column, 1, "", flaw.what, flaw.hint, veil=veil)
 
 
-def render(complaints: Sequence[Complaint], form: Format, text: str = "") -> str:
-    """Return *complaints* in *form*; *text* is the content of their file, whose lines are shown."""
+def render(diagnostics: Sequence[Diagnostic], form: Format, text: str = "") -> str:
+    """Return *diagnostics* in *form*; *text* is the content of their file, whose lines are shown."""
     match form:
         case Format.JSON:
-            return "\n".join(_json(c) for c in complaints)
+            return "\n".join(_json(c) for c in diagnostics)
         case Format.GITHUB:
-            return "\n".join(_github(c) for c in complaints)
+            return "\n".join(_github(c) for c in diagnostics)
         case Format.TEXT:
-            lines = _veiled(reader.lines(text), complaints)
-            return "\n".join(_text(c, lines) for c in complaints)
+            lines = _veiled(reader.lines(text), diagnostics)
+            return "\n".join(_text(c, lines) for c in diagnostics)
 
 
-def _veiled(lines: list[str], complaints: Iterable[Complaint]) -> list[str]:
+def _veiled(lines: list[str], diagnostics: Iterable[Diagnostic]) -> list[str]:
     """Return *lines* with private values replaced by `***`."""
-    for c in complaints:
+    for c in diagnostics:
         if 0 < c.line <= len(lines):
             line = lines[c.line - 1]
             named = (
@@ -109,7 +109,7 @@ def _veiled(lines: list[str], complaints: Iterable[Complaint]) -> list[str]:
     return lines
 
 
-def _json(c: Complaint) -> str:
+def _json(c: Diagnostic) -> str:
     shown = {name: value for name, value in c._asdict().items() if name != "veil"}
     return as_json(shown)
 
@@ -122,7 +122,7 @@ def as_json(value: Any, indent: int | None = None) -> str:
     return "".join(c if c.isprintable() or c == "\n" else json.dumps(c)[1:-1] for c in text)
 
 
-def _text(c: Complaint, lines: Sequence[str]) -> str:
+def _text(c: Diagnostic, lines: Sequence[str]) -> str:
     file = plain(c.file)
     place = f"{file}:{c.line}:{c.column}: " if c.line else f"{file}: "
     note = "note: " if c.severity == "note" else ""
@@ -134,7 +134,7 @@ def _text(c: Complaint, lines: Sequence[str]) -> str:
     return "\n".join(out)
 
 
-def _caret(c: Complaint, line: str) -> list[str]:
+def _caret(c: Diagnostic, line: str) -> list[str]:
     start = max(0, c.column - 1 - WIDTH // 2)
     shown = line[start : start + WIDTH]
     before = columns(_as_shown(shown[: c.column - 1 - start]))
@@ -169,7 +169,7 @@ def columns(text: str) -> int:
     return cell_len(text)
 
 
-def _github(c: Complaint) -> str:
+def _github(c: Diagnostic) -> str:
     """Return a workflow command: https://docs.github.com/actions/reference/workflow-commands-for-github-actions"""
     message = f"{c.path + ': ' if c.path else ''}{c.what}{'; ' + c.hint if c.hint else ''}"
     for raw, escaped in (("%", "%25"), ("\r", "%0D"), ("\n", "%0A")):

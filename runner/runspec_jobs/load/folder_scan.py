@@ -175,7 +175,7 @@ class Walk:
         """Raise BundleError if there are any problems."""
         kinds = [kind for kind in Trouble if kind in self.troubles]
         problems: list[tuple[str, str | None]] = [
-            (_complaint(kind, self.troubles[kind]), kind.value[1]) for kind in kinds
+            (_message(kind, self.troubles[kind]), kind.value[1]) for kind in kinds
         ]
         problems += _too_much(self.found)
         if problems:
@@ -275,7 +275,7 @@ def _utf8_bytes(path: str) -> int | None:
         return None
 
 
-def _complaint(kind: Trouble, names: Sequence[str]) -> str:
+def _message(kind: Trouble, names: Sequence[str]) -> str:
     more = f" and {len(names) - MAX_NAMED:,} more" if len(names) > MAX_NAMED else ""
     return f"{kind.value[0]}: {', '.join(names[:MAX_NAMED])}{more}"
 

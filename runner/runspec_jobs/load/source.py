@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from runspec_jobs.diagnostics.problem import Problem
-from runspec_jobs.diagnostics.render import Complaint, flawed, placed
+from runspec_jobs.diagnostics.render import Diagnostic, flawed, placed
 from runspec_jobs.document import reader
 from runspec_jobs.document.nodes import Document
 from runspec_jobs.errors import Unavailable, Untrusted, UsageError
@@ -24,7 +24,7 @@ class SourceFile:
     name: str
     data: bytes
     document: Document | None = None
-    complaints: list[Complaint] = field(default_factory=list)
+    diagnostics: list[Diagnostic] = field(default_factory=list)
 
     @property
     def lines(self) -> str:
@@ -32,18 +32,18 @@ class SourceFile:
 
     @property
     def failed(self) -> bool:
-        return any(c.severity == "error" for c in self.complaints)
+        return any(c.severity == "error" for c in self.diagnostics)
 
     def complain(self, problems: Iterable[Problem]) -> None:
         assert self.document is not None, "BUG: a text that could not be parsed was checked"
-        self.complaints += placed(self.name, self.document, problems)
+        self.diagnostics += placed(self.name, self.document, problems)
 
 
 class InvalidSpec(UsageError):
-    """Some files have errors, which are in the `complaints` of each."""
+    """Some files have errors, which are in the `diagnostics` of each."""
 
     def __init__(self, *texts: SourceFile) -> None:
-        count = sum(len(text.complaints) for text in texts)
+        count = sum(len(text.diagnostics) for text in texts)
         super().__init__(f"{count} problem{'s' if count != 1 else ''}")
         self.texts = texts
 
@@ -66,7 +66,7 @@ def read(name: str, data: bytes) -> SourceFile:
     try:
         text.document = reader.read(data)
     except reader.YamlError as exc:
-        text.complaints = flawed(name, exc.flaws)
+        text.diagnostics = flawed(name, exc.flaws)
     return text
 
 

@@ -1,4 +1,4 @@
-"""The environment contract, read: defaults, and complaints that name the variable."""
+"""The environment contract, read: defaults, and errors that name the variable."""
 
 from __future__ import annotations
 

@@ -48,7 +48,7 @@ def test_the_first_profile_of_a_provider_is_right_as_it_stands(name: str) -> Non
     provider = registry.load(name)
     assert isinstance(provider, SupportsProfileTemplate)
     read = jobs.read("p.yaml", provider.first_profile().encode())
-    assert read.document is not None, read.complaints
+    assert read.document is not None, read.diagnostics
     found, problems = profile.read(read.document.value)
     assert found is not None, problems
 

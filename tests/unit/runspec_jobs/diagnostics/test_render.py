@@ -7,7 +7,7 @@ import json
 import pytest
 
 from runspec_jobs.diagnostics.problem import did_you_mean
-from runspec_jobs.diagnostics.render import Complaint, Format, as_json, render
+from runspec_jobs.diagnostics.render import Diagnostic, Format, as_json, render
 from runspec_jobs.document import reader
 from runspec_jobs.load import source
 from runspec_jobs.provider import Options
@@ -16,7 +16,7 @@ from runspec_jobs.spec import validate
 TEXT = "apiVersion: runspec/v1\nname: job\nprovider: local\nclutser: {nodes: 2}\ncommand: [a]\n"
 
 
-def complaints(text: str) -> source.SourceFile:
+def diagnostics(text: str) -> source.SourceFile:
     read = source.read("job.yaml", text.encode())
     _, problems = source.validated(read)
     if read.document is not None:
@@ -25,9 +25,9 @@ def complaints(text: str) -> source.SourceFile:
 
 
 def test_a_complaint_names_file_line_and_column_and_puts_a_caret_under_the_word() -> None:
-    read = complaints(TEXT)
+    read = diagnostics(TEXT)
 
-    assert render(read.complaints, Format.TEXT, read.lines) == (
+    assert render(read.diagnostics, Format.TEXT, read.lines) == (
         "job.yaml:4:1: clutser: unknown key 'clutser'\n"
         "    4 | clutser: {nodes: 2}\n"
         "      | ^^^^^^^\n"
@@ -36,35 +36,35 @@ def test_a_complaint_names_file_line_and_column_and_puts_a_caret_under_the_word(
 
 
 def test_json_has_one_line_for_each_complaint() -> None:
-    read = complaints(TEXT)
+    read = diagnostics(TEXT)
 
-    assert json.loads(render(read.complaints, Format.JSON)) == {
+    assert json.loads(render(read.diagnostics, Format.JSON)) == {
         "file": "job.yaml", "line": 4, "column": 1, "length": 7, "path": "clutser",
         "what": "unknown key 'clutser'", "hint": "did you mean 'cluster'?", "severity": "error",
     }  # fmt: skip
 
 
 def test_annotations_of_a_pull_request_escape_what_would_end_them() -> None:
-    complaint = Complaint("a,b:c.yaml", 3, 4, 1, "run", "50% wrong\nreally", None)
+    diagnostic = Diagnostic("a,b:c.yaml", 3, 4, 1, "run", "50% wrong\nreally", None)
 
-    assert render([complaint], Format.GITHUB) == (
+    assert render([diagnostic], Format.GITHUB) == (
         "::error file=a%2Cb%3Ac.yaml,line=3,col=4::run: 50%25 wrong%0Areally"
     )
 
 
 def test_no_control_sequence_of_a_spec_reaches_the_terminal() -> None:
-    read = complaints(TEXT.replace("clutser", '"\\e[31mx"'))
+    read = diagnostics(TEXT.replace("clutser", '"\\e[31mx"'))
 
-    shown = render(read.complaints, Format.TEXT, read.lines)
+    shown = render(read.diagnostics, Format.TEXT, read.lines)
 
     assert "\x1b" not in shown
     assert "\\x1b[31mx" in shown
 
 
 def test_the_caret_stands_under_wide_characters_too() -> None:
-    read = complaints(TEXT.replace("command: [a]", "command: [日本, [x]]"))
+    read = diagnostics(TEXT.replace("command: [a]", "command: [日本, [x]]"))
 
-    shown = render(read.complaints, Format.TEXT, read.lines)
+    shown = render(read.diagnostics, Format.TEXT, read.lines)
 
     assert "    5 | command: [日本, [x]]\n      |                 ^^^" in shown
 
@@ -88,9 +88,9 @@ def test_the_caret_stands_under_wide_characters_too() -> None:
 def test_the_caret_stands_below_what_it_names_whatever_is_before_it(
     before: str, width: int
 ) -> None:
-    read = complaints(TEXT.replace("command: [a]", f'command: ["{before}", [日本]]'))
+    read = diagnostics(TEXT.replace("command: [a]", f'command: ["{before}", [日本]]'))
 
-    *_, line, caret = render(read.complaints, Format.TEXT, read.lines).split("\n")
+    *_, line, caret = render(read.diagnostics, Format.TEXT, read.lines).split("\n")
 
     assert line.startswith("    5 | command: [")
     assert caret == "      | " + " " * len('command: ["", ') + " " * width + "^" * len("[日日]本]")
@@ -114,7 +114,7 @@ def test_a_byte_order_mark_and_any_line_ends_leave_line_and_caret_where_they_are
     _, problems = source.validated(read)
     read.complain(problems)
 
-    assert render(read.complaints, Format.TEXT, read.lines) == (
+    assert render(read.diagnostics, Format.TEXT, read.lines) == (
         "job.yaml:1:1: clutser: unknown key 'clutser'\n"
         "    1 | clutser: {nodes: 2}\n"
         "      | ^^^^^^^\n"
@@ -123,9 +123,9 @@ def test_a_byte_order_mark_and_any_line_ends_leave_line_and_caret_where_they_are
 
 
 def test_a_very_long_line_is_cut_around_the_caret() -> None:
-    read = complaints(TEXT.replace("command: [a]", f"command: [{'x, ' * 500}[y]]"))
+    read = diagnostics(TEXT.replace("command: [a]", f"command: [{'x, ' * 500}[y]]"))
 
-    shown = render(read.complaints, Format.TEXT, read.lines)
+    shown = render(read.diagnostics, Format.TEXT, read.lines)
 
     assert max(len(line) for line in shown.split("\n")) < 200
     assert "^^^" in shown
@@ -136,42 +136,42 @@ def test_a_word_far_from_all_known_ones_gets_no_guess() -> None:
 
 
 def test_problems_of_one_file_come_in_the_order_of_its_lines() -> None:
-    read = complaints("apiVersion: x\nname: Y\nprovider: 3\nlaunch: z\n")
+    read = diagnostics("apiVersion: x\nname: Y\nprovider: 3\nlaunch: z\n")
 
-    lines = [c.line for c in read.complaints]
+    lines = [c.line for c in read.diagnostics]
     assert lines == sorted(lines)
 
 
 def test_what_stands_where_the_name_of_a_secret_belongs_is_shown_nowhere() -> None:
-    found = complaints(TEXT.replace("clutser: {nodes: 2}", "secrets: {TOKEN: hf_Ab12Cd, 4: x}"))
+    found = diagnostics(TEXT.replace("clutser: {nodes: 2}", "secrets: {TOKEN: hf_Ab12Cd, 4: x}"))
 
     for form in Format:
-        shown = render(found.complaints, form, found.lines)
+        shown = render(found.diagnostics, form, found.lines)
         assert "this is not a secret's name" in shown
         assert "Ab12" not in shown  # nor under what else is wrong on its line
 
 
 def test_what_an_unknown_key_has_is_not_shown_where_it_may_be_a_secret() -> None:
-    found = complaints(TEXT.replace("clutser: {nodes: 2}", "api_token: Ab12Cd"))
+    found = diagnostics(TEXT.replace("clutser: {nodes: 2}", "api_token: Ab12Cd"))
 
-    shown = render(found.complaints, Format.TEXT, found.lines)
+    shown = render(found.diagnostics, Format.TEXT, found.lines)
 
     assert "    4 | api_token***\n      | ^^^^^^^^^" in shown
 
 
 def test_what_stands_in_quotes_that_are_never_closed_is_not_shown() -> None:
-    found = complaints(TEXT.replace("clutser: {nodes: 2}", 'secrets: {TOKEN: "hunter2'))
+    found = diagnostics(TEXT.replace("clutser: {nodes: 2}", 'secrets: {TOKEN: "hunter2'))
 
-    shown = render(found.complaints, Format.TEXT, found.lines)
+    shown = render(found.diagnostics, Format.TEXT, found.lines)
 
     assert "the quotes are never closed" in shown
     assert "hunter2" not in shown
 
 
 def test_a_line_that_is_no_yaml_is_not_shown_beyond_the_name_of_a_secret() -> None:
-    found = complaints(TEXT.replace("clutser: {nodes: 2}", "password: hunter2: x"))
+    found = diagnostics(TEXT.replace("clutser: {nodes: 2}", "password: hunter2: x"))
 
-    shown = render(found.complaints, Format.TEXT, found.lines)
+    shown = render(found.diagnostics, Format.TEXT, found.lines)
 
     assert "a second ': ' in one value" in shown
     assert "    4 | password:***" in shown
@@ -204,9 +204,9 @@ CONTROL = {
 def test_no_form_shows_a_control_character_as_it_is(form: Format, name: str) -> None:
     """Neither one that a terminal obeys nor one that turns the text around it, wherever it stands."""
     found = CONTROL[name]
-    complaint = Complaint(f"{found}.yaml", 1, 1, 1, f"env.{found}", found, found)
+    diagnostic = Diagnostic(f"{found}.yaml", 1, 1, 1, f"env.{found}", found, found)
 
-    shown = render([complaint], form, f"env: {found}")
+    shown = render([diagnostic], form, f"env: {found}")
 
     assert found not in shown and shown.replace("\n", "").isprintable()
     if form is Format.JSON:

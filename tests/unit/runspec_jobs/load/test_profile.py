@@ -27,7 +27,7 @@ def wrong(folder: Path, spec: str, profile: str) -> list[str]:
     return [
         f"{Path(c.file).name}:{c.line}:{c.column}: {c.path}"
         for t in caught.value.texts
-        for c in t.complaints
+        for c in t.diagnostics
     ]
 
 

@@ -24,7 +24,7 @@ SCHEMA = json.loads((ROOT / "schemas" / "job.schema.json").read_text())
 
 def problems(text: str) -> list[Problem]:
     read = source.read("job.yaml", text.encode())
-    assert read.document is not None, read.complaints
+    assert read.document is not None, read.diagnostics
     return [p for p in source.validated(read)[1] if p.severity == "error"]
 
 

@@ -9,7 +9,7 @@ from runspec_jobs.errors import UsageError
 from runspec_jobs.spec.requirements import RequirementsError, requirement_lines
 
 
-def complaint(text: str) -> str:
+def diagnostic(text: str) -> str:
     with pytest.raises(UsageError) as told:
         requirement_lines(text)
     return told.value.message
@@ -99,7 +99,7 @@ def test_every_kind_of_requirement_is_taken(line: str) -> None:
     ],
 )
 def test_what_is_no_requirement_is_told_with_its_line(line: str, what: str) -> None:
-    assert complaint(f"six\n{line}\n").startswith(f"line 2: {what}")
+    assert diagnostic(f"six\n{line}\n").startswith(f"line 2: {what}")
 
 
 def test_a_way_out_is_told() -> None:
@@ -119,7 +119,7 @@ def test_all_bad_lines_are_told_at_once() -> None:
 
 
 def test_a_password_is_not_repeated() -> None:
-    assert "hunter2" not in complaint("x @ https://me:hunter2@example.org/x.whl")
+    assert "hunter2" not in diagnostic("x @ https://me:hunter2@example.org/x.whl")
 
 
 @given(st.text(alphabet="ab1=<>~!.,;@[]()-#\\ \n\r\t/:'\"$", max_size=40))

@@ -36,7 +36,7 @@ def bodies(found: Imported) -> Mapping[str, Any]:
     """Plan what was taken in, as a user would; the accounts that no file names are made up."""
     spec = valid(found)
     settings = jobs_file.read("p.yaml", found.profile.encode())
-    assert settings.document is not None, settings.complaints
+    assert settings.document is not None, settings.diagnostics
     account, problems = profiles.read(settings.document.value)
     assert account is not None, problems
     own = {
