@@ -122,7 +122,7 @@ def test_whatever_the_machine_answers_a_job_has_its_credentials_or_a_failure(
     drawn = "keys" if part == "container" else part
 
     def check(reply: Reply) -> None:
-        boot._kept.clear()
+        boot.role_cache.clear()
         machine.asked.clear()
         machine.answering = answering(drawn, reply)
         found: Any
@@ -146,8 +146,8 @@ def test_whatever_the_machine_answers_a_job_has_its_credentials_or_a_failure(
 def test_whatever_the_machine_answers_once_its_notice_is_heard_after_it(
     machine: Server, monkeypatch: pytest.MonkeyPatch, part: str
 ) -> None:
-    monkeypatch.setattr(Ec2PreemptionWatcher, "_pause_s", lambda self: 0.0)
-    monkeypatch.setattr(Ec2PreemptionWatcher, "_answer_s", lambda self: 30.0)
+    monkeypatch.setattr(Ec2PreemptionWatcher, "every_s", 0.0)
+    monkeypatch.setattr(Ec2PreemptionWatcher, "answer_s", 30.0)
 
     def check(reply: Reply) -> None:
         rest = [reply]

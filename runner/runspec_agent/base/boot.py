@@ -57,8 +57,8 @@ HOSTS = {"container": "http://169.254.170.2", "machine": "http://169.254.169.254
 
 Pairs = Sequence[Tuple[str, str]]
 Keys = Tuple[str, str, Optional[str]]
-_trusted: List[ssl.SSLContext] = []
-_kept: Dict[
+tls_contexts: List[ssl.SSLContext] = []
+role_cache: Dict[
     str, Tuple[float, Keys]
 ] = {}  # replaced as a whole: many threads read it while one renews it
 _renewing = threading.Lock()
@@ -116,7 +116,7 @@ def trusted() -> ssl.SSLContext:
     image (conda's, uv's) may look in another place than the one the image uses. Raise Untrusted if no certificates
     are found.
     """
-    if not _trusted:
+    if not tls_contexts:
         found = ssl.create_default_context()
         folder = ssl.get_default_verify_paths().capath
         hashed = re.compile(r"[0-9a-f]{8}\.[0-9]").match
@@ -129,8 +129,8 @@ def trusted() -> ssl.SSLContext:
                     "this image has no CA certificates: install ca-certificates, or set SSL_CERT_FILE to a bundle"
                 )
             found.load_verify_locations(bundles[0])
-        _trusted.append(found)
-    return _trusted[0]
+        tls_contexts.append(found)
+    return tls_contexts[0]
 
 
 class Verified(http.client.HTTPSConnection):
@@ -209,15 +209,15 @@ def credentials() -> Keys:
             env("AWS_SESSION_TOKEN"),
         )
     with _renewing:
-        if "role" not in _kept or _kept["role"][0] < time.time():
-            found = _asked(os.environ)
+        if "role" not in role_cache or role_cache["role"][0] < time.time():
+            found = request_role(os.environ)
             end = calendar.timegm(time.strptime(found["Expiration"][:19], "%Y-%m-%dT%H:%M:%S"))
             keys = found["AccessKeyId"], found["SecretAccessKey"], found.get("Token")
-            _kept["role"] = min(end - 300, time.time() + 3000), keys
-        return _kept["role"][1]
+            role_cache["role"] = min(end - 300, time.time() + 3000), keys
+        return role_cache["role"][1]
 
 
-def _asked(env: Mapping[str, str]) -> Dict[str, Any]:
+def request_role(env: Mapping[str, str]) -> Dict[str, Any]:
     url = env.get("AWS_CONTAINER_CREDENTIALS_FULL_URI")
     if env.get("AWS_CONTAINER_CREDENTIALS_RELATIVE_URI"):
         url = HOSTS["container"] + env["AWS_CONTAINER_CREDENTIALS_RELATIVE_URI"]
@@ -270,13 +270,13 @@ class Store:
         """
         for count in range(1, self.tries):
             try:
-                found = take(self._once(ask))
+                found = take(self.send_once(ask))
                 if found.status not in PASSING and not self._adjusted(found):
                     return found
             except (OSError, http.client.HTTPException):
                 pass
             time.sleep(0.25 * 2**count)
-        found = take(self._once(ask))
+        found = take(self.send_once(ask))
         self._adjusted(found)  # for the next request
         return found
 
@@ -290,9 +290,9 @@ class Store:
             print(text, file=sys.stderr)
         return abs(self.ahead_s - before) > SKEW_S
 
-    def _once(self, ask: Ask) -> http.client.HTTPResponse:
-        path, query = self._path(ask)
-        headers = self._signed(ask, path, query)
+    def send_once(self, ask: Ask) -> http.client.HTTPResponse:
+        path, query = self.path_of(ask)
+        headers = self.sign(ask, path, query)
         url = path + ("?" + query if query else "")
         link = connection(self.https, self.host, self.timeout_s)
         try:
@@ -310,14 +310,14 @@ class Store:
             link.sock.close()  # takes effect when the answer has been read
         return answer
 
-    def _path(self, ask: Ask) -> Tuple[str, str]:
+    def path_of(self, ask: Ask) -> Tuple[str, str]:
         path = "/" + self.bucket
         if ask.key:
             path += "/" + _quoted(self.prefix + "/" + ask.key, "/-_.~")
         pairs = sorted([_quoted(word, "-_.~") for word in pair] for pair in ask.query)
         return path, "&".join("=".join(pair) for pair in pairs)
 
-    def _signed(self, ask: Ask, path: str, query: str) -> Dict[str, str]:
+    def sign(self, ask: Ask, path: str, query: str) -> Dict[str, str]:
         key, secret, token = credentials()
         now = time.strftime("%Y%m%dT%H%M%SZ", time.gmtime(time.time() + self.ahead_s))
         digest = ask.digest if callable(ask.body) else hashlib.sha256(ask.body).hexdigest()
@@ -375,8 +375,8 @@ def main() -> None:
 def _become(zipapp: bytes) -> None:
     """Replace this process by *zipapp*, in a folder that `boot_folder` removes; signals are blocked until then."""
     signal.pthread_sigmask(signal.SIG_BLOCK, HELD)
-    _sweep(tempfile.gettempdir())
-    folder = _locked_folder()
+    sweep(tempfile.gettempdir())
+    folder = locked_folder()
     try:
         path = os.path.join(folder, "inside.pyz")
         with open(path, "wb") as stream:
@@ -388,7 +388,7 @@ def _become(zipapp: bytes) -> None:
         shutil.rmtree(folder, ignore_errors=True)
 
 
-def _locked_folder() -> str:
+def locked_folder() -> str:
     """Make a folder and lock it for as long as this process lives, whatever program it becomes.
 
     On a file system without such locks, no process can lock the folder, so no other job removes it.
@@ -407,11 +407,11 @@ def _locked_folder() -> str:
         try:
             os.stat(folder)
             return folder
-        except FileNotFoundError:  # another process took it for an abandoned folder: see _sweep
+        except FileNotFoundError:  # another process took it for an abandoned folder: see sweep
             os.close(lock)
 
 
-def _sweep(base: str) -> None:
+def sweep(base: str) -> None:
     """Remove the folders below *base* that killed jobs of this user left behind: those whose locks are free."""
     try:
         names = os.listdir(base)

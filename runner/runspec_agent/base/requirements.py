@@ -34,9 +34,7 @@ def build(record: Mapping[str, Any], folder: str, env: Dict[str, str]) -> None:
             [*pip, "install", "--requirement", wanted],
         ]
     told = (
-        env
-        if uv is not None
-        else _build_env(env, built_with if record["build_constraints"] else "")
+        env if uv is not None else build_env(env, built_with if record["build_constraints"] else "")
     )
     print(
         "runspec: building the environment of {} requirements".format(len(record["requirements"]))
@@ -50,7 +48,7 @@ def build(record: Mapping[str, Any], folder: str, env: Dict[str, str]) -> None:
     env["RUNSPEC_PYTHON"] = made + "/bin/python"
 
 
-def _build_env(env: Mapping[str, str], built_with: str) -> Dict[str, str]:
+def build_env(env: Mapping[str, str], built_with: str) -> Dict[str, str]:
     """Return the variables with which pip builds old source distributions with *built_with*.
 
     Before pip 25.3, only PIP_CONSTRAINT reaches these builds.

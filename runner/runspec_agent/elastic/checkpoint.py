@@ -130,10 +130,10 @@ class FencedSaver(Saver):
             self._old += [self._note] if self._note else []
             self._note = note
             output.manifest = manifest
-        self._follow(output)
+        self.follow(output)
         self._followed.add(output.name)
 
-    def _follow(self, output: Output) -> None:
+    def follow(self, output: Output) -> None:
         """Update the output's own manifest to the last valid save, unless a later generation has written it.
 
         The write is conditional: a saver that read the manifest before the fencing token was raised cannot replace
@@ -146,7 +146,7 @@ class FencedSaver(Saver):
             if _order(holder) > self.generation:
                 raise Failure(OVER, LOST)
             self._writes += 1
-            mine = "{}-{}-{}".format(self.generation, self._holder, self._writes)
+            mine = "{}-{}-{}".format(self.generation, self.holder, self._writes)
             text = output.manifest._replace(holder=mine).to_bytes()
             if self.bucket.swap(key, text, None if found is None else found[1]) is not None:
                 return
@@ -159,7 +159,7 @@ class FencedSaver(Saver):
         error is ignored: the save is valid, and the next save deletes the files.
         """
         if output.name not in self._followed:
-            self._follow(output)
+            self.follow(output)
             self._followed.add(output.name)
         try:
             spared = self._spared(output)

@@ -58,7 +58,7 @@ class Member(threading.Thread):
             me, bounds, timing, time.monotonic, time.time, random.SystemRandom().random
         )
         self._lock = threading.Lock()
-        self._over = threading.Event()
+        self.over = threading.Event()
         self._woken = threading.Event()
         self._does: Dict[str, Callable[[Ask], Any]] = {
             "put": lambda ask: bucket.put(prefix + ask.key, ask.content),
@@ -102,7 +102,7 @@ class Member(threading.Thread):
 
     def close(self, seconds: float = 5.0) -> None:
         """Report that this node has left, if the store answers within *seconds*. The program must not be running."""
-        self._over.set()
+        self.over.set()
         self._woken.set()
         if self.is_alive():
             self.join(seconds)
@@ -131,8 +131,8 @@ class Member(threading.Thread):
         return str(self._drive(fence.looked())[0].note)
 
     def run(self) -> None:
-        self._over.wait(self._course.first_s())
-        while not self._over.is_set():
+        self.over.wait(self._course.first_s())
+        while not self.over.is_set():
             self._woken.clear()
             try:
                 self._drive(self._course.step())

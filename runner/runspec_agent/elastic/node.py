@@ -91,7 +91,7 @@ class Elastic:
         self.own.start()
         try:
             self.engine.prepare(self._localized())
-            code = self._stay()
+            code = self.stay()
         finally:
             self.engine.kill()
             self.member.close()
@@ -164,7 +164,7 @@ class Elastic:
         times = timing(os.environ, self._grace_s() + SAVE_S)
         return Member(self.bucket.apart(), self.prefix, me, bounds, times)
 
-    def _stay(self) -> int:
+    def stay(self) -> int:
         pace = Pace(0.05, LOOK_S)
         while True:
             if not self.member.is_alive():  # because of a bug, which the thread has printed
@@ -243,12 +243,12 @@ class Elastic:
     def _wait(self, view: View) -> None:
         """Take part in a generation that includes this node; otherwise report that this node is ready."""
         if view.rank is not None and view.generation > self._began:
-            self._begin(view)
+            self.begin(view)
         elif view.rank is None and view.generation > self._said:
             self._said = view.generation
             self.member.ready(view.generation, self._further)
 
-    def _begin(self, view: View) -> None:
+    def begin(self, view: View) -> None:
         """Start the program of a generation once all nodes have restored the last save."""
         self._began, self.told = view.generation, False
         hosts = [node.host for node in view.members]

@@ -80,14 +80,14 @@ class MemberProtocol:
         self.state: Optional[State] = None
         self._etag: Optional[str] = None
         self._sure = False  # whether _etag is that of the last write, as far as is known
-        self._changed = self._answered = self._next_beat = clock()
+        self._changed = self.answered_at = self._next_beat = clock()
         self._hurry_until = clock() + timing.hurried_s
         self._watch: Optional[Watch] = None
         self._beats = 0
         self._idle = True  # whether the program is not running
         self._further = False  # whether the program made progress when it last ran
         self._began = 0  # the last generation in which the program was allowed to run
-        self._fenced = 0  # the last generation that this node stopped because the store was silent
+        self.fenced = 0  # the last generation that this node stopped because the store was silent
         self._over: Tuple[int, str] = (
             0,
             "",
@@ -103,7 +103,7 @@ class MemberProtocol:
         state = self.state
         if state is None:
             return View(0, FORMING, None, (), "", 0, "", lost)
-        stopped = state.generation in (self._fenced, self._over[0])
+        stopped = state.generation in (self.fenced, self._over[0])
         runs = state.phase == RUNNING and not (lost or stopped or self._words)
         rank = state.rank(self.me.id) if runs else None
         found = state.generation, state.phase, rank, state.members, state.leader
@@ -162,27 +162,27 @@ class MemberProtocol:
         yield from self._say()
         heard = True
         if self.state is None:
-            yield from self._swap(State(1, 1, self.me.id))
+            yield from self.swap(State(1, 1, self.me.id))
         elif self._leads:
             heard = yield from self._lead(beats)
         elif self._abandoned():
             yield from self._take_over(self.state)
         yield from self._say()
         if beats and heard:
-            self._answered = began
+            self.answered_at = began
 
     def part(self) -> Work:
         """Report that this node has left, and let another node lead at once."""
         self.leave(gone=True)
         yield from self._go()
         if self.state is not None and self._leads and self.state.phase != DONE:
-            yield from self._swap(self.state._replace(number=self.state.number + 1, leader=""))
+            yield from self.swap(self.state._replace(number=self.state.number + 1, leader=""))
 
     def _lost(self, now: float) -> bool:
         """Return whether other nodes may think this node lost; its program has to stop then."""
-        lost = now - self._answered > self.timing.limit_s
+        lost = now - self.answered_at > self.timing.limit_s
         if lost and self._runs and not self._idle:
-            self._fenced = self._began
+            self.fenced = self._began
         return lost
 
     @property
@@ -220,7 +220,7 @@ class MemberProtocol:
         if state.phase == RUNNING and rank is not None:
             if over == state.generation:
                 return word
-            return AGAIN if self._fenced == state.generation else ""
+            return AGAIN if self.fenced == state.generation else ""
         if state.phase == FORMING and rank == 0 and over == self._began and word == FINISHED:
             return FINISHED
         return READY if self._idle and state.phase != DONE else ""
@@ -250,7 +250,7 @@ class MemberProtocol:
         if runs and self._began < state.generation:
             self._began, self._idle, self._further = state.generation, False, False
 
-    def _swap(self, new: State) -> Work:
+    def swap(self, new: State) -> Work:
         """Replace the last state that was read by *new*, and return whether that worked; otherwise read it again."""
         self._sure = False
         content = new.to_bytes()
@@ -273,7 +273,7 @@ class MemberProtocol:
 
     def _take_over(self, state: State) -> Work:
         new = state._replace(number=state.number + 1, term=state.term + 1, leader=self.me.id)
-        yield from self._swap(new)
+        yield from self.swap(new)
         self._hurry_until = self._clock() + 2 * self.timing.beat_s
 
     def _lead(self, beats: bool) -> Work:
@@ -304,4 +304,4 @@ class MemberProtocol:
         if starts and not (yield from fence.raised(new.generation)):
             self._sure = False  # another node has taken over
             return False
-        return (yield from self._swap(new._replace(number=state.number + 1)))
+        return (yield from self.swap(new._replace(number=state.number + 1)))

@@ -82,7 +82,7 @@ class Agent:
                     return self._elastic(words, signals)
                 if self.record["shape"] == "array" and self.record["nodes"] > 1:
                     return self._published(self._in_step(words, signals))
-                return self._published(self._judge(self._together(words, signals)))
+                return self._published(self.judge(self._together(words, signals)))
         finally:
             files.remove_tree(self.folder)
             if self.heed is not None:
@@ -223,7 +223,7 @@ class Agent:
                 code = AGAIN  # a launcher on another node was told to end
             if not self._excused(code):
                 verdict = found.blame(signals)
-                code = self._judge(code) if verdict is None else verdict.code
+                code = self.judge(code) if verdict is None else verdict.code
             code = found.end(code, signals)
         except BaseException as error:  # it is raised again, after the other nodes were told
             found.end(error.code if isinstance(error, Failure) else 1, signals)
@@ -353,7 +353,7 @@ class Agent:
             return None if verdict is None else verdict.code
         return None if self.gang is None else self.gang.failed()
 
-    def _judge(self, code: int) -> int:
+    def judge(self, code: int) -> int:
         """Return *code*, or AGAIN for a failure after which another attempt follows.
 
         A reclaimed machine and a lost node are not failures of the job.

@@ -176,7 +176,7 @@ class Reach:
         door.start()
         try:
             seats = self._seats(door.seat, signals)
-            own = self._tried(seats)
+            own = self.try_all(seats)
             self._tell("{}{},{}".format(FOUND, self.rank, len(own)), own)
             if self.rank == 0:
                 counts = self._counts(signals)
@@ -198,7 +198,7 @@ class Reach:
         found = host_exchange.call(self.bucket, prefix, node, self.nodes, signals, self.failed)
         return [Seat.of(other.host) for other in found]
 
-    def _tried(self, seats: List[Seat]) -> Dict[int, str]:
+    def try_all(self, seats: List[Seat]) -> Dict[int, str]:
         others = [rank for rank in range(self.nodes) if rank != self.rank]
         with ThreadPoolExecutor(AT_ONCE) as threads:
             found = zip(others, threads.map(lambda rank: tried(seats[rank]), others))

@@ -19,21 +19,21 @@ class ExitBarrier(threading.Thread):
     def __init__(self, bucket: Bucket, prefix: str, rank: int, nodes: int) -> None:
         super().__init__(daemon=True)
         self.bucket, self.prefix, self.rank, self.nodes = bucket, prefix, rank, nodes
-        self._over = threading.Event()
-        self._woken = threading.Event()
+        self.over = threading.Event()
+        self.woken = threading.Event()
         self._beats = 0
         self._codes: Dict[int, int] = {}
-        self._seen: Dict[str, Tuple[str, float]] = {}
+        self.seen: Dict[str, Tuple[str, float]] = {}
         self._answered = 0.0
         self._silent = False
 
     def run(self) -> None:
-        while not self._over.is_set():
+        while not self.over.is_set():
             try:
                 self.beat()
             except Failure:  # the lease is longer than the interval of heartbeats
                 pass
-            self._over.wait(BEAT_S)
+            self.over.wait(BEAT_S)
 
     def beat(self) -> None:
         self._beats += 1
@@ -47,27 +47,27 @@ class ExitBarrier(threading.Thread):
         """
         if self.rank > 0:
             self.bucket.put("{}ended-{}".format(self.prefix, self.rank), str(code).encode())
-            self._over.set()
+            self.over.set()
             return code
-        self._over.set()
+        self.over.set()
         if code:
             return code
         return self._others(signals, wait)
 
     def failed(self) -> Optional[int]:
         """Return the exit code of a node that has failed already, or None."""
-        self._take_in()
+        self.take_in()
         return next((self._codes[n] for n in sorted(self._codes) if self._codes[n]), None)
 
     def _others(self, signals: Signals, wait: bool) -> int:
         began, pace = time.monotonic(), Pace(0.25, BEAT_S)
         self._answered = began
         while True:
-            self._look()
+            self.check()
             failed = next((self._codes[n] for n in sorted(self._codes) if self._codes[n]), None)
             if wait and failed is not None:
                 return failed
-            gone = self._gone(began, FIRST_S if wait else MOMENT_S)
+            gone = self.lost_node(began, FIRST_S if wait else MOMENT_S)
             if gone is not None and wait:
                 raise Failure("node {} has sent no heartbeat: it is lost".format(gone), LOST)
             if gone is not None or len(self._codes) == self.nodes - 1:
@@ -75,30 +75,30 @@ class ExitBarrier(threading.Thread):
             if any(number in STOPS for number in signals.wait(pace.pause_s())):
                 return STOPPED
 
-    def _look(self) -> None:
+    def check(self) -> None:
         """Read the heartbeats and exit codes. Raise Failure if the store is silent for too long."""
         try:
-            self._take_in()
+            self.take_in()
         except Failure:
             if time.monotonic() - self._answered > LEASE_S:
                 raise
             self._silent = True
 
-    def _take_in(self) -> None:
+    def take_in(self) -> None:
         found = list(self.bucket.listing(self.prefix))
         self._answered = now = time.monotonic()
         if self._silent:  # no node could send a heartbeat: all leases start again
-            self._seen = {name: (etag, now) for name, (etag, _) in self._seen.items()}
+            self.seen = {name: (etag, now) for name, (etag, _) in self.seen.items()}
             self._silent = False
         for entry in found:
             name = entry.key[len(self.prefix) :]
             word, _, number = name.partition("-")
             if word == "ended" and int(number) not in self._codes:
                 self._codes[int(number)] = int(self.bucket.get(entry.key) or b"0")
-            elif word == "alive" and self._seen.get(name, ("", 0.0))[0] != entry.etag:
-                self._seen[name] = (entry.etag, now)
+            elif word == "alive" and self.seen.get(name, ("", 0.0))[0] != entry.etag:
+                self.seen[name] = (entry.etag, now)
 
-    def _gone(self, began: float, first_s: float) -> Optional[int]:
+    def lost_node(self, began: float, first_s: float) -> Optional[int]:
         """Return a node that has sent no heartbeat for its lease or did not begin in time, or None."""
         for rank in self._others_ranks():
             last = self._last_seen(rank)
@@ -112,4 +112,4 @@ class ExitBarrier(threading.Thread):
 
     def _last_seen(self, rank: int) -> float:
         """Return when its heartbeat last changed; 0.0 if there was none."""
-        return self._seen.get("alive-{}".format(rank), ("", 0.0))[1]
+        return self.seen.get("alive-{}".format(rank), ("", 0.0))[1]

@@ -45,13 +45,13 @@ class RetryRound(ExitBarrier):
         self._next_beat = 0.0
 
     def run(self) -> None:
-        while not self._over.is_set():
+        while not self.over.is_set():
             try:
                 self._pass()
             except Failure:  # the next pass, or the end, reports it
                 pass
-            self._woken.wait(LOOK_S)
-            self._woken.clear()
+            self.woken.wait(LOOK_S)
+            self.woken.clear()
 
     def _pass(self) -> None:
         if self._wish is not None:
@@ -83,7 +83,7 @@ class RetryRound(ExitBarrier):
         """Let the thread decide the round soon, for callers that cannot wait for the store."""
         if self._wish is None:
             self._wish = RoundOutcome(code, why)
-            self._woken.set()
+            self.woken.set()
 
     def stopped(self) -> RoundOutcome:
         """Return the outcome of a round in which this node was told to end.
@@ -102,7 +102,7 @@ class RetryRound(ExitBarrier):
         """
         began, pace = time.monotonic(), Pace(0.25, LOOK_S)
         self._answered = began
-        self._look()
+        self.check()
         known = self._answered
         while self.look() is None:
             silent = [
@@ -112,12 +112,12 @@ class RetryRound(ExitBarrier):
             ]
             if not silent:
                 return None
-            lost = self._gone(began, exit_barrier.FIRST_S)
+            lost = self.lost_node(began, exit_barrier.FIRST_S)
             if lost is not None:
                 return self.decide(AGAIN, "node {} has sent no heartbeat".format(lost))
             if any(number in STOPS for number in signals.wait(pace.pause_s())):
                 return self.decide(*self.stopped())
-            self._look()
+            self.check()
         return self.verdict
 
     def end(self, code: int, signals: Signals, wait: bool = True) -> int:
@@ -134,16 +134,16 @@ class RetryRound(ExitBarrier):
                 verdict = self.decide(AGAIN if again else code, why)
             return AGAIN if verdict.code == AGAIN and not again else code
         finally:
-            self._over.set()
-            self._woken.set()
+            self.over.set()
+            self.woken.set()
 
     def _all(self, signals: Signals) -> int:
         """Wait until all nodes have ended, or the round is decided otherwise."""
         began, pace = time.monotonic(), Pace(0.25, LOOK_S)
         self._answered = began
         while self.look() is None:
-            self._look()
-            lost = self._gone(began, exit_barrier.FIRST_S)
+            self.check()
+            lost = self.lost_node(began, exit_barrier.FIRST_S)
             if len(self._codes) == self.nodes:
                 self.decide(0, "all nodes have succeeded")
             elif lost is not None:

@@ -70,7 +70,7 @@ class BlobStore(S3Store):
         for count in range(1, self.tries + 1):
             pause_s = 0.25 * 2**count
             try:
-                found = take(self._once(ask))
+                found = take(self.send_once(ask))
                 if found.status not in PASSING or count == self.tries:
                     return found
                 pause_s = max(pause_s, _asked_s(found.headers))
@@ -81,13 +81,13 @@ class BlobStore(S3Store):
             time.sleep(pause_s)
         raise AssertionError("BUG: the last attempt returns or raises")
 
-    def _path(self, ask: Ask) -> Tuple[str, str]:
+    def path_of(self, ask: Ask) -> Tuple[str, str]:
         if CONTROLS.search(ask.key):
             raise Failure("Azure Blob accepts no name with control characters")
-        path, query = super()._path(ask)
+        path, query = super().path_of(ask)
         return path, query + "&" * bool(query and self._sas) + self._sas
 
-    def _signed(self, ask: Ask, path: str, query: str) -> Dict[str, str]:
+    def sign(self, ask: Ask, path: str, query: str) -> Dict[str, str]:
         found = {"Host": self.host, "x-ms-version": VERSION, **dict(ask.headers)}
         if self._login is not None:
             found["Authorization"] = "Bearer " + self._login.token()
@@ -98,7 +98,7 @@ class BlobStore(S3Store):
 
         https://learn.microsoft.com/en-us/rest/api/storageservices/put-block-from-url#request-headers
         """
-        path, query = self._path(Ask("GET", key))
+        path, query = self.path_of(Ask("GET", key))
         scheme = "https" if self.https else "http"
         url = "{}://{}{}{}".format(scheme, self.host, path, "?" * bool(query) + query)
         if len(url) > COPY_URL_BYTES:
@@ -166,7 +166,7 @@ class BlobBucket(S3Bucket):
                 return tried[-1]  # noqa: B023
 
             query = (("comp", "block"), ("blockid", names[-1]))
-            self._asked(Ask("PUT", key, query, window, (), wanted))
+            self.request(Ask("PUT", key, query, window, (), wanted))
             together = tried[-1].sum
         _compare(together, digest)
         self._put_list(key, names)
@@ -174,7 +174,7 @@ class BlobBucket(S3Bucket):
     def _put_list(self, key: str, names: List[str]) -> None:
         listed = "".join("<Latest>{}</Latest>".format(name) for name in names)
         text = "<BlockList>{}</BlockList>".format(listed).encode("ascii")
-        self._asked(Ask("PUT", key, (("comp", "blocklist"),), text))
+        self.request(Ask("PUT", key, (("comp", "blocklist"),), text))
 
     def copy(self, source: str, target: str, size: int) -> None:
         """Copy with requests that return when the copy is complete, and accept a signature or token for the source.
@@ -210,13 +210,13 @@ class BlobBucket(S3Bucket):
             query = [("restype", "container"), ("comp", "list")]
             query += [("prefix", self.store.prefix + "/" + prefix)]
             query += [("marker", marker)] if marker else []
-            page = parsed(self._asked(Ask("GET", "", query)).body)
+            page = parsed(self.request(Ask("GET", "", query)).body)
             if page.find("Blobs") is None or page.find("NextMarker") is None:
                 raise Failure(
                     CUT_LIST, LOST
                 )  # every page has both elements: the last has an empty marker
             for found in page.iter("Blob"):
-                name, size = _name(found), found.findtext("Properties/Content-Length") or ""
+                name, size = name_of(found), found.findtext("Properties/Content-Length") or ""
                 if not name or not size.isdigit():
                     raise Failure(CUT_LIST, LOST)
                 yield Object(name[begin:], int(size), found.findtext("Properties/Etag") or "")
@@ -270,7 +270,7 @@ def _asked_s(headers: Message) -> float:
     return min(float(asked), LONGEST_S) if asked.isdigit() else 0.0
 
 
-def _name(found: ElementTree.Element) -> str:
+def name_of(found: ElementTree.Element) -> str:
     name = found.find("Name")
     text = "" if name is None else name.text or ""
     return unquote(text) if name is not None and name.get("Encoded") == "true" else text

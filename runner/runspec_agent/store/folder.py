@@ -40,7 +40,7 @@ class FolderBucket(Bucket):
         self._durable, self._lock_s = True, LOCK_S
 
     def get(self, key: str) -> Optional[bytes]:
-        path = self._path(key)
+        path = self.path_of(key)
 
         def read() -> Optional[bytes]:
             found = files.read(path)
@@ -63,7 +63,7 @@ class FolderBucket(Bucket):
 
     def claim(self, key: str, content: bytes) -> bytes:
         """Read before writing, as an NFS client must ask the server anyway: most callers find an existing claim."""
-        _look_again(os.path.dirname(self._path(key)))
+        _look_again(os.path.dirname(self.path_of(key)))
         found = self.get(key)
         if found is not None:
             return found
@@ -79,7 +79,7 @@ class FolderBucket(Bucket):
         return found
 
     def fetch(self, key: str) -> Optional[Tuple[bytes, str]]:
-        _look_again(os.path.dirname(self._path(key)))
+        _look_again(os.path.dirname(self.path_of(key)))
         found = self.get(key)
         return None if found is None else (found, _version(found))
 
@@ -105,7 +105,7 @@ class FolderBucket(Bucket):
 
     @contextmanager
     def _locked(self, key: str, needed: bool) -> Iterator[None]:
-        folder, name = os.path.split(self._path(key))
+        folder, name = os.path.split(self.path_of(key))
         import hashlib  # as in `put_file`
 
         own = hashlib.sha256(os.fsencode(name)).hexdigest()[:16]
@@ -124,7 +124,7 @@ class FolderBucket(Bucket):
 
     def opened(self, key: str) -> Stream:
         try:
-            return _Held(key, _not_stale(lambda: _opened(self._path(key))))
+            return _Held(key, _not_stale(lambda: _opened(self.path_of(key))))
         except OSError as error:
             raise _refused(key, error) from error
 
@@ -145,7 +145,7 @@ class FolderBucket(Bucket):
 
     def copy(self, source: str, target: str, size: int) -> None:
         """Make a hard link, since objects are never changed; copy the bytes on a file system without links."""
-        path = self._path(source)
+        path = self.path_of(source)
 
         def link(part: str) -> None:
             try:
@@ -169,7 +169,7 @@ class FolderBucket(Bucket):
         self._made(target, link, _in_place, "a copy of {} to {}".format(source, target))
 
     def delete(self, key: str) -> None:
-        path = self._path(key)
+        path = self.path_of(key)
         try:
             _not_stale(lambda: os.unlink(path))
         except OSError as error:
@@ -178,7 +178,7 @@ class FolderBucket(Bucket):
 
     def sweep(self, prefix: str) -> None:
         """Remove old temporary files; errors are ignored, since a later call removes them."""
-        folder = self._path(prefix.rstrip("/"))
+        folder = self.path_of(prefix.rstrip("/"))
         try:
             parts = [name for name in os.listdir(folder) if name.startswith(".rs-")]
         except OSError:
@@ -192,7 +192,7 @@ class FolderBucket(Bucket):
 
     def listing(self, prefix: str) -> Iterator[Object]:
         folder, slash, begin = prefix.rpartition("/")
-        base = self._path(folder) if slash else self.root
+        base = self.path_of(folder) if slash else self.root
         at = folder + slash
         for name, found in self._below(base, begin):
             key = at + os.fsencode(name).decode("utf-8", "surrogateescape")
@@ -234,7 +234,7 @@ class FolderBucket(Bucket):
         kept = [e for e in found if e[0].startswith(begin) and not PART.fullmatch(e[0])]
         return sorted(kept, key=lambda e: os.fsencode(e[0]) + b"/" * e[1])
 
-    def _path(self, key: str) -> str:
+    def path_of(self, key: str) -> str:
         parts = key.split("/")
         if any(part in ("", ".", "..") for part in parts) or "\0" in key:
             raise Failure("'{}' cannot be a key".format(key), USAGE)
@@ -260,7 +260,7 @@ class FolderBucket(Bucket):
         self, key: str, make: Callable[[str], None], place: Callable[[str, str], Found], what: str
     ) -> Found:
         """Let *make* create a temporary file and *place* move it to the key; *what* is for error messages."""
-        path = self._path(key)
+        path = self.path_of(key)
         folder = os.path.dirname(path)
         part = os.path.join(folder, ".rs-{}.part".format(os.urandom(8).hex()))
         try:

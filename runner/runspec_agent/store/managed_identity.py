@@ -38,10 +38,10 @@ class Login:
         with self._lock:
             token, ends = self._kept
             if time.time() > ends - EARLY_S:
-                token, ends = self._kept = self._asked()
+                token, ends = self._kept = self.request()
             return token
 
-    def _asked(self) -> Tuple[str, float]:
+    def request(self) -> Tuple[str, float]:
         """Return a token and its expiry time.
 
         The service asks clients to "retry [...] 404, 410, 429, 5xx", with growing pauses.

@@ -26,7 +26,7 @@ CLAIMS = 5  # attempts, while others claim at the same moment
 class S3Store(boot.Store):
     def source(self, key: str) -> Pairs:
         """Return the headers that name *key* as the source of a copy."""
-        return (("x-amz-copy-source", self._path(Ask("GET", key))[0]),)
+        return (("x-amz-copy-source", self.path_of(Ask("GET", key))[0]),)
 
 
 class S3Bucket(Bucket):
@@ -41,18 +41,18 @@ class S3Bucket(Bucket):
         return S3Store()
 
     def get(self, key: str) -> Optional[bytes]:
-        answer = self._send(Ask("GET", key))
+        answer = self.send(Ask("GET", key))
         if answer.status == 404:
             return None
         return self._checked(answer, key).body
 
     def put(self, key: str, content: bytes) -> None:
-        self._checked(self._send(Ask("PUT", key, (), content, self.new)), key)
+        self._checked(self.send(Ask("PUT", key, (), content, self.new)), key)
 
     def claim(self, key: str, content: bytes) -> bytes:
         headers = (("If-None-Match", "*"), *self.new)
         for count in range(CLAIMS):
-            answer = self._send(Ask("PUT", key, (), content, headers))
+            answer = self.send(Ask("PUT", key, (), content, headers))
             if answer.status not in (409, 412):
                 self._checked(answer, key)
                 return content
@@ -63,7 +63,7 @@ class S3Bucket(Bucket):
         raise Failure("the claim {} has been deleted".format(key), LOST)
 
     def fetch(self, key: str) -> Optional[Tuple[bytes, str]]:
-        answer = self._send(Ask("GET", key))
+        answer = self.send(Ask("GET", key))
         if answer.status == 404:
             return None
         self._checked(answer, key)
@@ -77,7 +77,7 @@ class S3Bucket(Bucket):
         https://learn.microsoft.com/en-us/rest/api/storageservices/specifying-conditional-headers-for-blob-service-operations
         """
         condition = ("If-Match", version) if version is not None else ("If-None-Match", "*")
-        answer = self._send(Ask("PUT", key, (), content, (condition, *self.new)))
+        answer = self.send(Ask("PUT", key, (), content, (condition, *self.new)))
         # 409: another write is in progress; 404: the object has been deleted.
         if answer.status not in ((409, 412) if version is None else (404, 409, 412)):
             version = self._checked(answer, key).headers["ETag"]
@@ -99,7 +99,7 @@ class S3Bucket(Bucket):
             return answer if answer.status in (200, 206) else boot.whole(answer)
 
         def ask(headers: Dict[str, str]) -> HTTPResponse:
-            found = self._send(Ask("GET", key, headers=tuple(headers.items())), take)
+            found = self.send(Ask("GET", key, headers=tuple(headers.items())), take)
             if isinstance(found, Answer):
                 self._checked(found, key)
             answer: HTTPResponse = found
@@ -112,7 +112,7 @@ class S3Bucket(Bucket):
             self._put_parts(key, opened, size, digest)
         else:
             ask = Ask("PUT", key, (), lambda: Window(opened, 0, size), (), size, digest)
-            self._checked(self._send(ask), key)
+            self._checked(self.send(ask), key)
 
     def _put_parts(self, key: str, opened: Opened, size: int, digest: str) -> None:
         self._in_parts(key, lambda upload: self._parts(key, upload, opened, size, digest))
@@ -122,7 +122,7 @@ class S3Bucket(Bucket):
 
         https://docs.aws.amazon.com/AmazonS3/latest/userguide/mpuoverview.html
         """
-        begun = self._asked(Ask("POST", key, (("uploads", ""),)))
+        begun = self.request(Ask("POST", key, (("uploads", ""),)))
         upload = _text(parsed(begun.body), "UploadId")
         if not upload:
             raise Failure("{}: the store's answer was cut off".format(key), LOST)
@@ -135,7 +135,7 @@ class S3Bucket(Bucket):
     def _forget(self, key: str, upload: str) -> None:
         """Abort the upload, because the parts of an incomplete upload cost as much as a file and no list shows them."""
         try:
-            self._send(Ask("DELETE", key, (("uploadId", upload),)))
+            self.send(Ask("DELETE", key, (("uploadId", upload),)))
         except Failure:  # the first error is reported
             pass
 
@@ -151,7 +151,7 @@ class S3Bucket(Bucket):
 
             found = _digest(window, wanted, together)
             query = (("partNumber", str(len(etags) + 1)), ("uploadId", upload))
-            sent = self._asked(Ask("PUT", key, query, window, (), wanted, found))
+            sent = self.request(Ask("PUT", key, query, window, (), wanted, found))
             etags.append(_version(sent, key))
         if together.hexdigest() != digest:
             raise Failure("the file changed while it was read")
@@ -163,7 +163,7 @@ class S3Bucket(Bucket):
             for n, etag in enumerate(etags, 1)
         )
         text = "<CompleteMultipartUpload>{}</CompleteMultipartUpload>".format(listed).encode()
-        done = self._asked(Ask("POST", key, (("uploadId", upload),), text))
+        done = self.request(Ask("POST", key, (("uploadId", upload),), text))
         if not parsed(done.body).tag.endswith(
             "CompleteMultipartUploadResult"
         ):  # the body of a 200 may be an error
@@ -201,10 +201,10 @@ class S3Bucket(Bucket):
         return etags
 
     def _copied(self, source: str, ask: Ask) -> Answer:
-        return self._checked(self._send(ask), copy_of(source, ask.key))
+        return self._checked(self.send(ask), copy_of(source, ask.key))
 
     def delete(self, key: str) -> None:
-        answer = self._send(Ask("DELETE", key))
+        answer = self.send(Ask("DELETE", key))
         if answer.status != 404:
             self._checked(answer, key)
 
@@ -216,7 +216,7 @@ class S3Bucket(Bucket):
             query = [("list-type", "2"), ("encoding-type", "url")]
             query += [("prefix", self.store.prefix + "/" + prefix)]
             query += [("continuation-token", token)] if token else []
-            page = parsed(self._asked(Ask("GET", "", query)).body)
+            page = parsed(self.request(Ask("GET", "", query)).body)
             for found in page.iter(NAMESPACE + "Contents"):
                 key = unquote_plus(_text(found, "Key"))
                 size = _text(found, "Size")
@@ -229,10 +229,10 @@ class S3Bucket(Bucket):
             if not token:
                 raise Failure(CUT_LIST, LOST)
 
-    def _asked(self, ask: Ask) -> Answer:
-        return self._checked(self._send(ask), ask.key)
+    def request(self, ask: Ask) -> Answer:
+        return self._checked(self.send(ask), ask.key)
 
-    def _send(self, ask: Ask, take: Callable[[HTTPResponse], Any] = boot.whole) -> Any:
+    def send(self, ask: Ask, take: Callable[[HTTPResponse], Any] = boot.whole) -> Any:
         try:
             return self.store.send(ask, take)
         except boot.Untrusted as error:

@@ -20,13 +20,13 @@ class Log(threading.Thread):
     def __init__(self, bucket: Bucket, path: str, key: str) -> None:
         super().__init__(daemon=True)
         self.bucket, self.key, self.path = bucket, key, where(path)
-        self._over = threading.Event()
+        self.over = threading.Event()
         self._one = threading.Lock()
         self._size = 0
 
     def run(self) -> None:
         pause_s = EVERY_S
-        while not self._over.wait(pause_s):
+        while not self.over.wait(pause_s):
             began = time.monotonic()
             try:
                 self.once()
@@ -51,7 +51,7 @@ class Log(threading.Thread):
 
     def finish(self) -> None:
         """Upload the rest. Raise Failure or OSError if that fails."""
-        self._over.set()
+        self.over.set()
         self.once()
 
     def _opened(self) -> IO[bytes]:

@@ -46,7 +46,7 @@ class Output:
         self.manifest = Manifest()
         self.version: Optional[str] = None  # the version of the manifest in the store
         self.sure = True  # whether *manifest* is known to be valid; not if a reply was lost
-        self.snapshot = Snapshot(path, self._send)
+        self.snapshot = Snapshot(path, self.send)
         self.one = threading.Lock()  # one save at a time
         self.refused: Optional[Failure] = None  # why old objects could not be deleted
         self._objects: Set[str] = set()  # the objects in the store
@@ -68,7 +68,7 @@ class Output:
         """Return the key of the object with the content of the file *name*."""
         return self.prefix + (OBJECTS + entry.object if entry.object else name)
 
-    def _send(self, opened: Opened, size: int, digest: str) -> str:
+    def send(self, opened: Opened, size: int, digest: str) -> str:
         """Return the object with this content: an existing one, one that is being uploaded, or a new one."""
         with self._counting:
             while digest in self._sending:
@@ -117,7 +117,7 @@ class Saver:
         self.bucket = bucket
         self.outputs: List[Output] = []
         self.replaced = False  # whether another saver has taken over
-        self._holder = os.urandom(8).hex()
+        self.holder = os.urandom(8).hex()
         self._writes = 0
         self._over = threading.Event()
         self._threads: List[threading.Thread] = []
@@ -148,7 +148,7 @@ class Saver:
             ]
             content, output.version = found if found is not None else (None, None)
             output.know(parsed(content, prefix + MANIFEST), objects)
-            if self._swapped(output, output.manifest):
+            if self.swap_manifest(output, output.manifest):
                 break
         else:
             raise Failure(
@@ -249,21 +249,21 @@ class Saver:
 
         Raise Failure if another saver has taken over, or if the outcome is unknown.
         """
-        if self._swapped(output, manifest):
+        if self.swap_manifest(output, manifest):
             return
         found = self.bucket.fetch(
             output.prefix + MANIFEST
         )  # this saver's own, if a reply was lost?
-        if found is not None and parsed(found[0], MANIFEST).holder.startswith(self._holder):
+        if found is not None and parsed(found[0], MANIFEST).holder.startswith(self.holder):
             output.version = found[1]
-            if self._swapped(output, manifest):
+            if self.swap_manifest(output, manifest):
                 return
         self.replaced = True
         raise Failure(OVER, LOST)
 
-    def _swapped(self, output: Output, manifest: Manifest) -> bool:
+    def swap_manifest(self, output: Output, manifest: Manifest) -> bool:
         self._writes += 1  # no two manifests are equal: see Bucket.swap
-        text = manifest._replace(holder="{}-{}".format(self._holder, self._writes)).to_bytes()
+        text = manifest._replace(holder="{}-{}".format(self.holder, self._writes)).to_bytes()
         new = self.bucket.swap(output.prefix + MANIFEST, text, output.version)
         if new is not None:
             output.version = new

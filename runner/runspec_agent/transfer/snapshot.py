@@ -164,7 +164,7 @@ class Snapshot:
         for name in names:
             self._read.pop(name, None)
             self._wrong.pop(name, None)
-        held = _roomy(seen, names, COPIED_BYTES if again and not self._no_room else 0)
+        held = fitting(seen, names, COPIED_BYTES if again and not self._no_room else 0)
         parallel.each(
             lambda name: self._stream(name, seen[name]), [n for n in names if n not in held]
         )
@@ -185,7 +185,7 @@ class Snapshot:
             return open(one.path, "rb")
 
         def read() -> None:
-            before = _ticked([one])[0]
+            before = settled([one])[0]
             size, digest = file_digest(one.path)
             if size != before[0] or _version(one.path) != before:
                 return
@@ -202,7 +202,7 @@ class Snapshot:
 
     def _together(self, held: Dict[str, Seen], folder: str) -> Set[str]:
         """Read files into memory or copies one after the other, and save those that did not change meanwhile."""
-        before = dict(zip(held, _ticked(list(held.values()))))
+        before = dict(zip(held, settled(list(held.values()))))
         contents: Dict[str, Held] = {}
         for name, one in held.items():
 
@@ -254,7 +254,7 @@ def _still(path: str, version: Version, size: int) -> bool:
     return _version(path) == version and size == version[0]
 
 
-def _roomy(seen: Dict[str, Seen], names: List[str], copied: int) -> Dict[str, Seen]:
+def fitting(seen: Dict[str, Seen], names: List[str], copied: int) -> Dict[str, Seen]:
     """Choose the files to read at once: small ones that fit into memory, and *copied* bytes of others."""
     found: Dict[str, Seen] = {}
     in_memory = TOGETHER_BYTES
@@ -336,7 +336,7 @@ def shown(path: str) -> str:
     return path.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")
 
 
-def _ticked(files: List[Seen]) -> List[Version]:
+def settled(files: List[Seen]) -> List[Version]:
     """Return the versions of *files* after a clock tick, so that any later write changes them."""
     versions = [_version(one.path) for one in files]
     newest = max((version[1] for version in versions), default=0)

@@ -28,30 +28,30 @@ class Mirror(threading.Thread):
         self.bucket = bucket
         self.folder = folder
         self.prefix = prefix
-        self._over = threading.Event()
+        self.over = threading.Event()
         self._ours: Set[str] = set()
-        self._pushed: Dict[str, Tuple[int, int]] = {}
+        self.pushed: Dict[str, Tuple[int, int]] = {}
         self._pulled: Dict[str, str] = {}
 
     def run(self) -> None:
         pace = Pace(0.25, LOOK_S)
-        while not self._over.wait(pace.pause_s()):
-            self._pass()
+        while not self.over.wait(pace.pause_s()):
+            self.synchronize()
 
     def finish(self) -> None:
         """Stop, after the files of this node have been uploaded."""
-        self._over.set()
+        self.over.set()
         self.join()
-        self._pass()
+        self.synchronize()
 
-    def _pass(self) -> None:
+    def synchronize(self) -> None:
         try:
-            self._push()
-            self._pull()
+            self.push()
+            self.pull()
         except (OSError, Failure):  # heartbeats show which nodes are lost
             pass
 
-    def _push(self) -> None:
+    def push(self) -> None:
         found = [
             os.path.relpath(os.path.join(folder, name), self.folder)
             for folder, _, names in os.walk(self.folder)
@@ -68,13 +68,13 @@ class Mirror(threading.Thread):
         except FileNotFoundError:  # it has been removed meanwhile
             return
         version = (found.st_mtime_ns, found.st_size)
-        content = None if self._pushed.get(key) == version else files.read(path)
+        content = None if self.pushed.get(key) == version else files.read(path)
         if content is not None:
             self._ours.add(key)
             self.bucket.put(self.prefix + key, content)
-            self._pushed[key] = version
+            self.pushed[key] = version
 
-    def _pull(self) -> None:
+    def pull(self) -> None:
         found = {o.key[len(self.prefix) :]: o for o in self.bucket.listing(self.prefix)}
         for key in sorted(found, key=_order):
             if key not in self._ours and self._pulled.get(key) != found[key].etag:

@@ -215,7 +215,7 @@ class Machine:
     @property
     def suspect(self) -> bool:
         """Whether it cannot know how long it was silent: its clock stood still, and it has not beaten since."""
-        return self.course._answered <= self._stood
+        return self.course.answered_at <= self._stood
 
     def jump(self, seconds: float) -> None:
         """Have its clock go forward at once, as no clock of a process does."""
@@ -330,9 +330,9 @@ class Machine:
         """Return the generation whose program this node may run by its own clock; nothing of it is changed."""
         if not self.up or self.suspect or self.thaws > self.world.now or self.course.state is None:
             return 0
-        before = self.course._fenced
+        before = self.course.fenced
         view = self.course.view()
-        self.course._fenced = before
+        self.course.fenced = before
         return view.generation if view.rank is not None else 0
 
     def _save(self) -> None:

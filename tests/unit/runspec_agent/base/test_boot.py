@@ -69,7 +69,7 @@ ASKS = {
 
 def botocores(store: Store, ask: Ask, token: str | None, monkeypatch: pytest.MonkeyPatch) -> str:
     """Give the header that botocore makes of the same request."""
-    path, query = store._path(ask)
+    path, query = store.path_of(ask)
     assert not callable(ask.body)
     digest = hashlib.sha256(ask.body).hexdigest()
     url = f"https://{store.host}{path}" + (f"?{query}" if query else "")
@@ -90,8 +90,8 @@ def test_signatures_are_botocores(
     monkeypatch.setattr(boot, "credentials", lambda: ("AKID", "secret/+=", token))
     monkeypatch.setattr(boot, "time", frozen(NOW))
 
-    path, query = store._path(ASKS[name])
-    headers = store._signed(ASKS[name], path, query)
+    path, query = store.path_of(ASKS[name])
+    headers = store.sign(ASKS[name], path, query)
 
     assert headers["Authorization"] == botocores(store, ASKS[name], token, monkeypatch)
     assert headers.get("x-amz-security-token") == token
@@ -121,7 +121,7 @@ def test_the_store_is_that_of_the_region(region: str, host: str) -> None:
 @pytest.fixture
 def machine(monkeypatch: pytest.MonkeyPatch) -> Iterator[Way]:
     """What a machine's own services answer: nothing but what a test says."""
-    monkeypatch.setattr(boot, "_kept", {})
+    monkeypatch.setattr(boot, "role_cache", {})
     with Way("http://127.0.0.1:1") as found:
         monkeypatch.setattr(boot, "HOSTS", {"container": found.url, "machine": found.url})
         yield found
@@ -214,7 +214,7 @@ def test_threads_never_see_half_of_new_credentials(
         for _ in range(200):
             found.add(boot.credentials())
 
-    monkeypatch.setattr(boot, "_asked", asked)
+    monkeypatch.setattr(boot, "request_role", asked)
     threads = [threading.Thread(target=ask) for _ in range(4)]
     for thread in threads:
         thread.start()
@@ -374,12 +374,12 @@ def test_a_folder_that_another_boot_takes_for_one_that_was_left_is_made_anew(
     def mkdtemp(prefix: str) -> str:
         made.append(make(prefix=prefix))
         if len(made) == 1:
-            boot._sweep(str(tmp_path))
+            boot.sweep(str(tmp_path))
         return made[-1]
 
     monkeypatch.setattr(tempfile, "mkdtemp", mkdtemp)
 
-    found = boot._locked_folder()
+    found = boot.locked_folder()
 
     assert len(made) == 2 and found == made[1]
     assert [str(path) for path in tmp_path.iterdir()] == [found]

@@ -160,11 +160,11 @@ def test_the_jobs_own_variables_stay(shelf: Path, tmp_path: Path) -> None:
 
 def test_constraints_of_the_image_stay(tmp_path: Path) -> None:
     """Ours are beside them, for pip as it is and as it was."""
-    assert requirements._build_env({"PIP_CONSTRAINT": "a"}, "b") == {
+    assert requirements.build_env({"PIP_CONSTRAINT": "a"}, "b") == {
         "PIP_CONSTRAINT": "a b",
         "PIP_BUILD_CONSTRAINT": "b",
     }
-    assert requirements._build_env({"X": "y"}, "") == {"X": "y"}
+    assert requirements.build_env({"X": "y"}, "") == {"X": "y"}
 
 
 def test_requirements_may_have_any_letter(

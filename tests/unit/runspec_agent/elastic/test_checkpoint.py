@@ -121,7 +121,7 @@ def test_a_generation_that_wakes_up_takes_nothing_away(
     stale, new = (Node(store, tmp_path / name, fence) for name in "ab")
     stale.write(model="one", state="one")
     saver = stale.kept.saver(cast(Member, fence), 1, "")
-    follow = saver._follow
+    follow = saver.follow
 
     def late(output: Any) -> None:
         fence.generation = 2
@@ -130,7 +130,7 @@ def test_a_generation_that_wakes_up_takes_nothing_away(
         assert new.save(2, fence.note) == []
         follow(output)
 
-    monkeypatch.setattr(saver, "_follow", late)
+    monkeypatch.setattr(saver, "follow", late)
 
     assert "later generation" in saver.whole()[0]
 
@@ -169,7 +169,7 @@ def test_a_manifest_that_a_killed_node_did_not_come_to_is_written_by_the_next(
     node = Node(store, tmp_path / "a", fence)
     node.write(model="one")
     saver = node.kept.saver(cast(Member, fence), 1, "")
-    monkeypatch.setattr(saver, "_follow", lambda output: None)
+    monkeypatch.setattr(saver, "follow", lambda output: None)
     assert saver.whole() == []
     assert counted(store) == {}
     fence.generation = 2

@@ -81,7 +81,7 @@ def test_members_meet_lose_one_go_on_and_end(make: Make) -> None:
     lost = next(m for m in members if m.view().rank == 0)
     assert lost.commit(old, "first") and lost.may_write(old)
 
-    lost._over.set()  # as if it had been killed
+    lost.over.set()  # as if it had been killed
     rest = [m for m in members if m is not lost]
     eventually(lambda: together(rest))
 

@@ -101,7 +101,7 @@ def test_a_store_that_is_silent_for_a_moment_costs_the_first_node_nothing(
     member = cast(Member, first.member)
     member.silent = 2
 
-    first._begin(member.sees)
+    first.begin(member.sees)
 
     assert (cast(Engine, first.engine).started, member.silent) == ([1], 0)
 
@@ -114,7 +114,7 @@ def test_who_hears_nothing_of_the_first_node_stays_and_asks_for_a_new_generation
     other = node(1)
     member = cast(Member, other.member)
 
-    other._begin(member.sees)
+    other.begin(member.sees)
 
     assert (member.finished, cast(Engine, other.engine).started) == ([(1, LOST)], [])
 
@@ -133,7 +133,7 @@ def test_no_program_is_started_for_a_generation_that_was_over_before_all_was_the
 
     monkeypatch.setattr(other.kept, "restore", restored)  # it takes long
 
-    other._begin(View(1, RUNNING, 1, (ONE, TWO), "1", 0, "", False))
+    other.begin(View(1, RUNNING, 1, (ONE, TWO), "1", 0, "", False))
 
     assert (cast(Engine, other.engine).started, other.turn) == ([], None)
 
@@ -146,7 +146,7 @@ def test_a_node_whose_membership_has_ended_by_a_mistake_goes(
     cast(Member, other.member).lives = False
 
     with pytest.raises(Failure, match="membership") as failure:
-        other._stay()
+        other.stay()
 
     assert failure.value.code == LOST
 

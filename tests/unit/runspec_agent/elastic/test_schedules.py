@@ -97,10 +97,10 @@ def unraised(generation: int) -> Work:
     return True
 
 
-SWAP = MemberProtocol._swap
+SWAP = MemberProtocol.swap
 BREAKS: dict[str, tuple[object, str, object]] = {
     "a store without conditions": (Store, "fits", lambda *_: True),
-    "a leader that writes over another's state": (MemberProtocol, "_swap", unasked),
+    "a leader that writes over another's state": (MemberProtocol, "swap", unasked),
     "a fence that lets all through": (worlds, "committed", unfenced),
     "a fence that is not raised": (fence, "raised", unraised),
     "a node that never stops by itself": (MemberProtocol, "_lost", lambda *_: False),

@@ -138,44 +138,44 @@ def one(bucket: Bucket, tmp_path: Path) -> Iterator[Any]:
 @pytest.mark.parametrize("code", [0, STOPPED])
 def test_success_and_a_stop_are_told_as_they_are(one: Any, code: int) -> None:
     """A machine that was taken away is the service's to replace."""
-    assert one(attempts=3)._judge(code) == code
+    assert one(attempts=3).judge(code) == code
 
 
 def test_a_failure_is_tried_again_until_its_tries_are_used_up(
     one: Any, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """The last one tells the code."""
-    assert [one(n, attempts=3)._judge(4) for n in (1, 2, 3)] == [AGAIN, AGAIN, 4]
+    assert [one(n, attempts=3).judge(4) for n in (1, 2, 3)] == [AGAIN, AGAIN, 4]
 
     assert "runspec: failed with 4; this was attempt 2 of 3\n" in capsys.readouterr().err
 
 
 def test_only_failures_are_counted(one: Any) -> None:
     """Not the attempts that machines were taken away in."""
-    assert [one(n, attempts=2)._judge(4) for n in (3, 7)] == [AGAIN, 4]
+    assert [one(n, attempts=2).judge(4) for n in (3, 7)] == [AGAIN, 4]
 
 
 def test_a_try_that_is_judged_twice_counts_once(one: Any) -> None:
     """Its exit may have been lost on the way to the service."""
-    assert [one(1, attempts=2)._judge(4) for _ in range(2)] == [AGAIN, AGAIN]
+    assert [one(1, attempts=2).judge(4) for _ in range(2)] == [AGAIN, AGAIN]
 
 
 def test_nodes_count_their_own_failures(one: Any) -> None:
     """Rank 1 and rank 10 are two."""
-    one(1, rank=10, attempts=2)._judge(4)
+    one(1, rank=10, attempts=2).judge(4)
 
-    assert one(1, rank=1, attempts=2)._judge(4) == AGAIN
+    assert one(1, rank=1, attempts=2).judge(4) == AGAIN
 
 
 def test_the_programs_own_75_does_not_go_on_for_ever(one: Any) -> None:
     """It is a code like another, and the service must not see it after the last try."""
-    assert [one(n, attempts=2)._judge(AGAIN) for n in (1, 2)] == [AGAIN, 1]
+    assert [one(n, attempts=2).judge(AGAIN) for n in (1, 2)] == [AGAIN, 1]
 
 
 def test_the_programs_own_code_does_not_end_a_sweep(one: Any) -> None:
     """Only the agent ends with the code that does; what the program's was is in the note."""
-    assert [one(n, attempts=2, stops=77)._judge(77) for n in (1, 2)] == [AGAIN, AGAIN]
-    assert one(3, attempts=2)._judge(77) == 77
+    assert [one(n, attempts=2, stops=77).judge(77) for n in (1, 2)] == [AGAIN, AGAIN]
+    assert one(3, attempts=2).judge(77) == 77
 
     noted = [found.key for found in one().bucket.listing("runs/r/failures/0-0/")]
     assert noted[-2:] == ["runs/r/failures/0-0/2-77", "runs/r/failures/0-0/3-77"]
@@ -183,8 +183,8 @@ def test_the_programs_own_code_does_not_end_a_sweep(one: Any) -> None:
 
 def test_a_node_that_a_launcher_lost_is_not_counted(one: Any) -> None:
     """It is no failure of the job."""
-    assert one(1, attempts=1, launch="mpi")._judge(LOST) == LOST
-    assert one(2, attempts=1, launch="mpi")._judge(4) == 4
+    assert one(1, attempts=1, launch="mpi").judge(LOST) == LOST
+    assert one(2, attempts=1, launch="mpi").judge(4) == 4
 
 
 def test_a_run_that_was_destroyed_is_not_begun(bucket: Bucket) -> None:

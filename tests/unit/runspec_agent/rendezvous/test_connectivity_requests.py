@@ -93,7 +93,7 @@ def asked(nodes: int, broken: bool, monkeypatch: pytest.MonkeyPatch) -> tuple[fl
         clock.sleep(TRIES_S)
         return {n: "timed out" for n in range(nodes) if n != own.rank} if broken else {}
 
-    monkeypatch.setattr(Reach, "_tried", tried)
+    monkeypatch.setattr(Reach, "try_all", tried)
     codes: list[int] = []
 
     def one(rank: int) -> None:

@@ -45,7 +45,7 @@ def make(bucket: Bucket, monkeypatch: pytest.MonkeyPatch) -> Iterator[Make]:
 
     yield node
     for gang in made:
-        gang._over.set()
+        gang.over.set()
         if gang.ident is not None:
             gang.join()
 
@@ -107,7 +107,7 @@ def test_a_silent_node_is_lost_after_its_lease(
     first = make(0)
     make(2).end(0, signals, True)
     silent = make(1)
-    later(0.2, silent._over.set).join()
+    later(0.2, silent.over.set).join()
     began = time.monotonic()
 
     with pytest.raises(Failure, match="node 1 has sent no heartbeat: it is lost") as failure:
@@ -176,15 +176,15 @@ def test_a_store_that_is_silent_for_a_while_loses_nobody(
     """Those who could not beat begin their lease anew."""
     first = make(0, 2, start=False)
     bucket.put(AT + "alive-1", b"1")
-    first._take_in()
-    first._seen = {name: (etag, -1e9) for name, (etag, _) in first._seen.items()}
-    assert first._gone(0.0, 1e9) == 1
+    first.take_in()
+    first.seen = {name: (etag, -1e9) for name, (etag, _) in first.seen.items()}
+    assert first.lost_node(0.0, 1e9) == 1
     way.breaks("403")
 
-    first._look()
-    first._look()
+    first.check()
+    first.check()
 
-    assert first._gone(0.0, 1e9) is None
+    assert first.lost_node(0.0, 1e9) is None
 
 
 def test_a_store_that_stays_silent_is_lost(

@@ -50,8 +50,8 @@ def join(bucket: Bucket, monkeypatch: pytest.MonkeyPatch) -> Iterator[Join]:
 
 def silence(one: RetryRound) -> None:
     """As if its machine was taken away."""
-    one._over.set()
-    one._woken.set()
+    one.over.set()
+    one.woken.set()
     if one.ident is not None:
         one.join()
 

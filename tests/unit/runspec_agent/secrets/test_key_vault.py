@@ -31,7 +31,7 @@ def identity() -> Iterator[Identity]:
 def there(identity: Identity, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Vault]:
     certificate = certificates.made(tmp_path)
     monkeypatch.setenv("SSL_CERT_FILE", str(certificate.authority))
-    monkeypatch.setattr(boot, "_trusted", [])  # a process reads it once
+    monkeypatch.setattr(boot, "tls_contexts", [])  # a process reads it once
     known = {"hf": SECRET, "nul": "a\0b"}
     with Vault(known, identity.tokens, [OURS], certificate) as found:
         yield found

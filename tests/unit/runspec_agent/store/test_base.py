@@ -181,14 +181,14 @@ def test_parts_that_cannot_be_put_together_are_an_error(
 ) -> None:
     """Told in an answer of 200: https://docs.aws.amazon.com/AmazonS3/latest/API/API_CompleteMultipartUpload.html"""
     monkeypatch.setattr(module, "PART_BYTES", PART)
-    real = bucket._asked
+    real = bucket.request
 
     def asked(ask: Any) -> Any:
         answer = real(ask)
         last = ask.method == "POST" and ask.query != (("uploads", ""),)
         return answer._replace(body=b"<Error><Code>X</Code></Error>") if last else answer
 
-    monkeypatch.setattr(bucket, "_asked", asked)
+    monkeypatch.setattr(bucket, "request", asked)
 
     with pytest.raises(Failure, match="could not complete the upload"):
         put(bucket, "file", bytes(PART + 1))
@@ -312,12 +312,12 @@ def test_a_list_goes_over_all_pages(
     for n in range(7):
         bucket.put(f"many/{n}", b"x" * n)
     bucket.put("manyother", b"")
-    real = bucket._asked
+    real = bucket.request
 
     def small(ask: Any) -> Any:
         return real(ask._replace(query=[*ask.query, ("max-keys", "3"), ("maxresults", "3")]))
 
-    monkeypatch.setattr(bucket, "_asked", small)
+    monkeypatch.setattr(bucket, "request", small)
 
     found = list(bucket.listing("many/"))
 

@@ -50,15 +50,15 @@ def test_the_container_comes_after_the_url_of_the_blobs(
 ) -> None:
     found = store(where, blob_url=blob_url)
 
-    assert (found.https, found.host, found._path(Ask("GET", "k"))[0]) == (https, host, path)
+    assert (found.https, found.host, found.path_of(Ask("GET", "k"))[0]) == (https, host, path)
     assert found.prefix.startswith("p")
 
 
 def test_the_signature_goes_with_every_request() -> None:
     found = store("https://a.blob.core.windows.net/c/p", "?" + SAS)
 
-    assert found._path(Ask("GET", "k"))[1] == SAS
-    assert found._path(Ask("PUT", "k", (("comp", "block"),)))[1] == "comp=block&" + SAS
+    assert found.path_of(Ask("GET", "k"))[1] == SAS
+    assert found.path_of(Ask("PUT", "k", (("comp", "block"),)))[1] == "comp=block&" + SAS
 
 
 @pytest.mark.parametrize("sas", ["", "a b", "sig=x\n"])
@@ -73,9 +73,9 @@ def test_no_error_shows_the_signature(monkeypatch: pytest.MonkeyPatch, pauses: l
     """Some of Python's own say which URL it was."""
 
     def refuse(self: Any, ask: Ask) -> Any:
-        raise http.client.InvalidURL("no: /c/k?" + self._path(ask)[1])
+        raise http.client.InvalidURL("no: /c/k?" + self.path_of(ask)[1])
 
-    monkeypatch.setattr(BlobStore, "_once", refuse)
+    monkeypatch.setattr(BlobStore, "send_once", refuse)
 
     with pytest.raises(OSError, match="no: /c/k") as failure:
         store("https://a.blob.core.windows.net/c/p").send(Ask("GET", "k"))
@@ -92,7 +92,7 @@ def test_the_store_is_left_alone_for_as_long_as_it_asks(
     if said is not None:
         headers["Retry-After"] = said
     answers = [Answer(503, headers, b""), Answer(200, headers, b"x")]
-    monkeypatch.setattr(BlobStore, "_once", lambda *_: answers.pop(0))
+    monkeypatch.setattr(BlobStore, "send_once", lambda *_: answers.pop(0))
 
     def take(found: Any) -> Any:
         return found
@@ -156,7 +156,7 @@ def test_a_name_that_xml_cannot_hold_comes_escaped() -> None:
     """https://learn.microsoft.com/en-us/rest/api/storageservices/list-blobs"""
     text = b'<r><Blob><Name Encoded="true">a%EF%BF%BE%2520</Name></Blob><Blob><Name>a%20</Name></Blob></r>'
 
-    names = [blob._name(found) for found in parsed(text).iter("Blob")]
+    names = [blob.name_of(found) for found in parsed(text).iter("Blob")]
 
     assert names == ["a\ufffe%20", "a%20"]
 

@@ -38,7 +38,7 @@ def names(bucket: Bucket) -> list[str]:
 
 def path_of(bucket: Bucket, key: str) -> str:
     assert isinstance(bucket, S3Bucket)
-    path, query = bucket.store._path(boot.Ask("PUT", key))
+    path, query = bucket.store.path_of(boot.Ask("PUT", key))
     return path + "?" * bool(query) + query
 
 
@@ -204,13 +204,13 @@ def test_a_part_that_was_not_copied_is_an_error(
 ) -> None:
     """And the other parts, which cost, are thrown away."""
     put(bucket, "file", bytes(PART + 1))
-    real = bucket._send
+    real = bucket.send
 
     def send(ask: Any) -> Any:
         answer = real(ask)
         return answer._replace(body=body) if "partNumber" in dict(ask.query) else answer
 
-    monkeypatch.setattr(bucket, "_send", send)
+    monkeypatch.setattr(bucket, "send", send)
 
     with pytest.raises(Failure, match=said) as failure:
         bucket.copy("file", "copy", PART + 1)
@@ -227,14 +227,14 @@ def test_a_copy_that_did_not_end_is_an_error(
     bucket: S3Bucket, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     bucket.put("a", b"x")
-    real = bucket._send
+    real = bucket.send
 
     def send(ask: Any) -> Any:
         answer = real(ask)
         answer.headers.replace_header("x-ms-copy-status", "pending")
         return answer
 
-    monkeypatch.setattr(bucket, "_send", send)
+    monkeypatch.setattr(bucket, "send", send)
 
     with pytest.raises(Failure, match="failed to complete a copy of a to b") as failure:
         bucket.copy("a", "b", 1)
@@ -285,7 +285,7 @@ def test_a_copy_goes_by_a_token_as_well(
 ) -> None:
     need("azurite")
     certificate, ours = certificates.made(tmp_path), "/subscriptions/s/ours"
-    monkeypatch.setattr(boot, "_trusted", [])
+    monkeypatch.setattr(boot, "tls_contexts", [])
     monkeypatch.setenv("SSL_CERT_FILE", str(certificate.authority))
     monkeypatch.delenv("RUNSPEC_SAS", raising=False)
     content = os.urandom(size)
@@ -317,7 +317,7 @@ def test_a_source_whose_url_is_too_long_is_said_without_its_signature() -> None:
 
 def inode(bucket: Bucket, key: str) -> int:
     assert isinstance(bucket, FolderBucket)
-    return os.stat(bucket._path(key)).st_ino
+    return os.stat(bucket.path_of(key)).st_ino
 
 
 @FOLDER

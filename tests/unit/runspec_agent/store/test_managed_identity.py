@@ -98,12 +98,12 @@ def test_requests_carry_the_token_in_a_header_and_nothing_in_the_url(identity: I
     env = {"RUNSPEC_STORE": "https://a.blob.core.windows.net/c/p", "RUNSPEC_IDENTITY": OURS}
     found = BlobStore({**env, **identity.machine([OURS])})
 
-    headers = found._signed(Ask("PUT", "k"), "", "")
+    headers = found.sign(Ask("PUT", "k"), "", "")
 
     kind, _, token = headers["Authorization"].partition(" ")
     assert kind == "Bearer"
     assert identity.tokens.good(token, "https://storage.azure.com")
-    assert found._path(Ask("PUT", "k", (("comp", "block"),)))[1] == "comp=block"
+    assert found.path_of(Ask("PUT", "k", (("comp", "block"),)))[1] == "comp=block"
 
 
 @pytest.mark.parametrize(

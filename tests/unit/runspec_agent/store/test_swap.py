@@ -141,7 +141,7 @@ def test_a_lost_reply_whose_write_was_written_over_is_none(
     """Whether it was there in between, nobody can say any more; who writes next has seen it."""
     assert isinstance(bucket, S3Bucket)
     way.breaks("reset after", "PUT", "/a")
-    send = store_of(bucket)._once
+    send = store_of(bucket).send_once
     sent: list[object] = []
 
     def once(ask: Any) -> Any:
@@ -153,7 +153,7 @@ def test_a_lost_reply_whose_write_was_written_over_is_none(
             assert other.swap("a", b"theirs", seen[1]) is not None
         return send(ask)
 
-    monkeypatch.setattr(store_of(bucket), "_once", once)
+    monkeypatch.setattr(store_of(bucket), "send_once", once)
 
     assert bucket.swap("a", b"mine", None) is None
 

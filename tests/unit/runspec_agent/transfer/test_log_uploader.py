@@ -57,7 +57,7 @@ def test_a_log_is_kept_while_it_grows(
     def put_file(*how: object) -> None:
         real(*how)  # type: ignore[arg-type] # as it came
         kept.append(bucket.get("a/1.txt") or b"")
-        found._over.set()
+        found.over.set()
 
     monkeypatch.setattr(bucket, "put_file", put_file)
 

@@ -591,7 +591,7 @@ def test_an_object_that_comes_late_is_nobodys(bucket: Bucket, source: Path, tmp_
 def test_a_place_that_is_never_free_is_a_failure(
     bucket: Bucket, source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(Saver, "_swapped", lambda *words: False)
+    monkeypatch.setattr(Saver, "swap_manifest", lambda *words: False)
 
     with pytest.raises(Failure, match="another node keeps changing it"):
         brought(bucket, tmp_path / "a")

@@ -51,7 +51,7 @@ class Disk:
 
     def __init__(self, output: Output, began: Files) -> None:
         self.files = began
-        self._send, self._known = output._send, dict(output.manifest.files)
+        self.send, self._known = output.send, dict(output.manifest.files)
 
     def taken(self, before: Listed) -> Listed:
         found: Listed = {}
@@ -60,7 +60,7 @@ class Disk:
             digest = hashlib.sha256(content).hexdigest()
             known = self._known.get(name)
             if known is None or known.sha256 != digest:
-                made = self._send(lambda content=content: io.BytesIO(content), len(content), digest)  # type: ignore[misc]
+                made = self.send(lambda content=content: io.BytesIO(content), len(content), digest)  # type: ignore[misc]
                 known = self._known[name] = Entry(len(content), 0, digest, made)
             found[name] = known
         self._known = dict(found)
@@ -147,7 +147,7 @@ class Plain:
     def attempt(self, link: Link) -> None:
         saver = Saver(link)
         saver.add("out", "/nowhere", AT, None, self.keep, restoring=False)
-        self.took.add(saver._holder)
+        self.took.add(saver.holder)
         began = restored(link, saver.outputs[0].manifest)
         saves(self.world, saver, began, self.acknowledge)
 

@@ -116,14 +116,14 @@ def test_a_file_that_changes_while_it_is_read_is_read_again(
             done.append(1)
             put(folder / "a", "longer")
 
-    real = module._ticked
+    real = module.settled
 
     def ticked(files: Any) -> Any:
         found = real(files)
         change()
         return found
 
-    monkeypatch.setattr(module, "_ticked", ticked)
+    monkeypatch.setattr(module, "settled", ticked)
 
     assert contents(Snapshot(str(folder), sent).taken({}), sent) == {"a": "longer", "b": "old"}
 
@@ -394,5 +394,5 @@ def test_no_more_than_so_much_is_in_memory(monkeypatch: pytest.MonkeyPatch) -> N
     seen = {f"{n}": module.Seen(f"{n}", (4 << 20, 0, None)) for n in range(40)}
     seen["large"] = module.Seen("large", (5 << 20, 0, None))
 
-    assert len(module._roomy(seen, list(seen), 0)) == 16
-    assert set(module._roomy(seen, list(seen), 5 << 20)) == {*map(str, range(16)), "large"}
+    assert len(module.fitting(seen, list(seen), 0)) == 16
+    assert set(module.fitting(seen, list(seen), 5 << 20)) == {*map(str, range(16)), "large"}

@@ -29,7 +29,7 @@ def two(bucket: Bucket, tmp_path: Path) -> Iterator[list[Mirror]]:
         found.append(Mirror(bucket, str(folder), AT))
     yield found
     for mirror in found:
-        mirror._over.set()
+        mirror.over.set()
 
 
 def write(mirror: Mirror, name: str, content: bytes) -> None:
@@ -77,7 +77,7 @@ def test_nodes_meet_by_it(two: list[Mirror]) -> None:
     for meeting in meetings:
         meeting.join()
     for mirror in [*two, *two]:
-        mirror._pass()
+        mirror.synchronize()
 
     assert [len(meeting.seats()) for meeting in meetings] == [2, 2]
     assert not meetings[0].gone(1)
@@ -85,7 +85,7 @@ def test_nodes_meet_by_it(two: list[Mirror]) -> None:
     time.sleep(0.05)
     meetings[1].beat()
     for mirror in (two[1], two[0]):
-        mirror._pass()
+        mirror.synchronize()
     assert found(two[0], "1/alive-1") != before
 
 
@@ -93,8 +93,8 @@ def test_a_heartbeat_is_not_fetched(two: list[Mirror], way: Way) -> None:
     """Its version in the list says that it beats: one PUT and no GET, however many listen."""
     for beat in (b"1", b"2", b"3"):
         write(two[0], "1/alive-0", beat)
-        two[0]._push()
-        two[1]._pull()
+        two[0].push()
+        two[1].pull()
 
     assert way.count("GET", "alive-") == 0
     assert way.count("PUT", "alive-") == 3
@@ -106,11 +106,11 @@ def test_what_has_not_changed_costs_one_list(two: list[Mirror], way: Way) -> Non
     for n in range(5):
         write(two[0], f"1/ask-{n}", b"x")
     for mirror in [*two, *two]:
-        mirror._pass()
+        mirror.synchronize()
     way.calls.clear()
 
     for mirror in two:
-        mirror._pass()
+        mirror.synchronize()
 
     assert [(call.method, call.lists) for call in way.calls] == [("GET", True)] * 2
 
@@ -118,12 +118,12 @@ def test_what_has_not_changed_costs_one_list(two: list[Mirror], way: Way) -> Non
 def test_what_was_pulled_is_not_pushed_back(two: list[Mirror], way: Way) -> None:
     """It belongs to another."""
     write(two[0], "1/out-0", b"one")
-    two[0]._pass()
-    two[1]._pass()
+    two[0].synchronize()
+    two[1].synchronize()
     write(two[0], "1/out-0", b"two")
-    two[1]._pass()
-    two[0]._pass()
-    two[1]._pass()
+    two[1].synchronize()
+    two[0].synchronize()
+    two[1].synchronize()
 
     assert (found(two[0], "1/out-0"), found(two[1], "1/out-0")) == (b"two", b"two")
     assert way.count("PUT") == 2
@@ -133,8 +133,8 @@ def test_what_is_being_written_is_not_seen(two: list[Mirror]) -> None:
     """Files are whole, or not there."""
     write(two[0], "1/rank-0.json.7.1.part", b"{")
 
-    two[0]._pass()
-    two[1]._pass()
+    two[0].synchronize()
+    two[1].synchronize()
 
     assert tree(two[1]) == {}
 
@@ -145,7 +145,7 @@ def test_the_last_line_comes_before_the_end(
     """Who reads that a program is done reads its output for the last time."""
     write(two[0], "1/out-1", b"first line\n")
     for mirror in two:
-        mirror._pass()
+        mirror.synchronize()
     write(two[0], "1/out-1", b"first line\nlast line\n")
     write(two[0], "1/done-1.json", b"{}")
     write(two[0], "1/end-0.json", b"{}")
@@ -156,9 +156,9 @@ def test_the_last_line_comes_before_the_end(
         order.append(os.path.basename(path))
         real(path, content)
 
-    two[0]._push()
+    two[0].push()
     monkeypatch.setattr(files, "write", note)
-    two[1]._pull()
+    two[1].pull()
 
     assert order == ["out-1", "done-1.json", "end-0.json"]
 
@@ -168,7 +168,7 @@ def test_what_is_told_first_is_put_first(two: list[Mirror], way: Way) -> None:
     for name in ("done-1.json", "end-0.json", "err-1", "out-1"):
         write(two[0], "1/" + name, b"x")
 
-    two[0]._push()
+    two[0].push()
 
     puts = [call.path.rpartition("/")[2] for call in way.calls if call.method == "PUT"]
     assert puts == ["err-1", "out-1", "done-1.json", "end-0.json"]
@@ -180,7 +180,7 @@ def test_who_finishes_still_says_its_last_word(two: list[Mirror]) -> None:
     write(two[0], "1/end-0.json", b"{}")
 
     two[0].finish()
-    two[1]._pass()
+    two[1].synchronize()
 
     assert tree(two[1]) == {"1/end-0.json": b"{}"}
     assert not two[0].is_alive()
@@ -211,10 +211,10 @@ def test_a_file_that_goes_meanwhile_is_survived(
     real = os.walk
     monkeypatch.setattr(os, "walk", lambda top: [*real(top), (two[0].folder, [], ["gone"])])
 
-    two[0]._pass()
+    two[0].synchronize()
     monkeypatch.undo()
 
-    assert sorted(two[0]._pushed) == ["1/a", "1/b"]
+    assert sorted(two[0].pushed) == ["1/a", "1/b"]
 
 
 def test_a_disk_that_fails_meanwhile_is_survived(
@@ -222,25 +222,25 @@ def test_a_disk_that_fails_meanwhile_is_survived(
 ) -> None:
     """What could not be written is fetched again."""
     write(two[0], "1/a", b"a")
-    two[0]._pass()
+    two[0].synchronize()
 
     def full(path: str, content: bytes) -> None:
         raise OSError(28, "No space left on device")
 
     with monkeypatch.context() as patch:
         patch.setattr(files, "write", full)
-        two[1]._pass()
+        two[1].synchronize()
     assert tree(two[1]) == {}
 
-    two[1]._pass()
+    two[1].synchronize()
     assert tree(two[1]) == {"1/a": b"a"}
 
 
 def test_nobody_else_may_read_it(two: list[Mirror]) -> None:
     """Requests are run as commands, and the token is in there."""
     write(two[0], "1/rank-0.json", b"{}")
-    two[0]._pass()
-    two[1]._pass()
+    two[0].synchronize()
+    two[1].synchronize()
 
     assert Path(two[1].folder, "1").stat().st_mode & 0o077 == 0
     assert Path(two[1].folder, "1/rank-0.json").stat().st_mode & 0o077 == 0
