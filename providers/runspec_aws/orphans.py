@@ -9,7 +9,7 @@ from typing import Any
 
 from runspec_aws import timing
 from runspec_aws.errors import got, listed, translated
-from runspec_aws.infrastructure.compute_environments import taken_away
+from runspec_aws.infrastructure.compute_environments import deletion
 from runspec_aws.lookup import ENVIRONMENT, QUEUE, Kind
 from runspec_aws.naming import batch, s3
 from runspec_aws.session.clients import Session
@@ -87,7 +87,7 @@ class OrphanFinder:
         for thing in found:
             name = thing[kind.name]
             if name.startswith(OURS) and name not in made and _tagged(thing):
-                remove = taken_away((noun, key), name)
+                remove = deletion((noun, key), name)
                 yield Orphan(f"{noun.replace('_', ' ')} {name}", (remove,))
 
     def _machines(self, made: Collection[str]) -> Iterator[Orphan]:

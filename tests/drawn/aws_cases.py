@@ -14,7 +14,7 @@ from runspec_aws.doctor import findings
 from runspec_aws.infrastructure.compute_environments import (
     ENVIRONMENT as ENVIRONMENTS,
     QUEUE as QUEUES,
-    taken_away,
+    deletion,
 )
 from runspec_aws.options import AwsOptions
 from runspec_aws.status.jobs import STATES
@@ -385,7 +385,7 @@ def cases() -> Iterator[Case]:
     yield Case("PutObject", "stop", stop, right_stop, ARRAYS)
     yield Case("ListJobs", "find", found_job, right_job, FOUND)
     yield Case("ListJobs", "gc", litter, alive, worlds(pages=pages("run-1", "run-2")))
-    off = taken_away(QUEUES, QUEUE)
+    off = deletion(QUEUES, QUEUE)
     yield Case(
         "ListJobs",
         "destroy --site",
@@ -445,14 +445,14 @@ def making() -> Iterator[Case]:
 
 
 def taking_away() -> Iterator[Case]:
-    off = taken_away(QUEUES, QUEUE)
+    off = deletion(QUEUES, QUEUE)
     names = (QUEUE_OFF, QUEUE_GONE)
     for operation in (*names, "DescribeJobQueues"):
         yield Case(
             operation, "destroy --site", undone(off, *names), right_undo(*names), EMPTY_QUEUE
         )
     off, names = (
-        taken_away(ENVIRONMENTS, ENVIRONMENT),
+        deletion(ENVIRONMENTS, ENVIRONMENT),
         (
             "UpdateComputeEnvironment",
             "DeleteComputeEnvironment",

@@ -1,1 +1,1 @@
-"""What jobs run on: compute environments, job queues, launch templates, and file systems."""
+"""The machines of jobs: compute environments, job queues, launch templates, and file systems."""

@@ -41,7 +41,7 @@ def kinds(spec: Spec, options: AwsOptions) -> tuple[str, ...]:
 
 
 def queue_name(spec: Spec, options: AwsOptions) -> str:
-    """Give the queue of *spec*: the profile's, or the one that is made for needs like these."""
+    """Return the name of the queue of *spec*: the profile's, or the one that is made for such jobs."""
     return options.queue or content_name("queue", _queue(spec, options))
 
 
@@ -91,14 +91,14 @@ def _environment(kind: str, spec: Spec, options: AwsOptions) -> Iterator[Step]:
         tags=tags(options, kind="environment"),
     )
     title = f"make a compute environment: {kind}, {_shown(kind, spec, options)}"
-    yield Step(step_id(kind), title, Scope.SITE, do, taken_away(ENVIRONMENT, name), timing.SETTLE_S)
+    yield Step(step_id(kind), title, Scope.SITE, do, deletion(ENVIRONMENT, name), timing.SETTLE_S)
 
 
 def step_id(kind: str) -> str:
     return f"environment-{kind.lower().replace('_', '-')}"
 
 
-def taken_away(what: tuple[str, str], name: str) -> Request:
+def deletion(what: tuple[str, str], name: str) -> Request:
     """Return the calls that delete a compute environment or queue, which must be disabled first.
 
     https://docs.aws.amazon.com/batch/latest/APIReference/API_DeleteComputeEnvironment.html
@@ -203,4 +203,4 @@ def _queue_steps(spec: Spec, options: AwsOptions) -> Iterator[Step]:
         tags=tags(options, kind="queue"),
     )
     title = f"make a job queue: {', then '.join(kinds(spec, options))}"
-    yield Step("queue", title, Scope.SITE, do, taken_away(QUEUE, name), timing.SETTLE_S)
+    yield Step("queue", title, Scope.SITE, do, deletion(QUEUE, name), timing.SETTLE_S)

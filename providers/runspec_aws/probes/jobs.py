@@ -12,7 +12,7 @@ from runspec_aws.errors import got, translated
 from runspec_aws.infrastructure import compute_environments
 from runspec_aws.naming import batch
 from runspec_aws.options import AwsOptions
-from runspec_aws.probes.store import said
+from runspec_aws.probes.store import observation
 from runspec_aws.status.poll import Job
 from runspec_jobs.provider import (
     AlreadyExists,
@@ -46,7 +46,7 @@ found = json.load(web.build_opener(web.ProxyHandler({})).open(ask, timeout=10))
 print("role:", *sorted(name for name in found if found[name]))
 """
 KEYS = {"AccessKeyId", "SecretAccessKey", "Token", "Expiration"}
-TRY = f"""
+ATTEMPT = f"""
 echo "attempt $AWS_BATCH_JOB_ATTEMPT"
 command -v python3 >/dev/null || echo "no python3"
 python3 -c '{ROLE}'
@@ -54,13 +54,13 @@ python3 -c '{ROLE}'
 echo "{LAST}"
 """
 LISTEN = (
-    "trap 'echo told; sleep 3; echo still here; exit 3' TERM; "
+    "trap 'echo got SIGTERM; sleep 3; echo still running; exit 3' TERM; "
     "echo ready; i=0; while [ $i -lt 600 ]; do sleep 1; i=$((i+1)); done"
 )
 
 
 class Bench:
-    """Resources that the probes of one session share: a queue that starts nothing, one that does, and a job in each."""
+    """The resources that the probes of one session share: a queue that starts no jobs, others that do, and jobs."""
 
     def __init__(self, options: AwsOptions) -> None:
         self.options = options
@@ -69,10 +69,13 @@ class Bench:
         ] = {}  # the requests that made a queue, by its name
         self._queues: dict[str, str] = {}
         self._array = ""
-        self._tried: Job = {}
+        self._retried: Job = {}
 
     def queue(self, client: AwsClient, context: ProbeContext, kind: str) -> str:
-        """Return a queue: the profile's, or one made for this session; `idle` never starts jobs, and is always made."""
+        """Return the name of a queue: the profile's, or one made for this session.
+
+        The kind `idle` is always made, and never starts jobs.
+        """
         if kind != "idle" and self.options.queue:
             return self.options.queue
         if kind not in self._queues:
@@ -96,7 +99,7 @@ class Bench:
                 f"aws batch update-{noun} --{noun} {name} --state DISABLED, and when it is: "
                 f"aws batch delete-{noun} --{noun} {name}"
             )
-            context.note(f"{noun} {name}", by_hand, compute_environments.taken_away(which, name))
+            context.note(f"{noun} {name}", by_hand, compute_environments.deletion(which, name))
         context.tell(f"making a compute environment and a queue: {name}")
         environment = made._replace(params={**made.params, "computeEnvironmentName": name})
         client.call(environment)
@@ -113,7 +116,7 @@ class Bench:
         return name
 
     def array(self, client: AwsClient, context: ProbeContext) -> str:
-        """Return the id of an array of two jobs that waits forever; the probe before may have submitted it."""
+        """Return the id of an array job with two children that waits forever; it is submitted once."""
         if not self._array:
             queue = self.queue(client, context, "idle")
             self._array = submitted(
@@ -121,13 +124,13 @@ class Bench:
             )
         return self._array
 
-    def tried(self, client: AwsClient, context: ProbeContext) -> Job:
-        """Return a job that failed once with code 75 and then succeeded, or how else it has ended."""
-        if not self._tried:
+    def retried(self, client: AwsClient, context: ProbeContext) -> Job:
+        """Return the description of an ended job whose first attempt exited with 75; it is submitted once."""
+        if not self._retried:
             queue = self.queue(client, context, "work")
-            job = submitted(client, context, queue, "tried", TRY)
-            self._tried = ended(client, context, job)
-        return self._tried
+            job = submitted(client, context, queue, "tried", ATTEMPT)
+            self._retried = ended(client, context, job)
+        return self._retried
 
 
 def spec(text: str, *, nodes: int = 1, capacity: str = "on-demand") -> Spec:
@@ -182,7 +185,7 @@ def submitted(
 
 
 def described(client: AwsClient, job: str) -> Job | None:
-    return client.jobs.asking.describe([job], anew=True).get(job)
+    return client.jobs.poller.describe([job], anew=True).get(job)
 
 
 def ended(client: AwsClient, context: ProbeContext, job: str) -> Job:
@@ -244,23 +247,25 @@ def shown_at_once(client: AwsClient, context: ProbeContext, bench: Bench) -> Obs
     _await(listed, context, SHOWN_S)
     listed_s = time.monotonic() - began
     seen = f"DescribeJobs shows a job {described_s:.1f} s after SubmitJob, ListJobs by name {listed_s:.1f} s after it"
-    return said(max(described_s, listed_s) <= timing.SETTLE_S, seen)
+    return observation(max(described_s, listed_s) <= timing.SETTLE_S, seen)
 
 
 def made_twice(client: AwsClient, context: ProbeContext, bench: Bench) -> Observation:
     name = bench.queue(client, context, "idle")
-    told = []
+    results = []
     for request in bench.requests[name]:
         try:
             client.call(request)
-            told.append(f"{request.operation} was taken twice")
+            results.append(f"{request.operation} was accepted twice")
         except AlreadyExists:
-            told.append(f"{request.operation} was refused")
+            results.append(f"{request.operation} was refused")
         except RemoteError as exc:
-            told.append(exc.message)
+            results.append(exc.message)
     valid = all(_valid(client, noun, name) for noun in ("compute_environments", "job_queues"))
-    holds = valid and all(line.endswith("refused") for line in told)
-    return said(holds, f"{'; '.join(told)}; both are {'' if valid else 'not '}VALID")
+    holds = valid and all(line.endswith("refused") for line in results)
+    return observation(
+        holds, f"{'; '.join(results)}; {'both are' if valid else 'not both are'} VALID"
+    )
 
 
 def waiting_child_ends(client: AwsClient, context: ProbeContext, bench: Bench) -> Observation:
@@ -276,7 +281,7 @@ def waiting_child_ends(client: AwsClient, context: ProbeContext, bench: Bench) -
         and reason.startswith(REASON)
         and rest not in ("SUCCEEDED", "FAILED")
     )
-    return said(holds, f"the child is {found.get('status')} ({reason}), the other {rest}")
+    return observation(holds, f"the child is {found.get('status')} ({reason}), the other {rest}")
 
 
 def waiting_array_ends(client: AwsClient, context: ProbeContext, bench: Bench) -> Observation:
@@ -285,7 +290,7 @@ def waiting_array_ends(client: AwsClient, context: ProbeContext, bench: Bench) -
     found = _settled(client, context, job)
     reason = found.get("statusReason", "")
     holds = found.get("status") == "FAILED" and reason.startswith(REASON)
-    return said(holds, f"the array is {found.get('status')} ({reason})")
+    return observation(holds, f"the array is {found.get('status')} ({reason})")
 
 
 def terminated(client: AwsClient, job: str) -> None:
@@ -294,7 +299,7 @@ def terminated(client: AwsClient, job: str) -> None:
 
 
 def _settled(client: AwsClient, context: ProbeContext, job: str) -> Job:
-    """Return *job* when it has ended, or as it is after SHOWN_S: that it goes on is an answer too."""
+    """Return the description of *job* once it has ended, or after SHOWN_S if it has not."""
     end = time.monotonic() + SHOWN_S
     found: Mapping[str, Any] = {}
     while found.get("status") not in ("SUCCEEDED", "FAILED") and time.monotonic() < end:
@@ -303,54 +308,57 @@ def _settled(client: AwsClient, context: ProbeContext, job: str) -> Job:
     return found
 
 
-def tried_again(client: AwsClient, context: ProbeContext, bench: Bench) -> Observation:
-    job = bench.tried(client, context)
+def code_75_is_retried(client: AwsClient, context: ProbeContext, bench: Bench) -> Observation:
+    job = bench.retried(client, context)
     codes = [one.get("container", {}).get("exitCode") for one in job.get("attempts", ())]
     holds = (job.get("status"), codes) == ("SUCCEEDED", [75, 0])
-    return said(holds, f"{job.get('status')}, exit codes of its tries: {codes}")
+    return observation(holds, f"{job.get('status')}, exit codes of its attempts: {codes}")
 
 
-def tries_have_logs(client: AwsClient, context: ProbeContext, bench: Bench) -> Observation:
-    job = bench.tried(client, context)
+def attempts_have_logs(client: AwsClient, context: ProbeContext, bench: Bench) -> Observation:
+    job = bench.retried(client, context)
     streams = [one.get("container", {}).get("logStreamName") for one in job.get("attempts", ())]
     if not streams or None in streams:
-        return said(False, f"log streams of its tries: {streams}")
+        return observation(False, f"log streams of its attempts: {streams}")
     first = [(printed(client, name) or [""])[0] for name in streams]
     holds = len({*streams}) == 2 and [line[:9] for line in first] == ["attempt 1", "attempt 2"]
-    return said(
-        holds, f"{len({*streams})} streams, which begin with {[line[:9] for line in first]}"
+    return observation(
+        holds, f"{len({*streams})} log streams, which begin with {[line[:9] for line in first]}"
     )
 
 
 def credentials_are_given(client: AwsClient, context: ProbeContext, bench: Bench) -> Observation:
-    job = bench.tried(client, context)
+    job = bench.retried(client, context)
     names = [one.get("container", {}).get("logStreamName") for one in job.get("attempts", ())]
     lines = printed(client, names[0]) if names and names[0] else []
     if not client.options.job_role or not lines or "no python3" in lines:
-        what = "the profile names no job_role, the image has no python3, or the job did not run"
+        what = "the profile has no job_role, the image has no python3, or the job did not run"
         return Observation(Verdict.UNKNOWN, what)
-    told = next((line for line in lines if line.startswith("role:")), lines[-1])
-    return said({*told.split()[1:]} >= KEYS, f"the job printed '{told}'")
+    printed_line = next((line for line in lines if line.startswith("role:")), lines[-1])
+    return observation({*printed_line.split()[1:]} >= KEYS, f"the job printed '{printed_line}'")
 
 
-def last_line_comes(client: AwsClient, context: ProbeContext, bench: Bench) -> Observation:
+def last_line_is_logged(client: AwsClient, context: ProbeContext, bench: Bench) -> Observation:
     queue = bench.queue(client, context, "work")
     text = f"i=0; while [ $i -lt 200 ]; do echo $i; i=$((i+1)); done; echo {LAST}"
     found = ended(client, context, submitted(client, context, queue, "lines", text))
     stream = found.get("container", {}).get("logStreamName", "")
     if not stream:
         return Observation(
-            Verdict.UNKNOWN, f"the job is {found.get('status')}, and has no log stream"
+            Verdict.UNKNOWN, f"the job is {found.get('status')} and has no log stream"
         )
     _await(lambda: LAST in printed(client, stream), context, SHOWN_S)
-    late_s = client.jobs.asking.service_s() - found.get("stoppedAt", 0) / 1000
-    return said(late_s <= timing.QUIET_S + SLACK_S, f"{late_s:.1f} s after stoppedAt it was there")
+    late_s = client.jobs.poller.service_s() - found.get("stoppedAt", 0) / 1000
+    return observation(
+        late_s <= timing.QUIET_S + SLACK_S,
+        f"the log has the last line {late_s:.1f} s after stoppedAt",
+    )
 
 
-SLACK_S = 2 * PAUSE_S  # it was there some time before it was looked for
+SLACK_S = 2 * PAUSE_S  # the log may have the line for that long before a poll sees it
 
 
-def told_to_end(client: AwsClient, context: ProbeContext, bench: Bench) -> Observation:
+def sigterm_comes_first(client: AwsClient, context: ProbeContext, bench: Bench) -> Observation:
     queue = bench.queue(client, context, "work")
     job = submitted(client, context, queue, "told", LISTEN)
 
@@ -362,8 +370,8 @@ def told_to_end(client: AwsClient, context: ProbeContext, bench: Bench) -> Obser
     terminated(client, job)
     ended(client, context, job)
     context.sleep(timing.QUIET_S)
-    found = [word for word in ("told", "still here") if word in lines()]
-    return said(len(found) == 2, f"after TerminateJob the program printed {found}")
+    found = [line for line in ("got SIGTERM", "still running") if line in lines()]
+    return observation(len(found) == 2, f"after TerminateJob the program printed {found}")
 
 
 def gang_on_spot(client: AwsClient, context: ProbeContext, bench: Bench) -> Observation:
@@ -371,11 +379,11 @@ def gang_on_spot(client: AwsClient, context: ProbeContext, bench: Bench) -> Obse
     try:
         job = submitted(client, context, queue, "gang", "true", nodes=2)
     except RemoteError as exc:
-        return said(True, f"SubmitJob refuses it: {exc.message}")
+        return observation(True, f"SubmitJob refuses the job: {exc.message}")
     found: Job = {}
     end = time.monotonic() + SPOT_S
     while found.get("status", "RUNNABLE") in WAITING and time.monotonic() < end:
         context.sleep(PAUSE_S)
         found = described(client, job) or {}
-    seen = f"after {SPOT_S:.0f} s at most it is {found.get('status')} ({found.get('statusReason', '')})"
-    return said(found.get("status") in WAITING, seen)
+    seen = f"after at most {SPOT_S:.0f} s the job is {found.get('status')} ({found.get('statusReason', '')})"
+    return observation(found.get("status") in WAITING, seen)

@@ -1,4 +1,4 @@
-"""The probes of this provider: each finds out whether a belief of docs/unverified.md holds in a real account."""
+"""The probes of this provider. Each tests one assumption of docs/unverified.md in a real account."""
 
 from __future__ import annotations
 
@@ -8,46 +8,64 @@ from runspec_aws.options import AwsOptions
 from runspec_aws.probes import jobs, store
 from runspec_jobs.provider import BenchProbe, Probe
 
-CENT = 0.0001  # some requests of S3: https://aws.amazon.com/s3/pricing/
+REQUESTS_USD = 0.0001  # some requests to S3: https://aws.amazon.com/s3/pricing/
 
 
 OF_STORE = (
     Probe(
         "aws-1",
-        "S3 puts an object only where none is, for one of several",
+        "S3 accepts one of several simultaneous PUTs of a new object",
         2,
-        CENT,
+        REQUESTS_USD,
         store.put_where_none_is,
     ),
     Probe(
         "aws-2",
-        "S3 puts an object only where it is unchanged",
+        "S3 refuses a PUT with If-Match and an older ETag",
         2,
-        CENT,
+        REQUESTS_USD,
         store.put_where_it_is_unchanged,
     ),
     Probe(
         "aws-3",
-        "S3 puts nothing by the ETag of what was deleted",
+        "S3 refuses a PUT with If-Match if the object was deleted",
         2,
-        CENT,
+        REQUESTS_USD,
         store.put_where_it_was_deleted,
     ),
-    Probe("aws-4", "A signed URL puts an object only where none is", 2, CENT, store.claim_by_url),
+    Probe(
+        "aws-4",
+        "A signed URL of a claim overwrites no object",
+        2,
+        REQUESTS_USD,
+        store.claim_by_url,
+    ),
     Probe(
         "aws-5",
-        "Such a URL is good for nothing without its header",
+        "S3 refuses the URL of a claim without the signed header",
         2,
-        CENT,
+        REQUESTS_USD,
         store.claim_without_its_header,
     ),
-    Probe("aws-6", "A signed URL of this bucket answers, with ranges", 2, CENT, store.range_by_url),
-    Probe("aws-7", "S3 lists an object right after its write", 5, CENT, store.listed_at_once),
+    Probe(
+        "aws-6",
+        "A signed URL of this bucket works, with byte ranges",
+        2,
+        REQUESTS_USD,
+        store.range_by_url,
+    ),
+    Probe(
+        "aws-7",
+        "S3 lists an object immediately after it was written",
+        5,
+        REQUESTS_USD,
+        store.listed_at_once,
+    ),
     Probe(
         "aws-8",
-        "S3 lists uploads in parts, and ETags of parts are MD5",
+        "S3 lists multipart uploads, and ETags of parts are MD5",
         2,
-        CENT,
+        REQUESTS_USD,
         store.parts_by_digest,
     ),
 )
@@ -61,7 +79,7 @@ OF_JOBS = (
     ),
     BenchProbe(
         "aws-21",
-        "TerminateJob ends one child of an array that waits",
+        "TerminateJob ends one child of a waiting array job",
         60,
         0,
         jobs.waiting_child_ends,
@@ -69,7 +87,7 @@ OF_JOBS = (
     ),
     BenchProbe(
         "aws-22",
-        "TerminateJob ends an array that waits, with our reason",
+        "TerminateJob ends a waiting array job, with the given reason",
         60,
         0,
         jobs.waiting_array_ends,
@@ -77,24 +95,24 @@ OF_JOBS = (
     ),
     BenchProbe(
         "aws-28",
-        "AWS Batch makes nothing twice by one name",
+        "AWS Batch refuses a second resource with the same name",
         10,
         0,
         jobs.made_twice,
         "aws-20",
     ),
-    BenchProbe("aws-23", "A job that ends with 75 is tried again", 600, 0.03, jobs.tried_again),
+    BenchProbe("aws-23", "AWS Batch retries exit code 75", 600, 0.03, jobs.code_75_is_retried),
     BenchProbe(
         "aws-24",
-        "Each try has a log stream and its number",
+        "Each attempt has a log stream and its number",
         10,
         0,
-        jobs.tries_have_logs,
+        jobs.attempts_have_logs,
         "aws-23",
     ),
     BenchProbe(
         "aws-25",
-        "A job gets its role's credentials from the address that a variable names",
+        "A variable of the job has the URL of its role's credentials",
         10,
         0,
         jobs.credentials_are_given,
@@ -102,18 +120,18 @@ OF_JOBS = (
     ),
     BenchProbe(
         "aws-26",
-        "The last line is in the log within 5 s of the end",
+        "The log has the last line within 5 s of the job's end",
         180,
         0.01,
-        jobs.last_line_comes,
+        jobs.last_line_is_logged,
         "aws-23",
     ),
     BenchProbe(
         "aws-27",
-        "TerminateJob tells a program to end, and waits",
+        "TerminateJob sends SIGTERM, and SIGKILL only later",
         180,
         0.01,
-        jobs.told_to_end,
+        jobs.sigterm_comes_first,
         "aws-23",
     ),
     BenchProbe(

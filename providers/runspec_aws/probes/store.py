@@ -1,4 +1,4 @@
-"""Probes of S3: what runspec takes for granted of conditional writes, signed URLs, lists and uploads in parts."""
+"""Probes of S3: assumptions about conditional writes, signed URLs, lists and multipart uploads."""
 
 from __future__ import annotations
 
@@ -23,20 +23,20 @@ LOST_RACE = (409, 412)
 
 
 class Reply(NamedTuple):
-    """What came back for a signed URL."""
+    """The response to a request for a signed URL."""
 
     status: int
     headers: Mapping[str, str]
     body: bytes
 
 
-def said(holds: bool, seen: str) -> Observation:
-    """Return the verdict on a belief that *holds* or not."""
+def observation(holds: bool, seen: str) -> Observation:
+    """Return the observation *seen*, by which an assumption *holds* or is refuted."""
     return Observation(Verdict.CONFIRMED if holds else Verdict.REFUTED, seen)
 
 
 def folder(client: AwsClient, context: ProbeContext) -> str:
-    """Return the prefix of keys of this session; all below it is removed at the end."""
+    """Return the key prefix for this session; all objects under it are deleted at the end."""
     bucket, prefix = client.session.bucket, f"{client.files.prefix}/runs/{context.name}/"
     context.note(
         f"objects below s3://{bucket}/{prefix}",
@@ -47,7 +47,7 @@ def folder(client: AwsClient, context: ProbeContext) -> str:
 
 
 def status(call: Callable[[], Mapping[str, Any]]) -> int:
-    """Return the HTTP status of *call*, of a refusal too."""
+    """Return the HTTP status of *call*, also if it is an error."""
     with translated("a probe of S3"):
         try:
             answer = call()
@@ -63,24 +63,24 @@ def put(client: AwsClient, key: str, body: bytes, **more: str) -> int:
 
 
 def etag(client: AwsClient, key: str) -> str:
-    with translated(f"look at {key}"):
+    with translated(f"read the ETag of {key}"):
         answer = client.session.look("s3").head_object(Bucket=client.session.bucket, Key=key)
     return str(answer["ETag"])
 
 
-def signed(client: AwsClient, words: str) -> str:
-    """Return the URL that a job would be given for *words*, such as `GET key`."""
-    found: str = client.files.with_urls({"$signed": words})
+def signed(client: AwsClient, access: str) -> str:
+    """Return the signed URL that a job gets for *access*, such as `GET key`."""
+    found: str = client.files.with_urls({"$signed": access})
     return found
 
 
 def http(method: str, url: str, headers: Mapping[str, str], body: bytes = b"") -> Reply:
-    """Send a request as a job would: by a URL alone, without credentials."""
+    """Send a request as a job does: with the URL alone, without credentials."""
     bundle = os.environ.get("AWS_CA_BUNDLE") or os.environ.get("REQUESTS_CA_BUNDLE")
     session = URLLib3Session(verify=bundle or True, proxies=get_environ_proxies(url))
     request = AWSRequest(method=method, url=url, headers=dict(headers), data=body)
     try:
-        with translated("a signed URL"):
+        with translated("request a signed URL"):
             answer = session.send(request.prepare())
             return Reply(answer.status_code, answer.headers, answer.content)
     finally:
@@ -98,7 +98,7 @@ def put_where_none_is(client: AwsClient, context: ProbeContext) -> Observation:
         found = sorted(pool.map(one, range(AT_ONCE)))
     later = put(client, key, b"later", IfNoneMatch="*")
     holds = found.count(200) == 1 and all(code in LOST_RACE for code in found[1:]) and later == 412
-    return said(holds, f"{AT_ONCE} at once: {found}, one later: {later}")
+    return observation(holds, f"{AT_ONCE} PUTs at once: {found}, another one later: {later}")
 
 
 def put_where_it_is_unchanged(client: AwsClient, context: ProbeContext) -> Observation:
@@ -107,17 +107,22 @@ def put_where_it_is_unchanged(client: AwsClient, context: ProbeContext) -> Obser
     first = etag(client, key)
     right = put(client, key, b"second", IfMatch=first)
     wrong = put(client, key, b"third", IfMatch=first)
-    return said((right, wrong) == (200, 412), f"with its ETag {right}, with an older one {wrong}")
+    return observation(
+        (right, wrong) == (200, 412),
+        f"PUT with the current ETag: {right}, with an older one: {wrong}",
+    )
 
 
 def put_where_it_was_deleted(client: AwsClient, context: ProbeContext) -> Observation:
     key = f"{folder(client, context)}deleted"
     put(client, key, b"first")
     first = etag(client, key)
-    with translated(f"remove {key}"):
+    with translated(f"delete {key}"):
         client.session.make("s3").delete_object(Bucket=client.session.bucket, Key=key)
     found = put(client, key, b"second", IfMatch=first)
-    return said(found in (404, *LOST_RACE), f"with the ETag of an object that was deleted: {found}")
+    return observation(
+        found in (404, *LOST_RACE), f"PUT with the ETag of a deleted object: {found}"
+    )
 
 
 def claim_by_url(client: AwsClient, context: ProbeContext) -> Observation:
@@ -125,14 +130,14 @@ def claim_by_url(client: AwsClient, context: ProbeContext) -> Observation:
     found = [
         http("PUT", url, {"If-None-Match": "*"}, body).status for body in (b"first", b"second")
     ]
-    return said(found == [200, 412], f"by a signed URL, twice: {found}")
+    return observation(found == [200, 412], f"two PUTs to a signed URL: {found}")
 
 
 def claim_without_its_header(client: AwsClient, context: ProbeContext) -> Observation:
     url = signed(client, f"CLAIM {folder(client, context)}forced")
     found = http("PUT", url, {}, b"forced").status
-    return said(
-        found == 403, f"by a signed URL without the header that it was signed with: {found}"
+    return observation(
+        found == 403, f"PUT to a signed URL without the header that was signed: {found}"
     )
 
 
@@ -143,7 +148,9 @@ def range_by_url(client: AwsClient, context: ProbeContext) -> Observation:
     found = http("GET", url, {"Range": "bytes=2-4"})
     holds = (found.status, found.body) == (206, b"234")
     host = url.partition("//")[2].partition("/")[0]
-    return said(holds, f"{found.status} and {len(found.body)} bytes of 3, by {host}")
+    return observation(
+        holds, f"{host} answered {found.status} with {len(found.body)} bytes, for a range of 3"
+    )
 
 
 def listed_at_once(client: AwsClient, context: ProbeContext) -> Observation:
@@ -152,25 +159,28 @@ def listed_at_once(client: AwsClient, context: ProbeContext) -> Observation:
     for number in range(LISTED):
         put(client, f"{prefix}{number:02}", b"")
         late += len(list(client.files.listing(prefix))) != number + 1
-    return said(not late, f"{late} of {LISTED} objects were not in a list right after their write")
+    return observation(
+        not late, f"{late} of {LISTED} objects were not listed immediately after they were written"
+    )
 
 
 def parts_by_digest(client: AwsClient, context: ProbeContext) -> Observation:
     key, body = f"{folder(client, context)}parts", b"a part"
     bucket, s3 = client.session.bucket, client.session.make("s3")
     context.note(
-        f"an upload in parts of s3://{bucket}/{key}",
+        f"a multipart upload of s3://{bucket}/{key}",
         f"aws s3api list-multipart-uploads --bucket {bucket} --prefix {key}",
         Request("runspec", "remove_upload", {"bucket": bucket, "key": key}),
     )
-    with translated("an upload in parts"):
+    with translated("a multipart upload"):
         upload = s3.create_multipart_upload(Bucket=bucket, Key=key)["UploadId"]
         where = {"Bucket": bucket, "Key": key, "UploadId": upload}
         s3.upload_part(**where, PartNumber=1, Body=body)
         begun = s3.list_multipart_uploads(Bucket=bucket, Prefix=key).get("Uploads", ())
         parts = s3.list_parts(**where).get("Parts", ())
-    there = any(one["UploadId"] == upload for one in begun)
+    found = any(one["UploadId"] == upload for one in begun)
     digest = f'"{hashlib.md5(body, usedforsecurity=False).hexdigest()}"'
     same = [one["ETag"] for one in parts] == [digest]
-    how = "MD5" if same else "not MD5 (is the bucket encrypted by KMS?)"
-    return said(there and same, f"listed: {'yes' if there else 'no'}; the ETag of a part is {how}")
+    how = "its MD5" if same else "not its MD5 (is the bucket encrypted by KMS?)"
+    listed = f"the upload is {'' if found else 'not '}listed"
+    return observation(found and same, f"{listed}; the ETag of a part is {how}")
