@@ -1,4 +1,4 @@
-"""Plain names for what was saved: copies that S3 makes itself, from the bucket into the bucket."""
+"""Copy saved outputs to plain names; S3 copies within the bucket, and nothing is transferred to this machine."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from runspec_jobs.provider import Copy, publish as publish_outputs
 
 # https://docs.aws.amazon.com/AmazonS3/latest/userguide/object-keys.html
 KEY_BYTES = 1024
-# S3 copies 5 GiB in one request; by parts of this size, none runs into the time that a request may take.
+# S3 can copy 5 GiB in one request, but that takes longer than a request may; a part of this size does not.
 PART_BYTES = 256 << 20
 PARTS = TransferConfig(
     multipart_threshold=PART_BYTES, multipart_chunksize=PART_BYTES, use_threads=False
@@ -22,10 +22,12 @@ PARTS = TransferConfig(
 
 
 def publish(files: Objects, run: str) -> list[str]:
-    """Return the newest saves of *run* their plain names; return a line for each that S3 cannot have."""
+    """Copy the newest saves of *run* to their plain names; return a line for each name that S3 does not allow."""
     base = files.key("runs", run, "outputs", "")
     keys = [entry["Key"] for entry in files.listing(base)]
-    return [f"{name!r} is no key in S3" for name in publish_outputs(_Bucket(files), base, keys)]
+    return [
+        f"{name!r} is not a valid key in S3" for name in publish_outputs(_Bucket(files), base, keys)
+    ]
 
 
 class _Bucket(NamedTuple):
@@ -54,7 +56,7 @@ class _Bucket(NamedTuple):
             list(pool.map(self.copy, copies))
 
     def copy(self, copy: Copy) -> None:
-        """Copy without tags, as jobs do: to copy those would take `s3:GetObjectTagging` and `s3:PutObjectTagging`."""
+        """Copy without tags, as jobs do, since tags need `s3:GetObjectTagging` and `s3:PutObjectTagging`."""
         bucket = self.files.session.bucket
         with translated(f"copy {copy.source} to {copy.target}"):
             self.files.session.look("s3").copy(

@@ -41,7 +41,7 @@ def test_a_large_object_is_copied_by_parts(region: Region, monkeypatch: pytest.M
 
     left = publish.publish(Files(Session(options), "p"), "r")
 
-    assert left == ["'model/0/0/byte\\udcff' is no key in S3"]
+    assert left == ["'model/0/0/byte\\udcff' is not a valid key in S3"]
     found = s3.get_object(Bucket=BUCKET, Key=f"{top}/large")
     assert found["Body"].read() == content
     assert found["ETag"].strip('"').endswith("-3")

@@ -1,1 +1,1 @@
-"""What a node asks for, and the instance types and kind of job that satisfy it."""
+"""The resources that a node requests, and the instance types and kind of job that satisfy the request."""

@@ -1,4 +1,4 @@
-"""The files of jobs in the bucket: folders put there, outputs taken back, and all of a run removed."""
+"""Read, write, list and delete objects in the bucket: uploaded folders, saved outputs, and the files of runs."""
 
 from __future__ import annotations
 
@@ -28,9 +28,9 @@ from runspec_jobs.provider import (
 )
 
 DELETED_AT_ONCE = 1000  # https://docs.aws.amazon.com/AmazonS3/latest/API/API_DeleteObjects.html
-PARTS = 10_000  # at most. https://docs.aws.amazon.com/AmazonS3/latest/userguide/qfacts.html
+PARTS = 10_000  # the most of one upload. https://docs.aws.amazon.com/AmazonS3/latest/userguide/qfacts.html
 PART_BYTES = 8 << 20
-AT_ONCE = 8  # parts, each of which is in memory; and small objects
+AT_ONCE = 8  # parts that are uploaded at once, each of which is in memory; also small objects that are read at once
 METHODS: Mapping[str, tuple[str, Mapping[str, str]]] = {
     "GET": ("get_object", {}),
     "PUT": ("put_object", {}),
@@ -40,7 +40,7 @@ TAKEN = frozenset({"PreconditionFailed", "412", "ConditionalRequestConflict", "4
 
 
 class Objects:
-    """What lies under the prefix of the profile."""
+    """The objects under the prefix of the profile."""
 
     def __init__(self, session: Session, prefix: str, signed_for_s: int = 3600) -> None:
         self.session = session
@@ -51,7 +51,7 @@ class Objects:
         return "/".join((self.prefix, *parts))
 
     def read(self, *parts: str) -> bytes | None:
-        """Return the content of a small object, or None."""
+        """Return the content of a small object, or None if it does not exist."""
         where = {"Bucket": self.session.bucket, "Key": self.key(*parts)}
         found = absent(lambda: self.session.look("s3").get_object(**where), f"read {where['Key']}")
         if found is None:
@@ -61,23 +61,23 @@ class Objects:
         return data
 
     def names(self, *parts: str) -> list[str]:
-        """Return the names of all objects whose keys begin with *parts*."""
+        """Return the keys of all objects that begin with *parts*, without that beginning."""
         prefix = "/".join((self.prefix, *parts))
         return [found["Key"][len(prefix) :] for found in self.listing(prefix)]
 
     def read_all(self, keys: Sequence[str]) -> list[bytes | None]:
-        """Return the content of small objects, some at a time: one after the other, each would cost a round trip."""
+        """Return the content of small objects, or None for each that does not exist; several are read at once."""
         with ThreadPoolExecutor(AT_ONCE) as pool:
             return list(pool.map(self.read, keys))
 
     def put_new(self, content: bytes, *parts: str) -> bool:
-        """Put a small object where none is; say whether there was none."""
+        """Write a small object unless it exists; return whether it was written."""
         where = {"Bucket": self.session.bucket, "Key": "/".join((self.prefix, *parts))}
         put = partial(self.session.make("s3").put_object, Body=content, IfNoneMatch="*")
         return absent(lambda: put(**where) or {}, f"write {where['Key']}", TAKEN) is not None
 
     def with_urls(self, value: Any) -> Any:
-        """Return *value* with a signed URL for every `{"$signed": "GET key"}`; not to be kept anywhere."""
+        """Return *value* with a signed URL for every `{"$signed": "GET key"}`; the result must not be stored here."""
         if isinstance(value, Mapping):
             if value.keys() == {"$signed"}:
                 return self._signed(*value["$signed"].split(" ", 1))
@@ -85,9 +85,9 @@ class Objects:
         return [self.with_urls(v) for v in value] if isinstance(value, list) else value
 
     def _signed(self, method: str, key: str) -> str:
-        """The signature of a CLAIM covers its header: the URL puts where nothing is, or not at all.
+        """Return a signed URL. That of a CLAIM covers the header `If-None-Match`, so it can overwrite no object.
 
-        See docs/unverified.md, aws-4 and docs/unverified.md, aws-5.
+        See docs/unverified.md, aws-4 and aws-5.
         """
         operation, more = METHODS[method]
         params = {"Bucket": self.session.bucket, "Key": key, **more}
@@ -98,18 +98,17 @@ class Objects:
         return found
 
     def put_folder(self, key: str, bundle: Bundle, progress: Progress) -> None:
-        """Put the content of *bundle* at *key*, as one tar, whole or not at all.
+        """Upload the content of *bundle* to *key* as one tar; the object is complete or does not exist.
 
-        The tar is made while it is sent. Where that fails, a folder that changes meanwhile
-        included, obstore aborts the upload, and nothing is there. An upload that was killed is
-        taken up: what arrived of it is not sent again.
+        The tar is made while it is sent. If that fails, for example because the folder changes meanwhile, obstore
+        aborts the upload. If the process is killed, the next call continues the upload, and sends only missing parts.
         """
         size, whole = tar_bytes(bundle), sum(file.bytes for file in bundle.files)
         part = max(PART_BYTES, -(-size // PARTS))
         blocks = tar_blocks(bundle, progress)
-        cut_off = resume.unfinished(self.session, key) if size > PART_BYTES else []
-        if cut_off:
-            resume.finish(self.session, key, cut_off[-1], blocks, part)
+        interrupted = resume.unfinished(self.session, key) if size > PART_BYTES else []
+        if interrupted:
+            resume.finish(self.session, key, interrupted[-1], blocks, part)
             resume.drop(self.session, key)
         else:
             with moved(f"upload {key}"):
@@ -117,17 +116,17 @@ class Objects:
         progress(whole, whole)
 
     def remove(self, key: str) -> None:
-        """Remove one object, and what was begun of it."""
+        """Delete one object, and unfinished uploads of it."""
         resume.drop(self.session, key)
         with translated(f"remove {key}"):
             self.session.make("s3").delete_object(Bucket=self.session.bucket, Key=key)
 
     def store(self) -> S3Store:
-        """Obstore moves bulk at a quarter of boto3's CPU and less."""
+        """Return the bucket for obstore, which transfers large objects with a quarter of boto3's CPU time or less."""
         end = self.session.store_endpoint()
         return S3Store(
             self.session.bucket,
-            aws_endpoint_url_s3=end.url,  # before what the environment says
+            aws_endpoint_url_s3=end.url,  # takes precedence over the environment
             region=self.session.region,
             virtual_hosted_style_request=end.names_bucket,
             client_options={"allow_http": True, "timeout": timedelta(minutes=10)},
@@ -142,7 +141,7 @@ class Objects:
                 yield from listed(page, "Contents")
 
     def folders(self, prefix: str) -> Iterator[str]:
-        """Yield the names of what lies right under *prefix* and has something in it: 1,000 with a call."""
+        """Yield the names of the folders directly under *prefix*; one request returns 1,000 of them."""
         pages = self.session.look("s3").get_paginator("list_objects_v2")
         where = {"Bucket": self.session.bucket, "Prefix": prefix, "Delimiter": "/"}
         with translated(f"list {prefix}"):
@@ -151,12 +150,12 @@ class Objects:
                     yield found["Prefix"][len(prefix) : -1]
 
     def empty(self, prefix: str) -> None:
-        """Remove every object whose key begins with *prefix*."""
+        """Delete every object whose key begins with *prefix*."""
         assert prefix.strip("/"), "BUG: this would empty the bucket"
         self.delete_all([found["Key"] for found in self.listing(prefix)], f"empty {prefix}")
 
     def delete_all(self, keys: Sequence[str], what: str) -> None:
-        """Remove the objects of *keys* that are there. Raises RemoteError, which says *what*, where one stays."""
+        """Delete the objects of *keys* that exist. Raise RemoteError, which begins with *what*, if any is left."""
         named = [{"Key": key} for key in keys]
         for start in range(0, len(named), DELETED_AT_ONCE):
             some = {"Objects": named[start : start + DELETED_AT_ONCE], "Quiet": True}
@@ -164,18 +163,18 @@ class Objects:
                 done = self.session.make("s3").delete_objects(
                     Bucket=self.session.bucket, Delete=some
                 )
-            if errors := done.get("Errors"):  # a 200 may hold them
-                left = f"{len(errors)} objects are still there, {errors[0].get('Key')} among them"
+            if errors := done.get("Errors"):  # a response with status 200 may contain errors
+                left = f"{len(errors)} objects could not be deleted, such as {errors[0].get('Key')}"
                 raise RemoteError(f"{what}: {left}: {errors[0].get('Message')}")
 
     def outputs(self, run: str) -> list[OutputFile]:
-        """Return all that was saved of *run*."""
+        """Return the saved output files of *run*."""
         base = f"{self.prefix}/runs/{run}/outputs/"
         entries = ((entry["Key"], entry["Size"]) for entry in self.listing(base))
         return read_saved_outputs(base, entries, self._open)
 
     def _open(self, key: str, start: int = 0, end: int | None = None) -> BinaryIO:
-        """Open the bytes from *start* up to *end*."""
+        """Open the bytes of *key* from *start* up to *end*, or up to its last byte if *end* is None."""
         if start == end:
             return io.BytesIO()
         where = {"Bucket": self.session.bucket, "Key": key}

@@ -1,4 +1,4 @@
-"""Uploads in parts that somebody was cut off in: taken up where they ended, or taken away.
+"""Continue interrupted multipart uploads, or abort them.
 
 https://docs.aws.amazon.com/AmazonS3/latest/userguide/mpuoverview.html
 """
@@ -16,12 +16,14 @@ from runspec_aws.lookup import absent
 from runspec_aws.session.clients import Session
 from runspec_jobs.provider import NoAnswer
 
-AT_ONCE = 4  # parts, each of which is in memory
-NONE = frozenset({"NoSuchUpload"})  # what some stores say where there never was one; not S3
+AT_ONCE = 4  # parts that are uploaded at once, each of which is in memory
+NONE = frozenset(
+    {"NoSuchUpload"}
+)  # some stores answer so if there never was an upload; S3 does not
 
 
 def unfinished(session: Session, key: str) -> list[str]:
-    """Return the uploads of *key* that were begun and not finished, the newest last."""
+    """Return the ids of the unfinished uploads of *key*, newest last."""
     pages = session.look("s3").get_paginator("list_multipart_uploads")
 
     def ask() -> dict[str, Any]:
@@ -34,7 +36,7 @@ def unfinished(session: Session, key: str) -> list[str]:
 
 
 def drop(session: Session, key: str) -> None:
-    """Abort every unfinished upload of *key*: what is not finished costs as much as what is."""
+    """Abort every unfinished upload of *key*, since its parts cost as much as a complete object."""
     for upload in unfinished(session, key):
         with translated(f"abort an upload of {key}"):
             session.look("s3").abort_multipart_upload(
@@ -43,39 +45,39 @@ def drop(session: Session, key: str) -> None:
 
 
 def finish(session: Session, key: str, upload: str, blocks: Iterable[bytes], part: int) -> None:
-    """Send what *upload* lacks of *blocks*, cut into parts of *part* bytes, and put it together.
+    """Send the parts of *blocks* that *upload* lacks, each of *part* bytes, and complete the upload.
 
-    A part whose ETag is no MD5 is sent again: see docs/unverified.md, aws-8.
+    A part whose ETag is not the MD5 of its content is sent again: see docs/unverified.md, aws-8.
     """
     where = {"Bucket": session.bucket, "Key": key, "UploadId": upload}
-    there, s3 = _parts(session, where), session.make("s3")
+    uploaded, s3 = _parts(session, where), session.make("s3")
 
     def sent(number: int, data: bytes) -> dict[str, Any]:
         etag = f'"{hashlib.md5(data, usedforsecurity=False).hexdigest()}"'
-        if there.get(number) != (etag, len(data)):
+        if uploaded.get(number) != (etag, len(data)):
             with translated(f"upload part {number} of {key}"):
                 answer = s3.upload_part(**where, PartNumber=number, Body=data)
             etag = got(answer, "ETag")
         return {"PartNumber": number, "ETag": etag}
 
-    listed: list[dict[str, Any]] = []
+    complete: list[dict[str, Any]] = []
     with ThreadPoolExecutor(AT_ONCE) as threads:
-        going: deque[Future[dict[str, Any]]] = deque()
+        pending: deque[Future[dict[str, Any]]] = deque()
         for number, data in enumerate(parts(blocks, part), 1):
-            if len(going) == AT_ONCE:
-                listed.append(going.popleft().result())
-            going.append(threads.submit(sent, number, data))
-        listed += [one.result() for one in going]
-    with translated(f"put {key} together"):
+            if len(pending) == AT_ONCE:
+                complete.append(pending.popleft().result())
+            pending.append(threads.submit(sent, number, data))
+        complete += [one.result() for one in pending]
+    with translated(f"complete the upload of {key}"):
         done = session.make("s3").complete_multipart_upload(
-            **where, MultipartUpload={"Parts": listed}
+            **where, MultipartUpload={"Parts": complete}
         )
     if "ETag" not in done:
-        raise NoAnswer(f"put {key} together: the reply was cut off")
+        raise NoAnswer(f"complete the upload of {key}: the reply was cut off")
 
 
 def _parts(session: Session, where: Mapping[str, Any]) -> dict[int, tuple[str, int]]:
-    """Return the parts that are there. Their ETag is their MD5, unless KMS encrypts: then all are sent."""
+    """Return the ETag and size of each uploaded part; the ETag is the MD5 of the part unless KMS encrypts it."""
     pages = session.look("s3").get_paginator("list_parts")
     with translated(f"list the parts of {where['Key']}"):
         return {
@@ -86,7 +88,7 @@ def _parts(session: Session, where: Mapping[str, Any]) -> dict[int, tuple[str, i
 
 
 def parts(blocks: Iterable[bytes], size: int) -> Iterator[bytes]:
-    """Yield what *blocks* hold in pieces of *size* bytes, the last one shorter.
+    """Yield the bytes of *blocks* in pieces of *size* bytes; the last one may be shorter.
 
     >>> list(parts([b"abc", b"defgh"], 3))
     [b'abc', b'def', b'gh']

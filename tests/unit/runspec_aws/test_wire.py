@@ -61,5 +61,5 @@ def test_what_could_not_be_deleted_is_said_though_the_answer_is_200(
     files = Objects(session, "p", 60)
     monkeypatch.setattr(files, "listing", lambda prefix: iter([{"Key": "p/a"}]))
 
-    with pytest.raises(RemoteError, match="1 objects are still there, p/a"):
+    with pytest.raises(RemoteError, match="1 objects could not be deleted, such as p/a"):
         files.empty("p/runs/r/")
