@@ -1,4 +1,4 @@
-"""The attempts of a job and how each ended; preempted attempts are told apart from failures."""
+"""The attempts of a job and how each ended; preempted attempts are distinguished from failures."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ AGAIN = 75  # the exit code of a job that needs another attempt, whatever its pr
 Job = Mapping[str, Any]
 
 
-class Try(NamedTuple):
+class AttemptKey(NamedTuple):
     """The number of an attempt, and its node."""
 
     task: int
@@ -20,8 +20,8 @@ class Try(NamedTuple):
     number: int
 
 
-Codes = Callable[[Try], int | None]
-"""Gives the code that a job itself noted of a failure, where it did."""
+Codes = Callable[[AttemptKey], int | None]
+"""A function that returns the exit code that the agent recorded for a failed attempt, or None if it recorded none."""
 
 
 def over(job: Job, task: int, rank: int, codes: Codes) -> tuple[Attempt, ...]:
@@ -30,31 +30,32 @@ def over(job: Job, task: int, rank: int, codes: Codes) -> tuple[Attempt, ...]:
     https://docs.aws.amazon.com/batch/latest/APIReference/API_AttemptDetail.html
     """
     found = enumerate(job.get("attempts", ()), 1)
-    return tuple(_attempt(Try(task, rank, number), one, job, codes) for number, one in found)
+    return tuple(_attempt(AttemptKey(task, rank, number), one, job, codes) for number, one in found)
 
 
-def _attempt(which: Try, one: Job, job: Job, codes: Codes) -> Attempt:
-    taken = reasons.was_reclaimed(one, job)
+def _attempt(which: AttemptKey, one: Job, job: Job, codes: Codes) -> Attempt:
+    preempted = reasons.was_reclaimed(one, job)
     code = one.get("container", {}).get("exitCode")
-    noted = codes(which) if code == AGAIN and not taken else None
-    reason = reasons.of_attempt(one, code if noted is None else noted, taken=taken)
+    noted = codes(which) if code == AGAIN and not preempted else None
+    reason = reasons.of_attempt(one, code if noted is None else noted, preempted=preempted)
     began_s, ended_s = _seconds(one.get("startedAt")), _seconds(one.get("stoppedAt"))
-    return Attempt(which.number, code if noted is None else noted, reason, taken, began_s, ended_s)
+    own = code if noted is None else noted
+    return Attempt(which.number, own, reason, preempted, began_s, ended_s)
 
 
 def _seconds(milliseconds: int | None) -> float | None:
     return milliseconds / 1000 if milliseconds else None
 
 
-def noted(key: str) -> tuple[Try, int] | None:
+def noted(key: str) -> tuple[AttemptKey, int] | None:
     """Return the attempt and exit code in the name of a failure record of `runspec_agent.job.agent`.
 
     >>> noted("2-0/1-139")
-    (Try(task=2, rank=0, number=1), 139)
+    (AttemptKey(task=2, rank=0, number=1), 139)
     """
-    place, _, tried = key.partition("/")
-    words = [*place.split("-"), *tried.split("-")]
+    node, _, attempt = key.partition("/")
+    words = [*node.split("-"), *attempt.split("-")]
     if len(words) != 4 or not all(word.isdigit() for word in words):
         return None
     task, rank, number, code = map(int, words)
-    return Try(task, rank, number), code
+    return AttemptKey(task, rank, number), code

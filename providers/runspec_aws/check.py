@@ -109,8 +109,8 @@ def _limits(spec: Spec, options: AwsOptions) -> Iterator[Problem]:
     if spec.timeout is not None and spec.timeout < LEAST_TIMEOUT_S:
         what = f"{spec.timeout} s, and the shortest timeout of AWS Batch is {LEAST_TIMEOUT_S} s"
         yield Problem(("timeout",), what, "set timeout: 60s or longer")
-    tries = spec.retry.attempts + spec.retry.spot_attempts - 1
-    if tries > MAX_ATTEMPTS and spec.cluster.capacity is not Capacity.ON_DEMAND:
+    attempts = spec.retry.attempts + spec.retry.spot_attempts - 1
+    if attempts > MAX_ATTEMPTS and spec.cluster.capacity is not Capacity.ON_DEMAND:
         what = f"AWS Batch makes {MAX_ATTEMPTS} attempts in all, including preempted ones"
         yield Problem(("retry", "spot_attempts"), what, severity="note")
     if spec.max_parallel is not None:
@@ -326,7 +326,7 @@ def _shared(at: tuple[str | int, ...], key: str, options: AwsOptions) -> Iterato
 
 def _secret(at: Path, key: str, source: str) -> Iterator[Problem]:
     if not (SECRETS_MANAGER.fullmatch(source) or PARAMETER.fullmatch(source)):
-        what = f"a job on AWS Batch cannot read what the profile says of '{key}'"
+        what = f"a job on AWS Batch cannot read the profile's source of the secret '{key}'"
         hint = "keep it in Secrets Manager (aws-sm:ARN) or the Parameter Store (aws-ssm:NAME)"
         yield Problem(at, what, hint)
 

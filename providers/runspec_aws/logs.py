@@ -43,17 +43,17 @@ class Logs:
             return []
         places, over = self.jobs.places(run, record), has_ended(job)
         if over:  # a node may have started and ended since the last request
-            self.jobs.asking.describe([p.job for p in places], anew=True)
+            self.jobs.poller.describe([p.job for p in places], anew=True)
         for place in places:
-            known = self.jobs.asking.known(place.job)
-            if known and (tried := attempts(known)):
-                self._stream(run, place, record["log_group"]).know(tried, over=over)
+            known = self.jobs.poller.known(place.job)
+            if known and (found := attempts(known)):
+                self._stream(run, place, record["log_group"]).know(found, over=over)
         return [self._streams[key] for key in sorted(self._streams) if key[0] == run]
 
     def _stream(self, run: str, place: Place, group: str) -> CloudStream:
         key = (run, place.task, place.rank)
         if key not in self._streams:
-            clock = self.jobs.asking.service_s
+            clock = self.jobs.poller.service_s
             self._streams[key] = CloudStream(self.session, group, place.task, place.rank, clock)
         return self._streams[key]
 

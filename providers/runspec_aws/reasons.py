@@ -27,7 +27,7 @@ WAITING = {
     "STARTING": "a machine pulls the image and starts the container",
 }
 EXPLAINED: Mapping[str, str] = {
-    "OutOfMemoryError": "it used more than its memory: raise cluster.memory",
+    "OutOfMemoryError": "the container used more than its memory: raise cluster.memory",
     "CannotPullContainerError": "the image could not be pulled: check its name and the role's permissions",
     "ResourceInitializationError": "the container could not be set up: secrets, logs or the network",
     "CannotStartContainerError": "the container could not be started",
@@ -38,14 +38,14 @@ EXPLAINED: Mapping[str, str] = {
 
 def waiting(job: Mapping[str, Any]) -> str:
     """Return why *job* is not running yet."""
-    status, told = job["status"], str(job.get("statusReason", ""))
+    status, reason = job["status"], str(job.get("statusReason", ""))
     if status in ("RUNNING", "SUCCEEDED", "FAILED"):
         return ""
     for code, words in STUCK.items():
-        if told.startswith(code):
-            return f"{words} ({told})"
+        if reason.startswith(code):
+            return f"{words} ({reason})"
     words = WAITING.get(status, "AWS Batch has a status that this version of runspec does not know")
-    return f"{words} ({status}{': ' + told if told else ''})"
+    return f"{words} ({status}{': ' + reason if reason else ''})"
 
 
 def ended(job: Mapping[str, Any]) -> str:
@@ -57,24 +57,24 @@ def ended(job: Mapping[str, Any]) -> str:
     return "; ".join(text for text in (words, reclaimed(job)) if text)
 
 
-def of_attempt(attempt: Mapping[str, Any], code: int | None, *, taken: bool) -> str:
+def of_attempt(attempt: Mapping[str, Any], code: int | None, *, preempted: bool) -> str:
     """Return why one attempt ended; *code* is the exit code of the program. Empty if it succeeded."""
-    if taken:
-        told = str(attempt["statusReason"])
-        return f"the machine was reclaimed ({'after a notice' if told == EXITED else told})"
+    if preempted:
+        reason = str(attempt["statusReason"])
+        return f"the machine was reclaimed ({'after a notice' if reason == EXITED else reason})"
     container = attempt.get("container", {})
     if code == 0 and not container.get("reason"):
         return ""
     return _words(container, code, str(attempt.get("statusReason", "")))
 
 
-def _words(container: Mapping[str, Any], code: int | None, said: str) -> str:
-    told = str(container.get("reason", ""))
-    words = next((f"{text} ({told})" for name, text in EXPLAINED.items() if name in told), "")
+def _words(container: Mapping[str, Any], code: int | None, reason: str) -> str:
+    own = str(container.get("reason", ""))
+    words = next((f"{text} ({own})" for name, text in EXPLAINED.items() if name in own), "")
     if not words and code is not None:
         words = f"exited with code {code}{_signal(code)}"
-        words += "" if said in ("", EXITED) else f" ({said})"
-    return words or _given_up(said) or told or said or "AWS Batch gives no reason"
+        words += "" if reason in ("", EXITED) else f" ({reason})"
+    return words or _given_up(reason) or own or reason or "AWS Batch gives no reason"
 
 
 def was_reclaimed(attempt: Mapping[str, Any], job: Mapping[str, Any]) -> bool:
@@ -82,31 +82,33 @@ def was_reclaimed(attempt: Mapping[str, Any], job: Mapping[str, Any]) -> bool:
 
     On machines that are not spot machines, that exit code counts as the program's own.
     """
-    said = str(attempt.get("statusReason", ""))
-    left = said == EXITED and attempt.get("container", {}).get("exitCode") == LEFT
+    reason = str(attempt.get("statusReason", ""))
+    left = reason == EXITED and attempt.get("container", {}).get("exitCode") == LEFT
     rules = job.get("retryStrategy", {}).get("evaluateOnExit", ())
     leaves = any(rule.get("onExitCode") == str(LEFT) for rule in rules)
-    return (left and leaves) or said.startswith(RECLAIMED)
+    return (left and leaves) or reason.startswith(RECLAIMED)
 
 
 def reclaimed(job: Mapping[str, Any]) -> str:
     """Return a message about preempted attempts of *job*, if there were any."""
     attempts = job.get("attempts", ())
-    taken = sum(was_reclaimed(attempt, job) for attempt in attempts)
-    if not taken:
+    count = sum(was_reclaimed(attempt, job) for attempt in attempts)
+    if not count:
         return ""
-    return f"{taken} of {len(attempts)} attempts ended because the machine was reclaimed"
+    return f"{count} of {len(attempts)} attempts ended because the machine was reclaimed"
 
 
-def _given_up(said: str) -> str:
-    code = said.removeprefix(GIVEN_UP)
-    return f"max_queue_wait has passed: {STUCK.get(code, code)} ({said})" if code != said else ""
+def _given_up(reason: str) -> str:
+    code = reason.removeprefix(GIVEN_UP)
+    if code == reason:
+        return ""
+    return f"max_queue_wait has passed: {STUCK.get(code, code)} ({reason})"
 
 
 def _signal(code: int) -> str:
     return {
         75: ": another attempt is needed",
         137: ": killed",
-        143: ": told to end",
+        143: ": terminated by SIGTERM",
         139: ": segmentation fault",
     }.get(code, "")

@@ -89,9 +89,7 @@ def _times(spec: Spec, options: AwsOptions) -> Iterator[Problem]:
     good_s = options.signed_for
     if good_s > LONGEST_S:
         hint = "set signed_for: 7d or less"
-        yield Problem(
-            ("provider",), f"signed_for: {good_s} s, and S3 signs for 7 days at most", hint
-        )
+        yield Problem(("provider",), f"signed_for: {good_s} s, and S3 accepts 7 days at most", hint)
     elif spec.outputs and (spec.timeout or 0) >= good_s:
         what = f"{spec.timeout} s, and the URLs for outputs are valid for {good_s} s"
         yield Problem(("timeout",), what, "increase providers.aws-batch.signed_for, to 7d at most")
@@ -101,7 +99,7 @@ def _times(spec: Spec, options: AwsOptions) -> Iterator[Problem]:
     )
     yield Problem(("provider",), what, severity="note")
     if spec.retry.attempts > 1:
-        what = "counted by AWS Batch only: a preempted attempt counts as a failure"
+        what = "with files: signed, AWS Batch counts the attempts: a preempted attempt counts as a failure"
         yield Problem(("retry", "attempts"), what, severity="note")
 
 

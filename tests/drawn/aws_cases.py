@@ -142,7 +142,7 @@ def watched(place: Place) -> Any:
     """Follow an array whose children change between two looks; of each look, return the state."""
     place.client.remember(RUN, {"job": {"jobId": JOB}})
     found = [place.client.state(RUN)]
-    place.client.jobs.asking.forget(JOB)
+    place.client.jobs.poller.forget(JOB)
     return [*found, place.client.state(RUN)]
 
 

@@ -51,7 +51,10 @@ def test_each_try_tells_how_it_ended(region: Region, tmp_path: Path, capsys: Cap
     assert "task 0 node 0: failed, exit code 137, attempt 3" in lines
     assert "attempt 1 of 3: exit code 3" in lines
     assert "attempt 2 of 3: the machine was reclaimed (Host EC2" in told
-    assert "attempt 3 of 3: exit code 137; it used more than its memory: raise cluster" in told
+    assert (
+        "attempt 3 of 3: exit code 137; the container used more than its memory: raise cluster"
+        in told
+    )
     assert "spot machine taken away (1 time)" in lines
     (node,) = json.loads(shown(capsys, "--json"))["nodes"]
     tries = [(a["number"], a["exit_code"], a["reclaimed"]) for a in node["attempts"]]

@@ -22,7 +22,7 @@ ALL_S = 60.0  # seconds between descriptions of all children while some end: sho
 
 @dataclass
 class Seen:
-    """What is known of an array: the counts of its children, when all were described, and which are next."""
+    """The state of an array job: the counts of its children, when all were described, and which are next."""
 
     counts: Mapping[str, int] = field(default_factory=dict)
     all_at_s: float = -math.inf
@@ -33,9 +33,9 @@ class Children:
     """Describes the children of arrays, with as few calls as possible."""
 
     def __init__(
-        self, session: Session, asking: JobPoller, clock: Callable[[], float] = time.monotonic
+        self, session: Session, poller: JobPoller, clock: Callable[[], float] = time.monotonic
     ) -> None:
-        self.session, self.asking, self.clock = session, asking, clock
+        self.session, self.poller, self.clock = session, poller, clock
         self._seen: dict[str, Seen] = {}
 
     def look(self, parent: str, children: Sequence[str]) -> None:
@@ -44,25 +44,27 @@ class Children:
         While nothing runs, that is one call: for the parent, the first child that has not ended, and a few others in
         turn.
         """
-        if self.asking.is_old(parent):
+        if self.poller.is_old(parent):
             self._look(parent, children, self._seen.setdefault(parent, Seen()))
 
     def _look(self, parent: str, children: Sequence[str], seen: Seen) -> None:
         alive = [child for child in children if not self._ended(child)]
         turn = seen.turn % max(1, len(alive))
         seen.turn = turn + AT_ONCE - 2
-        asked = [parent, *alive[:1], *alive[turn : seen.turn]]
-        job = self.asking.describe(dict.fromkeys(asked)).get(parent, {})
+        polled = [parent, *alive[:1], *alive[turn : seen.turn]]
+        job = self.poller.describe(dict.fromkeys(polled)).get(parent, {})
         counts = job.get("arrayProperties", {}).get("statusSummary", {})
-        going = [c for c in alive if self.asking.known(c).get("status") in ("STARTING", "RUNNING")]
+        changing = [
+            c for c in alive if self.poller.known(c).get("status") in ("STARTING", "RUNNING")
+        ]
         if counts != seen.counts:
             running = self._listed(parent, "RUNNING") if counts.get("RUNNING") else []
-            going += [job["jobId"] for job in running]
+            changing += [job["jobId"] for job in running]
             if self._more_ended(counts, seen):
                 seen.all_at_s = self.clock()
-                going = alive
+                changing = alive
         seen.counts = dict(counts)
-        self.asking.describe(dict.fromkeys(going))
+        self.poller.describe(dict.fromkeys(changing))
 
     def _more_ended(self, counts: Mapping[str, int], seen: Seen) -> bool:
         """Return whether children have ended that were perhaps never seen running."""
@@ -70,14 +72,14 @@ class Children:
         return ended and self.clock() - seen.all_at_s >= ALL_S
 
     def _ended(self, child: str) -> bool:
-        known = self.asking.known(child)
+        known = self.poller.known(child)
         return bool(known) and has_ended(known)
 
     def waiting(self, parent: str, children: Sequence[str]) -> Job | None:
         """Return a waiting child: the first known one, or the first of all, or any."""
-        known = [*map(self.asking.known, children)]
+        known = [*map(self.poller.known, children)]
         if not any(known):
-            known = [*self.asking.describe(children[:1]).values()]
+            known = [*self.poller.describe(children[:1]).values()]
         found = (job for job in known if job.get("status") in WAITS)
         return next(found, None) or next(iter(self._listed(parent, "RUNNABLE", 1)), None)
 

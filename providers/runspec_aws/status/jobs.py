@@ -59,15 +59,15 @@ class Jobs:
     def __init__(self, session: Session, files: Objects) -> None:
         self.session = session
         self.files = files
-        self.asking = JobPoller(session)
-        self.children = Children(session, self.asking)
+        self.poller = JobPoller(session)
+        self.children = Children(session, self.poller)
         self._ids: dict[str, str] = {}
         self._records: dict[str, dict[str, Any]] = {}
         self._codes: dict[
-            str, dict[attempts.Try, int | None]
+            str, dict[attempts.AttemptKey, int | None]
         ] = {}  # of attempts that were followed by another
-        self._called_off: set[str] = set()  # children that the job does not need any more
-        self._wished: dict[str, set[int]] = {}  # tasks with a stop request in the store
+        self._not_needed: set[str] = set()  # children that the job does not need any more
+        self._stop_requests: dict[str, set[int]] = {}  # tasks with a stop request in the store
         self._stopped: set[str] = set()  # children that were terminated individually
 
     def remember(self, run: str, job: str) -> None:
@@ -154,7 +154,7 @@ class Jobs:
             if record["shape"] == JobKind.ARRAY and len(places) >= AT_ONCE:
                 self.children.look(job, places)
             else:
-                self.asking.describe([job, *places])
+                self.poller.describe([job, *places])
 
     def job(self, run: str) -> Job | None:
         """Return the job of *run* as it is now; None if it does not exist, or the service has removed it."""
@@ -162,7 +162,7 @@ class Jobs:
             return None
         job = self._ids[run]
         end = time.monotonic() + timing.SETTLE_S
-        while not (found := self.asking.describe([job])) and time.monotonic() < end:
+        while not (found := self.poller.describe([job])) and time.monotonic() < end:
             if self._destroyed(run):
                 return None
             time.sleep(0.2)
@@ -231,10 +231,10 @@ class Jobs:
         count = len(places) // record["nodes"]
         end = elastic_end(record, count, lambda path: files.read("runs", run, *path.split("/")))
         if end is not None:
-            for child in self.asking.describe([place.job for place in places]).values():
-                if child["status"] in QUEUED and child["jobId"] not in self._called_off:
+            for child in self.poller.describe([place.job for place in places]).values():
+                if child["status"] in QUEUED and child["jobId"] not in self._not_needed:
                     self._terminate(child["jobId"], NOT_NEEDED)
-                    self._called_off.add(child["jobId"])
+                    self._not_needed.add(child["jobId"])
         return end
 
     def changes(self, run: str) -> Sequence[MembershipChange]:
@@ -251,12 +251,12 @@ class Jobs:
 
         https://docs.aws.amazon.com/batch/latest/userguide/multi-node-parallel-jobs.html
         """
-        since_s = self.asking.service_s() - job.get("stoppedAt", 0) / 1000
+        since_s = self.poller.service_s() - job.get("stoppedAt", 0) / 1000
         return since_s < timing.STOP_S and any(not node.state.terminal for node in nodes)
 
     def _gone(self, run: str) -> bool:
         """Return whether the run was destroyed after its record was read; checked once the job has ended."""
-        known = self.asking.known(self._ids.get(run, ""))
+        known = self.poller.known(self._ids.get(run, ""))
         if self._state(known).terminal and self._destroyed(run):
             self._records.pop(run, None)
             return True
@@ -268,14 +268,14 @@ class Jobs:
             return State.WAITING
         # A status of a later version of the service is not one of the two that end a job.
         state = STATES.get(job["status"], State.WAITING)
-        told = str(job.get("statusReason", "")).startswith((CANCELLED, NOT_NEEDED))
-        return State.CANCELLED if state is State.FAILED and told else state
+        stopped = str(job.get("statusReason", "")).startswith((CANCELLED, NOT_NEEDED))
+        return State.CANCELLED if state is State.FAILED and stopped else state
 
     def _nodes(self, run: str, record: Mapping[str, Any], ended: bool) -> tuple[NodeStatus, ...]:
         places = self.places(run, record)
         if len(places) > SHOWN and not ended:
             return ()
-        found = self.asking.describe([place.job for place in places], anew=ended)
+        found = self.poller.describe([place.job for place in places], anew=ended)
         codes = self._noted(run)
         return tuple(
             _node(place, found[place.job], codes) for place in places if place.job in found
@@ -289,7 +289,7 @@ class Jobs:
         known = self._codes.setdefault(run, {})
         base, asked = f"{self.files.prefix}/runs/{run}/failures/", False
 
-        def code(which: attempts.Try) -> int | None:
+        def code(which: attempts.AttemptKey) -> int | None:
             nonlocal asked
             if which not in known and not asked:
                 keys = (found["Key"][len(base) :] for found in self.files.listing(base))
@@ -305,10 +305,10 @@ class Jobs:
             return
         self.files.put_new(b"cancelled", "runs", run, "claim")
         ids = {job["jobId"] for job in self._listed(run)} | {self._ids.get(run, "")} - {""}
-        for job in self.asking.describe(ids).values():
+        for job in self.poller.describe(ids).values():
             if not self._state(job).terminal:
                 self._terminate(job["jobId"], CANCELLED)
-                self.asking.forget(job["jobId"])
+                self.poller.forget(job["jobId"])
 
     def stop(self, run: str, tasks: Collection[int]) -> None:
         """Terminate the children of *tasks*, each once; AWS Batch does not retry terminated jobs.
@@ -323,14 +323,14 @@ class Jobs:
         if record["shape"] != JobKind.ARRAY:
             self.end(run)
             return
-        for task in set(tasks) - self._wished.setdefault(run, set()):
+        for task in set(tasks) - self._stop_requests.setdefault(run, set()):
             self.files.put_new(b"", "runs", run, "stop", str(task))
-            self._wished[run].add(task)
+            self._stop_requests[run].add(task)
         mine = {place.job for place in self.places(run, record) if place.task in tasks}
-        for name, child in self.asking.describe(mine - self._stopped).items():
+        for name, child in self.poller.describe(mine - self._stopped).items():
             if not self._state(child).terminal:
                 self._terminate(name, CANCELLED)
-                self.asking.forget(name)
+                self.poller.forget(name)
             self._stopped.add(name)
 
     def end_named(self, queue: str, name: str) -> None:

@@ -12,35 +12,37 @@ from runspec_aws.session.clients import Session
 
 # https://docs.aws.amazon.com/batch/latest/APIReference/API_DescribeJobs.html
 AT_ONCE = 100
-FRESH_S = 0.9  # what was described so lately is not asked for again
+FRESH_S = 0.9  # a description younger than this is used again
 
 Job = Mapping[str, Any]
 
 
 class Known(NamedTuple):
-    """A job as it was at *at*, of a clock that nobody turns back."""
+    """The description of a job, and when it was received, by the monotonic clock."""
 
     job: Job
     at: float
 
 
 def has_ended(job: Job) -> bool:
-    """Return whether the service will change nothing about *job* any more."""
+    """Return whether *job* has ended, after which its description does not change."""
     return job["status"] in ("SUCCEEDED", "FAILED")
 
 
 class JobPoller:
-    """What the service has said of jobs, by their ids, and how late it is there."""
+    """The latest descriptions of jobs, by job id, and the service's clock."""
 
     def __init__(self, session: Session) -> None:
         self.session = session
         self._known: dict[str, Known] = {}
-        self._clock_s = time.time() - time.monotonic()  # to be added to our own
+        self._clock_s = (
+            time.time() - time.monotonic()
+        )  # the service's clock minus the monotonic clock
 
     def describe(self, ids: Iterable[str], *, anew: bool = False) -> dict[str, Job]:
-        """Return what the service knows of each of *ids*; it forgets jobs that have long ended.
+        """Return the description of each job of *ids*; the service forgets jobs some time after their end.
 
-        What was described just now is not asked for again, unless *anew*; what has ended never is.
+        Descriptions of ended jobs are always reused, and others while they are fresh, except with *anew*.
         """
         now, wanted = time.monotonic(), list(ids)
         fresh_s = 0.0 if anew else FRESH_S
@@ -51,20 +53,20 @@ class JobPoller:
         return {name: one.job for name, one in known if one is not None}
 
     def known(self, name: str) -> Job:
-        """Return what was said of a job last; nothing where it never was."""
+        """Return the latest description of a job, or an empty one if there is none; no request is made."""
         found = self._known.get(name)
         return {} if found is None else found.job
 
     def is_old(self, name: str) -> bool:
-        """Return whether *name* would be asked for now."""
+        """Return whether `describe` would make a request for the job *name* now."""
         return self._is_old(name, time.monotonic() - FRESH_S)
 
     def forget(self, name: str) -> None:
-        """Ask again for a job that we have just changed."""
+        """Discard the description of a job, for example because it was just changed."""
         self._known.pop(name, None)
 
     def service_s(self) -> float:
-        """Return the time by the service's clock, in seconds since 1970: ours may be wrong."""
+        """Return the time by the service's clock, in seconds since 1970; this machine's clock may be wrong."""
         return time.monotonic() + self._clock_s
 
     def _is_old(self, name: str, since: float) -> bool:
@@ -74,8 +76,8 @@ class JobPoller:
     def _ask(self, names: list[str]) -> None:
         with translated("describe_jobs"):
             answer = self.session.look("batch").describe_jobs(jobs=names)
-        self._clock_s = _said_at(answer) - time.monotonic()
-        found = {got(job, "jobId"): _whole(job) for job in got(answer, "jobs")}
+        self._clock_s = _time_of(answer) - time.monotonic()
+        found = {got(job, "jobId"): _complete(job) for job in got(answer, "jobs")}
         for name in names:
             if name not in found:
                 self.forget(name)
@@ -83,13 +85,13 @@ class JobPoller:
             self._known[name] = Known(job, time.monotonic())
 
 
-def _whole(job: Job) -> Job:
-    """Return *job*. Raises NoAnswer for one without a status: it is not kept, and so is asked for again."""
+def _complete(job: Job) -> Job:
+    """Return *job*. Raise NoAnswer if it has no status, so that it is not kept and the next poll requests it again."""
     got(job, "status")
     return job
 
 
-def _said_at(answer: Mapping[str, Any]) -> float:
-    """Return the time at which the service answered, by its own clock."""
+def _time_of(answer: Mapping[str, Any]) -> float:
+    """Return the time of *answer* by the service's clock, in seconds since 1970."""
     date = answer["ResponseMetadata"]["HTTPHeaders"].get("date")
     return parsedate_to_datetime(date).timestamp() if date else time.time()

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from runspec_aws.attempts import Try, over
+from runspec_aws.attempts import AttemptKey, over
 from runspec_aws.status.jobs import Jobs
 from runspec_aws.store.objects import Objects
 from runspec_jobs.provider import elastic_tasks
@@ -55,10 +55,10 @@ def test_a_code_that_is_known_is_not_asked_for_again_and_a_new_try_is() -> None:
     store = Store("0-0/1-6")
     known = jobs(store)
 
-    assert [known._noted("r")(Try(0, 0, 1)) for _ in range(3)] == [6, 6, 6]
+    assert [known._noted("r")(AttemptKey(0, 0, 1)) for _ in range(3)] == [6, 6, 6]
     assert store.listed == 1
     store.notes = ("0-0/1-6", "0-0/2-7")
-    assert known._noted("r")(Try(0, 0, 2)) == 7
+    assert known._noted("r")(AttemptKey(0, 0, 2)) == 7
 
 
 def test_a_wish_is_in_the_store_before_a_child_is_told_to_end_and_each_is_said_once(
@@ -70,7 +70,7 @@ def test_a_wish_is_in_the_store_before_a_child_is_told_to_end_and_each_is_said_o
     own.remember("r", "j")
     monkeypatch.setattr(own, "job", lambda run: {"jobId": "j", "status": "RUNNING"})
     monkeypatch.setattr(
-        own.asking, "describe", lambda ids: {i: {"status": "RUNNING"} for i in sorted(ids)}
+        own.poller, "describe", lambda ids: {i: {"status": "RUNNING"} for i in sorted(ids)}
     )
     monkeypatch.setattr(own, "_terminate", lambda job, reason: done.append(job))
 
