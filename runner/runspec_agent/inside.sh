@@ -1,22 +1,22 @@
-# The part of runspec that runs in every job, whatever the image: any POSIX sh, no Python, no other program needed.
+# The part of runspec that runs in every job, in any image: it needs a POSIX sh, and neither Python nor other programs.
 #
 #     sh inside.sh WORD...      or      sh -c "$(cat inside.sh)" inside WORD...
 #
-# The words are the user's argv and reach the program byte for byte. It is kept small because it travels inside
-# requests (AWS Batch limits a job's overrides to 8,192 bytes); comments and indents are taken off before that.
-# Names begin with _rs_ so that no exported variable of the user is changed.
+# The words are the user's argv and reach the program byte for byte. The script is small because requests contain it
+# (AWS Batch limits a job's overrides to 8,192 bytes), without its comments and indentation.
+# Names of variables begin with _rs_, so that no variable of the user is changed.
 
 _rs_die() {
   printf 'runspec: %s\n' "$2" >&2
   exit "$1"
 }
 
-# bash reads patterns and ranges by the locale and would split odd bytes; the program gets the old value back.
+# bash interprets patterns and ranges by the locale and would split invalid characters. The program gets the old value.
 _rs_had=${LC_ALL+x} _rs_lc=${LC_ALL-} _rs_ifs=$IFS
 LC_ALL=C
 set -f
 
-# 1. Renames: RUNSPEC_WORDS="NEW=OLD ..." gives a service's variables the names of the contract.
+# 1. Renames: RUNSPEC_WORDS="NEW=OLD ..." copies variables of the service to the names of the contract.
 for _rs_w in ${RUNSPEC_WORDS-}; do
   case $_rs_w in
     *=*=* | [!A-Z_]* | *=[!A-Z_]* | *= | *[!A-Z0-9_=]*) ;;
@@ -29,11 +29,11 @@ for _rs_w in ${RUNSPEC_WORDS-}; do
   _rs_die 2 "RUNSPEC_WORDS: '$_rs_w' is not NEW=OLD, each of A-Z, 0-9 and _"
 done
 
-# 2. The claim: of all the jobs that a lost reply may have made, one runs.
-# A hard link is atomic and comes with its content. Where there are none (SMB), O_EXCL and then the content: a reader
-# may find the file empty for a moment, and waits.
+# 2. The claim: after a lost reply, there may be several jobs of one run; only one of them runs the program.
+# A hard link is atomic and has its content at once. On file systems without hard links (SMB), the file is created with
+# O_EXCL and then written: a reader may find it empty for a moment, and waits.
 if [ "${RUNSPEC_CLAIM-}" ]; then
-  [ "${RUNSPEC_JOB-}" ] || _rs_die 2 'RUNSPEC_CLAIM needs RUNSPEC_JOB, the id of this job'
+  [ "${RUNSPEC_JOB-}" ] || _rs_die 2 'RUNSPEC_CLAIM is set without RUNSPEC_JOB, the id of this job'
   { read -r _rs_w </proc/sys/kernel/random/uuid; } 2>/dev/null || _rs_w=$$
   _rs_w=$RUNSPEC_CLAIM.$_rs_w
   { printf '%s\n' "$RUNSPEC_JOB" >"$_rs_w"; } 2>/dev/null || _rs_die 75 "cannot write the claim $RUNSPEC_CLAIM"
@@ -43,15 +43,15 @@ if [ "${RUNSPEC_CLAIM-}" ]; then
   _rs_w= _rs_n=0
   until { IFS= read -r _rs_w <"$RUNSPEC_CLAIM"; } 2>/dev/null && [ "$_rs_w" ]; do
     _rs_n=$((_rs_n + 1))
-    [ "$_rs_n" -lt 30 ] || _rs_die 75 "no id in the claim $RUNSPEC_CLAIM"
+    [ "$_rs_n" -lt 30 ] || _rs_die 75 "the claim $RUNSPEC_CLAIM contains no job id"
     sleep 1
   done
   [ "$_rs_w" = "$RUNSPEC_JOB" ] || _rs_die 0 "duplicate of $_rs_w, leaving"
 fi
 
-# 3. References: ${mounts.NAME}, ${outputs.NAME}, ${sweep.NAME}; one more $ before it makes it literal, and any other
-# ${WORD.WORD} as well, which is left alone without it.
-# _rs_value KIND NAME: sets _rs_v from RUNSPEC_<KIND>_<NAME>, the name in capitals and _ for -.
+# 3. References: ${mounts.NAME}, ${outputs.NAME} and ${sweep.NAME}. With one more $ before it, a reference is literal.
+# That also applies to any other ${WORD.WORD}, which is not changed if it has one $.
+# _rs_value KIND NAME: sets _rs_v to the value of RUNSPEC_<KIND>_<NAME>, with the name in capitals and _ for -.
 _rs_value() {
   _rs_u=RUNSPEC_$1_ _rs_n=$2
   while [ "$_rs_n" ]; do
@@ -65,11 +65,12 @@ _rs_value() {
     _rs_u=$_rs_u$_rs_c
   done
   eval "_rs_c=\${$_rs_u+x} _rs_v=\${$_rs_u-}"
-  [ "$_rs_c" ] || _rs_die 2 "nothing here is called '$2' ($_rs_u is not set)"
+  [ "$_rs_c" ] || _rs_die 2 "unknown name '$2': $_rs_u is not set"
 }
 
-# _rs_expand WORD: sets _rs_out. The word is split at each $ (the dot keeps a last empty piece), since cutting pieces
-# off the front of a long word takes quadratic time in every shell. A piece is literal, or begins with a reference.
+# _rs_expand WORD: sets _rs_out to WORD with its references replaced. The word is split at each $ (the dot keeps a last
+# empty piece), since removing pieces from the front of a long word takes quadratic time in every shell. A piece is
+# literal, or begins with a reference.
 _rs_expand() {
   IFS='$'
   set -- $1.
@@ -102,7 +103,7 @@ _rs_expand() {
   _rs_out=${_rs_out%.}
 }
 
-# Words without a reference are left alone: taking them round one by one is slow for thousands of them.
+# Nothing is done if no word has a reference, because the loop is slow for thousands of words.
 case $* in
   *'${mounts.'* | *'${outputs.'* | *'${sweep.'* | *'$${'*.*)
     _rs_i=$#
@@ -115,12 +116,13 @@ case $* in
     ;;
 esac
 
-# 4. The program takes the place of this shell, so that SIGTERM and the exit code are its own. bash warns about a
-# locale that the image does not have; it has said so once already. dash has no `exec --`, so env finds a -program.
+# 4. The program replaces this shell, so that it gets SIGTERM itself, and its exit code is that of the job. bash warns
+# about a locale that the image lacks, which it already did when it started. dash has no `exec --`, so env starts a
+# program whose name begins with -.
 set +f
 { [ "$_rs_had" ] && LC_ALL=$_rs_lc || unset LC_ALL; } 2>/dev/null
 [ $# -gt 0 ] || _rs_die 2 'no command'
-# -IS: nothing on the user's PYTHONPATH, and nothing installed, gets between us and the standard library.
+# -IS: neither the user's PYTHONPATH nor installed packages can replace modules of the standard library.
 case ${RUNSPEC_LAUNCH:-none} in
   none)
     command -v -- "$1" >/dev/null 2>&1 || _rs_die 127 "'$1': command not found"

@@ -1,11 +1,13 @@
-# The way into a job where there is neither python3 nor a role: any POSIX sh, and curl, python3 or wget.
+# The agent of jobs that access the store with signed URLs, without a role and without the Python agent: it needs a
+# POSIX sh, and curl, python3 or wget.
 #
 #     RUNSPEC_FILES=URL sh -c "$(cat signed.sh)" "$(cat inside.sh)" WORD...
 #
-# It claims the run, gets what the job reads, has inside.sh run the words, and sends what the job wrote, as
-# runspec_agent.job.agent does elsewhere. What there is to do is a list of NAME=VALUE lines behind the signed URL in
-# RUNSPEC_FILES; whoever has such a URL can use it, so none is printed, or handed to the program.
-# It travels as inside.sh does, without comments and indents: the Python below has no blocks. Names begin with _rs_.
+# Like runspec_agent.job.agent in other jobs, it claims the run, downloads inputs, lets inside.sh run the words, and
+# uploads outputs. RUNSPEC_FILES is the signed URL of a list of NAME=VALUE lines, which describe the job. Anyone who has
+# a signed URL can use it, so URLs are neither printed nor passed to the program.
+# Requests contain this script, like inside.sh, without comments and indentation, so the Python below has no blocks.
+# Names of variables begin with _rs_.
 
 _rs_tell() {
   printf 'runspec: %s\n' "$1" >&2
@@ -25,40 +27,40 @@ _rs_had=${LC_ALL+x} _rs_lc=${LC_ALL-}
 LC_ALL=C
 set -f
 
-# 1. The names of the contract. An array's children share the run, and so the id before the colon.
+# 1. The variables of the contract. The children of an array job share the run, and so the job id before the colon.
 for _rs_w in ${RUNSPEC_WORDS-}; do
   eval "[ -z \"\${${_rs_w#*=}+x}\" ] || export ${_rs_w%%=*}=\"\$${_rs_w#*=}\""
 done
 _rs_list=${RUNSPEC_FILES-} _rs_job=${RUNSPEC_JOB-}
 _rs_job=${_rs_job%%[:#]*}
 unset RUNSPEC_FILES RUNSPEC_WORDS
-[ "$_rs_list" ] && [ "$_rs_job" ] || _rs_die 2 'RUNSPEC_FILES and RUNSPEC_JOB are needed'
+[ "$_rs_list" ] && [ "$_rs_job" ] || _rs_die 2 'RUNSPEC_FILES and RUNSPEC_JOB must be set'
 export RUNSPEC_TASK="${RUNSPEC_INDEX:-0}" RUNSPEC_RANK=0 RUNSPEC_ATTEMPT="${RUNSPEC_ATTEMPT:-1}"
 export RUNSPEC_NODES=1 RUNSPEC_LAUNCH=none
 
-# 2. What there is to ask the store with. Only GNU's wget can PUT, and only it calls itself so.
+# 2. The tool for requests to the store. Only GNU wget can PUT; it is recognized by its --version.
 _rs_tool= _rs_puts=1 _rs_own= _rs_taken= _rs_most=5368709120 _rs_ca=${SSL_CERT_FILE-}
 for _rs_w in curl python3 wget; do
   [ "$_rs_tool" ] || ! _rs_has "$_rs_w" || _rs_tool=$_rs_w
 done
-[ "$_rs_tool" ] || _rs_die 69 'this image has no curl, wget or python3 to get files with'
+[ "$_rs_tool" ] || _rs_die 69 'this image has no curl, wget or python3: add one of them'
 if [ "$_rs_tool" = wget ]; then
   case $(wget --version 2>/dev/null) in
     'GNU Wget'*) ;;
     *) _rs_tool=plain _rs_puts= ;;
   esac
 fi
-# busybox's wget checks no certificate, and nothing else says that the list is ours.
+# The wget of busybox does not check certificates, and nothing else proves that the list is genuine.
 case $_rs_tool$_rs_list in
-  plainhttps:*) _rs_die 69 'this wget checks no certificates: add curl, python3 or GNU wget' ;;
+  plainhttps:*) _rs_die 69 'this wget does not check certificates: add curl, python3 or GNU wget' ;;
 esac
 _rs_top=${RUNSPEC_BELOW-}
-[ -z "$_rs_top" ] || _rs_top=$(cd -- "$_rs_top" && pwd) || _rs_die 2 "there is no folder '$RUNSPEC_BELOW'"
+[ -z "$_rs_top" ] || _rs_top=$(cd -- "$_rs_top" && pwd) || _rs_die 2 "RUNSPEC_BELOW: no folder '$RUNSPEC_BELOW'"
 _rs_top=${_rs_top%/}
 { read -r _rs_w </proc/sys/kernel/random/uuid; } 2>/dev/null || _rs_w=$$
 _rs_dir=${TMPDIR:-/tmp}/runspec-$_rs_w
 trap 'rm -rf "$_rs_dir"' EXIT
-mkdir -p "${TMPDIR:-/tmp}" && mkdir -m 700 "$_rs_dir" || _rs_die 73 "cannot write below ${TMPDIR:-/tmp}"
+mkdir -p "${TMPDIR:-/tmp}" && mkdir -m 700 "$_rs_dir" || _rs_die 73 "cannot write to ${TMPDIR:-/tmp}"
 
 _rs_py='import os,shutil,sys,urllib.request as u
 class P(u.HTTPErrorProcessor): http_response=https_response=lambda s,q,r:r
@@ -71,10 +73,11 @@ r=u.build_opener(P).open(q,timeout=60)
 with open(g,"wb") as o: shutil.copyfileobj(r,o)
 print(r.status if r.headers["Content-Length"] in (None,str(os.path.getsize(g))) else "000")'
 
-# _rs_own: a header of every PUT, where the store wants one.
-# _rs_once URL SENT GOT [HEADER]: sets _rs_code to the status, 000 for an answer that did not come, or not whole, and
-# tls where the certificate was not trusted. _rs_ca is the file of those that are; without one the tool has its own.
-# SENT is the file to PUT; without one it is a GET. URLs go by stdin where that can be: others see argv.
+# _rs_own: a header for every PUT, if the store requires one.
+# _rs_once URL SENT GOT [HEADER]: sends one request, and sets _rs_code to the status of the reply, to 000 if there was
+# no complete reply, and to tls if the certificate is not trusted. _rs_ca is the file of trusted CA certificates, or
+# empty for the tool's own. SENT is the file to PUT, or empty for a GET; GOT is the file for the body of the reply. URLs
+# are passed on stdin if possible, since other users can see argv.
 _rs_once() {
   _rs_u=$1 _rs_b=$2 _rs_g=$3
   shift 3
@@ -96,15 +99,16 @@ _rs_once() {
       _rs_status $? "$_rs_w"
       ;;
     plain)
-      # No -T: busybox 1.35 of Debian says it is none of its options, and crashes.
+      # No -T: busybox 1.35 of Debian rejects this option, and crashes.
       _rs_w=$(wget -S -O "$_rs_g" "$_rs_u" 2>&1)
       _rs_status $? "$_rs_w"
       ;;
   esac
 }
 
-# _rs_status ENDED SAID: finds the status in what a wget says; a 200 counts only if it ended well. GNU's ends with 5 for
-# a certificate: https://www.gnu.org/software/wget/manual/html_node/Exit-Status.html
+# _rs_status ENDED SAID: sets _rs_code from the exit code and the messages of wget. A 2xx status counts only if wget
+# exited with 0. GNU wget exits with 5 for an untrusted certificate:
+# https://www.gnu.org/software/wget/manual/html_node/Exit-Status.html
 _rs_status() {
   _rs_code=000 _rs_p=
   for _rs_w in $2; do
@@ -114,7 +118,7 @@ _rs_status() {
   case $1:$_rs_code in 5:*) _rs_code=tls ;; 0:000) _rs_code=200 ;; 0:*) ;; *:2*) _rs_code=000 ;; esac
 }
 
-# _rs_cas: sets _rs_ca to the bundle of any system; false where there is none, or one was tried.
+# _rs_cas: sets _rs_ca to the CA bundle at one of the usual paths; fails if none exists, or if _rs_ca is already set.
 _rs_cas() {
   [ -z "$_rs_ca" ] || return 1
   for _rs_w in ssl/certs/ca-certificates.crt pki/tls/certs/ca-bundle.crt ssl/ca-bundle.pem ssl/cert.pem; do
@@ -123,7 +127,7 @@ _rs_cas() {
   [ "$_rs_ca" ]
 }
 
-# _rs_ask URL SENT GOT [HEADER]: the same, again while the store is busy or not to be reached.
+# _rs_ask URL SENT GOT [HEADER]: like _rs_once, but repeats the request while the store is busy or cannot be reached.
 _rs_ask() {
   for _rs_s in 1 2 4 8; do
     _rs_once "$@"
@@ -136,14 +140,14 @@ _rs_ask() {
   _rs_once "$@"
 }
 
-# _rs_why: sets _rs_w to what _rs_code means.
+# _rs_why: sets _rs_w to a message for _rs_code.
 _rs_why() {
   case $_rs_code in
-    000) _rs_w='the store cannot be reached' ;;
+    000) _rs_w='the store cannot be reached, or its reply was cut off' ;;
     tls) _rs_w="the store's certificate is not trusted: install ca-certificates, or set SSL_CERT_FILE or the clock" ;;
-    403) _rs_w='the store refuses (403): the signed URL has expired, or its signer has not the right' ;;
-    404) _rs_w='it is not there (404): the run may have been destroyed' ;;
-    *) _rs_w="the store answers $_rs_code" ;;
+    403) _rs_w='the store refused the request (403): the signed URL has expired, or its signer has no permission' ;;
+    404) _rs_w='the object does not exist (404): the run may have been destroyed' ;;
+    *) _rs_w="the store answered with status $_rs_code" ;;
   esac
 }
 
@@ -159,15 +163,15 @@ _rs_fail() {
 
 _rs_get() {
   _rs_ask "$2" '' "$3"
-  [ "$_rs_code" = 200 ] || _rs_fail "cannot get $1"
+  [ "$_rs_code" = 200 ] || _rs_fail "cannot download $1"
 }
 
 _rs_unpack() {
-  tar -xf "$_rs_dir/tar" -C "$_rs_at" || _rs_die 75 "cannot unpack what belongs at $_rs_at"
+  tar -xf "$_rs_dir/tar" -C "$_rs_at" || _rs_die 75 "cannot unpack the files for $_rs_at"
   rm -f "$_rs_dir/tar"
 }
 
-# _rs_compare DIGEST: dies where what lies at _rs_at is another folder; its digest is that of the list of its files, as
+# _rs_compare DIGEST: exits if the folder at _rs_at has another digest, which is that of the list of its files, as
 # runspec_jobs.load.bundle makes it. Two short programs run for each file.
 _rs_compare() {
   _rs_w=
@@ -175,9 +179,9 @@ _rs_compare() {
     _rs_has "$_rs_p" || _rs_w="this image has no $_rs_p"
   done
   case $(find "$_rs_at" -name '*
-*') in ?*) _rs_w='a name in it has two lines' ;; esac
+*') in ?*) _rs_w='a file name contains a line break' ;; esac
   [ -z "$_rs_w" ] || {
-    _rs_tell "not compared with what was uploaded: $_rs_at: $_rs_w"
+    _rs_tell "the files in $_rs_at were not compared with the upload: $_rs_w"
     return 0
   }
   _rs_w=$(
@@ -193,18 +197,19 @@ _rs_compare() {
     } | sha256sum
   )
   [ "${_rs_w%% *}" = "$1" ] ||
-    _rs_die 2 "what came is not the folder that was uploaded, at $_rs_at: runspec destroy --site, and apply again"
+    _rs_die 2 "the files in $_rs_at differ from the upload: run runspec destroy --site, and apply again"
 }
 
 _rs_needs_tar() {
-  _rs_has tar || _rs_die 69 'this image has no tar, and the job has mounts or outputs'
+  _rs_has tar || _rs_die 69 'this image has no tar, which mounts and outputs need'
 }
 
-# 3. The claim: of all the jobs that a lost reply may have made, one runs. _rs_claim PUT-URL GET-URL
+# 3. The claim: after a lost reply, there may be several jobs of one run; only one of them runs the program.
+# _rs_claim PUT-URL GET-URL: exits unless this job has the claim.
 _rs_claim() {
   if [ "$_rs_puts" ]; then
     printf '%s' "$_rs_job" >"$_rs_dir/claim"
-    # What is there is a 412 of S3, whose 409 passes; of Azure, which wants a header, it is a 409.
+    # If the claim exists, S3 answers 412, and Azure 409; a 409 of S3 is transient. Only Azure requires a header.
     _rs_taken=${_rs_own:+ taken}
     _rs_ask "$1" "$_rs_dir/claim" "$_rs_dir/holder" 'If-None-Match: *'
     _rs_taken=
@@ -214,7 +219,7 @@ _rs_claim() {
       *) _rs_fail 'cannot claim the run' ;;
     esac
   else
-    _rs_tell 'this wget cannot claim the run: a second job of it would run as well'
+    _rs_tell 'this wget cannot claim the run: a duplicate job would also run'
     _rs_ask "$2" '' "$_rs_dir/holder"
     [ "$_rs_code" = 200 ] || return 0
   fi
@@ -227,7 +232,7 @@ _rs_claim() {
   esac
 }
 
-# 4. What the list says before the program runs; and after it, of the same list, what is to be sent.
+# 4. _rs_before carries out a line of the list before the program runs, and _rs_after afterwards.
 _rs_before() {
   case $_rs_k in
     header) _rs_own=$_rs_v ;;
@@ -242,15 +247,15 @@ _rs_before() {
       export "$_rs_var=$_rs_at"
       ;;
     link)
-      mkdir -p "$_rs_top$_rs_v" "${_rs_at%/*}" || _rs_die 73 "cannot make $_rs_at"
-      [ -L "$_rs_at" ] || ln -s "$_rs_top$_rs_v" "$_rs_at" || _rs_die 73 "cannot make $_rs_at"
+      mkdir -p "$_rs_top$_rs_v" "${_rs_at%/*}" || _rs_die 73 "cannot create $_rs_at"
+      [ -L "$_rs_at" ] || ln -s "$_rs_top$_rs_v" "$_rs_at" || _rs_die 73 "cannot create $_rs_at"
       ;;
     get)
       _rs_needs_tar
-      mkdir -p "$_rs_at" || _rs_die 73 "cannot make $_rs_at"
-      # Where there are files of the image's, or of an earlier try, nobody knows which of them came now.
+      mkdir -p "$_rs_at" || _rs_die 73 "cannot create $_rs_at"
+      # Files of the image or of an earlier attempt cannot be told apart from those of the upload.
       [ -z "$(find "$_rs_at" -type f 2>/dev/null)" ] || _rs_sum=
-      _rs_get "what belongs at $_rs_at" "$_rs_v" "$_rs_dir/tar"
+      _rs_get "the files for $_rs_at" "$_rs_v" "$_rs_dir/tar"
       _rs_unpack
       [ -z "$_rs_sum" ] || _rs_compare "$_rs_sum"
       _rs_sum=
@@ -259,27 +264,27 @@ _rs_before() {
     put)
       [ "${_rs_v%% *}" = "$RUNSPEC_TASK" ] || return 0
       _rs_needs_tar
-      [ "$_rs_puts" ] || _rs_die 69 'outputs are sent with curl, python3 or GNU wget'
-      mkdir -p "$_rs_at" || _rs_die 73 "cannot make $_rs_at"
+      [ "$_rs_puts" ] || _rs_die 69 'outputs need curl, python3 or GNU wget in the image'
+      mkdir -p "$_rs_at" || _rs_die 73 "cannot create $_rs_at"
       ;;
     back | again)
-      # What an earlier attempt has sent; the machine that it ran on may be gone. Where none has a number: again.
+      # The outputs that an earlier attempt saved, perhaps on another machine. `again`: attempts have no numbers.
       [ "${_rs_v%% *}" = "$RUNSPEC_TASK" ] || return 0
       [ "$_rs_k" = again ] || [ "$RUNSPEC_ATTEMPT" -gt 1 ] || return 0
       _rs_ask "${_rs_v#* }" '' "$_rs_dir/tar"
       case $_rs_code in
         200) _rs_unpack ;;
         403 | 404) ;;
-        *) _rs_fail "cannot get what was saved of $_rs_at" ;;
+        *) _rs_fail "cannot download the save of $_rs_at" ;;
       esac
       ;;
     sweep)
-      # "VARIABLE COUNT", the fastest parameter first, and then its values. A newline is \n there.
+      # "VARIABLE COUNT", for the parameter that varies fastest first; its values follow, with \n for a newline.
       _rs_var=${_rs_v% *} _rs_w=${_rs_v#* } _rs_i=0
       _rs_pick=$((_rs_left % _rs_w)) _rs_left=$((_rs_left / _rs_w))
       ;;
     with)
-      # One more variable of the same place.
+      # Another variable of the same factor of the sweep.
       _rs_var=$_rs_v _rs_i=0
       ;;
     value)
@@ -299,12 +304,12 @@ _rs_after() {
   esac
 }
 
-# One PUT takes 5 GiB: https://docs.aws.amazon.com/AmazonS3/latest/userguide/qfacts.html
+# The limit of one PUT is 5 GiB: https://docs.aws.amazon.com/AmazonS3/latest/userguide/qfacts.html
 _rs_send() {
   mkdir -p "$_rs_at"
-  tar -cf "$_rs_dir/tar" -C "$_rs_at" . || _rs_lose 'not all of it could be read'
+  tar -cf "$_rs_dir/tar" -C "$_rs_at" . || _rs_lose 'tar could not read all files'
   [ "$(wc -c <"$_rs_dir/tar")" -le "$_rs_most" ] ||
-    _rs_lose "it is larger than $((_rs_most / 1048576)) MiB, which a signed URL does not take"
+    _rs_lose "larger than $((_rs_most / 1048576)) MiB, the limit of a signed URL"
   _rs_ask "$1" "$_rs_dir/tar" "$_rs_dir/said"
   rm -f "$_rs_dir/tar"
   case $_rs_code in
@@ -332,7 +337,8 @@ _rs_get 'the list of files' "$_rs_list" "$_rs_dir/list"
 _rs_left=$RUNSPEC_TASK _rs_lost= _rs_told= _rs_sum=
 _rs_walk _rs_before
 
-# 5. The program, as a child: outputs are to be sent after it. A SIGTERM is passed on, and makes the exit code 143.
+# 5. The program runs as a child, because outputs are uploaded after it. SIGTERM is forwarded to it, and the exit code
+# is then 143.
 _rs_stop() {
   [ -z "$_rs_told" ] || return 0
   _rs_told=1
@@ -360,7 +366,7 @@ set -f
 _rs_end=$_rs_code
 [ -z "$_rs_told" ] || { kill "$_rs_timer" 2>/dev/null; _rs_end=143; }
 
-# 6. What the job wrote, however it ended.
+# 6. Outputs are uploaded also if the program has failed.
 _rs_walk _rs_after
 [ -z "$_rs_lost" ] || [ "$_rs_end" -ne 0 ] || _rs_end=1
 exit "$_rs_end"

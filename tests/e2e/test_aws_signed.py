@@ -276,4 +276,4 @@ def test_busybox_alone_gets_files_and_says_what_it_cannot(
     assert "here\n" in without
     assert "this wget cannot claim the run" in without
     assert found["exit_code"] == 69
-    assert "outputs are sent with curl, python3 or GNU wget" in capsys.readouterr().out
+    assert "outputs need curl, python3 or GNU wget" in capsys.readouterr().out

@@ -136,7 +136,7 @@ def test_an_unknown_name_is_an_error(shell: str, form: str) -> None:
     """Exit 2, and one line that names the variable."""
     done = run(shell, form, ["true", "${mounts.code}"])
 
-    said = b"runspec: nothing here is called 'code' (RUNSPEC_MOUNT_CODE is not set)\n"
+    said = b"runspec: unknown name 'code': RUNSPEC_MOUNT_CODE is not set\n"
     assert (done.returncode, done.stdout, done.stderr) == (2, b"", said)
 
 

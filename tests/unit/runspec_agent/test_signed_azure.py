@@ -126,5 +126,5 @@ def test_what_a_signature_does_not_allow_is_said_without_it(
     done = Image(tmp_path, "dash", "curl").run(container.url("files", "r", -60), ["true"])
 
     assert done.returncode == 77
-    assert b"refuses (403)" in done.stderr
+    assert b"refused the request (403)" in done.stderr
     assert b"sig=" not in done.stderr

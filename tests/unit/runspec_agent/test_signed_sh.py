@@ -242,7 +242,7 @@ def test_a_folder_that_is_another_by_now_is_refused(
     )
 
     assert (done.returncode, done.stdout) == (2, b"")
-    assert b"what came is not the folder that was uploaded" in done.stderr
+    assert b"/job/code differ from the upload: run runspec destroy --site" in done.stderr
 
 
 def test_what_cannot_be_compared_is_told(bucket: Bucket, tmp_path: Path) -> None:
@@ -254,7 +254,10 @@ def test_what_cannot_be_compared_is_told(bucket: Bucket, tmp_path: Path) -> None
     done = image.run(bucket.listed([*bucket.claim(), *at]), ["echo", "begun"])
 
     where = f"{image.root}/job/code"
-    told = f"runspec: not compared with what was uploaded: {where}: this image has no sha256sum\n"
+    told = (
+        f"runspec: the files in {where} were not compared with the upload: "
+        "this image has no sha256sum\n"
+    )
     assert (done.returncode, done.stdout, done.stderr.decode()) == (0, b"begun\n", told)
 
 
@@ -400,8 +403,8 @@ def test_an_expired_url_is_one_clear_line_and_asked_once(
 
     assert (done.returncode, done.stdout, len(asked)) == (77, b"", 1)
     assert done.stderr == (
-        b"runspec: cannot get the list of files: the store refuses (403): "
-        b"the signed URL has expired, or its signer has not the right\n"
+        b"runspec: cannot download the list of files: the store refused the request (403): "
+        b"the signed URL has expired, or its signer has no permission\n"
     )
 
 
@@ -412,7 +415,7 @@ def test_a_run_that_was_destroyed_is_told(
     done = Image(tmp_path, shell, tool).run(bucket.get("nothing"), ["echo", "ran"])
 
     assert (done.returncode, done.stdout) == (2, b"")
-    assert b"it is not there (404): the run may have been destroyed" in done.stderr
+    assert b"the object does not exist (404): the run may have been destroyed" in done.stderr
 
 
 @slept_for
@@ -427,7 +430,10 @@ def test_a_store_that_is_busy_is_asked_again_and_not_for_ever(
         done = image.run(url, ["echo", "ran"])
 
     assert (done.returncode, done.stdout, len(asked)) == (75, b"", 5)
-    assert done.stderr == b"runspec: cannot get the list of files: the store answers 503\n"
+    assert (
+        done.stderr
+        == b"runspec: cannot download the list of files: the store answered with status 503\n"
+    )
 
 
 @slept_for
@@ -439,7 +445,7 @@ def test_a_store_that_is_not_there_is_told(shell: str, tool: str, tmp_path: Path
     done = image.run("http://127.0.0.1:9/x?X-Amz-Signature=canary", ["echo", "ran"])
 
     assert (done.returncode, done.stdout) == (75, b"")
-    assert done.stderr.endswith(b"the store cannot be reached\n")
+    assert done.stderr.endswith(b"the store cannot be reached, or its reply was cut off\n")
 
 
 @pytest.mark.parametrize("shell", ["dash", "bash"])
@@ -447,7 +453,7 @@ def test_an_image_without_a_tool_is_told(shell: str, bucket: Bucket, tmp_path: P
     done = Image(tmp_path, shell, "").run(bucket.listed(bucket.claim()), ["echo", "ran"])
 
     assert (done.returncode, done.stdout) == (69, b"")
-    assert done.stderr == b"runspec: this image has no curl, wget or python3 to get files with\n"
+    assert done.stderr == b"runspec: this image has no curl, wget or python3: add one of them\n"
 
 
 @pytest.mark.parametrize("shell", ["dash", "bash"])
@@ -458,7 +464,7 @@ def test_an_image_without_tar_is_told(shell: str, bucket: Bucket, tmp_path: Path
     done = image.run(bucket.listed(output(bucket)), ["echo", "ran"])
 
     assert (done.returncode, done.stdout) == (69, b"")
-    assert done.stderr == b"runspec: this image has no tar, and the job has mounts or outputs\n"
+    assert done.stderr == b"runspec: this image has no tar, which mounts and outputs need\n"
 
 
 def test_a_wget_that_cannot_put_is_told_before_the_program_runs(
@@ -467,7 +473,7 @@ def test_a_wget_that_cannot_put_is_told_before_the_program_runs(
     done = Image(tmp_path, "busybox", "wget").run(bucket.listed(output(bucket)), ["echo", "ran"])
 
     assert (done.returncode, done.stdout) == (69, b"")
-    assert b"outputs are sent with curl, python3 or GNU wget" in done.stderr
+    assert b"outputs need curl, python3 or GNU wget" in done.stderr
 
 
 # The claim

@@ -318,8 +318,8 @@ def test_a_tool_without_certificates_gets_nothing(
 
     assert (done.returncode, done.stdout, server.asked) == (69, "", [])
     assert done.stderr == (
-        "runspec: cannot get the list of files: the store's certificate is not trusted: install ca-certificates, or "
-        "set SSL_CERT_FILE or the clock\n"
+        "runspec: cannot download the list of files: the store's certificate is not trusted: "
+        "install ca-certificates, or set SSL_CERT_FILE or the clock\n"
     )
 
 
@@ -331,4 +331,4 @@ def test_a_wget_that_checks_no_certificates_gets_nothing(
         done = fetched(server, "wget", tmp_path, certificate.authority, BUNDLES[0], "busybox")
 
     assert (done.returncode, done.stdout, server.asked) == (69, "", [])
-    assert "this wget checks no certificates: add curl, python3 or GNU wget" in done.stderr
+    assert "this wget does not check certificates: add curl, python3 or GNU wget" in done.stderr
