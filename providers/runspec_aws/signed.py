@@ -18,15 +18,15 @@ from runspec_jobs.provider import (
     Spec,
     Step,
     blob_name,
-    inside_signed,
-    signed_lines,
+    signed_job_lines,
     signed_problems,
+    signed_scripts,
 )
 
 # https://docs.aws.amazon.com/AmazonS3/latest/userguide/using-presigned-url.html
 LONGEST_S = 7 * 86_400
 
-START = ("/bin/sh", "-c", *inside_signed())  # the command of a container before the user's own
+START = ("/bin/sh", "-c", *signed_scripts())  # the command of a container before the user's own
 
 
 def mark(method: str, where: str) -> dict[str, str]:
@@ -71,7 +71,7 @@ def lines(spec: Spec, run: str, facts: Facts) -> Iterator[Line]:
             yield [f"back={task} ", mark("GET", where)]
 
     claimed: list[Line] = [["claim=", mark("CLAIM", claim)], ["holder=", mark("GET", claim)]]
-    return signed_lines(spec, claimed, mount, output)
+    return signed_job_lines(spec, claimed, mount, output)
 
 
 def problems(spec: Spec, options: AwsOptions) -> Iterator[Problem]:

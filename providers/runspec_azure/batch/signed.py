@@ -23,9 +23,9 @@ from runspec_jobs.provider import (
     Step,
     argv,
     blob_name,
-    inside_signed,
-    signed_lines,
+    signed_job_lines,
     signed_problems,
+    signed_scripts,
 )
 
 # Of one Put Blob: https://learn.microsoft.com/rest/api/storageservices/put-blob#remarks
@@ -57,7 +57,7 @@ def steps(spec: Spec, run: str, facts: Facts) -> Iterator[Step]:
     The user's words are in a file, each quoted: how a command line is taken apart is documented nowhere.
     """
     options: BatchOptions = facts.options
-    words = ("/bin/sh", "-c", *inside_signed(), *argv(spec))
+    words = ("/bin/sh", "-c", *signed_scripts(), *argv(spec))
     text = f"exec {shlex.join(words)}\n"
     container = options.container or ""
     where = layout.key(options, "runs", run, START)
@@ -91,7 +91,7 @@ def lines(spec: Spec, run: str, facts: Facts) -> Iterator[Line]:
     yield f"most={MOST_BYTES}"
     # To create alone is a 403 where something is.
     claimed: list[Line] = [["claim=", mark(WRITE, claim)], ["holder=", mark(READ, claim)]]
-    yield from signed_lines(spec, claimed, mount, output)
+    yield from signed_job_lines(spec, claimed, mount, output)
 
 
 def problems(spec: Spec, options: BatchOptions) -> Iterator[Problem]:

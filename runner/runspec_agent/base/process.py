@@ -54,7 +54,7 @@ def adopt_orphans() -> None:
 
 
 class Pace:
-    """The time to wait between two looks: it grows, since a job that has run for hours can be polled less often."""
+    """The time to wait between two polls: it grows, since a job that has run for hours can be polled less often."""
 
     def __init__(self, first_s: float = 0.1, longest_s: float = LONGEST_S) -> None:
         self.first_s = first_s
@@ -62,7 +62,7 @@ class Pace:
         self.start()
 
     def start(self) -> None:
-        """Return to short waits: something has happened, and more may follow."""
+        """Begin again with short waits, because something has happened and more may follow."""
         self._began = time.monotonic()
 
     def pause_s(self) -> float:

@@ -72,13 +72,13 @@ from runspec_jobs.provider.paths import home as state_folder
 from runspec_jobs.provider.payload import (
     boot_py as inside_boot,
     inside_sh_file as inside_sh,
-    inside_signed,
+    signed_scripts,
     zipapp_bytes as inside_zipapp,
 )
 from runspec_jobs.provider.probe import BenchProbe, Observation, Probe, ProbeContext, Verdict
 from runspec_jobs.provider.root_cause import blamed
 from runspec_jobs.provider.saved_outputs import Copy, publish, read_saved_outputs
-from runspec_jobs.provider.signed_urls import Line, signed_lines, signed_problems
+from runspec_jobs.provider.signed_urls import Line, signed_job_lines, signed_problems
 from runspec_jobs.provider.spec_checks import not_in_profile, secret_problems
 from runspec_jobs.provider.steps import (
     Request,
@@ -253,7 +253,6 @@ __all__ = [
     "in_turn",
     "inside_boot",
     "inside_sh",
-    "inside_signed",
     "inside_zipapp",
     "job_record",
     "kept_outputs",
@@ -273,8 +272,9 @@ __all__ = [
     "secret_problems",
     "shell_script",
     "short_hash",
-    "signed_lines",
+    "signed_job_lines",
     "signed_problems",
+    "signed_scripts",
     "state_folder",
     "tar_blocks",
     "tar_bytes",

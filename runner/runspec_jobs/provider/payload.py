@@ -1,4 +1,4 @@
-"""Makes the files that are sent to the job: inside.sh, signed.sh, boot.py, and the zipapp of runspec_agent."""
+"""Make the files that are sent to jobs: inside.sh, signed.sh, boot.py, and the zipapp of runspec_agent."""
 
 from __future__ import annotations
 
@@ -29,8 +29,8 @@ def inside_sh_file() -> bytes:
     return (FOLDER / "inside.sh").read_bytes()
 
 
-def inside_signed() -> tuple[str, str]:
-    """Return signed.sh, and inside.sh, which signed.sh gets as its `$0`, in the form that requests contain."""
+def signed_scripts() -> tuple[str, str]:
+    """Return signed.sh and inside.sh, in the form that requests contain; the second is the `$0` of the first."""
     return signed_sh(), inside_sh()
 
 

@@ -1,4 +1,4 @@
-"""Makes the list of signed URLs for `runspec_agent`'s signed.sh, and checks what jobs cannot do with it alone."""
+"""Describe jobs with signed URLs for `runspec_agent`'s signed.sh, and find what such jobs cannot do."""
 
 from __future__ import annotations
 
@@ -12,19 +12,19 @@ from runspec_jobs.spec.placeholders import Axis, axes, tasks, variable
 SIGNED_OUTPUTS = 100  # the most tasks whose outputs one list of URLs can contain
 
 Line = str | list[Any]
-"""A line NAME=VALUE; a list holds its parts, some of which are marks such as `{"$signed": ...}`."""
+"""A line NAME=VALUE, or a list of its parts, some of which are placeholders such as `{"$signed": ...}`."""
 
 
-def signed_lines(
+def signed_job_lines(
     spec: Spec,
     claim: Iterable[Line],
     mount: Callable[[Mount], Iterable[Line]],
     output: Callable[[str, int], Iterable[Line]],
 ) -> Iterator[Line]:
-    """Yield the lines for signed.sh that describe *spec*; the provider supplies those with URLs.
+    """Yield the lines that describe the job of *spec* to signed.sh; the provider supplies those that contain URLs.
 
-    *claim* has the lines to claim the run, *mount* returns the lines to fetch a mount, and *output* the lines to save
-    the output of that name of a task.
+    *claim* contains the lines to claim the run. *mount* returns the lines to download a mount, and *output* returns the
+    lines to save an output, given its name and the number of its task.
     """
     yield from claim
     yield f"slots={spec.processes_per_node}"
@@ -44,7 +44,7 @@ def signed_lines(
 
 
 def _swept(axis: Axis) -> Iterator[str]:
-    """Yield the lines of one factor of a sweep; parameters that go together follow the first one as `with=`."""
+    """Yield the lines of one factor of a sweep; the other parameters of the factor follow the first one as `with=`."""
     for i, name in enumerate(axis.names):
         of = variable("sweep", name)
         yield f"with={of}" if i else f"sweep={of} {len(axis.rows)}"

@@ -13,7 +13,7 @@ from runspec_agent.base.task_identity import values
 from runspec_jobs.document import reader
 from runspec_jobs.provider import Facts, Spec, tasks
 from runspec_jobs.provider.job_manifest import job_record
-from runspec_jobs.provider.signed_urls import signed_lines
+from runspec_jobs.provider.signed_urls import signed_job_lines
 from runspec_jobs.spec import validate
 from runspec_jobs.spec.placeholders import length, swept
 from runspec_jobs.spec.sampling import Draw
@@ -140,7 +140,7 @@ def test_a_job_finds_the_values_that_were_planned(sweep: dict[str, Any]) -> None
 def test_signed_urls_say_which_values_go_together() -> None:
     made = spec("{list: {a: [1, 2], b: [x, y]}}")
 
-    lines = [*signed_lines(made, [], lambda mount: "", lambda name, task: [])]
+    lines = [*signed_job_lines(made, [], lambda mount: "", lambda name, task: [])]
 
     assert lines[1:] == [
         "sweep=RUNSPEC_SWEEP_A 2",
