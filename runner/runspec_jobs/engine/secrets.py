@@ -1,4 +1,4 @@
-"""Reads the values of secrets; all other modules handle only their names."""
+"""Reads the values of secrets just before they are sent; specs, plans and records contain only their names."""
 
 from __future__ import annotations
 
