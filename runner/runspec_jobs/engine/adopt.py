@@ -1,7 +1,8 @@
-"""Taking up a run that another machine has begun, from the state that its store keeps of it.
+"""Adopts a run that another machine started, from the state of the run in the store.
 
-Whoever may write to the store may have written it. So only the spec counts, as a job file does, and the settings that
-a job file may have; the plan is made anew from them and compared, and all else is this machine's own.
+Everyone who may write to the store may have written the state. Therefore it is trusted like a job file: only the spec
+and the settings that a spec may have are used. The plan is made again from them and compared, and all else comes from
+this machine.
 """
 
 from __future__ import annotations
@@ -40,12 +41,12 @@ from runspec_jobs.state.journal import Journal
 from runspec_jobs.state.run_record import Record
 
 FORMAT = "runspec.state/v1"
-# What planning, or reading, raises about data that no runspec has written so.
+# The errors of reading a state, or of planning from it, if runspec has not written it.
 NOT_OURS = (LookupError, TypeError, ValueError, AttributeError, RecursionError, reader.YamlError)
 
 
 class Uploaded(BaseModel):
-    """A folder that the run mounts; its digest becomes part of names."""
+    """A folder that the run mounts. Its digest becomes part of names."""
 
     model_config = ConfigDict(frozen=True, strict=True, defer_build=True)
 
@@ -55,7 +56,7 @@ class Uploaded(BaseModel):
 
 
 class Kept(BaseModel):
-    """The state of a run as a store keeps it. Keys that this version does not know are left out."""
+    """The state of a run in a store. Keys that this version does not know are ignored."""
 
     model_config = ConfigDict(frozen=True, defer_build=True)
 
@@ -72,7 +73,7 @@ class Kept(BaseModel):
 
 
 class Adopted(NamedTuple):
-    """A run that can be put on record here; *elsewhere* are steps that this machine would do otherwise."""
+    """A run that this machine can adopt; *elsewhere* has the ids of steps that this machine plans differently."""
 
     text: bytes
     spec: Spec
@@ -83,12 +84,12 @@ class Adopted(NamedTuple):
 
 
 def state(of: Record, provider: Provider) -> bytes:
-    """Return what the store is to keep of a run on record."""
+    """Return the state of a run on record, for the store."""
     return text(of.job, of.plan, of.facts(provider), of.memory().born)
 
 
 def text(job_text: bytes, made: model.Plan, facts: Facts, born: float) -> bytes:
-    """Return the state of a run, as `read` takes it. *born* is when it was begun, in seconds since 1970.
+    """Return the state of a run in the format that `read` reads. *born* is its start, in seconds since 1970.
 
     Settings that only a user may set, and folders of this machine, are left out.
     """
@@ -108,7 +109,7 @@ def text(job_text: bytes, made: model.Plan, facts: Facts, born: float) -> bytes:
 
 
 def _of_anyone(kind: type[Options], settings: Mapping[str, Any]) -> dict[str, Any]:
-    """Return those of *settings* in which nothing is for the user alone to set."""
+    """Return those of *settings* that do not contain a setting that only the user may set."""
     return {
         name: value
         for name, value in settings.items()
@@ -117,9 +118,9 @@ def _of_anyone(kind: type[Options], settings: Mapping[str, Any]) -> dict[str, An
 
 
 def read(content: bytes, run: str) -> Kept:
-    """Return the state of *run* that *content* is.
+    """Return the state of *run* from *content*.
 
-    Raises Newer where a newer version wrote it, and Damaged where it is none.
+    Raises Newer if a newer version of runspec wrote it, and Damaged if it is not a state of *run*.
     """
     try:
         found = json.loads(content)
@@ -128,7 +129,7 @@ def read(content: bytes, run: str) -> Kept:
     except NOT_OURS as exc:  # ValidationError is a ValueError
         raise _damaged(run, _why(exc)) from exc
     if kept.run != run:
-        raise _damaged(run, "it is the state of something else")
+        raise _damaged(run, f"it is the state of '{kept.run}'")
     return kept
 
 
@@ -136,18 +137,18 @@ def _why(exc: Exception) -> str:
     if isinstance(exc, ValidationError):
         first = exc.errors(include_url=False)[0]
         return f"{'.'.join(map(str, first['loc']))}: {first['msg'].lower()}"
-    return "it is no JSON that runspec has written"
+    return "it is not JSON of runspec"
 
 
 def _damaged(run: str, why: str) -> Damaged:
-    hint = "adopt it on the machine that began it; runspec gc finds what it has left"
+    hint = "use the machine that started it, or delete what it has left with runspec gc"
     return Damaged(f"the state of {run} in the store is damaged: {why}", hint)
 
 
 def understood(kept: Kept, provider: Provider, own: profile.Profile) -> Adopted:
     """Return *kept* as a run of this machine, with the settings of its *own* profile.
 
-    Raises Damaged where it cannot be one, and Conflict where this machine would take it away by other calls.
+    Raises Damaged if the state is damaged, and Conflict if this machine would delete the run with other requests.
     """
     spec = _spec(kept, provider)
     options = _options(kept, provider, spec, own)
@@ -160,7 +161,7 @@ def understood(kept: Kept, provider: Provider, own: profile.Profile) -> Adopted:
         theirs = model.from_json(kept.plan)
         made, elsewhere = _agreed(kept, mine, theirs)
     except (*NOT_OURS, RequirementsError) as exc:
-        raise _damaged(kept.run, "no plan can be made of it") from exc
+        raise _damaged(kept.run, "its spec cannot be planned") from exc
     return Adopted(kept.job.encode(), spec, facts, made, elsewhere, kept.born)
 
 
@@ -170,14 +171,14 @@ def _spec(kept: Kept, provider: Provider) -> Spec:
     except NOT_OURS as exc:
         raise _damaged(kept.run, "its spec cannot be read") from exc
     if spec is None:
-        raise _damaged(kept.run, f"this version refuses its spec: {problems[0].what}")
+        raise _damaged(kept.run, f"this version of runspec refuses its spec: {problems[0].what}")
     if (spec.name, spec.provider) != (kept.run[:-7], provider.name):
-        raise _damaged(kept.run, f"its spec is of '{spec.name}' on '{spec.provider}'")
+        raise _damaged(kept.run, f"its spec is that of '{spec.name}' on '{spec.provider}'")
     return spec
 
 
 def _options(kept: Kept, provider: Provider, spec: Spec, own: profile.Profile) -> Options:
-    """Return this machine's options, with those of the run that a job file may set as well."""
+    """Return this machine's options, updated with those of the run that a job file may set."""
     kind = provider.options_model
     found, *problems = profile.options(kind, provider.name, spec, own, complete=False)
     if found is None:
@@ -198,21 +199,21 @@ def _refuse(kept: Kept, problems: Iterable[Problem]) -> None:
 
 
 def _agreed(kept: Kept, mine: model.Plan, theirs: model.Plan) -> tuple[model.Plan, frozenset[str]]:
-    """Return the plan to put on record, and which of its steps this machine would do otherwise.
+    """Return the plan for the record, and the ids of its steps that this machine plans differently.
 
-    Those of the run itself must be taken away by the very calls that this machine plans. What runs share may have been
-    planned otherwise, by another version say: it is then left to others to take away.
+    Steps of the run itself must be undone by exactly the requests that this machine plans. Shared resources may have
+    been planned differently, for example by another version of runspec: this machine then never deletes them.
     """
     if [s._replace(title="") for s in mine.steps] == [s._replace(title="") for s in theirs.steps]:
         return mine, frozenset()
     own, ids = {step.id: step for step in mine.steps}, {step.id for step in theirs.steps}
     if len(ids) < len(theirs.steps):
-        raise _damaged(kept.run, "two steps of its plan have one name")
+        raise _damaged(kept.run, "two steps of its plan have the same id")
     of_run = [[(s.id, s.undo) for s in p.steps if s.scope is Scope.RUN] for p in (mine, theirs)]
     if of_run[0] != of_run[1]:
-        what = f"{kept.run} was planned by runspec {kept.runspec} in a way that this one would not"
-        hint = "use that version, and the settings of the machine that began it"
-        raise Conflict(f"{what} ({__version__})", hint)
+        what = f"runspec {kept.runspec} planned {kept.run} differently than this version, {__version__}, does"
+        hint = "use that version, with the settings of the machine that started the run"
+        raise Conflict(what, hint)
     steps = [_own_or_left(own.get(step.id), step) for step in theirs.steps]
     elsewhere = frozenset(s.id for s in steps if s != own.get(s.id)) | (own.keys() - ids)
     digest = model.digest(steps)
@@ -220,9 +221,9 @@ def _agreed(kept: Kept, mine: model.Plan, theirs: model.Plan) -> tuple[model.Pla
 
 
 def _own_or_left(mine: Step | None, theirs: Step) -> Step:
-    """Return the step as this machine plans it, or as one that is never called again nor taken back.
+    """Return the step as this machine plans it, or *theirs* without an undo if this machine plans it differently.
 
-    Only the calls count: another version of runspec may give the same call another title.
+    Titles are not compared: another version of runspec may give the same request another title.
     """
     if mine is not None and (
         theirs.scope is Scope.RUN or mine == theirs._replace(title=mine.title)
@@ -232,19 +233,19 @@ def _own_or_left(mine: Step | None, theirs: Step) -> Step:
 
 
 def demand_submitted(found: Adopted, client: Client) -> None:
-    """Raise Conflict where the run's job is not there and this machine could not go on as the other one."""
+    """Raise Conflict if the run's job does not exist and this machine cannot continue as the other one would."""
     *_, job = (step for step in found.plan.steps if step.scope is Scope.RUN)
     there = not found.elsewhere or _found(job, client) is not None
     if not there and client.state(found.plan.run).state is State.GONE:
         shared = ", ".join(sorted(found.elsewhere))
-        what = f"{found.plan.run} has no job, and another version of runspec, or other settings, made its {shared}"
-        raise Conflict(what, "apply or destroy it on the machine that began it")
+        what = f"{found.plan.run} has no job yet, and this machine plans its {shared} differently"
+        raise Conflict(what, "apply or destroy it on the machine that started it")
 
 
 def put_on_record(found: Adopted, base: Path, profile_file: Path | None) -> Record:
-    """Put the record of a run on the disk. All of the run itself counts as begun until it is looked for.
+    """Write the record of an adopted run to disk, in which all steps of the run itself have begun.
 
-    Hold the name's lock.
+    The caller holds the lock of the name.
     """
     events: list[dict[str, Any]] = [
         {"event": "begun", "step": step.id} for step in found.plan.steps if step.scope is Scope.RUN
@@ -258,10 +259,10 @@ def put_on_record(found: Adopted, base: Path, profile_file: Path | None) -> Reco
 
 
 def look(made: model.Plan, journal: Journal, client: Client) -> None:
-    """Note which steps of an adopted run were done, as the service tells.
+    """Note in the journal which steps of an adopted run were done, from what the service has.
 
-    Steps are done in their order, so those before the last one of the run that is found were done too: what they made
-    may be gone by now, or be nothing that can be found.
+    Steps are done in order. Therefore all steps before the last step of the run that is found were done too, even if
+    their resources do not exist any more or cannot be found.
     """
     found: dict[str, Response] = {}
     for step in made.steps:
@@ -275,7 +276,7 @@ def look(made: model.Plan, journal: Journal, client: Client) -> None:
     of_run = [n for n, s in enumerate(made.steps, 1) if s.scope is Scope.RUN and s.id in known]
     last = max(of_run, default=0)
     if of_run and last < len(made.steps) and client.state(made.run).state is not State.GONE:
-        last = len(made.steps)  # its job is there
+        last = len(made.steps)  # its job exists
     for number, step in enumerate(made.steps, 1):
         if step.id not in journal.memory.answers and (number <= last or step.id in found):
             _note(step, found.get(step.id), journal)
@@ -287,11 +288,11 @@ def _found(step: Step, client: Client) -> Response | None:
     except Conflict:
         if step.scope is Scope.RUN:
             raise
-        return None  # what runs share has been made anew since
+        return None  # the shared resource was replaced by another one
 
 
 def _note(step: Step, answer: Response | None, journal: Journal) -> None:
     journal.add("done", step=step.id, answer=dict(answer or {}))
     refs = [] if step.undo is None else list(model.marked(step.undo.params, model.REF))
     if answer is None and any(ref.split(".")[0] == step.id for ref in refs):
-        journal.add("undone", step=step.id)  # nobody knows any more what its undo would name
+        journal.add("undone", step=step.id)  # the values that its undo refers to are lost

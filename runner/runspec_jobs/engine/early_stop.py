@@ -1,4 +1,4 @@
-"""Ending the tasks of a sweep that are not needed any more: by hand, or as the spec's `metric.stop` says."""
+"""Stops tasks of a sweep that are not needed any more, for `report --stop-rest` or the spec's `metric.stop`."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ from runspec_jobs.state.run_record import Record
 Show = Callable[[Line], None]
 Sleep = Callable[[float], None]
 Tell = Callable[[str], None]  # takes a line about progress, for a person
-# Between two orders to the same tasks, each pause longer: what does not listen is ended in the end.
+# Between two requests to stop the same tasks; each pause is longer than the one before.
 AGAIN_S, GROWS, LONGEST_S = 1.0, 1.5, 15.0
 
 
 def stop(of: Record, client: Client, numbers: Collection[int], why: str, tell: Tell) -> None:
-    """Have *numbers* of the tasks end; the wish is in the journal first. Raises Unavailable where they cannot."""
+    """Stop the tasks *numbers*, after a note in the journal. Raises Unavailable if the provider cannot stop tasks."""
     if not isinstance(client, SupportsTaskStop):
         what = f"'{of.plan.provider}' cannot stop single tasks"
         raise Unavailable(what, f"runspec cancel {of.run} ends all of them")
@@ -38,7 +38,7 @@ def stop(of: Record, client: Client, numbers: Collection[int], why: str, tell: T
 
 
 def left(found: Status, count: int) -> set[int]:
-    """Give the tasks of *count* that have not ended."""
+    """Return the numbers of the tasks, of *count*, that have not ended."""
     if found.state.terminal:
         return set()
     ended: dict[int, bool] = {}
@@ -48,7 +48,7 @@ def left(found: Status, count: int) -> set[int]:
 
 
 class Stopper:
-    """Watches a run that is followed, and stops the rest once one task is good enough."""
+    """Watches the log of a run, and stops the other tasks once one task is good enough."""
 
     def __init__(
         self, of: Record, client: Client, metric: Metric, bounded: measure.Bounded, tell: Tell
@@ -60,13 +60,13 @@ class Stopper:
         self._next_s, self._pause_s, self._announced = 0.0, AGAIN_S, False
 
     def line(self, found: Line) -> None:
-        """Take in a line; a task counts as good enough from the first number on that is."""
+        """Extract the metric from a line; the first task with a good enough value wins."""
         self.bounded.line(self.watch, found)
         if self.winner is None:
             self.winner = ranking.reached(self.metric, [self._task(found.task)])
 
     def look(self) -> None:
-        """Stop what is left of the others; to be called again and again."""
+        """Stop the other tasks that have not ended, if a task has won; call it repeatedly."""
         if self.winner is None or time.monotonic() < self._next_s:
             return
         self._next_s = time.monotonic() + self._pause_s
@@ -75,7 +75,7 @@ class Stopper:
             self._stop(self.winner)
         except RunspecError as exc:
             if not passes(exc):
-                raise  # else it is said again in a moment
+                raise  # else the request is repeated after a pause
 
     def _stop(self, winner: Task) -> None:
         rest = left(self.client.state(self.of.run), len(self.values)) - {winner.number}
@@ -90,9 +90,9 @@ class Stopper:
 
     def _announce(self, winner: Task) -> None:
         value = winner.measured.value
-        assert value is not None, "BUG: nothing is good enough without a number"
+        assert value is not None, "BUG: a task without a value has won"
         reached = f"task {winner.number} has {self.metric.name} {brief(value)}"
-        self.tell(f"{reached}: the others are stopped")
+        self.tell(f"{reached}: stopping the others")
         self._announced = True
 
 
@@ -100,7 +100,7 @@ class Stopper:
 def stopper(
     of: Record, client: Client, metric: Metric | None, tell: Tell
 ) -> Iterator[Stopper | None]:
-    """Give what watches a run by a *metric* that says when the rest is not needed; None for any other."""
+    """Yield a Stopper for the run if its *metric* has `stop` and the provider can stop tasks, else None."""
     if metric is None or metric.stop is None:
         yield None
         return
@@ -113,7 +113,7 @@ def stopper(
 
 
 def both(show: Show, stopper: Stopper | None) -> Show:
-    """Give *show* with an eye on what is to be stopped."""
+    """Return a function that passes each line to *show* and to the stopper."""
     if stopper is None:
         return show
 
@@ -125,7 +125,7 @@ def both(show: Show, stopper: Stopper | None) -> Show:
 
 
 def watched(sleep: Sleep, stopper: Stopper | None) -> Sleep:
-    """Give *sleep* with a look at what is to be stopped."""
+    """Return a function that lets the stopper look before each *sleep*."""
     if stopper is None:
         return sleep
 

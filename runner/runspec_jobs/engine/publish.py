@@ -1,4 +1,4 @@
-"""Giving saved files their plain names, where the last agent of a run did not come to it."""
+"""Publishes saved files under their plain names in the store, if the last agent of a run could not."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ Tell = Callable[[str], None]  # takes a line about progress, for a person
 
 
 def finish(of: Record, client: Client, tell: Tell) -> None:
-    """Publish the outputs of a run that has ended by the service's own word, asked once unless it is on record.
+    """Publish the outputs of a run that has ended according to its journal, or else to its service.
 
-    A run that goes on is left alone: another attempt may come.
+    The outputs of a run that is alive are not published, because another attempt may replace them.
     """
     if not isinstance(client, SupportsPublishing):
         return
@@ -28,15 +28,15 @@ def finish(of: Record, client: Client, tell: Tell) -> None:
 
 
 def publish_ended(journal: Journal, run: str, client: Client, status: Status, tell: Tell) -> None:
-    """Publish the outputs of *run*, which was followed until *status*. Hold its journal."""
+    """Publish the outputs of *run* if *status* is its end. The caller holds its journal."""
     if _is_over(status):
         publish(journal, run, client, tell)
 
 
 def publish(journal: Journal, run: str, client: Client, tell: Tell) -> None:
-    """Publish, and say what has no plain name yet; nothing fails by that.
+    """Publish the outputs of *run*, and print a line for each failure; failures raise no error.
 
-    The journal is held meanwhile, so that nobody takes the run away and finds a copy there afterwards.
+    The caller holds the journal, so that no other command destroys the run meanwhile and leaves a copy behind.
     """
     if not isinstance(client, SupportsPublishing) or journal.memory.want == "destroy":
         return
@@ -44,8 +44,8 @@ def publish(journal: Journal, run: str, client: Client, tell: Tell) -> None:
         left = client.publish(run)
     except RunspecError as exc:
         left = [exc.message]
-    except KeyboardInterrupt:  # how the job ended is told all the same
-        left = ["interrupted; runspec fetch does the rest"]
+    except KeyboardInterrupt:  # the state of the job is printed nevertheless
+        left = ["interrupted; runspec fetch completes it"]
     for line in left:
         tell(_unpublished(run, line))
 
@@ -55,4 +55,4 @@ def _is_over(status: Status) -> bool:
 
 
 def _unpublished(run: str, why: str) -> str:
-    return f"{run}: saved, but not under plain names yet: {why}"
+    return f"{run}: outputs are saved, but not under their plain names yet: {why}"

@@ -175,7 +175,7 @@ def test_a_run_whose_undo_would_take_away_more_is_refused() -> None:
     found = state()
     step(found, "record")["undo"] = UNDO
 
-    with pytest.raises(Conflict, match="in a way that this one would not"):
+    with pytest.raises(Conflict, match="differently than this version"):
         understood(found)
 
 
@@ -183,7 +183,7 @@ def test_a_run_with_a_further_undo_is_refused() -> None:
     found = state()
     found["plan"]["steps"].append({**step(found, "record"), "id": "more", "undo": UNDO})
 
-    with pytest.raises(Conflict, match="in a way that this one would not"):
+    with pytest.raises(Conflict, match="differently than this version"):
         understood(found)
 
 
@@ -224,7 +224,7 @@ def test_a_call_of_the_run_is_never_that_of_the_store() -> None:
 
 
 def test_settings_with_which_it_would_be_another_run_are_refused() -> None:
-    with pytest.raises(Conflict, match="in a way that this one would not"):
+    with pytest.raises(Conflict, match="differently than this version"):
         understood(state(), prefix="other")
 
 
@@ -304,14 +304,14 @@ def test_what_cannot_be_adopted_is_told_with_a_code(store: Store, capsys: Captur
     code, why = said(run(["adopt", "aws-batch", "other-aaaaaa"]), capsys)
     assert (code, "there is no run 'other-aaaaaa' in the store" in why) == (2, True)
     code, why = said(run(["adopt", "aws-batch", "old-abc234"]), capsys)
-    assert (code, "an earlier version of runspec began it" in why) == (4, True)
+    assert (code, "an earlier version of runspec started it" in why) == (4, True)
     code, why = said(run(["adopt", "aws-batch", "bad-abc234"]), capsys)
     assert (code, "is damaged" in why) == (69, True)
     code, why = said(run(["adopt", "local", "job-abc234"]), capsys)
-    assert (code, "of the machine that began them" in why) == (69, True)
+    assert (code, "other machines cannot read its store" in why) == (69, True)
     assert run(["adopt", "aws-batch", RUN]) == 0
     code, why = said(run(["adopt", "aws-batch", RUN]), capsys)
-    assert (code, "is on record here already" in why) == (2, True)
+    assert (code, "this machine has a record of" in why) == (2, True)
 
 
 def test_a_run_that_was_destroyed_here_is_not_taken_up_again(store: Store, capsys: Capture) -> None:
@@ -324,7 +324,7 @@ def test_a_run_that_was_destroyed_here_is_not_taken_up_again(store: Store, capsy
 
     code, why = said(run(["adopt", "aws-batch", RUN]), capsys)
 
-    assert (code, "is on record here already and was destroyed" in why) == (2, True)
+    assert (code, f"a record of {RUN}, which was destroyed" in why) == (2, True)
     assert of.memory().answers == {}
 
 
@@ -338,7 +338,7 @@ def test_runs_of_another_provider_in_the_same_store_are_left_to_it(
     assert run(["list", "--remote", "--json"]) == 0
     assert capsys.readouterr().out == "[]\n[]\n"
     code, why = said(run(["adopt", "aws-batch", RUN]), capsys)
-    assert (code, f"{RUN} is a run on 'other-batch'" in why) == (2, True)
+    assert (code, f"{RUN} runs on 'other-batch'" in why) == (2, True)
     assert run_record.all_runs() == []
 
 
@@ -411,7 +411,7 @@ def test_a_run_without_a_job_is_not_adopted_where_it_could_not_be_gone_on_with(
 
     code, why = said(run(["adopt", "aws-batch", RUN]), capsys)
 
-    assert (code, "has no job, and another version" in why) == (4, True)
+    assert (code, "has no job yet, and this machine plans its" in why) == (4, True)
     assert (run_record.all_runs(), store.looked) == ([], ["job"])
     store.done = 99
     assert run(["adopt", "aws-batch", RUN]) == 0

@@ -176,7 +176,10 @@ def test_apply_says_what_has_no_plain_name_and_fails_as_the_job_did(
     monkeypatch.setattr(LocalClient, "publish", lambda self, run: ["not now"])
 
     assert run(["apply", "--new", "job.yaml"]) == 1
-    assert ": saved, but not under plain names yet: not now" in capsys.readouterr().err
+    assert (
+        ": outputs are saved, but not under their plain names yet: not now"
+        in capsys.readouterr().err
+    )
 
 
 @pytest.mark.parametrize("state", [State.RUNNING, State.WAITING, State.GONE])
@@ -204,4 +207,4 @@ def test_fetch_publishes_a_run_that_has_ended_and_is_not_failed_by_it(
     monkeypatch.setattr(LocalClient, "publish", refuses)
 
     assert run(["fetch", ended.run]) == 0
-    assert f"not under plain names yet: no rights for {ended.run}" in capsys.readouterr().err
+    assert f"not under their plain names yet: no rights for {ended.run}" in capsys.readouterr().err
