@@ -59,7 +59,7 @@ def test_an_unchanged_job_is_not_run_again_and_costs_few_calls(
 
     assert len(calls(region)) - before <= 4
     assert len(jobs(region)) == 1
-    assert "starting nothing" in capsys.readouterr().err
+    assert "starting no other" in capsys.readouterr().err
 
 
 def test_a_second_run_registers_nothing_and_uploads_nothing(region: Region) -> None:
@@ -112,4 +112,4 @@ def test_a_rehearsal_is_one_command_and_leaves_nothing(
     assert run(["rehearse", job, "--folder", "kept"]) == 0
 
     assert (tmp_path / "kept" / "outputs" / "o" / "a").read_text() == "rehearsed\n"
-    assert "shared things destroyed" in capsys.readouterr().err
+    assert "shared resource" in capsys.readouterr().err

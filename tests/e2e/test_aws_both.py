@@ -83,7 +83,7 @@ def test_an_unchanged_job_is_not_run_again(capsys: Capture) -> None:
     assert run(["apply", job]) == 0
 
     assert len(submitted()) == 1
-    assert "starting nothing" in capsys.readouterr().err
+    assert "starting no other" in capsys.readouterr().err
 
 
 def test_a_second_run_shares_what_the_first_one_made() -> None:

@@ -182,7 +182,7 @@ def test_ctrl_c_ends_the_probes_and_takes_away_what_they_made(
         said = process.communicate(timeout=120)[1]
 
         assert process.returncode == 130, said
-        assert "what was made is taken away now" in said
+        assert "interrupted; deleting the resources of the probes" in said
     assert left(region, tmp_path) == []
     assert probe_leftovers.sessions("aws-batch") == []
 

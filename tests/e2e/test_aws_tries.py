@@ -55,7 +55,7 @@ def test_each_try_tells_how_it_ended(region: Region, tmp_path: Path, capsys: Cap
         "attempt 3 of 3: exit code 137; the container used more than its memory: raise cluster"
         in told
     )
-    assert "spot machine taken away (1 time)" in lines
+    assert "spot machine reclaimed 1 time" in lines
     (node,) = json.loads(shown(capsys, "--json"))["nodes"]
     tries = [(a["number"], a["exit_code"], a["reclaimed"]) for a in node["attempts"]]
     assert tries == [(1, 3, False), (2, None, True), (3, 137, False)]

@@ -215,15 +215,15 @@ def test_what_cannot_be_entered_is_said(
 
     begin(job, SLEEPING)
     assert run([*verb, "--node", "1"]) == 2
-    assert "--node: there is no 1" in capsys.readouterr().err
+    assert "--node: there is no node 1" in capsys.readouterr().err
     assert run([*verb, "--task", "7"]) == 2
-    assert "--task: there is no 7" in capsys.readouterr().err
+    assert "--task: there is no task 7" in capsys.readouterr().err
 
     with monkeypatch.context() as patch:
         patch.delattr(type(registry.load("local")), "enters")
         assert run(verb) == 69
     said = capsys.readouterr().err
-    assert "'local' opens no shell" in said or "'local' has no way to a job's ports" in said
+    assert "'local' does not support runspec" in said
 
 
 def test_a_run_that_has_ended_cannot_be_entered(job: Path, capsys: Capture) -> None:
@@ -234,7 +234,7 @@ def test_a_run_that_has_ended_cannot_be_entered(job: Path, capsys: Capture) -> N
     for verb in (["shell", "job"], ["tunnel", "job", "8888"]):
         assert run(verb) == 69
         said = capsys.readouterr().err
-        assert "has ended (succeeded): nothing runs there any more" in said
+        assert "has ended (succeeded): no node of it is running" in said
         assert "runspec logs job-" in said
 
 

@@ -190,7 +190,7 @@ def test_the_outputs_are_those_of_this_machine(
 
 @pytest.mark.parametrize("provider", REHEARSED)
 def test_a_rehearsal_takes_all_of_it_away(shown: Callable[[str], Shown], provider: str) -> None:
-    assert "shared things destroyed" in shown(provider).told
+    assert "shared resource" in shown(provider).told
 
 
 def files(folder: Path) -> dict[str, int]:

@@ -73,7 +73,7 @@ def test_a_cluster_is_made_for_a_job_and_goes_when_nothing_needs_it(
     (made,) = clusters.iterdir()
 
     assert "make the cluster runspec-" in said and said.startswith("hello\n")
-    assert "starting nothing" in runspec("apply", "hello.yaml")
+    assert "starting no other" in runspec("apply", "hello.yaml")
     assert "succeeded" in runspec("status", "hello")
     assert runspec("logs", "hello") == "hello\n"
     runspec("destroy", "hello")

@@ -23,7 +23,7 @@ def test_the_rest_of_an_array_is_stopped_and_the_job_has_succeeded(project: Proj
     found = project.told("report", "job")
 
     assert (code, found["state"], found["stopped"]) == (0, "succeeded", [0, 2])
-    assert "task 1 has acc 0.9: the others are stopped" in told
+    assert "task 1 has acc 0.9: stopping the others" in told
     assert {row["task"]: row["state"] for row in found["tasks"]} == {
         0: "cancelled",
         1: "succeeded",

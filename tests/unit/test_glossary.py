@@ -30,6 +30,7 @@ CLASSES = {
     "runspec_jobs/provider": "Answer Who Change Litter Rehearsal Foreign Interactive Relay Way Survey "
     "Doctor DoctorOfNodes Permits Introduces Rehearses Exports Imports Stage Tail Outputs Talks Remembers "
     "Changes Stops Collects Shells Tunnels Enters Publishes Adopts Probes",
+    "runspec_jobs/cli": "Told",
     "runspec_jobs/engine": "Hands Tell",
     "runspec_jobs/state": "Memory",
     "runspec_jobs/document/syntax_errors.py": "Flaw",

@@ -17,11 +17,11 @@ from runspec_jobs.state.run_record import Record
 
 
 class OfAnother(UsageError):
-    """A run in the same store is one of another provider."""
+    """A run in the store belongs to another provider."""
 
 
 class Store(NamedTuple):
-    """Where runs of one provider can be adopted from: the account of this machine's profile."""
+    """The store of one provider, in the account of this machine's profile, from which runs can be adopted."""
 
     provider: Provider
     client: Client
@@ -30,7 +30,7 @@ class Store(NamedTuple):
 
 
 def adopt(args: Namespace) -> int:
-    """Put runs of a store on record; of several, one that cannot be adopted does not stop the others."""
+    """Copy records of runs from a store; of several runs, one that cannot be adopted does not stop the others."""
     store = _opened(args.provider)
     if args.run is not None:
         found = _adopt(args.run, store)
@@ -48,7 +48,7 @@ def adopt(args: Namespace) -> int:
             code = code or exc.exit_code
     _say(adopted, args)
     if not adopted and code == OK and not args.json:
-        output.tell(f"there is no run to adopt from {args.provider}")
+        output.tell(f"no runs to adopt in the store of {args.provider}")
     return code
 
 
@@ -62,13 +62,11 @@ def _say(adopted: list[Record], args: Namespace) -> None:
 
 
 def _opened(name: str) -> Store:
-    """Open the store of the provider *name*. Raises Unavailable where it has none that other machines see."""
+    """Return the store of the provider *name*. Raises Unavailable if other machines cannot read it."""
     found = _store(name)
     if found is None:
-        what = (
-            f"runs on '{name}' are of the machine that began them: there is no store to adopt from"
-        )
-        raise Unavailable(what, "see runspec list there")
+        what = f"runs on '{name}' cannot be adopted: other machines cannot read its store"
+        raise Unavailable(what, "use the machine that started the run")
     return found
 
 
@@ -81,7 +79,7 @@ def _store(name: str) -> Store | None:
 
 
 def _not_here(store: Store) -> list[str]:
-    """Return the runs of the store that are not on record here. Names in it that are none of ours are left out."""
+    """Return the runs of the store that have no record here; names that are no run ids are left out."""
     here = {of.run for of in run_record.all_runs()}
     return sorted(
         run for run in store.adopts.kept_runs() if run_record.RUN.fullmatch(run) and run not in here
@@ -90,8 +88,8 @@ def _not_here(store: Store) -> list[str]:
 
 def _adopt(run: str, store: Store) -> Record:
     if not run_record.RUN.fullmatch(run):
-        what = f"'{run}' is no run: a run is adopted by its whole name, as in mnist-7k2m9p"
-        raise UsageError(what, "see runspec list --remote")
+        what = f"'{run}' is not the full name of a run, such as mnist-7k2m9p"
+        raise UsageError(what, "runspec list --remote shows the runs that can be adopted")
     with run_record.name_lock(run[:-7], output.tell):
         of = run_record.Record(run_record.runs_folder() / run)
         if of.folder.exists():
@@ -105,11 +103,13 @@ def _adopt(run: str, store: Store) -> Record:
 
 
 def _refuse_known(of: Record) -> None:
-    """Raise UsageError where a run is on record here. One whose apply was at work when it was adopted is completed."""
+    """Raise UsageError if the record of a run is complete here; a run that was adopted during its apply is not."""
     memory = of.memory()
     if memory.deleted or apply.is_made(of.plan, memory):
-        gone = " and was destroyed" if memory.deleted else ""
-        raise UsageError(f"{of.run} is on record here already{gone}", "see runspec list --all")
+        deleted = ", which was destroyed" if memory.deleted else ""
+        raise UsageError(
+            f"this machine has a record of {of.run}{deleted}", "see runspec list --all"
+        )
 
 
 def _put_on_record(run: str, store: Store) -> Record:
@@ -118,13 +118,15 @@ def _put_on_record(run: str, store: Store) -> Record:
     if content is None:
         if run not in store.adopts.kept_runs():
             what = f"there is no run '{run}' in the store of {name}"
-            raise UsageError(what, "see runspec list --remote")
-        what = f"{run} has no state in the store of {name}: an earlier version of runspec began it"
-        hint = f"act on it where it was begun; runspec gc {name} --yes --alive ends it from here"
+            raise UsageError(what, "runspec list --remote shows the runs that can be adopted")
+        what = (
+            f"{run} has no state in the store of {name}: an earlier version of runspec started it"
+        )
+        hint = f"use the machine that started it, or end it with runspec gc {name} --yes --alive"
         raise Conflict(what, hint)
     kept = engine.read(content, run)
     if kept.provider != name:
-        what = f"{run} is a run on '{kept.provider}'"
+        what = f"{run} runs on '{kept.provider}'"
         raise OfAnother(what, f"runspec adopt {kept.provider} {run}")
     found = engine.understood(kept, store.provider, store.own.found)
     engine.demand_submitted(found, store.provider.connect(found.facts))
@@ -133,9 +135,9 @@ def _put_on_record(run: str, store: Store) -> Record:
 
 
 def remote() -> tuple[list[dict[str, Any]], int]:
-    """Return a row for each run in the stores of the profile that is not on record here, and the exit code.
+    """Return a row for each run in the stores of the profile that has no record here, and the exit code.
 
-    A store that cannot be asked is told of, and does not hide the others.
+    The error of a store that cannot be read is printed, and the other stores are still listed.
     """
     rows: list[dict[str, Any]] = []
     code = OK
@@ -156,15 +158,15 @@ def _rows(store: Store) -> list[dict[str, Any]]:
 
 
 def _row(run: str, store: Store) -> dict[str, Any] | None:
-    """Return what `list` shows of a run, or None for one of another provider.
+    """Return the row of a run for `list`, or None if it belongs to another provider.
 
-    One that cannot be adopted is told as such, and does not hide the others.
+    The row of a run that cannot be adopted has the reason.
     """
     began = 0.0
     try:
         content = store.adopts.kept_state(run)
         if content is None:
-            raise Damaged("an earlier version of runspec began it, and kept no state in the store")
+            raise Damaged("an earlier version of runspec started it, and put no state in the store")
         kept = engine.read(content, run)
         if kept.provider != store.provider.name:
             return None
@@ -187,4 +189,4 @@ def _standing(run: str, store: Store) -> Status:
     try:
         return store.client.state(run)
     except RunspecError as exc:
-        return Status(State.WAITING, f"not known now: {exc.message}")
+        return Status(State.WAITING, f"its state is not known now: {exc.message}")

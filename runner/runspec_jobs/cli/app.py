@@ -1,4 +1,4 @@
-"""From words on the command line to an exit code; every error becomes words here and only here."""
+"""Runs a command line and returns its exit code. This is the only module that prints errors."""
 
 from __future__ import annotations
 
@@ -38,12 +38,12 @@ MODULES = {
     "providers": "setup",
     "completion": "setup",
 }
-# Verbs whose plain name means something else in Python, or in the module they live in.
+# Commands whose name means something else in Python or in their module.
 FUNCTIONS = {"list": "list_runs", "plan": "plan_", "import": "import_", "trust": "trust_"}
 
 
 def run(words: Sequence[str]) -> int:
-    """Carry out the command line *words*; give the exit code."""
+    """Carry out the command line *words* and return the exit code."""
     args = None
     output.tolerant()
     try:
@@ -68,10 +68,10 @@ def run(words: Sequence[str]) -> int:
     except errors.RunspecError as exc:
         return print_error(exc, args)
     except KeyboardInterrupt:
-        output.tell("interrupted; the same command again goes on from here")
+        output.tell("interrupted; run the same command again to continue")
         return errors.DETACHED
     except BrokenPipeError:
-        # Whoever read our output has gone. Nothing of it can be told any more.
+        # The reader of standard output has closed it, so nothing more can be printed.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 141
     except Exception as exc:  # noqa: BLE001 - the last handler: a bug is reported without a traceback
@@ -79,14 +79,14 @@ def run(words: Sequence[str]) -> int:
 
 
 def verb(args: Namespace) -> int:
-    """Carry out one verb; its module is imported only now."""
+    """Carry out one command and return its exit code; its module is imported only now."""
     module = importlib.import_module(f"runspec_jobs.cli.{MODULES[args.verb]}")
     gc.freeze()
     gc.enable()
     try:
         code: int = getattr(module, FUNCTIONS.get(args.verb, args.verb))(args)
     except ImportError:
-        from runspec_jobs.load import registry  # not every verb needs it
+        from runspec_jobs.load import registry  # not every command needs it
 
         with registry.extras():
             raise
@@ -94,7 +94,7 @@ def verb(args: Namespace) -> int:
 
 
 def print_error(exc: errors.RunspecError, args: Namespace | None) -> int:
-    """Print an error, and its JSON where that was asked for."""
+    """Print an error, with `--json` as JSON too, and return its exit code."""
     texts = getattr(exc, "texts", None)
     if texts is not None:
         from runspec_jobs.cli import diagnostics
@@ -111,9 +111,9 @@ def print_error(exc: errors.RunspecError, args: Namespace | None) -> int:
 
 
 def reported(exc: Exception) -> int:
-    """Write an unexpected error as a bug report, and say in one line where it is.
+    """Write a report about an unexpected error to a file, print its path, and return the exit code.
 
-    The values of variables and the text of errors may hold secrets: neither is in it.
+    The values of variables and the texts of exceptions may hold secrets, so the report has neither.
     """
     import tempfile  # slow to import, and hardly ever needed
     import traceback
@@ -126,7 +126,7 @@ def reported(exc: Exception) -> int:
             "w", prefix="runspec-bug-", suffix=".txt", delete=False
         ) as report:
             report.write("\n".join(lines) + "\n")
-        where = f"the report is {report.name}"
+        where = f"a report is in {report.name}"
     except OSError as failed:
         where = f"no report could be written: {(failed.strerror or str(failed)).lower()}"
     output.tell(f"this is a bug in runspec ({type(exc).__name__}); {where}")

@@ -1,4 +1,4 @@
-"""`runspec apply`: one run of a spec, however often and wherever it was interrupted."""
+"""`runspec apply`: starts or continues the run of a spec, and follows it."""
 
 from __future__ import annotations
 
@@ -46,27 +46,27 @@ from runspec_jobs.state.run_record import Record
 
 @dataclass(frozen=True)
 class Chosen:
-    """What apply found: the run it is about, and what is to be said of it."""
+    """The run that an apply is about, a message about it, and its status if it has ended."""
 
     record: Record
     client: Client
-    said: str
+    message: str
     done: Status | None = None
 
 
 def apply(args: Namespace) -> int:
     limit_s = wait_limit(args)
-    told = output.Told(quiet=args.json)
-    found = plan.load(args, told)
+    printer = output.ProgressPrinter(quiet=args.json)
+    found = plan.load(args, printer)
     if found.profile is not None and not args.json:
         output.tell(f"profile {found.profile}")
     if found.spec.scaling is None:
-        run_group.forget(found.spec.name)  # from here on the name means this run
-        return _apply(found, args, told, limit_s)
+        run_group.forget(found.spec.name)  # from now on the name means this run
+        return _apply(found, args, printer, limit_s)
     run_group.keep(found.spec, found.text.data)
     code = OK
     for one in plan.each(found):
-        ended = _apply(one, args, told, limit_s)
+        ended = _apply(one, args, printer, limit_s)
         if ended == DETACHED:
             return ended
         code = code or ended
@@ -76,16 +76,19 @@ def apply(args: Namespace) -> int:
 
 
 def _apply(
-    found: inputs.PlanInputs, args: Namespace, told: output.Told, limit_s: float | None
+    found: inputs.PlanInputs,
+    args: Namespace,
+    printer: output.ProgressPrinter,
+    limit_s: float | None,
 ) -> int:
     began = time.monotonic()
     first = smoke.job_of(found) if args.smoke else None
     client = found.provider.connect(found.facts)
     if first is not None:
-        code = _smoke(first, client, args, told, limit_s)
+        code = _smoke(first, client, args, printer, limit_s)
         if code is not None:
             return code
-    chosen, done = _begin(found, client, args, told)
+    chosen, done = _begin(found, client, args, printer)
     if done:
         return _result(chosen.record, done, args)
     if args.detach:
@@ -95,15 +98,19 @@ def _apply(
 
 
 def _begin(
-    found: inputs.PlanInputs, client: Client, args: Namespace, told: output.Told, new: bool = False
+    found: inputs.PlanInputs,
+    client: Client,
+    args: Namespace,
+    printer: output.ProgressPrinter,
+    new: bool = False,
 ) -> tuple[Chosen, Status | None]:
-    """Start what *found* needs, if it needs anything; give the run, and how it ended if it has."""
-    with told, run_record.name_lock(found.spec.name, output.tell):
-        chosen = _choose(found, client, args.new or new, told)
-        if chosen.said and not args.json:
-            output.tell(chosen.said)
+    """Start or continue the run of *found* if necessary; return the run, and its status if it has ended."""
+    with printer, run_record.name_lock(found.spec.name, output.tell):
+        chosen = _choose(found, client, args.new or new, printer)
+        if chosen.message and not args.json:
+            output.tell(chosen.message)
         with run_record.site_lock(output.tell, shared=True):
-            ended = _make(chosen.record, found, client, told)
+            ended = _make(chosen.record, found, client, printer)
     return chosen, chosen.done or ended
 
 
@@ -111,13 +118,13 @@ def _smoke(
     first: inputs.PlanInputs,
     client: Client,
     args: Namespace,
-    told: output.Told,
+    printer: output.ProgressPrinter,
     limit_s: float | None,
 ) -> int | None:
-    """Have the smoke test succeed, unless an equal one has; give the exit code where the job is not to begin."""
-    chosen, status = _begin(first, client, args, told)
-    if status is not None and status.state is State.GONE:  # nobody knows any more how it ended
-        chosen, status = _begin(first, client, args, told, new=True)
+    """Run the smoke test, unless an equal one has succeeded; return an exit code if the job must not start."""
+    chosen, status = _begin(first, client, args, printer)
+    if status is not None and status.state is State.GONE:  # it is not known whether it succeeded
+        chosen, status = _begin(first, client, args, printer, new=True)
     lines: list[str] = []
     if status is None:
 
@@ -136,14 +143,16 @@ def _smoke(
     return _result(chosen.record, status, args, more)
 
 
-def _choose(found: inputs.PlanInputs, client: Client, new: bool, told: output.Told) -> Chosen:
-    """Find the run that this spec already has, or put down a new one. Hold the name's lock."""
+def _choose(
+    found: inputs.PlanInputs, client: Client, new: bool, printer: output.ProgressPrinter
+) -> Chosen:
+    """Return the run that this spec already has, or else a new one. The caller holds the lock of the name."""
     preview = model.make_plan(found.provider, found.spec, model.PREVIEW, found.facts)
     if not new and (wrong := run_record.damaged(found.spec.name)):
         raise wrong  # it may be alive
     for age, old in enumerate(reversed([] if new else run_record.of_name(found.spec.name))):
-        chosen = _same(old, preview, client, found, told)
-        # How an older run ended says nothing any more: the newest failed, or was cancelled.
+        chosen = _same(old, preview, client, found, printer)
+        # An older run that has ended does not count: the newest one has failed or was cancelled.
         if chosen is not None and (age == 0 or chosen.done is None):
             return chosen
     made = model.make_plan(found.provider, found.spec, run_record.new_token(), found.facts)
@@ -153,38 +162,45 @@ def _choose(found: inputs.PlanInputs, client: Client, new: bool, told: output.To
 
 
 def _same(
-    old: Record, preview: model.Plan, client: Client, found: inputs.PlanInputs, told: output.Told
+    old: Record,
+    preview: model.Plan,
+    client: Client,
+    found: inputs.PlanInputs,
+    printer: output.ProgressPrinter,
 ) -> Chosen | None:
-    """Say what an earlier run means for this apply; None when it is over and a new one is due.
+    """Return the earlier run *old* if this apply continues or reports it; None if a new run is needed.
 
-    Raises Conflict when it is alive and of another spec.
+    Raises Conflict if *old* is alive and has another spec.
     """
     memory, made = old.memory(), old.plan
     succeeded = memory.status is not None and memory.status.state is State.SUCCEEDED
     if memory.want == "destroy" or (memory.want == "cancel" and not succeeded):
         return None
     if not engine.is_made(made, memory):
-        return _unfinished(old, _is_equal(old, preview, found), preview, told)
+        return _unfinished(old, _is_equal(old, preview, found), preview, printer)
     same = made.provider == found.provider.name
     old_client = reminded(client, old) if same else connect(old)[1]
     status = memory.status or old_client.state(old.run)
     if not status.state.terminal:
         if _is_equal(old, preview, found):
-            return Chosen(old, client, f"run {old.run} is {status.state} already: starting nothing")
+            return Chosen(
+                old, client, f"run {old.run} is already {status.state}; starting no other"
+            )
         raise Conflict(
             f"{old.run} is {status.state} with another spec: {_changed(made, preview)}",
-            f"runspec cancel {old.run}, or apply --new to start another beside it",
+            f"cancel it with runspec cancel {old.run}, or start another run with apply --new",
         )
     if status.state in (State.SUCCEEDED, State.GONE) and _is_equal(old, preview, found):
-        said = f"run {old.run} has {status.state} already: starting nothing (--new starts another)"
-        return Chosen(old, client, said, status)
+        ended = "is gone" if status.state is State.GONE else f"has already {status.state}"
+        message = f"run {old.run} {ended}; starting no other (--new starts one)"
+        return Chosen(old, client, message, status)
     return None
 
 
 def _is_equal(old: Record, preview: model.Plan, found: inputs.PlanInputs) -> bool:
-    """Return whether an earlier run is of the spec that *preview* plans.
+    """Return whether an earlier run has the spec that *preview* plans.
 
-    An older version may have planned the same otherwise, so what that run was made from is planned anew.
+    An older version of runspec may have planned the spec differently, so the spec of that run is planned again.
     """
     if old.plan.digest == preview.digest:
         return True
@@ -193,29 +209,34 @@ def _is_equal(old: Record, preview: model.Plan, found: inputs.PlanInputs) -> boo
     try:
         anew = model.make_plan(found.provider, old.spec, model.PREVIEW, old.facts(found.provider))
     except (Damaged, LookupError):
-        return False  # this version refuses the spec or the options, or asks clusters for more
+        return False  # this version refuses the spec or the options, or discovers more of clusters
     return anew.digest == preview.digest
 
 
-def _unfinished(old: Record, equal: bool, preview: model.Plan, told: output.Told) -> Chosen | None:
-    """An apply was cut off: the same spec goes on with it, another one leaves it if it made nothing."""
+def _unfinished(
+    old: Record, equal: bool, preview: model.Plan, printer: output.ProgressPrinter
+) -> Chosen | None:
+    """Return the run of an interrupted apply if its spec is *equal*; else None, if that apply made nothing.
+
+    Raises Conflict if it made something.
+    """
     if equal:
-        return Chosen(old, connect(old)[1], f"run {old.run} goes on from where it was cut off")
+        return Chosen(old, connect(old)[1], f"continuing run {old.run}, which was interrupted")
     with old.opened(output.tell) as journal:
         of_run = {s.id for s in old.plan.steps if s.scope == "run"}
         if of_run & journal.memory.begun:
             raise Conflict(
-                f"{old.run} was begun with another spec: {_changed(old.plan, preview)}",
-                f"runspec destroy {old.run} first, or apply --new",
+                f"{old.run} was started with another spec: {_changed(old.plan, preview)}",
+                f"destroy it with runspec destroy {old.run}, or start another run with apply --new",
             )
-        take_away(old, journal, told)
+        destroy_run(old, journal, printer)
     return None
 
 
-def take_away(of: Record, journal: Journal, told: output.Told) -> None:
-    """Destroy a run; one that began nothing needs no login, nor the provider it was meant for."""
+def destroy_run(of: Record, journal: Journal, printer: output.ProgressPrinter) -> None:
+    """Destroy a run; neither a login nor the provider is needed if no step of it has begun."""
     if journal.memory.attempted:
-        engine.destroy(of.plan, journal, engine.ApplyContext(connect(of)[1], told))
+        engine.destroy(of.plan, journal, engine.ApplyContext(connect(of)[1], printer))
     else:
         engine.abandon(journal, "destroy")
 
@@ -223,11 +244,11 @@ def take_away(of: Record, journal: Journal, told: output.Told) -> None:
 def _changed(before: model.Plan, after: model.Plan) -> str:
     paths = [change.path for change in diff.differences(before, after)]
     more = f" and {len(paths) - 3} more" if len(paths) > 3 else ""
-    return f"{', '.join(paths[:3])}{more} changed" if paths else f"provider {before.provider}"
+    return f"{', '.join(paths[:3])}{more} changed" if paths else f"planned for '{before.provider}'"
 
 
 def connect(of: Record) -> tuple[Provider, Client, Facts]:
-    """Open the client of a run on record, with the facts it was made from."""
+    """Return the provider of a run on record, a client for it, and the facts that it was planned from."""
     from runspec_jobs.load import registry
 
     provider = registry.load(of.plan.provider)
@@ -236,34 +257,34 @@ def connect(of: Record) -> tuple[Provider, Client, Facts]:
 
 
 def reminded(client: Client, of: Record) -> Client:
-    """Give *client* with what is known of a run."""
+    """Return *client*, after passing it the answers in the journal of a run if it can use them."""
     if isinstance(client, SupportsRehydration):
         client.remember(of.run, of.memory().answers)
     return client
 
 
 def _make(
-    old: Record, found: inputs.PlanInputs, client: Client, told: output.Told
+    old: Record, found: inputs.PlanInputs, client: Client, printer: output.ProgressPrinter
 ) -> Status | None:
-    """Carry out what is left of a run; give how it ended where somebody else has ended it."""
+    """Carry out the remaining steps of a run; return its status if another command has ended it meanwhile."""
     with old.opened(output.tell) as journal:
         if journal.memory.want != "run":
             return _ended_by_others(journal.memory)
         if isinstance(client, SupportsProgress):
-            client.listen(told.line)
+            client.listen(printer.line)
         state = adopt.state(old, found.provider) if isinstance(client, SupportsAdoption) else None
         engine.make(
-            old.plan, journal, engine.ApplyContext(client, told, found.bundles, state=state)
+            old.plan, journal, engine.ApplyContext(client, printer, found.bundles, state=state)
         )
     return None
 
 
 def _ended_by_others(memory: RunState) -> Status:
-    return memory.status or Status(State.CANCELLED, f"{memory.want} was asked for meanwhile")
+    return memory.status or Status(State.CANCELLED, f"runspec {memory.want} ended it meanwhile")
 
 
 def wait_limit(args: Namespace) -> float | None:
-    """Give the seconds of `--timeout`, or None without it."""
+    """Return the seconds of `--timeout`, or None without it."""
     if args.timeout is None:
         return None
     try:
@@ -280,7 +301,7 @@ def watch(
     limit_s: float | None,
     wanted: follow.Wanted = follow.every,
 ) -> int:
-    """Follow a run to its end, and give the exit code."""
+    """Follow a run to its end, and return the exit code."""
     with printing(old, args) as printed:
         status = _followed(old, client, args, limit_s, printed, wanted)
     return DETACHED if status is None else _result(old, status, args)
@@ -294,9 +315,9 @@ def _followed(
     shown: Callable[[follow.Line], None],
     wanted: follow.Wanted = follow.every,
 ) -> Status | None:
-    """Give how a run ended. Ctrl-C leaves it alone, says how to come back, and gives None."""
+    """Follow a run and return its last status; None after Ctrl-C, which leaves the run alone."""
     try:
-        metric = None if args.verb == "logs" else old.spec.metric  # who looks at logs stops nothing
+        metric = None if args.verb == "logs" else old.spec.metric  # `logs` stops no tasks
         with (
             output.interruptible() as sleep,
             early_stop.stopper(old, client, metric, output.tell) as stopper,
@@ -311,13 +332,13 @@ def _followed(
                 tell=output.tell,
                 timeout_s=limit_s,
                 answered=args.verb
-                != "logs",  # else it has just taken the run, or told how it stands
+                != "logs",  # else the service has just accepted the run, or reported its state
                 sleep=early_stop.watched(sleep, stopper),
             )
     except KeyboardInterrupt:
         rehearsed = args.verb == "rehearse"
-        gone = "interrupted; what was rehearsed is ended and taken away"
-        output.tell(gone if rehearsed else f"detached; the job goes on. {ways(old.run)}")
+        ended = "interrupted; the job is cancelled and its resources are deleted"
+        output.tell(ended if rehearsed else f"detached; the job goes on. {ways(old.run)}")
         return None
     except TimedOut as exc:
         raise TimedOut(exc.message, ways(old.run)) from None
@@ -332,7 +353,7 @@ def _followed(
 
 @contextlib.contextmanager
 def job_goes_on(run: str) -> Iterator[None]:
-    """Say at credentials that are refused meanwhile that they are needed here, and not by the job."""
+    """Add to a CredentialsError that the job goes on, because only this command needs the credentials."""
     try:
         yield
     except CredentialsError as exc:
@@ -342,7 +363,7 @@ def job_goes_on(run: str) -> Iterator[None]:
 
 @contextlib.contextmanager
 def printing(old: Record, args: Namespace) -> Iterator[Callable[[follow.Line], None]]:
-    """Give what prints a line of a log, or a part of one. What `logs` pipes ends as the log does."""
+    """Yield the function that prints a line of a log, or a part of one. Piped output of `logs` ends as the log does."""
     if args.json and args.verb != "logs":
         yield lambda line: None
         return
@@ -352,13 +373,13 @@ def printing(old: Record, args: Namespace) -> Iterator[Callable[[follow.Line], N
 
 
 def shape(old: Record) -> tuple[int, int]:
-    """Give how many nodes each task has, and how many tasks there are."""
+    """Return the number of nodes of each task, and the number of tasks."""
     found = old.spec
     return found.cluster.nodes.max, placeholders.length(found.sweep)
 
 
 def spec(old: Record) -> Spec | None:
-    """Give the spec of a run; None where it cannot be read, or an older version took what this one refuses."""
+    """Return the spec of a run, or None if it cannot be read or this version of runspec refuses it."""
     try:
         return old.spec
     except Damaged:

@@ -20,7 +20,7 @@ def cancel(args: Namespace) -> int:
 
 
 def _meant(run: str) -> list[Record]:
-    """Give the run that is meant, or the newest one of each size of a group."""
+    """Return the run that *run* means, or the newest run of each size of a group."""
     group = run_group.find(run)
     if group is None:
         return [choose_run.run(run)]
@@ -32,7 +32,9 @@ def _cancel(of: Record, args: Namespace) -> None:
         if not journal.memory.attempted:
             status = engine.abandon(journal, "cancel")
         else:
-            hands = engine.ApplyContext(apply.connect(of)[1], output.Told(quiet=args.json))
+            hands = engine.ApplyContext(
+                apply.connect(of)[1], output.ProgressPrinter(quiet=args.json)
+            )
             status = engine.cancel(of.plan, journal, hands)
     _say(of, status, args)
 
@@ -48,10 +50,10 @@ def destroy(args: Namespace) -> int:
     if args.site:
         return _destroy_site(args)
     if args.run is None:
-        raise UsageError("which run?", "name one (see runspec list), or say --site")
+        raise UsageError("no run given", "name a run (see runspec list), or use --site")
     for of in _meant(args.run):
         with of.opened(output.tell) as journal:
-            apply.take_away(of, journal, output.Told(quiet=args.json))
+            apply.destroy_run(of, journal, output.ProgressPrinter(quiet=args.json))
         if args.json:
             output.out_json({"run": of.run, "state": "destroyed"})
         else:
@@ -63,34 +65,41 @@ def destroy(args: Namespace) -> int:
 
 
 def _destroy_site(args: Namespace) -> int:
-    """Take away what runs share, unless a run may still need it."""
+    """Delete the shared resources, unless a run may still need them."""
     if args.run is not None:
-        raise UsageError("--site is about what all runs share", "destroy the run by itself")
+        what = f"--site deletes the resources that runs share, and takes no run (got '{args.run}')"
+        raise UsageError(what, f"destroy the run first: runspec destroy {args.run}")
     with run_record.site_lock(output.tell, shared=False):
-        gone = _take_away_site(output.Told(quiet=args.json))
+        deleted = _delete_shared(output.ProgressPrinter(quiet=args.json))
     if args.json:
-        output.out_json({"destroyed": gone})
+        output.out_json({"destroyed": deleted})
     else:
-        output.tell(f"{len(gone)} shared things destroyed")
+        output.tell(
+            f"{len(deleted)} shared {'resource' if len(deleted) == 1 else 'resources'} destroyed"
+        )
     return OK
 
 
-def _take_away_site(told: output.Told) -> list[str]:
-    """Give the titles of what was taken away. Hold the site's lock: no apply may find what is about to go."""
+def _delete_shared(printer: output.ProgressPrinter) -> list[str]:
+    """Delete the shared resources and return the titles of their steps.
+
+    The caller holds the site lock, so that no apply finds a resource that is about to be deleted.
+    """
     records = run_record.all_runs()
     unreadable = [r for r in records if run_record.unreadable(r)]
     if unreadable:
         raise Conflict(
-            f"{unreadable[0].run} cannot be read, and may still need it",
-            f"runspec list says why; move {unreadable[0].folder} away to have runspec forget it",
+            f"{unreadable[0].run} may still need shared resources, and its record cannot be read",
+            f"runspec list says why; if you move {unreadable[0].folder} away, runspec forgets the run",
         )
     alive = [r.run for r in records if not r.memory().deleted]
     if alive:
         raise Conflict(
-            f"{len(alive)} runs may still need it: {', '.join(alive[:3])}",
-            "destroy them first, each with runspec destroy RUN",
+            f"{len(alive)} {'run' if len(alive) == 1 else 'runs'} may still need shared resources: "
+            f"{', '.join(alive[:3])}{', ...' if len(alive) > 3 else ''}",
+            "destroy each of them first: runspec destroy RUN",
         )
-    gone: list[str] = []
+    deleted: list[str] = []
     seen: set[str] = set()
     for of in reversed(records):
         memory = of.memory()
@@ -101,13 +110,13 @@ def _take_away_site(told: output.Told) -> list[str]:
             continue
         _, client, _ = apply.connect(of)
         with of.opened(output.tell) as journal:
-            engine.undo(steps, journal, engine.ApplyContext(client, told))
-        gone += [step.title for step in steps]
-    return gone
+            engine.undo(steps, journal, engine.ApplyContext(client, printer))
+        deleted += [step.title for step in steps]
+    return deleted
 
 
 def _fresh(step: Step, seen: set[str]) -> bool:
-    """Say whether nobody has asked for *step* before; equal steps make one thing."""
+    """Return whether no equal step is in *seen*, and add it: equal steps make the same resource."""
     key = model.canonical(model.step_json(step)["do"])
     if key in seen:
         return False

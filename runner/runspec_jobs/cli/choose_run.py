@@ -1,4 +1,4 @@
-"""Which run the name of a spec means: the one that is alive; and what the user is told about the others."""
+"""Chooses the run that the name of a spec means, and prints a note if other runs could have been meant."""
 
 from __future__ import annotations
 
@@ -8,20 +8,20 @@ from runspec_jobs.errors import Damaged, RunspecError
 from runspec_jobs.state import run_record
 from runspec_jobs.state.run_record import Record
 
-ASKED = 20  # services are asked about so many runs of a name, the newest ones
+ASKED = 20  # the most runs of a name whose state is queried, the newest ones
 
 
 def run(name: str) -> Record:
-    """Return the run that *name* means, and tell the user where that is not the only or the newest one.
+    """Return the run that *name* means, and print a note if other runs of the name are alive or newer.
 
-    *name* is a run's own id, or the name of a spec: then the newest run that is alive, else the newest one.
-    Raises UsageError when there is none.
+    *name* is the id of a run, or the name of a spec, which means its newest run that is alive, or else its newest run.
+    Raises UsageError if there is none.
     """
     newest = run_record.find(name)
     if newest.run == name:
         return newest
     if wrong := run_record.damaged(name):
-        output.tell(f"a run of '{name}' is passed over: {wrong.message}")
+        output.tell(f"ignoring a run of '{name}' whose record cannot be read: {wrong.message}")
     open_ = [of for of in run_record.of_name(name) if _may_be_alive(of)]
     if open_ in ([], [newest]):
         _tell_fallback(name, newest)
@@ -33,7 +33,7 @@ def run(name: str) -> Record:
         output.tell(f"'{name}' means {chosen.run}, {_rank(chosen, newest)}; also alive: {others}")
     elif chosen != newest:
         output.tell(
-            f"'{name}' means {chosen.run}, which is alive; {newest.run} is newer and has ended"
+            f"'{name}' means {chosen.run}, which is alive; {newest.run} is newer but has ended"
         )
     else:
         _tell_fallback(name, newest)
@@ -41,35 +41,35 @@ def run(name: str) -> Record:
 
 
 def kept(name: str) -> Record:
-    """Return the run that *name* means as `run` does; also raises UsageError when it was destroyed."""
+    """Return the run that *name* means, as `run` does. Raises UsageError also if it was destroyed."""
     return run_record.kept(run(name))
 
 
 def _rank(chosen: Record, newest: Record) -> str:
-    """Say what *chosen*, the newest live run of its name, is; *newest* is the newest that was not destroyed."""
+    """Return a text on *chosen*, the newest live run of its name; *newest* is the newest that was not destroyed."""
     if chosen != newest:
-        return f"its newest run that is alive: {newest.run} is newer and has ended"
+        return f"its newest run that is alive ({newest.run} is newer but has ended)"
     if chosen != run_record.newest(chosen.name):
         return "its newest run that is alive"
     return "its newest run"
 
 
 def _tell_fallback(name: str, chosen: Record) -> None:
-    """Say so where a newer run of that name was destroyed."""
+    """Print a note if a newer run of that name was destroyed."""
     last = run_record.newest(name)
     if last is not None and last != chosen:
-        output.tell(f"{last.run}, the newest run of '{name}', was destroyed; this is {chosen.run}")
+        output.tell(f"{last.run}, the newest run of '{name}', was destroyed; using {chosen.run}")
 
 
 def _may_be_alive(of: Record) -> bool:
     memory = of.memory()
     if memory.want == "destroy":
-        return True  # a destroy that was cut off: the same command goes on with it
+        return True  # an interrupted destroy, which the same command continues
     return memory.status is None and bool(memory.begun)
 
 
 def _is_alive(of: Record) -> bool:
-    """Say whether the service of a run has it; one that cannot be asked may have."""
+    """Return whether a run is alive, or may be because its state cannot be queried."""
     memory = of.memory()
     try:
         if memory.want == "destroy" or not engine.is_made(of.plan, memory):

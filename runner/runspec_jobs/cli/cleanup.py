@@ -31,7 +31,7 @@ END_S = 300.0
 
 
 class Row(NamedTuple):
-    """One thing that was found, as it is printed."""
+    """One orphan, as it is printed."""
 
     what: str
     run: str | None
@@ -40,33 +40,36 @@ class Row(NamedTuple):
 
 
 def gc(args: Namespace) -> int:
-    """Show what no record knows; with --yes, take it away."""
+    """Print the orphans of a provider; with --yes, delete them."""
     provider, options = configured(args.provider)
     client = provider.connect(Facts(options))
     if not isinstance(client, SupportsOrphans):
-        raise Unavailable(f"'{args.provider}' leaves nothing that no record knows")
+        raise Unavailable(f"'{args.provider}' leaves no resources that gc could find")
     rows = list(_of_probes(provider, yes=args.yes))
     records = run_record.all_runs()
     unreadable = [of for of in records if _unreadable(of)]
     kept = [of for of in records if of not in unreadable and not of.memory().deleted]
     made = {text for of in kept for text in _texts(of)}
     found = list(client.find_orphans({of.run for of in (*kept, *unreadable)}, made))
-    gone = [one for one in found if args.yes and (args.alive or not one.alive)]
-    for of in unreadable:  # what runs share may be what this one was begun with
-        output.tell(f"{of.run} cannot be read, so what runs share stays (see runspec list)")
-        gone = [one for one in gone if one.run is not None]
-    for one in gone:
+    removed = [one for one in found if args.yes and (args.alive or not one.alive)]
+    for of in unreadable:  # it may need shared resources
+        output.tell(
+            f"the record of {of.run} cannot be read, so shared resources stay (see runspec list)"
+        )
+        removed = [one for one in removed if one.run is not None]
+    for one in removed:
         _remove(client, one)
-    rows += [Row(o.what, o.run, o.alive, removed=o in gone) for o in found]
+    rows += [Row(o.what, o.run, o.alive, removed=o in removed) for o in found]
     if args.json:
         output.out_json([row._asdict() for row in rows])
         return OK
     for row in rows:
         output.out(f"{'removed' if row.removed else 'found  '} {plain(row.what)}")
     if not rows:
-        output.tell("nothing is left over")
+        output.tell("no orphans")
     elif not args.yes:
-        output.tell(f"{len(rows)} things; runspec gc {args.provider} --yes takes them away")
+        orphans = "1 orphan" if len(rows) == 1 else f"{len(rows)} orphans"
+        output.tell(f"{orphans}; to delete: runspec gc {args.provider} --yes")
     return OK
 
 
@@ -80,7 +83,7 @@ def _unreadable(of: run_record.Record) -> bool:
 
 
 def configured(name: str) -> tuple[Provider, Options]:
-    """Give the provider of that name, and what the profile says of it."""
+    """Return the provider of that name, and its options from the profile."""
     provider = registry.load(name)
     own = inputs.profile_in_use(Path.cwd())
     options, problems = validate.model(provider.options_model, own.settings(name))
@@ -91,7 +94,7 @@ def configured(name: str) -> tuple[Provider, Options]:
 
 
 def _of_probes(provider: Provider, *, yes: bool) -> Iterator[Row]:
-    """Give what sessions of `doctor --probe` that were killed have made; with *yes*, take it away first."""
+    """Yield the resources that killed sessions of `doctor --probe` made; with *yes*, delete them first."""
     if not probe_leftovers.sessions(provider.name):
         return
     with probe_leftovers.alone(provider.name) as free:
@@ -100,8 +103,8 @@ def _of_probes(provider: Provider, *, yes: bool) -> Iterator[Row]:
             if yes and free:
                 probe_leftovers.clean(session, provider, output.tell)
             for one in made:
-                gone = one not in session.made
-                yield Row(f"{one.what}, of {session.name}", None, not free, removed=gone)
+                removed = one not in session.made
+                yield Row(f"{one.what}, of {session.name}", None, not free, removed=removed)
 
 
 def _texts(of: run_record.Record) -> Iterator[str]:
@@ -125,7 +128,7 @@ def _remove(client: Client, one: Orphan) -> None:
 
 
 def _end(client: Client, run: str) -> None:
-    """End *run* and wait until it has: what it saves at its end belongs to it, too."""
+    """Cancel *run* and wait until it has ended, so that its last save is deleted as well."""
     client.cancel(run)
     end, looks = time.monotonic() + END_S, outage.pauses()
     while not client.state(run).state.terminal:
@@ -135,10 +138,10 @@ def _end(client: Client, run: str) -> None:
 
 
 def policy(args: Namespace) -> int:
-    """Print the least rights for the plan of a spec."""
-    found = plan.each(plan.load(args, output.Told()))[-1]
+    """Print the minimal permissions for the plan of a spec."""
+    found = plan.each(plan.load(args, output.ProgressPrinter()))[-1]
     if not isinstance(found.provider, SupportsPolicy):
-        raise Unavailable(f"'{found.provider.name}' cannot say which rights a plan needs")
+        raise Unavailable(f"'{found.provider.name}' has no permissions that runspec could list")
     made = model.make_plan(found.provider, found.spec, model.PREVIEW, found.facts)
     rights = found.provider.policy(made.steps, found.facts.options, of_job=args.job)
     output.out(json.dumps(rights, indent=2))

@@ -1,4 +1,4 @@
-"""Printing what is wrong with files."""
+"""Prints the problems of specs and profiles."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from runspec_jobs.load.source import SourceFile
 
 
 def print_all(texts: Iterable[SourceFile], args: Namespace | None) -> None:
-    """Print every diagnostic about *texts*: for a person to standard error, else to standard output."""
+    """Print every diagnostic of *texts*: as text to standard error, in another format to standard output."""
     form = wanted(args)
     for text in texts:
         print_one(text, form)

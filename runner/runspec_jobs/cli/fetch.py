@@ -1,4 +1,4 @@
-"""`runspec fetch`: bring back what a run wrote."""
+"""`runspec fetch`: copies the outputs of a run to this machine."""
 
 from __future__ import annotations
 
@@ -16,17 +16,18 @@ from runspec_jobs.provider.saved_outputs import newest
 from runspec_jobs.state import atomic_io
 
 CHUNK_BYTES = 1 << 20
-TRIES = 5  # while the job goes on, and saves anew
+NO_SAVE = "nothing has been saved yet"
+ATTEMPTS = 5  # to copy a save, while the job goes on and replaces it
 
 
 def fetch(args: Namespace) -> int:
     of = choose_run.kept(args.run)
     _, client, _ = apply.connect(of)
     if not isinstance(client, SupportsOutputs):
-        raise Unavailable("this provider cannot read outputs")
+        raise Unavailable(f"'{of.plan.provider}' cannot read outputs")
     target = Path(args.to or of.run)
-    with output.Told(quiet=args.json) as told:
-        move = told.progress(f"fetch {of.run}")
+    with output.ProgressPrinter(quiet=args.json) as printer:
+        move = printer.progress(f"fetch {of.run}")
         saved = fetch_outputs(client, of.run, args.output, args.save, target, move)
     if saved:
         publish.finish(of, client, output.tell)
@@ -48,10 +49,10 @@ def fetch_outputs(
     target: Path,
     move: Progress,
 ) -> dict[Path, OutputFile]:
-    """Bring the files of one save of each output, which a later one may replace meanwhile; give where each is."""
+    """Copy the files of one save of each output, which a later save may replace meanwhile; return them by path."""
     files = _chosen(client, run, output, save)
     brought: dict[Path, OutputFile] = {}
-    for _ in range(TRIES):
+    for _ in range(ATTEMPTS):
         try:
             _bring(files, target, brought, move)
             break
@@ -62,7 +63,8 @@ def fetch_outputs(
             files = again
     else:
         raise Conflict(
-            f"{run} saves faster than its files can be fetched", "fetch when it has ended"
+            f"{run} replaces its saves faster than they can be copied",
+            "fetch them when the run has ended",
         )
     wanted = {place(target, file, files): file for file in files}
     for path in brought.keys() - wanted.keys():
@@ -73,26 +75,28 @@ def fetch_outputs(
 def _chosen(
     client: SupportsOutputs, run: str, output: str | None, save: int | None
 ) -> list[OutputFile]:
-    """Give the files that are asked for. Raises UsageError where there is no such output, or save."""
+    """Return the files of an output and a save. Raises UsageError if there is no such output or save."""
     every = list(client.outputs(run))
     files = [file for file in every if output in (None, file.output)]
     if output is not None and not files:
         known = {file.output for file in every}
-        hint = did_you_mean(output, known) or f"there are: {', '.join(sorted(known))}"
-        raise UsageError(f"{run} has nothing saved in an output '{output}'", hint)
+        saved = f"outputs with a save: {', '.join(sorted(known))}" if known else NO_SAVE
+        raise UsageError(
+            f"{run} has no save of an output '{output}'", did_you_mean(output, known) or saved
+        )
     if save is None:
         return newest(files)
     if not (found := [file for file in files if file.save == save]):
         there = ", ".join(str(number) for number in sorted({file.save for file in files}))
-        hint = f"there are: {there}" if there else "nothing has been saved yet"
-        raise UsageError(f"{run} keeps no save {save}", hint)
+        hint = f"saves that exist: {there}" if there else NO_SAVE
+        raise UsageError(f"{run} has no save number {save}", hint)
     return found
 
 
 def _bring(
     files: Sequence[OutputFile], target: Path, brought: dict[Path, OutputFile], move: Progress
 ) -> None:
-    """Write *files* into *target*, but for those that *brought* has there already."""
+    """Copy *files* to *target*, except those that *brought* says are there, and add them to *brought*."""
     done, whole = 0, sum(file.bytes for file in files)
     for file in files:
         path = place(target, file, files)
@@ -105,13 +109,15 @@ def _bring(
 
 
 def place(target: Path, file: OutputFile, files: Sequence[OutputFile]) -> Path:
-    """Return where *file* goes.
+    """Return the path for *file* in *target*.
 
-    Raises RemoteError where its name would leave *target*, and Conflict where a link in there would.
+    Raises RemoteError if its name leads out of *target*, and Conflict if a symbolic link in *target* does.
     """
     parts = PurePosixPath(file.path).parts
     if not parts or ".." in parts or PurePosixPath(file.path).is_absolute():
-        raise RemoteError(f"'{file.path}' would leave {target}", "the record is damaged")
+        raise RemoteError(
+            f"the saved path '{file.path}' leads out of {target}", "the save is damaged"
+        )
     folder = target
     if any(other.task for other in files):
         folder /= f"task-{file.task}"
@@ -119,12 +125,13 @@ def place(target: Path, file: OutputFile, files: Sequence[OutputFile]) -> Path:
         folder /= f"node-{file.rank}"
     path = folder.joinpath(file.output, *parts)
     if not path.parent.resolve().is_relative_to(target.resolve()):
-        raise Conflict(f"a link in {target} leads {path.parent} out of it", "name another folder")
+        what = f"{path.parent} leads out of {target} through a symbolic link"
+        raise Conflict(what, "remove the link, or fetch to another folder")
     return path
 
 
 def _copy(file: OutputFile, path: Path, move: Progress, done: int, whole: int) -> None:
-    """Write *file* to *path*, all or nothing. Raises RemoteError where it is not what was saved."""
+    """Copy *file* to *path* atomically. Raises RemoteError if its content is not what was saved."""
     digest = hashlib.sha256()
     with atomic_io.translate_os_errors(path):
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -135,4 +142,6 @@ def _copy(file: OutputFile, path: Path, move: Progress, done: int, whole: int) -
                 done += len(data)
                 move(done, whole)
             if file.sha256 and digest.hexdigest() != file.sha256:
-                raise RemoteError(f"{file.output}/{file.path} is not what was saved")
+                raise RemoteError(
+                    f"{file.output}/{file.path} does not have the SHA-256 of its save"
+                )

@@ -1,4 +1,4 @@
-"""`runspec import` and `runspec plan --export`: files of other tools."""
+"""`runspec import` and `runspec plan --export`: read and write files of other tools."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from runspec_jobs.state import atomic_io
 
 
 def export(provider: Provider, made: Plan, folder: Path, *, as_json: bool) -> None:
-    """Write *made* into *folder* as files of its service's own tool."""
+    """Write *made* to *folder* as files for the own tool of its service."""
     if not isinstance(provider, SupportsExport):
-        what = f"there is no other tool that {provider.name} could write files for"
-        raise Unavailable(what, "runspec plan --json has every request")
+        what = f"'{provider.name}' cannot export plans: its service has no tool that reads files"
+        raise Unavailable(what, "runspec plan --json prints every request")
     found = provider.export(made.steps)
     written = write(folder, found.files, over=True)
     if as_json:
@@ -34,40 +34,40 @@ def export(provider: Provider, made: Plan, folder: Path, *, as_json: bool) -> No
 def import_(args: Namespace) -> int:
     provider = registry.load(args.provider)
     if not isinstance(provider, SupportsImport):
-        raise Unavailable(f"{args.provider} reads no files of other tools")
+        raise Unavailable(f"'{args.provider}' cannot import files of other tools")
     job = read(args.file)
     found = provider.imports(job, read(args.cluster) if args.cluster else None)
     files = {"job.yaml": found.spec, paths.PROFILE: found.profile}
     written = write(Path(args.to), files, over=False) if args.to else []
     if args.json:
-        told = {"spec": found.spec, "profile": found.profile, "notes": list(found.notes)}
-        output.out_json({**told, "files": written})
+        result = {"spec": found.spec, "profile": found.profile, "notes": list(found.notes)}
+        output.out_json({**result, "files": written})
         return OK
     for note in found.notes:
         output.tell(note)
     if written:
-        output.tell(f"wrote {' and '.join(written)}; next: runspec plan {written[0]}")
+        output.tell(f"wrote {' and '.join(written)}; now run: runspec plan {written[0]}")
         return OK
-    output.tell("nothing was written: --to FOLDER writes the spec and the profile")
+    output.tell("no files were written; --to FOLDER writes the spec and the profile")
     profile = "".join(f"# {line}\n" for line in found.profile.splitlines())
     output.out(f"{found.spec}\n# {paths.PROFILE}:\n{profile}".rstrip("\n"))
     return OK
 
 
 def read(name: str) -> ForeignFile:
-    """Give the file called *name*. Raises UsageError where it cannot be read."""
+    """Return the file called *name*. Raises UsageError if it cannot be read."""
     try:
         return ForeignFile(name, Path(name).read_text(encoding="utf-8"))
     except (OSError, UnicodeDecodeError) as exc:
-        reason = getattr(exc, "strerror", None) or "it is not text"
-        raise UsageError(f"cannot read {name}: {reason.lower()}") from exc
+        reason = getattr(exc, "strerror", None) or "it is not UTF-8 text"
+        raise UsageError(f"cannot read {name}: {reason[:1].lower()}{reason[1:]}") from exc
 
 
 def write(folder: Path, files: Mapping[str, str], *, over: bool) -> list[str]:
-    """Write *files* into *folder*; give their paths. Unless *over*, none may be there yet."""
+    """Write *files* to *folder* and return their paths. Raises Conflict if one exists, unless *over* is true."""
     there = [str(folder / name) for name in files if os.path.lexists(folder / name)]
     if there and not over:
-        raise Conflict(f"{there[0]} is there already", "name another folder: --to FOLDER")
+        raise Conflict(f"{there[0]} already exists", "write to another folder: --to FOLDER")
     try:
         folder.mkdir(parents=True, exist_ok=True)
         for name, text in files.items():

@@ -1,4 +1,4 @@
-"""Prints the lines of logs: also one that is longer than what is held of it in memory."""
+"""Prints the lines of logs, also lines that do not fit into memory and arrive in parts."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ from runspec_jobs.logs.follow import Line
 
 
 class LogPrinter:
-    """Prints each line with what tells whose it is, or as a JSON object; a long line in parts, as they come.
+    """Prints each line after the number of its task and node, or as a JSON object; a long line in parts.
 
-    A line is broken where another node's comes between its parts, and where a progress bar has drawn over what was
-    printed. Used as a context manager: the last line ends with it, unless *exact*.
+    A line is broken if another node's line arrives between its parts, or if a progress bar overwrites the part that was
+    printed. Use it as a context manager, which ends the last line at its exit, unless *exact* is true.
     """
 
     def __init__(self, nodes: int, tasks: int, *, json: bool = False, exact: bool = False) -> None:
         self.nodes, self.tasks, self.json, self.exact = nodes, tasks, json, exact
-        self._open: tuple[int, int] | None = None  # whose line has begun and not ended
-        self._returned = False  # whether what comes next draws over it
+        self._open: tuple[int, int] | None = None  # task and node of the line that has not ended
+        self._returned = False  # whether the next part overwrites it
 
     def __enter__(self) -> Self:
         return self
@@ -31,7 +31,7 @@ class LogPrinter:
         self._open = None
 
     def line(self, found: Line) -> None:
-        """Print one line, or one part of it."""
+        """Print one line, or one part of a line."""
         whose = (found.task, found.rank)
         shown = (
             as_json(follow.text(found.text, plain))[1:-1]

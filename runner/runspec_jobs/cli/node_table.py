@@ -1,4 +1,4 @@
-"""Print the nodes of a run with their attempts, and the changes of an elastic job's nodes."""
+"""Formats the nodes of a run with their attempts, and the membership changes of an elastic job."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ from runspec_jobs.report import elastic_costs
 from runspec_jobs.state.journal import RunState
 from runspec_jobs.state.run_record import Record
 
-LISTED = 20  # nodes that are all listed; of more, only those that failed or had a further attempt
-MOST = 50  # of these
-CHANGES_LISTED = 20  # of more changes, a status lists the last ones
+LISTED = 20  # up to this number, all nodes are listed, else those that failed or were retried
+MOST = 50  # the most nodes that are listed then
+CHANGES_LISTED = 20  # the most changes that a status lists, the last ones
 
 
 def rows(nodes: Sequence[NodeStatus]) -> list[dict[str, Any]]:
-    """Give all of *nodes* for `--json`."""
+    """Return all of *nodes* as JSON."""
     return [
         {**node._asdict(), "attempts": [attempt._asdict() for attempt in node.attempts]}
         for node in nodes
@@ -36,7 +36,7 @@ def rows(nodes: Sequence[NodeStatus]) -> list[dict[str, Any]]:
 
 
 def lines(nodes: Sequence[NodeStatus]) -> Iterator[str]:
-    """Give the lines for a reader: few, however many nodes there are."""
+    """Yield lines of text on *nodes*: a limited number, even for many nodes."""
     if len(nodes) <= LISTED:
         shown = list(nodes)
     else:
@@ -46,18 +46,18 @@ def lines(nodes: Sequence[NodeStatus]) -> Iterator[str]:
     for node in shown[:MOST]:
         yield from _of(node)
     if len(shown) > MOST:
-        yield f"  and {len(shown) - MOST:,} more that failed or were tried again: --json has all"
+        yield f"  and {len(shown) - MOST:,} more that failed or were retried: --json lists all"
 
 
 def _of(node: NodeStatus) -> Iterator[str]:
     code = "" if node.exit_code is None else f", exit code {node.exit_code}"
-    tries = f", attempt {node.attempt}" if node.attempt > 1 else ""
-    yield f"  task {node.task} node {node.rank}: {node.state}{code}{tries}"
+    attempts = f", attempt {node.attempt}" if node.attempt > 1 else ""
+    yield f"  task {node.task} node {node.rank}: {node.state}{code}{attempts}"
     if node.attempt > 1:
         for attempt in node.attempts:
             yield f"    attempt {attempt.number} of {node.attempt}: {_how(attempt)}"
-        if taken := sum(attempt.reclaimed for attempt in node.attempts):
-            yield f"    spot machine taken away ({taken} {'time' if taken == 1 else 'times'})"
+        if reclaims := sum(attempt.reclaimed for attempt in node.attempts):
+            yield f"    spot machine reclaimed {reclaims} {'time' if reclaims == 1 else 'times'}"
 
 
 def _how(attempt: Attempt) -> str:
@@ -67,14 +67,14 @@ def _how(attempt: Attempt) -> str:
 
 
 class Known(NamedTuple):
-    """The changes of a run, or why they are not known."""
+    """The membership changes of a run, or the reason why they are not known."""
 
     changes: Sequence[MembershipChange]
     unknown: str = ""
 
 
 def changes(of: Record, memory: RunState) -> Known | None:
-    """Give the changes of the nodes of a run; None where they stay, or there is nothing of it: then nobody is asked."""
+    """Return the membership changes of a run; None, without a request, if it is not elastic or was not made."""
     spec = apply.spec(of)
     elastic = spec is not None and spec.cluster.nodes.elastic
     if not elastic or memory.deleted or not engine.is_made(of.plan, memory):
@@ -85,11 +85,11 @@ def changes(of: Record, memory: RunState) -> Known | None:
             return Known(client.changes(of.run))
     except RunspecError as exc:
         return Known((), exc.message)
-    return Known((), f"'{of.plan.provider}' does not tell them")
+    return Known((), f"'{of.plan.provider}' does not report them")
 
 
 def changes_json(found: Known | None) -> dict[str, Any]:
-    """Give what `--json` has beside all else: no list where nobody knows, and why."""
+    """Return the changes as further keys of the JSON; if they are not known, the reason instead."""
     if found is None:
         return {}
     if found.unknown:

@@ -1,4 +1,4 @@
-"""Standard output for results, standard error for progress."""
+"""Prints results to standard output, and progress to standard error."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ if TYPE_CHECKING:
 
     from runspec_jobs.report.tables import Cell, Table
 
-LONG_S = 0.3  # what is done sooner needs no bar
-BETWEEN_S = 0.1
+LONG_S = 0.3  # a transfer that is shorter has no progress bar
+BETWEEN_S = 0.1  # between two updates of a bar
 
 
 def tolerant() -> None:
-    """Have characters that the terminal cannot show written as escapes, instead of ending the program."""
+    """Make the standard streams print characters that they cannot encode as escapes, instead of raising an error."""
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")
@@ -38,7 +38,7 @@ def out(text: str) -> None:
 
 
 def write(text: str) -> None:
-    """Print a part of a result, as it is."""
+    """Print a part of a result without a line end."""
     print(text, end="", flush=True)
 
 
@@ -47,12 +47,12 @@ def out_json(value: Any) -> None:
 
 
 def tell(text: str) -> None:
-    """Print how it goes, for a person."""
+    """Print a line of progress, or an error, to standard error."""
     print(f"runspec: {plain(text)}", file=sys.stderr, flush=True)
 
 
 def print_table(table: Table) -> None:
-    """Print a table: drawn on a terminal, plain columns elsewhere."""
+    """Print a table: with borders on a terminal, else in plain columns."""
     rows = [[_cell(cell) for cell in row] for row in table.rows]
     words = [any(isinstance(row[i], str) for row in table.rows) for i in range(len(table.titles))]
     if sys.stdout.isatty():
@@ -89,9 +89,9 @@ def _draw(titles: Sequence[str], rows: Sequence[Sequence[str]], words: Sequence[
 
 @contextlib.contextmanager
 def interruptible() -> Iterator[Callable[[float], None]]:
-    """Give a sleep that Ctrl-C ends, and nothing else: raised anywhere, KeyboardInterrupt can get lost in a destructor.
+    """Yield a sleep function, the only place at which Ctrl-C raises KeyboardInterrupt.
 
-    A second Ctrl-C does not wait for the next sleep.
+    Raised anywhere else, KeyboardInterrupt can get lost in a destructor. A second Ctrl-C raises it at once.
     """
     asked = threading.Event()
 
@@ -112,12 +112,12 @@ def interruptible() -> Iterator[Callable[[float], None]]:
 
 
 def interactive() -> bool:
-    """Say whether somebody watches progress on a terminal that can draw it."""
+    """Return whether standard error is a terminal that can draw progress bars."""
     return sys.stderr.isatty() and os.environ.get("TERM") != "dumb"
 
 
-class Told:
-    """Tells a person how a plan is carried out: what moves on a terminal, lines elsewhere."""
+class ProgressPrinter:
+    """Prints the progress of a plan that is carried out: bars and a spinner on a terminal, else lines."""
 
     def __init__(self, *, quiet: bool = False) -> None:
         self.quiet = quiet
@@ -154,7 +154,7 @@ class Told:
         return move
 
     def line(self, text: str) -> None:
-        """Tell one line of what a tool prints while it works; on a terminal each takes the place of the last."""
+        """Print a line that a tool printed while it works; on a terminal, each line replaces the one before."""
         if self.quiet:
             return
         if not interactive():
@@ -185,7 +185,7 @@ class Told:
         return self._bars
 
     def close(self) -> None:
-        """Take what moves off the terminal."""
+        """Remove the bars and the spinner from the terminal."""
         if self._spinner is not None:
             self._spinner.stop()
             self._spinner = None

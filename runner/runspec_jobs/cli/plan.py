@@ -1,4 +1,4 @@
-"""`runspec plan`."""
+"""`runspec plan`: prints a plan, or what changed in it."""
 
 from __future__ import annotations
 
@@ -21,41 +21,41 @@ from runspec_jobs.spec import placeholders
 from runspec_jobs.spec.sweep import Random
 from runspec_jobs.state import run_record
 
-ROWS = 50  # tasks shown to a person
-WIDTH = 100  # characters of a value shown to a person
+ROWS = 50  # the most tasks that are printed as text
+WIDTH = 100  # the most characters of a value that are printed as text
 
 
-def load(args: Namespace, told: output.Told) -> inputs.PlanInputs:
-    """Read and gather the job that the command line names; notes are printed."""
+def load(args: Namespace, printer: output.ProgressPrinter) -> inputs.PlanInputs:
+    """Return everything that planning the spec on the command line needs, and print its warnings and notes."""
     path = Path(args.file)
     text = source.read_file(path)
-    with told:
-        found = inputs.gather(text, path.parent, told.progress, getattr(args, "provider", None))
+    with printer:
+        found = inputs.gather(text, path.parent, printer.progress, getattr(args, "provider", None))
     if text.diagnostics and not args.json:
         diagnostics.print_one(text, diagnostics.wanted(args))
     return found
 
 
 def each(found: inputs.PlanInputs) -> list[inputs.PlanInputs]:
-    """Give the job at each of its sizes; itself where it has none."""
+    """Return *found* once for each number of nodes in `scaling`, or as it is if the spec has no `scaling`."""
     if found.spec.scaling is None:
         return [found]
     return [inputs.at_size(found, size) for size in found.spec.scaling.nodes]
 
 
 def plan_(args: Namespace) -> int:
-    found = each(load(args, output.Told()))
+    found = each(load(args, output.ProgressPrinter()))
     if args.smoke:
         found = [smoke.job_of(one) for one in found]
     if args.export and len(found) > 1:
-        what = "a spec with sizes is a job for each"
-        raise UsageError(what, "take scaling away, and set cluster.nodes")
+        what = "--export writes one job, and a spec with `scaling` describes several"
+        raise UsageError(what, "remove scaling, and set cluster.nodes")
     changed = [_planned(one, args) for one in found]
     return CHANGES if args.detailed_exitcode and any(changed) else OK
 
 
 def _planned(found: inputs.PlanInputs, args: Namespace) -> bool:
-    """Show one plan, or what changed in it; say whether something did. As JSON, each is one document."""
+    """Print one plan, or what changed in it; return whether it changed. With `--json`, each plan is one document."""
     made = model.make_plan(found.provider, found.spec, model.PREVIEW, found.facts)
     before = last_applied(found.spec.name)
     changes = None if before is None else diff.differences(before, made)
@@ -75,7 +75,7 @@ def _planned(found: inputs.PlanInputs, args: Namespace) -> bool:
 
 
 def _show_drawn(spec: Spec) -> None:
-    """Show what was drawn at random, which nobody can see in the spec; the JSON has all of it."""
+    """Print the values that were drawn at random, because the spec does not show them."""
     if not any(isinstance(part, Random) for part in spec.sweep.values()):
         return
     from runspec_jobs.report import tables
@@ -84,11 +84,11 @@ def _show_drawn(spec: Spec) -> None:
     output.out("")
     output.print_table(tables.drawn(all_of_them[:ROWS]))
     if len(all_of_them) > ROWS:
-        output.out(f"and {len(all_of_them) - ROWS:,} more: see --json")
+        output.out(f"and {len(all_of_them) - ROWS:,} more tasks: --json lists all")
 
 
 def last_applied(name: str) -> Plan | None:
-    """Give the plan of the newest run of *name* that is still on record."""
+    """Return the plan of the newest run of *name* that was not destroyed, or None."""
     runs = run_record.of_name(name)
     return runs[-1].plan if runs else None
 
@@ -99,15 +99,16 @@ def _changes_json(changes: list[Change] | None) -> list[dict[str, Any]] | None:
 
 def _print_changes(before: Plan | None, changes: list[Change] | None) -> None:
     if before is None or changes is None:
-        output.out("nothing of this name was applied yet")
+        output.out("no run of this name to compare with")
         return
-    output.out(f"against {before.run}: {len(changes) or 'no'} change{'s' * (len(changes) != 1)}")
+    count = f"{len(changes) or 'no'} change{'s' * (len(changes) != 1)}"
+    output.out(f"{count} since {before.run}")
     for line in describe(changes):
         output.out(line)
 
 
 def describe(changes: list[Change]) -> Iterator[str]:
-    """Give each change in a line or two, for a person."""
+    """Yield a line of text for each change."""
     for change in changes:
         path = plain(change.path)
         if change.before is None:
@@ -119,7 +120,7 @@ def describe(changes: list[Change]) -> Iterator[str]:
 
 
 def view(made: Plan) -> Iterator[str]:
-    """Give *made* for a person: each step, its request, and what takes it away again."""
+    """Yield *made* as lines of text: each step with its request and the request that undoes it."""
     yield f"plan for {made.provider}, {made.digest[:19]}"
     for number, step in enumerate(made.steps, 1):
         shared = "  (shared between runs)" if step.scope is Scope.SITE else ""
@@ -137,7 +138,7 @@ def _params(params: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _short(value: Any) -> str:
-    """Give a value in one line: words as a command line, what is not known yet by its name."""
+    """Return a value as one line of text, cut to WIDTH; a list of strings is shown as a command line."""
     if isinstance(value, list) and value and all(isinstance(word, str) for word in value):
         text = shlex.join(value)
     elif isinstance(value, str):

@@ -1,4 +1,4 @@
-"""`runspec doctor PROVIDER --probe`: tries out against a real account what nobody could check."""
+"""`runspec doctor PROVIDER --probe`: tests assumptions about a service in the user's own account."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ PAGE = "docs/unverified.md"
 
 @dataclass(frozen=True)
 class Context:
-    """What a probe is given: see `runspec_jobs.provider.probe.ProbeContext`."""
+    """The context of a probe: see `runspec_jobs.provider.probe.ProbeContext`."""
 
     session: Session
     sleep: Callable[[float], None]
@@ -50,12 +50,14 @@ class Context:
 
 
 def probe(args: Namespace) -> int:
-    """Carry out the probes of one provider, and print what each has seen."""
+    """Run the probes of one provider, and print what each has observed."""
     if args.provider is None:
-        raise UsageError("--probe is of one provider", "runspec doctor aws-batch --probe")
+        raise UsageError(
+            "--probe needs a provider", "for example: runspec doctor aws-batch --probe"
+        )
     if args.node:
         line = f"runspec doctor {args.provider} --node"
-        raise UsageError("--node does not go with --probe", f"{line} looks from a node alone")
+        raise UsageError("--node and --probe cannot be combined", f"run {line} by itself")
     provider, options = configured(args.provider)
     if not isinstance(provider, SupportsProbes):
         raise Unavailable(f"'{args.provider}' has no probes", f"see {PAGE}")
@@ -65,7 +67,8 @@ def probe(args: Namespace) -> int:
         _ask(provider.name)
     with probe_leftovers.alone(provider.name) as free:
         if not free:
-            raise Conflict("another session of probes is at work", "wait until it has ended")
+            what = f"another runspec is running probes of '{provider.name}'"
+            raise Conflict(what, "wait until it has ended")
         _clean_up(provider)
         return _carried_out(provider, options, chosen, json=args.json)
 
@@ -76,7 +79,8 @@ def _chosen(probes: Sequence[Probe], only: str | None) -> list[Probe]:
     wanted = [word.strip() for word in only.split(",")]
     if unknown := [word for word in wanted if word not in {one.id for one in probes}]:
         raise UsageError(
-            f"there is no probe '{unknown[0]}'", f"one of {', '.join(one.id for one in probes)}"
+            f"there is no probe '{unknown[0]}'",
+            f"choose one of {', '.join(one.id for one in probes)}",
         )
     before = {one.id: one.after for one in probes}
     for word in wanted:
@@ -91,8 +95,8 @@ def _announce(name: str, probes: Sequence[Probe]) -> None:
     seconds, usd = sum(each.seconds for each in probes), sum(each.usd for each in probes)
     one = len(probes) == 1
     output.tell(
-        f"{'1 probe makes' if one else f'{len(probes)} probes make'} things in your account of {name} "
-        f"and {'takes' if one else 'take'} them away again: "
+        f"{'1 probe creates' if one else f'{len(probes)} probes create'} resources in your account at "
+        f"{name} and {'deletes' if one else 'delete'} them again: "
         f"about {_time(seconds)}, at most {_money(usd).strip()}"
     )
 
@@ -107,22 +111,22 @@ def _money(usd: float) -> str:
 
 def _ask(name: str) -> None:
     if not sys.stdin.isatty():
-        what = "there is no terminal to ask at whether to carry them out"
-        raise UsageError(what, f"runspec doctor {name} --probe --yes")
-    print("carry them out? [y/N] ", end="", file=sys.stderr, flush=True)
+        what = "cannot ask for confirmation: standard input is not a terminal"
+        raise UsageError(what, f"runspec doctor {name} --probe --yes runs them without asking")
+    print("run them? [y/N] ", end="", file=sys.stderr, flush=True)
     if sys.stdin.readline().strip().lower() not in ("y", "yes"):
-        raise UsageError("nothing was made")
+        raise UsageError("not confirmed: no probe was run")
 
 
 def _clean_up(provider: Provider) -> None:
-    """Take away what sessions that were killed have made. Raises Unavailable where that cannot be done."""
+    """Delete the resources that killed sessions have left. Raises Unavailable if one cannot be deleted."""
     for session in probe_leftovers.sessions(provider.name):
-        things = "1 thing" if len(session.made) == 1 else f"{len(session.made)} things"
-        output.tell(f"taking away {things} that {session.name} has left")
+        things = "1 resource" if len(session.made) == 1 else f"{len(session.made)} resources"
+        output.tell(f"deleting {things} that {session.name} has left")
         probe_leftovers.clean(session, provider, output.tell)
         if session.made:
             _by_hand(provider.name, session.made)
-            raise Unavailable("what an earlier session has made cannot be taken away")
+            raise Unavailable(f"cannot delete all resources that {session.name} has left")
 
 
 def _carried_out(
@@ -141,7 +145,7 @@ def _carried_out(
                     _print(row)
     except KeyboardInterrupt:
         cut_off = True
-        output.tell("interrupted: what was made is taken away now")
+        output.tell("interrupted; deleting the resources of the probes")
     finally:
         try:
             session.clean(client, output.tell)
@@ -152,7 +156,7 @@ def _carried_out(
         output.out_json({"provider": provider.name, "probes": rows, "left": left})
     if cut_off:
         raise KeyboardInterrupt
-    output.tell(f"what has no probe, and how to find it out by hand: {PAGE}")
+    output.tell(f"assumptions without a probe, and how to check them by hand: {PAGE}")
     refuted = any(row["verdict"] == Verdict.REFUTED for row in rows)
     return Unavailable.exit_code if refuted or session.made else OK
 
@@ -161,7 +165,7 @@ def _observed(
     client: Client, context: Context, probes: Sequence[Probe]
 ) -> Iterator[dict[str, Any]]:
     for one in probes:
-        context.sleep(0)  # a Ctrl-C that came within the last probe
+        context.sleep(0)  # raises KeyboardInterrupt if Ctrl-C was pressed during the last probe
         output.tell(f"{one.id}: {one.title}")
         began = time.monotonic()
         try:
@@ -186,7 +190,7 @@ def _print(row: dict[str, Any]) -> None:
 def _by_hand(name: str, still: Sequence[Left]) -> None:
     if not still:
         return
-    things = "1 thing is" if len(still) == 1 else f"{len(still)} things are"
-    output.tell(f"{things} still there; runspec gc {name} --yes tries again, or:")
+    things = "1 resource is" if len(still) == 1 else f"{len(still)} resources are"
+    output.tell(f"{things} left; runspec gc {name} --yes tries to delete again, or by hand:")
     for one in still:
         output.tell(f"  {one.by_hand}")

@@ -1,4 +1,4 @@
-"""`runspec rehearse`: the very plan of a cloud job, carried out against stand-ins on this machine."""
+"""`runspec rehearse`: carries out the plan of a cloud job against emulators on this machine."""
 
 from __future__ import annotations
 
@@ -20,30 +20,28 @@ from runspec_jobs.state import run_record
 
 
 def rehearse(args: Namespace) -> int:
-    """Apply, fetch and destroy where nothing costs; give the exit code of the job."""
+    """Apply, fetch and destroy a job against emulators; return the exit code of the apply."""
     text, spec = _read(args)
     if spec.scaling is not None:
-        what = "a spec with sizes is a run for each, and one is rehearsed"
-        raise UsageError(what, "take scaling away, and set cluster.nodes")
+        what = "rehearse runs one job, and a spec with `scaling` describes several"
+        raise UsageError(what, "remove scaling, and set cluster.nodes")
     provider = registry.load(spec.provider)
     if not isinstance(provider, SupportsEmulation):
         raise Unavailable(
-            f"there is nothing to rehearse for '{provider.name}'", "runspec apply runs it here"
+            f"there is no emulator of '{provider.name}'", "run the job with runspec apply"
         )
     own = inputs.profile_in_use(Path(args.file).parent)
     options, wrong = inputs.settings(text, own, spec, provider)
     if options is None:
-        raise InvalidSpec(
-            *wrong
-        )  # before anything is started, and at the lines of the user's own files
+        raise InvalidSpec(*wrong)  # before anything is started, with lines of the user's own files
     settings, pool = own.settings(provider.name), spec.cluster.pool
     with (
         rehearsal_folder(args) as folder,
         provider.rehearse(profile.drawn(settings, pool), folder, args.engine) as stage,
         _inside(stage, provider.name, folder, pool),
     ):
-        told = Namespace(**vars(args) | {"detach": False, "new": True, "timeout": None})
-        code = apply.apply(told)
+        applied = Namespace(**vars(args) | {"detach": False, "new": True, "timeout": None})
+        code = apply.apply(applied)
         runs = [one.run for one in run_record.all_runs() if not one.memory().deleted]
         if args.folder is not None:
             _keep(runs[-1], folder, args)
@@ -54,7 +52,7 @@ def rehearse(args: Namespace) -> int:
 
 
 def _keep(run: str, folder: Path, args: Namespace) -> None:
-    """Save what the job wrote and printed: the stand-ins take theirs away."""
+    """Copy the outputs and the logs of the job, because the emulators delete their own."""
     fetch.fetch(
         Namespace(run=run, output=None, save=None, to=str(folder / "outputs"), json=args.json)
     )
@@ -76,13 +74,13 @@ def _read(args: Namespace) -> tuple[source.SourceFile, Spec]:
 
 @contextlib.contextmanager
 def rehearsal_folder(args: Namespace) -> Iterator[Path]:
-    """Give the folder that was named, or one that goes away."""
+    """Yield the folder of `--folder`, or a temporary one."""
     if args.folder is not None:
         folder = Path(args.folder).absolute()
         folder.mkdir(parents=True, exist_ok=True)
         yield folder
         return
-    output.tell("what the job writes goes away at its end: --folder FOLDER keeps it")
+    output.tell("outputs and logs are deleted at the end; --folder FOLDER keeps them")
     folder = Path(tempfile.mkdtemp(prefix="runspec-rehearsal-"))
     try:
         yield folder
@@ -94,15 +92,15 @@ def rehearsal_folder(args: Namespace) -> Iterator[Path]:
 def _inside(
     stage: Emulation, provider: str, folder: Path, pool: str | None = None
 ) -> Iterator[None]:
-    """Lead this process to the stand-ins, away from the user's own runs and profile, and back again.
+    """Point this process at the emulators, and at a state folder and a profile of their own, until the exit.
 
-    The stand-ins were told the settings of *pool* as if they were all jobs'.
+    The emulators were started with the settings of *pool* for all jobs, so that pool has no settings of its own.
     """
     path = folder / "profile.yaml"
     settings = {**stage.options, **({"pools": {pool: {}}} if pool else {})}
     path.write_text(flow({"providers": {provider: settings}}))
     path.chmod(0o600)
-    output.tell(f"rehearsing on this machine, below {folder}")
+    output.tell(f"rehearsing on this machine, in {folder}")
     for note in stage.notes:
         output.tell(note)
     before = dict(os.environ)

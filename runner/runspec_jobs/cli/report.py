@@ -1,4 +1,4 @@
-"""`runspec report`: the tasks of a sweep in order, what changes of nodes have cost, or a job at several sizes."""
+"""`runspec report`: ranks the tasks of a sweep, compares sizes of a job, or prints costs of membership changes."""
 
 from __future__ import annotations
 
@@ -30,31 +30,31 @@ POINTS_BYTES = 16 << 20
 OF_A_RUN = ("follow", "stop_rest", "timeout")
 ENDED_BADLY = (str(State.FAILED), str(State.CANCELLED))
 OF_SIZES = ("baseline", "price_per_node_hour", "samples")
-# Of the nodes of a task, the one that says most comes first.
+# The node of a task whose state comes first here is shown for the task.
 SAYS = (State.FAILED, State.CANCELLED, State.RUNNING, State.WAITING, State.SUCCEEDED)
 
 
 def report(args: Namespace) -> int:
     asked = _asked(args)
     if args.points is not None:
-        _refuse(args, ("run", "spec", *OF_A_RUN), "--points FILE has figures, and no run")
+        _refuse(args, ("run", "spec", *OF_A_RUN), "--points FILE")
         title, notes, series = _points(Path(args.points))
         return _sizes(title, notes, series, asked, args)
     if args.run is None:
-        raise UsageError("which run?", "name one (see runspec list), or say --points FILE")
+        raise UsageError("no run given", "name a run (see runspec list), or use --points FILE")
     if (group := run_group.find(args.run)) is not None:
-        _refuse(args, OF_A_RUN, f"{args.run} is a job at several sizes, each a run of its own")
+        _refuse(args, OF_A_RUN, f"{args.run}, which has several sizes, each with a run of its own")
         return _sizes(group.name, (), [_measured(group, args)], asked, args)
-    _refuse(args, OF_SIZES, f"{args.run} has no sizes that could be compared")
+    _refuse(args, OF_SIZES, f"{args.run}, which has no sizes to compare")
     return _run(choose_run.kept(args.run), args)
 
 
 def _refuse(args: Namespace, names: Sequence[str], what: str) -> None:
-    """Raise UsageError for the first of *names* that was said: it would be about nothing."""
+    """Raise UsageError for the first of *names* that is on the command line: it has no effect with *what*."""
     for name in names:
         if getattr(args, name):
-            said = args.run if name == "run" else f"--{name.replace('_', '-')}"
-            raise UsageError(f"{said}: {what}", "take it away")
+            given = args.run if name == "run" else f"--{name.replace('_', '-')}"
+            raise UsageError(f"{given} cannot be used with {what}", f"remove {given}")
 
 
 def _asked(args: Namespace) -> Asked:
@@ -78,7 +78,7 @@ def _number(text: str | None, option: str) -> float | None:
 
 
 def _metric(spec: Spec, args: Namespace) -> Metric:
-    """Give the metric of the spec, or of another one that was named."""
+    """Return the metric of the spec, or of the spec in `--spec`."""
     found = spec.metric
     if args.spec is not None:
         text = source.read_file(Path(args.spec))
@@ -90,9 +90,9 @@ def _metric(spec: Spec, args: Namespace) -> Metric:
         found = other.metric
     if found is None:
         hint = (
-            "add metric: {name, goal, pattern}, and say --spec FILE for a run that is there already"
+            "add metric: {name, goal, pattern}; for this run, pass the changed spec as --spec FILE"
         )
-        raise UsageError("the spec does not say what is measured", hint)
+        raise UsageError("the spec has no metric", hint)
     return found
 
 
@@ -100,7 +100,7 @@ def _metric(spec: Spec, args: Namespace) -> Metric:
 
 
 def _run(of: Record, args: Namespace) -> int:
-    """Report on one run: its tasks by what was measured, and the changes of its nodes."""
+    """Report on one run: its tasks by the metric, and its membership changes."""
     spec = of.spec
     elastic = spec.cluster.nodes.elastic
     if elastic and spec.metric is None and args.spec is None and not args.stop_rest:
@@ -129,15 +129,15 @@ def _run(of: Record, args: Namespace) -> int:
 def _ranks(
     of: Record, status: Status, metric: Metric, found: Sequence[Placed]
 ) -> Mapping[str, Any]:
-    told = {"name": metric.name, "goal": metric.goal, "measured": tables.measured_by(metric)}
+    measured = {"name": metric.name, "goal": metric.goal, "measured": tables.measured_by(metric)}
     rows = [ranking.row(placed) for placed in found]
     stopped = sorted(of.memory().stopped)
-    what = {"run": of.run, "state": status.state, "metric": told, "stopped": stopped}
+    what = {"run": of.run, "state": status.state, "metric": measured, "stopped": stopped}
     return {**what, "tasks": rows}
 
 
 def _changes_alone(of: Record, args: Namespace) -> int:
-    """Report on an elastic job that measures nothing."""
+    """Report on the membership changes of an elastic job without a metric."""
     if args.follow and not _follow(of, apply.connect(of)[1], None, args):
         return DETACHED
     known = node_table.changes(of, of.memory())
@@ -153,7 +153,7 @@ def _changes_alone(of: Record, args: Namespace) -> int:
 
 def _show(known: Known | None) -> None:
     if known is None:
-        output.tell("nothing of it was made")
+        output.tell("the run was not submitted")
         return
     if known.unknown:
         output.out(plain(f"changes of nodes: {elastic_costs.NOT_KNOWN}: {known.unknown}"))
@@ -176,7 +176,7 @@ def _status(of: Record) -> Status:
 
 
 def _follow(of: Record, client: Client, metric: Metric | None, args: Namespace) -> bool:
-    """Wait for the end without a word of what is printed; False when it was not waited for."""
+    """Wait for the end of a run without printing its log; return False if Ctrl-C ended the wait."""
     limit_s = apply.wait_limit(args)
     try:
         with (
@@ -225,7 +225,7 @@ def _task(
 
 
 def _standing(status: Status) -> dict[int, NodeStatus]:
-    """Give the node of each task that says most about it."""
+    """Return for each task the node whose state comes first in SAYS."""
     found: dict[int, NodeStatus] = {}
     for node in status.nodes:
         before = found.get(node.task)
@@ -243,16 +243,18 @@ def _stop_rest(
     args: Namespace,
 ) -> None:
     kept = (p for p in found if p.place is not None and p.task.state not in ENDED_BADLY)
-    best = next(kept, None)  # of one that failed there is nothing to wait for
+    best = next(kept, None)  # a failed task has no better result to wait for
     if best is None:
-        raise UsageError("no task has a number yet", "wait, or see runspec cancel")
+        hint = f"wait, or cancel all tasks with runspec cancel {of.run}"
+        raise UsageError("no task has a value of the metric yet", hint)
     rest = early_stop.left(status, count) - {best.task.number}
     if rest:
         early_stop.stop(
             of, client, rest, f"task {best.task.number} is the best so far", output.tell
         )
     if not args.json:
-        output.tell(f"{len(rest)} tasks are told to end; task {best.task.number} is the best")
+        tasks_s = "1 task" if len(rest) == 1 else f"{len(rest)} tasks"
+        output.tell(f"stopping {tasks_s}; task {best.task.number} is the best so far")
 
 
 # Sizes
@@ -265,11 +267,14 @@ def _sizes(
     for one in found:
         if one.base is None and asked.base is not None:
             sizes = ", ".join(f"{p.size:g}" for p in one.series.points if p.throughput)
-            raise UsageError(f"--baseline: no figure for {asked.base:g}", f"there are: {sizes}")
+            raise UsageError(
+                f"--baseline: there is no measurement of size {asked.base:g}",
+                f"measured sizes: {sizes}",
+            )
     _write_page(args, lambda: _pages().scaling_page(title, found, notes))
     if args.json:
-        told = [scaling_law.to_json(one) for one in found]
-        output.out_json({"format": FORMAT, "title": title, "notes": list(notes), "series": told})
+        shown = [scaling_law.to_json(one) for one in found]
+        output.out_json({"format": FORMAT, "title": title, "notes": list(notes), "series": shown})
         return OK
     output.out(plain(title))
     for one in found:
@@ -288,7 +293,7 @@ def _print_sizes(found: Scaled) -> None:
 
 
 def _points(path: Path) -> tuple[str, list[str], list[Series]]:
-    """Read the figures that `--json` gives, or that somebody typed in."""
+    """Read the title, notes and measurements from a file in the format of `report --json`."""
     try:
         with path.open("rb") as file:
             found = json.loads(file.read(POINTS_BYTES))
@@ -300,14 +305,14 @@ def _points(path: Path) -> tuple[str, list[str], list[Series]]:
     except OSError as exc:
         raise UsageError(f"cannot read {path}: {(exc.strerror or str(exc)).lower()}") from exc
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as exc:
-        why = exc.args[0] if exc.args else "it is no JSON"
+        why = exc.args[0] if exc.args else "it is not JSON"
         why = f"'{why}' is missing" if isinstance(exc, KeyError) else why
-        what = f"{path} has no figures: {why}"
+        what = f"cannot read measurements from {path}: {why}"
         raise UsageError(what, "specs/scaling/ has an example") from exc
 
 
 def _measured(group: Spec, args: Namespace) -> Series:
-    """Measure every size of a group by the newest run of it."""
+    """Return the metric of the newest run of each size of a group."""
     metric = _metric(group, args)
     points = [_point(size, of, metric) for size, of in run_group.runs(group).items()]
     return Series(group.name, "nodes", tuple(points), _baseline(group, metric))
@@ -315,7 +320,7 @@ def _measured(group: Spec, args: Namespace) -> Series:
 
 def _point(size: int, of: Record | None, metric: Metric) -> Point:
     if of is None:
-        return Point(size, None, "it was not applied")
+        return Point(size, None, "not applied yet")
     _, client, _ = apply.connect(of)
     status = _status(of)
     (task,) = _each(of, client, of.spec, metric, status)
@@ -346,7 +351,7 @@ def _baseline(group: Spec, metric: Metric) -> Baseline:
 
 
 def _pages() -> Any:
-    from runspec_jobs.report import html  # few ask for a page
+    from runspec_jobs.report import html  # only for --html
 
     return html
 
@@ -356,7 +361,7 @@ def _write_page(args: Namespace, page: Any) -> None:
         return
     path = Path(args.html)
     if path.is_dir():
-        raise UsageError(f"--html: {path} is a folder", "name a file in it")
+        raise UsageError(f"--html: {path} is a folder", "name a file in the folder")
     with atomic_io.translate_os_errors(path), atomic_io.replaced(path) as file:
         file.write(page().encode())
     if not args.json:

@@ -34,11 +34,11 @@ name: {name}
 provider: {provider}               # the one field to change to run it elsewhere
 
 cluster:
-  nodes: 1                    # these are per node: cpus, memory, gpus, disk
+  nodes: 1                    # cpus, memory, gpus and disk are for each node
   cpus: 1
 
 outputs:
-  - {{name: results, path: /job/results, sync: 30s}}    # kept, also when the job fails
+  - {{name: results, path: /job/results, sync: 30s}}    # saved, also if the job fails
 
 env: {{GREETING: hello}}
 
@@ -62,23 +62,20 @@ def init(args: Namespace) -> int:
     if args.json:
         output.out_json({"file": str(path), "schema": str(schema), "profile": made and str(made)})
         return OK
-    output.tell(f"wrote {path}, and {schema} for editors")
+    output.tell(f"wrote {path}, and its JSON Schema for your editor, {schema}")
     if made is not None:
         trust_it = f"runspec trust {shlex.quote(str(made))}"
-        output.tell(
-            f"fill in {made}, and then: {trust_it}; runspec doctor {args.provider} looks at it"
-        )
+        output.tell(f"fill in {made}, then run: {trust_it}")
+        output.tell(f"to check it: runspec doctor {args.provider}")
     elif first is not None and there is not None and not _tells(there.path, args.provider):
-        output.tell(
-            f"{there.path} says nothing of {args.provider}; put in what it needs, which follows"
-        )
+        output.tell(f"{there.path} has no settings of {args.provider}; add and fill in these:")
         output.out(first.rstrip("\n"))
     output.tell(f"next: runspec {'apply' if first is None else 'plan'} {path}")
     return OK
 
 
 def _write_spec(path: Path, schema: Path, provider: str) -> None:
-    """Write a first spec, and the schema beside it. Raises Conflict where the spec is there already."""
+    """Write a first spec, and the schema beside it. Raises Conflict if the spec exists."""
     name = re.sub(r"[^a-z0-9-]+", "-", path.name.split(".")[0].lower()).strip("-")
     name = name if re.fullmatch(NAME, name) else "job"
     text = FIRST.format(name=name, provider=provider, schema=f".runspec/{schema.name}")
@@ -90,13 +87,13 @@ def _write_spec(path: Path, schema: Path, provider: str) -> None:
         with atomic_io.replaced(schema) as written:
             written.write(job_schema_text().encode())
     except FileExistsError as exc:
-        raise Conflict(f"{path} is there already", "name another: runspec init FILE") from exc
+        raise Conflict(f"{path} already exists", "name another file: runspec init FILE") from exc
     except OSError as exc:
         raise UsageError(f"cannot write {path}: {(exc.strerror or str(exc)).lower()}") from exc
 
 
 def _write_profile(path: Path, text: str) -> Path:
-    """Write a first profile, which the user trusts from now on; return where."""
+    """Write a first profile, mark it as trusted, and return its path."""
     data = text.encode()
     try:
         with path.open("xb") as new:
@@ -108,13 +105,13 @@ def _write_profile(path: Path, text: str) -> Path:
 
 
 def _introduced(name: str) -> str | None:
-    """Give the first profile of a provider that needs one: it is not to be applied before that is right."""
+    """Return the profile template of a provider that needs a profile, else None."""
     provider = registry.load(name) if name in registry.installed() else None
     return provider.first_profile() if isinstance(provider, SupportsProfileTemplate) else None
 
 
 def _tells(path: Path, name: str) -> bool:
-    """Say whether the profile at *path* has settings of *name*; a wrong one is for `plan` to tell of."""
+    """Return whether the profile at *path* has settings of *name*, or is invalid, which `plan` reports."""
     try:
         return name in inputs.profile_in(source.read_file(path)).providers
     except (RunspecError, InvalidSpec):
@@ -122,7 +119,7 @@ def _tells(path: Path, name: str) -> bool:
 
 
 def options_models() -> dict[str, type[Options]]:
-    """Give the options models of the providers that come with runspec itself."""
+    """Return the options models of the providers that are part of runspec itself."""
     own = {"runspec-jobs"}
     points = registry.installed().items()
     return {
@@ -166,18 +163,18 @@ def providers(args: Namespace) -> int:
         )
     for name in registry.EXPECTED:
         if name not in registry.installed():
-            output.out(f"{name:18} not there yet")
+            output.out(f"{name:18} does not exist yet")
     return OK
 
 
 def doctor(args: Namespace) -> int:
-    """Tell each finding as it is made: some take their time."""
+    """Print each finding as soon as it is made, because some checks take long."""
     if args.probe:
         from runspec_jobs.cli import probe
 
         return probe.probe(args)
     if args.only or args.yes:
-        raise UsageError("--only and --yes go with --probe")
+        raise UsageError("--only and --yes can only be used with --probe")
     names = [args.provider] if args.provider else list(registry.installed())
     found = []
     for about, finding in _findings(names, node=args.node):
@@ -206,12 +203,12 @@ def _findings(names: Iterable[str], *, node: bool) -> Iterator[tuple[str, Findin
 def _profile() -> list[Finding]:
     place = paths.find_profile(Path.cwd())
     if place is None:
-        return [Finding("there is none (runspec init --provider NAME writes one)", True)]
+        return [Finding("none found (runspec init --provider NAME writes one)", True)]
     try:
         inputs.profile_in_use(Path.cwd())
     except InvalidSpec as exc:
         diagnostics.print_all(exc.texts, None)
-        return [Finding(f"{place.path} is wrong", False, "see above")]
+        return [Finding(f"{place.path} is invalid", False, "see the errors above")]
     except RunspecError as exc:
         return [Finding(exc.message, False, exc.hint)]
     return [Finding(f"{place.path} can be read", True)]
@@ -220,14 +217,16 @@ def _profile() -> list[Finding]:
 def _examine(name: str, *, node: bool) -> Iterable[Finding]:
     provider = registry.load(name)
     if not isinstance(provider, SupportsDoctor):
-        return [Finding("it cannot look for trouble by itself", True)]
+        return [Finding("this provider has no checks", True)]
     own = inputs.profile_in_use(Path.cwd())
     text, at = own.text, ("providers", name)
     options, problems = validate.model(provider.options_model, own.settings(name), at)
     if options is not None:
         inputs.demand_trust(own, provider)
         return _looked(provider, options, node=node)
-    assert text is not None and text.document is not None, "BUG: nobody's settings are wrong"
+    assert text is not None and text.document is not None, (
+        "BUG: settings that no file has are wrong"
+    )
     found = placed(text.name, text.document, problems)
     return [
         Finding(f"{c.file}:{c.line}:{c.column}: {c.path}: {c.what}", False, c.hint) for c in found
@@ -235,7 +234,7 @@ def _examine(name: str, *, node: bool) -> Iterable[Finding]:
 
 
 def _looked(provider: SupportsDoctor, options: Options, *, node: bool) -> Iterator[Finding]:
-    """Give what a provider finds; from a node only where nothing stops a job before that."""
+    """Yield the findings of a provider; with *node*, those from a node too, if nothing stops a job before."""
     well = True
     for finding in provider.examine(options):
         well = well and finding.ok
@@ -243,9 +242,9 @@ def _looked(provider: SupportsDoctor, options: Options, *, node: bool) -> Iterat
     if not node:
         return
     if not isinstance(provider, SupportsNodeDoctor):
-        yield Finding("it has no nodes to look from", True)
+        yield Finding("this provider has no checks from a node", True)
     elif not well:
-        yield Finding("no node was asked for: mend the rest first", False)
+        yield Finding("the check from a node was skipped: fix the problems above first", False)
     else:
         yield from provider.examine_node(options)
 

@@ -1,4 +1,4 @@
-"""`runspec shell` and `tunnel`: into the place where a node of a run works."""
+"""`runspec shell` and `tunnel`: open a shell on a node of a run, or forward a port to it."""
 
 from __future__ import annotations
 
@@ -26,34 +26,34 @@ from runspec_jobs.provider import (
     SupportsPortForward,
 )
 
-LOOK_S = 1.0  # between two looks at the run, and as long as a look takes, tenfold
+LOOK_S = 1.0  # the least pause between two queries for the state of the run
 
 
 @dataclass(frozen=True)
 class Place:
-    """A node of a run that runs."""
+    """A node of a run that is running."""
 
     client: Client
     run: str
     task: int
     rank: int
-    said: str  # which one it is, where there are more
+    label: str  # the text that names the task and the node, if the run has several
 
 
 def shell(args: Namespace) -> int:
     at = _place(args, "shell")
-    assert isinstance(at.client, SupportsExec), "BUG: its provider says that it is"
+    assert isinstance(at.client, SupportsExec), "BUG: its provider says that it supports exec"
     terminal = sys.stdin.isatty() and sys.stdout.isatty()
     found = at.client.shell(at.run, at.task, at.rank, args.words, terminal=terminal)
     for line in found.notes:
         output.tell(line)
     if not args.words:
-        output.tell(f"a shell at {at.run}{at.said}; it leaves with exit, and the job goes on")
+        output.tell(f"a shell at {at.run}{at.label}; `exit` leaves it, and the job goes on")
     _become(found)
 
 
 def _become(what: ExecSpec) -> NoReturn:
-    """Give this process, with its terminal, to *what*: signals, window and exit code are then its own."""
+    """Replace this process by the program of *what*, which so gets its terminal and signals and sets its exit code."""
     for number in (signal.SIGPIPE, signal.SIGXFSZ):  # Python ignores them, and that is inherited
         signal.signal(number, signal.SIG_DFL)
     env = dict(os.environ if what.env is None else what.env)
@@ -69,11 +69,13 @@ def tunnel(args: Namespace) -> int:
     local, port = port_forward.ports(args.port)
     at = _place(args, "tunnel")
     client = at.client
-    assert isinstance(client, SupportsPortForward), "BUG: its provider says that it is"
+    assert isinstance(client, SupportsPortForward), (
+        "BUG: its provider says that it supports tunnels"
+    )
     opened = port_forward.Tunnel(
         port, local, lambda: client.tunnel(at.run, at.task, at.rank, port), output.tell
     )
-    asked = _listening()  # before anybody is told that the port is there
+    asked = _listening()  # before the URL is printed
     _print_url(at, port, opened.port, local, args)
     try:
         ended = _until_it_ends(at, asked)
@@ -95,13 +97,13 @@ def _print_url(at: Place, port: int, local: int, wanted: int | None, args: Names
         output.out_json({**where, "local": local, "url": url})
         return
     if wanted is None and local != port:
-        output.tell(f"port {port} of this machine cannot be had: {local} is taken instead")
-    output.tell(f"port {port} of {at.run}{at.said} is here until Ctrl-C, or until the run ends:")
+        output.tell(f"port {port} of this machine is not free: using {local} instead")
+    output.tell(f"forwarding port {port} of {at.run}{at.label} until Ctrl-C or the end of the run:")
     output.out(url)
 
 
 class _Asked(Exception):
-    """A signal told us to end."""
+    """The process received a signal to end."""
 
     def __init__(self, number: int) -> None:
         super().__init__(number)
@@ -109,7 +111,7 @@ class _Asked(Exception):
 
 
 def _listening() -> list[int]:
-    """Give a list of the signals that have told us to end, from now on."""
+    """Return a list to which SIGTERM and SIGHUP are added when they arrive, from now on."""
     numbers: list[int] = []
     for number in (signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, lambda given, _: numbers.append(given))
@@ -117,7 +119,7 @@ def _listening() -> list[int]:
 
 
 def _until_it_ends(at: Place, asked: list[int]) -> Status:
-    """Wait until the run has ended. What cannot be known now is asked again."""
+    """Wait until the run has ended, and return its status; failed queries are repeated."""
     pause_s = max(LOOK_S, getattr(at.client, "poll_s", LOOK_S))
     with output.interruptible() as sleep:
         while True:
@@ -138,31 +140,32 @@ def _looked(at: Place) -> Status | None:
 
 
 def _place(args: Namespace, what: str) -> Place:
-    """Find the node that is meant. Raises UsageError for one that is not there, and Unavailable for one at rest."""
+    """Return the node that is meant. Raises UsageError if it does not exist, and Unavailable if it is not running."""
     of = choose_run.kept(args.run)
     count, tasks = apply.shape(of)
-    looking.there("--node", args.node, count, "nodes")
-    looking.there("--task", args.task, tasks, "tasks")
+    looking.check_number("node", args.node, count)
+    looking.check_number("task", args.task, tasks)
     if what not in _enters(registry.load(of.plan.provider)):
         raise _cannot(what, of.plan.provider)
     memory = of.memory()
     if memory.status is not None:
         raise _over(of.run, memory.status)
     if not engine.is_made(of.plan, memory):
-        raise Unavailable(f"{of.run} is not made yet", "the same apply goes on with it")
+        what = f"{of.run} is not submitted yet"
+        raise Unavailable(what, "run the same apply again to continue it")
     _, client, _ = apply.connect(of)
     status = client.state(of.run)
     if status.state.terminal:
         raise _over(of.run, status)
     node = _node(of.run, status, args)
-    said = ", ".join(
+    label = ", ".join(
         [*([f"task {node[0]}"] if tasks > 1 else []), *([f"node {node[1]}"] if count > 1 else [])]
     )
-    return Place(client, of.run, *node, f" ({said})" if said else "")
+    return Place(client, of.run, *node, f" ({label})" if label else "")
 
 
 def _node(run: str, status: Status, args: Namespace) -> tuple[int, int]:
-    """Give task and rank of the node that is meant: the first that runs, of those that fit."""
+    """Return task and rank of the first running node that `--task` and `--node` select."""
     fits: Callable[[NodeStatus], bool] = lambda n: (  # noqa: E731 - it is one expression
         args.task in (None, n.task) and args.node in (None, n.rank)
     )
@@ -172,20 +175,20 @@ def _node(run: str, status: Status, args: Namespace) -> tuple[int, int]:
             return node.task, node.rank
     if status.state is State.WAITING or (status.nodes and not known):
         why = f": {status.reason}" if status.reason else ""
-        raise Unavailable(f"{run} waits{why}", f"follow: runspec logs -f {run}")
+        raise Unavailable(f"{run} is waiting{why}", f"to follow it: runspec logs -f {run}")
     if known:
         one = known[0]
-        how = "waits" if one.state is State.WAITING else f"has ended ({one.state})"
+        how = "is waiting" if one.state is State.WAITING else f"has ended ({one.state})"
         raise Unavailable(f"task {one.task}, node {one.rank} of {run} {how}", _way(run))
-    return args.task or 0, args.node or 0  # its service tells of the run alone
+    return args.task or 0, args.node or 0  # the service reports the run only, not its nodes
 
 
 def _over(run: str, status: Status) -> Unavailable:
-    return Unavailable(f"{run} has ended ({status.state}): nothing runs there any more", _way(run))
+    return Unavailable(f"{run} has ended ({status.state}): no node of it is running", _way(run))
 
 
 def _way(run: str) -> str:
-    return f"runspec status {run} says more, and runspec logs {run} what it printed"
+    return f"see runspec status {run} and runspec logs {run}"
 
 
 def _enters(provider: object) -> tuple[str, ...]:
@@ -193,10 +196,10 @@ def _enters(provider: object) -> tuple[str, ...]:
 
 
 def _cannot(what: str, provider: str) -> Unavailable:
-    """Say that a provider has no such thing, and name those that have."""
+    """Return the error that *provider* does not support the command, with those that do."""
     able = [name for name in registry.installed() if what in _enters(_loaded(name))]
-    there = "opens no shell where a job runs" if what == "shell" else "has no way to a job's ports"
-    return Unavailable(f"'{provider}' {there}", f"those that can: {', '.join(able)}")
+    which = f"providers that support it: {', '.join(able)}"
+    return Unavailable(f"'{provider}' does not support runspec {what}", which)
 
 
 def _loaded(name: str) -> object:

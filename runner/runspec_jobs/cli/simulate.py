@@ -1,4 +1,4 @@
-"""`runspec simulate`."""
+"""`runspec simulate`: estimates the time and cost of a job."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from runspec_jobs.spec.model import Spec
 from runspec_jobs.spec.types import SECONDS, seconds
 
 M = TypeVar("M", bound=BaseModel)
-RUNS = 200  # where something is drawn
+RUNS = 200  # if something is drawn at random
 MOST = 1000  # nodes; a run of 256 for two hours takes half a second
 
 
@@ -40,7 +40,7 @@ def simulate(args: Namespace) -> int:
         take = _take(args, spec, prices, texts[1])
     if wrong := [text for text in texts if text.failed]:
         raise source.InvalidSpec(*wrong)
-    assert spec and prices and measured, "BUG: what could not be read had no diagnostic"
+    assert spec and prices and measured, "BUG: a file that could not be read has no diagnostic"
     samples = args.samples * args.epochs
     asked = Job(samples, measured.curve, _costs(args, spec), take, spec.retry.spot_attempts)
     compared = list(compare.cases(spec, asked, prices, args.fixed))
@@ -66,12 +66,12 @@ def _measured(args: Namespace, text: source.SourceFile, spec: Spec | None) -> sc
 def _most(args: Namespace, spec: Spec | None) -> int:
     most: int = max(spec.cluster.nodes.max if spec is not None else 1, args.fixed or 1)
     if most > MOST:
-        raise UsageError(f"{most:,} nodes are more than are simulated", f"{MOST:,} are the most")
+        raise UsageError(f"cannot simulate {most:,} nodes", f"the largest number is {MOST:,}")
     return most
 
 
 def _trace_text(path: Path) -> source.SourceFile:
-    """Give the file of prices; a table is read as what it would be in YAML."""
+    """Return the file of prices; a CSV table is converted to the document that it would be in YAML."""
     text = source.read_file(path)
     if path.suffix == ".csv":
         text.diagnostics = []
@@ -108,7 +108,7 @@ def _read(text: source.SourceFile, kind: type[M]) -> M | None:
 def _take(
     args: Namespace, spec: Spec, prices: trace.Trace, text: source.SourceFile
 ) -> Mapping[str, int]:
-    """Give how many nodes of each pool the job may take: as the command line says, or as its capacity does."""
+    """Return the number of nodes of each pool that the job may use: from `--take`, or else from its capacity."""
     if args.take is None:
         take, problems = compare.wanted(spec, prices)
         text.complain(problems)
@@ -118,11 +118,12 @@ def _take(
         name, _, count = word.partition("=")
         if not count.isdecimal() or not int(count):
             hint = "write --take on-demand=2,spot=4"
-            raise UsageError(f"'{word}' is no number of nodes of a pool", hint)
+            raise UsageError(f"--take: '{word}' is not POOL=N with N of at least 1", hint)
         if name in take:
-            raise UsageError(f"--take: the pool '{name}' is used twice", "say it once")
+            raise UsageError(f"--take: the pool '{name}' is used twice", "name each pool once")
         if name not in prices.pools:
-            raise UsageError(f"there is no pool '{name}'", did_you_mean(name, prices.pools))
+            hint = did_you_mean(name, prices.pools) or f"pools: {', '.join(prices.pools)}"
+            raise UsageError(f"--take: {args.prices} has no pool '{name}'", hint)
         take[name] = int(count)
     return take
 
@@ -131,7 +132,7 @@ def _costs(args: Namespace, spec: Spec) -> Costs:
     saved = [output.sync for output in spec.outputs if output.sync is not None]
     every = _seconds(args, "checkpoint") if args.checkpoint else min(saved, default=None)
     if every == 0:
-        raise UsageError("there is no time between two saves", "write --checkpoint 5m")
+        raise UsageError("the time between two saves must be more than 0", "write --checkpoint 5m")
     return Costs(_seconds(args, "join"), _seconds(args, "loss"), every)
 
 
@@ -139,7 +140,7 @@ def _seconds(args: Namespace, name: str) -> float:
     value = getattr(args, name)
     try:
         return float(seconds(value))
-    except ValueError as exc:  # the form is that of the spec's durations
+    except ValueError as exc:  # the notation is that of durations in specs
         what = f"--{name}: '{value}' is not a length of time"
         raise UsageError(what, "write it as 90s, 10m, 2h or 1h30m") from exc
 
@@ -150,15 +151,15 @@ def _drawn(prices: trace.Trace, compared: Iterable[compare.Case]) -> bool:
 
 
 def _dices(seed: int, runs: int) -> Iterator[Dice]:
-    """Give the dice of each run: the same ones for each case, so that cases differ by what they are."""
+    """Yield the random numbers of each run: equal ones for each case, so that cases differ in nothing else."""
     for number in range(runs):
-        yield random.Random(f"{seed}/{number}").random  # noqa: S311 - no secret is made of it
+        yield random.Random(f"{seed}/{number}").random  # noqa: S311 - not used for secrets
 
 
 def view(
     asked: Job, results: Sequence[Result], measured_to: float | None, about: str | None
 ) -> Iterator[str]:
-    """Give *results* for a person; each is compared with the last."""
+    """Yield *results* as lines of text; each is compared with the last."""
     curve, costs = asked.curve, asked.costs
     counts = sorted(
         {1, *(result.case.least for result in results), *(r.case.most for r in results)}
@@ -166,10 +167,11 @@ def view(
     speeds = ", ".join(f"{curve.samples_per_s(n):,.0f}/s on {n}" for n in counts)
     yield f"work     {asked.samples:,.0f} samples; {speeds} node{'s' * (counts != [1])}"
     if measured_to is not None and measured_to < counts[-1]:
-        yield f"         above {measured_to:g} nodes nothing was measured: Amdahl's law, from the points there are"
+        yield f"         above {measured_to:g} nodes: not measured, but extrapolated by Amdahl's law"
     saved = "never" if costs.checkpoint_s is None else f"every {_long(costs.checkpoint_s)}"
-    gaps = f"{_long(costs.join_s)} after a node came, {_long(costs.loss_s)} after one went"
-    yield f"changes  {gaps}; saved {saved}"
+    join, loss = _long(costs.join_s), _long(costs.loss_s)
+    yield f"changes  {join} without work after a node joined, {loss} after one left or was lost"
+    yield f"saves    {saved}"
     if about:
         yield f"prices   {plain(about)}"
     wide = max(len(_name(result.case)) for result in results)
@@ -188,7 +190,9 @@ def _row(result: Result, base: Result, wide: int) -> Iterator[str]:
     time = cost = "-"
     if result.time_s is not None:
         time = f"{_long(result.time_s.mean)}{_against(result.time_s, base.time_s, result is base)}"
-        paid = base.cost if base.time_s is not None else None  # for what did not finish, anything
+        paid = (
+            base.cost if base.time_s is not None else None
+        )  # the cost of unfinished runs says nothing
         cost = f"{result.cost.mean:,.2f}{_against(result.cost, paid, result is base)}"
     mean = result.node_h / (result.mean_s / 3600) if result.mean_s else 0.0
     yield (
@@ -207,7 +211,7 @@ def _against(value: Spread, base: Spread | None, itself: bool) -> str:
 
 
 def _long(seconds_: float) -> str:
-    """Give a length of time to a person.
+    """Return a duration as text.
 
     >>> [_long(s) for s in (0, 9.4, 300, 5070, 200_000)]
     ['0s', '9s', '5m', '1h24m', '2d7h']

@@ -1,4 +1,4 @@
-"""The smoke test of a job as a job of its own, and what is said when its nodes cannot talk."""
+"""Makes the smoke test of a job a job of its own, and reports its failure."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from runspec_jobs.provider import Status
 
 
 def job_of(found: inputs.PlanInputs) -> inputs.PlanInputs:
-    """Give the smoke test of *found*, which has the same facts: it runs on the same, in the same.
+    """Return the smoke test of *found* as a job with the same facts, machines and container.
 
-    Raises UsageError when the spec has none, and Wrong when the provider cannot do it.
+    Raises UsageError if the spec has no smoke test, and InvalidSpec if the provider cannot run it.
     """
     if found.spec.smoke is None:
         raise UsageError(
@@ -36,11 +36,11 @@ def job_of(found: inputs.PlanInputs) -> inputs.PlanInputs:
 def report_failure(
     run: str, status: Status, lines: Sequence[str], *, as_json: bool
 ) -> dict[str, Any]:
-    """Say why the job does not begin; give what is in the JSON of it besides."""
+    """Print the reason why the job does not start; return further keys of the JSON."""
     found, rule = smoke.unreached(lines) if status.exit_code == smoke.UNREACHED else ([], None)
     if not as_json:
-        what = "its nodes cannot reach each other" if found else "it has not succeeded"
-        output.tell(f"{run} is the smoke test, and {what}: the job is not started")
+        what = "found that nodes cannot reach each other" if found else "has not succeeded"
+        output.tell(f"the smoke test {run} {what}: the job is not started")
     return {
         "unreached": [
             {

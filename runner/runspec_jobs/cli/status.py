@@ -22,6 +22,7 @@ from runspec_jobs.state.run_record import Record
 
 SAVE_PAUSE_S = 0.2
 UNREADABLE, NOT_STARTED = "unreadable", "not-started"  # in place of a state
+UNKNOWN = "its state is not known now: {}"
 
 
 def list_runs(args: Namespace) -> int:
@@ -36,11 +37,11 @@ def list_runs(args: Namespace) -> int:
 
 
 def _list_remote(args: Namespace) -> int:
-    from runspec_jobs.cli import adopt  # only here: it would cost each start of the other verbs
+    from runspec_jobs.cli import adopt  # only here, because importing it takes time
 
     rows, code = adopt.remote()
     if not rows and not args.json:
-        output.tell("no runs of other machines in the stores that the profile names")
+        output.tell("no runs of other machines in the stores of the profile")
     _print_rows(rows, args)
     return code
 
@@ -57,7 +58,7 @@ def _print_rows(rows: list[dict[str, Any]], args: Namespace) -> None:
 
 
 def _none(*, destroyed: int) -> str:
-    """Return what is said in place of a list without rows."""
+    """Return the message that replaces an empty list."""
     if destroyed == 0:
         return "no runs yet: runspec apply job.yaml starts one"
     return (
@@ -68,14 +69,14 @@ def _none(*, destroyed: int) -> str:
 
 
 def _listed(of: Record) -> dict[str, Any]:
-    """Give the row of a run; one that is damaged is told as such, and does not hide the others."""
+    """Return the row of a run; if its record is damaged, the row has the reason."""
     try:
         memory = of.memory()
         try:
             with registry.extras():
                 return _row(of, memory, standing(of, memory))
         except Lacking as exc:
-            return _row(of, memory, Status(State.WAITING, f"not known now: {exc.message}"))
+            return _row(of, memory, Status(State.WAITING, UNKNOWN.format(exc.message)))
     except Damaged as exc:
         known = {"run": of.run, "name": of.name, "provider": "-", "state": UNREADABLE}
         return {**known, "reason": exc.message, "began": 0.0}
@@ -100,21 +101,21 @@ def _shown_state(of: Record, memory: RunState, status: Status) -> str:
 
 
 def standing(of: Record, memory: RunState) -> Status:
-    """Give how a run stands: as kept once it has ended, else as its service says."""
+    """Return the status of a run: from its journal if it has ended, else from its service."""
     if memory.status is not None or memory.deleted:
         return memory.status or Status(State.GONE)
     if not engine.is_made(of.plan, memory):
         if memory.refused:
             return Status(State.WAITING, f"its apply was refused: {memory.refused}")
-        hint = "the same apply goes on with it"
-        return Status(State.WAITING, f"its apply was cut off or is still at work; {hint}")
+        hint = "if interrupted, run the same apply again to continue it"
+        return Status(State.WAITING, f"its apply was interrupted or is still running; {hint}")
     try:
         _, client, _ = apply.connect(of)
         return client.state(of.run)
     except Damaged:
         raise
     except RunspecError as exc:
-        return Status(State.WAITING, f"not known now: {exc.message}")
+        return Status(State.WAITING, UNKNOWN.format(exc.message))
 
 
 def status(args: Namespace) -> int:
@@ -123,8 +124,8 @@ def status(args: Namespace) -> int:
     stands = standing(of, memory)
     found = with_nodes(of, memory, stands)
     changed = node_table.changes(of, memory)
-    told = {**found._asdict(), "nodes": node_table.rows(found.nodes), "want": memory.want}
-    row = {**told, **_row(of, memory, found), **node_table.changes_json(changed)}
+    shown = {**found._asdict(), "nodes": node_table.rows(found.nodes), "want": memory.want}
+    row = {**shown, **_row(of, memory, found), **node_table.changes_json(changed)}
     if args.json:
         output.out_json(row)
         return OK
@@ -139,7 +140,7 @@ def status(args: Namespace) -> int:
 
 
 def with_nodes(of: Record, memory: RunState, found: Status) -> Status:
-    """Add what the service still knows of each node to a status that was kept."""
+    """Return the status with its nodes from the service, if it has none and the service knows them."""
     if found.nodes or memory.deleted or not engine.is_made(of.plan, memory):
         return found
     try:
@@ -154,8 +155,8 @@ def logs(args: Namespace) -> int:
     limit_s = apply.wait_limit(args)
     of = choose_run.kept(args.run)
     count, tasks = apply.shape(of)
-    there("--node", args.node, count, "nodes")
-    there("--task", args.task, tasks, "tasks")
+    check_number("node", args.node, count)
+    check_number("task", args.task, tasks)
     _, client, _ = apply.connect(of)
     wanted = log.chosen(args.node, args.task)
     if args.save:
@@ -168,17 +169,17 @@ def logs(args: Namespace) -> int:
     return OK
 
 
-def there(option: str, number: int | None, count: int, what: str) -> None:
+def check_number(what: str, number: int | None, count: int) -> None:
+    """Raise UsageError if *number*, from the option `--node` or `--task`, is not below *count*."""
     if number is not None and not 0 <= number < count:
-        raise UsageError(
-            f"{option}: there is no {number}", f"it has {count} {what}, counted from 0"
-        )
+        many = f"{count} {what}s, numbered from 0" if count > 1 else f"only {what} 0"
+        raise UsageError(f"--{what}: there is no {what} {number}", f"the run has {many}")
 
 
 def _save(
     of: Record, client: Client, args: Namespace, limit_s: float | None, wanted: log.Wanted
 ) -> int:
-    """Save a copy of every stream, while the run goes on if that was asked for."""
+    """Save a copy of every stream; with `--follow`, until the run has ended."""
     count, tasks = apply.shape(of)
     source = log.tail(client)
     pause_s = max(SAVE_PAUSE_S, source.poll_s)
@@ -187,10 +188,8 @@ def _save(
 
     def pause(least_s: float) -> None:
         if limit_s is not None and time.monotonic() - began > limit_s:
-            what = (
-                f"the logs of {of.run} are not whole after {limit_s:g} s; the same command goes on"
-            )
-            raise TimedOut(what, apply.ways(of.run))
+            what = f"the logs of {of.run} are not complete after {limit_s:g} s"
+            raise TimedOut(f"{what}; run the same command again to continue", apply.ways(of.run))
         sleep(max(pause_s, least_s))
 
     def over() -> bool:

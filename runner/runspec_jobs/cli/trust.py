@@ -1,4 +1,4 @@
-"""`runspec trust`: which profiles of checkouts count in full."""
+"""`runspec trust`: adds profiles in checkouts to the trusted ones, removes and lists them."""
 
 from __future__ import annotations
 
@@ -19,29 +19,29 @@ def trust_(args: Namespace) -> int:
     if args.remove:
         if not trust.remove(path):
             raise UsageError(f"{path} was not trusted", "see runspec trust --list")
-        return _said(args, path, f"{path} is trusted no more")
+        return _print_result(args, path, f"{path} is no longer trusted")
     text = source.read_file(path)
     found = inputs.profile_in(text)
     trust.add(path, text.data)
     lets = "; ".join(f"{name}: {', '.join(names)}" for name, names in _sets(found).items())
-    said = f"it may set {lets}" if lets else "it sets nothing that asks for trust"
-    return _said(args, path, f"{trust.place(path)} is trusted until it changes; {said}")
+    effect = f"it may set {lets}" if lets else "it has no settings that require trust"
+    return _print_result(args, path, f"{trust.place(path)} is trusted until it changes; {effect}")
 
 
 def _meant(args: Namespace) -> Path:
-    """Return the file that is named, or the profile of this folder."""
+    """Return the file on the command line, or the profile that applies in this folder."""
     if args.file is not None:
         return Path(args.file)
     place = paths.find_profile(Path.cwd())
     if place is None:
-        raise UsageError("there is no profile here", "name one: runspec trust FILE")
+        raise UsageError("there is no profile in this folder", "name one: runspec trust FILE")
     if place.own:
-        raise UsageError(f"{place.path} is your own: it is always trusted")
+        raise UsageError(f"{place.path} is your own profile, which is always trusted")
     return place.path
 
 
 def _sets(found: profile.Profile) -> dict[str, list[str]]:
-    """Return the settings, by provider, that count by trust alone; those of providers that are here."""
+    """Return the settings that require trust, by provider; settings of missing providers are left out."""
     sets = {}
     for name, settings in found.providers.items():
         try:
@@ -60,20 +60,20 @@ def _list(args: Namespace) -> int:
         return OK
     for row in rows:
         output.out(
-            f"{plain(str(row['file']))}{'' if row['trusted'] else '  (has changed: not trusted)'}"
+            f"{plain(str(row['file']))}{'' if row['trusted'] else '  (changed: not trusted)'}"
         )
     return OK
 
 
 def _same(name: str) -> bool:
-    """Say whether the file *name* still is what was trusted."""
+    """Return whether the file *name* has the content that was trusted."""
     try:
         return trust.is_trusted(Path(name), source.read_file(Path(name)).data)
     except UsageError:
         return False
 
 
-def _said(args: Namespace, path: Path, text: str) -> int:
+def _print_result(args: Namespace, path: Path, text: str) -> int:
     if args.json:
         output.out_json({"file": trust.place(path), "trusted": not args.remove})
     else:

@@ -1,4 +1,4 @@
-"""`runspec validate`: what pre-commit calls."""
+"""`runspec validate`, which pre-commit calls."""
 
 from __future__ import annotations
 
@@ -25,16 +25,17 @@ def validate(args: Namespace) -> int:
     if form is not Format.TEXT:
         return UsageError.exit_code if failed else OK
     if failed:
-        output.tell(f"{failed} of {count} specs are wrong" if count > 1 else "the spec is wrong")
+        invalid = f"{failed} of {count} specs are invalid"
+        output.tell(invalid if count > 1 else "the spec is invalid")
         return UsageError.exit_code
     if not args.quiet:
-        right = f"{count} specs are right" if count > 1 else "the spec is right"
-        output.tell(f"{right}; the profile was not looked at (runspec plan does)")
+        valid = f"{count} specs are valid" if count > 1 else "the spec is valid"
+        output.tell(f"{valid} (profile not checked; runspec plan checks it)")
     return OK
 
 
 def _checked(name: str) -> source.SourceFile:
-    """Read and check one file; what stops that is a diagnostic about it, so that the rest go on."""
+    """Return one file with its diagnostics; an error is a diagnostic too, so that other files are still checked."""
     try:
         if name == "-":
             text = source.read("<stdin>", sys.stdin.buffer.read(reader.TEXT_BYTES + 1))

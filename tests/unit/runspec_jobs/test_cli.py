@@ -62,7 +62,7 @@ def test_applying_what_has_succeeded_starts_nothing(spec: Path, capsys: Capture)
 
     told = capsys.readouterr()
     assert (code, told.out) == (0, "")
-    assert "has succeeded already: starting nothing" in told.err
+    assert "has already succeeded; starting no other" in told.err
     assert len(run_record.all_runs()) == 1
 
 
@@ -194,7 +194,7 @@ def test_one_bad_file_does_not_hide_another(spec: Path, tmp_path: Path, capsys: 
     told = capsys.readouterr().err
     assert code == 2
     assert "missing.yaml" in told and "b.yaml:1:" in told and "c.yaml:4:9" in told
-    assert "3 of 4 specs are wrong" in told
+    assert "3 of 4 specs are invalid" in told
 
 
 def test_validate_is_content_with_a_provider_that_is_to_come(
@@ -215,8 +215,8 @@ def test_validate_is_content_with_a_provider_that_is_to_come(
         (["apply"], "see runspec apply --help"),
         (["apply", "job.yaml", "--timeout", "5"], "write 90s"),
         (["status", "nothing"], "nothing was applied yet"),
-        (["destroy"], "name one"),
-        (["plan", "x", "--output-format", "yaml"], "one of text, json, github"),
+        (["destroy"], "name a run"),
+        (["plan", "x", "--output-format", "yaml"], "choose one of text, json, github"),
     ],
 )
 def test_a_wrong_command_line_ends_with_2_and_advice(
@@ -291,7 +291,7 @@ def test_init_shows_what_belongs_into_a_profile_that_is_there(
     assert run(["init", "--provider", provider, "fresh.yaml"]) == 0
 
     told = capsys.readouterr()
-    assert f"runspec-profile.yaml says nothing of {provider}" in told.err
+    assert f"runspec-profile.yaml has no settings of {provider}" in told.err
     assert f"\n  {provider}:\n" in told.out
     assert Path("runspec-profile.yaml").read_text() == mine
 

@@ -23,7 +23,7 @@ def named(path: str, task: int = 0, rank: int = 0) -> OutputFile:
 
 @pytest.mark.parametrize("path", ["../x", "a/../../x", "/etc/passwd", "", ".."])
 def test_no_file_is_put_outside_of_the_folder(path: str) -> None:
-    with pytest.raises(RemoteError, match="would leave"):
+    with pytest.raises(RemoteError, match="leads out of"):
         place(Path("out"), named(path), [])
 
 
@@ -84,7 +84,7 @@ def test_what_was_there_before_is_left_alone(tmp_path: Path) -> None:
 
 
 def test_a_run_that_never_rests_is_told(tmp_path: Path) -> None:
-    with pytest.raises(Conflict, match="saves faster than its files can be fetched"):
+    with pytest.raises(Conflict, match="replaces its saves faster than they can be copied"):
         fetched(Saving(*[{"a": f"{n}", "b": f"{n}"} for n in range(100)]), tmp_path)
 
 
@@ -94,9 +94,9 @@ def test_the_save_that_is_asked_for_is_brought(tmp_path: Path) -> None:
 
     assert fetched(client, tmp_path / "last") == {"a": "3"}
     assert fetched(client, tmp_path / "second", 2) == {"a": "2"}
-    with pytest.raises(UsageError, match="keeps no save 1") as error:
+    with pytest.raises(UsageError, match="has no save number 1") as error:
         fetched(client, tmp_path / "first", 1)
-    assert error.value.hint == "there are: 2, 3"
+    assert error.value.hint == "saves that exist: 2, 3"
 
 
 def test_what_is_not_what_was_saved_is_not_brought(tmp_path: Path) -> None:
@@ -104,6 +104,6 @@ def test_what_is_not_what_was_saved_is_not_brought(tmp_path: Path) -> None:
     (file,) = client.outputs("run")
     client.outputs = lambda run: [file._replace(open=lambda: io.BytesIO(b"other"))]  # type: ignore[method-assign]
 
-    with pytest.raises(RemoteError, match="model/a is not what was saved"):
+    with pytest.raises(RemoteError, match="model/a does not have the SHA-256 of its save"):
         fetched(client, tmp_path)
     assert not list(tmp_path.rglob("a"))

@@ -71,7 +71,7 @@ def test_without_a_folder_the_spec_is_printed_and_the_profile_as_a_comment(
 
     told = capsys.readouterr()
     printed = told.out
-    assert "nothing was written: --to FOLDER" in told.err
+    assert "no files were written; --to FOLDER" in told.err
     (files / "job.yaml").write_text(printed)
     assert "# runspec-profile.yaml:\n# providers:\n" in printed
     assert run(["validate", "job.yaml"]) == 0

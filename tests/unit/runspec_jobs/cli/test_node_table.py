@@ -25,7 +25,7 @@ def test_machines_that_were_taken_away_are_counted_apart() -> None:
         "    attempt 1 of 3: the machine was taken away (Host EC2)",
         "    attempt 2 of 3: exit code 143; the machine was taken away (Host EC2)",
         "    attempt 3 of 3: exit code 1; oh",
-        "    spot machine taken away (2 times)",
+        "    spot machine reclaimed 2 times",
     ]
 
 
@@ -36,7 +36,7 @@ def test_ten_thousand_tasks_are_no_ten_thousand_lines() -> None:
     told = list(node_table.lines([*done, *bad]))
 
     assert told[0] == "  nodes: 9,000 succeeded, 1,000 failed"
-    assert told[-1] == "  and 950 more that failed or were tried again: --json has all"
+    assert told[-1] == "  and 950 more that failed or were retried: --json lists all"
     assert len(told) == 52
 
 

@@ -98,7 +98,7 @@ def test_time_and_cost_of_each_are_told_and_nothing_is_done_without_a_yes(
     assert "tiny-2       5 min 0.25 USD  two fails" in told
     assert "3 probes" in told
     assert "about 5 min, at most 0.25 USD" in told
-    assert "nothing was made" in told
+    assert "not confirmed: no probe was run" in told
     assert service.opened == 0
 
 
@@ -173,7 +173,7 @@ def test_what_stays_is_told_with_its_command_and_keeps_the_next_session_from_beg
     assert run(only) == 69
     assert "tiny rm probe-" in capsys.readouterr().err
     assert run(only) == 69
-    assert "what an earlier session has made cannot be taken away" in capsys.readouterr().err
+    assert "cannot delete all resources that probe-" in capsys.readouterr().err
     service.refuses = set()
 
     assert run(only) == 0
@@ -207,7 +207,7 @@ def test_one_session_at_a_time(service: Service, capsys: Capture) -> None:
         code = run(["doctor", "tiny", "--probe", "--yes"])
 
     assert code == 4
-    assert "another session of probes is at work" in capsys.readouterr().err
+    assert "another runspec is running probes of 'tiny'" in capsys.readouterr().err
 
 
 def test_a_provider_without_probes_says_so(capsys: Capture) -> None:
@@ -220,14 +220,14 @@ def test_what_goes_with_probe_alone_is_refused_without_it(
     words: list[str], capsys: Capture
 ) -> None:
     assert run(["doctor", "local", *words]) == 2
-    assert "go with --probe" in capsys.readouterr().err
+    assert "can only be used with --probe" in capsys.readouterr().err
 
 
 def test_one_probe_is_told_as_one(service: Service, capsys: Capture) -> None:
     run(["doctor", "tiny", "--probe", "--only", "tiny-1"])
 
     assert (
-        ": 1 probe makes things in your account of tiny and takes them away"
+        ": 1 probe creates resources in your account at tiny and deletes them"
         in capsys.readouterr().err
     )
 
@@ -235,5 +235,5 @@ def test_one_probe_is_told_as_one(service: Service, capsys: Capture) -> None:
 def test_a_look_from_a_node_does_not_go_with_probes(service: Service, capsys: Capture) -> None:
     assert run(["doctor", "tiny", "--probe", "--node", "--yes"]) == 2
 
-    assert "--node does not go with --probe" in capsys.readouterr().err
+    assert "--node and --probe cannot be combined" in capsys.readouterr().err
     assert service.opened == 0

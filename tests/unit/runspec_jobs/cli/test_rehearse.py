@@ -27,7 +27,7 @@ def test_a_folder_that_goes_away_is_said_to(capsys: pytest.CaptureFixture[str]) 
         assert folder.is_dir()
 
     assert not folder.exists()
-    assert "--folder FOLDER keeps it" in capsys.readouterr().err
+    assert "--folder FOLDER keeps them" in capsys.readouterr().err
 
 
 def test_a_folder_that_was_named_stays(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -116,7 +116,7 @@ def test_an_interrupted_rehearsal_does_not_say_that_the_job_goes_on(
 
     assert run(["rehearse", str(job)]) == 130
     told = capsys.readouterr().err
-    assert "what was rehearsed is ended and taken away" in told
+    assert "the job is cancelled and its resources are deleted" in told
     assert "goes on" not in told and "destroyed" in told
 
 

@@ -171,7 +171,10 @@ def test_what_is_about_sizes_is_refused_for_a_sweep(
     applied(spec, SWEEP + "run: echo loss=1\n")
 
     assert run(["report", "job", *option]) == 2
-    assert f"{option[0]}: job has no sizes that could be compared" in capsys.readouterr().err
+    assert (
+        f"{option[0]} cannot be used with job, which has no sizes to compare"
+        in capsys.readouterr().err
+    )
 
 
 def test_a_page_cannot_be_a_folder(spec: Path, capsys: Capture) -> None:
@@ -217,7 +220,7 @@ def test_the_rest_is_stopped_once_a_task_is_good_enough(spec: Path, capsys: Capt
 
     assert time.monotonic() - began < SOON_S
     told = capsys.readouterr().err
-    assert "task 1 has acc 0.95: the others are stopped" in told
+    assert "task 1 has acc 0.95: stopping the others" in told
     assert "3 tasks were stopped" in told
     found = reported(capsys, "job")["tasks"]
     assert {row["task"]: row["state"] for row in found} == {
@@ -283,7 +286,7 @@ def test_a_task_that_failed_is_not_what_the_others_are_stopped_for(
 
     assert run(["report", "job", "--stop-rest"]) == 0
 
-    assert "1 tasks are told to end; task 2 is the best" in capsys.readouterr().err
+    assert "stopping 1 task; task 2 is the best so far" in capsys.readouterr().err
     assert run(["cancel", "job"]) == 0
 
 
@@ -291,7 +294,7 @@ def test_nothing_is_stopped_before_there_is_a_best(spec: Path, capsys: Capture) 
     applied(spec, SWEEP + "run: sleep 60\n", "-d")
 
     assert run(["report", "job", "--stop-rest"]) == 2
-    assert "no task has a number yet" in capsys.readouterr().err
+    assert "no task has a value of the metric yet" in capsys.readouterr().err
     assert run(["cancel", "job"]) == 0
 
 
@@ -341,7 +344,7 @@ SIZES_PATH = str(ROOT / "specs" / "scaling" / "resnet50-imagenet.json")
 def test_what_is_about_a_run_is_refused_for_figures(word: str, capsys: Capture) -> None:
     assert run(["report", "--points", SIZES_PATH, word]) == 2
     said = capsys.readouterr().err
-    assert f"{word.partition('=')[0]}: --points FILE has figures, and no run" in said
+    assert f"{word.partition('=')[0]} cannot be used with --points FILE" in said
 
 
 SCALING = "scaling: {nodes: [1, 2, 4], batch: 64, data: synthetic, software: none}\n"
@@ -386,7 +389,7 @@ def test_the_same_apply_again_starts_nothing(spec: Path, capsys: Capture) -> Non
 
     assert applied(spec, SCALING + SPEED + PRINT) == 0
 
-    assert capsys.readouterr().err.count("starting nothing") == 3
+    assert capsys.readouterr().err.count("starting no other") == 3
     assert len(run_record.all_runs()) == 3
 
 
@@ -417,7 +420,7 @@ def test_sizes_that_were_never_applied_are_told(spec: Path, capsys: Capture) -> 
 
     points = reported(capsys, "job")["series"][0]["points"]
 
-    assert [(p["size"], p["why"]) for p in points] == [(1, ""), (3, "it was not applied")]
+    assert [(p["size"], p["why"]) for p in points] == [(1, ""), (3, "not applied yet")]
 
 
 def test_every_size_is_planned_and_checked_before_any_is_run(spec: Path, capsys: Capture) -> None:
@@ -542,14 +545,14 @@ def test_a_file_without_figures_is_told(text: str, tmp_path: Path, capsys: Captu
     (tmp_path / "points.json").write_text(text)
 
     assert run(["report", "--points", str(tmp_path / "points.json")]) == 2
-    assert "has no figures" in capsys.readouterr().err
+    assert "cannot read measurements from" in capsys.readouterr().err
 
 
 def test_what_is_missing_in_figures_is_told_as_missing(tmp_path: Path, capsys: Capture) -> None:
     (tmp_path / "points.json").write_text('{"format": "runspec.scaling/v1"}')
 
     assert run(["report", "--points", str(tmp_path / "points.json")]) == 2
-    assert "points.json has no figures: 'series' is missing" in capsys.readouterr().err
+    assert "points.json: 'series' is missing" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

@@ -97,7 +97,10 @@ def test_a_person_sees_each_beside_the_last(here: Path, capsys: Capture) -> None
 
     lines = capsys.readouterr().out.splitlines()
     assert lines[0].startswith("work     288,000 samples; 10/s on 1, 20/s on 2, 80/s on 8 nodes")
-    assert lines[1] == "changes  10s after a node came, 15s after one went; saved every 5m"
+    assert lines[1:3] == [
+        "changes  10s without work after a node joined, 15s after one left or was lost",
+        "saves    every 5m",
+    ]
     assert [line.split("(")[0].strip() for line in lines[-3:]] == [
         "elastic 2..8",
         "fixed 8",
@@ -308,15 +311,15 @@ def test_what_is_wrong_with_a_scaling_file_is_told_at_its_place(
 @pytest.mark.parametrize(
     "more,what",
     [
-        (["--take", "spot"], "'spot' is no number of nodes of a pool"),
-        (["--take", "spot=0"], "'spot=0' is no number of nodes of a pool"),
+        (["--take", "spot"], "'spot' is not POOL=N with N of at least 1"),
+        (["--take", "spot=0"], "'spot=0' is not POOL=N with N of at least 1"),
         (["--take", "spot=1,spot=2"], "the pool 'spot' is used twice"),
-        (["--take", "sport=1"], "there is no pool 'sport'"),
+        (["--take", "sport=1"], "prices.yaml has no pool 'sport'"),
         (["--join", "soon"], "--join: 'soon' is not a length of time"),
-        (["--checkpoint", "0s"], "there is no time between two saves"),
-        (["--runs", "0"], "'0' is below 1"),
-        (["--fixed", "1001"], "1,001 nodes are more than are simulated"),
-        (["--epochs", "many"], "invalid"),
+        (["--checkpoint", "0s"], "the time between two saves must be more than 0"),
+        (["--runs", "0"], "'0' is not a whole number of at least 1"),
+        (["--fixed", "1001"], "cannot simulate 1,001 nodes"),
+        (["--epochs", "many"], "'many' is not a whole number"),
     ],
 )
 def test_what_is_wrong_with_the_command_line_is_told(

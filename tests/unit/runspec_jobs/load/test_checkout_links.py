@@ -143,5 +143,5 @@ def test_fetch_follows_no_link_in_the_folder(checkout: Path, tmp_path: Path) -> 
     (out / "model").symlink_to(tmp_path)
     file = OutputFile("model", 0, 0, "x/authorized_keys", 0, io.BytesIO)
 
-    with pytest.raises(Conflict, match=r"a link in .* leads"):
+    with pytest.raises(Conflict, match="through a symbolic link"):
         place(out, file, [])

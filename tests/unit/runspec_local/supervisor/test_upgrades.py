@@ -193,7 +193,7 @@ def test_an_unchanged_job_file_means_its_run(
     said = capsys.readouterr().err
     assert code == (1 if name == "failed" else 0), said
     assert (f"run {old.run} " in said) == (name != "failed")
-    assert ("starting nothing" in said) == (name != "failed")
+    assert ("starting no other" in said) == (name != "failed")
 
 
 def test_another_job_file_is_refused_while_the_run_goes_on(

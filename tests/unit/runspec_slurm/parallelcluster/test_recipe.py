@@ -30,7 +30,9 @@ def _trusted() -> None:
 
 def planned(name: str) -> dict[str, Any]:
     path = FOLDER / name
-    found = inputs.gather(source.read_file(path), FOLDER, output.Told(quiet=True).progress)
+    found = inputs.gather(
+        source.read_file(path), FOLDER, output.ProgressPrinter(quiet=True).progress
+    )
     made = model.make_plan(found.provider, found.spec, model.PREVIEW, found.facts)
     return {step.id: step for step in made.steps}
 
