@@ -1,4 +1,4 @@
-"""Emulators of cloud services on this machine, so that everything can be rehearsed without one.
+"""Emulators of services on this machine, for `runspec rehearse` and for tests.
 
-They are written from the services' documentation, not from any client. They know no provider.
+They are written from the documentation of the services, not from any client, and import no provider.
 """

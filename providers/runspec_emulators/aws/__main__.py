@@ -1,4 +1,4 @@
-"""The emulator as a program."""
+"""Run the emulator as a program."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from runspec_emulators.frame import program
 def variable(text: str) -> tuple[str, str]:
     name, equals, value = text.partition("=")
     if not name or not equals:
-        raise argparse.ArgumentTypeError(f"NAME=VALUE is needed: {text!r}")
+        raise argparse.ArgumentTypeError(f"{text!r} is not of the form NAME=VALUE")
     return name, value
 
 

@@ -19,13 +19,13 @@ def put_settings(server: Listener[World], given: Any) -> Any:
 
 
 def reclaim(server: Listener[World], given: Any) -> Any:
-    """Take away the machine of `jobId`; with `notice_s`, so many seconds after its metadata says so."""
+    """Reclaim the machine of `jobId`; with `notice_s`, that many seconds after a notice in its metadata."""
     world = server.world
     with world.lock:
         job = world.jobs.get(given["jobId"])
         notice_s = given.get("notice_s")
         if job is None or not reclaims.reclaim(world, job, notice_s):
-            raise ValueError(f"{given['jobId']} is on no machine that could be taken away")
+            raise ValueError(f"{given['jobId']} is on no machine that could be reclaimed")
     return {}
 
 
@@ -34,7 +34,7 @@ def out_of_memory(server: Listener[World], given: Any) -> Any:
     with world.lock:
         job = world.jobs.get(given["jobId"])
         if job is None or not schedule.out_of_memory(job):
-            raise ValueError(f"no container of {given['jobId']} runs")
+            raise ValueError(f"{given['jobId']} has no running container")
     return {}
 
 

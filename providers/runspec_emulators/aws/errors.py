@@ -1,4 +1,4 @@
-"""What the services refuse with: a code, a message and an HTTP status."""
+"""The errors of the services: a code, a message and an HTTP status."""
 
 from __future__ import annotations
 
@@ -32,16 +32,16 @@ FAULTS = {
         "ExpiredTokenException", "The security token included in the request is expired"
     ),
 }
-"""What faults on request are answered with."""
+"""The error of each kind of injected fault."""
 
 
 def refused(message: str) -> ServiceError:
-    """Return what batch answers to a request that cannot be granted. Error shape ClientException."""
+    """Return the error of AWS Batch for a request that it refuses. Error shape ClientException."""
     return ServiceError("ClientException", message)
 
 
-def check_rehearsed(params: Mapping[str, Any], *members: str) -> None:
-    """Refuse what the service can do and this cannot."""
+def check_supported(params: Mapping[str, Any], *members: str) -> None:
+    """Refuse *members* of a request, which the service supports and the emulator does not."""
     given = [member for member in members if member in params]
     if given:
-        raise refused(f"not rehearsed here: {given}")
+        raise refused(f"this emulator does not support {', '.join(given)}")

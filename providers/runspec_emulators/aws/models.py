@@ -30,7 +30,7 @@ class Request(NamedTuple):
 
 
 class Route(NamedTuple):
-    """Where one operation of a REST service is found."""
+    """The method and path of one operation of a REST service."""
 
     method: str
     path: re.Pattern[str]

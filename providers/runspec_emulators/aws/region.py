@@ -117,7 +117,7 @@ class Region(Closing):
         }
 
     def _machine(self, contained: bool) -> dict[str, str]:
-        """What the machines give to every job: a way to S3, and a role's credentials."""
+        """Return the variables that machines pass to every job: the URL of S3, and credentials of a role."""
         found = {**KEYS, "AWS_ENDPOINT_URL_S3": self.objects.url}
         if contained:
             return found

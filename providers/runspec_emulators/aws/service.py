@@ -57,9 +57,9 @@ LOGS: dict[str, Callable[[Logs, dict[str, Any]], dict[str, Any]]] = {
 
 
 def answer(world: World, request: Request) -> dict[str, Any]:
-    """Do what a request asks for; raise ServiceError where the service would refuse it."""
+    """Carry out a request. Raise ServiceError if the service would refuse it."""
     models.check(request)
-    missing = f"{request.operation} is not rehearsed here"
+    missing = f"this emulator does not support {request.operation}"
     if request.service == "logs":
         if request.operation not in LOGS:
             raise ServiceError("InvalidParameterException", missing)

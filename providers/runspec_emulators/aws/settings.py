@@ -22,7 +22,7 @@ class Settings(EmulatorSettings):
     account: str = "123456789012"
     seed: int = 0
     secrets: Mapping[str, str] = field(default_factory=dict)
-    """What Secrets Manager and the Parameter Store hold: valueFrom -> value."""
+    """The secrets in Secrets Manager and the Parameter Store: valueFrom -> value."""
 
     valid_s: float = 0.02  # CREATING -> VALID, of environments and queues
     delete_s: float = 0.02  # DELETING -> gone
@@ -33,14 +33,14 @@ class Settings(EmulatorSettings):
     starting_s: float = 0.02
     terminate_grace_s: float = 30.0  # SIGTERM -> SIGKILL: user guide, "Job timeouts"
     limit_second_s: float = 1.0
-    """How long a second of jobStateTimeLimitActions lasts: 600 of them are the least."""
+    """The duration of a second of jobStateTimeLimitActions, whose minimum is 600 seconds."""
     min_timeout_s: int = 60  # SubmitJob timeout.attemptDurationSeconds
     capacity: Capacity = "all"
     """With "none", jobs stay RUNNABLE and say CAPACITY:INSUFFICIENT_INSTANCE_CAPACITY."""
     runnable_reason: str | None = None
     """When given, jobs stay RUNNABLE with this statusReason."""
     memory_share: float = 0.97
-    """How much of an instance's nominal memory a job can have.
+    """The share of an instance's nominal memory that jobs can use.
 
     The example in the user guide, "Memory management": of 8192 MiB, 7985 - 32.
     """
@@ -55,7 +55,7 @@ class Settings(EmulatorSettings):
     list_lag_s: float = 0.0
     describe_lag_s: float = 0.0
     forget_after_s: float | None = None
-    """How long DescribeJobs and ListJobs know a finished job. User guide, "Job states"."""
+    """The time for which DescribeJobs and ListJobs return an ended job. User guide, "Job states"."""
 
     log_model: LogModel = "serial"
     late_s: float = 20.0

@@ -1,29 +1,29 @@
 """An emulator for the data plane of Azure Batch (2025-06-01), on the loopback interface of this machine.
 
 Rules come from the models of azure-batch, whose documentation strings hold most of them (a sentence
-quoted without an address is from there), and from the guides; each stands where it is kept, with its
-source. Tasks really run: as processes, or, with containerSettings and the engine "podman", in
-containers.
+quoted without an address is from there), and from the guides; each rule is next to the code that
+enforces it, with its source. Tasks really run: as processes, or, with containerSettings and the engine
+"podman", in containers.
 
-Not rehearsed, and refused: auto pools, job schedules, job manager and job release tasks, auto
+Not supported, and refused: auto pools, job schedules, job manager and job release tasks, auto
 storage, users of nodes, reimaging, applications and their packages, extensions, remote login.
-Taken and not acted on: affinity, allowTaskPreemption, retentionTime, resizeTimeout, userIdentity where
-no container is (processes run as whoever rehearses),
+Accepted without effect: affinity, allowTaskPreemption, retentionTime, resizeTimeout, userIdentity of
+tasks without a container (processes run as the user who started the emulator),
 networks, certificates, disks, images, registries of pools, metrics of machines in formulas (they are
-0), `$expand`. What mounts name is not mounted: folders of this machine stand for it.
-AZ_BATCH_TASK_SHARED_DIR is not identical on all nodes, for they share this machine's file system.
-The engine "process" ignores containers. Node agents do not tell a task that it is to end: SIGKILL.
+0), `$expand`. File systems in mounts are not mounted: folders of this machine replace them.
+AZ_BATCH_TASK_SHARED_DIR is not identical on all nodes, because they share this machine's file system.
+The engine "process" ignores containers. Tasks are ended by SIGKILL, without an earlier signal.
 
-Not documented, so a choice: how Linux nodes split command lines (as POSIX shells do); that a
-coordination command's output goes where that of the application command goes, which follows it;
-that a retry on the same node finds the files of the try before, and stdout.txt is new; that a task
-that was terminated or took too long has an exit code of 137, and that its output files are taken as
-those of any that fails, while those of a preempted one are not; that it is not tried again; which of
-409 and 404 answers for files before a task begins and after its node has gone; that numbers of nodes
-that formulas give are rounded up; the words of most refusals; that null is refused; that all commands
+Chosen here, because the service does not document it: Linux nodes split command lines as POSIX shells
+do; the outputs of a coordination command and of the application command after it are in the same
+files; a retry on the same node finds the files of the attempt before, but stdout.txt is new; a task
+that was terminated or took too long has an exit code of 137 and is not retried, and its output files
+are uploaded as those of any failed task, while those of a preempted one are not; which of 409 and 404
+answers a request for files before a task begins and after its node was removed; numbers of nodes
+that formulas return are rounded up; the messages of most errors; null is refused; all commands
 of a multi-instance task on one node share a container.
 
-The order of things of multi-instance tasks: github.com/Azure-Samples/azure-batch-samples/issues/226.
+The order of the steps of multi-instance tasks: github.com/Azure-Samples/azure-batch-samples/issues/226.
 """
 
 from runspec_emulators.azure_batch.emulator import AzureBatch

@@ -7,7 +7,7 @@ from runspec_emulators.frame import program
 
 
 def main() -> None:
-    """Run until it is to end. The key is new each time, and no secret."""
+    """Run the emulator until it is stopped. The account's key is new each time, and not a secret."""
     parser = program.parser("azure_batch", "disks of the nodes")
     parser.add_argument("--account", default="rehearsal")
     given = parser.parse_args()

@@ -1,4 +1,4 @@
-"""Who asks: shared key and bearer tokens are both verified; and the endpoint that gives tokens.
+"""Verify the shared key and bearer tokens of requests, and issue tokens at an endpoint.
 
 https://learn.microsoft.com/en-us/rest/api/batchservice/authenticate-requests-to-the-azure-batch-service
 """

@@ -1,4 +1,4 @@
-"""What the service refuses with: a code, a message, details, and an HTTP status.
+"""The errors of the service: a code, a message, details, and an HTTP status.
 
 https://learn.microsoft.com/en-us/rest/api/batchservice/batch-status-and-error-codes
 """
@@ -86,7 +86,7 @@ FAULTS = {
     ),
     "expired": ServiceError("AuthenticationFailed", "Server failed to authenticate the request."),
 }
-"""What faults on request are answered with."""
+"""The error of each kind of injected fault."""
 
 
 def body(error: errors.ServiceError) -> dict[str, Any]:

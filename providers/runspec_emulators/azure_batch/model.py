@@ -1,4 +1,4 @@
-"""What an account holds: pools and their nodes, jobs and their tasks, and the attempts of tasks."""
+"""The content of an account: pools and their nodes, jobs and their tasks, and the attempts of tasks."""
 
 from __future__ import annotations
 
@@ -110,17 +110,17 @@ class Node(Resource):
         self.address = f"127.0.{1 + number // 250}.{1 + number % 250}"
         self.attempts: list[Attempt] = []
         self.leaving: str | None = None
-        """How it goes, once it is to: a deallocation option."""
+        """The deallocation option of a node that is being removed; None for other nodes."""
         self.prepared: dict[str, dict[str, Any]] = {}
-        """What became of the job preparation tasks here, by job."""
+        """The result of the job preparation task on this node, by job."""
         self.preparing = threading.Lock()
         self.start_info: dict[str, Any] | None = None
         self.start: Command | None = None
         self.errors: list[dict[str, Any]] = []
         self.event: dict[str, Any] | None = None
-        """What is scheduled for its machine: see `metadata`."""
+        """The event that is scheduled for its machine: see `metadata`."""
         self.asked = 0
-        """How often its metadata were asked for."""
+        """The number of requests for its metadata."""
         self.recent: list[dict[str, Any]] = []
         self.total = 0
         self.login: Mapping[str, str] = {}
@@ -128,7 +128,7 @@ class Node(Resource):
 
     @property
     def free(self) -> int:
-        """How many task slots nobody has."""
+        """The number of free task slots."""
         if self.state not in READY or self.leaving:
             return 0
         return int(self.pool.slots) - sum(a.slots for a in self.attempts)

@@ -1,4 +1,4 @@
-"""What pools, nodes, jobs and tasks have in common: a state, when it came, and what lists remember."""
+"""The common part of pools, nodes, jobs and tasks: state, times of changes, and the earlier state that lists show."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the service answers with."""
+"""The response of the service to a request."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the service can do, by the names of its operations."""
+"""The operations of the service, by name."""
 
 from __future__ import annotations
 
@@ -78,7 +78,9 @@ def answer(world: World, request: Request) -> Response:
     """Do what a request asks for; raise ServiceError where the service would refuse."""
     operation = OPERATIONS.get(request.operation.name)
     if operation is None:
-        raise ServiceError("InvalidInput", f"{request.operation.name} is not rehearsed here")
+        raise ServiceError(
+            "InvalidInput", f"this emulator does not support {request.operation.name}"
+        )
     requests.check(request, world.settings.api_versions)
     with world.lock:
         check_conditions(world, request)

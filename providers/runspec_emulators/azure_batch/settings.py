@@ -24,16 +24,16 @@ class Settings(EmulatorSettings):
     """By what URL clients know it, where something stands before it."""
     cloud: Cloud = "public"
     link_local: bool = False
-    """Whether machines find their metadata at 169.254.169.254, as real ones do, and are told of no other address."""
+    """Whether machines have their metadata at 169.254.169.254, like real ones, and get no other address for it."""
     account: str = "rehearsal"
     key: str = ""
     """Base64, of shared key. Empty: no shared key is taken."""
     tokens: tuple[str, ...] = ()
-    """Bearer tokens that are taken beside those that the token endpoint gave."""
+    """Bearer tokens that are accepted in addition to those of the token endpoint."""
     clients: Mapping[str, str] = field(default_factory=dict)
-    """Who gets tokens at the loopback endpoint: client id -> secret."""
+    """The clients that can get tokens at the loopback endpoint: client id -> secret."""
     token_s: float = 3600.0
-    """How long a token of the loopback endpoint is good."""
+    """The time for which a token of the loopback endpoint is valid."""
     api_versions: tuple[str, ...] = ("2025-06-01",)
     cores: int = 2
     """Cores of a node, of whatever size: CCP_NODES says them."""
@@ -49,9 +49,9 @@ class Settings(EmulatorSettings):
     enable_s: float = 0.0  # between two calls that enable autoscale: 30 s at the service
     sample_s: float = 0.05  # a sample every 30 s at the service
     second_s: float = 1.0
-    """How long a second of autoscale formulas lasts."""
+    """The duration of a second of autoscale formulas."""
     list_lag_s: float = 0.0
-    """Lists show things as they were so long ago; a get shows them as they are."""
+    """The age of the state that lists return; a get returns the present state."""
     page: int = 1000  # "A maximum of 1000 can be returned"
     file_type: str = "application/octet-stream"
     """The content type of files. The description allows this and application/json (`produces` of
@@ -64,11 +64,11 @@ class Settings(EmulatorSettings):
     dedicated_quota: int = 100
     low_priority_quota: int = 100
     resize_errors: Mapping[str, str] = field(default_factory=dict)
-    """What pools meet that are resized: pool id or "*" -> code, such as AllocationFailed."""
+    """The errors of pools that are resized: pool id or "*" -> code, such as AllocationFailed."""
     unusable: tuple[int, ...] = ()
-    """Which nodes, by the order that they are made in from 0, become unusable."""
+    """The nodes that become unusable, numbered from 0 in the order of their creation."""
     comes_back: bool = True
-    """Whether preempted nodes come back: the service tries to for ever."""
+    """Whether preempted nodes are replaced; the service attempts it without limit."""
     mounts: Mapping[str, str] = field(default_factory=dict)
     """Folders of this machine that stand for mounts: relativeMountPath -> folder.
 

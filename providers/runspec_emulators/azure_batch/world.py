@@ -20,7 +20,7 @@ CLOSE_S = 15.0  # how long `close` waits for what it has killed
 
 
 class TaskRunner(Protocol):
-    """What starts and ends tasks. The lock of the world is held at each call."""
+    """The part that starts and ends tasks. The caller of each method holds the lock of the world."""
 
     def place(self) -> None:
         """Start each task that can start."""

@@ -1,4 +1,4 @@
-"""Who is logged in: tokens, given on loopback as App Service and as machines give them, and verified.
+"""Issue tokens on loopback, in the ways of App Service and of machines, and verify them.
 
 Both ways are plain http, at the service too, so azure-identity takes them here as they are:
 https://learn.microsoft.com/azure/app-service/overview-managed-identity#rest-endpoint-reference
@@ -27,7 +27,7 @@ APP_VERSION, MACHINE_VERSION = "2019-08-01", "2018-02-01"
 
 
 class Tokens:
-    """Signs tokens with a key of its own, and knows them again.
+    """Signs tokens with its own key, and verifies them.
 
     https://learn.microsoft.com/entra/identity-platform/access-token-claims-reference
     """
@@ -38,7 +38,7 @@ class Tokens:
         self._key = secrets.token_bytes(32)
 
     def give(self, resource: str, who: str | None = None) -> tuple[str, int]:
-        """Return a token for *resource*, and when it ends."""
+        """Return a token for *resource*, and the time at which it expires."""
         now = int(time.time())
         ends = now + int(self.lasts_s)
         claims = {
@@ -55,7 +55,7 @@ class Tokens:
         return f"{text}.{self._signature(text)}", ends
 
     def good(self, token: str, audience: str) -> bool:
-        """Return whether *token* was given here, for *audience*, and has not ended."""
+        """Return whether *token* was issued here for *audience* and has not expired."""
         text, _, signed = token.rpartition(".")
         if not hmac.compare_digest(signed, self._signature(text)):
             return False

@@ -43,7 +43,7 @@ class Digits:
 
 
 class Namespace:
-    """What `_models.X` may be in the annotations of an SDK, this one or that of the Resource Manager."""
+    """The types that `_models.X` can name in the annotations of an SDK, this one or that of the Resource Manager."""
 
     def __init__(self, module: str) -> None:
         self.models = sys.modules[module]
@@ -78,7 +78,7 @@ def fields(model: Any) -> dict[str, Field]:
 
 
 class Problem(NamedTuple):
-    """What is wrong with a body: an error code of the service, where, and why."""
+    """A problem of a body: an error code of the service, the path of the value, the value, and the reason."""
 
     code: str
     path: str
@@ -87,7 +87,7 @@ class Problem(NamedTuple):
 
 
 def problems(value: Any, kind: Any, path: str = "", *, answered: bool = False) -> Iterator[Problem]:
-    """Say where *value* is not what the models allow: read-only names are allowed only in what is *answered*."""
+    """Yield the problems of *value* by the models; read-only properties are allowed only if *value* is *answered*."""
     kind = bare(kind)
     origin, args = typing.get_origin(kind), typing.get_args(kind)
     if isinstance(kind, type) and issubclass(kind, (Model, ManagementModel, ResourceModel)):

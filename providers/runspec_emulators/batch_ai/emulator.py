@@ -21,7 +21,7 @@ class BatchAI(server.Server[World]):
     """A running emulator below *folder*; *settings* are those of `Settings`."""
 
     def __init__(self, folder: Path, logins: Tokens | None = None, **settings: Any) -> None:
-        """What *logins* gave for the Resource Manager is taken as well."""
+        """Create the emulator; it also accepts the tokens that *logins* issued for the Resource Manager."""
         chosen = Settings(folder, **settings)
         super().__init__(
             Listener[World](0, Handler, Faults(FAULTS, chosen.seed)),

@@ -1,4 +1,4 @@
-"""What the service refuses with: a status, a code and a message, as ARM words them."""
+"""The errors of the service: a status, a code and a message, in the form of ARM."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ FAULTS = {
     "error-after": ServiceError(500, "InternalServerError", "an internal error"),
     "expired": ServiceError(401, "ExpiredAuthenticationToken", "The access token expired."),
 }
-"""What faults on request are answered with."""
+"""The error of each kind of injected fault."""
 
 
 def body(error: ServiceError) -> dict[str, Any]:

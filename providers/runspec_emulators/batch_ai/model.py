@@ -1,4 +1,4 @@
-"""What there is: workspaces, clusters and their nodes, experiments, jobs, file servers."""
+"""The resources of the service: workspaces, clusters and their nodes, experiments, jobs, file servers."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ def now() -> str:
 
 @dataclass
 class Resource:
-    """What every resource has. Names keep their case; ARM does not look at it."""
+    """The fields of every resource. Names keep their case, which ARM ignores."""
 
     id: str
     name: str
     kind: str
     """The type, as recipes show it: Microsoft.BatchAI/workspaces/... (examples have it shorter)."""
     properties: dict[str, Any]
-    """What was asked for, as the wire had it."""
+    """The properties of the request, as they were sent."""
     creation_time: str = field(default_factory=now)
     provisioning_state: str = "succeeded"
     provisioning_time: str = field(default_factory=now)
@@ -125,7 +125,7 @@ class Job(Resource):
 
     @property
     def rank(self) -> tuple[int, int]:
-        """What the job's place in the queue goes by."""
+        """The key by which queued jobs are sorted."""
         return PRIORITIES[self.properties.get("schedulingPriority", "normal")], self.number
 
 

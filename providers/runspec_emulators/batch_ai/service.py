@@ -1,4 +1,4 @@
-"""What the service can do, by the names of its operations."""
+"""The operations of the service, by name."""
 
 from __future__ import annotations
 

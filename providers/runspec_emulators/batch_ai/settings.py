@@ -39,7 +39,7 @@ class Settings(EmulatorSettings):
     }
 
     mpirun: tuple[str, ...] = ("mpirun",)
-    """How the service's own toolkits start processes."""
+    """The command with which the service's own toolkits start processes."""
     subscription: str = "00000000-0000-0000-0000-000000000000"
     seed: int = 0
     accounts: Mapping[str, str] = field(default_factory=dict)
@@ -47,24 +47,24 @@ class Settings(EmulatorSettings):
     folders: Mapping[str, str] = field(default_factory=dict)
     """Folders that are shares or containers: "ACCOUNT/NAME" -> folder. Others lie below *folder*."""
     url: str = ""
-    """By what URL clients know it, where something stands before it."""
+    """The URL that clients use, if there is a proxy in front of the emulator."""
     files_url: str = ""
-    """Where signed links lead, if not to that URL: https://ACCOUNT.file.core.windows.net at the service."""
+    """The URL of signed links, if it is not `url`; that of the service is https://ACCOUNT.file.core.windows.net."""
     blob_url: str | None = None
     """A Blob service (Azurite), "http://127.0.0.1:PORT/{account}", whose containers jobs mount."""
     unmanaged: Mapping[str, str] = field(default_factory=dict)
     """Folders that stand for unmanaged file systems: mountCommand -> folder."""
 
     others: tuple[str, ...] = ()
-    """What other services have in every group: "Microsoft.Storage/storageAccounts/NAME"."""
+    """Resources of other services in every group: "Microsoft.Storage/storageAccounts/NAME"."""
     tokens: tuple[str, ...] = ()
-    """Bearer tokens that are always good, beside those that the identity endpoint gives."""
+    """Bearer tokens that are always valid, in addition to those of the identity endpoint."""
     token_s: float = 3600.0
-    """How long a token that the identity endpoint gives is good."""
+    """The time for which a token of the identity endpoint is valid."""
     retry_after_s: int = 0
     """Retry-After of operations under way. In the official examples, 15."""
     operation_s: float = 0.0
-    """How long long-running operations take: 202 and a Location until then."""
+    """The duration of long-running operations, which answer 202 and a Location until then."""
     resize_s: float = 0.02  # allocationState resizing -> nodes are there
     prepare_s: float = 0.02  # preparing -> idle, beside the setup task
     autoscale_s: float = 0.05  # between evaluations of autoScale
@@ -72,14 +72,14 @@ class Settings(EmulatorSettings):
     idle_s: float = 0.1  # how long a node is idle before autoScale takes it away
     terminate_grace_s: float = 1.0  # terminating: SIGTERM -> SIGKILL
     link_minute_s: float = 60.0
-    """How long a minute of linkexpiryinminutes lasts: 5 of them are the least."""
+    """The duration of a minute of linkexpiryinminutes, whose minimum is 5 minutes."""
     capacity: int | None = None
-    """The most nodes that can be had of low priority, over all clusters."""
+    """The number of low-priority nodes that are available to all clusters together."""
     quotas: Mapping[str, int] = field(default_factory=lambda: dict(QUOTAS))
     """By the names that usages have; a family that is not named has the regional quota."""
     mount_failures: Mapping[str, str] = field(default_factory=dict)
     """Mounts that fail: relativeMountPath -> the message."""
     throttle_files: float = 0.0
-    """The share of reads by signed links that are answered with 503, by dice."""
+    """The share of reads by signed links that are answered with 503, chosen at random."""
     list_lag_s: float = 0.0
-    """How long a file is there before listOutputFiles tells of it."""
+    """The time from the creation of a file until listOutputFiles returns it."""

@@ -1,4 +1,4 @@
-"""What all emulators share: HTTP servers on loopback, faults on request, settings, timers and processes.
+"""The parts that all emulators share: HTTP servers on loopback, injected faults, settings, timers and processes.
 
-Nothing here knows a service.
+No module here is about one service.
 """

@@ -1,4 +1,4 @@
-"""What every container of podman needs: its variables, and its end."""
+"""Set the variables of podman containers, and end them."""
 
 from __future__ import annotations
 

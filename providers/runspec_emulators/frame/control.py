@@ -12,7 +12,7 @@ from runspec_emulators.frame.listening import Certificate, connect
 
 PATH = "/_rehearsal/"
 Handlers = Mapping[tuple[str, str], Callable[[Any, Any], Any]]
-"""What answers a method and a path: it gets the listener and the JSON that came."""
+"""The handler of each method and path; it gets the listener and the JSON of the request."""
 
 
 def answer(

@@ -1,4 +1,4 @@
-"""What an emulator refuses a request with."""
+"""The error with which an emulator refuses a request."""
 
 from __future__ import annotations
 

@@ -27,7 +27,7 @@ class Fault:
     nth: int | None = None
     times: int = 1
     seconds: float = 60.0
-    """How long a call hangs, or what Retry-After says."""
+    """The time for which a call hangs, or the value of Retry-After."""
     seen: int = 0
     used: int = 0
 

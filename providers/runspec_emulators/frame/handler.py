@@ -23,7 +23,7 @@ NONE: Mapping[str, str] = MappingProxyType({})
 
 
 class Reply(NamedTuple):
-    """What goes back."""
+    """The reply to a request."""
 
     status: int
     body: bytes
@@ -72,7 +72,7 @@ class Serving(Handler, ABC):
     control_paths: ClassVar[control.Handlers]
     """The control paths of this emulator."""
     fault_errors: ClassVar[Mapping[str, ServiceError]]
-    """What faults on request are answered with, by their kinds."""
+    """The error of each kind of injected fault."""
 
     def handle_any(self) -> None:
         body = self.body()

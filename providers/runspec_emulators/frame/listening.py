@@ -49,14 +49,14 @@ class Closing(ABC):
 
 
 class Certificate(NamedTuple):
-    """What a server shows of itself, as PEM files, and who vouches for it."""
+    """The certificate of a server, and the CA certificate that clients trust, as PEM files."""
 
     shown: Path
     key: Path
     authority: Path
 
     def trusted(self) -> ssl.SSLContext:
-        """Return what a client needs that talks to a server with it."""
+        """Return a context with which clients trust this certificate."""
         return ssl.create_default_context(cafile=self.authority)
 
 

@@ -1,4 +1,4 @@
-"""An emulator as a program: it says where it is, and ends when it is told to or is left alone."""
+"""Run an emulator as a program: it prints its address, and ends after a signal or at the end of stdin."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from pathlib import Path
 
 
 def parser(name: str, folder: str) -> argparse.ArgumentParser:
-    """Return the options that all have; *folder* says what is kept in it."""
+    """Return a parser with the options of all emulators; *folder* is the help for `--folder`."""
     found = argparse.ArgumentParser(prog=f"python -m runspec_emulators.{name}", description=__doc__)
     found.add_argument("--folder", type=Path, required=True, help=folder)
     found.add_argument("--port", type=int, default=0)
@@ -22,22 +22,22 @@ def parser(name: str, folder: str) -> argparse.ArgumentParser:
 
 
 def end() -> threading.Event:
-    """Return what is set by SIGTERM, by Ctrl-C and by the end of stdin; before an emulator is started."""
-    told = threading.Event()
+    """Return an event that SIGTERM, Ctrl-C and the end of stdin set. Call this before the emulator is started."""
+    stop = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, lambda *_: told.set())
+        signal.signal(number, lambda *_: stop.set())
 
     def watch() -> None:
         while os.read(sys.stdin.fileno(), 4096):
             pass
-        told.set()
+        stop.set()
 
     threading.Thread(target=watch, daemon=True).start()
-    return told
+    return stop
 
 
-def run(says: Mapping[str, str], told: threading.Event) -> None:
-    """Print where an emulator listens that has started; return when it is to end."""
-    sys.stdout.write(json.dumps(dict(says)) + "\n")
+def run(env: Mapping[str, str], stop: threading.Event) -> None:
+    """Print *env*, by which clients find the running emulator, as JSON, and wait until *stop* is set."""
+    sys.stdout.write(json.dumps(dict(env)) + "\n")
     sys.stdout.flush()
-    told.wait()
+    stop.wait()

@@ -20,7 +20,7 @@ def number(value: Any) -> bool:
 
 @dataclass(frozen=True)
 class EmulatorSettings:
-    """What all emulators can be told; those that are FIXED stay as they are from the beginning."""
+    """The settings of all emulators; those in FIXED cannot be changed while the emulator runs."""
 
     FIXED: ClassVar[frozenset[str]] = frozenset()
     KINDS: ClassVar[Mapping[Any, Kind]] = {
@@ -29,12 +29,12 @@ class EmulatorSettings:
     }
 
     folder: Path
-    """Where nodes and containers have their folders."""
+    """The folder that contains the folders of nodes and containers."""
     engine: Literal["process", "podman"] = "process"
-    """With "podman", jobs that ask for a container run in one; else all are processes."""
+    """With "podman", jobs that ask for a container run in one; otherwise all jobs are processes."""
     podman: tuple[str, ...] = ("podman",)
     machine_env: Mapping[str, str] = field(default_factory=dict)
-    """What the machines give to every job."""
+    """The environment variables that machines pass to every job."""
 
     def changed(self, values: Mapping[str, Any]) -> Self:
         """Return these with *values* put in; raise BadSetting for what cannot be changed."""

@@ -1,6 +1,6 @@
-"""A real Slurm on this machine, to rehearse on: the daemons of the packages of Debian, below one folder.
+"""A real Slurm on this machine for rehearsals: the daemons of Debian's packages, with all files in one folder.
 
-Tried with Slurm 22.05.8. Needs neither root nor systemd, names that resolve, or a cgroup file system.
+Tested with Slurm 22.05.8. It needs neither root nor systemd, nor names that resolve, nor a cgroup file system.
 """
 
 from runspec_emulators.slurm.cloud import Cloud

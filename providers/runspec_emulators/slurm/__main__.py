@@ -1,4 +1,4 @@
-"""The cluster as a program: it says what leads Slurm's commands to it, and ends when it is told to."""
+"""Run a cluster as a program: it prints the variables with which Slurm's commands find it, and ends after a signal."""
 
 from __future__ import annotations
 
@@ -15,22 +15,24 @@ def parser() -> argparse.ArgumentParser:
         prog="python -m runspec_emulators.slurm",
         description="Run a Slurm on this machine until Ctrl-C, SIGTERM or the end of stdin.",
     )
-    found.add_argument("folder", type=Path, metavar="FOLDER", help="where it is kept")
+    found.add_argument("folder", type=Path, metavar="FOLDER", help="folder of the cluster's files")
     found.add_argument("--nodes", type=int, default=4)
-    found.add_argument("--cpus", type=int, default=2, help="of each node, whatever is here")
     found.add_argument(
-        "--memory-mb", type=int, default=2000, help="of each node; 0: Slurm knows none"
+        "--cpus", type=int, default=2, help="of each node; this machine may have fewer"
     )
     found.add_argument(
-        "--gpus", type=int, default=0, help="of each node: device files that are no GPUs"
+        "--memory-mb", type=int, default=2000, help="of each node; 0: Slurm does not count memory"
     )
-    how = "nodes are started for jobs, as ParallelCluster's: --nodes for each of the queues main and spot"
+    found.add_argument(
+        "--gpus", type=int, default=0, help="of each node; they are device files, not real GPUs"
+    )
+    how = "start nodes for jobs, like ParallelCluster: --nodes for each of the queues main and spot"
     found.add_argument("--cloud", action="store_true", help=how)
     return found
 
 
 def started(given: argparse.Namespace) -> Cluster:
-    """Start what was asked for. Nodes that are there are one machine: jobs tell them apart by RUNSPEC_HOST."""
+    """Start the cluster. Without `--cloud`, all nodes are this machine: jobs distinguish them by RUNSPEC_HOST."""
     shape = Shape(given.cpus, given.memory_mb or None, given.gpus)
     if given.cloud:
         return Cloud(given.folder, given.nodes, shape)

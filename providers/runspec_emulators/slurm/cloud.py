@@ -60,38 +60,38 @@ class Cloud(Cluster):
         super().__init__(folder, names, shape, partitions, more)
 
     def take_capacity(self, names: Iterable[str]) -> None:
-        """From now on, nodes of these *names* cannot be started: they are DOWN, as ParallelCluster does."""
+        """Make the nodes *names* impossible to start: they become DOWN, as with ParallelCluster."""
         self.without_capacity = frozenset(names)
         self._write_plan()
 
     def give_capacity(self) -> None:
-        """Let every node start again."""
+        """Restore the capacity of all nodes, so that they can be started."""
         for name in self._give():
             self._take_away(name)
 
     def reclaim(self, name: str) -> None:
-        """Take a node that runs, as a spot instance is taken: its slot may be started again."""
+        """Reclaim a running node like a spot instance; slurmctld may start it again."""
         self.lose(name)
         self.set_node(name, "DOWN", "spot instance reclaimed")
         self._take_away(name)
 
     def mend(self, *, cancel: bool = True) -> None:
-        """Give capacity, and a controller; *cancel*: and wait until all nodes are away, without a job."""
+        """Restore capacity and the controller; with *cancel*, also cancel all jobs and wait until no node runs."""
         self._mend_controller()
         names = self._give()
         bad = (name for name, state in self.states().items() if state.startswith(BAD))
-        for name in names.union(bad):  # each is told once
+        for name in names.union(bad):  # each one once
             self._take_away(name)
         if cancel:
             self.cancel()
             self.await_states()
 
     def start_node(self, name: str) -> None:
-        """Have a node started: slurmctld does it."""
+        """Ask slurmctld to start a node."""
         self.set_node(name, "POWER_UP")
 
     def _give(self) -> frozenset[str]:
-        """Give capacity, and the names of those that had none."""
+        """Restore the capacity of all nodes, and return the names of those that had none."""
         names, self.without_capacity = self.without_capacity, frozenset()
         self._write_plan()
         return names
@@ -129,4 +129,4 @@ class Cloud(Cluster):
         new.replace(self._plan)
 
     def _start_nodes(self) -> None:
-        """They are started when there are jobs."""
+        """Start nothing: slurmctld starts nodes for jobs."""

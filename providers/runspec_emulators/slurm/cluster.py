@@ -60,7 +60,7 @@ ENDING = 2021 % 256
 
 
 class NoSlurm(RuntimeError):
-    """A program that a cluster needs is not installed; says which packages have it."""
+    """A program that a cluster needs is not installed; the message names its package."""
 
 
 class Cluster(Closing):
@@ -114,11 +114,11 @@ class Cluster(Closing):
         return {"SLURM_CONF": str(self.places.slurm_conf)}
 
     def at(self, name: str) -> list[str]:
-        """Give what begins a command that runs on a node: nothing, for all are this machine."""
+        """Return the words before a command that runs on a node: none, since all nodes are this machine."""
         return []
 
     def run(self, *argv: str, timeout_s: float = RUN_S, good: Sequence[int] = (0,)) -> str:
-        """Give what a command of Slurm's says; raise Failed where it fails, which all but *good* codes say."""
+        """Run a command and return its output. Raise Failed if its exit code is not in *good*."""
         done = subprocess.run(
             [*self.at(HEAD), *argv],
             env={**inherited(), **self.env},
@@ -137,7 +137,7 @@ class Cluster(Closing):
         self.run("scancel", *(jobs or (f"--user={self.user}",)), good=(0, ENDING))
 
     def states(self) -> dict[str, str]:
-        """Give each node's state, as `sinfo` says it: "idle", "mixed", "down*", ..."""
+        """Return the state of each node as `sinfo` prints it: "idle", "mixed", "down*", ..."""
         lines = self.run("sinfo", "--noheader", "--Node", "--format=%N %T").splitlines()
         return {name: state for name, _, state in (line.partition(" ") for line in lines)}
 
@@ -174,7 +174,7 @@ class Cluster(Closing):
             self.daemons.send(CONTROLLER, signal.SIGCONT)
 
     def listens(self) -> bool:
-        """Say whether a controller is there: commands wait ten seconds for one that is not. proc(5)"""
+        """Return whether a controller listens; without one, commands wait for ten seconds. proc(5)"""
         done = subprocess.run([*self.at(HEAD), "cat", "/proc/net/tcp"], stdout=-1, check=True)
         lines = done.stdout.decode().splitlines()
         return any(
@@ -225,7 +225,7 @@ class Cluster(Closing):
         self._await(self.listens, bool)
 
     def _layout(self, names: Sequence[str]) -> tuple[Machine, int, tuple[Node, ...]]:
-        """Give where the controller is, its port, and the nodes."""
+        """Return the machine of the controller, its port, and the nodes."""
         machine = this_machine()
         port, *ports = free_ports(len(names) + 1)
         nodes = (
@@ -330,7 +330,7 @@ class Cluster(Closing):
 
 
 def found_programs(programs: Mapping[str, str] = PROGRAMS) -> dict[str, str]:
-    """Give where each program is; raise NoSlurm for those that are not there."""
+    """Return the path of each program. Raise NoSlurm if any is not installed."""
     # Daemons are in folders that an ordinary user's PATH may lack.
     path = f"{os.environ.get('PATH', os.defpath)}:/usr/sbin:/sbin"
     found = {name: shutil.which(name, path=path) for name in programs}
@@ -341,7 +341,7 @@ def found_programs(programs: Mapping[str, str] = PROGRAMS) -> dict[str, str]:
 
 
 def free_ports(count: int) -> list[int]:
-    """Give ports that nobody listens at. Somebody may be faster to take them."""
+    """Return free ports. Another program may take one of them before it is used."""
     found: list[int] = []
     for port in random.SystemRandom().sample(PORTS, len(PORTS)):
         with socket.socket() as one:
@@ -357,9 +357,9 @@ def free_ports(count: int) -> list[int]:
 
 
 def this_machine(hosts: Path = Path("/etc/hosts")) -> Machine:
-    """Say who this machine is: Slurm's daemons look their own name up where they are to listen.
+    """Return the name and address of this machine: Slurm's daemons look up their own name to find where to listen.
 
-    *hosts* is asked only: what a network says of the name may take long, and is no loopback address.
+    Only the file *hosts* is read: a query in the network may take long, and returns no loopback address.
     """
     name = socket.gethostname()
     host = name.partition(".")[0]

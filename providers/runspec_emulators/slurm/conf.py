@@ -44,7 +44,7 @@ class Partition:
 
 @dataclass(frozen=True)
 class Places:
-    """Where a cluster lies: *folder* for what is read afterwards, *near* for sockets.
+    """The folders of a cluster: *folder* for files that are read afterwards, *near* for sockets.
 
     The path of a Unix socket has at most 107 bytes (unix(7)), so *near* is short.
     """
@@ -69,7 +69,7 @@ class Places:
 
 @dataclass(frozen=True)
 class Shape:
-    """What the machines of a cluster are said to have."""
+    """The resources of the machines of a cluster, according to its configuration."""
 
     cpus: int = 2
     memory_mb: int | None = 2000  # None: Slurm does not divide memory among jobs
@@ -88,7 +88,7 @@ def slurm_conf(
     shape: Shape,
     more: Mapping[str, str | int],
 ) -> str:
-    """Give slurm.conf; *more* are settings put in or put over."""
+    """Return the content of slurm.conf; *more* are settings that are added or replaced."""
     settings = {**BASE, **memory(shape), **paths(places, user), **where(machine, port), **more}
     if shape.gpus:
         settings["GresTypes"] = "gpu"
@@ -133,7 +133,7 @@ def memory(shape: Shape) -> Mapping[str, str | int]:
 
 
 def where(machine: Machine, port: int) -> Mapping[str, str | int]:
-    """Give where the controller is: by number, so that no name is looked up."""
+    """Return the settings with the controller's address, as a number, so that no name is looked up."""
     found: dict[str, str | int] = {
         "SlurmctldHost": f"{machine.host}({machine.address})",
         "SlurmctldPort": port,
@@ -161,7 +161,7 @@ def paths(places: Places, user: str) -> Mapping[str, str | int]:
 
 
 def node_line(node: Node, host: str, shape: Shape) -> str:
-    """Give a node's line; its address is a number, so that no name is looked up."""
+    """Return the line of a node; its address is a number, so that no name is looked up."""
     real = "" if shape.memory_mb is None else f" RealMemory={shape.memory_mb}"
     gpus = ",".join(
         f"gpu:{f'{kind}:' if kind else ''}{shape.gpus}" for kind in shape.gpu_types or ("",)
@@ -187,14 +187,14 @@ def partition_line(partition: Partition, everyone: tuple[str, ...], *, first: bo
 
 
 def devices(shape: Shape) -> Iterator[tuple[str, str]]:
-    """Give the type of each GPU and the name of its file: "" where GPUs have no types."""
+    """Yield the type of each GPU, "" if GPUs have no types, and the name of its device file."""
     for kind in shape.gpu_types or ("",):
         for i in range(shape.gpus):
             yield kind, f"{kind or 'gpu'}-{i}"
 
 
 def gres_conf(shape: Shape, folder: Path) -> str:
-    """Give gres.conf; the files are in *folder*."""
+    """Return the content of gres.conf; the device files are in *folder*."""
     lines = []
     for kind, name in devices(shape):
         typed = f"Type={kind} " if kind else ""

@@ -65,7 +65,7 @@ class Daemons(Closing):
         self._order("kill", mark=f"{MARK}={node}")
 
     def codes(self) -> Mapping[str, int | None]:
-        """Give each one's exit code, -N for signal N; None where it runs."""
+        """Return the exit code of each daemon: -N for signal N, None while it runs."""
         found: Mapping[str, int | None] = self._order("look")
         return found
 
@@ -92,7 +92,7 @@ class Daemons(Closing):
             keeper.stdin.flush()
             said = json.loads(keeper.stdout.readline())
         except (BrokenPipeError, ValueError) as exc:
-            raise Failed("the keeper of the daemons has ended") from exc
+            raise Failed("the process that starts the daemons has ended") from exc
         if "error" in said:
             raise Failed(said["error"])
         return said["answer"]

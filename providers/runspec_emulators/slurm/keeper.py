@@ -99,7 +99,7 @@ class Keeper:
             os.kill(self.pids[name], number)
 
     def look(self) -> dict[str, int | None]:
-        """Give each name's exit code (-N for signal N), or None where it runs."""
+        """Return the exit code of each process by name: -N for signal N, None while it runs."""
         return {name: self.codes.get(name) for name in self.pids}
 
     def kill(self, mark: str) -> None:
@@ -121,7 +121,7 @@ def prepare() -> None:
 
 
 def ended() -> Iterator[tuple[int, int]]:
-    """Give each child that has ended, and its status."""
+    """Yield the process id and status of each child that has ended."""
     while True:
         try:
             pid, status = os.waitpid(-1, os.WNOHANG)
@@ -152,7 +152,7 @@ def marked(pid: int, mark: str) -> bool:
 
 
 def descendants(root: int) -> list[int]:
-    """Give the processes below *root*, parents first; field 4 of /proc/PID/stat. proc(5)"""
+    """Return the descendants of the process *root*, parents first; field 4 of /proc/PID/stat. proc(5)"""
     children: dict[int, list[int]] = {}
     for entry in os.scandir("/proc"):
         if entry.name.isdecimal():

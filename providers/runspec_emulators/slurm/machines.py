@@ -58,7 +58,7 @@ class Machines(Cluster):
 
     def __init__(self, folder: Path, nodes: int = 4, shape: Shape | None = None) -> None:
         if os.geteuid() != 0:
-            raise Failed("only root makes namespaces")
+            raise Failed("network namespaces need root")
         self.holders: dict[str, int] = {}
         names = [f"m{i}" for i in range(1, nodes + 1)]
         super().__init__(folder, names, shape, PARTITIONS)
@@ -72,7 +72,7 @@ class Machines(Cluster):
         return self.places.folder / "ssh"
 
     def at(self, name: str) -> list[str]:
-        """Give what begins a command that runs on "head" or a node."""
+        """Return the words before a command that runs on "head" or on a node."""
         if name not in self.holders:
             return []
         return ["nsenter", f"--target={self.holders[name]}", "--net", "--uts", "--mount", "--"]

@@ -1,6 +1,6 @@
-"""What slurmctld calls when nodes of a cloud are to start and to end: `power.py resume|suspend PLAN NODES`.
+"""The program with which slurmctld starts and ends nodes of a cloud: `power.py resume|suspend PLAN NODES`.
 
-It stands for ParallelCluster's slurm_resume and slurm_suspend, which start and end EC2 instances:
+It replaces ParallelCluster's slurm_resume and slurm_suspend, which start and terminate EC2 instances:
 https://github.com/aws/aws-parallelcluster-node. PLAN is a JSON file: see `Cloud`. Standard library only.
 """
 
@@ -23,7 +23,7 @@ NO_CAPACITY = "(Code:InsufficientInstanceCapacity)Failure when resuming nodes"
 
 def main() -> None:
     what, plan_file, nodes = sys.argv[1:4]
-    # Children of slurmctld have inherited its signal mask: nobody could end a slurmd by SIGTERM.
+    # Children of slurmctld inherit its signal mask, with which SIGTERM could not end a slurmd.
     signal.pthread_sigmask(signal.SIG_SETMASK, set())
     plan = json.loads(Path(plan_file).read_text())
     os.environ.update(plan["env"])  # slurmctld gives no PATH
@@ -69,7 +69,7 @@ def scontrol(plan: dict[str, Any], *words: str) -> str:
 
 
 def pid_of(file: Path) -> int | None:
-    """Give the number in a slurmd's file, where it is still that of a slurmd."""
+    """Return the process id in the file of a slurmd; None if that process is not a slurmd."""
     try:
         pid = int(file.read_text())
         return pid if b"slurmd" in Path(f"/proc/{pid}/cmdline").read_bytes() else None

@@ -146,7 +146,7 @@ OTHERS: list[tuple[str, tuple[str, dict[str, Any]]]] = [
     ("isn't applicable to single-node", override(instanceType="m5.large")),
     ("use nodeOverrides", job(jobDefinition="nodes", containerOverrides={"command": ["x"]})),
     ("are for multi-node", job(nodeOverrides={"numNodes": 2})),
-    ("not rehearsed", job(ecsPropertiesOverride={"taskProperties": []})),
+    ("does not support", job(ecsPropertiesOverride={"taskProperties": []})),
     ("needs containerProperties", ("register_job_definition", DEFINITION)),
     ("image is required", definition(containerProperties={"command": ["x"]})),
     ("at least one vCPU", contained(resourceRequirements=[{"type": "MEMORY", "value": "64"}])),
@@ -164,7 +164,7 @@ OTHERS: list[tuple[str, tuple[str, dict[str, Any]]]] = [
         ("describe_job_definitions", {"jobDefinitions": ["x:1"], "status": "ACTIVE"}),
     ),
     ("Job not found", ("terminate_job", {"jobId": "x", "reason": "r"})),
-    ("not rehearsed", ("describe_scheduling_policies", {"arns": ["x"]})),
+    ("does not support", ("describe_scheduling_policies", {"arns": ["x"]})),
     ("Invalid filter", ("list_jobs", {"jobQueue": "queue", "filters": [{"name": "X"}]})),
     ("Resource not found", ("list_tags_for_resource", {"resourceArn": "arn:x"})),
 ]

@@ -81,7 +81,7 @@ def test_an_ordinary_user_is_told_that_root_is_needed(
 ) -> None:
     monkeypatch.setattr(os, "geteuid", lambda: 1000)
 
-    with pytest.raises(Failed, match="only root makes namespaces"):
+    with pytest.raises(Failed, match="network namespaces need root"):
         Machines(tmp_path)
 
 

@@ -1,4 +1,4 @@
-"""What a container gets: its command, its environment, its log stream."""
+"""The command, environment and log stream of a container."""
 
 from __future__ import annotations
 

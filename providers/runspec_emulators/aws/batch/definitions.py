@@ -8,7 +8,7 @@ from typing import Any
 from runspec_emulators.aws.batch.jobs import wish
 from runspec_emulators.aws.batch.resources import Definition, named
 from runspec_emulators.aws.batch.world import World
-from runspec_emulators.aws.errors import check_rehearsed, refused
+from runspec_emulators.aws.errors import check_supported, refused
 from runspec_emulators.aws.nodes import node_ranges
 from runspec_emulators.aws.paging import page
 
@@ -30,7 +30,7 @@ def register(world: World, params: dict[str, Any]) -> dict[str, Any]:
 
 def check(params: Mapping[str, Any]) -> None:
     """Refuse what RegisterJobDefinition's documentation rules out."""
-    check_rehearsed(params, "ecsProperties", "eksProperties", "consumableResourceProperties")
+    check_supported(params, "ecsProperties", "eksProperties", "consumableResourceProperties")
     wanted = "nodeProperties" if params["type"] == "multinode" else "containerProperties"
     unwanted = ({"nodeProperties", "containerProperties"} - {wanted}).pop()
     if wanted not in params or unwanted in params:

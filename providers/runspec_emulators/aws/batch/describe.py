@@ -1,4 +1,4 @@
-"""What DescribeJobs and ListJobs say of a job."""
+"""The descriptions of jobs that DescribeJobs and ListJobs return."""
 
 from __future__ import annotations
 

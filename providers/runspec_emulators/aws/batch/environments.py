@@ -9,7 +9,7 @@ from typing import Any
 from runspec_emulators.aws.batch import schedule
 from runspec_emulators.aws.batch.resources import FARGATE, Environment, Queue, named
 from runspec_emulators.aws.batch.world import World
-from runspec_emulators.aws.errors import check_rehearsed, refused
+from runspec_emulators.aws.errors import check_supported, refused
 from runspec_emulators.aws.paging import page
 
 MOST_ENVIRONMENTS = 3  # user guide, "Service quotas"
@@ -31,7 +31,7 @@ def check_resources(params: Mapping[str, Any]) -> None:
     if resources is None:
         raise refused("computeResources is required for managed compute environments")
     if resources["type"] == "ECS_MANAGED_INSTANCES":
-        raise refused("ECS_MANAGED_INSTANCES is not rehearsed here")
+        raise refused("this emulator does not support ECS_MANAGED_INSTANCES")
     if not resources.get("subnets"):
         raise refused("subnets is required")
     if resources["type"] in FARGATE:
@@ -49,7 +49,7 @@ def check_resources(params: Mapping[str, Any]) -> None:
 
 
 def create_environment(world: World, params: dict[str, Any]) -> dict[str, Any]:
-    check_rehearsed(params, "eksConfiguration")
+    check_supported(params, "eksConfiguration")
     name = params["computeEnvironmentName"]
     if name in world.environments:
         raise refused("Object already exists")
@@ -133,7 +133,7 @@ def check_order(world: World, order: list[Mapping[str, Any]]) -> None:
 
 
 def create_queue(world: World, params: dict[str, Any]) -> dict[str, Any]:
-    check_rehearsed(params, "schedulingPolicyArn", "serviceEnvironmentOrder")
+    check_supported(params, "schedulingPolicyArn", "serviceEnvironmentOrder")
     name = params["jobQueueName"]
     if name in world.queues:
         raise refused("Object already exists")
@@ -157,7 +157,7 @@ def the_queue(world: World, name_or_arn: str) -> Queue:
 
 
 def update_queue(world: World, params: dict[str, Any]) -> dict[str, Any]:
-    check_rehearsed(params, "schedulingPolicyArn", "serviceEnvironmentOrder")
+    check_supported(params, "schedulingPolicyArn", "serviceEnvironmentOrder")
     found = the_queue(world, params["jobQueue"])
     if "computeEnvironmentOrder" in params:
         check_order(world, params["computeEnvironmentOrder"])

@@ -1,4 +1,4 @@
-"""What the service knows of jobs: the records, and the books they stand in."""
+"""The records of jobs in the service, and the lists that contain them."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class Attempt:
     final: bool = False
     """Whether that end forbids another attempt."""
     lost: bool = False
-    """Whether the machine is gone, and with it the exit code."""
+    """Whether the machine was lost, and with it the exit code."""
     machine: Machine = field(default_factory=Machine)
     awsvpc: bool = False
     """Whether it has a network interface of its own: nodes of multi-node jobs."""
@@ -85,7 +85,7 @@ class Job:
     terminated: bool = False
     tags: dict[str, str] = field(default_factory=dict)
     starts: int = 0
-    """How many times a process was really started."""
+    """The number of times that a process was really started."""
 
     @property
     def finished(self) -> bool:

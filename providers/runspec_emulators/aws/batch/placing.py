@@ -1,4 +1,4 @@
-"""Where a RUNNABLE job goes: the first environment that can hold it, or why it stays."""
+"""Place a RUNNABLE job in the first environment that has room for it, or report why it stays RUNNABLE."""
 
 from __future__ import annotations
 

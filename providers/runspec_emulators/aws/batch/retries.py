@@ -1,4 +1,4 @@
-"""Whether a failed attempt is tried again: retryStrategy and evaluateOnExit."""
+"""Decide whether a failed attempt is followed by another one: retryStrategy and evaluateOnExit."""
 
 from __future__ import annotations
 

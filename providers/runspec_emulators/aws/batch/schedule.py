@@ -57,7 +57,7 @@ def evaluate(world: World, job: Job) -> None:
 
 
 def all_of(job: Job, status: str) -> None:
-    """Give a job, and the nodes of a multi-node job, a status."""
+    """Set the status of a job, and of the nodes of a multi-node job."""
     job.status = status
     for node in job.children if job.is_multinode else ():
         node.status = status
@@ -134,7 +134,7 @@ def give_up(world: World, queue: Queue, job: Job, known: tuple[str, str, float])
 
 
 def starting(world: World, job: Job, environment: Environment) -> None:
-    """Give every container of a job a machine, and start the first of them.
+    """Assign a machine to every container of a job, and start the first container.
 
     "The main node is launched first [...]. When the main node reaches the RUNNING status, the
     child nodes are launched and they also move to the STARTING status." "Job lifecycle".
@@ -278,7 +278,7 @@ def decide(world: World, unit: Job, attempt: Attempt, succeeded: bool) -> None:
 
 
 def finish(world: World, job: Job, status: str, reason: str | None) -> None:
-    """Give a job its last status, and wake those that wait for it."""
+    """Set the final status of a job, and wake the jobs that depend on it."""
     if job.finished:
         return
     job.status, job.status_reason = status, reason

@@ -13,7 +13,7 @@ from runspec_emulators.aws.batch.environments import the_queue
 from runspec_emulators.aws.batch.jobs import Job
 from runspec_emulators.aws.batch.resources import FARGATE, Definition, Queue
 from runspec_emulators.aws.batch.world import World
-from runspec_emulators.aws.errors import check_rehearsed, refused
+from runspec_emulators.aws.errors import check_supported, refused
 from runspec_emulators.aws.nodes import node_ranges
 
 MOST_OVERRIDES = 8192
@@ -53,7 +53,7 @@ def check(world: World, queue: Queue, definition: Definition, params: Mapping[st
     if not multinode and "nodeOverrides" in params:
         raise refused("nodeOverrides are for multi-node parallel jobs")
     overrides = ("ecs", "eks", "consumableResource")
-    check_rehearsed(params, *(f"{name}PropertiesOverride" for name in overrides))
+    check_supported(params, *(f"{name}PropertiesOverride" for name in overrides))
     if "instanceType" in params.get("containerOverrides", {}):
         raise refused("instanceType isn't applicable to single-node container jobs")
     if multinode:
@@ -71,7 +71,7 @@ def check_multinode(
     https://docs.aws.amazon.com/batch/latest/userguide/mnp-ce.html
     """
     if "arrayProperties" in params:
-        raise refused("arrays of multi-node jobs are not rehearsed here")
+        raise refused("this emulator does not support arrays of multi-node jobs")
     for name in queue.order:
         kind = world.environments[name].kind
         if kind in ("SPOT", "UNMANAGED", *FARGATE):

@@ -1,4 +1,4 @@
-"""What containers and machines can ask about themselves: their task, and their machine."""
+"""The metadata services of containers and machines, about their task and their machine."""
 
 from __future__ import annotations
 

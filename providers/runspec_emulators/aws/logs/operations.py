@@ -44,7 +44,7 @@ def group_name(params: Mapping[str, Any]) -> str:
 
 
 def get_events(logs: Logs, params: dict[str, Any]) -> dict[str, Any]:
-    """Return one page. The worst case is rehearsed: a position is a time, not an arrival.
+    """Return one page, in the worst case that the service allows: a position is a time, not an arrival.
 
     So an event that comes late, with a time before a reader's token, is not seen by going
     forward, only by reading again from the head. Nothing documented forbids it.
@@ -143,9 +143,9 @@ def filter_events(logs: Logs, params: dict[str, Any]) -> dict[str, Any]:
     """
     for other in ("filterPattern", "unmask"):
         if params.get(other):
-            raise bad(f"{other} is not rehearsed here")
+            raise bad(f"this emulator does not support {other}")
     if params.get("startFromHead") is False:
-        raise bad("startFromHead false is not rehearsed here")
+        raise bad("this emulator does not support startFromHead: false")
     start, end = span(params)
     limit = params.get("limit", MOST_EVENTS)
     with logs.lock:

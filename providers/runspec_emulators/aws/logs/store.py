@@ -16,7 +16,7 @@ from runspec_emulators.aws.errors import ServiceError
 from runspec_emulators.aws.settings import Settings
 
 JITTER_S = (0.05, 0.4)
-"""How late a batch may be in the model "jitter"."""
+"""The range of delays of a batch in the model "jitter"."""
 BATCH = 10_000  # PutLogEvents, logEvents
 OVERHEAD = 26  # bytes for each event. PutLogEvents
 

@@ -34,15 +34,15 @@ class Wanted(NamedTuple):
     shared_memory_mib: int
     user: str
     init: bool
-    """Whether an init process hands signals on. LinuxParameters, initProcessEnabled."""
+    """Whether an init process forwards signals. LinuxParameters, initProcessEnabled."""
 
 
 class End(NamedTuple):
-    """How a container ended."""
+    """The end of a container."""
 
     exit_code: int | None
     reason: str | None = None
-    """What ECS would say of the container, where it says anything."""
+    """The reason that ECS would report for the container, if any."""
     started: bool = True
 
 
@@ -79,7 +79,7 @@ class Container:
     lock: threading.Lock = field(default_factory=threading.Lock)
     over: bool = False
     told: bool = False
-    """Whether it was told to end."""
+    """Whether it was asked to end."""
 
     def stop(self, grace_s: float) -> None:
         with self.lock:
@@ -131,7 +131,7 @@ def start(wanted: Wanted, settings: Settings, emit: Emit, ended: Callable[[End],
 
 
 class Command(NamedTuple):
-    """What to execute."""
+    """A command to execute."""
 
     argv: tuple[str, ...]
     env: Mapping[str, str]

@@ -1,4 +1,4 @@
-"""What an EC2 machine tells those that run on it: whether it is to be taken away. Version 2, with tokens.
+"""The instance metadata service of EC2 machines, version 2 with tokens: it announces that a machine is reclaimed.
 
 https://docs.aws.amazon.com/AWSEC2/latest/UserGuide/instance-metadata-v2-how-it-works.html
 """

@@ -1,4 +1,4 @@
-"""How much the common instance types hold, so that a job that fits none stays RUNNABLE."""
+"""The resources of common instance types, so that a job that fits none of them stays RUNNABLE."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ GIB = 1024  # MiB
 
 
 class Size(NamedTuple):
-    """What one instance has, or what one job wants."""
+    """The resources that an instance has, or that a job requests."""
 
     vcpus: float
     memory_mib: float

@@ -1,1 +1,1 @@
-"""What the account holds: pools and images, and its side of the Resource Manager."""
+"""The pools and images of the account, and its resources in the Resource Manager."""

@@ -1,4 +1,4 @@
-"""What the account has: images."""
+"""The images that the account supports."""
 
 from __future__ import annotations
 

@@ -49,7 +49,7 @@ class Request(NamedTuple):
 
 
 def read(method: str, target: str, headers: Mapping[str, str], body: bytes) -> Request:
-    """Read a call; raise ServiceError for one that is not rehearsed. Paths are read in any case."""
+    """Return the call of a request; paths may have any case. Raise ServiceError if the emulator does not support it."""
     split = urlsplit(target)
     for (verb, pattern), name in ROUTES.items():
         found = re.fullmatch(pattern, split.path, re.IGNORECASE)
@@ -58,9 +58,11 @@ def read(method: str, target: str, headers: Mapping[str, str], body: bytes) -> R
             try:
                 value = json.loads(body) if body else None
             except ValueError as exc:
-                raise refused("InvalidRequestContent", f"The content is no JSON: {exc}") from exc
+                raise refused("InvalidRequestContent", f"The content is not JSON: {exc}") from exc
             return Request(name, path, dict(parse_qsl(split.query)), headers, value)
-    raise refused("InvalidResourceType", f"{method} {split.path} is not rehearsed here.", 404)
+    raise refused(
+        "InvalidResourceType", f"This emulator does not support {method} {split.path}.", 404
+    )
 
 
 def refused(code: str, message: str, status: int = 400) -> ServiceError:
@@ -100,7 +102,7 @@ def account_id(world: World) -> str:
 
 def resources(world: World, request: Request) -> Response:
     if request.query.get("$filter") != f"resourceType eq '{KIND}'":
-        raise refused("InvalidFilterInQueryString", "That filter is not rehearsed here.")
+        raise refused("InvalidFilterInQueryString", "This emulator does not support that filter.")
     one = {"id": account_id(world), "name": world.settings.account, "type": KIND}
     return Response(200, {"value": [{**one, "location": "westeurope"}]})
 
@@ -130,7 +132,7 @@ def create(world: World, request: Request) -> Response:
     if there is not None and request.headers.get("if-none-match") == "*":
         raise refused("PreconditionFailed", "The specified pool already exists.", 412)
     if there is not None:
-        raise refused("InvalidRequest", "To change a pool is not rehearsed here.", 409)
+        raise refused("InvalidRequest", "This emulator does not support changes of a pool.", 409)
     pools.made(world, plain(request.path["pool"], body))
     made = world.pool(request.path["pool"])
     where = f"{account_id(world)}/pools/{made.id}"
@@ -155,7 +157,9 @@ def plain(name: str, body: Mapping[str, Any]) -> dict[str, Any]:
         found["identity"] = _identity(body["identity"])
     unknown = properties.keys() - SAME
     if unknown:
-        raise refused("InvalidRequestContent", f"{sorted(unknown)} are not rehearsed here.")
+        raise refused(
+            "InvalidRequestContent", f"This emulator does not support {', '.join(sorted(unknown))}."
+        )
     return found | properties
 
 

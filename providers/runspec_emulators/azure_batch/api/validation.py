@@ -78,7 +78,7 @@ def mounts(given: Sequence[Mapping[str, Any]]) -> None:
 
 
 def task_like(body: Mapping[str, Any], path: str) -> None:
-    """What start tasks, job preparation tasks and tasks have in common."""
+    """Check the rules that start tasks, job preparation tasks and tasks have in common."""
     if not body["commandLine"].strip():
         raise wrong(f"{path}.commandLine", body["commandLine"], "it is empty")
     files(body.get("resourceFiles", ()), f"{path}.resourceFiles")

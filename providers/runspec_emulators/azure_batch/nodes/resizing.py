@@ -98,7 +98,7 @@ def grow(world: World, pool: Pool, turn: int) -> None:
 
 
 def left(world: World, dedicated: bool) -> int:
-    """How many nodes of a kind the account may have beside those it has."""
+    """Return how many more nodes of a kind the quota of the account allows."""
     settings = world.settings
     quota = settings.dedicated_quota if dedicated else settings.low_priority_quota
     return max(0, quota - sum(p.count(dedicated) for p in world.pools.values()))

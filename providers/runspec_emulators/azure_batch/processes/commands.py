@@ -26,7 +26,7 @@ GONE_S = 5.0  # how long to wait for what was killed
 
 @dataclass(frozen=True)
 class Ended:
-    """How a command ended."""
+    """The end of a command."""
 
     exit_code: int | None = None
     failure: dict[str, Any] | None = None
@@ -76,9 +76,9 @@ class Command:
     folder: Path
     env: Mapping[str, str]
     container: containers.Container | None = None
-    """Where a container is wanted."""
+    """The container that the command runs in, if any."""
     append: bool = False
-    """Whether output goes on where that of an earlier command ended."""
+    """Whether output is appended to that of an earlier command."""
     killed: bool = False
     process: subprocess.Popen[bytes] | None = None
     remove: Callable[[], None] | None = None

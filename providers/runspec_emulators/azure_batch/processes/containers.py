@@ -16,11 +16,11 @@ WAITS = ["/bin/sh", "-c", "while :; do sleep 60; done"]
 
 
 USER = 1000
-"""Who a task without administrator permissions is: any number but root's; the service's is not documented."""
+"""The user id of tasks without administrator permissions; that of the service is not documented, and is not root's."""
 
 
 class Container(NamedTuple):
-    """What a task says of the container that it runs in."""
+    """The container settings of a task."""
 
     settings: Mapping[str, Any]
     """containerSettings."""

@@ -1,4 +1,4 @@
-"""What a job is to do when a task ends, and whether others may go on. ExitConditions."""
+"""The actions of a job when a task ends, and whether dependent tasks may start. ExitConditions."""
 
 from __future__ import annotations
 

@@ -18,12 +18,12 @@ def check(body: dict[str, Any]) -> None:
     """Rules of BatchJobCreateOptions."""
     validation.exactly_one("poolInfo", body["poolInfo"], ("poolId", "autoPoolSpecification"))
     if "autoPoolSpecification" in body["poolInfo"]:
-        raise wrong("autoPoolSpecification", "", "auto pools are not rehearsed here")
+        raise wrong("autoPoolSpecification", "", "this emulator does not support auto pools")
     for other in ("jobManagerTask", "jobReleaseTask", "networkConfiguration"):
         if other in body:
-            raise wrong(other, "", "it is not rehearsed here")
+            raise wrong(other, "", "this emulator does not support it")
     if not -1000 <= body.get("priority", 0) <= 1000:
-        raise wrong("priority", body["priority"], "it is -1000 to 1000")
+        raise wrong("priority", body["priority"], "it must be from -1000 to 1000")
     if "jobPreparationTask" in body:
         validation.task_like(body["jobPreparationTask"], "jobPreparationTask")
 
@@ -208,7 +208,7 @@ def enable(world: World, request: Request) -> Response:
 
 
 def preparations(world: World, request: Request) -> Response:
-    """What became of the job preparation task on each node."""
+    """Return the result of the job preparation task on each node."""
     job = world.job(request.path["job_id"])
     if "jobPreparationTask" not in job.body:
         message = "The specified job does not have job preparation task."

@@ -1,4 +1,4 @@
-"""What runs for one attempt: a task's command, or a gang of nodes that begin together."""
+"""The processes of one attempt: the command of a task, or those of a gang of nodes that start together."""
 
 from __future__ import annotations
 

@@ -123,7 +123,7 @@ class Runner:
         return None
 
     def _ended(self, attempt: Attempt, end: Ended) -> None:
-        """Say what the end of an attempt means for its task."""
+        """Record the end of an attempt, and decide what its task does next."""
         task, why = attempt.task, attempt.verdict
         attempt.ended = now()
         for node in attempt.nodes:

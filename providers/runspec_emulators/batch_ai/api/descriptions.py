@@ -1,4 +1,4 @@
-"""How resources are reported: as the official description has it, and never a secret."""
+"""Describe resources as the official description does, without secrets."""
 
 from __future__ import annotations
 

@@ -188,7 +188,7 @@ class Member(NamedTuple):
     required: bool
     read_only: bool
     values: tuple[str, ...]
-    """What an enum allows; empty for anything else."""
+    """The values of an enum; empty for any other kind."""
 
 
 @cache
@@ -226,7 +226,7 @@ def inspect_enum(part: Any) -> bool:
 
 
 def wrong(value: Any, kind: str, path: str) -> Iterator[str]:
-    """Say where *value* is not what *kind* allows."""
+    """Yield a message for each part of *value* that *kind* does not allow."""
     if kind.startswith("["):
         yield from wrong_list(value, kind[1:-1], path)
     elif kind.startswith("{"):

@@ -88,7 +88,7 @@ def _of_page(value: Any, model: str | type) -> Iterator[str]:
 
 
 def _of(value: Any, model: str | type, path: str) -> Iterator[str]:
-    """Say where *value* is not what *model* has: a kind of azure-mgmt-batchai, or a model of another SDK."""
+    """Yield the problems of *value* by *model*, which is a kind of azure-mgmt-batchai or a model of another SDK."""
     if not isinstance(model, str):
         for one in problems(value, model, path, answered=True):
             yield f"{one.path}: {one.reason}, and is {one.value!r}"

@@ -18,7 +18,7 @@ MOST = 1000
 
 
 class Response(NamedTuple):
-    """What goes back: *value* as JSON, or nothing."""
+    """The response to a request: *value* as JSON, or no content."""
 
     status: int
     value: Any = None

@@ -31,7 +31,7 @@ VERSION = "2018-05-01"
 
 
 class Route(NamedTuple):
-    """Where one operation is found."""
+    """The method and path of one operation."""
 
     method: str
     path: re.Pattern[str]

@@ -1,1 +1,1 @@
-"""How a job runs on the nodes that it got."""
+"""Run jobs on the nodes that were allocated to them."""

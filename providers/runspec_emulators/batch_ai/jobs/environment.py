@@ -1,4 +1,4 @@
-"""What a job finds: its variables, its folders, its host file.
+"""The variables, folders and host file of a job.
 
 Variables: the list in the service's repository, documentation/using-batchai-environment-variables.md of
 github.com/Azure/BatchAI.

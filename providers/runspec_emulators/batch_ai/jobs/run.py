@@ -31,7 +31,7 @@ class JobError(Exception):
 
 
 class ProcessContext(NamedTuple):
-    """Where a job's process runs."""
+    """The node, variables and temporary folder of a job's process."""
 
     node: Node
     env: dict[str, str]
@@ -92,7 +92,7 @@ class Run:
             self._end(code, error)
 
     def _end(self, code: int | None, error: JobError | None) -> None:
-        """Say how the run ended, and give the nodes back."""
+        """Record how the run ended, and release the nodes."""
         job = self.job
         job.run = None
         if self.stopped == "requeue":
@@ -195,7 +195,7 @@ class Run:
         out, err = logs / f"stdout{task.suffix}.txt", logs / f"stderr{task.suffix}.txt"
         with self._lock:
             if self.stopped:
-                raise JobError(self.stopped, "it was stopped before it began")
+                raise JobError(self.stopped, "the job was stopped before it started")
             process = Process(Wanted(task.command, env, context.temp, out, err, prefix))
             self._processes.append(process)
         return process

@@ -1,4 +1,4 @@
-"""What each toolkit starts, and where. Pure: no process is started here."""
+"""The processes of each toolkit, and their nodes. No process is started here."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ class Task(NamedTuple):
     node: int
     command: str
     suffix: str = ""
-    """What the names of its stdout and stderr have before .txt."""
+    """The end of the names of its stdout and stderr files, before .txt."""
     env: Mapping[str, str] = {}
     main: bool = True
     """Whether the job goes on for as long as it does."""

@@ -23,7 +23,7 @@ def create(world: World, request: Request) -> Response:
         check(properties)
         found = new(world, workspace, name, properties)
     elif found.properties != properties:
-        raise conflict(f"The cluster '{name}' is there already, and is another.")
+        raise conflict(f"The cluster '{name}' already exists with other properties.")
     cluster = found
     return created(world, cluster, lambda: descriptions.cluster(cluster))
 

@@ -19,7 +19,7 @@ def create_file_server(world: World, request: Request) -> Response:
     properties: Mapping[str, Any] = request.body["properties"]
     found = workspace.file_servers.get(name.lower())
     if found is not None and found.properties != properties:
-        raise conflict(f"The file server '{name}' is there already, and is another.")
+        raise conflict(f"The file server '{name}' already exists with other properties.")
     if found is None:
         kind = f"{PROVIDER}/workspaces/fileservers"
         found = FileServer(f"{workspace.id}/fileservers/{name}", name, kind, dict(properties))

@@ -33,7 +33,7 @@ def create(world: World, request: Request) -> Response:
         check(properties)
         found = new(world, workspace, experiment, name, properties)
     elif found.properties != properties:
-        raise conflict(f"The job '{name}' is there already, and is another.")
+        raise conflict(f"The job '{name}' already exists with other properties.")
     job = found
     return created(world, job, lambda: descriptions.job(job))
 

@@ -1,4 +1,4 @@
-"""How clusters grow and shrink, and how jobs get nodes: all at once, or none (gang scheduling)."""
+"""Resize clusters, and allocate nodes to jobs: all at once or none (gang scheduling)."""
 
 from __future__ import annotations
 

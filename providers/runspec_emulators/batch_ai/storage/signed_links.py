@@ -23,7 +23,7 @@ ERROR = '<?xml version="1.0" encoding="utf-8"?><Error><Code>{}</Code><Message>{}
 
 
 class File(NamedTuple):
-    """What a link answers."""
+    """The response to a request for a signed link."""
 
     status: int
     body: bytes
