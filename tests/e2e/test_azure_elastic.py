@@ -89,7 +89,7 @@ def test_training_goes_on_while_spot_machines_are_taken_away(
     accounted(told)
     assert went(told, "lost") == [(0, "it was silent")]
     ((left, why),) = went(told, "left")
-    assert left == 1 and "taken away" in why
+    assert left == 1 and "reclaimed" in why
     assert run(["fetch", found, str(tmp_path / "fetched")]) == 0
     names = {path.name for path in (tmp_path / "fetched" / "out").iterdir()}
     assert names == {"of-0", "state.json"}  # of the first node of each generation, and nobody else

@@ -320,5 +320,5 @@ def test_each_library_reads_its_own_variable(
     failed = company.runspec("apply", small(tmp_path), env=dict.fromkeys(missing))
 
     assert failed.code == 69
-    assert "does not trust the certificate" in failed.err
+    assert "does not trust the server's certificate" in failed.err
     assert "AWS_CA_BUNDLE and SSL_CERT_FILE" in failed.err
