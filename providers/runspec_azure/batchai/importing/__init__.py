@@ -1,1 +1,1 @@
-"""Batch AI files in and out: `runspec import` and `runspec plan --export`."""
+"""Import and export of Batch AI's files: `runspec import` and `runspec plan --export`."""

@@ -1,16 +1,16 @@
-"""A cluster.json of `az batchai`, taken in: machines are the account's, what a job needs is the spec's."""
+"""Import a cluster.json of `az batchai`: its machines go to the profile, and the needs of a job to the spec."""
 
 from __future__ import annotations
 
 from typing import Any
 
 from runspec_azure.batchai.importing.draft import Draft
-from runspec_azure.batchai.importing.foreign_file import Taken
+from runspec_azure.batchai.importing.foreign_file import ForeignObject
 from runspec_azure.batchai.resources import KNOWN
 from runspec_azure.batchai.store.volumes import ROOTS
 
 
-def take(found: Taken, draft: Draft) -> None:
+def take(found: ForeignObject, draft: Draft) -> None:
     profile, cluster = draft.profile, draft.spec.setdefault("cluster", {"nodes": 1})
     profile["vm_size"] = found.text("vmSize")
     if (size := KNOWN.get((profile["vm_size"] or "").upper())) and size.gpus:
@@ -20,7 +20,7 @@ def take(found: Taken, draft: Draft) -> None:
     if priority == "lowpriority":
         cluster["capacity"] = "spot"
     elif priority not in (None, "dedicated"):
-        found.left("vmPriority", "it is neither dedicated nor lowpriority")
+        found.left("vmPriority", "the value is neither dedicated nor lowpriority")
     _scale(found.inner("scaleSettings"), draft)
     _image(found.inner("virtualMachineConfiguration"), draft)
     _setup(found.inner("nodeSetup"), draft)
@@ -31,14 +31,16 @@ def take(found: Taken, draft: Draft) -> None:
     found.end()
 
 
-def _scale(found: Taken, draft: Draft) -> None:
+def _scale(found: ForeignObject, draft: Draft) -> None:
     profile, manual, auto = draft.profile, found.inner("manual"), found.inner("autoScale")
     if manual:
         profile["scale"] = "manual"
         count = manual.number("targetNodeCount")
         profile["max_nodes"] = count or None
         if not count:
-            manual.left("targetNodeCount", "a fixed cluster here has at least the nodes of one job")
+            manual.left(
+                "targetNodeCount", "a cluster of fixed size has at least the nodes of one job"
+            )
         profile["deallocation"] = manual.text("nodeDeallocationOption")
     if auto:
         profile["min_nodes"] = auto.number("minimumNodeCount")
@@ -48,7 +50,7 @@ def _scale(found: Taken, draft: Draft) -> None:
         part.end()
 
 
-def _image(found: Taken, draft: Draft) -> None:
+def _image(found: ForeignObject, draft: Draft) -> None:
     image = found.inner("imageReference")
     if image:
         names = {"publisher": "publisher", "offer": "offer", "sku": "sku", "version": "version"}
@@ -59,7 +61,7 @@ def _image(found: Taken, draft: Draft) -> None:
     found.end()
 
 
-def _setup(found: Taken, draft: Draft) -> None:
+def _setup(found: ForeignObject, draft: Draft) -> None:
     task = found.inner("setupTask")
     if task:
         setup: dict[str, Any] = {"command": task.text("commandLine")}
@@ -82,32 +84,32 @@ def _setup(found: Taken, draft: Draft) -> None:
     found.end()
 
 
-def _insights(found: Taken, draft: Draft) -> None:
-    told = found.inner("appInsightsReference")
-    if told:
-        component = told.inner("component")
+def _insights(found: ForeignObject, draft: Draft) -> None:
+    reference = found.inner("appInsightsReference")
+    if reference:
+        component = reference.inner("component")
         insights = {"component": component.text("id")}
         component.end()
         value, vault = (
-            told.text("instrumentationKey"),
-            told.inner("instrumentationKeySecretReference"),
+            reference.text("instrumentationKey"),
+            reference.inner("instrumentationKeySecretReference"),
         )
         if value or vault:
             insights["key"] = draft.secret(
-                "insights-key", "INSTRUMENTATION_KEY", value, vault, told.path
+                "insights-key", "INSTRUMENTATION_KEY", value, vault, reference.path
             )
         draft.profile["insights"] = insights
-    told.end()
+    reference.end()
     found.end()
 
 
-def _user(found: Taken, draft: Draft) -> None:
+def _user(found: ForeignObject, draft: Draft) -> None:
     draft.profile["admin_user"] = found.text("adminUserName")
     draft.profile["ssh_public_key"] = found.text("adminUserSshPublicKey")
     password = found.text("adminUserPassword")
     if password:
         path = f"{found.path}.adminUserPassword"
-        nothing = Taken(None, path, draft.notes)
+        nothing = ForeignObject(None, path, draft.notes)
         name = draft.secret("admin-password", "ADMIN_PASSWORD", password, nothing, path)
         draft.profile["admin_password"] = name
     found.end()

@@ -1,4 +1,4 @@
-"""A spec and a profile in the making, while files of Batch AI are taken in."""
+"""The spec and the profile that an import of Batch AI's files builds."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import re
 from dataclasses import dataclass, field
 from typing import Any
 
-from runspec_azure.batchai.importing.foreign_file import Taken
+from runspec_azure.batchai.importing.foreign_file import ForeignObject
 from runspec_azure.batchai.importing.secret_redaction import SecretRedactor
 from runspec_azure.batchai.options import ACCOUNT
 from runspec_azure.session import clouds
@@ -15,28 +15,32 @@ UNFIT = re.compile(r"[^a-z0-9_-]+")
 STORAGE = "|".join(re.escape(cloud.storage) for cloud in clouds.CLOUDS)
 HOST = re.compile(rf"https?://([^/.]+)\.file\.(?:{STORAGE})/([^/]+)/?")
 ACCOUNT_GAP, KEY_GAP = "<AZURE_BATCHAI_STORAGE_ACCOUNT>", "<AZURE_BATCHAI_STORAGE_KEY>"
-GAP = re.compile(r"<[\w-]+>")  # what an export has where a secret belongs
+GAP = re.compile(r"<[\w-]+>")  # the placeholder of a secret in exported files
 
 
 @dataclass
 class Draft:
-    """What was taken in so far; *settings* are the spec's own for this provider."""
+    """The result of an import so far; *settings* are the spec's settings of this provider."""
 
     spec: dict[str, Any] = field(default_factory=dict)
     settings: dict[str, Any] = field(default_factory=dict)
     profile: dict[str, Any] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
     hidden: SecretRedactor = field(default_factory=SecretRedactor)
-    has_gaps: bool = False  # the tool would have filled in the account of its own settings
-    roots: dict[str, str] = field(default_factory=dict)  # where each volume is, by its name
+    has_gaps: bool = (
+        False  # whether `az batchai` would have filled in the account of its own settings
+    )
+    roots: dict[str, str] = field(default_factory=dict)  # the path of each volume, by its name
 
     @property
     def shared(self) -> dict[str, Any]:
         found: dict[str, Any] = self.profile.setdefault("shared", {})
         return found
 
-    def secret(self, wanted: str, variable: str, value: Any, vault: Taken, where: str) -> str:
-        """Take a secret by name: the value stays behind, and the profile says where it lives now."""
+    def secret(
+        self, wanted: str, variable: str, value: Any, vault: ForeignObject, where: str
+    ) -> str:
+        """Add the source of a secret to the profile, without its value; return its name."""
         names: dict[str, str] = self.profile.setdefault("secrets", {})
         if vault:
             source = vault.inner("sourceVault")
@@ -50,13 +54,13 @@ class Draft:
         if isinstance(value, str) and value and not GAP.fullmatch(value):
             self.hidden.add(value)
             self.notes.append(
-                f"{where} holds a secret in clear, which is not taken over: export {variable} "
-                "before you apply, and consider it known to others"
+                f"{where} contains a secret in plain text, which is not imported: export {variable} "
+                "before you apply, and consider the secret compromised"
             )
         return name
 
-    def credentials(self, found: Taken, account: str | None) -> str | None:
-        """Take the key of a storage account; give its name where it is not that of the profile."""
+    def credentials(self, found: ForeignObject, account: str | None) -> str | None:
+        """Add the key of a storage account to the profile; return its name, or None if it is the profile's key."""
         main = account is None or account == self.profile.get("storage_account")
         wanted, variable = "storage-key", "AZURE_BATCHAI_STORAGE_KEY"
         if not main:
@@ -70,15 +74,15 @@ class Draft:
         return None if name == "storage-key" else name
 
     def account(self, found: str | None) -> str | None:
-        """Return the account of a volume, where it is not that of the profile; the first one becomes that."""
+        """Return the account of a volume, or None if it is the profile's; the first one becomes the profile's."""
         if not found or ACCOUNT_GAP in found:
             return None
         if re.fullmatch(ACCOUNT, found) and not self.has_gaps:
             self.profile.setdefault("storage_account", found)
         return None if found == self.profile.get("storage_account") else found
 
-    def volumes(self, found: Taken, level: str, root: str) -> None:
-        """Take `mountVolumes`: every kind of them."""
+    def volumes(self, found: ForeignObject, level: str, root: str) -> None:
+        """Add all kinds of `mountVolumes` to the profile."""
         for one in found.each("azureFileShares"):
             self._share(one, level, root)
         for one in found.each("azureBlobFileSystems"):
@@ -94,7 +98,7 @@ class Draft:
             self._volume(one, {"command": one.text("mountCommand")}, level, root)
         found.end()
 
-    def _share(self, one: Taken, level: str, root: str) -> None:
+    def _share(self, one: ForeignObject, level: str, root: str) -> None:
         url = one.text("azureFileUrl") or ""
         match = HOST.fullmatch(url)
         named = one.text("accountName") or (match[1] if match else None)
@@ -112,7 +116,7 @@ class Draft:
         }
         self._volume(one, volume, level, root)
 
-    def _volume(self, one: Taken, volume: dict[str, Any], level: str, root: str) -> None:
+    def _volume(self, one: ForeignObject, volume: dict[str, Any], level: str, root: str) -> None:
         where = one.text("relativeMountPath") or ""
         name = key(where, self.shared)
         volume |= {"mount_options": one.text("mountOptions")}
@@ -123,8 +127,8 @@ class Draft:
         one.end()
 
 
-def key(text: str, taken: dict[str, Any]) -> str:
-    """Return *text* as a name of a spec that is not *taken*.
+def key(text: str, used: dict[str, Any]) -> str:
+    """Return *text* as a name for a spec that is not in *used*.
 
     >>> key("My Logs", {}), key("a", {"a": 1})
     ('my-logs', 'a-2')
@@ -132,7 +136,7 @@ def key(text: str, taken: dict[str, Any]) -> str:
     found = UNFIT.sub("-", text.lower()).strip("-_")
     found = found if found[:1].isalpha() else f"x-{found}".rstrip("-")
     found, number, whole = found[:36], 1, found[:36]
-    while whole in taken:
+    while whole in used:
         number += 1
         whole = f"{found}-{number}"
     return whole

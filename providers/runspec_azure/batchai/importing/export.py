@@ -1,6 +1,6 @@
-"""A plan as the files that `az batchai cluster create -f` and `az batchai job create -f` took.
+"""Export a plan as files for `az batchai cluster create -f` and `az batchai job create -f`.
 
-What the command line tool filled in is left to it: the cluster of a job, and the keys of accounts.
+The files leave out what this tool filled in: the cluster of a job, and the keys of accounts.
 https://github.com/Azure/azure-cli/tree/azure-cli-2.0.60/src/command_modules/azure-cli-batchai
 """
 
@@ -19,7 +19,7 @@ SCHEMA = "https://raw.githubusercontent.com/Azure/BatchAI/master/schemas/2018-05
 
 
 def exported(steps: Sequence[Step]) -> Exported:
-    """Return the files by name, and what is to be said of them."""
+    """Return the files by name, and notes about them."""
     files: dict[str, str] = {}
     notes: list[str] = []
     known = _account(steps)
@@ -34,7 +34,7 @@ def exported(steps: Sequence[Step]) -> Exported:
         whole = {"$schema": SCHEMA.format(kind), "properties": _without(body, name, known, notes)}
         files[name] = json.dumps(whole, indent=2, ensure_ascii=False) + "\n"
     if not any(name.startswith("cluster") for name in files):
-        notes.append("the profile names a cluster: there is no cluster.json")
+        notes.append("no cluster.json: the job uses the existing cluster of the profile")
     for step in steps:
         if step.do.operation == "upload_folder":
             where = "{container}/{prefix}".format(**step.do.params["path"])
@@ -43,9 +43,9 @@ def exported(steps: Sequence[Step]) -> Exported:
 
 
 def _account(steps: Sequence[Step]) -> str | None:
-    """Return the account whose key the tool fills in: it has one, and puts it into every gap of keys.
+    """Return the account whose key the tool fills in: it has one key, which replaces every placeholder of a key.
 
-    It is that of the profile's own volumes, then one with the key that the tool reads, then the first.
+    This is the account of the profile's own volumes, else one with the key that the tool reads, else the first.
     """
     bodies = [s.do.params["body"]["properties"] for s in steps if s.do.operation == "Jobs_Create"]
     bodies += [
@@ -57,12 +57,12 @@ def _account(steps: Sequence[Step]) -> str | None:
         one for some in volumes for kind in some.values() for one in kind if "accountName" in one
     ]
     own = [one for one in found if one["relativeMountPath"] in (STORE, LOGS)]
-    told = [one for one in found if one["credentials"].get("accountKey") == KEY_OF_TOOL]
-    return next((str(one["accountName"]) for one in (*own, *told, *found)), None)
+    read_by_tool = [one for one in found if one["credentials"].get("accountKey") == KEY_OF_TOOL]
+    return next((str(one["accountName"]) for one in (*own, *read_by_tool, *found)), None)
 
 
 def _without(value: Any, name: str, account: str | None, notes: list[str]) -> Any:
-    """Return *value* with what the tool fills in, or a person has to, where a secret belongs."""
+    """Return *value* with a placeholder for each secret, which the tool or the user fills in."""
     if isinstance(value, list):
         return [_without(item, name, account, notes) for item in value]
     if not isinstance(value, Mapping):
@@ -82,10 +82,10 @@ def _credentials(
     value: Mapping[str, Any], of: str, name: str, account: str | None, notes: list[str]
 ) -> Mapping[str, Any]:
     if "accountKey" not in value:
-        return value  # a key vault has it
+        return value  # the key is in a key vault
     return {"accountKey": KEY_GAP if of == account else _gap(f"{of.upper()}_KEY", name, notes)}
 
 
 def _gap(what: str, name: str, notes: list[str]) -> str:
-    notes.append(f"{name}: put the secret in where <{what}> stands")
+    notes.append(f"{name}: replace <{what}> by the secret")
     return f"<{what}>"

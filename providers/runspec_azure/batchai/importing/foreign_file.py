@@ -1,4 +1,4 @@
-"""Files as `az batchai` took them: JSON, with every flaw told at its line and column."""
+"""Read JSON files of `az batchai`, with line and column in messages."""
 
 from __future__ import annotations
 
@@ -15,26 +15,28 @@ PLAIN_SPACE = " \t\r\n"
 
 
 def loaded(file: ForeignFile, notes: list[str]) -> Mapping[str, Any]:
-    """Return the object in *file*. Raises UsageError with line and column where it is none.
+    """Return the object in *file*. Raise UsageError with line and column if it is not a JSON object.
 
-    A space that JSON does not know, such as the full-width one of a Japanese keyboard, is read as one
-    and told in *notes*.
+    A character that is not a space in JSON, such as the full-width space of a Japanese keyboard, is read as one
+    and reported in *notes*.
     """
     text = _spaces(file, notes)
 
     def pairs(found: list[tuple[str, Any]]) -> dict[str, Any]:
         keys = [key for key, _ in found]
         for key in sorted({k for k in keys if keys.count(k) > 1}):
-            notes.append(f"{file.name}: '{key}' is there twice; the last one is taken")
+            notes.append(f"{file.name}: '{key}' occurs twice; the last one is used")
         return dict(found)
 
     try:
         value = json.loads(text, object_pairs_hook=pairs)
     except json.JSONDecodeError as exc:
         where = f"{file.name}:{exc.lineno}:{exc.colno}"
-        raise UsageError(f"{where}: {exc.msg[:1].lower()}{exc.msg[1:]}", "it is no JSON") from exc
+        raise UsageError(
+            f"{where}: {exc.msg[:1].lower()}{exc.msg[1:]}", "the file is not valid JSON"
+        ) from exc
     if not isinstance(value, dict) or not isinstance(value.get("properties"), dict):
-        raise UsageError(f"{file.name}: there are no 'properties'", "give a file of az batchai")
+        raise UsageError(f"{file.name}: the file has no 'properties'", "use a file for az batchai")
     return value
 
 
@@ -51,7 +53,7 @@ def _spaces(file: ForeignFile, notes: list[str]) -> str:
 
 
 def _named(space: str) -> str:
-    name = unicodedata.name(space, "a space that is none in JSON").lower()
+    name = unicodedata.name(space, "space that JSON does not allow").lower()
     name = "full-width space" if space == "\u3000" else name
     return f"a {name} (U+{ord(space):04X})"
 
@@ -66,15 +68,15 @@ def at(name: str, text: str, position: int) -> str:
     return f"{name}:{before.count(chr(10)) + 1}:{position - before.rfind(chr(10))}"
 
 
-class Taken:
-    """An object whose keys are taken one by one, so that none is left out in silence."""
+class ForeignObject:
+    """An object whose keys are removed when they are read, so that the others can be reported."""
 
     def __init__(self, value: Any, path: str, notes: list[str]) -> None:
         self.value = dict(value) if isinstance(value, Mapping) else {}
         self.path, self.notes = path, notes
-        self._asked: set[str] = set()
+        self._read: set[str] = set()
         if value is not None and not isinstance(value, Mapping):
-            self.left(None, "it is no object")
+            self.left(None, "the value is not an object")
 
     def __bool__(self) -> bool:
         return bool(self.value)
@@ -85,7 +87,7 @@ class Taken:
             return found
         if isinstance(found, bool | int | float):
             return json.dumps(found)
-        self.left(key, "a text belongs there")
+        self.left(key, "the value is not a string")
         return None
 
     def number(self, key: str) -> int | None:
@@ -94,30 +96,30 @@ class Taken:
             found = int(found)
         if found is None or (isinstance(found, int) and not isinstance(found, bool)):
             return found
-        self.left(key, "a whole number belongs there")
+        self.left(key, "the value is not a whole number")
         return None
 
-    def inner(self, key: str) -> Taken:
-        return Taken(self._pop(key), f"{self.path}.{key}", self.notes)
+    def inner(self, key: str) -> ForeignObject:
+        return ForeignObject(self._pop(key), f"{self.path}.{key}", self.notes)
 
-    def each(self, key: str) -> Iterator[Taken]:
+    def each(self, key: str) -> Iterator[ForeignObject]:
         found = self._pop(key)
         if found is not None and not isinstance(found, list):
-            self.left(key, "a list belongs there")
+            self.left(key, "the value is not a list")
         for i, item in enumerate(found if isinstance(found, list) else ()):
-            yield Taken(item, f"{self.path}.{key}[{i}]", self.notes)
+            yield ForeignObject(item, f"{self.path}.{key}[{i}]", self.notes)
 
     def _pop(self, key: str) -> Any:
-        self._asked.add(key)
+        self._read.add(key)
         return self.value.pop(key, None)
 
     def left(self, key: str | None, why: str) -> None:
-        """Tell what is not carried over; never its value, which may be a secret."""
+        """Add a note about a key that is not imported, without its value, which may be a secret."""
         where = self.path if key is None else f"{self.path}.{key}"
-        self.notes.append(f"not carried over: {where}: {why}")
+        self.notes.append(f"not imported: {where}: {why}")
 
     def end(self) -> None:
-        """Tell of every key that nobody took."""
+        """Add a note for every key that was not read."""
         for key in self.value:
-            near = did_you_mean(key, self._asked)
+            near = did_you_mean(key, self._read)
             self.left(key, f"Batch AI has no such key{f'; {near}' if near else ''}")

@@ -1,4 +1,4 @@
-"""From the files of `az batchai` to a spec, and to what of them belongs into a profile."""
+"""Convert files of `az batchai` to a spec and settings for a profile."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 
 from runspec_azure.batchai.importing import cluster_file, job_file, yaml_text
 from runspec_azure.batchai.importing.draft import ACCOUNT_GAP, Draft
-from runspec_azure.batchai.importing.foreign_file import Taken, loaded
+from runspec_azure.batchai.importing.foreign_file import ForeignObject, loaded
 from runspec_jobs.provider import ForeignFile, Imported, UsageError
 
 NAME = re.compile(r"[a-z]([a-z0-9-]{0,38}[a-z0-9])?")
@@ -17,7 +17,7 @@ KNOWN = ("$schema",)
 
 
 def imported(job: ForeignFile, cluster: ForeignFile | None) -> Imported:
-    """Return the spec that *job* is, on the machines of *cluster*. Raises UsageError where one is no JSON."""
+    """Return *job*, with the machines of *cluster*, as a spec. Raise UsageError if a file is not valid."""
     draft = Draft(has_gaps=any(file and ACCOUNT_GAP in file.text for file in (job, cluster)))
     machines = _properties(cluster, draft.notes) if cluster else None
     program = _properties(job, draft.notes)
@@ -29,26 +29,33 @@ def imported(job: ForeignFile, cluster: ForeignFile | None) -> Imported:
 
 
 def _in_place(
-    job: ForeignFile, program: Taken, cluster: ForeignFile | None, machines: Taken | None
+    job: ForeignFile,
+    program: ForeignObject,
+    cluster: ForeignFile | None,
+    machines: ForeignObject | None,
 ) -> None:
-    """Refuse files in each other's place, by a key that one always has and the other never.
+    """Raise UsageError if the files are swapped, by a key that only one kind has, and always.
 
-    https://github.com/Azure/azure-rest-api-specs/tree/main/specification/batchai: what is required.
+    https://github.com/Azure/azure-rest-api-specs/tree/main/specification/batchai, the required keys.
     """
     if "vmSize" in program.value:
-        hint = "swap the two" if cluster else "give it after --cluster, and before it that of a job"
+        hint = (
+            "swap the two files"
+            if cluster
+            else "pass it with --cluster, and the file of a job before it"
+        )
         raise UsageError(f"{job.name} is the file of a cluster: it has 'vmSize'", hint)
     if cluster and machines and "stdOutErrPathPrefix" in machines.value:
         what = f"{cluster.name} is the file of a job: it has 'stdOutErrPathPrefix'"
-        raise UsageError(what, "give the file of a cluster after --cluster, or leave it out")
+        raise UsageError(what, "pass the file of a cluster with --cluster, or omit --cluster")
 
 
-def _properties(file: ForeignFile, notes: list[str]) -> Taken:
+def _properties(file: ForeignFile, notes: list[str]) -> ForeignObject:
     whole = dict(loaded(file, notes))
     found, name = whole.pop("properties"), PurePath(file.name).name
     for key in (key for key in whole if key not in KNOWN):
-        notes.append(f"not carried over: {name}: {key}: not part of what is sent")
-    return Taken(found, f"{name}: properties", notes)
+        notes.append(f"not imported: {name}: {key}: az batchai does not send this key")
+    return ForeignObject(found, f"{name}: properties", notes)
 
 
 def _written(draft: Draft, names: list[str]) -> Imported:
@@ -64,19 +71,19 @@ def _written(draft: Draft, names: list[str]) -> Imported:
     account = draft.hidden.scrubbed(draft.profile, "profile", draft.notes)
     missing = ", ".join(_missing(draft))
     if missing:
-        draft.notes.append(f"the profile is still to be filled in: {missing}")
+        draft.notes.append(f"add to the profile before you apply: {missing}")
     notes = tuple(dict.fromkeys(draft.hidden.scrubbed(draft.notes, "", [])))
     shown = " and ".join(PurePath(name).name for name in names)
     return Imported(
-        _comments(f"Taken in from {shown}.", notes) + yaml_text.text(_filled(spec)),
+        _comments(f"Imported from {shown}.", notes) + yaml_text.text(_filled(spec)),
         yaml_text.text({"providers": {"azure-batch-ai": _filled(account)}})
-        + (f"    # Still to be filled in: {missing}.\n" if missing else ""),
+        + (f"    # Add before you apply: {missing}.\n" if missing else ""),
         notes,
     )
 
 
 def _missing(draft: Draft) -> list[str]:
-    """Return the settings that a plan asks for and the files do not tell."""
+    """Return the settings that a plan needs and the files do not contain."""
     wanted = ["subscription", "location"]
     volumes = draft.shared.values()
     if any("account" not in v and ("share" in v or "container" in v) for v in volumes):

@@ -1,4 +1,4 @@
-"""A job.json of `az batchai`, taken in."""
+"""Import a job.json of `az batchai`."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import shlex
 from typing import Any
 
 from runspec_azure.batchai.importing.draft import Draft, key
-from runspec_azure.batchai.importing.foreign_file import Taken
+from runspec_azure.batchai.importing.foreign_file import ForeignObject
 from runspec_azure.batchai.importing.paths import Places, take_inputs, take_outputs
 from runspec_azure.batchai.importing.secret_redaction import is_secret
 from runspec_azure.batchai.job.toolkits import KINDS, NUMBERS, Kind, fields
@@ -33,13 +33,13 @@ LAUNCHES = {
 SHELL = re.compile(r"[$`|&;<>()*?\[\]#~!{}\n]")
 
 
-def take(found: Taken, draft: Draft, *, own_cluster: bool) -> None:
-    """Take all of *found* into *draft*; *own_cluster* says that no file tells of the machines."""
+def take(found: ForeignObject, draft: Draft, *, own_cluster: bool) -> None:
+    """Add everything in *found* to *draft*; *own_cluster* says that no cluster file was given."""
     spec = draft.spec
     nodes = found.number("nodeCount")
     spec["cluster"] = {**spec.get("cluster", {}), "nodes": nodes or 1}
     if nodes is None:
-        found.left("nodeCount", "it is missing; 1 stands for it")
+        found.left("nodeCount", "the key is missing; 1 is used")
     _cluster(found.inner("cluster"), draft, own_cluster=own_cluster)
     _container(found.inner("containerSettings"), draft)
     draft.volumes(found.inner("mountVolumes"), "job", ROOTS["job"])
@@ -56,22 +56,24 @@ def take(found: Taken, draft: Draft, *, own_cluster: bool) -> None:
     found.end()
 
 
-def _cluster(found: Taken, draft: Draft, *, own_cluster: bool) -> None:
+def _cluster(found: ForeignObject, draft: Draft, *, own_cluster: bool) -> None:
     where = found.text("id")
     match = CLUSTER.fullmatch(where or "")
     if match:
         names = ("subscription", "resource_group", "workspace", "cluster")
-        told = dict(zip(names, match.groups(), strict=True))
+        ids = dict(zip(names, match.groups(), strict=True))
         if not own_cluster:
-            draft.notes.append("the cluster of the job is planned anew, from its file")
-            del told["cluster"]
-        draft.profile.update(told)
+            draft.notes.append(
+                "runspec makes a new cluster from the cluster file, and does not use the one that the job names"
+            )
+            del ids["cluster"]
+        draft.profile.update(ids)
     elif where:
-        found.left("id", "it is not the id of a cluster")
+        found.left("id", "the value is not the id of a cluster")
     found.end()
 
 
-def _container(found: Taken, draft: Draft) -> None:
+def _container(found: ForeignObject, draft: Draft) -> None:
     source = found.inner("imageSourceRegistry")
     container: dict[str, Any] = {"image": source.text("image")} if source else {}
     registry: dict[str, Any] = {"server": source.text("serverUrl")}
@@ -93,7 +95,7 @@ def _container(found: Taken, draft: Draft) -> None:
         if count and count % 1024 == 0:
             container["shm"] = _size(count)
         else:
-            found.left("shmSize", "it is no whole number of KiB")
+            found.left("shmSize", "the value is not a whole number of KiB")
     for part in (credentials, source, found):
         part.end()
     draft.spec["container"] = container
@@ -106,25 +108,25 @@ def _size(count: int) -> str:
     return f"{count >> 10}KiB"
 
 
-def _preparation(found: Taken) -> str | None:
+def _preparation(found: ForeignObject) -> str | None:
     line = found.text("commandLine")
     found.end()
     return line
 
 
-def _toolkit(found: Taken, draft: Draft, places: Places, nodes: int) -> None:
+def _toolkit(found: ForeignObject, draft: Draft, places: Places, nodes: int) -> None:
     there = [
         (name, kind, found.inner(kind.key))
         for name, kind in KINDS.items()
         if kind.key in found.value
     ]
     if not there:
-        found.left(None, "there are no settings of a toolkit; 'true' stands for the command")
+        found.left(None, "the job has no toolkit settings; the command is set to 'true'")
         draft.spec["command"] = ["true"]
         return
     name, kind, settings = there[0]
     for _, other, _ in there[1:]:
-        found.left(other.key, f"a job has one toolkit, and {kind.key} is taken")
+        found.left(other.key, f"a job has only one toolkit, and {kind.key} is used")
     draft.settings["toolkit"] = name
     launch = LAUNCHES.get(name)
     draft.spec |= {"launch": launch} if launch else {}
@@ -137,14 +139,14 @@ def _toolkit(found: Taken, draft: Draft, places: Places, nodes: int) -> None:
     elif count is not None:
         more["processCount"] = str(count)
     for number in (n for n in NUMBERS if n in more and not more[n].isdecimal()):
-        settings.left(number, "a whole number belongs there")
+        settings.left(number, "the value is not a whole number")
         del more[number]
     draft.settings |= {"toolkit_settings": more} if more else {}
     _command(name, kind, settings, draft, places)
     settings.end()
 
 
-def _command(name: str, kind: Kind, settings: Taken, draft: Draft, places: Places) -> None:
+def _command(name: str, kind: Kind, settings: ForeignObject, draft: Draft, places: Places) -> None:
     arguments = settings.text(kind.arguments) or ""
     if not kind.scripted:
         whole = arguments
@@ -157,11 +159,13 @@ def _command(name: str, kind: Kind, settings: Taken, draft: Draft, places: Place
                 ("pythonInterpreterPath", interpreter),
             ):
                 if value is not None:
-                    settings.left(key_, "a file of settings stands for the program")
+                    settings.left(key_, "configFilePath replaces the program")
             whole = f"{name} {arguments}".rstrip()
-            draft.notes.append(f"{name} is started with configFilePath, which only Batch AI knows")
+            draft.notes.append(f"{name} starts with configFilePath, which only Batch AI supports")
         elif script is None:
-            settings.left("pythonScriptFilePath", "it is missing; 'true' stands for the program")
+            settings.left(
+                "pythonScriptFilePath", "the key is missing; the program is set to 'true'"
+            )
             whole = "true"
         else:
             whole = f"{interpreter or 'python'} {script} {arguments}".rstrip()
@@ -169,11 +173,13 @@ def _command(name: str, kind: Kind, settings: Taken, draft: Draft, places: Place
     draft.spec |= {"command": words} if (words := simple(whole)) else {"run": whole or "true"}
     known = sorted(set(re.findall(r"\$\{?(AZ_BATCHAI_\w+)", whole)))
     if known:
-        draft.notes.append(f"only Batch AI sets what the command uses: {', '.join(known)}")
+        draft.notes.append(
+            f"the command uses variables that only Batch AI sets: {', '.join(known)}"
+        )
 
 
 def simple(line: str) -> list[str] | None:
-    """Return the words of a command line that needs no shell; None where it does.
+    """Return the words of a command line that needs no shell; None if it needs one.
 
     >>> simple("python ${mounts.code}/x.py -g"), simple("a | b"), simple("a 'b c'")
     (['python', '${mounts.code}/x.py', '-g'], None, ['a', 'b c'])
@@ -186,19 +192,21 @@ def simple(line: str) -> list[str] | None:
         return None
 
 
-def _environment(found: Taken, draft: Draft) -> None:
+def _environment(found: ForeignObject, draft: Draft) -> None:
     env: dict[str, str] = {}
     secrets: dict[str, str] = {}
     for one in found.each("environmentVariables"):
         name, value = one.text("name") or "", one.text("value") or ""
         one.end()
         if _fits(name, one, draft) and is_secret(name, value):
-            nothing = Taken(None, one.path, draft.notes)
+            nothing = ForeignObject(None, one.path, draft.notes)
             secrets[name] = draft.secret(name, name, value, nothing, one.path)
         elif _fits(name, one):
             env[name] = literal(value)
             if "$AZ_BATCHAI" in value:
-                draft.notes.append(f"only Batch AI fills in the value of {name}")
+                draft.notes.append(
+                    f"the value of {name} contains variables that only Batch AI sets"
+                )
     for one in found.each("secrets"):
         name = one.text("name") or ""
         hidden, vault = one.text("value"), one.inner("valueSecretReference")
@@ -212,16 +220,16 @@ def _environment(found: Taken, draft: Draft) -> None:
     draft.spec |= {"secrets": secrets} if secrets else {}
 
 
-def _fits(name: str, one: Taken, draft: Draft | None = None) -> bool:
+def _fits(name: str, one: ForeignObject, draft: Draft | None = None) -> bool:
     good = bool(VARIABLE.fullmatch(name)) and not name.upper().startswith(
         ("RUNSPEC_", "AZ_BATCHAI")
     )
     if not good and draft is not None:
-        one.left(None, "a variable of that name cannot be set")
+        one.left(None, "a variable of this name cannot be set")
     return good
 
 
-def _limits(found: Taken, draft: Draft) -> None:
+def _limits(found: ForeignObject, draft: Draft) -> None:
     draft.settings |= {"priority": p} if (p := found.text("schedulingPriority")) else {}
     constraints = found.inner("constraints")
     limit = constraints.text("maxWallClockTime")
@@ -231,11 +239,11 @@ def _limits(found: Taken, draft: Draft) -> None:
         if seconds:
             draft.spec["timeout"] = _duration(seconds)
         else:
-            constraints.left("maxWallClockTime", "it is no length of time")
+            constraints.left("maxWallClockTime", "the value is not a duration")
 
 
 def length(text: str) -> int:
-    """Return the seconds of a length of time as ISO 8601 or .NET write it; 0 for what is none.
+    """Return a duration in the format of ISO 8601 or .NET in seconds; 0 if it is not one.
 
     >>> length("P1DT2H"), length("7.00:00:00"), length("soon")
     (93600, 604800, 0)

@@ -1,4 +1,4 @@
-"""Paths of Batch AI's files: which volume, input or output they mean."""
+"""Convert paths in Batch AI's files to mounts and outputs of a spec."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from runspec_azure.batchai.importing.draft import Draft, key
-from runspec_azure.batchai.importing.foreign_file import Taken
+from runspec_azure.batchai.importing.foreign_file import ForeignObject
 from runspec_azure.batchai.naming import made_up_place
 from runspec_jobs.provider import literal
 
@@ -17,14 +17,16 @@ MENTION = re.compile(
 
 
 class Places:
-    """The places that a command may speak of; volumes become mounts when one is spoken of."""
+    """The paths that a command may contain; a volume becomes a mount if its path is used."""
 
     def __init__(self, draft: Draft) -> None:
         self.draft = draft
         self.mounts: dict[str, dict[str, Any]] = {}
-        self.variables: dict[str, str] = {}  # ${mounts.x} and ${outputs.x} by Batch AI's variable
+        self.variables: dict[
+            str, str
+        ] = {}  # the placeholders ${mounts.x} and ${outputs.x}, by Batch AI's variable
         self.paths: dict[str, str] = {}  # the same by path
-        self.used: set[str] = set()  # volumes that something mentions
+        self.used: set[str] = set()  # volumes whose path is used
 
     def mount(self, name: str, source: str) -> None:
         self.mounts[name] = {
@@ -35,7 +37,7 @@ class Places:
         self.draft.spec["mounts"] = list(self.mounts.values())
 
     def volume(self, path: str) -> str | None:
-        """Return the name of the volume that *path* is on; None where no file tells of it."""
+        """Return the name of the volume that *path* is on; None if it is on none in the files."""
         roots = self.draft.roots
         on = [n for n, root in roots.items() if path == root or path.startswith(f"{root}/")]
         found = max(on, key=lambda n: len(roots[n]), default=None)
@@ -44,7 +46,7 @@ class Places:
         return found
 
     def portable(self, text: str) -> str:
-        """Return *text* with runspec's own words for every place that it speaks of."""
+        """Return *text* with runspec's placeholder for every path that it contains."""
         text = literal(MENTION.sub(lambda match: f"${match[1]}", text))
         for variable, place in sorted(self.variables.items(), key=lambda item: -len(item[0])):
             text = re.sub(rf"\${variable}(?!\w)", lambda _, p=place: p, text)  # type: ignore[misc]
@@ -57,14 +59,14 @@ class Places:
         return text
 
     def _root(self, name: str) -> str:
-        """Return the mount that a whole volume is; it becomes one now if it was none."""
+        """Make a mount of a whole volume, and return its placeholder."""
         self.used.add(name)
         mount = key(name, self.mounts)
         self.mount(mount, f"shared://{name}")
         return f"${{mounts.{mount}}}"
 
     def rest(self, texts: Iterable[str]) -> None:
-        """Have every volume of the job mounted that nothing else mentions."""
+        """Make a mount of every volume of the job that neither *texts* nor anything else uses."""
         for text in texts:
             for match in re.finditer(r"\$AZ_BATCHAI_\w+(/[^\s\"';]*)?", text):
                 self.volume(match[0])
@@ -74,7 +76,7 @@ class Places:
                 self._root(name)
 
 
-def take_inputs(found: Taken, draft: Draft, places: Places) -> None:
+def take_inputs(found: ForeignObject, draft: Draft, places: Places) -> None:
     for one in found.each("inputDirectories"):
         word, path = one.text("id") or "", (one.text("path") or "").rstrip("/")
         one.end()
@@ -84,7 +86,7 @@ def take_inputs(found: Taken, draft: Draft, places: Places) -> None:
         if volume is None:
             inputs["path"] = path
             places.mount(name, f"shared://{name}")
-            draft.notes.append(f"no file tells what {path} is: {name} is mounted as it was")
+            draft.notes.append(f"no file has the volume of {path}: {name} keeps this path")
         else:
             below = path.removeprefix(draft.roots[volume])
             places.mount(name, f"shared://{volume}{below}")
@@ -94,7 +96,7 @@ def take_inputs(found: Taken, draft: Draft, places: Places) -> None:
         places.paths.setdefault(path, f"${{mounts.{name}}}")
 
 
-def take_outputs(found: Taken, draft: Draft, places: Places) -> None:
+def take_outputs(found: ForeignObject, draft: Draft, places: Places) -> None:
     outputs: list[dict[str, str]] = []
     for one in found.each("outputDirectories"):
         word = one.text("id") or ""

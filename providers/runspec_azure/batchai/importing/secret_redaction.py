@@ -1,4 +1,4 @@
-"""Secrets of files that are taken in: they become names, and their values reach nothing."""
+"""Find secrets in imported files, so that their values are written nowhere."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ TELLING = re.compile(
     re.IGNORECASE,
 )
 GONE = "REMOVED"
-SHORTEST = 6  # a shorter value is part of too many words to look for it everywhere
+SHORTEST = 6  # a shorter value would occur in too many other texts
 
 
 def is_secret(name: str, value: str) -> bool:
-    """Return whether a plain variable is a secret, by its name or by what it looks like.
+    """Return whether a variable is probably a secret, by its name or the form of its value.
 
     >>> is_secret("HF_TOKEN", "x"), is_secret("EPOCHS", "20")
     (True, False)
@@ -29,7 +29,7 @@ def is_secret(name: str, value: str) -> bool:
 
 
 class SecretRedactor:
-    """The values of secrets that were seen, so that they can be looked for everywhere else."""
+    """Removes the values of known secrets from texts."""
 
     def __init__(self) -> None:
         self.values: set[str] = set()
@@ -39,7 +39,7 @@ class SecretRedactor:
             self.values.add(value)
 
     def scrubbed(self, value: Any, path: str, notes: list[str]) -> Any:
-        """Return *value* without any secret in it; each place is told in *notes*."""
+        """Return *value* without any secrets; add each replacement to *notes*."""
         if isinstance(value, Mapping):
             return {
                 self._text(k, path, notes): self.scrubbed(v, f"{path}.{k}".lstrip("."), notes)
@@ -55,5 +55,5 @@ class SecretRedactor:
             found = found.replace(secret, GONE)
         found = SHOWN.sub(GONE, found)
         if found != text:
-            notes.append(f"a secret stood in what became {path}: {GONE} stands there now")
+            notes.append(f"{path} would contain a secret, which was replaced by {GONE}")
         return found

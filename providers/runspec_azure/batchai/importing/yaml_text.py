@@ -1,4 +1,4 @@
-"""Specs and profiles as text: plain YAML, in the order they are given."""
+"""Write specs and profiles as plain YAML, with the keys in their order."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-# What no reader of YAML, old or new, takes for anything but a text.
+# Text that every version of YAML reads as a string without quotes.
 PLAIN = re.compile(
     r"(?!(?:true|false|yes|no|on|off|y|n|null)\Z)[A-Za-z_./$][\w./+@-]*", re.ASCII | re.IGNORECASE
 )

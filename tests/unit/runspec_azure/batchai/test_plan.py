@@ -364,8 +364,8 @@ def test_an_exported_plan_has_gaps_where_secrets_belong_and_says_so() -> None:
     assert "cluster" not in job["properties"]
     shares = job["properties"]["mountVolumes"]["azureFileShares"]
     assert {s["credentials"]["accountKey"] for s in shares} == {"<AZURE_BATCHAI_STORAGE_KEY>"}
-    assert "job.json: put the secret in where <T> stands" in found.notes
-    assert "cluster.json: put the secret in where <adminUserPassword> stands" in found.notes
+    assert "job.json: replace <T> by the secret" in found.notes
+    assert "cluster.json: replace <adminUserPassword> by the secret" in found.notes
 
 
 OTHER = {
@@ -385,7 +385,7 @@ def test_the_tool_fills_in_the_key_of_one_account_and_a_person_the_others() -> N
     }
     assert keys == {"acct": "<AZURE_BATCHAI_STORAGE_KEY>", "other": "<OTHER_KEY>"}
     assert [note for note in found.notes if "secret" in note] == [
-        "job.json: put the secret in where <OTHER_KEY> stands"
+        "job.json: replace <OTHER_KEY> by the secret"
     ]
 
 

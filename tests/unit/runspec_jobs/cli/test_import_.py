@@ -38,7 +38,7 @@ def test_what_is_taken_in_is_written_and_is_a_right_spec(files: Path, capsys: Ca
 
     told = capsys.readouterr()
     assert (code, told.out) == (0, "")
-    assert "accountKey holds a secret in clear" in told.err and KEY not in told.err
+    assert "accountKey contains a secret in plain text" in told.err and KEY not in told.err
     assert run(["validate", "there/job.yaml"]) == 0
     assert "acct" in (files / "there/runspec-profile.yaml").read_text()
 
@@ -55,9 +55,9 @@ def test_what_the_files_do_not_tell_and_a_plan_needs_is_named(files: Path, capsy
         "ssh_public_key": '"ssh-ed25519 AAAA"',
     }
 
-    assert f"still to be filled in: {', '.join(known)}" in told
+    assert f"add to the profile before you apply: {', '.join(known)}" in told
     head, rest = "providers:\n  azure-batch-ai:\n", profile.read_text()
-    assert f"# Still to be filled in: {', '.join(known)}.\n" in rest
+    assert f"# Add before you apply: {', '.join(known)}.\n" in rest
     lines = "".join(f"    {name}: {value}\n" for name, value in known.items())
     profile.write_text(rest.replace(head, head + lines))
     assert run(["trust", "there/runspec-profile.yaml"]) == 0

@@ -209,7 +209,7 @@ def test_a_secret_in_the_middle_of_a_command_is_taken_out_and_told(where: str, t
 
     shown = " ".join([found.spec, found.profile, *found.notes])
     assert KEY not in shown and "hunter2abc" not in shown
-    assert any("a secret stood in" in note for note in found.notes)
+    assert any("would contain a secret" in note for note in found.notes)
 
 
 def test_a_secret_that_stands_elsewhere_as_well_is_taken_out_there_too() -> None:
@@ -256,7 +256,7 @@ def test_what_is_lost_is_told_with_the_file_that_it_stood_in() -> None:
     )
 
     assert [note for note in found.notes if "bogus" in note] == [
-        f"not carried over: {name}: properties.bogus: Batch AI has no such key"
+        f"not imported: {name}: properties.bogus: Batch AI has no such key"
         for name in ("cluster.json", "job.json")
     ]
 
@@ -344,7 +344,7 @@ def test_files_that_were_swapped_are_refused() -> None:
     with pytest.raises(UsageError, match=r"job\.json is the file of a cluster") as told:
         taken(FIRST, HANDS_ON)
 
-    assert told.value.hint == "swap the two"
+    assert told.value.hint == "swap the two files"
 
 
 def test_the_file_of_a_cluster_alone_is_refused() -> None:
